@@ -25,10 +25,11 @@ mod secured;
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use gateway::{Gateway, body, cluster};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::broker::Broker;
 use testkit::client::Client;
@@ -224,7 +225,7 @@ fn several_gateways_share_a_topic_and_one_that_is_killed_loses_and_reorders_noth
     let places = [(), ()].map(|()| Place::new(&cluster, broker(), "shared", ", partitions: 6"));
     let gateways = places.each_ref().map(|place| Mutex::new(Some(place.start())));
     let address = |at: usize| {
-        let gateway = gateways[at].lock().unwrap();
+        let gateway = gateways[at].lock();
         gateway
             .as_ref()
             .map(|gateway| format!("http://{}", gateway.address))
@@ -236,16 +237,16 @@ fn several_gateways_share_a_topic_and_one_that_is_killed_loses_and_reorders_noth
             .collect();
         for at in [0, 1] {
             std::thread::sleep(Duration::from_millis(1500 + fastrand::u64(..700)));
-            let killed = gateways[at].lock().unwrap().take().unwrap();
+            let killed = gateways[at].lock().take().unwrap();
             killed.signal("KILL");
             drop(killed);
             std::thread::sleep(Duration::from_millis(2500));
-            *gateways[at].lock().unwrap() = Some(places[at].start());
+            *gateways[at].lock() = Some(places[at].start());
         }
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
     cluster.behave();
-    let both = gateways.map(|gateway| gateway.into_inner().unwrap().unwrap());
+    let both = gateways.map(|gateway| gateway.into_inner().unwrap());
     let accepted: usize = written.iter().map(|(rounds, _)| rounds * DOCUMENTS).sum();
     let drained = wait(&both[0], |one| {
         one["pending_messages"] == 0 && one["indexed"].as_u64().unwrap() >= accepted as u64

@@ -6,10 +6,11 @@ mod real;
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use loadgen::{Load, Options, Stop, VerifyOptions};
+use parking_lot::Mutex;
 use real::gateway::Gateway;
 use real::server::Server;
 use serde_json::{Value, json};
@@ -248,7 +249,7 @@ static GUIDES_INDICES: Mutex<()> = Mutex::new(());
 fn the_walk_throughs_load_with_types_is_split_before_elasticsearch_7_and_queued() -> Result<()> {
     let server = Server::shared(Kind::Elasticsearch7)?;
     let client = server.cluster.client()?;
-    let _alone = GUIDES_INDICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = GUIDES_INDICES.lock();
     let indices = ["test-10", "test-11", "test-12", "test-13"];
     let settings = json!({"settings": {"number_of_shards": 3, "number_of_replicas": 0}});
     for index in indices {
@@ -315,7 +316,7 @@ fn guide_gateway(server: &Server) -> Result<Gateway> {
 fn every_load_of_the_guides_goes_through_their_gateway_to_elasticsearch_7() -> Result<()> {
     let server = Server::shared(Kind::Elasticsearch7)?;
     let client = server.cluster.client()?;
-    let _alone = GUIDES_INDICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = GUIDES_INDICES.lock();
     let mut gateway = guide_gateway(&server)?;
     let url = gateway.url();
     let here = url.trim_start_matches("http://");

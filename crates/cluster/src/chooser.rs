@@ -1,9 +1,10 @@
 //! One choice of nodes, kept up with the cluster, and its turns.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use tracing::warn;
 
 use crate::address::Address;
@@ -12,7 +13,6 @@ use crate::node::Node;
 use crate::pick::{PickReason, Rotations, RoundRobin};
 use crate::snapshot::Snapshot;
 use crate::status::ChoiceStatus;
-use wire::lock;
 
 /// Chooses nodes for requests that no primary calls for, as one [`NodeChoice`] says. All cores share it, so
 /// that they take turns together. Given by [`Cluster::chooser`](crate::Cluster::chooser).
@@ -118,7 +118,7 @@ impl Chooser {
 impl Choosers {
     /// The chooser of this choice: the one that somebody has already, or a new one.
     pub(crate) fn get(&self, cluster: &str, choice: NodeChoice) -> Arc<Chooser> {
-        let mut held = lock(&self.0);
+        let mut held = self.0.lock();
         held.retain(|chooser| chooser.strong_count() > 0);
         let mut living = held.iter().filter_map(Weak::upgrade);
         if let Some(same) = living.find(|chooser| chooser.choice == choice) {
@@ -130,7 +130,7 @@ impl Choosers {
     }
 
     pub(crate) fn status(&self, snapshot: &Snapshot) -> Vec<ChoiceStatus> {
-        let held = lock(&self.0);
+        let held = self.0.lock();
         let living: Vec<Arc<Chooser>> = held.iter().filter_map(Weak::upgrade).collect();
         drop(held);
         living.iter().map(|chooser| chooser.status(snapshot)).collect()

@@ -1,10 +1,11 @@
 //! The handle that the gateway holds: snapshots, picks, reports, hints, samples.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::warn;
 use wire::guard::{self, Pauses, Work};

@@ -1,10 +1,10 @@
 //! What the handle and the watch's thread share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::chooser::Choosers;
@@ -15,7 +15,6 @@ use crate::pace::{Exchange, Usual};
 use crate::snapshot::Snapshot;
 use crate::status::Watched;
 use crate::verify::Sample;
-use wire::lock;
 
 /// One for each cluster; lives as long as the longer-lived of the two.
 #[derive(Debug)]
@@ -78,6 +77,6 @@ impl ClusterInner {
 
     pub(crate) fn watched(&self) -> MutexGuard<'_, Watched> {
         // Plain numbers and strings: whatever a panic left is still worth showing.
-        lock(&self.watched)
+        self.watched.lock()
     }
 }

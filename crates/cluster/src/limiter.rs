@@ -7,13 +7,13 @@
 
 mod law;
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::law::Law;
-use wire::lock;
 
 /// One node's limiter.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ impl Limiter {
 
     fn state(&self) -> MutexGuard<'_, Permits> {
         // Numbers, each of which is of use by itself.
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

@@ -10,12 +10,13 @@ mod sessions;
 mod texts;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post, put};
+use parking_lot::Mutex;
 use serde_json::Value;
 use settings::Secret;
 use tokio::sync::watch;

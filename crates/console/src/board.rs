@@ -2,11 +2,10 @@
 //! pages.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde_json::{Value, json};
-use wire::lock;
 
 use crate::clock::now_ms;
 use crate::series::{FINE_MS, Series, step_for};
@@ -198,7 +197,7 @@ impl Board {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Watched>> {
-        lock(&self.watched)
+        self.watched.lock()
     }
 }
 

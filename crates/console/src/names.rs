@@ -1,11 +1,11 @@
 //! Names in a cluster, for completion: asked for at most once a minute, and never on the keystroke.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
-use wire::lock;
 
 use crate::outbound::{AskError, Outbound};
 use crate::target::Target;
@@ -64,7 +64,7 @@ impl Names {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        lock(&self.known)
+        self.known.lock()
     }
 }
 

@@ -6,11 +6,11 @@ mod registry;
 mod users;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
-use wire::lock;
 
 pub(crate) use audit::Change;
 pub(crate) use registry::{ClusterEntry, GatewayEntry};
@@ -67,7 +67,7 @@ impl Store {
 
     /// Each use is a statement or a transaction, so a panic in between leaves the store sound.
     fn sql(&self) -> MutexGuard<'_, Connection> {
-        lock(&self.connection)
+        self.connection.lock()
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use wire::lock;
+use parking_lot::Mutex;
 
 /// Failed logins, by whom they were tried for and from where.
 #[derive(Debug, Default)]
@@ -29,7 +28,7 @@ impl Throttle {
     /// How long a login has to wait; each try counts as a failure until it is [forgiven](Self::forgive), so
     /// that tries that are made at once count as well.
     pub(crate) fn admit(&self, account: &str, address: IpAddr, now: Instant) -> Result<(), Duration> {
-        let mut failures = lock(&self.failures);
+        let mut failures = self.failures.lock();
         if failures.len() >= KEYS_MAX {
             failures.retain(|_, failed| now.duration_since(failed.last) < FORGOTTEN_AFTER);
             if failures.len() >= KEYS_MAX {
@@ -54,7 +53,7 @@ impl Throttle {
 
     /// The login was right.
     pub(crate) fn forgive(&self, account: &str, address: IpAddr) {
-        let mut failures = lock(&self.failures);
+        let mut failures = self.failures.lock();
         for key in keys(account, address) {
             failures.remove(&key);
         }

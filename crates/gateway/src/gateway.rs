@@ -2,15 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use config::diff::{Changes, diff, hold_back};
 use config::{Loaded, Logging};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
-use wire::lock;
 use wire::{Workers, WorkersConfig};
 
 use crate::admin::Admin;
@@ -311,7 +311,7 @@ impl Gateway {
     }
 
     fn listeners(&self) -> MutexGuard<'_, Listeners> {
-        lock(&self.listeners)
+        self.listeners.lock()
     }
 }
 

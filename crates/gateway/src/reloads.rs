@@ -1,9 +1,8 @@
 //! What became of reloads: whether what runs is what the file says, and since when.
 
-use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use wire::lock;
+use parking_lot::Mutex;
 
 /// Counts reloads of the configuration. The start counts as the first success.
 #[derive(Debug)]
@@ -39,20 +38,20 @@ impl Default for Reloads {
 impl Reloads {
     /// A configuration was put in force, but for so many keys that wait for a restart.
     pub(crate) fn succeeded(&self, waiting: usize) {
-        let mut counted = lock(&self.0);
+        let mut counted = self.0.lock();
         counted.succeeded += 1;
         (counted.in_force, counted.waiting, counted.succeeded_at) = (true, waiting, now());
     }
 
     /// A configuration was refused: the one before stays in force.
     pub(crate) fn failed(&self) {
-        let mut counted = lock(&self.0);
+        let mut counted = self.0.lock();
         counted.failed += 1;
         counted.in_force = false;
     }
 
     pub(crate) fn counted(&self) -> Counted {
-        *lock(&self.0)
+        *self.0.lock()
     }
 }
 

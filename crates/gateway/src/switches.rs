@@ -26,16 +26,16 @@ pub(crate) use setting::{BadSwitch, Setting};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use config::{Combine, DirectRouting, Loaded};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::start_error::StartError;
 use indices::Indices;
 use setting::Meaning;
-use wire::lock;
 
 /// The switches of all clusters.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Switches {
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<ArcSwap<Switched>>>> {
-        lock(&self.known)
+        self.known.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Somebody asks at the admin port for another program in this one's place. Programs are the business of
 //! whoever runs the gateway, who hears of it here.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -48,7 +48,7 @@ impl Default for Upgrades {
 impl Upgrades {
     /// What is asked from now on; none, if somebody hears already.
     pub(crate) fn hear(&self) -> Option<mpsc::Receiver<UpgradeAsked>> {
-        wire::lock(&self.heard).take()
+        self.heard.lock().take()
     }
 
     /// Asks, and waits for what becomes of it.
@@ -56,7 +56,7 @@ impl Upgrades {
     /// # Errors
     /// Why there is no upgrade.
     pub(crate) async fn ask(&self) -> Result<(), NoUpgrade> {
-        if wire::lock(&self.heard).is_some() {
+        if self.heard.lock().is_some() {
             return Err(NoUpgrade::NobodyHears);
         }
         let (ask, told) = oneshot::channel();

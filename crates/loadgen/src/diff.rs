@@ -20,10 +20,10 @@ mod side;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::HeaderValue;
+use parking_lot::Mutex;
 use wire::ClientTls;
 
 use self::candidates::Candidates;
@@ -36,7 +36,6 @@ use crate::ask::Ask;
 use crate::engine::Stop;
 use crate::options::Options;
 use crate::request::{Server, basic};
-use wire::lock;
 
 pub use self::error::DiffError;
 pub use self::field::FieldDifference;
@@ -243,7 +242,7 @@ impl<'w> Work<'w> {
                     };
                     let digests: Vec<(u128, u128)> =
                         hits.iter().map(digest).collect::<Result<_, Trouble>>()?;
-                    let mut side = lock(&sides[at]);
+                    let mut side = sides[at].lock();
                     for (id, digest) in digests {
                         side.0.add(id, digest);
                     }
@@ -254,7 +253,7 @@ impl<'w> Work<'w> {
             },
             watch,
         )?;
-        Ok(sides.map(|side| side.into_inner().unwrap_or_else(PoisonError::into_inner)))
+        Ok(sides.map(|side| side.into_inner()))
     }
 
     /// The ids of these ranges that are not alike; and ranges that found no room.
@@ -271,7 +270,7 @@ impl<'w> Work<'w> {
             async |at, slice, side| {
                 side.read(slice, |hits| {
                     let ids: Vec<u128> = hits.iter().map(|hit| self.digester.id(&hit.id)).collect();
-                    let mut candidates = lock(&candidates);
+                    let mut candidates = candidates.lock();
                     match candidates.see(&self.digester, at == 0, hits, &ids) {
                         Some(Ok(())) => Ok(()),
                         Some(Err(_)) => Err(Trouble::NoRoom),
@@ -282,7 +281,7 @@ impl<'w> Work<'w> {
             },
             watch,
         )?;
-        let candidates = candidates.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let candidates = candidates.into_inner();
         Ok(candidates.take())
     }
 

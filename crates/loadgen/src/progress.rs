@@ -1,14 +1,14 @@
 //! What happens while a load runs, second by second.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 use crate::spread::Spread;
 use crate::tally::{latencies, nanos};
-use wire::lock;
 
 /// Counts of a stretch of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -104,14 +104,14 @@ impl Interval {
 
     /// Notes what went wrong.
     pub(crate) fn complain(&self, why: &str) {
-        let mut trouble = lock(&self.trouble);
+        let mut trouble = self.trouble.lock();
         if trouble.is_none() {
             *trouble = Some(why.to_owned());
         }
     }
 
     fn take_trouble(&self) -> Option<String> {
-        lock(&self.trouble).take()
+        self.trouble.lock().take()
     }
 
     fn take(&self, counts: &mut Counts, latency: &mut Histogram<u64>) {
@@ -123,7 +123,7 @@ impl Interval {
 
     /// Counts are whole whatever thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, (Counts, Histogram<u64>)> {
-        lock(&self.inner)
+        self.inner.lock()
     }
 }
 

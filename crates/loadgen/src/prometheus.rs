@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use crate::progress::Progress;
-use wire::lock;
 
 /// A port that answers every request with the figures.
 #[derive(Debug, Clone)]
@@ -33,7 +34,7 @@ impl Prometheus {
             .name("prometheus".to_owned())
             .spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    let page = lock(&shown).clone();
+                    let page = shown.lock().clone();
                     // A scraper that goes away is its own business.
                     let _ = answer(stream, &page);
                 }
@@ -48,7 +49,7 @@ impl Prometheus {
 
     /// What is answered from now on.
     pub fn show(&self, now: &Progress) {
-        *lock(&self.page) = text(now);
+        *self.page.lock() = text(now);
     }
 }
 

@@ -76,7 +76,6 @@ mod write;
 
 mod error;
 mod event;
-mod lock;
 mod log;
 mod open;
 mod options;

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+
+use parking_lot::Mutex;
 
 use crate::format::folder::{Folder, LOCK, open_error, read_error};
 use crate::format::segment;
-use crate::lock::lock;
 use crate::open::open;
 use crate::read::consumer::{self, Consumer, StartAt};
 use crate::retention;
@@ -95,9 +96,9 @@ impl Log {
         options.check()?;
         let shared = self.shared();
         let now = Adjustable::of(options);
-        let before = std::mem::replace(&mut *lock(&shared.adjustable), now);
+        let before = std::mem::replace(&mut *shared.adjustable.lock(), now);
         if before.fsync != now.fsync {
-            lock(&self.handle.writer).sync_all(shared);
+            self.handle.writer.lock().sync_all(shared);
             // It looks anew when the next sync is due.
             shared.ring();
         }
@@ -192,7 +193,7 @@ impl Log {
             shared: Arc::clone(shared),
             cursors: Arc::clone(cursors),
         };
-        if let Some(cursors) = lock(&shared.consumers).get(name) {
+        if let Some(cursors) = shared.consumers.lock().get(name) {
             return Ok(consumer(cursors));
         }
         let mut start = consumer::start(shared, start)?;
@@ -200,7 +201,7 @@ impl Log {
             // What was there before is not its own doing.
             cursor.skipped = cursor.documents;
         }
-        let mut consumers = lock(&shared.consumers);
+        let mut consumers = shared.consumers.lock();
         if let Some(cursors) = consumers.get(name) {
             return Ok(consumer(cursors));
         }
@@ -214,7 +215,7 @@ impl Log {
     /// The names of all consumer groups.
     #[must_use]
     pub fn consumers(&self) -> Vec<String> {
-        lock(&self.shared().consumers).keys().cloned().collect()
+        self.shared().consumers.lock().keys().cloned().collect()
     }
 
     /// Forgets a consumer group and its cursors: nothing is kept for it any more. Nothing happens if there is
@@ -224,7 +225,7 @@ impl Log {
     /// If the disk fails.
     pub fn remove_consumer(&self, name: &str) -> Result<(), ReadError> {
         let shared = self.shared();
-        let Some(cursors) = lock(&shared.consumers).remove(name) else {
+        let Some(cursors) = shared.consumers.lock().remove(name) else {
             return Ok(());
         };
         let removed = cursors.remove(&shared.folder);
@@ -243,7 +244,7 @@ impl Log {
     /// The log in numbers.
     #[must_use]
     pub fn status(&self) -> Status {
-        status(self.shared(), &lock(&self.shared().state))
+        status(self.shared(), &self.shared().state.lock())
     }
 
     /// The numbers of the log and of all its consumers at one instant: what is accepted in one is neither
@@ -251,7 +252,7 @@ impl Log {
     #[must_use]
     pub fn accounts(&self) -> (Status, Vec<ConsumerStatus>) {
         let shared = self.shared();
-        let state = lock(&shared.state);
+        let state = shared.state.lock();
         let consumers = shared.cursors();
         let consumers = consumers
             .iter()
@@ -263,7 +264,7 @@ impl Log {
     /// Ends the segment that is being written, if it holds anything, so that it can go as soon as all
     /// consumers are past it. Without this the last segment stays, since it says where the log goes on.
     pub fn roll(&self) {
-        lock(&self.handle.writer).roll(self.shared());
+        self.handle.writer.lock().roll(self.shared());
     }
 
     /// Writes what was handed over, refuses more, makes everything durable, ends the threads and unlocks the
@@ -275,12 +276,12 @@ impl Log {
     /// With [`crate::Drive::ByHand`]: writes and syncs what has gathered, as the writer's thread would;
     /// returns how many records.
     pub fn write_turn(&self) -> usize {
-        lock(&self.handle.writer).turn(self.shared())
+        self.handle.writer.lock().turn(self.shared())
     }
 
     /// [`crate::Drive::ByHand`]: makes cursors durable and deletes what may go, as the keeper's thread would.
     pub fn keep_turn(&self) {
-        lock(&self.handle.writer).sync_if_due(self.shared());
+        self.handle.writer.lock().sync_if_due(self.shared());
         retention::turn(self.shared(), &self.handle.writer);
     }
 
@@ -293,7 +294,7 @@ impl Log {
 
 impl Handle {
     fn close(&self) {
-        let threads = std::mem::take(&mut *lock(&self.threads));
+        let threads = std::mem::take(&mut *self.threads.lock());
         let here = thread::current().id();
         if threads.iter().any(|thread| thread.thread().id() == here) {
             // Called by a completion: the writer cannot wait for itself.
@@ -322,10 +323,10 @@ impl Drop for Handle {
 fn close(shared: &OpenLog, writer: &Mutex<Writer>, threads: Vec<JoinHandle<()>>) {
     shared.queue.refuse(AppendError::Closed);
     threads::stop(shared, threads);
-    let Some(folder_lock) = lock(&shared.lock).take() else {
+    let Some(folder_lock) = shared.lock.lock().take() else {
         return;
     };
-    let mut writer = lock(writer);
+    let mut writer = writer.lock();
     while !shared.queue.is_empty() {
         writer.turn(shared);
     }

@@ -2,7 +2,9 @@
 //! set up.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::format::folder::{CURSOR, Folder, NEW, open_error};
 use crate::format::index::Index;
@@ -80,7 +82,7 @@ pub(crate) fn open(folder: Folder, options: Options, lock: Lock) -> Result<(Open
         adjustable: Mutex::new(Adjustable::of(&options)),
         options,
     };
-    shared.measure(&crate::lock::lock(&shared.state));
+    shared.measure(&shared.state.lock());
     shared.measure_free();
     Ok((shared, writer))
 }

@@ -2,14 +2,15 @@
 
 use std::io::{self, IoSlice};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::disk::Disk;
 use crate::format::folder::{CURSOR, Folder, LOCK, LOG, QUARANTINE, open_error};
 use crate::format::index::Index;
 use crate::format::scan::Found;
 use crate::format::segment::{Footer, Header};
-use crate::lock::lock;
 use crate::read::extent::scan_of;
 use crate::recover::recovery::as_open;
 use crate::shared::OpenLog;
@@ -51,13 +52,13 @@ pub fn repair(path: impl AsRef<Path>, disk: impl Disk + Clone) -> Result<Repaire
     let told = Arc::clone(&events);
     let options = Options {
         drive: Drive::ByHand,
-        on_event: Arc::new(move |event| lock(&told).push(event.clone())),
+        on_event: Arc::new(move |event| told.lock().push(event.clone())),
         ..Options::default()
     };
     let log = Log::open(path, options, disk)?;
     write_indexes(log.shared(), &mut repaired)?;
     log.close();
-    repaired.events = std::mem::take(&mut lock(&events));
+    repaired.events = std::mem::take(&mut events.lock());
     Ok(repaired)
 }
 
@@ -83,7 +84,7 @@ fn set_cursors_aside(folder: &Folder, repaired: &mut Repaired) -> io::Result<()>
 /// Writes the index of each full segment that has none that checks, where all its records are there: then it
 /// fits.
 fn write_indexes(shared: &OpenLog, repaired: &mut Repaired) -> Result<(), OpenError> {
-    let firsts: Vec<u64> = lock(&shared.state).segments.keys().copied().collect();
+    let firsts: Vec<u64> = shared.state.lock().segments.keys().copied().collect();
     for pair in firsts.windows(2) {
         let (first, next) = (pair[0], pair[1]);
         let path = shared.folder.segment(first);

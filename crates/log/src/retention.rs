@@ -1,11 +1,12 @@
 //! Deletes segments that are no longer wanted, oldest first, and makes cursors durable before.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use crate::format::folder::read_error;
 use crate::format::segment::Header;
-use crate::lock::lock;
 use crate::shared::OpenLog;
 use crate::shared::cursor::Cursors;
 use crate::write::writer::Writer;
@@ -23,7 +24,7 @@ pub(crate) fn turn(shared: &OpenLog, writer: &Mutex<Writer>) {
         }
     }
     if wants_roll(shared, &consumers) {
-        lock(writer).roll(shared);
+        writer.lock().roll(shared);
     }
     let deleted = delete(shared, &consumers);
     shared.measure_free();
@@ -63,7 +64,7 @@ fn wants_roll(shared: &OpenLog, consumers: &[Arc<Cursors>]) -> bool {
     if !tight || consumers.is_empty() {
         return false;
     }
-    let totals = lock(&shared.state).totals.clone();
+    let totals = shared.state.lock().totals.clone();
     consumers.iter().all(|cursors| {
         let behind = |(cursor, total): (&crate::shared::cursor::Cursor, &crate::format::index::LaneTotal)| {
             cursor.documents >= total.documents
@@ -75,7 +76,7 @@ fn wants_roll(shared: &OpenLog, consumers: &[Arc<Cursors>]) -> bool {
 fn delete(shared: &OpenLog, consumers: &[Arc<Cursors>]) -> Result<(), ReadError> {
     loop {
         let (first, next, bytes) = {
-            let state = lock(&shared.state);
+            let state = shared.state.lock();
             let mut firsts = state.segments.keys();
             // The last one is never deleted: it says where the log goes on.
             let (Some(&first), Some(&next)) = (firsts.next(), firsts.next()) else {
@@ -130,7 +131,7 @@ fn is_past(cursors: &Cursors, first: u64, header: &Header) -> bool {
 fn remove(shared: &OpenLog, first: u64) -> Result<(), ReadError> {
     let (folder, spares) = (&shared.folder, &shared.spares);
     // Out of sight first: a reader that comes upon a file that is gone looks again.
-    let bytes = lock(&shared.state).segments.remove(&first).unwrap_or(0);
+    let bytes = shared.state.lock().segments.remove(&first).unwrap_or(0);
     let path = folder.segment(first);
     let most = spare_bytes_max(shared);
     let gone = spares
@@ -142,11 +143,11 @@ fn remove(shared: &OpenLog, first: u64) -> Result<(), ReadError> {
     let spare = match gone {
         Ok(spare) => spare,
         Err(error) => {
-            lock(&shared.state).segments.insert(first, bytes);
+            shared.state.lock().segments.insert(first, bytes);
             return Err(read_error("cannot remove", &path, error));
         }
     };
-    shared.measure(&lock(&shared.state));
+    shared.measure(&shared.state.lock());
     let synced = folder.disk.sync_folder(&folder.path);
     synced.map_err(|error| read_error("cannot sync the removal of", &path, error))?;
     if spare {

@@ -2,14 +2,15 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use crate::Event;
-use crate::lock::lock;
 use crate::retention;
-use crate::shared::{Calls, OpenLog};
+use crate::shared::OpenLog;
 use crate::write::writer::Writer;
 
 /// Starts both.
@@ -43,7 +44,7 @@ fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Panicked> {
 
 /// Tells them to end, once everything handed over is written.
 pub(crate) fn tell_to_stop(shared: &OpenLog) {
-    lock(&shared.calls).closing = true;
+    shared.calls.lock().closing = true;
     shared.bell.notify_all();
     shared.keeper_bell.notify_all();
 }
@@ -59,17 +60,19 @@ pub(crate) fn stop(shared: &OpenLog, threads: Vec<JoinHandle<()>>) {
 
 fn write(shared: &OpenLog, writer: &Mutex<Writer>) {
     loop {
-        let due = lock(writer).sync_due_ms(&shared.folder, shared.adjustable().fsync);
+        let due = writer
+            .lock()
+            .sync_due_ms(&shared.folder, shared.adjustable().fsync);
         let closing = {
-            let mut calls = lock(&shared.calls);
+            let mut calls = shared.calls.lock();
             if !calls.records && !calls.closing {
                 let wait = due.map_or(Duration::from_secs(3600), Duration::from_millis);
-                calls = wait_for(&shared.bell, calls, wait);
+                shared.bell.wait_for(&mut calls, wait);
             }
             calls.records = false;
             calls.closing
         };
-        let written = caught(|| lock(writer).turn(shared)).unwrap_or_else(|why| {
+        let written = caught(|| writer.lock().turn(shared)).unwrap_or_else(|why| {
             // What the writer knows may be half changed, and what is on disk is known to nobody: as after a
             // failed sync, the log takes nothing more until it is opened again. Whoever waited for this
             // turn's records is told by their being dropped.
@@ -84,14 +87,14 @@ fn write(shared: &OpenLog, writer: &Mutex<Writer>) {
 
 fn keep(shared: &OpenLog, writer: &Mutex<Writer>) {
     loop {
-        let mut calls = lock(&shared.calls);
+        let mut calls = shared.calls.lock();
         let until = std::time::Instant::now() + shared.options.cursor_interval;
         while !calls.closing {
             let left = until.saturating_duration_since(std::time::Instant::now());
             if left.is_zero() {
                 break;
             }
-            calls = wait_for(&shared.keeper_bell, calls, left);
+            shared.keeper_bell.wait_for(&mut calls, left);
         }
         let closing = calls.closing;
         drop(calls);
@@ -105,9 +108,4 @@ fn keep(shared: &OpenLog, writer: &Mutex<Writer>) {
             shared.tell(&Event::RetentionStuck { why });
         }
     }
-}
-
-fn wait_for<'a>(bell: &Condvar, calls: MutexGuard<'a, Calls>, wait: Duration) -> MutexGuard<'a, Calls> {
-    let waited = bell.wait_timeout(calls, wait);
-    waited.map_or_else(|poisoned| poisoned.into_inner().0, |(calls, _)| calls)
 }

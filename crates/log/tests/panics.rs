@@ -12,12 +12,13 @@ mod altered;
 use std::io;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use altered::{Alter, Altered};
 use log::{AppendError, Disk as _, Event, Log, Next, Options, RealDisk, Record, StartAt};
+use parking_lot::Mutex;
 
 /// A panic when the thread of this name asks how much is free.
 #[derive(Clone, Default)]
@@ -27,13 +28,13 @@ struct Trap {
 
 impl Trap {
     fn set(&self, thread: &'static str) {
-        *self.thread.lock().unwrap() = thread;
+        *self.thread.lock() = thread;
     }
 }
 
 impl Alter for Trap {
     fn free_bytes(&self, disk: &RealDisk, folder: &Path) -> io::Result<u64> {
-        let trapped = *self.thread.lock().unwrap();
+        let trapped = *self.thread.lock();
         let here = std::thread::current();
         assert!(trapped.is_empty() || here.name() != Some(trapped), "planted");
         disk.free_bytes(folder)
@@ -48,7 +49,7 @@ fn open(folder: &Path, disk: &Altered<Trap>) -> (Log, Arc<Mutex<Vec<String>>>) {
         lanes: 1,
         free_bytes_min: 0,
         cursor_interval: Duration::from_millis(5),
-        on_event: Arc::new(move |event: &Event| tells.lock().unwrap().push(format!("{event:?}"))),
+        on_event: Arc::new(move |event: &Event| tells.lock().push(format!("{event:?}"))),
         ..Options::default()
     };
     (Log::open(folder, options, disk.clone()).unwrap(), told)
@@ -98,7 +99,7 @@ fn a_writer_that_panics_ends_the_log_and_tells_all_who_wait() {
     });
     assert!(outcome.is_err(), "{outcome:?}");
     within("the log says so", || {
-        let told = told.lock().unwrap();
+        let told = told.lock();
         told.iter()
             .any(|event| event.contains("Poisoned") && event.contains("planted"))
             .then_some(())
@@ -120,13 +121,13 @@ fn a_keeper_that_panics_goes_on_with_its_next_round() {
     let (log, told) = open(folder.path(), &disk);
     disk.set("log-keeper");
     within("several rounds fail", || {
-        let told = told.lock().unwrap();
+        let told = told.lock();
         (told.iter().filter(|event| event.contains("planted")).count() > 2).then_some(())
     });
     disk.set("");
     log.append_blocking(record(&log)).unwrap();
     assert_eq!(read(&log), 1);
-    let rounds = told.lock().unwrap().len();
+    let rounds = told.lock().len();
     std::thread::sleep(Duration::from_millis(100));
-    assert!(told.lock().unwrap().len() <= rounds + 1, "it is well again");
+    assert!(told.lock().len() <= rounds + 1, "it is well again");
 }

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use log::{
     AppendError, Codec, Consumer, Discard, Drive, Event, Fsync, Full, LaneReader, Log, Next, OpenError,
     Options, RealDisk, Record, Retention, StartAt, WhyLost,
 };
+use parking_lot::Mutex;
 
 fn by_hand() -> Options {
     Options {
@@ -99,11 +100,11 @@ fn one_sync_serves_all_that_gathered() {
     for _ in 0..20 {
         let done = Arc::clone(&done);
         log.append(record(&log), move |result| {
-            *done.lock().unwrap() += result.unwrap().documents
+            *done.lock() += result.unwrap().documents
         });
     }
     assert_eq!(log.write_turn(), 20);
-    assert_eq!((log.status().syncs - before, *done.lock().unwrap()), (1, 40));
+    assert_eq!((log.status().syncs - before, *done.lock()), (1, 40));
 }
 
 #[test]
@@ -187,9 +188,9 @@ fn the_last_handle_may_be_dropped_by_a_completion() {
     );
     let (sender, receiver) = mpsc::channel();
     let (record, held) = (record(&log), Arc::new(Mutex::new(Some(log))));
-    let log = held.lock().unwrap().clone().unwrap();
+    let log = held.lock().clone().unwrap();
     log.append(record, move |result| {
-        held.lock().unwrap().take();
+        held.lock().take();
         sender.send(result).unwrap();
     });
     drop(log);
@@ -289,7 +290,7 @@ fn what_is_given_up_unread_is_told_to_everybody_and_the_accounts_still_add_up() 
                 discard: Some(discard),
                 ..Retention::default()
             },
-            on_event: Arc::new(move |event| told.lock().unwrap().push(event.clone())),
+            on_event: Arc::new(move |event| told.lock().push(event.clone())),
             ..by_hand()
         },
     );
@@ -298,7 +299,7 @@ fn what_is_given_up_unread_is_told_to_everybody_and_the_accounts_still_add_up() 
     log.keep_turn();
     assert!(log.status().bytes <= 20 << 10);
     let discarded = |event: &Event| matches!(event, Event::Lost(lost) if lost.why == WhyLost::Discarded);
-    assert!(events.lock().unwrap().iter().any(discarded));
+    assert!(events.lock().iter().any(discarded));
     let mut reader = consumer.reader(0).unwrap();
     let (delivered, lost) = drain(&mut reader);
     assert!(
@@ -530,7 +531,7 @@ fn files_that_are_used_up_are_written_again_and_a_kill_in_the_middle_of_one_show
     let after = open(
         killed.path(),
         Options {
-            on_event: Arc::new(move |event| told.lock().unwrap().push(event.clone())),
+            on_event: Arc::new(move |event| told.lock().push(event.clone())),
             ..sparing()
         },
     );
@@ -539,7 +540,7 @@ fn files_that_are_used_up_are_written_again_and_a_kill_in_the_middle_of_one_show
     after.append_blocking(record(&after)).unwrap();
     let consumer = after.consumer("primary", StartAt::Oldest).unwrap();
     assert_eq!(drain(&mut consumer.reader(0).unwrap()), (42, 0));
-    assert!(events.lock().unwrap().is_empty(), "{events:?}");
+    assert!(events.lock().is_empty(), "{events:?}");
 }
 
 #[test]
@@ -634,11 +635,11 @@ fn told(folder: &Path) -> (Log, Vec<Event>) {
     let events = Arc::new(Mutex::new(Vec::new()));
     let of_log = Arc::clone(&events);
     let options = Options {
-        on_event: Arc::new(move |event| of_log.lock().unwrap().push(event.clone())),
+        on_event: Arc::new(move |event| of_log.lock().push(event.clone())),
         ..by_hand_in_one_segment()
     };
     let log = open(folder, options);
-    let events = events.lock().unwrap().clone();
+    let events = events.lock().clone();
     (log, events)
 }
 

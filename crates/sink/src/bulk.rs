@@ -431,7 +431,7 @@ impl<'a> Bulk<'a> {
             if_seq_no: action.if_seq_no,
             source: stamped.as_deref().unwrap_or(source),
         };
-        let outcome = store.lock().expect("no holder panics").apply(&write, &index.name);
+        let outcome = store.lock().apply(&write, &index.name);
         match outcome {
             Outcome::Done {
                 status,

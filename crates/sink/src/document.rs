@@ -60,7 +60,7 @@ pub(super) fn write(
         source: body,
     };
     let outcome = match &index.store {
-        Some(store) => store.lock().expect("no holder panics").apply(&write, &index.name),
+        Some(store) => store.lock().apply(&write, &index.name),
         None => counted(shared, &index, operation),
     };
     match outcome {

@@ -1,8 +1,9 @@
 //! Misbehaviour on cue.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// When, where and how often a [`Fault`] happens.
 #[derive(Debug, Clone)]
@@ -169,12 +170,12 @@ impl Cue {
 
 impl Cues {
     pub(super) fn add(&self, cue: Cue) {
-        self.list.lock().expect("no holder panics").push(cue);
+        self.list.lock().push(cue);
         self.any.store(true, Ordering::Release);
     }
 
     pub(super) fn clear(&self) {
-        self.list.lock().expect("no holder panics").clear();
+        self.list.lock().clear();
         self.any.store(false, Ordering::Release);
     }
 
@@ -188,7 +189,7 @@ impl Cues {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        let mut list = self.list.lock().expect("no holder panics");
+        let mut list = self.list.lock();
         for at in 0..list.len() {
             let cue = &mut list[at];
             if !cue.is_for(node, path) {

@@ -1,9 +1,10 @@
 //! One index: where its primaries are and, if the cluster stores, its documents.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::route::{Formula, shard_of};
@@ -129,9 +130,7 @@ impl Index {
     }
 
     fn with_store<T>(&self, look: impl FnOnce(&Store) -> T) -> Option<T> {
-        self.store
-            .as_ref()
-            .map(|store| look(&store.lock().expect("no holder panics")))
+        self.store.as_ref().map(|store| look(&store.lock()))
     }
 }
 

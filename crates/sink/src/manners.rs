@@ -1,11 +1,11 @@
 //! How slow and how faulty a cluster is all the time, whatever its cues.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
 use super::http::Head;
-use crate::lock::lock;
 
 /// How slow and how faulty answers are.
 #[derive(Debug, Clone, Default)]
@@ -137,8 +137,7 @@ impl Pool {
         }
         state.waiting += 1;
         while allowed().is_some_and(|workers| full(&state, workers)) {
-            let waited = self.free.wait_timeout(state, LOOK_AGAIN);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.free.wait_for(&mut state, LOOK_AGAIN);
         }
         state.waiting -= 1;
         state.working += 1;
@@ -159,7 +158,7 @@ impl Pool {
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 
@@ -184,7 +183,7 @@ impl Capacity {
         if let Some(docs_per_s_max) = manners.docs_per_s_max.filter(|max| *max > 0) {
             let work = Duration::from_secs_f64(docs as f64 / f64::from(docs_per_s_max));
             let now = Instant::now();
-            let mut free = lock(&self.free);
+            let mut free = self.free.lock();
             let done = free.map_or(now, |free| free.max(now)) + work;
             *free = Some(done);
             wait += done - now;

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::{Mutex, RwLock};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::fault::Fault;
@@ -65,7 +66,7 @@ impl Node {
     }
 
     pub(super) fn kill(&self) {
-        let Some(life) = self.life.lock().expect("no holder panics").take() else {
+        let Some(life) = self.life.lock().take() else {
             return;
         };
         life.open.dead.store(true, Ordering::Release);
@@ -74,12 +75,7 @@ impl Node {
         drop(life.listener);
         let _ = life.acceptor.join();
         drop(life.open.executing.write());
-        life.open
-            .streams
-            .lock()
-            .expect("no holder panics")
-            .values()
-            .for_each(break_off);
+        life.open.streams.lock().values().for_each(break_off);
     }
 
     pub(super) fn restart(&self) -> io::Result<()> {
@@ -88,10 +84,8 @@ impl Node {
     }
 
     pub(super) fn connections(&self) -> usize {
-        let life = self.life.lock().expect("no holder panics");
-        life.as_ref().map_or(0, |life| {
-            life.open.streams.lock().expect("no holder panics").len()
-        })
+        let life = self.life.lock();
+        life.as_ref().map_or(0, |life| life.open.streams.lock().len())
     }
 
     fn live(&self, listener: TcpListener) -> io::Result<()> {
@@ -104,7 +98,7 @@ impl Node {
                 .stack_size(STACK_BYTES)
                 .spawn(move || accept(at, &listener, &open, &shared, tls.as_ref()))?
         };
-        *self.life.lock().expect("no holder panics") = Some(Life {
+        *self.life.lock() = Some(Life {
             listener,
             acceptor,
             open,
@@ -126,15 +120,12 @@ fn accept(
         }
         let number = open.next.fetch_add(1, Ordering::Relaxed);
         let Ok(copy) = stream.try_clone() else { continue };
-        open.streams
-            .lock()
-            .expect("no holder panics")
-            .insert(number, copy);
+        open.streams.lock().insert(number, copy);
         let (shared, tls, open) = (Arc::clone(shared), tls.cloned(), Arc::clone(open));
         let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
             // A broken connection is the peer's affair.
             let _ = converse(at, stream, &shared, tls, &open);
-            open.streams.lock().expect("no holder panics").remove(&number);
+            open.streams.lock().remove(&number);
         });
         drop(spawned);
     }

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+
+use parking_lot::RwLock;
 
 use super::fault::Cues;
 use super::flavour::Flavour;
@@ -124,15 +126,12 @@ impl ClusterContext {
     }
 
     pub(super) fn state(&self) -> Arc<ClusterState> {
-        Arc::clone(&self.state.read().expect("no holder panics"))
+        Arc::clone(&self.state.read())
     }
 
     /// Replaces the state by a changed copy and raises its version.
     pub(super) fn change(&self, change: impl FnOnce(&mut ClusterState)) {
-        let mut slot = self
-            .state
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut slot = self.state.write();
         let mut state = ClusterState::clone(&slot);
         change(&mut state);
         *slot = Arc::new(state);
@@ -145,14 +144,11 @@ impl ClusterContext {
     }
 
     pub(super) fn users(&self) -> Arc<Users> {
-        Arc::clone(&self.users.read().expect("no holder panics"))
+        Arc::clone(&self.users.read())
     }
 
     pub(super) fn change_users(&self, change: impl FnOnce(&mut Users)) {
-        let mut slot = self
-            .users
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut slot = self.users.write();
         let mut users = Users::clone(&slot);
         change(&mut users);
         *slot = Arc::new(users);
@@ -161,14 +157,11 @@ impl ClusterContext {
 
     /// How slow and how faulty the nodes are now.
     pub(super) fn manners(&self) -> Arc<Manners> {
-        Arc::clone(&self.manners.read().expect("no holder panics"))
+        Arc::clone(&self.manners.read())
     }
 
     pub(super) fn set_manners(&self, manners: Manners) {
-        *self
-            .manners
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(manners);
+        *self.manners.write() = Arc::new(manners);
     }
 
     pub(super) fn tally(&self, node: usize) -> &Tally {

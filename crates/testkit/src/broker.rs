@@ -14,12 +14,11 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 
 use crate::real::hold::root;
-use sink::lock;
 
 /// User name and password that a broker knows.
 pub const ACCOUNT: (&str, &str) = ("tidegate", "between-the-tides");
@@ -168,7 +167,7 @@ impl Broker {
     }
 
     fn command(&self, command: &str) -> Result<()> {
-        let mut pipes = lock(&self.pipes);
+        let mut pipes = self.pipes.lock();
         let (stdin, out) = pipes.as_mut().context("it is being stopped")?;
         writeln!(stdin, "{command}")?;
         let mut line = String::new();
@@ -189,7 +188,7 @@ fn with_numbers(command: &str, numbers: &[usize]) -> String {
 impl Drop for Broker {
     fn drop(&mut self) {
         // The end of its standard input is what ends it.
-        drop(lock(&self.pipes).take());
+        drop(self.pipes.lock().take());
         // Nothing can be done about an error here, and the launcher needs no help to end.
         let _ = self.child.wait();
     }

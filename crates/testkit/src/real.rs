@@ -26,17 +26,16 @@ use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 use crate::client::Client;
 use hold::Hold;
 pub use kind::Kind;
-use sink::lock;
 
 /// A running cluster of real servers. Nodes are numbered from 1.
 #[derive(Debug)]
@@ -127,7 +126,7 @@ impl RealCluster {
     /// # Errors
     /// As [`RealCluster::shared`].
     pub fn hold(kind: Kind) -> Result<()> {
-        let mut held = lock(&HELD);
+        let mut held = HELD.lock();
         if let Entry::Vacant(place) = held.entry(kind) {
             let mut options = kind.options();
             options.extend([
@@ -143,7 +142,7 @@ impl RealCluster {
     /// Lets go of every shared cluster that this process holds, and waits until those that nobody else
     /// holds are stopped. The end of the process does the same without the wait.
     pub fn release_all() {
-        std::mem::take(&mut *lock(&HELD));
+        std::mem::take(&mut *HELD.lock());
     }
 
     fn enter(kind: Kind, alone: bool) -> Result<Self> {

@@ -14,15 +14,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::budget::{Budget, OverBudget};
 use crate::claim::{Claim, Record};
-use crate::lock::lock;
 
 /// The rules between those who want memory for bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Admission {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, AdmissionQueue> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 
@@ -333,7 +333,7 @@ impl Budget {
 
 impl Waiter {
     fn grant(&self) {
-        *lock(&self.granted) = true;
+        *self.granted.lock() = true;
         self.wake.notify_one();
     }
 
@@ -375,12 +375,12 @@ impl<'a> QueueEntry<'a> {
     }
 
     fn is_granted(&self) -> bool {
-        *lock(&self.waiter.granted)
+        *self.waiter.granted.lock()
     }
 
     /// The room is the caller's from now on.
     fn keep(self) {
-        *lock(&self.waiter.granted) = false;
+        *self.waiter.granted.lock() = false;
     }
 }
 

@@ -6,12 +6,12 @@
 //! never waits, so nothing can deadlock by holding and waiting.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::admission::{Admission, Fairness};
-use crate::lock::lock;
 
 /// Bytes that buffers of all cores may hold together.
 #[derive(Debug)]
@@ -187,14 +187,14 @@ impl Budget {
     }
 
     pub(crate) fn has_idle(&self, idle: Weak<dyn Idle>) {
-        let mut all = lock(&self.idle);
+        let mut all = self.idle.lock();
         all.retain(|one| one.strong_count() > 0);
         all.push(idle);
     }
 
     /// Gives up all idle memory; how many bytes that were.
     pub(crate) fn reclaim(&self) -> usize {
-        let all = lock(&self.idle);
+        let all = self.idle.lock();
         let freed = all
             .iter()
             .filter_map(Weak::upgrade)

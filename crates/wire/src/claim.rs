@@ -1,13 +1,14 @@
 //! What one request body holds of the budget, and how quickly it comes.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use parking_lot::Mutex;
+
 use crate::budget::Budget;
-use crate::lock::lock;
 
 /// A body's claim on memory; ends, with what it holds, when dropped. The bytes themselves are released by
 /// their buffer.
@@ -107,7 +108,7 @@ impl Claim {
     /// What it has been told, once.
     pub(crate) fn poll_verdict(&self, cx: &mut Context<'_>) -> Poll<Verdict> {
         {
-            let mut waker = lock(&self.record.waker);
+            let mut waker = self.record.waker.lock();
             if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 *waker = Some(cx.waker().clone());
             }
@@ -155,14 +156,14 @@ impl Record {
     }
 
     pub(crate) fn start_over(&self) {
-        *lock(&self.mark) = Mark {
+        *self.mark.lock() = Mark {
             at: Instant::now(),
             arrived: self.bytes_arrived(),
         };
     }
 
     pub(crate) fn mark(&self) -> Mark {
-        *lock(&self.mark)
+        *self.mark.lock()
     }
 
     /// Whether it has been told something that it has not done yet.
@@ -172,7 +173,7 @@ impl Record {
 
     pub(crate) fn tell(&self, verdict: Verdict) {
         self.verdict.store(verdict as u8 + 1, Ordering::Release);
-        let waker = lock(&self.waker);
+        let waker = self.waker.lock();
         if let Some(waker) = &*waker {
             waker.wake_by_ref();
         }

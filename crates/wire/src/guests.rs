@@ -5,13 +5,14 @@
 //! bodies in trickles, does not keep others out. No peer (as in [`admission`](crate::admission)) drives out
 //! another one that has fewer connections.
 
-use crate::lock::lock;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 /// One connection, as the acceptor sees it.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl Guest {
 
     /// The connection's task: woken when it has to leave.
     pub(crate) fn hears(&self, cx: &Context<'_>) {
-        *lock(&self.waker) = Some(cx.waker().clone());
+        *self.waker.lock() = Some(cx.waker().clone());
     }
 
     /// Whether it has to leave, which only who waits for its client does.
@@ -97,7 +98,7 @@ impl Guest {
 
     fn leave(&self) {
         self.leaves.store(true, Ordering::Relaxed);
-        let waker = lock(&self.waker);
+        let waker = self.waker.lock();
         if let Some(waker) = &*waker {
             waker.wake_by_ref();
         }
@@ -183,8 +184,8 @@ impl Guests {
         leaving
     }
 
-    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Guest>>> {
-        lock(&self.all)
+    fn all(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, Arc<Guest>>> {
+        self.all.lock()
     }
 }
 

@@ -9,12 +9,13 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::budget::{Budget, Idle, OverBudget};
 use crate::claim::Claim;
-use crate::lock::lock;
 
 /// The buffers of one core. Cheap to clone.
 #[derive(Clone)]
@@ -243,7 +244,7 @@ impl fmt::Debug for Pool {
 
 impl FreeBuffers {
     fn stock(&self) -> MutexGuard<'_, Stock> {
-        lock(&self.stock)
+        self.stock.lock()
     }
 
     fn put(&self, mut bytes: Vec<u8>, charged: usize) {

@@ -22,19 +22,18 @@ mod ways;
 mod world;
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use parking_lot::Mutex;
 
 use crate::steps::{cargo, run as run_command};
 use crate::terminal::{Look, paint, progress, say};
 use damage::SmallDisk;
 use run::Outcome;
 use schedule::Schedule;
-use testkit::fake::lock;
 use world::Cluster;
 
 /// What to drill.
@@ -287,7 +286,7 @@ impl Drill<'_> {
     }
 
     fn report(&self, outcome: Outcome) {
-        let mut done = lock(&self.done);
+        let mut done = self.done.lock();
         if self.options.json {
             say(&serde_json::to_string(&outcome).unwrap_or_default());
         } else if !outcome.flaws.is_empty() {
@@ -342,10 +341,7 @@ impl Drill<'_> {
 
     /// The sum of all.
     fn conclude(self) -> Result<()> {
-        let done = self
-            .done
-            .into_inner()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let done = self.done.into_inner();
         let flawed: Vec<u64> = done
             .iter()
             .filter(|one| !one.flaws.is_empty())

@@ -1,13 +1,12 @@
 //! Ctrl-C and SIGTERM: what was started is stopped before we go.
 
 use std::process::{Child, exit};
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use testkit::real::RealCluster;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::terminal;
-use testkit::fake::lock;
 
 /// Process ids of children to stop with us.
 static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
@@ -34,16 +33,16 @@ pub(crate) fn install() {
 
 /// Stops this child, too, when we are interrupted.
 pub(crate) fn watch(child: &Child) {
-    lock(&CHILDREN).push(child.id());
+    CHILDREN.lock().push(child.id());
 }
 
 /// The child has been waited for; its id may be another's from now on.
 pub(crate) fn unwatch(child: &Child) {
-    lock(&CHILDREN).retain(|id| *id != child.id());
+    CHILDREN.lock().retain(|id| *id != child.id());
 }
 
 fn stop_children() {
-    for id in lock(&CHILDREN).drain(..) {
+    for id in CHILDREN.lock().drain(..) {
         if let Some(pid) = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw) {
             // Gone already is as good.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);

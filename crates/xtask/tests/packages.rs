@@ -9,9 +9,10 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// Its glibc is 2.31, of 2020; it has no OpenSSL 3.
@@ -318,7 +319,7 @@ fn bundle(fresh: &Fresh) -> (PathBuf, Value) {
 #[ignore = "./dev test builds the program that it packs"]
 fn a_container_of_the_image_runs_as_its_user_on_a_root_that_cannot_be_written_and_is_healthy() {
     static ONE_CONTAINER: Mutex<()> = Mutex::new(());
-    let _one = ONE_CONTAINER.lock().unwrap();
+    let _one = ONE_CONTAINER.lock();
     let (bundle, image) = bundle(Fresh::get());
     let text = |value: &Value| -> Vec<String> {
         let words = value.as_array().unwrap().iter();

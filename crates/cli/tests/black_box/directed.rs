@@ -212,7 +212,7 @@ fn small_bulks_of_many_clients_travel_together_and_touch_few_shards() {
     let cluster = FakeCluster::start(spec.index("logs", 30).storing()).unwrap();
     let gateway = directing(&cluster, "mint-packed", ", combine: {enabled: true}");
     let start = Barrier::new(CLIENTS);
-    let touched = std::sync::Mutex::new(BTreeMap::<u32, u64>::new());
+    let touched = parking_lot::Mutex::new(BTreeMap::<u32, u64>::new());
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
             scope.spawn(|| {
@@ -223,7 +223,7 @@ fn small_bulks_of_many_clients_travel_together_and_touch_few_shards() {
                     let answer = answer.ok().unwrap().json().unwrap();
                     let ids = ids(&answer, "index");
                     assert_eq!(ids.len(), 10);
-                    let mut touched = touched.lock().unwrap();
+                    let mut touched = touched.lock();
                     for id in ids {
                         *touched.entry(shard(&id, 30)).or_default() += 1;
                     }
@@ -245,7 +245,7 @@ fn small_bulks_of_many_clients_travel_together_and_touch_few_shards() {
         counts.docs_by_node
     );
     // 2,400 documents in runs of 200; by chance they would be in all 30 shards.
-    let touched = touched.into_inner().unwrap();
+    let touched = touched.into_inner();
     assert!(touched.len() <= 18, "{touched:?}");
 }
 

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use testkit::client::{Answer, Client};
 use testkit::fake::{FakeCluster, Spec};
@@ -120,11 +121,7 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
         let (mut address, mut admin) = (None, None);
         while address.is_none() || admin.is_none() {
             let Some(Ok(line)) = lines.next() else {
-                panic!(
-                    "tidegate did not start: {:?}\n{}",
-                    process.wait(),
-                    log.lock().unwrap()
-                );
+                panic!("tidegate did not start: {:?}\n{}", process.wait(), log.lock());
             };
             let event: Value = serde_json::from_str(&line).unwrap_or_default();
             let listens = || event["address"].as_str().map(|address| address.parse().unwrap());
@@ -133,14 +130,14 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
                 Some("admin API listening") => admin = listens(),
                 _ => {}
             }
-            let mut log = log.lock().unwrap();
+            let mut log = log.lock();
             log.push_str(&line);
             log.push('\n');
         }
         let kept = Arc::clone(&log);
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                let mut log = kept.lock().unwrap();
+                let mut log = kept.lock();
                 log.push_str(&line);
                 log.push('\n');
             }
@@ -230,7 +227,7 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
 
     /// Everything logged so far.
     pub(crate) fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        self.log.lock().clone()
     }
 
     /// Waits until something is logged, which comes a moment after it is done; everything logged so far.

@@ -2,7 +2,9 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::gateway::Gateway;
 
@@ -37,17 +39,17 @@ impl RawNode {
 
     /// From now on answers requests to `/t` with these bytes, then closes.
     pub(crate) fn answer(&self, bytes: impl Into<Vec<u8>>) {
-        self.said.lock().unwrap().answer = bytes.into();
+        self.said.lock().answer = bytes.into();
     }
 
     /// Heads of the requests to `/t` so far.
     pub(crate) fn heads(&self) -> Vec<String> {
-        self.said.lock().unwrap().heads.clone()
+        self.said.lock().heads.clone()
     }
 
     /// Bodies of the requests to `/t` that declared a length, in the order of the heads.
     pub(crate) fn bodies(&self) -> Vec<Vec<u8>> {
-        self.said.lock().unwrap().bodies.clone()
+        self.said.lock().bodies.clone()
     }
 
     /// A gateway before this node; `forward` are more settings of its `elasticsearch` filter, `entry` of its
@@ -99,7 +101,7 @@ fn serve(mut socket: TcpStream, said: &Mutex<Said>) {
                     _ => return,
                 }
             }
-            let mut said = said.lock().unwrap();
+            let mut said = said.lock();
             said.heads.push(head);
             said.bodies.push(bytes);
             said.answer.clone()

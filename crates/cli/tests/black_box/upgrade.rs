@@ -4,10 +4,10 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use testkit::client::Client;
 
 use crate::gateway::{Gateway, cluster, program};
@@ -89,8 +89,8 @@ impl Load {
                 Ok(answer) if answer.status == 200 => {
                     self.accepted.fetch_add(10, Ordering::Relaxed);
                 }
-                Ok(answer) => self.failed.lock().unwrap().push(answer.text()),
-                Err(error) => self.failed.lock().unwrap().push(format!("{error:#}")),
+                Ok(answer) => self.failed.lock().push(answer.text()),
+                Err(error) => self.failed.lock().push(format!("{error:#}")),
             }
             std::thread::sleep(pause);
         }
@@ -132,7 +132,7 @@ fn a_new_program_takes_over_under_load_and_no_request_fails() {
         std::thread::sleep(Duration::from_millis(400));
         load.stop.store(true, Ordering::Relaxed);
     });
-    let failed = load.failed.into_inner().unwrap();
+    let failed = load.failed.into_inner();
     assert_eq!(failed, Vec::<String>::new(), "{}", gateway.log());
     let accepted = load.accepted.into_inner();
     assert!(accepted > 500, "{accepted}");

@@ -2,9 +2,10 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Result;
+use parking_lot::Mutex;
 
 /// Copies bytes between its clients and a server; a change of server cuts all connections.
 pub(crate) struct Relay {
@@ -29,7 +30,7 @@ impl Relay {
         // Ends with the test program.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut state = shared.lock();
                 let Ok(server) = TcpStream::connect(&state.target) else {
                     continue;
                 };
@@ -50,7 +51,7 @@ impl Relay {
     }
 
     pub(crate) fn now_to(&self, target: &str) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.target = target.to_owned();
         for connection in state.open.drain(..) {
             let _ = connection.shutdown(Shutdown::Both);

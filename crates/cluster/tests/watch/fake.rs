@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bulk::{Formula, IndexRoute};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 
 /// The cluster: one listener per node, one script for all.
@@ -93,9 +94,7 @@ impl Fake {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Script> {
-        self.script
-            .lock()
-            .expect("no test panicked with the script in hand")
+        self.script.lock()
     }
 
     pub(crate) fn endpoint(&self, node: usize) -> cluster::Address {

@@ -2,16 +2,16 @@
 //! those of the list below go out.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, Method};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use wire::lock;
 
 use super::calls::Confirm;
 use super::{ApiState, Refusal};
@@ -53,7 +53,7 @@ pub(super) async fn queues(
 ) -> Result<Json<Value>, Refusal> {
     let gateway = api.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
     let slot = {
-        let mut asked = lock(&api.asked.0);
+        let mut asked = api.asked.0.lock();
         asked.retain(|_, slot| {
             Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|kept| is_fresh(&kept).is_some())
         });

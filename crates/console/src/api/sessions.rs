@@ -16,7 +16,6 @@ use super::guard::{Token, cookie, token_of};
 use super::{ApiState, Peer, Refusal};
 use crate::store::{Change, User};
 use settings::Secret;
-use wire::lock;
 
 #[derive(Deserialize)]
 pub(super) struct Setup {
@@ -57,7 +56,7 @@ pub(super) async fn set_up(
     Json(setup): Json<Setup>,
 ) -> Result<Response, Refusal> {
     let fits = {
-        let link = lock(&api.setup);
+        let link = api.setup.lock();
         link.as_ref()
             .is_some_and(|link| bool::from(link.expose().as_bytes().ct_eq(setup.link.expose().as_bytes())))
     };
@@ -78,7 +77,7 @@ pub(super) async fn set_up(
     if !api.polls.store.make_first_user(name, &hash)? {
         return Err(Refusal::forbidden("bad_link", "there is a user already"));
     }
-    *lock(&api.setup) = None;
+    *api.setup.lock() = None;
     begin(&api, name, "set up")
 }
 

@@ -1,12 +1,11 @@
 //! Whether anybody looks: while nobody does, clusters and gateways are asked less often, since what that
 //! costs them buys nothing but history.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
-use wire::lock;
 
 /// When somebody looked last.
 pub(crate) struct Attention {
@@ -25,7 +24,7 @@ impl Attention {
 
     /// Somebody looks now.
     pub(crate) fn look(&self) {
-        let before = std::mem::replace(&mut *lock(&self.last), Instant::now());
+        let before = std::mem::replace(&mut *self.last.lock(), Instant::now());
         if before.elapsed() >= KEPT {
             self.began.notify_waiters();
         }
@@ -33,7 +32,7 @@ impl Attention {
 
     /// Whether somebody looks, or did a moment ago.
     pub(super) fn is_there(&self) -> bool {
-        lock(&self.last).elapsed() < KEPT
+        self.last.lock().elapsed() < KEPT
     }
 
     /// Waits until then, or until somebody begins to look.

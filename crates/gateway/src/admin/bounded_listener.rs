@@ -10,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use axum::extract::{ConnectInfo, Request};
 use axum::middleware::Next;
 use axum::response::Response;
 use axum::serve::{IncomingStream, Listener};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep, sleep};
-use wire::lock;
 
 /// Accepts whoever comes, and has another one leave for it if need be.
 pub(crate) struct BoundedListener {
@@ -179,7 +179,7 @@ impl Seat {
 
     fn leave(&self) {
         self.leaves.store(true, Ordering::Relaxed);
-        let waker = lock(&self.waker).take();
+        let waker = self.waker.lock().take();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -187,7 +187,7 @@ impl Seat {
 
     /// Whether it has to leave; the task of `cx` is woken when it has to.
     fn has_to_leave(&self, cx: &Context<'_>) -> bool {
-        *lock(&self.waker) = Some(cx.waker().clone());
+        *self.waker.lock() = Some(cx.waker().clone());
         self.leaves.load(Ordering::Relaxed)
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use wire::{Budget, ServerCounts, lock};
+use wire::{Budget, ServerCounts};
 
 use super::AdminState;
 use super::process::write_process;
@@ -13,13 +13,13 @@ use crate::switches::admin;
 
 impl AdminState {
     pub(super) fn counts(&self) -> Vec<(Arc<str>, SocketAddr, ServerCounts)> {
-        let listeners = lock(&self.listeners);
+        let listeners = self.listeners.lock();
         listeners.counts()
     }
 
     /// The certificate chain (PEM) that each entry with TLS shows now.
     pub(super) fn certificates(&self) -> Vec<(Arc<str>, Vec<u8>)> {
-        let listeners = lock(&self.listeners);
+        let listeners = self.listeners.lock();
         listeners.certificates()
     }
 

@@ -27,13 +27,14 @@ mod upgrade;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Router, serve};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use wire::Budget;
 use wire::guard::{Work, fault, restarted, vital_thread};

@@ -1,11 +1,10 @@
 //! Rates of queues: counted every few seconds, over the last minute.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use wire::lock;
 
 use crate::queue::Queues;
 
@@ -46,7 +45,7 @@ impl Rates {
             (account.queue.name.to_string(), sample)
         });
         let sample = (Instant::now(), accounts.collect());
-        let mut samples = lock(&self.samples);
+        let mut samples = self.samples.lock();
         samples.push_back(sample);
         if samples.len() > SAMPLES {
             samples.pop_front();
@@ -55,7 +54,7 @@ impl Rates {
 
     /// Documents a second that a lane is done with, over the last minute or less; `done` are those so far.
     pub(super) fn of_lane(&self, queue: &str, group: &str, lane: u32, done: u64) -> Option<f64> {
-        let samples = lock(&self.samples);
+        let samples = self.samples.lock();
         let (since, all) = samples.front()?;
         let before = all.get(queue)?.done.get(group)?.get(lane as usize)?;
         let seconds = since.elapsed().as_secs_f64().max(1e-3);
@@ -64,7 +63,7 @@ impl Rates {
 
     /// Adds rates to a queue as `/queue/stats` shows it: since the oldest sample.
     pub(super) fn add_to(&self, name: &str, queue: &mut Value) {
-        let samples = lock(&self.samples);
+        let samples = self.samples.lock();
         let Some((since, Some(before))) = samples.front().map(|(since, all)| (since, all.get(name))) else {
             return;
         };

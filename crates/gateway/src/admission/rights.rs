@@ -18,8 +18,10 @@ mod probe;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
 
 pub use account::{AccountRight, AccountRights, AccountUse, Verdict, account_rights};
 pub(crate) use ask::{Caller, covers};
@@ -28,7 +30,6 @@ pub(crate) use identity::IDENTITY;
 
 use identity::Key;
 use kept::Keeper;
-use wire::lock;
 
 /// What is known of the clients of all clusters.
 #[derive(Debug)]
@@ -117,6 +118,6 @@ impl Rights {
     }
 
     fn doors(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Door>>> {
-        lock(&self.doors)
+        self.doors.lock()
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use wire::guard::{self, Pauses, Work};
-use wire::lock;
 
 use crate::delivery::thread::deliver;
 use crate::delivery::unsettled::drop_unsettled;
@@ -56,7 +56,7 @@ impl Deliveries {
     /// Starts one, unless it runs.
     pub(crate) fn start_one(&self, group: &Arc<Group>) -> io::Result<()> {
         let turn = self.turn(key(group));
-        let _turn = lock(&turn);
+        let _turn = turn.lock();
         let mut runs = self.runs();
         if group.phase() != Phase::Stopped {
             return Ok(());
@@ -103,7 +103,7 @@ impl Deliveries {
     /// Does something to a consumer group while nothing delivers for it; none if something does.
     pub(crate) fn while_stopped<T>(&self, queue: &str, group: &str, act: impl FnOnce() -> T) -> Option<T> {
         let turn = self.turn((queue.into(), group.into()));
-        let _turn = lock(&turn);
+        let _turn = turn.lock();
         let queues = self.shared.queues.load();
         let group = queues.group(queue, group);
         let stopped = group.is_none_or(|group| group.phase() == Phase::Stopped);
@@ -129,13 +129,13 @@ impl Deliveries {
     }
 
     fn turn(&self, key: Key) -> Arc<Mutex<()>> {
-        let mut turns = lock(&self.turns);
+        let mut turns = self.turns.lock();
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(key).or_default())
     }
 
     fn runs(&self) -> MutexGuard<'_, Runs> {
-        lock(&self.runs)
+        self.runs.lock()
     }
 }
 

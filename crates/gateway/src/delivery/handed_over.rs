@@ -319,7 +319,7 @@ async fn found(coming: &mut Option<Coming>) {
 /// Finds what is parked of lanes, however often it takes; `false` if they have gone before.
 fn find_parked(group: &Group, parked: &Parked, lanes: &[u32], cancelled: &AtomicBool) -> bool {
     // One at a time, and the one that was cancelled not after another: what it finds replaces what is known.
-    let _one = wire::lock(&parked.taking_over);
+    let _one = parked.taking_over.lock();
     if cancelled.load(Ordering::Relaxed) {
         return false;
     }

@@ -19,11 +19,11 @@
 //! of.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
-use wire::lock;
 
 use bulk::Operation;
 
@@ -261,7 +261,7 @@ impl Memory {
     }
 
     fn state(&self) -> MutexGuard<'_, Balance> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

@@ -13,7 +13,6 @@ use config::{BulkReshuffle, Filter, FilterAction, Flow, Forward, Sending};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, Request, Response, response};
 use wire::guard::{Work, guarded};
-use wire::lock;
 use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 
 use crate::admission::rights::Rights;
@@ -92,7 +91,7 @@ impl Front {
     fn compiled(&self) -> Rc<Compiled> {
         let live = self.shared.live.load();
         if !Arc::ptr_eq(&live, &self.compiled.borrow().live) {
-            let entry = Arc::clone(&lock(&self.label));
+            let entry = Arc::clone(&self.label.lock());
             if live.config.entries.iter().any(|known| known.name == entry) {
                 let (shared, worker) = (&self.shared, &self.worker);
                 let compiled = Compiled::new(

@@ -8,13 +8,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use config::{Entry, diff, overlap};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use wire::guard::{self, Work};
-use wire::lock;
 use wire::{Bound, Limits, Server, ServerCounts, Worker, Workers};
 
 use crate::front::certificate::{CertificateChange, Identity};
@@ -189,7 +189,7 @@ impl Listeners {
         }
         // Names first: whoever sees the new configuration must see the new name.
         for (at, entry, _) in &staying {
-            let mut label = lock(&self.open[*at].label);
+            let mut label = self.open[*at].label.lock();
             *label = Arc::clone(&entry.name);
         }
         shared.live.store(Arc::clone(live));

@@ -1,11 +1,11 @@
 //! What the lanes of a consumer group have at nodes: handed to a node's outlet and not answered yet. A lane
 //! waits for all of its nodes, so the slowest of them holds it back.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::Node;
-use wire::lock;
+use parking_lot::Mutex;
 
 /// By lane.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl AtNodes {
             documents,
             since: Instant::now(),
         };
-        lock(lane).push(entry.clone());
+        lane.lock().push(entry.clone());
         Listed { lane, entry }
     }
 
@@ -78,7 +78,7 @@ impl AtNodes {
     pub(crate) fn of(&self, lane: usize) -> Vec<AtNode> {
         self.lanes
             .get(lane)
-            .map(|lane| lock(lane).clone())
+            .map(|lane| lane.lock().clone())
             .unwrap_or_default()
     }
 
@@ -116,7 +116,7 @@ impl AtNodes {
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
-        let mut lane = lock(self.lane);
+        let mut lane = self.lane.lock();
         let entry = &self.entry;
         // Equal entries stand for one another.
         let equal = |one: &AtNode| {

@@ -14,18 +14,18 @@ mod kept;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use bulk::IdMint;
 use log::{AppendError, Log, Options, Receipt};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::print::Print;
 pub(crate) use fingerprint::{HEADER, Named, digest_of, key_of};
 use kept::{Kept, KeysError};
-use wire::lock;
 
 /// What a record says of the key that its request had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,7 +149,7 @@ impl Keys {
             unkept: Mutex::default(),
             told_up_to: AtomicU64::new(end),
         };
-        let known = keys.known.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let known = keys.known.get_mut();
         // Without `fsync: always` a power cut may have taken the end of the queue's log: what lay there was
         // not written.
         let there = found
@@ -279,7 +279,7 @@ impl Keys {
     }
 
     fn unkept(&self) -> MutexGuard<'_, Vec<Unkept>> {
-        lock(&self.unkept)
+        self.unkept.lock()
     }
 
     /// How many are remembered.
@@ -293,7 +293,7 @@ impl Keys {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        lock(&self.known)
+        self.known.lock()
     }
 }
 

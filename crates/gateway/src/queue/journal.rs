@@ -4,7 +4,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -14,9 +14,9 @@ use log::{
     AppendError, Commit, ConsumerStatus, Full, LaneStatus, Log, Mark, Next, ReadError, Record, StartAt,
     Status,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
-use wire::lock;
 
 use crate::error::NotQueued;
 use crate::queue::record::Params;
@@ -481,7 +481,7 @@ fn cut(
 
 impl TopicJournal {
     fn groups(&self) -> MutexGuard<'_, Vec<(String, Arc<dyn kafka::Group>)>> {
-        lock(&self.groups)
+        self.groups.lock()
     }
 }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use config::{Compression, Config, Fsync};
 use log::{Codec, Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use wire::lock;
 
 use crate::admission::form::Forms;
 use crate::metrics::Count;
@@ -252,21 +252,21 @@ impl Queue {
     /// Takes over what may change of the settings: when requests count as safe, how documents are packed, how
     /// much there may be, and what waits for the queue.
     pub(crate) fn adjust(&self, settings: &config::Queue) -> Result<(), log::OpenError> {
-        *lock(&self.passing) = settings.passing;
+        *self.passing.lock() = settings.passing;
         // What a topic is like is Kafka's matter.
         let of_log = self
             .log
             .on_disk()
             .map_or(Ok(()), |log| log.adjust(&log_options(settings)));
         let of_letters = self.dead_letters.adjust(letters_options(settings));
-        *lock(&self.parked_age_max) = settings.parked_age_max;
+        *self.parked_age_max.lock() = settings.parked_age_max;
         let of_parked = self.parked.adjust(&parked_options(settings));
         of_log.and(of_letters).and(of_parked)
     }
 
     /// How long operations are parked before they are given up.
     pub(crate) fn parked_age_max(&self) -> Duration {
-        *lock(&self.parked_age_max)
+        *self.parked_age_max.lock()
     }
 
     /// What is parked of one of its consumer groups; none: the queue is in Kafka, and the brokers do not let
@@ -289,7 +289,7 @@ impl Queue {
 
     /// What is done with writes that cannot be queued.
     pub(crate) fn passing(&self) -> config::Passing {
-        *lock(&self.passing)
+        *self.passing.lock()
     }
 
     /// How far its consumer groups have committed.
@@ -503,7 +503,7 @@ impl Group {
 
     /// Why nothing can be parked, if so.
     pub(crate) fn cannot_park(&self) -> Option<CannotPark> {
-        lock(&self.cannot_park).clone()
+        self.cannot_park.lock().clone()
     }
 
     /// Asks for what operations are parked in, once. Blocks on the brokers, if the queue is in Kafka.
@@ -514,7 +514,7 @@ impl Group {
             Err(error) => error,
         };
         let why = error.to_string();
-        let known = lock(&self.cannot_park).replace(CannotPark {
+        let known = self.cannot_park.lock().replace(CannotPark {
             why: why.clone(),
             is_untold: matches!(error, kafka::OpenError::Away { .. }),
         });
@@ -531,7 +531,7 @@ impl Group {
 
     /// Operations are parked from now on. Only while nothing is under way.
     pub(crate) fn parks_from_now_on(&self, parked: Arc<Parked>) {
-        if lock(&self.cannot_park).take().is_some() {
+        if self.cannot_park.lock().take().is_some() {
             let (queue, group) = (&*self.queue.name, &*self.settings.group);
             tracing::info!(queue, group, "the topic of what is parked can be used now");
         }
@@ -573,16 +573,16 @@ impl Group {
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        *lock(&self.phase)
+        *self.phase.lock()
     }
 
     pub(crate) fn set_phase(&self, phase: Phase) {
-        *lock(&self.phase) = phase;
+        *self.phase.lock() = phase;
     }
 
     /// Delivery was told to stop.
     pub(crate) fn stopping(&self) {
-        let mut phase = lock(&self.phase);
+        let mut phase = self.phase.lock();
         if *phase == Phase::Running {
             *phase = Phase::Stopping;
         }
@@ -678,8 +678,8 @@ impl Group {
             .collect()
     }
 
-    fn lane(&self, lane: u32) -> std::sync::MutexGuard<'_, LaneState> {
-        lock(&self.lanes[lane as usize])
+    fn lane(&self, lane: u32) -> parking_lot::MutexGuard<'_, LaneState> {
+        self.lanes[lane as usize].lock()
     }
 
     /// How old the oldest document is that a lane works on, or that waits while nothing delivers.
@@ -711,7 +711,7 @@ impl Group {
         let shared = self.consumer.lanes_shared();
         let lanes = lanes.iter().zip(&self.lanes).enumerate();
         let lanes = lanes.map(|(number, (lane, state))| {
-            let state = lock(state).clone();
+            let state = state.lock().clone();
             let mut value = json!({
                 "accepted": lane.accepted,
                 "done": lane.done,

@@ -15,16 +15,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use bulk::{Formula, RouteTable, Target, lanes_of};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use crate::queue::fence::{Fence, Lanes};
 use crate::queue::journal::Journal;
 use kept::{Found, Kept};
-use wire::lock;
 
 /// Where the names of one queue lead.
 pub(crate) struct Whereabouts {
@@ -461,7 +461,7 @@ impl Whereabouts {
     }
 
     fn book(&self) -> MutexGuard<'_, NameTable> {
-        lock(&self.book)
+        self.book.lock()
     }
 }
 

@@ -8,15 +8,15 @@ mod round_robin;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use bulk::{Destination, Direct, Directing, IndexRoute, NodeIx, Part, Run};
 use cluster::Snapshot;
 use config::DirectRouting;
+use parking_lot::{Mutex, RwLock};
 
 use crate::switches::{Switched, in_force};
 use round_robin::RoundRobin;
-use wire::lock;
 
 /// The round robins of all indices, by cluster; as long as the process.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ struct Assignment {
 impl Directory {
     /// Of a cluster, by its name in the configuration.
     pub(crate) fn of(&self, cluster: &Arc<str>) -> Arc<RoundRobins> {
-        let mut clusters = lock(&self.0);
+        let mut clusters = self.0.lock();
         Arc::clone(clusters.entry(Arc::clone(cluster)).or_default())
     }
 }
@@ -76,12 +76,12 @@ impl RoundRobins {
     }
 
     fn round_robin(&self, index: &IndexRoute) -> Arc<RoundRobin> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.read();
         if let Some(round_robin) = known.get(&index.name) {
             return Arc::clone(round_robin);
         }
         drop(known);
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.write();
         if known.len() >= INDICES_MAX {
             // Indices of former days. Who comes back begins anew, which leaves what is there as it is.
             known.retain(|_, round_robin| Arc::strong_count(round_robin) > 1);

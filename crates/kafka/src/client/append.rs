@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use super::lock::lock;
+use parking_lot::{Mutex, MutexGuard};
+
 use crate::{Append, AppendError, Receipt};
 
 /// The outcome of an append.
@@ -127,7 +128,7 @@ impl Pending {
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

@@ -1,10 +1,11 @@
 //! A consumer group, as one process takes part in it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
@@ -14,7 +15,6 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::config::consumer_config;
 use super::hand_over::HandOver;
 use super::lane::{FetchedLane, Lane};
-use super::lock::lock;
 use super::produce::Voice;
 use super::seek::seek;
 use super::topic;
@@ -134,7 +134,7 @@ impl OpenGroup {
 
     fn lane(&self, lane: u32) -> Result<MutexGuard<'_, Lane>, ReadError> {
         let found = self.inner.lanes.get(lane as usize);
-        found.map(lock).ok_or(ReadError::NoLane(lane))
+        found.map(Mutex::lock).ok_or(ReadError::NoLane(lane))
     }
 }
 
@@ -147,7 +147,7 @@ impl Group for OpenGroup {
         self.inner.wait_for_member();
         let stop = Arc::new(AtomicBool::new(false));
         let thread = HandOver::start(&self.inner, tell, Arc::clone(&stop))?;
-        *lock(&self.inner.member) = Some(thread);
+        *self.inner.member.lock() = Some(thread);
         Ok(Box::new(Member {
             group: Arc::clone(&self.inner),
             stop,
@@ -233,14 +233,14 @@ impl Group for OpenGroup {
 
     fn claimed(&self) -> Vec<u64> {
         let lanes = self.inner.lanes.iter();
-        lanes.map(|lane| lock(lane).claimed).collect()
+        lanes.map(|lane| lane.lock().claimed).collect()
     }
 
     fn status(&self) -> Vec<LaneStatus> {
         let ends = self.inner.topic.ends();
         let lanes = self.inner.lanes.iter().zip(ends);
         let status = lanes.map(|(lane, (_, end))| {
-            let lane = lock(lane);
+            let lane = lane.lock();
             let done = if lane.held { lane.done } else { lane.committed };
             let (fetched_documents, fetched_bytes) = lane.in_hand();
             LaneStatus {
@@ -260,7 +260,7 @@ impl Group for OpenGroup {
 impl Inner {
     /// A lane that is known to exist.
     pub(crate) fn lane(&self, lane: u32) -> MutexGuard<'_, Lane> {
-        lock(&self.lanes[lane as usize])
+        self.lanes[lane as usize].lock()
     }
 
     pub(crate) fn held(&self) -> Vec<u32> {
@@ -271,7 +271,7 @@ impl Inner {
 
     /// Waits until the thread that takes part has ended, if there is one.
     fn wait_for_member(&self) {
-        let thread = lock(&self.member).take();
+        let thread = self.member.lock().take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {
@@ -280,11 +280,11 @@ impl Inner {
     }
 
     fn consumer(&self) -> Option<Arc<BaseConsumer<HandOver>>> {
-        lock(&self.consumer).as_ref().and_then(Weak::upgrade)
+        self.consumer.lock().as_ref().and_then(Weak::upgrade)
     }
 
     fn lease(&self) -> MutexGuard<'_, Option<Instant>> {
-        lock(&self.lease)
+        self.lease.lock()
     }
 
     pub(crate) fn end_lease(&self) {
@@ -294,7 +294,7 @@ impl Inner {
     /// Commits what is done and not committed; with `anyway` something, to hear that this process is of the
     /// group.
     pub(crate) fn commit(&self, consumer: &BaseConsumer<HandOver>, anyway: bool) -> Result<(), CommitError> {
-        let _one = lock(&self.committing);
+        let _one = self.committing.lock();
         let begun = Instant::now();
         let mut list = TopicPartitionList::new();
         let mut committing = Vec::new();
@@ -464,7 +464,7 @@ impl Drop for Member {
 
 impl Quiet {
     pub(crate) fn heard(&self) -> Heard {
-        lock(&self.heard).clone()
+        self.heard.lock().clone()
     }
 }
 
@@ -477,7 +477,7 @@ impl ClientContext for Quiet {
         let code = error.rdkafka_error_code();
         // That all are down comes after the reason, and tells less.
         if code != Some(RDKafkaErrorCode::AllBrokersDown) {
-            let mut heard = lock(&self.heard);
+            let mut heard = self.heard.lock();
             heard.is_refusal = matches!(
                 code,
                 Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL)

@@ -1,10 +1,11 @@
 //! The thread of a group: fetches, commits, and hands lanes over when the brokers say so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
@@ -16,7 +17,6 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::config::consumer_config;
 use super::group::{CommitError, Inner};
 use super::lane::Fetched;
-use super::lock::lock;
 use super::seek::offset_of;
 use super::threads::{self, caught};
 use super::topic;
@@ -69,7 +69,7 @@ impl HandOver {
             .create_with_context(context)
             .map_err(|error: KafkaError| failed(error.to_string()))?;
         let consumer = Arc::new(consumer);
-        *lock(&group.consumer) = Some(Arc::downgrade(&consumer));
+        *group.consumer.lock() = Some(Arc::downgrade(&consumer));
         threads::spawn("kafka-group", move || run_to_its_end(&consumer))
             .map_err(|error| failed(error.to_string()))
     }
@@ -144,7 +144,7 @@ impl HandOver {
     fn let_go(&self, consumer: &BaseConsumer<Self>) {
         let group = &self.group;
         let held = group.held();
-        let told = lock(&self.begun).take().is_none();
+        let told = self.begun.lock().take().is_none();
         if !held.is_empty() {
             if told {
                 let (handed, ended) = mpsc::sync_channel(1);
@@ -180,7 +180,7 @@ impl HandOver {
     fn commit(&self, consumer: &BaseConsumer<Self>, anyway: bool) {
         match self.group.commit(consumer, anyway) {
             Ok(()) => {
-                if let Some(lanes) = lock(&self.begun).take() {
+                if let Some(lanes) = self.begun.lock().take() {
                     (self.tell)(Change::Assigned(lanes));
                 }
             }
@@ -196,7 +196,7 @@ impl HandOver {
     /// Commits what is done; often enough to keep the lease.
     fn commit_in_time(&self, consumer: &BaseConsumer<Self>) {
         let session = self.group.topic.options.session_timeout;
-        let mut committed = lock(&self.committed);
+        let mut committed = self.committed.lock();
         let passed = committed.map(|committed| committed.elapsed());
         let held = self.group.held();
         let dirty = held.iter().any(|lane| self.group.lane(*lane).dirty);
@@ -300,7 +300,7 @@ fn run_to_its_end(consumer: &Arc<BaseConsumer<HandOver>>) {
     }
     let context = consumer.context();
     caught("lanes could not be given up", || context.let_go(consumer));
-    *lock(&context.group.consumer) = None;
+    *context.group.consumer.lock() = None;
 }
 
 /// Until it is stopped, and all lanes are let go.
@@ -339,7 +339,7 @@ fn run(consumer: &Arc<BaseConsumer<HandOver>>) {
         }
     }
     // Dropping it leaves the group.
-    *lock(&context.group.consumer) = None;
+    *context.group.consumer.lock() = None;
 }
 
 impl ClientContext for HandOver {
@@ -374,8 +374,8 @@ impl HandOver {
         match self.take(consumer, &lanes) {
             Ok(()) if lanes.is_empty() => {}
             Ok(()) => {
-                *lock(&self.committed) = None;
-                *lock(&self.begun) = Some(lanes);
+                *self.committed.lock() = None;
+                *self.begun.lock() = Some(lanes);
             }
             Err(why) => {
                 let id = &self.group.id;

@@ -7,7 +7,6 @@ mod config;
 mod group;
 mod hand_over;
 mod lane;
-mod lock;
 mod produce;
 mod seek;
 mod threads;

@@ -1,9 +1,10 @@
 //! The producer: what becomes of messages, and what the client library has to say.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -13,7 +14,6 @@ use rdkafka::producer::{
 };
 
 use super::append::{Counts, Pending, refused};
-use super::lock::lock;
 use super::threads::caught;
 use crate::{Append, AppendError, Head, Part, Status};
 
@@ -195,7 +195,7 @@ impl Outcomes {
 impl Poison {
     /// The first reason stays.
     pub(crate) fn set(&self, why: &str) {
-        let mut reason = lock(&self.0.1);
+        let mut reason = self.0.1.lock();
         if reason.is_none() {
             *reason = Some(why.to_owned());
             self.0.0.store(true, Ordering::Release);
@@ -206,7 +206,7 @@ impl Poison {
         if !self.0.0.load(Ordering::Acquire) {
             return None;
         }
-        let reason = lock(&self.0.1);
+        let reason = self.0.1.lock();
         reason.clone()
     }
 }
@@ -226,7 +226,7 @@ impl Voice {
     }
 
     pub(crate) fn say(&self, message: &str) {
-        let mut last = lock(&self.last);
+        let mut last = self.last.lock();
         if last.is_some_and(|last| last.elapsed() < SAY_AGAIN) {
             tracing::debug!("{message}");
             return;

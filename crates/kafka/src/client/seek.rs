@@ -6,7 +6,6 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::group::{Inner, is_refusal};
-use super::lock::lock;
 use super::topic::{ASK_TIMEOUT, SETTLE_TIMEOUT};
 use crate::{Moved, ReadError, StartAt};
 
@@ -18,7 +17,7 @@ pub(crate) fn seek(group: &Inner, to: StartAt, only: Option<u32>) -> Result<Move
         Some(lane) => vec![lane],
         None => (0..group.topic.lanes).collect(),
     };
-    let _one = lock(&group.committing);
+    let _one = group.committing.lock();
     let known = group.committed(&group.probe, &lanes, ASK_TIMEOUT);
     let (mut list, mut moved) = (TopicPartitionList::new(), Moved::default());
     let mut cursors = Vec::with_capacity(lanes.len());
@@ -39,7 +38,7 @@ pub(crate) fn seek(group: &Inner, to: StartAt, only: Option<u32>) -> Result<Move
         group.add(&mut list, lane, &cursor);
         cursors.push((lane, cursor));
         // What is pending now is told by these.
-        lock(&group.topic.ends)[lane as usize] = marks;
+        group.topic.ends.lock()[lane as usize] = marks;
     }
     // This process may have left the group a moment ago.
     let until = Instant::now() + SETTLE_TIMEOUT;

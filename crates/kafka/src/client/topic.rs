@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rdkafka::Offset;
 use rdkafka::admin::{
     AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication,
@@ -19,7 +20,6 @@ use super::append::{Counts, refused};
 use super::browse::{browse, read_until};
 use super::config::{base_config, consumer_config};
 use super::group::{OpenGroup, Quiet};
-use super::lock::lock;
 use super::produce::{Outcomes, Poison, Producing};
 use super::watch;
 use crate::{
@@ -186,7 +186,7 @@ impl Topic for OpenTopic {
 
     fn group(&self, name: &str, start: StartAt) -> Result<Arc<dyn Group>, OpenError> {
         let group = Arc::new(OpenGroup::open(&self.inner, name, start)?);
-        lock(&self.inner.groups).push(Arc::clone(&group));
+        self.inner.groups.lock().push(Arc::clone(&group));
         Ok(group)
     }
 
@@ -212,7 +212,7 @@ impl Topic for OpenTopic {
     fn close(&self) {
         self.inner.closed.store(true, Ordering::Relaxed);
         self.inner.producing.close(self.inner.options.ack_timeout);
-        lock(&self.inner.groups).clear();
+        self.inner.groups.lock().clear();
     }
 }
 
@@ -231,7 +231,7 @@ impl Inner {
     }
 
     pub(crate) fn ends(&self) -> Vec<(u64, u64)> {
-        lock(&self.ends).clone()
+        self.ends.lock().clone()
     }
 
     pub(crate) fn poison(&self) -> &Poison {

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rdkafka::consumer::Consumer as _;
 
-use super::lock::lock;
 use super::threads::{self, caught};
 use super::topic::{ASK_TIMEOUT, Inner};
 
@@ -57,8 +56,8 @@ fn look(topic: &Inner) {
         };
         ends.push((low.max(0) as u64, high.max(low).max(0) as u64));
     }
-    *lock(&topic.ends) = ends;
-    let groups = lock(&topic.groups).clone();
+    *topic.ends.lock() = ends;
+    let groups = topic.groups.lock().clone();
     for group in groups {
         if let Err(error) = group.inner.refresh(ASK_TIMEOUT, false) {
             tracing::debug!(group = group.inner.id, %error, "cannot be asked about");

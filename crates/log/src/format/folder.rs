@@ -5,13 +5,14 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::disk::{Disk, File};
 use crate::format::bytes::{Take, VERSION, put_magic, put_u32, put_u64};
 use crate::format::checksum::{self, Key};
 use crate::format::segment::{self, Header};
-use crate::lock::lock;
 use crate::{LANES_MAX, OpenError, ReadError};
 
 /// A log's folder on its disk.
@@ -127,7 +128,7 @@ impl Folder {
 
     /// A segment's file, to read; all who read it share one.
     pub(crate) fn open_segment(&self, first: u64) -> Result<Arc<dyn File>, ReadError> {
-        let mut opened = lock(&self.opened);
+        let mut opened = self.opened.lock();
         if let Some(file) = opened.get(&first).and_then(Weak::upgrade) {
             return Ok(file);
         }
@@ -141,7 +142,7 @@ impl Folder {
 
     /// Gives a segment's file another name, unless somebody reads it; whether it did. Not yet durable.
     pub(crate) fn set_aside(&self, first: u64, to: &Path) -> io::Result<bool> {
-        let opened = lock(&self.opened);
+        let opened = self.opened.lock();
         if opened.get(&first).is_some_and(|file| file.strong_count() > 0) {
             return Ok(false);
         }

@@ -1,8 +1,8 @@
 //! Buffers that records are made in, used again: memory touched for the first time costs more than a copy.
 
-use crate::lock::lock;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Empty buffers, up to a number of bytes.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl Pool {
     /// Of those that have room for so many bytes the smallest, of several the one that was given last, since
     /// it is likely still in a cache; or else a new one.
     pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
-        let mut kept = lock(&self.kept);
+        let mut kept = self.kept.lock();
         let fitting = kept.buffers.iter().enumerate().rev();
         let fitting = fitting.filter(|(_, buffer)| buffer.capacity() >= bytes);
         let Some((at, _)) = fitting.min_by_key(|(_, buffer)| buffer.capacity()) else {
@@ -41,7 +41,7 @@ impl Pool {
 
     /// Gives memory back that nobody has taken since the last look, a while ago.
     pub(crate) fn trim(&self, now: Instant) {
-        let mut kept = lock(&self.kept);
+        let mut kept = self.kept.lock();
         let kept = &mut *kept;
         let is_due = kept.looked.is_none_or(|looked| now >= looked + IDLE_FOR);
         if !is_due {
@@ -64,7 +64,7 @@ impl Pool {
 
     pub(crate) fn give(&self, mut buffer: Vec<u8>) {
         buffer.clear();
-        let mut kept = lock(&self.kept);
+        let mut kept = self.kept.lock();
         let room = kept.buffers.len() < KEPT_MAX && kept.bytes + buffer.capacity() <= KEPT_BYTES_MAX;
         if buffer.capacity() > 0 && room {
             kept.bytes += buffer.capacity();
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn memory_that_nobody_takes_for_a_while_is_given_back_and_what_is_used_stays() {
         let (pool, began) = (Pool::default(), Instant::now());
-        let bytes = || lock(&pool.kept).bytes;
+        let bytes = || pool.kept.lock().bytes;
         for _ in 0..4 {
             pool.give(Vec::with_capacity(1000));
         }

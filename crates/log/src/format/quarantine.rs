@@ -2,11 +2,11 @@
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use crate::disk::File;
 use crate::format::folder::{Folder, QUARANTINE};
-use crate::lock::lock;
 
 /// How much was copied, so that it stays bounded.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Quarantine {
         range: &Range<u64>,
         bytes_max: u64,
     ) -> Option<String> {
-        let mut used = lock(&self.bytes);
+        let mut used = self.bytes.lock();
         let name = format!("{:020}.bad", range.start);
         let path = folder.path.join(QUARANTINE);
         let listed = folder.disk.list(&path).unwrap_or_default();

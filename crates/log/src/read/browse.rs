@@ -10,7 +10,6 @@ use crate::format::folder::read_error;
 use crate::format::head::Parsed;
 use crate::format::scan::Found;
 use crate::format::segment::Header;
-use crate::lock::lock;
 use crate::read::extent::{records_end, scan_of};
 use crate::read::groups;
 use crate::shared::OpenLog;
@@ -112,7 +111,7 @@ impl Browse {
     }
 
     fn segment(&self) -> Option<u64> {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         state.segment_at(self.at).filter(|_| self.at < state.end)
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::format::folder::read_error;
 use crate::format::scan::Found;
 use crate::format::segment::Header;
-use crate::lock::lock;
 use crate::read::extent::{records_end, scan_of};
 use crate::shared::OpenLog;
 use crate::shared::cursor::{Cursor, Cursors};
@@ -60,7 +59,7 @@ impl Consumer {
     /// [`ReadError::Mark`] if one goes back or beyond the end, or has more dead and lost documents than there
     /// are; then none is taken.
     pub fn commit(&self, commits: &[Commit]) -> Result<(), ReadError> {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         self.cursors.commit(commits, state.end, &state.totals.lanes)
     }
 
@@ -119,7 +118,7 @@ impl Consumer {
     /// Numbers of all lanes.
     #[must_use]
     pub fn status(&self) -> ConsumerStatus {
-        status(&self.cursors, &lock(&self.shared.state))
+        status(&self.cursors, &self.shared.state.lock())
     }
 }
 
@@ -154,7 +153,7 @@ pub(crate) fn start(shared: &OpenLog, at: StartAt) -> Result<Vec<Cursor>, ReadEr
         _ => 0,
     };
     let (end, totals, position, first) = {
-        let state = lock(&shared.state);
+        let state = shared.state.lock();
         let position = match at {
             StartAt::Oldest => state.start(),
             StartAt::Newest => state.end,
@@ -216,7 +215,7 @@ pub(crate) fn start(shared: &OpenLog, at: StartAt) -> Result<Vec<Cursor>, ReadEr
 /// Position of the first record that was written at this time or later; the end, if there is none.
 fn first_at(shared: &OpenLog, time_ms: u64) -> Result<u64, ReadError> {
     let (firsts, end) = {
-        let state = lock(&shared.state);
+        let state = shared.state.lock();
         (state.segments.keys().copied().collect::<Vec<_>>(), state.end)
     };
     // The last segment that was begun before: the record is in it, or it is the next one's first.

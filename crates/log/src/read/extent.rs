@@ -4,7 +4,6 @@ use crate::ReadError;
 use crate::format::folder::read_error;
 use crate::format::scan::Scan;
 use crate::format::segment::Footer;
-use crate::lock::lock;
 use crate::shared::OpenLog;
 
 /// The heads of a segment's records, their payload unread.
@@ -22,7 +21,7 @@ pub(crate) fn scan_of<'a>(shared: &OpenLog, file: &'a dyn crate::File, first: u6
 pub(crate) fn records_end(shared: &OpenLog, file: &dyn crate::File, first: u64) -> Result<u64, ReadError> {
     let failed = |source| read_error("cannot read", &shared.folder.segment(first), source);
     {
-        let state = lock(&shared.state);
+        let state = shared.state.lock();
         if state.active == Some(first) {
             return Ok(state.end - first);
         }

@@ -9,7 +9,6 @@ use crate::format::folder::read_error;
 use crate::format::index::{GroupEntry, Index, LaneTotal};
 use crate::format::scan::Found;
 use crate::format::segment::{Footer, Header};
-use crate::lock::lock;
 use crate::read::extent::scan_of;
 use crate::shared::OpenLog;
 use crate::{Event, Lost, ReadError, WhyLost};
@@ -23,12 +22,14 @@ pub(crate) struct LaneGroups {
 
 /// The segment with a position, or the next one.
 pub(crate) fn segment_at(shared: &OpenLog, position: u64) -> Option<u64> {
-    lock(&shared.state).segment_at(position)
+    shared.state.lock().segment_at(position)
 }
 
 /// The segment after one.
 pub(crate) fn next_segment(shared: &OpenLog, first: u64) -> Option<u64> {
-    lock(&shared.state)
+    shared
+        .state
+        .lock()
         .segments
         .range(first + 1..)
         .next()
@@ -37,12 +38,12 @@ pub(crate) fn next_segment(shared: &OpenLog, first: u64) -> Option<u64> {
 
 /// Whether a segment is there, as far as the log knows.
 pub(crate) fn is_there(shared: &OpenLog, first: u64) -> bool {
-    lock(&shared.state).segments.contains_key(&first)
+    shared.state.lock().segments.contains_key(&first)
 }
 
 /// What came to a lane of the active segment after so many entries; none if it is no longer active.
 pub(crate) fn more(shared: &OpenLog, first: u64, lane: u32, known: usize) -> Option<Vec<GroupEntry>> {
-    let state = lock(&shared.state);
+    let state = shared.state.lock();
     let active = state.active == Some(first);
     active.then(|| {
         state.index.lanes[lane as usize]
@@ -59,7 +60,7 @@ pub(crate) fn total_at_end(
     view: Option<(u64, usize)>,
     lane: u32,
 ) -> Option<(u64, LaneTotal)> {
-    let state = lock(&shared.state);
+    let state = shared.state.lock();
     let at_end = match view {
         Some((first, known)) => {
             let last = state
@@ -104,7 +105,7 @@ fn rebuilt(
     first: u64,
     footer: Option<&Footer>,
 ) -> Result<Arc<Index>, ReadError> {
-    let mut last = lock(&shared.rebuilt);
+    let mut last = shared.rebuilt.lock();
     if let Some((of, index)) = last.as_ref()
         && *of == first
     {

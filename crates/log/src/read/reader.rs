@@ -12,7 +12,6 @@ use crate::format::folder::read_error;
 use crate::format::head::Head;
 use crate::format::index::{GroupEntry, LaneTotal};
 use crate::format::record::{Entry, HEAD_BYTES};
-use crate::lock::lock;
 use crate::read::groups::{self, LaneGroups};
 use crate::shared::OpenLog;
 use crate::{Codec, Event, Lost, Mark, ReadError, WhyLost};
@@ -210,7 +209,7 @@ impl LaneReader {
     /// have them.
     #[must_use]
     pub fn waiting(&self) -> (u64, u64) {
-        let end = lock(&self.shared.state).totals.lanes[self.mark.lane as usize];
+        let end = self.shared.state.lock().totals.lanes[self.mark.lane as usize];
         let bytes = end.bytes.saturating_sub(self.mark.bytes);
         (bytes, end.documents.saturating_sub(self.mark.documents))
     }
@@ -491,7 +490,7 @@ impl Future for Ready {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         if state.totals.lanes[self.lane].documents > self.documents {
             return Poll::Ready(());
         }

@@ -3,10 +3,10 @@
 //! sets: one that is set forward by an hour must not make everything an hour older.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use crate::Disk;
-use crate::lock::lock;
 
 /// The ages of the segments of a log.
 pub(crate) struct Ages {
@@ -31,13 +31,13 @@ impl Ages {
 
     /// A segment is begun.
     pub(crate) fn begun(&self, first: u64, elapsed_ms: u64) {
-        lock(&self.begun).insert(first, elapsed_ms);
+        self.begun.lock().insert(first, elapsed_ms);
     }
 
     /// How long ago a segment was begun, whose header says this time. Those before it are not asked about any
     /// more.
     pub(crate) fn of(&self, first: u64, header_ms: u64, elapsed_ms: u64) -> u64 {
-        let mut begun = lock(&self.begun);
+        let mut begun = self.begun.lock();
         while begun.first_key_value().is_some_and(|(known, _)| *known < first) {
             begun.pop_first();
         }

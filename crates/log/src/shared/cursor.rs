@@ -1,14 +1,15 @@
 //! How far a consumer group is, lane by lane, in memory and on disk.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::disk::File;
 use crate::format::bytes::{Take, put_u64};
 use crate::format::folder::{CURSOR, Folder};
 use crate::format::index::LaneTotal;
 use crate::format::slots::Slots;
-use crate::lock::lock;
 use crate::{LaneStatus, ReadError};
 
 /// A place in a lane: everything before it is behind. Each group read comes with the mark that follows it.
@@ -248,7 +249,7 @@ impl Cursors {
         end: u64,
         accepted: &[LaneTotal],
     ) -> Result<(), ReadError> {
-        let mut lanes = lock(&self.lanes);
+        let mut lanes = self.lanes.lock();
         if lanes.removed {
             return Err(ReadError::Removed(self.name.clone()));
         }
@@ -292,7 +293,7 @@ impl Cursors {
 
     /// Moves all lanes, forward or back.
     pub(crate) fn seek(&self, to: &[Cursor]) -> Moved {
-        let (mut lanes, mut moved) = (lock(&self.lanes), Moved::default());
+        let (mut lanes, mut moved) = (self.lanes.lock(), Moved::default());
         for (cursor, to) in lanes.now.iter_mut().zip(to) {
             cursor.seek(to, &mut moved);
         }
@@ -302,7 +303,7 @@ impl Cursors {
 
     /// Brings cursors back that are beyond the log's end; how many documents they were, if any was.
     pub(crate) fn clamp(&self, end: u64, accepted: &[LaneTotal]) -> Option<u64> {
-        let mut lanes = lock(&self.lanes);
+        let mut lanes = self.lanes.lock();
         let mut ahead = None;
         for (cursor, total) in lanes.now.iter_mut().zip(accepted) {
             if cursor.documents > total.documents || cursor.position > end {
@@ -316,9 +317,9 @@ impl Cursors {
 
     /// Makes what was committed so far durable.
     pub(crate) fn write(&self, folder: &Folder) -> io::Result<()> {
-        let mut file = lock(&self.file);
+        let mut file = self.file.lock();
         let now = {
-            let mut lanes = lock(&self.lanes);
+            let mut lanes = self.lanes.lock();
             if !lanes.dirty || lanes.removed {
                 return Ok(());
             }
@@ -326,7 +327,7 @@ impl Cursors {
             lanes.now.clone()
         };
         let written = file.write(&self.name, &now, folder);
-        let mut lanes = lock(&self.lanes);
+        let mut lanes = self.lanes.lock();
         match written {
             Ok(()) => lanes.durable = now,
             Err(_) => lanes.dirty = true,
@@ -335,8 +336,8 @@ impl Cursors {
     }
 
     pub(crate) fn remove(&self, folder: &Folder) -> io::Result<()> {
-        let _file = lock(&self.file);
-        lock(&self.lanes).removed = true;
+        let _file = self.file.lock();
+        self.lanes.lock().removed = true;
         folder
             .disk
             .remove(&folder.path.join(format!("{}{CURSOR}", self.name)))?;
@@ -344,11 +345,11 @@ impl Cursors {
     }
 
     pub(crate) fn now(&self) -> Vec<Cursor> {
-        lock(&self.lanes).now.clone()
+        self.lanes.lock().now.clone()
     }
 
     pub(crate) fn durable(&self) -> Vec<Cursor> {
-        lock(&self.lanes).durable.clone()
+        self.lanes.lock().durable.clone()
     }
 }
 

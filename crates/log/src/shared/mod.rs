@@ -12,8 +12,10 @@ pub(crate) mod readable;
 pub(crate) mod spares;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex};
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::disk::Lock;
 use crate::format::folder::Folder;
@@ -21,7 +23,6 @@ use crate::format::index::Index;
 use crate::format::pool::Pool;
 use crate::format::quarantine::Quarantine;
 use crate::format::segment::{Footer, Header};
-use crate::lock::lock;
 use crate::shared::adjustable::Adjustable;
 use crate::shared::ages::Ages;
 use crate::shared::cursor::Cursors;
@@ -70,7 +71,7 @@ impl OpenLog {
 
     /// What the options say now.
     pub(crate) fn adjustable(&self) -> Adjustable {
-        *lock(&self.adjustable)
+        *self.adjustable.lock()
     }
 
     /// How much there may be.
@@ -85,7 +86,7 @@ impl OpenLog {
 
     /// Wakes the writer for records that were pushed.
     pub(crate) fn ring(&self) {
-        let mut calls = lock(&self.calls);
+        let mut calls = self.calls.lock();
         if !calls.records {
             calls.records = true;
             self.bell.notify_one();
@@ -117,6 +118,6 @@ impl OpenLog {
 
     /// The consumers as they are now.
     pub(crate) fn cursors(&self) -> Vec<Arc<Cursors>> {
-        lock(&self.consumers).values().cloned().collect()
+        self.consumers.lock().values().cloned().collect()
     }
 }

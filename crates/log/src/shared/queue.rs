@@ -1,10 +1,10 @@
 //! Records handed over and not yet written.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::lock::lock;
+use parking_lot::Mutex;
+
 use crate::{AppendError, Full, Receipt, Record};
 
 /// What to call when a record is durable, or will not be.
@@ -48,7 +48,7 @@ struct Waiting {
 impl Queue {
     /// Takes a record, or says why not and gives it back.
     pub(crate) fn push(&self, job: Job, room: &Room) -> Result<(), Box<(Job, AppendError)>> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let mut room = *room;
         if job.record.beyond_quota {
             room.quota_bytes = 0;
@@ -65,7 +65,7 @@ impl Queue {
 
     /// Whether a record of this length would be taken.
     pub(crate) fn admit(&self, bytes: u64, room: &Room) -> Result<(), AppendError> {
-        self.fits(&lock(&self.waiting), bytes, room)
+        self.fits(&self.waiting.lock(), bytes, room)
     }
 
     fn fits(&self, waiting: &Waiting, bytes: u64, room: &Room) -> Result<(), AppendError> {
@@ -96,18 +96,18 @@ impl Queue {
 
     /// All that wait. They count as waiting until they are settled.
     pub(crate) fn take(&self) -> VecDeque<Job> {
-        std::mem::take(&mut lock(&self.waiting).jobs)
+        std::mem::take(&mut self.waiting.lock().jobs)
     }
 
     /// So many bytes of jobs taken are durable or refused.
     pub(crate) fn settled(&self, bytes: u64) {
-        lock(&self.waiting).bytes -= bytes;
+        self.waiting.lock().bytes -= bytes;
     }
 
     /// Refuses everything from now on; the first reason stays, but a poisoned log is told rather than a
     /// closed one.
     pub(crate) fn refuse(&self, error: AppendError) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         if !matches!(waiting.refusal, Some(AppendError::Poisoned(_))) {
             waiting.refusal = Some(error);
         }
@@ -115,14 +115,14 @@ impl Queue {
 
     /// Why everything is refused, if it is.
     pub(crate) fn refusal(&self) -> Option<AppendError> {
-        lock(&self.waiting).refusal.clone()
+        self.waiting.lock().refusal.clone()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.waiting).jobs.is_empty()
+        self.waiting.lock().jobs.is_empty()
     }
 
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        lock(&self.waiting).bytes
+        self.waiting.lock().bytes
     }
 }

@@ -3,12 +3,13 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::disk::File;
 use crate::format::folder::Folder;
 use crate::format::segment::{self, Header};
-use crate::lock::lock;
 
 /// The spare files of a log.
 #[derive(Default)]
@@ -31,7 +32,7 @@ struct Spare {
 impl Spares {
     /// Takes over a file that has a spare one's name, durably.
     pub(crate) fn add(&self, first: u64, bytes: u64, now_ms: u64) {
-        lock(&self.kept).push(Spare {
+        self.kept.lock().push(Spare {
             first,
             bytes,
             since_ms: now_ms,
@@ -40,7 +41,7 @@ impl Spares {
 
     /// Bytes of all of them.
     pub(crate) fn bytes(&self) -> u64 {
-        lock(&self.kept).iter().map(|spare| spare.bytes).sum()
+        self.kept.lock().iter().map(|spare| spare.bytes).sum()
     }
 
     /// Gives a segment's file a spare one's name, unless that would be more than `most` bytes of them, or
@@ -52,7 +53,7 @@ impl Spares {
     /// Makes a segment of a spare file, its header synced, which is told how long the file is; none if there
     /// is none, or none that works. Its name is not yet durable.
     pub(crate) fn begin(&self, folder: &Folder, header: &mut Header) -> Option<Arc<dyn File>> {
-        let spare = lock(&self.kept).pop()?;
+        let spare = self.kept.lock().pop()?;
         let path = path(folder, spare.first);
         let made = folder.disk.open_to_write(&path).and_then(|file| {
             header.stale = file.bytes()?;
@@ -73,7 +74,7 @@ impl Spares {
     /// Removes those that lay idle for an hour, and the oldest of what is more than `most` bytes.
     pub(crate) fn tidy(&self, folder: &Folder, most: u64) -> io::Result<()> {
         let now_ms = folder.disk.elapsed_ms();
-        let mut kept = lock(&self.kept);
+        let mut kept = self.kept.lock();
         let mut sum: u64 = kept.iter().map(|spare| spare.bytes).sum();
         while let Some(oldest) = kept.first() {
             let idle = now_ms.saturating_sub(oldest.since_ms) > IDLE_MS;

@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::lock::lock;
+use parking_lot::Mutex;
+
 use crate::{AppendError, Receipt};
 
 /// The outcome of an append, to be awaited on any runtime: the writer's thread wakes the task. Dropping it
@@ -36,7 +37,7 @@ impl Future for Append {
     type Output = Result<Receipt, AppendError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut outcome = lock(&self.0);
+        let mut outcome = self.0.lock();
         if let Some(result) = outcome.result.take() {
             return Poll::Ready(result);
         }
@@ -54,7 +55,7 @@ impl Settle {
 
     /// The first word holds.
     fn tell(&self, result: Result<Receipt, AppendError>) {
-        let mut outcome = lock(&self.0);
+        let mut outcome = self.0.lock();
         if std::mem::replace(&mut outcome.told, true) {
             return;
         }

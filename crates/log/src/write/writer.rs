@@ -9,7 +9,6 @@ use crate::format::folder::Folder;
 use crate::format::head::Head;
 use crate::format::index::{Index, Totals};
 use crate::format::segment::{Footer, Header};
-use crate::lock::lock;
 use crate::shared::OpenLog;
 use crate::shared::queue::Job;
 use crate::write::watermark::{Watermark, WatermarkFile};
@@ -254,7 +253,7 @@ impl Writer {
             return;
         };
         let mut wakers: Vec<Waker> = Vec::new();
-        let mut state = lock(&shared.state);
+        let mut state = shared.state.lock();
         for placed in &stretch.jobs {
             let record = &placed.job.record;
             let at = (placed.receipt.position - active.first) as u32;
@@ -294,7 +293,7 @@ impl Writer {
         let Some(active) = &self.active else { return Ok(()) };
         let footer = Footer::encode(
             active.first,
-            &lock(&shared.state).index,
+            &shared.state.lock().index,
             &self.totals,
             shared.folder.key,
         );
@@ -309,7 +308,7 @@ impl Writer {
         self.unsynced_since = None;
         self.end += footer.len() as u64;
         self.durable = self.end;
-        let mut state = lock(&shared.state);
+        let mut state = shared.state.lock();
         state.segments.insert(active.first, self.end - active.first);
         state.active = None;
         state.end = self.end;
@@ -338,7 +337,7 @@ impl Writer {
         synced.map_err(|error| Trouble::Poison(format!("sync of the new segment {first}: {error}")))?;
         self.syncs += 1;
         shared.ages.begun(first, folder.disk.elapsed_ms());
-        let held = lock(&shared.state).bytes();
+        let held = shared.state.lock().bytes();
         self.active = Some(Active {
             first,
             file,
@@ -349,7 +348,7 @@ impl Writer {
         });
         self.end = first + Header::bytes(folder.lanes);
         self.durable = self.end;
-        let mut state = lock(&shared.state);
+        let mut state = shared.state.lock();
         state.segments.insert(first, self.end - first);
         state.active = Some(first);
         state.end = self.end;
@@ -394,7 +393,7 @@ impl Writer {
         {
             self.explain(trouble, shared);
         }
-        lock(&shared.state).syncs = self.syncs;
+        shared.state.lock().syncs = self.syncs;
     }
 
     /// The last words of a log that is closed.

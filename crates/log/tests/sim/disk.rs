@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use fastrand::Rng;
 use log::{Disk, File, Listed, Lock};
+use parking_lot::{Mutex, MutexGuard};
 
 /// The disk; clones are the same one.
 #[derive(Clone)]
@@ -89,7 +90,7 @@ impl SimDisk {
     }
 
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 
     /// From now on nothing reaches the disk: the process is ending.
@@ -406,7 +407,7 @@ impl Change {
 
 impl File for SimFile {
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
-        let mut world = self.world.lock().unwrap();
+        let mut world = self.world.lock();
         world.step()?;
         if world.read_fails() {
             return Err(io::Error::other("simulated failure to read"));
@@ -420,7 +421,7 @@ impl File for SimFile {
 
     fn write_at(&self, slices: &mut [IoSlice<'_>], at: u64) -> io::Result<()> {
         let mut bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-        let mut world = self.world.lock().unwrap();
+        let mut world = self.world.lock();
         let alive = !world.dead;
         let stepped = world.step();
         if stepped.is_err() && alive {
@@ -450,7 +451,7 @@ impl File for SimFile {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        let mut world = self.world.lock().unwrap();
+        let mut world = self.world.lock();
         world.step()?;
         let inode = &mut world.files[self.inode];
         inode.live.resize(bytes as usize, 0);
@@ -459,13 +460,13 @@ impl File for SimFile {
     }
 
     fn bytes(&self) -> io::Result<u64> {
-        let mut world = self.world.lock().unwrap();
+        let mut world = self.world.lock();
         world.step()?;
         Ok(world.files[self.inode].live.len() as u64)
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut world = self.world.lock().unwrap();
+        let mut world = self.world.lock();
         world.step()?;
         let fails = world.sync_fails();
         let world = &mut *world;
@@ -484,7 +485,7 @@ impl File for SimFile {
     }
 
     fn drop_cached(&self, _: Range<u64>) {
-        let mut world = self.world.lock().unwrap();
+        let mut world = self.world.lock();
         let inode = &mut world.files[self.inode];
         let mut file = inode.durable.clone();
         inode.pending.iter().for_each(|change| change.apply(&mut file));

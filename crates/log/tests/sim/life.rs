@@ -1,10 +1,11 @@
 //! One seed: a log that is opened, used, and ended badly, a few times over.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 use log::{Codec, Drive, Event, Fsync, LaneReader, Log, Options, StartAt};
+use parking_lot::Mutex;
 
 use crate::disk::SimDisk;
 use crate::model::{Fate, Model};
@@ -74,7 +75,7 @@ impl Life {
                 if std::env::var_os("SEED").is_some() {
                     println!("{event:?}");
                 }
-                told.lock().unwrap().push(event.clone());
+                told.lock().push(event.clone());
             }),
             ..Options::default()
         };
@@ -136,7 +137,7 @@ impl Life {
                 log.status().documents,
                 self.model.documents(),
                 "{:?}",
-                self.events.lock().unwrap()
+                self.events.lock()
             );
         } else {
             let failures = std::mem::take(&mut self.disk.world().read_failures);
@@ -145,7 +146,7 @@ impl Life {
             (self.disk.world().read_failures, self.disk.world().fuse) = (failures, fuse);
             assert_eq!(log.status().documents, self.model.documents());
             assert_eq!(log.status().lost, 0);
-            let events = self.events.lock().unwrap();
+            let events = self.events.lock();
             let lost = events.iter().find(|event| matches!(event, Event::Lost(_)));
             assert!(lost.is_none(), "{lost:?}");
         }
@@ -262,7 +263,7 @@ impl Life {
         if log.status().poisoned.is_some() {
             self.submit(log);
             log.write_turn();
-            let (_, answer) = self.model.answers.lock().unwrap().pop().unwrap();
+            let (_, answer) = self.model.answers.lock().pop().unwrap();
             assert!(matches!(answer, Err(log::AppendError::Poisoned(_))), "{answer:?}");
         }
     }

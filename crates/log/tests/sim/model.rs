@@ -1,9 +1,10 @@
 //! What the log should hold: a list. Slow, obvious, and told everything that happens.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use log::{AppendError, Browsed, Log, Receipt};
+use parking_lot::Mutex;
 
 /// A record as it was handed over.
 #[derive(Clone, Debug)]
@@ -71,14 +72,12 @@ impl Model {
             groups,
             fate: Fate::Unknown,
         });
-        log.append(record, move |answer| {
-            answers.lock().unwrap().push((number, answer))
-        });
+        log.append(record, move |answer| answers.lock().push((number, answer)));
     }
 
     /// Notes what clients were told.
     pub(crate) fn hear(&mut self) {
-        let answers = std::mem::take(&mut *self.answers.lock().unwrap());
+        let answers = std::mem::take(&mut *self.answers.lock());
         for (number, answer) in answers {
             self.submitted[number].fate = match answer {
                 Ok(receipt) => {

@@ -2,13 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-
-use crate::lock::lock;
 
 /// When the first of the certificates in a PEM text ends, in seconds since 1970; none if none can be read.
 pub fn earliest_expiry(pem: &[u8]) -> Option<i64> {
@@ -24,7 +22,7 @@ pub fn earliest_expiry_of_file(file: &Path) -> Option<i64> {
     static KNOWN: Mutex<Option<HashMap<PathBuf, Known>>> = Mutex::new(None);
     let metadata = std::fs::metadata(file).ok()?;
     let (changed, bytes) = (metadata.modified().ok()?, metadata.len());
-    let mut known = lock(&KNOWN);
+    let mut known = KNOWN.lock();
     let known = known.get_or_insert_default();
     if let Some(known) = known
         .get(file)

@@ -6,10 +6,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::client::Client;
@@ -18,7 +18,6 @@ use super::schedule::Setup;
 use super::world::Cluster;
 use crate::interrupt;
 use crate::steps::bound_to_us;
-use testkit::fake::lock;
 
 /// The folder, the configuration, and the process if one runs.
 pub(crate) struct GatewayUnderTest {
@@ -220,7 +219,7 @@ pipeline:
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Child>> {
-        lock(&self.process)
+        self.process.lock()
     }
 
     // === talking to it

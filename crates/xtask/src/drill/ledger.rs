@@ -1,9 +1,9 @@
 //! What clients sent and what they were told: the one side of what the checker compares.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use testkit::fake::lock;
+
+use parking_lot::Mutex;
 
 /// What an operation does to its document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Ledger {
             self.queued_documents
                 .fetch_add(request.writes.len() as u64, Ordering::SeqCst);
         }
-        lock(&self.requests).push(request);
+        self.requests.lock().push(request);
     }
 
     /// Documents whose clients were told so far that they are in the queue.
@@ -117,19 +117,19 @@ impl Ledger {
 
     /// All requests, in no particular order.
     pub(crate) fn take(&self) -> Vec<Request> {
-        std::mem::take(&mut *lock(&self.requests))
+        std::mem::take(&mut *self.requests.lock())
     }
 
     /// The indices beside the shared one.
     pub(crate) fn indices(&self) -> BTreeSet<String> {
-        let requests = lock(&self.requests);
+        let requests = self.requests.lock();
         let writes = requests.iter().flat_map(|request| &request.writes);
         writes.filter_map(|write| write.index.clone()).collect()
     }
 
     /// Positions of the records that clients were told of, with the number of documents in each.
     pub(crate) fn positions(&self) -> Vec<(u64, usize)> {
-        let requests = lock(&self.requests);
+        let requests = self.requests.lock();
         let mut positions: Vec<_> = requests
             .iter()
             .filter_map(|request| match request.told {

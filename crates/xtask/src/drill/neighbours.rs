@@ -13,19 +13,18 @@ mod setup;
 mod verdict;
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
+use parking_lot::Mutex;
 
 use crate::terminal::{Look, paint, progress, say};
 use control::Control;
 use good::{ALONE, BESIDE, Good, Told, WARMING_UP};
 use hostile::{Behaviour, Scene};
 use setup::{Fabric, Gateway};
-use testkit::fake::lock;
 use verdict::{Seen, Wait, Waits};
 
 /// What to do.
@@ -69,7 +68,7 @@ pub(super) fn run(plan: &Plan) -> Result<()> {
                 return Ok(());
             }
             let outcome = one(plan, seed, &behaviours)?;
-            let mut done = lock(&done);
+            let mut done = done.lock();
             report(plan, &outcome);
             done.push(outcome);
             if !plan.verbose {
@@ -86,9 +85,7 @@ pub(super) fn run(plan: &Plan) -> Result<()> {
         let mut ends = jobs.into_iter().map(std::thread::ScopedJoinHandle::join);
         ends.try_for_each(|end| end.unwrap_or_else(|_| bail!("a run panicked")))
     })?;
-    let done = done
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let done = done.into_inner();
     conclude(plan, &done, begun.elapsed())
 }
 

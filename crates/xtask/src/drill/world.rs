@@ -1,10 +1,10 @@
 //! The clusters of a run: fake ones, or real ones, troubled and mended in the same words.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::client::Client;
 use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, Spec, Unfit};
@@ -13,7 +13,6 @@ use testkit::real::{Kind, RealCluster};
 use super::check::Doc;
 use super::names;
 use super::schedule::Setup;
-use testkit::fake::lock;
 
 /// What documents hold that the clusters will not take.
 pub(crate) const UNFIT: &str = "unfit";
@@ -127,8 +126,8 @@ impl Cluster {
         }
     }
 
-    fn down(&self) -> std::sync::MutexGuard<'_, BTreeSet<usize>> {
-        lock(&self.down)
+    fn down(&self) -> parking_lot::MutexGuard<'_, BTreeSet<usize>> {
+        self.down.lock()
     }
 
     // === breaking and mending
@@ -354,8 +353,8 @@ impl Cluster {
         Ok(())
     }
 
-    fn behind_alias(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
-        lock(&self.behind_alias)
+    fn behind_alias(&self) -> parking_lot::MutexGuard<'_, Vec<String>> {
+        self.behind_alias.lock()
     }
 
     // === what it has

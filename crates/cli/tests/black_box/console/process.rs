@@ -3,9 +3,10 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::client::Client;
 
@@ -103,7 +104,7 @@ impl Console {
         let errors = BufReader::new(process.stderr.take().unwrap()).lines();
         std::thread::spawn(move || {
             for line in errors.map_while(Result::ok) {
-                let mut log = kept.lock().unwrap();
+                let mut log = kept.lock();
                 log.push_str(&line);
                 log.push('\n');
             }
@@ -113,7 +114,7 @@ impl Console {
             .map_while(Result::ok);
         let line = lines
             .next()
-            .unwrap_or_else(|| panic!("it did not start: {}", log.lock().unwrap()));
+            .unwrap_or_else(|| panic!("it did not start: {}", log.lock()));
         let url = line.strip_prefix("console: ").unwrap().to_owned();
         let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
         // The line before the link says what it is.
@@ -149,7 +150,7 @@ impl Console {
     }
 
     pub(crate) fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        self.log.lock().clone()
     }
 
     pub(crate) fn without_cookie(&self) -> Stranger<'_> {
@@ -174,7 +175,7 @@ impl Console {
 
     /// As a browser with the present cookie.
     pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Told {
-        let cookie = self.cookie.lock().unwrap().clone();
+        let cookie = self.cookie.lock().clone();
         let told = self.send_as(cookie.as_deref(), method, path, headers, body);
         if let Some(cookie) = told
             .header("set-cookie")
@@ -182,7 +183,7 @@ impl Console {
             .next()
             .filter(|cookie| !cookie.is_empty())
         {
-            *self.cookie.lock().unwrap() = Some(cookie.to_owned());
+            *self.cookie.lock() = Some(cookie.to_owned());
         }
         told
     }
@@ -272,7 +273,7 @@ impl Console {
         use std::io::Write as _;
         let mut stream = std::net::TcpStream::connect(self.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let cookie = self.cookie.lock().unwrap().clone().unwrap();
+        let cookie = self.cookie.lock().clone().unwrap();
         write!(
             stream,
             "GET /api/live HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\n\r\n",
@@ -295,7 +296,7 @@ impl Console {
     pub(crate) fn give_up_call(&self, id: &str, path: &str) {
         use std::io::Write as _;
         let body = json!({"method": "GET", "path": path}).to_string();
-        let cookie = self.cookie.lock().unwrap().clone().unwrap();
+        let cookie = self.cookie.lock().clone().unwrap();
         let mut stream = std::net::TcpStream::connect(self.address()).unwrap();
         write!(
             stream,

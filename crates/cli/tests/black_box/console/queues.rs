@@ -2,9 +2,10 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::fake::{FakeCluster, Spec};
 
@@ -37,13 +38,13 @@ impl Told {
                             .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
                         {
                         }
-                        let queues = says.lock().unwrap().clone();
+                        let queues = says.lock().clone();
                         let answer = match path.as_str() {
                             "/stats" => json!({"version": "1", "gateway": {}, "queues": queues}),
                             "/queue/stats" => queues,
                             _ => json!({}),
                         };
-                        heard.lock().unwrap().push(path);
+                        heard.lock().push(path);
                         let text = answer.to_string();
                         let head = format!(
                             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -64,12 +65,7 @@ impl Told {
     }
 
     fn count(&self, path: &str) -> usize {
-        self.asked
-            .lock()
-            .unwrap()
-            .iter()
-            .filter(|asked| *asked == path)
-            .count()
+        self.asked.lock().iter().filter(|asked| *asked == path).count()
     }
 }
 
@@ -97,14 +93,14 @@ fn accounts_that_do_not_add_up_are_bad_within_two_seconds_and_only_while_they_do
     let (mut row, mut tries) = (Value::Null, 0);
     while tries < 4 {
         tries += 1;
-        told.queues.lock().unwrap()["q"]["groups"]["c0"]["indexed"] = json!(6);
+        told.queues.lock()["q"]["groups"]["c0"]["indexed"] = json!(6);
         let began = Instant::now();
         row = console.wait_for_row("gw", |row| row["state"] == "bad");
         if began.elapsed() < Duration::from_secs(2) {
             break;
         }
         assert!(tries < 4, "{:?}", began.elapsed());
-        *told.queues.lock().unwrap() = queues.clone();
+        *told.queues.lock() = queues.clone();
         console.wait_for_row("gw", |row| row["state"] == "ok");
     }
     assert_eq!(
@@ -117,7 +113,7 @@ fn accounts_that_do_not_add_up_are_bad_within_two_seconds_and_only_while_they_do
         (&group()["adds_up"], &group()["accounted"], &group()["states"]),
         (&json!(false), &json!(10), &json!(9))
     );
-    *told.queues.lock().unwrap() = queues;
+    *told.queues.lock() = queues;
     console.wait_for_row("gw", |row| row["state"] == "ok");
     let began = Instant::now();
     while group()["adds_up"] != true {

@@ -1,13 +1,13 @@
 //! What a cluster has said of forms, for all cores.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bulk::{Dialect, Flavour, Version};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use wire::lock;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::ask::Refusal;
 use super::{AnswerHead, Form, PRODUCT};
@@ -51,7 +51,7 @@ struct Entry<T> {
 
 impl Forms {
     fn lock(&self, dialect: &Dialect) -> MutexGuard<'_, Known> {
-        let mut known = lock(&self.0);
+        let mut known = self.0.lock();
         if known.dialect.as_ref() != Some(dialect) {
             *known = Known {
                 dialect: Some(*dialect),

@@ -1,13 +1,13 @@
 //! The door to one cluster's queues: who comes in, and who may do what its request does. Shared by all cores.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use bulk::Writes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Mutex as AsyncMutex;
 use wire::Outgoing;
-use wire::lock;
 
 use super::Clock;
 use super::ask::{self, Caller, Failure, Found};
@@ -123,7 +123,7 @@ impl Door {
     }
 
     pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
-        lock(&self.memory)
+        self.memory.lock()
     }
 
     /// Finds out whether the cluster lets a client in.
@@ -184,7 +184,7 @@ impl Door {
     /// The user that a client is; the outer `None`: the cluster asks nobody.
     async fn ask_who(&self, caller: Caller<'_>) -> Result<Option<Option<Print>>, Failure> {
         self.unless_away()?;
-        let known = *lock(&self.path);
+        let known = *self.path.lock();
         let path = match known {
             Some(path) => path,
             None => match ask::secured(caller)
@@ -194,7 +194,7 @@ impl Door {
                 None => return Ok(None),
                 Some(path) => {
                     self.memory().open = None;
-                    *lock(&self.path) = Some(path);
+                    *self.path.lock() = Some(path);
                     path
                 }
             },
@@ -337,13 +337,13 @@ impl Door {
 
     /// Whose turn it is to ask about a client.
     fn turn(&self, identity: Identity) -> Arc<AsyncMutex<Last>> {
-        let mut asking = lock(&self.asking);
+        let mut asking = self.asking.lock();
         Arc::clone(asking.entry(identity).or_default())
     }
 
     /// Nobody asks about a client any more, if this was the last one who did.
     fn leave(&self, identity: Identity, turn: Arc<AsyncMutex<Last>>) {
-        let mut asking = lock(&self.asking);
+        let mut asking = self.asking.lock();
         drop(turn);
         if asking
             .get(&identity)

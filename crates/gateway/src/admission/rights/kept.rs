@@ -7,14 +7,14 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use bulk::Ops;
+use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use wire::guard::{self, Work};
-use wire::lock;
 
 use super::identity::{Identity, Key};
 use super::memory::{Known, Memory, Open, Remembered};
@@ -202,7 +202,7 @@ impl Keeper {
     /// Writes what is new, and ends.
     pub(super) fn close(&self) {
         self.bell.change(|rung| rung.closing = true);
-        let thread = lock(&self.thread).take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
@@ -233,16 +233,15 @@ impl Bell {
 
     fn change(&self, change: impl FnOnce(&mut Rung)) {
         let (rung, told) = &*self.0;
-        change(&mut lock(rung));
+        change(&mut rung.lock());
         told.notify_all();
     }
 
     /// Waits for something new; whether it is the last.
     fn wait(&self) -> bool {
         let (rung, told) = &*self.0;
-        let rung = lock(rung);
-        let waited = told.wait_while(rung, |rung| !rung.news && !rung.closing);
-        let mut rung = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut rung = rung.lock();
+        told.wait_while(&mut rung, |rung| !rung.news && !rung.closing);
         rung.news = false;
         rung.closing
     }
@@ -250,9 +249,8 @@ impl Bell {
     /// Waits before the next write; whether it is to end, with nothing new meanwhile.
     fn pause(&self) -> bool {
         let (rung, told) = &*self.0;
-        let rung = lock(rung);
-        let waited = told.wait_timeout_while(rung, BETWEEN_WRITES, |rung| !rung.closing);
-        let (rung, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut rung = rung.lock();
+        told.wait_while_for(&mut rung, |rung| !rung.closing, BETWEEN_WRITES);
         rung.closing && !rung.news
     }
 }

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::letter::{Letter, first_line};
-use super::{Committed, DeadLetters, LettersError, lock};
+use super::{Committed, DeadLetters, LettersError};
 use crate::bulk_request::ask_of;
 use crate::queue::record::head_of;
 
@@ -59,7 +59,7 @@ impl DeadLetters {
         table: &RouteTable,
         now_ms: u64,
     ) -> Result<Letter, Unfit> {
-        let work = lock(&self.work);
+        let work = self.work.lock();
         let found = self.get(id, committed).map_err(LettersError::Read)?;
         let mut letter = found.ok_or(Unfit::NoLetter)?;
         let before = letter.lines.clone().ok_or(Unfit::Damaged)?;

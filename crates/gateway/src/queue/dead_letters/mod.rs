@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 use log::{AppendError, Consumer, Log, OpenError, Options, ReadError, RealDisk, StartAt};
-use wire::lock;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use catalog::Catalog;
 pub(crate) use catalog::Tally;
@@ -140,7 +140,7 @@ impl DeadLetters {
         if claim.is_oversized {
             record.beyond_quota();
         }
-        *lock(&self.under_way).entry(cause.group.clone()).or_default() += 1;
+        *self.under_way.lock().entry(cause.group.clone()).or_default() += 1;
         let group = cause.group.clone();
         let put = self.log.append_async(record).await.map(drop);
         if put.is_err() {
@@ -168,7 +168,7 @@ impl DeadLetters {
             .get(group)
             .map_or(0, |tally| tally.settled_before);
         if end.saturating_sub(settled) > UNSETTLED_BYTES_MAX
-            && let Ok(_work) = self.work.try_lock()
+            && let Some(_work) = self.work.try_lock()
             && let Err(error) = self.change(|catalog| catalog.tally(group).settled_before = end)
         {
             tracing::warn!(%error, "the catalog of the dead letters cannot be written");
@@ -176,7 +176,7 @@ impl DeadLetters {
     }
 
     fn leave(&self, group: &str, letters: u64) -> u64 {
-        let mut under_way = lock(&self.under_way);
+        let mut under_way = self.under_way.lock();
         let left = under_way.entry(group.to_owned()).or_default();
         *left = left.saturating_sub(letters);
         *left
@@ -185,8 +185,8 @@ impl DeadLetters {
     /// Drops a group's letters whose batch was not committed: it is delivered again, and who dies then is put
     /// here anew. Only while nothing of the group is under way.
     pub(crate) fn drop_unsettled(&self, group: &str, committed: &Committed) -> Result<(), LettersError> {
-        let _work = lock(&self.work);
-        lock(&self.under_way).remove(group);
+        let _work = self.work.lock();
+        self.under_way.lock().remove(group);
         let settled_before = self
             .catalog()
             .tallies
@@ -218,7 +218,7 @@ impl DeadLetters {
         since: u64,
         committed: &Committed,
     ) -> Result<(), LettersError> {
-        let _work = lock(&self.work);
+        let _work = self.work.lock();
         let settled_before = self
             .catalog()
             .tallies
@@ -251,7 +251,7 @@ impl DeadLetters {
         group: &str,
         is_parked: impl Fn((u64, u32)) -> bool,
     ) -> Result<(), LettersError> {
-        let _work = lock(&self.work);
+        let _work = self.work.lock();
         let tally = self.catalog().tallies.get(group).copied();
         let mut dropped = Vec::new();
         self.visit(tally.map_or(0, |tally| tally.settled_before), |letter| {
@@ -273,14 +273,14 @@ impl DeadLetters {
     /// Says that all of a group's letters count, wherever its cursors are set from now on. Only while nothing
     /// of the group is under way, and after [`DeadLetters::drop_unsettled`].
     pub(crate) fn settle(&self, group: &str) -> Result<(), LettersError> {
-        let _work = lock(&self.work);
+        let _work = self.work.lock();
         let end = self.log.status().end;
         Ok(self.change(|catalog| catalog.tally(group).settled_before = end)?)
     }
 
     /// Forgets what became of a group's letters: the group is gone.
     pub(crate) fn forget(&self, group: &str) -> Result<(), LettersError> {
-        let _work = lock(&self.work);
+        let _work = self.work.lock();
         Ok(self.change(|catalog| {
             catalog.tallies.remove(group);
         })?)
@@ -288,7 +288,7 @@ impl DeadLetters {
 
     /// What became of letters, by group. While this is held, none goes back into the queue.
     pub(crate) fn tallies(&self) -> (RwLockReadGuard<'_, ()>, BTreeMap<String, Tally>) {
-        let guard = self.counting.read().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.counting.read();
         let tallies = self.catalog().tallies.clone();
         (guard, tallies)
     }
@@ -356,7 +356,7 @@ impl DeadLetters {
         committed: &Committed,
         flush: impl FnOnce() -> Result<(), ReadError>,
     ) -> Result<u64, LettersError> {
-        let work = lock(&self.work);
+        let work = self.work.lock();
         let picked = self.pick(wanted, committed)?;
         if picked.is_empty() {
             return Ok(0);
@@ -458,7 +458,7 @@ impl DeadLetters {
     }
 
     fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&lock(&self.catalog))
+        Arc::clone(&self.catalog.lock())
     }
 
     /// Changes the catalog, durably or not at all. Whoever calls it holds `work`.
@@ -467,7 +467,7 @@ impl DeadLetters {
         change(&mut catalog);
         catalog.gone.drop_before(self.log.status().start);
         catalog.save(&self.file)?;
-        *lock(&self.catalog) = Arc::new(catalog);
+        *self.catalog.lock() = Arc::new(catalog);
         Ok(())
     }
 
@@ -476,7 +476,7 @@ impl DeadLetters {
         let mut catalog = Catalog::clone(&self.catalog());
         change(&mut catalog);
         let saved = catalog.save(&self.file);
-        *lock(&self.catalog) = Arc::new(catalog);
+        *self.catalog.lock() = Arc::new(catalog);
         self.room.begin_anew();
         saved
     }

@@ -12,7 +12,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::edit::{NoOperation, check};
 use super::letter::{Letter, first_line};
-use super::{Committed, DeadLetters, LettersError, Wanted, lock};
+use super::{Committed, DeadLetters, LettersError, Wanted};
 
 /// What is to be done to each source, in this order.
 #[derive(Debug, Deserialize)]
@@ -159,7 +159,7 @@ impl DeadLetters {
         committed: &Committed,
         terms: &PatchTerms<'_>,
     ) -> Result<Patched, LettersError> {
-        let work = lock(&self.work);
+        let work = self.work.lock();
         let picked = self.pick(wanted, committed)?;
         let (began, mut done) = (Instant::now(), Patched::default());
         let mut changed = Vec::new();

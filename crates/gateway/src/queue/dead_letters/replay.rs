@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bulk::{Ask, IdMint, NullId, Plan, RouteTable, Scratch, Verdict};
@@ -17,7 +17,7 @@ use log::{Log, ReadError, StartAt};
 
 use super::catalog::Catalog;
 use super::letter::Letter;
-use super::{Committed, DeadLetters, LettersError, Picked, Wanted, lock};
+use super::{Committed, DeadLetters, LettersError, Picked, Wanted};
 use crate::error::NotQueued;
 use crate::queue::accept;
 use crate::queue::journal::Journal;
@@ -68,7 +68,7 @@ impl DeadLetters {
         way: &ReplayTarget<'_>,
         flush: impl FnOnce() -> Result<(), ReadError>,
     ) -> Result<Replayed, LettersError> {
-        let work = lock(&self.work);
+        let work = self.work.lock();
         let mut picked = self.pick(wanted, committed)?;
         let mut done = Replayed::default();
         if picked.is_empty() {
@@ -221,7 +221,7 @@ impl DeadLetters {
             Err(error) => return Ok(Err(error)),
         };
         // From here on they are in the queue, until the catalog says it nobody may count them.
-        let _alone = self.counting.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.counting.write();
         if let Err(error) = way.log.append_blocking(entry) {
             return Ok(Err(error));
         }
@@ -306,7 +306,7 @@ pub(crate) fn recount(log: &Log, letters: &DeadLetters) -> Result<(), LettersErr
         replays.extend(params.and_then(|params| params.replay));
         ControlFlow::Continue(())
     })?;
-    let work = lock(&letters.work);
+    let work = letters.work.lock();
     for Replay { group, letters: ids } in replays {
         letters.took_back_ids(&group, &ids)?;
     }

@@ -2,10 +2,11 @@
 //! is in them; where much of the store is gone but some letters hold it, these are written again at its end.
 
 use std::ops::ControlFlow;
-use std::sync::{MutexGuard, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use log::{AppendError, StartAt};
+use parking_lot::MutexGuard;
 
 use super::letter::{Letter, REWRITTEN, Rewritten};
 use super::{DeadLetters, LettersError, encoding};

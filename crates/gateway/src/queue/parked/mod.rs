@@ -23,13 +23,13 @@ mod topic;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use log::{AppendError, Options};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use wire::lock;
 
 use crate::queue::burying::Burying;
 
@@ -131,7 +131,7 @@ impl ParkedOfQueue {
 
     /// What is parked of a group; none of one in Kafka that has no topic.
     pub(crate) fn group(&self, name: &str) -> Option<Arc<Parked>> {
-        let known = lock(&self.groups).get(name).cloned();
+        let known = self.groups.lock().get(name).cloned();
         match known {
             None if !self.in_kafka => Some(self.add(name, None)),
             known => known,
@@ -144,9 +144,9 @@ impl ParkedOfQueue {
     }
 
     fn add(&self, name: &str, topic: Option<Arc<ParkedTopic>>) -> Arc<Parked> {
-        let mut groups = lock(&self.groups);
+        let mut groups = self.groups.lock();
         let parked = groups.entry(name.to_owned()).or_insert_with(|| {
-            let options = lock(&self.options).clone();
+            let options = self.options.lock().clone();
             let letters_wait = Arc::clone(&self.letters_wait);
             Arc::new(Parked::new(self.folder.join(name), options, letters_wait, topic))
         });
@@ -176,7 +176,7 @@ impl ParkedOfQueue {
     }
 
     pub(crate) fn all(&self) -> Vec<(String, Arc<Parked>)> {
-        let groups = lock(&self.groups);
+        let groups = self.groups.lock();
         let all = groups
             .iter()
             .map(|(name, parked)| (name.clone(), Arc::clone(parked)));
@@ -185,10 +185,10 @@ impl ParkedOfQueue {
 
     /// Takes over how much there may be.
     pub(crate) fn adjust(&self, options: &Options) -> Result<(), log::OpenError> {
-        *lock(&self.options) = options.clone();
+        *self.options.lock() = options.clone();
         for (_, parked) in self.all() {
-            *lock(&parked.options) = options.clone();
-            if let Some(store) = &*lock(&parked.store) {
+            *parked.options.lock() = options.clone();
+            if let Some(store) = &*parked.store.lock() {
                 store.adjust(options)?;
             }
         }
@@ -197,7 +197,7 @@ impl ParkedOfQueue {
 
     /// Forgets a group: nothing of it is parked any more.
     pub(crate) fn forget(&self, name: &str) {
-        if let Some(parked) = lock(&self.groups).remove(name) {
+        if let Some(parked) = self.groups.lock().remove(name) {
             parked.close();
             // What cannot be removed is found empty at the next start.
             drop(std::fs::remove_dir_all(&parked.folder));
@@ -274,7 +274,7 @@ impl Parked {
             Record::Settled => settled_before = at,
         });
         read?;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.died_before(0, dead);
         state.last_resolved = last_resolved;
         for (at, (entry, bytes, left)) in entries {
@@ -295,25 +295,25 @@ impl Parked {
     }
 
     pub(crate) fn open_store(&self) -> Result<Arc<Store>, ParkedError> {
-        let mut store = lock(&self.store);
+        let mut store = self.store.lock();
         if let Some(store) = &*store {
             return Ok(Arc::clone(store));
         }
-        let opened = Arc::new(Store::open(&self.folder, lock(&self.options).clone())?);
+        let opened = Arc::new(Store::open(&self.folder, self.options.lock().clone())?);
         *store = Some(Arc::clone(&opened));
         Ok(opened)
     }
 
     /// The store, if anything was ever parked.
     pub(crate) fn opened(&self) -> Option<Arc<Store>> {
-        lock(&self.store).clone()
+        self.store.lock().clone()
     }
 
     fn close(&self) {
         if let Some(topic) = &self.topic {
             topic.close();
         }
-        if let Some(store) = &*lock(&self.store) {
+        if let Some(store) = &*self.store.lock() {
             store.close();
         }
     }
@@ -325,12 +325,12 @@ impl Parked {
 
     /// Held while the accounts are read, so that all numbers are of one instant.
     pub(crate) fn state(&self) -> MutexGuard<'_, ParkedState> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     /// Bytes on disk.
     pub(crate) fn bytes(&self) -> u64 {
-        lock(&self.store).as_ref().map_or(0, |store| store.bytes().0)
+        self.store.lock().as_ref().map_or(0, |store| store.bytes().0)
     }
 
     /// Bytes that an entry may have with its lines, if there is a bound.
@@ -500,7 +500,7 @@ impl Parked {
             let dead = state.will_die(&unsettled);
             if let Some(topic) = &self.topic {
                 topic.resolve_blocking(&unsettled, &dead.by_lane)?;
-            } else if let Some(store) = lock(&self.store).clone() {
+            } else if let Some(store) = self.store.lock().clone() {
                 let ops = unsettled.into_iter().map(|one| (one.at, one.ops)).collect();
                 let resolved = Resolved { ops, dead: dead.all };
                 state.last_resolved = store.resolve_blocking(&resolved)?;
@@ -518,7 +518,7 @@ impl Parked {
             // What lies behind the place that the group is set to is delivered again, and is not parked then.
             return Ok(());
         }
-        let store = lock(&self.store).clone();
+        let store = self.store.lock().clone();
         store.map_or(Ok(()), |store| store.settle())
     }
 

@@ -1,9 +1,7 @@
 //! Entries on their way: they may be durable before memory knows of them, and until then nothing else says
 //! that their segment is needed.
 
-use std::sync::Mutex;
-
-use wire::lock;
+use parking_lot::Mutex;
 
 /// Where the entries that are being put can be at the earliest.
 #[derive(Debug, Default)]
@@ -21,13 +19,13 @@ pub(super) struct OnItsWay<'p> {
 impl Putting {
     /// An entry is about to be put, at this place or behind it.
     pub(super) fn begin(&self, from: u64) -> OnItsWay<'_> {
-        lock(&self.0).push(from);
+        self.0.lock().push(from);
         OnItsWay { putting: self, from }
     }
 
     /// What lies before this is needed by none of them.
     pub(super) fn oldest(&self) -> u64 {
-        lock(&self.0).iter().copied().min().unwrap_or(u64::MAX)
+        self.0.lock().iter().copied().min().unwrap_or(u64::MAX)
     }
 }
 
@@ -35,7 +33,7 @@ impl Putting {
 
 impl Drop for OnItsWay<'_> {
     fn drop(&mut self) {
-        let mut all = lock(&self.putting.0);
+        let mut all = self.putting.0.lock();
         if let Some(at) = all.iter().position(|from| *from == self.from) {
             all.swap_remove(at);
         }

@@ -4,13 +4,13 @@
 //! is made anew whenever lanes come.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kafka::{Aside, Part};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use wire::guard::{Work, thread};
-use wire::lock;
 
 use super::ParkedError;
 use super::error::Foreign;
@@ -142,7 +142,7 @@ impl ParkedTopic {
                 });
             }
         }
-        *lock(&self.owned) = Owned {
+        *self.owned.lock() = Owned {
             owner: Some(owner),
             ..Owned::default()
         };
@@ -156,7 +156,7 @@ impl ParkedTopic {
 
     /// Takes over where a lane's entries are.
     pub(super) fn knows<T>(&self, lane: u32, copies: &[(u64, u64)], history: History<T>) {
-        let mut owned = lock(&self.owned);
+        let mut owned = self.owned.lock();
         for (offset, at) in copies {
             owned.place(*at, (lane, *offset));
         }
@@ -167,7 +167,7 @@ impl ParkedTopic {
 
     /// The lanes are others' from now on.
     pub(super) fn let_go(&self) {
-        *lock(&self.owned) = Owned::default();
+        *self.owned.lock() = Owned::default();
     }
 
     /// Puts operations there, acknowledged by all in-sync replicas when it returns.
@@ -183,7 +183,7 @@ impl ParkedTopic {
         };
         let receipt = self.aside.append(PUT, &said(owner), vec![part]).await?;
         let place = receipt.places.first().copied().unwrap_or_default();
-        lock(&self.owned).place(at, place);
+        self.owned.lock().place(at, place);
         Ok(())
     }
 
@@ -229,7 +229,7 @@ impl ParkedTopic {
 
     /// A number for a place on this disk that means the same to every gateway, and never anything else.
     pub(super) fn number_of(&self, at: u64) -> u64 {
-        let owned = lock(&self.owned);
+        let owned = self.owned.lock();
         let place = owned.places.get(&at).copied();
         place.map_or(u64::MAX, |(lane, offset)| {
             offset * u64::from(self.lanes) + u64::from(lane)
@@ -240,12 +240,12 @@ impl ParkedTopic {
     pub(super) fn at_of(&self, number: u64) -> Option<u64> {
         let lanes = u64::from(self.lanes);
         let place = ((number % lanes) as u32, number / lanes);
-        lock(&self.owned).copies.get(&place).copied()
+        self.owned.lock().copies.get(&place).copied()
     }
 
     /// Entries were written again on this disk.
     pub(super) fn moved(&self, moved: &BTreeMap<u64, u64>) {
-        let mut owned = lock(&self.owned);
+        let mut owned = self.owned.lock();
         for (from, to) in moved {
             if let Some(place) = owned.places.remove(from) {
                 owned.place(*to, place);
@@ -255,13 +255,13 @@ impl ParkedTopic {
 
     /// Whether much is gone since what is needed no more was deleted.
     pub(super) fn is_untidy(&self) -> bool {
-        lock(&self.owned).resolutions >= TIDY_AFTER
+        self.owned.lock().resolutions >= TIDY_AFTER
     }
 
     /// Deletes what is needed no more; `live` are the entries that are left, by their places on this disk.
     pub(super) fn tidy(self: &Arc<Self>, live: &BTreeSet<u64>) {
         let places = {
-            let mut owned = lock(&self.owned);
+            let mut owned = self.owned.lock();
             owned.resolutions = 0;
             owned.places.retain(|at, _| live.contains(at));
             owned.copies.retain(|_, at| live.contains(at));
@@ -286,7 +286,7 @@ impl ParkedTopic {
     }
 
     fn owner(&self) -> Result<u64, ParkedError> {
-        lock(&self.owned).owner.ok_or(ParkedError::NotOwner)
+        self.owned.lock().owner.ok_or(ParkedError::NotOwner)
     }
 
     fn may_write(&self) -> bool {
@@ -312,7 +312,7 @@ impl ParkedTopic {
     }
 
     fn resolutions(&self, gone: &[Gone], dead: &BTreeMap<u32, u64>) -> Vec<Part> {
-        let owned = lock(&self.owned);
+        let owned = self.owned.lock();
         type Ordinals = Vec<(u64, Option<Vec<u32>>)>;
         let mut by_lane: BTreeMap<u32, Ordinals> = BTreeMap::new();
         for one in gone {
@@ -335,7 +335,7 @@ impl ParkedTopic {
     }
 
     fn has_resolved(&self, receipt: &kafka::Receipt) {
-        let mut owned = lock(&self.owned);
+        let mut owned = self.owned.lock();
         owned.resolutions += receipt.places.len();
         for (lane, offset) in &receipt.places {
             owned.lanes.entry(*lane).or_default().last_resolved = Some(*offset);

@@ -10,10 +10,9 @@
 //! takes its turns, and while it has less than the others its clock runs at half speed, so that it gets twice
 //! its share until it has caught up.
 
-use std::sync::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 
 use bulk::{NodeIx, Run, run_docs_max};
-use wire::lock;
 
 /// The turns of one index.
 #[derive(Debug, Default)]
@@ -113,7 +112,7 @@ impl RoundRobin {
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
-        lock(&self.0)
+        self.0.lock()
     }
 }
 

@@ -1,14 +1,14 @@
 //! Requests whose parts may travel together: those that tell the cluster the same.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::Node;
 use config::Combine;
 use http::header::{CONTENT_LENGTH, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method};
-use wire::lock;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::batch::Member;
 use crate::gather::{self, Asking, Shifts, SlotAction, Target};
@@ -90,7 +90,7 @@ impl Families {
         settings: &Combine,
     ) -> Arc<Family> {
         let key = key(filter, message, peculiar);
-        let mut known = lock(&self.0);
+        let mut known = self.0.lock();
         if let Some(family) = known.by_key.get(&*key) {
             return Arc::clone(family);
         }
@@ -127,7 +127,7 @@ impl Family {
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
-        lock(&self.slots)
+        self.slots.lock()
     }
 
     /// Whether a part that comes now finds nobody to wait for, and is under way by itself from now on.

@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use fastrand::Rng;
+use parking_lot::Mutex;
 use serde_json::Value;
 use testkit::broker::Broker;
 use testkit::client::Client;
-use testkit::fake::lock;
 
 use super::target::Gateways;
 use super::troubles::{Course, of_brokers, of_clusters, of_gateways, of_names};
@@ -80,7 +79,7 @@ pub(super) fn run(
     };
     let done = Run::make(seed, (folder, program), say).and_then(|run| {
         let done = run.all(Duration::from_secs_f64(minutes * 60.0), &mut report);
-        report.happened = std::mem::take(&mut *lock(&run.happened));
+        report.happened = std::mem::take(&mut *run.happened.lock());
         done
     });
     if let Err(error) = done {

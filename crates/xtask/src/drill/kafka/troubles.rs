@@ -3,15 +3,14 @@
 //! everything but the names is as it was before.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
+use parking_lot::Mutex;
 use testkit::broker::Broker;
-use testkit::fake::lock;
 
 use super::run::Gateway;
 use crate::drill::world::Cluster;
@@ -46,7 +45,7 @@ impl Course<'_> {
                 continue;
             };
             (self.say)(&format!("{:>7.1} s  {name}", self.begun.elapsed().as_secs_f64()));
-            *lock(self.happened).entry(name).or_default() += 1;
+            *self.happened.lock().entry(name).or_default() += 1;
             act(trouble, rng).context(name)?;
         }
     }
