@@ -43,7 +43,6 @@ mod beside;
 mod bulk_request;
 mod delivery;
 mod error;
-mod exposition;
 mod front;
 mod gateway;
 mod gather;

@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use bulk::Why;
 use serde_json::{Map, Value, json};
+use wire::exposition::Exposition;
 use wire::guard;
 
-use crate::exposition::Exposition;
 use crate::why::{HeadWhy, SingleWhy};
+
+/// What names of the gateway's metrics begin with.
+pub(crate) const PREFIX: &str = "tidegate_";
 
 /// A count that only grows, on a core of its own.
 #[derive(Debug, Default)]

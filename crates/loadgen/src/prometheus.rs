@@ -1,14 +1,14 @@
 //! Figures for Prometheus to scrape, on a port of its own while the load runs.
 
-use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use wire::exposition::{Exposition, Metric};
 
-use crate::progress::Progress;
+use crate::progress::{Counts, Progress};
 
 /// A port that answers every request with the figures.
 #[derive(Debug, Clone)]
@@ -71,53 +71,57 @@ fn answer(mut stream: TcpStream, page: &str) -> io::Result<()> {
     )
 }
 
-/// The text format of Prometheus, version 0.0.4.
 fn text(now: &Progress) -> String {
-    let total = &now.total;
-    let mut out = String::new();
-    for (name, help, count) in [
-        ("requests_total", "Requests answered.", total.answers),
-        ("errors_total", "Requests without an answer.", total.errors),
-        (
-            "invalid_total",
-            "Answers that were not as they should be.",
-            total.invalid,
-        ),
-        (
-            "documents_total",
-            "Documents accepted, by their items.",
-            total.documents,
-        ),
-        (
-            "failed_documents_total",
-            "Documents that failed, by their items.",
-            total.failed_documents,
-        ),
-        ("sent_bytes_total", "Bytes of bodies sent.", total.sent_bytes),
-        (
-            "received_bytes_total",
-            "Bytes of bodies received.",
-            total.received_bytes,
-        ),
-    ] {
-        // Writing to a string can't fail.
-        let _ = writeln!(
-            out,
-            "# HELP loadgen_{name} {help}\n# TYPE loadgen_{name} counter\nloadgen_{name} {count}"
-        );
-    }
+    let mut page = String::new();
+    let mut out = Exposition::new(&mut page);
+    out.table("loadgen_", &OF_COUNTS, &[(String::new(), &now.total)]);
     if let Some(ms) = &now.latency_ms {
-        let name = "loadgen_latency_seconds";
-        let _ = writeln!(
-            out,
-            "# HELP {name} Latency in the last second.\n# TYPE {name} gauge"
-        );
-        for (quantile, value) in [("0.5", ms.p50), ("0.9", ms.p90), ("0.99", ms.p99), ("1", ms.max)] {
-            let _ = writeln!(out, "{name}{{quantile=\"{quantile}\"}} {}", value / 1e3);
-        }
+        let quantiles = [("0.5", ms.p50), ("0.9", ms.p90), ("0.99", ms.p99), ("1", ms.max)];
+        let samples = quantiles.map(|(quantile, ms)| (format!("quantile=\"{quantile}\""), ms / 1e3));
+        let (name, help) = ("loadgen_latency_seconds", "Latency in the last second.");
+        out.metric(name, "gauge", help, samples);
     }
-    out
+    page
 }
+
+const OF_COUNTS: [Metric<Counts>; 7] = [
+    ("requests_total", "counter", "Requests answered.", |counts| {
+        Some(counts.answers as f64)
+    }),
+    (
+        "errors_total",
+        "counter",
+        "Requests without an answer.",
+        |counts| Some(counts.errors as f64),
+    ),
+    (
+        "invalid_total",
+        "counter",
+        "Answers that were not as they should be.",
+        |counts| Some(counts.invalid as f64),
+    ),
+    (
+        "documents_total",
+        "counter",
+        "Documents accepted, by their items.",
+        |counts| Some(counts.documents as f64),
+    ),
+    (
+        "failed_documents_total",
+        "counter",
+        "Documents that failed, by their items.",
+        |counts| Some(counts.failed_documents as f64),
+    ),
+    ("sent_bytes_total", "counter", "Bytes of bodies sent.", |counts| {
+        Some(counts.sent_bytes as f64)
+    }),
+    (
+        "received_bytes_total",
+        "counter",
+        "Bytes of bodies received.",
+        |counts| Some(counts.received_bytes as f64),
+    ),
+];
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -125,7 +129,6 @@ const HEAD_BYTES_MAX: usize = 8 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Counts;
 
     #[test]
     fn a_scrape_gets_the_figures_of_now() {

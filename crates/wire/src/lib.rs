@@ -54,6 +54,7 @@ mod client;
 pub mod codec;
 mod connection;
 mod drain;
+pub mod exposition;
 pub mod guard;
 mod guests;
 mod incoming;

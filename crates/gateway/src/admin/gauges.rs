@@ -7,8 +7,10 @@ use wire::{Budget, ServerCounts};
 
 use super::AdminState;
 use super::process::write_process;
+use wire::exposition::{Exposition, Metric, escape};
+
 use crate::delivery::Usage;
-use crate::exposition::{Exposition, Metric, escape};
+use crate::metrics::PREFIX;
 use crate::switches::admin;
 
 impl AdminState {
@@ -33,9 +35,10 @@ impl AdminState {
         let entries = entries
             .iter()
             .map(|(name, _, counts)| (of("entry", name), counts));
-        out.table(&OF_ENTRIES, &entries.collect::<Vec<_>>());
-        out.table(&OF_BODIES, &[(String::new(), &*self.budget)]);
+        out.table(PREFIX, &OF_ENTRIES, &entries.collect::<Vec<_>>());
+        out.table(PREFIX, &OF_BODIES, &[(String::new(), &*self.budget)]);
         out.table(
+            PREFIX,
             &OF_DELIVERY,
             &[(String::new(), &self.shared.delivery_memory.usage())],
         );
@@ -45,17 +48,17 @@ impl AdminState {
             .map(|(name, cluster)| (of("cluster", name), cluster.status()))
             .collect();
         let clusters = statuses.iter().map(|(labels, status)| (labels.clone(), status));
-        out.table(&OF_CLUSTERS, &clusters.collect::<Vec<_>>());
+        out.table(PREFIX, &OF_CLUSTERS, &clusters.collect::<Vec<_>>());
         let switches = admin::gauges(&live.config, &self.shared.switches);
         let switches = switches
             .iter()
             .map(|(name, gauges)| (of("cluster", name), gauges));
-        out.table(&OF_SWITCHES, &switches.collect::<Vec<_>>());
+        out.table(PREFIX, &OF_SWITCHES, &switches.collect::<Vec<_>>());
         let nodes = statuses.iter().flat_map(|(cluster, status)| {
             let nodes = status.nodes.iter();
             nodes.map(move |node| (format!("{cluster},{}", of("node", &node.name)), &node.health))
         });
-        out.table(&OF_NODES, &nodes.collect::<Vec<_>>());
+        out.table(PREFIX, &OF_NODES, &nodes.collect::<Vec<_>>());
     }
 }
 

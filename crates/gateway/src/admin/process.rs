@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use config::Config;
+use wire::exposition::{Exposition, escape};
 
 use super::AdminState;
-use crate::exposition::{Exposition, escape};
 
 impl AdminState {
     /// Build and configuration.

@@ -1,8 +1,9 @@
 //! The accounts of queues as metrics.
 
 use log::Status;
+use wire::exposition::{Exposition, Metric};
 
-use crate::exposition::{Exposition, Metric};
+use crate::metrics::PREFIX;
 use crate::queue::accounts::{Account, GroupAccount};
 use crate::queue::journal::{Journal, REFUSALS};
 use crate::queue::parked::{Parked, now_ms};
@@ -15,7 +16,7 @@ impl Queues {
         let accounts = self.accounts();
         let of = |account: &Account<'_>| format!("queue=\"{}\"", account.queue.name);
         let queues = accounts.iter().map(|account| (of(account), account));
-        out.table(&of_queues(), &queues.collect::<Vec<_>>());
+        out.table(PREFIX, &of_queues(), &queues.collect::<Vec<_>>());
         let refusals = accounts.iter().flat_map(|account| {
             let found = account.queue.log.refuses_for();
             REFUSALS.iter().map(move |reason| {
@@ -46,12 +47,12 @@ impl Queues {
             "Accepted documents, by what became of them; the states of a consumer group add up to tidegate_queue_accepted_total and tidegate_queue_rewound_total.",
             documents,
         );
-        out.table(&OF_CONSUMERS, &consumers);
+        out.table(PREFIX, &OF_CONSUMERS, &consumers);
         let groups = self.groups().iter().map(|group| {
             let (queue, name) = (&group.queue.name, &group.settings.group);
             (format!("queue=\"{queue}\",group=\"{name}\""), &**group)
         });
-        out.table(&OF_GROUPS, &groups.collect::<Vec<_>>());
+        out.table(PREFIX, &OF_GROUPS, &groups.collect::<Vec<_>>());
         let parked: Vec<_> = accounts
             .iter()
             .flat_map(|account| {
@@ -60,7 +61,7 @@ impl Queues {
             })
             .collect();
         let parked = parked.iter().map(|(labels, parked)| (labels.clone(), &**parked));
-        out.table(&OF_PARKED, &parked.collect::<Vec<_>>());
+        out.table(PREFIX, &OF_PARKED, &parked.collect::<Vec<_>>());
     }
 }
 

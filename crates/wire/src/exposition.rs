@@ -1,24 +1,27 @@
-//! Prometheus' text format 0.0.4, written in one place.
+//! Prometheus' text format 0.0.4, written in one place for all who answer a scrape: the gateway's admin port
+//! and loadgen's page.
 
 use std::fmt::{Display, Write as _};
 
-/// A metric that each thing of a kind has: its name without the prefix `tidegate_`, its kind, its help, and
-/// the value for one thing. A thing with the value `None` has no sample.
-pub(crate) type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> Option<f64>);
+/// A metric that each thing of a kind has: its name without the program's prefix, its kind, its help, and the
+/// value for one thing. A thing with the value `None` has no sample.
+pub type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> Option<f64>);
 
 /// A page of metrics that is being written.
-pub(crate) struct Exposition<'o>(&'o mut String);
+#[derive(Debug)]
+pub struct Exposition<'o>(&'o mut String);
 
 // === impl Exposition ===
 
 impl<'o> Exposition<'o> {
     /// Continues a page.
-    pub(crate) fn new(page: &'o mut String) -> Self {
+    pub fn new(page: &'o mut String) -> Self {
         Self(page)
     }
 
-    /// Writes one metric. The samples come with their labels, as they stand between the braces.
-    pub(crate) fn metric<V: Display>(
+    /// Writes one metric, under its whole name. The samples come with their labels, as they stand between the
+    /// braces.
+    pub fn metric<V: Display>(
         &mut self,
         name: &str,
         kind: &str,
@@ -32,17 +35,17 @@ impl<'o> Exposition<'o> {
         }
     }
 
-    /// Metrics of the gateway, each with a sample for each of `things`.
-    pub(crate) fn table<T>(&mut self, metrics: &[Metric<T>], things: &[(String, &T)]) {
+    /// Metrics whose names begin with `prefix`, each with a sample for each of `things`.
+    pub fn table<T>(&mut self, prefix: &str, metrics: &[Metric<T>], things: &[(String, &T)]) {
         for (name, kind, help, of) in metrics {
             let samples = things.iter();
             let samples = samples.filter_map(|(labels, thing)| Some((labels.clone(), of(thing)?)));
-            self.metric(&format!("tidegate_{name}"), kind, help, samples);
+            self.metric(&format!("{prefix}{name}"), kind, help, samples);
         }
     }
 
     /// Adds a sample to the metric that was written last.
-    pub(crate) fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
+    pub fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
         let _ = match labels {
             "" => writeln!(self.0, "{name} {value}"),
             labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
@@ -51,7 +54,7 @@ impl<'o> Exposition<'o> {
 }
 
 /// Escapes the value of a label.
-pub(crate) fn escape(value: &str) -> String {
+pub fn escape(value: &str) -> String {
     value
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
@@ -70,6 +73,7 @@ mod tests {
         let of: fn(&u8) -> Option<f64> = |value| (*value > 0).then(|| f64::from(*value));
         let labels = format!("of=\"{}\"", escape("a\"b"));
         out.table(
+            "tidegate_",
             &[("size", "counter", "How large.", of)],
             &[(labels, &7), (String::new(), &0)],
         );
