@@ -42,12 +42,12 @@ fn broker() -> &'static Broker {
 }
 
 /// A folder with a configuration and data that outlive a gateway.
-struct Place {
+struct GatewayHome {
     _folder: tempfile::TempDir,
     file: PathBuf,
 }
 
-impl Place {
+impl GatewayHome {
     /// Before a cluster, with a topic as its queue.
     fn new(cluster: &FakeCluster, broker: &Broker, topic: &str, more: &str) -> Self {
         Self::at(cluster, broker.address(), topic, more)
@@ -95,7 +95,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
     }
 }
 
-impl Place {
+impl GatewayHome {
     /// A gateway of this place ends at once; returns what it said.
     fn does_not_start(&self) -> String {
         let refused = Command::new(gateway::program())
@@ -151,7 +151,7 @@ fn n_of(cluster: &FakeCluster, id: &str) -> Value {
 #[test]
 fn a_bulk_is_answered_once_kafka_has_it_and_delivered_from_there_across_a_restart() {
     let cluster = cluster();
-    let place = Place::new(&cluster, broker(), "restart", ", partitions: 4");
+    let place = GatewayHome::new(&cluster, broker(), "restart", ", partitions: 4");
     let gateway = place.start();
     let answer = gateway.bulk(&body(300)).ok().unwrap();
     let ack = answer.header("x-tidegate-ack").unwrap();
@@ -181,7 +181,7 @@ fn a_bulk_is_answered_once_kafka_has_it_and_delivered_from_there_across_a_restar
 #[test]
 fn one_message_that_the_gateway_fails_on_dies_and_its_partition_goes_on() {
     let cluster = cluster();
-    let place = Place::new(&cluster, broker(), "poison", ", partitions: 4");
+    let place = GatewayHome::new(&cluster, broker(), "poison", ", partitions: 4");
     let arguments = ["--config", place.file.to_str().unwrap()];
     let gateway = Gateway::start_with(&arguments, &[("TIDEGATE_TEST_PANIC", "batch=poison")]);
     gateway.wait_until("the topology is known", |status| status["state"] == "watching");
@@ -202,7 +202,7 @@ fn one_message_that_the_gateway_fails_on_dies_and_its_partition_goes_on() {
 #[test]
 fn after_a_panic_of_the_whole_delivery_the_gateway_takes_part_once_and_delivers_from_all_partitions() {
     let cluster = cluster();
-    let place = Place::new(&cluster, broker(), "failing", ", partitions: 4");
+    let place = GatewayHome::new(&cluster, broker(), "failing", ", partitions: 4");
     let gateway = place.start_with(&[("TIDEGATE_TEST_PANIC", "assigned=*2")]);
     gateway.bulk(&body(200)).ok().unwrap();
     wait(&gateway, |one| one["indexed"] == 200 && one["lanes_held"] == 4);
@@ -211,7 +211,7 @@ fn after_a_panic_of_the_whole_delivery_the_gateway_takes_part_once_and_delivers_
     // A second member of the group that nobody listens to would have had half of the partitions.
     let joined = gateway.log().matches("\"lanes\":4,").count();
     assert_eq!(joined, 3, "{}", gateway.log());
-    let other = Place::new(&cluster, broker(), "failing", ", partitions: 4").start();
+    let other = GatewayHome::new(&cluster, broker(), "failing", ", partitions: 4").start();
     for gateway in [&gateway, &other] {
         wait(gateway, |one| one["lanes_held"] == 2);
     }
@@ -222,7 +222,7 @@ fn several_gateways_share_a_topic_and_one_that_is_killed_loses_and_reorders_noth
     let cluster = cluster();
     // So that there is always something under way.
     cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(15))).always());
-    let places = [(), ()].map(|()| Place::new(&cluster, broker(), "shared", ", partitions: 6"));
+    let places = [(), ()].map(|()| GatewayHome::new(&cluster, broker(), "shared", ", partitions: 6"));
     let gateways = places.each_ref().map(|place| Mutex::new(Some(place.start())));
     let address = |at: usize| {
         let gateway = gateways[at].lock();
@@ -344,8 +344,8 @@ fn write(writer: usize, ends: Instant, address: &impl Fn(usize) -> Option<String
 fn a_gateway_that_was_frozen_sends_nothing_that_another_has_delivered_since() {
     let cluster = cluster();
     cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(20))).always());
-    let places = [(), ()].map(|()| Place::new(&cluster, broker(), "frozen", ", partitions: 4"));
-    let [frozen, other] = places.each_ref().map(Place::start);
+    let places = [(), ()].map(|()| GatewayHome::new(&cluster, broker(), "frozen", ", partitions: 4"));
+    let [frozen, other] = places.each_ref().map(GatewayHome::start);
     let half = |one: &Value| one["lanes_held"] == 2;
     wait(&frozen, half);
     wait(&other, half);
@@ -378,7 +378,7 @@ fn a_gateway_that_was_frozen_sends_nothing_that_another_has_delivered_since() {
 fn while_no_broker_is_there_nothing_is_acknowledged_and_what_was_arrives_when_it_is_back() {
     let cluster = cluster();
     let broker = Broker::start().unwrap();
-    let place = Place::new(&cluster, &broker, "away", ", partitions: 2");
+    let place = GatewayHome::new(&cluster, &broker, "away", ", partitions: 2");
     let gateway = place.start();
     gateway.bulk(&body(50)).ok().unwrap();
     wait(&gateway, |one| one["indexed"] == 50);
@@ -417,7 +417,7 @@ fn while_no_broker_is_there_nothing_is_acknowledged_and_what_was_arrives_when_it
 #[test]
 fn what_is_larger_than_a_message_is_cut_between_documents_and_a_document_that_is_gets_413() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 1).storing()).unwrap();
-    let place = Place::new(&cluster, broker(), "small", ", max_message_size: 64kb");
+    let place = GatewayHome::new(&cluster, broker(), "small", ", max_message_size: 64kb");
     let gateway = place.start();
     let filler = "x".repeat(1000);
     let text: String = (0..600)
@@ -454,16 +454,16 @@ fn what_is_larger_than_a_message_is_cut_between_documents_and_a_document_that_is
 #[test]
 fn lanes_do_not_change_under_a_queue() {
     let cluster = cluster();
-    let place = Place::new(&cluster, broker(), "fixed", ", partitions: 3");
+    let place = GatewayHome::new(&cluster, broker(), "fixed", ", partitions: 3");
     let gateway = place.start();
-    let other = Place::new(&cluster, broker(), "fixed", ", partitions: 5");
+    let other = GatewayHome::new(&cluster, broker(), "fixed", ", partitions: 5");
     let said = other.does_not_start();
     assert!(
         said.contains("topic fixed has 3 partitions and the configuration says 5"),
         "{said}"
     );
     // Without a number those that it has are taken.
-    let third = Place::new(&cluster, broker(), "fixed", "");
+    let third = GatewayHome::new(&cluster, broker(), "fixed", "");
     let third = third.start();
     wait(&gateway, |one| one["lanes_held"].as_u64().unwrap() < 3);
     let lanes = queue(&third)["groups"]["c"]["lanes"].as_array().unwrap().len();
@@ -473,7 +473,7 @@ fn lanes_do_not_change_under_a_queue() {
 #[test]
 fn dead_letters_are_kept_by_the_gateway_that_gave_them_up_and_replayed_through_kafka() {
     let cluster = cluster();
-    let place = Place::new(&cluster, broker(), "letters", ", partitions: 2");
+    let place = GatewayHome::new(&cluster, broker(), "letters", ", partitions: 2");
     let gateway = place.start();
     let error = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
     cluster.cue(

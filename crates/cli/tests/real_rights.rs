@@ -176,7 +176,7 @@ fn prove(cluster: &RealCluster, password: &str, more: &[(&str, &str, bool)]) -> 
     for index in [&index, &other] {
         nodes.put(&format!("/{index}"), &one_shard)?.ok()?;
     }
-    let place = Place::before(cluster)?;
+    let place = GatewayHome::before(cluster)?;
     let gateway = &place.gateway;
     for (user, operation, may) in EVERYWHERE.iter().chain(more) {
         let client = gateway.client().basic_auth(user, password);
@@ -231,7 +231,7 @@ fn closed(cluster: &RealCluster) -> Result<()> {
     let one_shard = json!({"settings": {"number_of_shards": 1, "number_of_replicas": 0}});
     nodes.put(&format!("/{index}"), &one_shard)?.ok()?;
     nodes.post(&format!("/{index}/_close"), &Value::Null)?.ok()?;
-    let place = Place::before(cluster)?;
+    let place = GatewayHome::before(cluster)?;
     let gateway = &place.gateway;
     for (user, operation, may) in [
         ("reader", "index", false),
@@ -303,7 +303,7 @@ fn through_a_pipeline(cluster: &RealCluster) -> Result<()> {
             .all(|item| item["index"]["error"]["type"] == "parse_exception"),
         "all fail for one: {told}"
     );
-    let place = Place::before(cluster)?;
+    let place = GatewayHome::before(cluster)?;
     let gateway = &place.gateway;
     let client = gateway.client().basic_auth(user, password);
     for from in (0..300).step_by(50) {
@@ -344,7 +344,7 @@ fn stream(cluster: &RealCluster) -> Result<()> {
     let template = json!({"index_patterns": [stream], "data_stream": {}, "priority": 500});
     nodes.put(&format!("/_index_template/{name}"), &template)?.ok()?;
     nodes.put(&format!("/_data_stream/{stream}"), &json!({}))?.ok()?;
-    let place = Place::before(cluster)?;
+    let place = GatewayHome::before(cluster)?;
     let document =
         format!("{{\"create\":{{\"_index\":\"{stream}\"}}}}\n{{\"@timestamp\":\"2020-01-01T00:00:00Z\"}}\n");
     for (user, expected) in [("reader", Told::Refused), ("writer", Told::Queued)] {
@@ -421,12 +421,12 @@ fn wait(gateway: &Gateway, is_there: impl Fn(&Value) -> bool) -> Result<()> {
     }
 }
 
-struct Place {
+struct GatewayHome {
     gateway: Gateway,
     _folder: tempfile::TempDir,
 }
 
-impl Place {
+impl GatewayHome {
     fn before(cluster: &RealCluster) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("tidegate.yml");

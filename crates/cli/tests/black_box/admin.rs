@@ -97,7 +97,7 @@ fn an_open_admin_port_without_a_token_does_not_start() {
 #[test]
 fn what_is_not_there_is_behind_the_token_too() {
     let cluster = cluster();
-    let place = crate::place::Place::before(&[&cluster], "");
+    let place = crate::home::GatewayHome::before(&[&cluster], "");
     let text = std::fs::read_to_string(&place.file).unwrap();
     let text = text.replace(
         "admin: {binding: '127.0.0.1:0'}",

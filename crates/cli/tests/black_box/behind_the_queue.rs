@@ -8,7 +8,7 @@ use testkit::client::{Answer, Client};
 use testkit::fake::{Cue, FakeCluster, Fault, Flavour, On, Spec};
 
 use crate::gateway::{Gateway, cluster};
-use crate::place::{Place, drained, queue, wait};
+use crate::home::{GatewayHome, drained, queue, wait};
 
 const NDJSON: (&str, &str) = ("content-type", "application/x-ndjson");
 
@@ -47,8 +47,8 @@ fn begin(gateway: &Gateway, pipeline: &str) {
 }
 
 /// A place whose pipelines wait to be started.
-fn idle(clusters: &[&FakeCluster], settings: &str) -> Place {
-    let place = Place::before(clusters, settings);
+fn idle(clusters: &[&FakeCluster], settings: &str) -> GatewayHome {
+    let place = GatewayHome::before(clusters, settings);
     let text = std::fs::read_to_string(&place.file).unwrap();
     let text = text.replace(
         ", retry_delay_in_ms: 20",
@@ -117,7 +117,7 @@ fn a_client_that_leaves_while_its_write_waits_has_written_nothing() {
 #[test]
 fn what_a_second_cluster_would_miss_is_refused_unless_that_is_accepted() {
     let (first, second) = (cluster(), cluster());
-    let place = Place::before(&[&first, &second], "");
+    let place = GatewayHome::before(&[&first, &second], "");
     let gateway = place.start();
     let refused = unqueued(&gateway, 1);
     assert_eq!(refused.status, 400, "{}", refused.text());
@@ -147,7 +147,7 @@ fn what_a_second_cluster_would_miss_is_refused_unless_that_is_accepted() {
     queued(&gateway, 2);
     drained(&gateway, "c1");
     drop(gateway);
-    let place = Place::before(&[&first, &second], ", passing_second_cluster: accept");
+    let place = GatewayHome::before(&[&first, &second], ", passing_second_cluster: accept");
     let gateway = place.start();
     unqueued(&gateway, 3).ok().unwrap();
     assert!(!by_query(&gateway).text().contains("gateway:"));
@@ -185,7 +185,7 @@ fn seen(gateway: &Gateway, cluster: &FakeCluster) {
 #[test]
 fn an_index_that_is_not_ready_is_queued_for_in_the_lanes_that_it_has_when_it_is() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     down(&cluster);
     queued(&gateway, 1);
@@ -234,7 +234,7 @@ fn an_index_of_which_too_little_is_known_is_503_and_nothing_passes() {
     };
     let metadata = On::Path("/_cluster/state/metadata".to_owned());
     cluster.cue(Cue::new(metadata, of_none).always());
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let answer = gateway.bulk("{\"index\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n{}\n");
     assert_eq!(
@@ -256,7 +256,7 @@ fn an_index_of_which_too_little_is_known_is_503_and_nothing_passes() {
 #[test]
 fn writes_of_single_documents_are_queued_and_answered_in_their_own_form() {
     let (first, second) = (cluster(), cluster());
-    let place = Place::before(&[&first, &second], "");
+    let place = GatewayHome::before(&[&first, &second], "");
     let gateway = place.start();
     down(&first);
     queued(&gateway, 1);
@@ -316,7 +316,7 @@ fn writes_of_single_documents_are_queued_and_answered_in_their_own_form() {
 #[test]
 fn a_single_write_that_cannot_be_queued_waits_for_its_lane_only() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], ", passing_timeout: 300ms");
+    let place = GatewayHome::before(&[&cluster], ", passing_timeout: 300ms");
     let gateway = place.start();
     let json = ("content-type", "application/json");
     let write = |path: &str| {
@@ -340,7 +340,7 @@ fn typed_bulks_are_queued_and_reach_a_second_cluster_that_knows_no_types() {
     let spec = Spec::default().flavour(Flavour::Elasticsearch7);
     let first = FakeCluster::start(spec.index("logs", 3).storing()).unwrap();
     let second = cluster();
-    let place = Place::before(&[&first, &second], "");
+    let place = GatewayHome::before(&[&first, &second], "");
     let gateway = place.start();
     let typed = "{\"index\":{\"_index\":\"logs\",\"_type\":\"_doc\",\"_id\":\"1\"}}\n{\"n\":1}\n";
     let answer = gateway.bulk(typed).ok().unwrap();
@@ -399,7 +399,7 @@ fn typed_bulks_are_split_where_the_server_takes_types_and_refused_by_it_where_no
 #[test]
 fn parameters_that_shape_the_answer_shape_that_of_the_queue() {
     let (first, second) = (cluster(), cluster());
-    let place = Place::before(&[&first, &second], "");
+    let place = GatewayHome::before(&[&first, &second], "");
     let gateway = place.start();
     let body = b"{\"index\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n{\"n\":1}\n";
     let told = |path: &str| {
@@ -467,7 +467,7 @@ fn a_write_by_query_waits_for_its_own_indices_and_for_no_others() {
     let cluster = FakeCluster::start(spec).unwrap();
     cluster.alias("fine", &["logs"]);
     cluster.alias("behind", &["stuck"]);
-    let place = Place::before(&[&cluster], ", passing_timeout: 300ms");
+    let place = GatewayHome::before(&[&cluster], ", passing_timeout: 300ms");
     let gateway = place.start();
     let blocked = r#"{"type":"cluster_block_exception","reason":"index [stuck] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
     cluster.refuse_writes("stuck", Some((403, blocked)));
@@ -543,7 +543,7 @@ fn what_the_cluster_refuses_for_a_single_writes_parameters_is_refused_before_it_
             .storing(),
     )
     .unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let direct = Client::new(&cluster.urls()[0]).unwrap();
     let json = [("content-type", "application/json")];
@@ -631,12 +631,12 @@ fn bulks_through_pipelines_that_cannot_be_queued_wait_on_every_server() {
 #[test]
 fn what_passes_waits_for_the_indices_of_its_lines_and_an_id_that_looks_like_an_api_is_an_id() {
     let cluster = crate::parked::two_indices();
-    let place = Place::before(&[&cluster], ", passing_timeout: 300ms");
+    let place = GatewayHome::before(&[&cluster], ", passing_timeout: 300ms");
     let gateway = place.start();
     let block = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
     cluster.refuse_writes("blocked", Some((403, block)));
     gateway.bulk(&crate::parked::docs("blocked", 20, 1)).ok().unwrap();
-    crate::place::wait(&gateway, "c0", |one| one["parked"] == 20 && one["pending"] == 0);
+    crate::home::wait(&gateway, "c0", |one| one["parked"] == 20 && one["pending"] == 0);
     let send = |target: &str, body: &str| {
         let headers = [("content-type", "application/json")];
         let answer = gateway.client().send("POST", target, &headers, body.as_bytes());

@@ -9,7 +9,7 @@ use testkit::client::Answer;
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use crate::gateway::{Gateway, body, cluster};
-use crate::place::{Place, account, drained, queue, wait};
+use crate::home::{GatewayHome, account, drained, queue, wait};
 use crate::terminal::at_a_terminal;
 
 const UNFIT: &str = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
@@ -51,7 +51,7 @@ fn kill_documents(gateway: &Gateway, cluster: &FakeCluster, text: &str) {
 #[test]
 fn letters_are_counted_by_what_they_share_and_changed_together() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 6).index("other", 2).storing()).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let line = |id: usize, n: &str| {
         format!(
@@ -144,7 +144,7 @@ fn letters_are_counted_by_what_they_share_and_changed_together() {
 #[test]
 fn letters_are_found_by_what_they_are_edited_and_replayed_and_the_books_say_so() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 6).index("other", 2).storing()).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let other = "{\"create\":{\"_index\":\"other\",\"_id\":\"o\"}}\n{\"n\":1.50}\n{\"delete\":{\"_index\":\"other\",\"_id\":\"d\"}}\n";
     kill_documents(&gateway, &cluster, &(body(8) + other));
@@ -258,7 +258,7 @@ fn letters_are_found_by_what_they_are_edited_and_replayed_and_the_books_say_so()
 #[test]
 fn what_is_purged_is_counted_and_its_disk_is_given_back() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], ", dead_letters_max_size: 2mb");
+    let place = GatewayHome::before(&[&cluster], ", dead_letters_max_size: 2mb");
     let gateway = place.start();
     let padding = "x".repeat(400);
     let text: String = (0..700)
@@ -329,7 +329,7 @@ fn what_is_purged_is_counted_and_its_disk_is_given_back() {
 #[test]
 fn letters_of_a_batch_that_was_cut_off_are_not_counted_and_not_left_behind() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     // Some documents of each batch die, and others keep it from being committed.
     let busy = Fault::Status {
@@ -341,7 +341,7 @@ fn letters_of_a_batch_that_was_cut_off_are_not_counted_and_not_left_behind() {
     cluster.cue(Cue::bulk(busy).on_node(2).always());
     gateway.bulk(&body(400)).ok().unwrap();
     // Each lane is through, or has something that keeps it.
-    let one = crate::place::wait(&gateway, "c0", |one| {
+    let one = crate::home::wait(&gateway, "c0", |one| {
         let lanes = one["lanes"].as_array().unwrap().iter();
         let held = lanes.filter(|lane| lane["accepted"] != lane["done"]).count();
         held > 2 && one["retrying_lanes"] == held
@@ -373,7 +373,7 @@ fn a_replay_that_is_killed_at_any_moment_loses_nothing_and_counts_nothing_twice(
 /// Kills gateways while they replay, until all is replayed; how often that was cut off.
 fn crashes_of_a_replay() -> usize {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let mut gateway = place.start();
     let documents = 3000;
     cluster.cue(Cue::bulk(unfit()).always());
@@ -421,7 +421,7 @@ fn crashes_of_a_replay() -> usize {
 #[test]
 fn writes_to_one_document_are_replayed_in_the_order_in_which_they_were_accepted() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     for round in 0..3 {
         let text: String = (0..20)
@@ -449,7 +449,7 @@ fn writes_to_one_document_are_replayed_in_the_order_in_which_they_were_accepted(
 #[test]
 fn a_purge_that_is_killed_at_any_moment_is_done_or_not_done() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let mut gateway = place.start();
     kill_documents(&gateway, &cluster, &body(300));
     let (mut left, mut tries) = (300, 0);
@@ -486,7 +486,7 @@ fn a_purge_that_is_killed_at_any_moment_is_done_or_not_done() {
 #[test]
 fn a_letter_goes_back_to_the_cluster_that_would_not_take_it_and_to_no_other() {
     let (primary, backup) = (cluster(), cluster());
-    let place = Place::before(&[&primary, &backup], "");
+    let place = GatewayHome::before(&[&primary, &backup], "");
     let gateway = place.start();
     backup.cue(Cue::bulk(unfit()).always());
     gateway.bulk(&body(60)).ok().unwrap();
@@ -507,7 +507,7 @@ fn a_letter_goes_back_to_the_cluster_that_would_not_take_it_and_to_no_other() {
 #[test]
 fn a_letter_whose_index_is_gone_is_refused_and_stays() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     kill_documents(&gateway, &cluster, &body(3));
     let id = letters(&gateway, "limit=1")[0]["id"].clone();
@@ -533,7 +533,7 @@ fn a_letter_whose_index_is_gone_is_refused_and_stays() {
 #[test]
 fn a_page_of_another_origin_cannot_purge() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     kill_documents(&gateway, &cluster, &body(1));
     let path = "/dead_letters/_purge?confirm=true&all=true";
@@ -564,7 +564,7 @@ fn run(gateway: &Gateway, arguments: &[&str], input: &str) -> (i32, String, Stri
 #[test]
 fn the_command_line_lists_shows_edits_replays_and_purges() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     kill_documents(&gateway, &cluster, &body(5));
     let (status, listed, _) = run(&gateway, &["list", "--status", "4xx", "--since", "1h"], "");
@@ -629,7 +629,7 @@ fn the_command_line_lists_shows_edits_replays_and_purges() {
 #[test]
 fn the_command_line_shows_the_token_of_its_environment_or_file() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let text = std::fs::read_to_string(&place.file).unwrap();
     let guarded = text.replace("admin: {", "admin: {token: s3cret, ");
     std::fs::write(&place.file, guarded).unwrap();
@@ -663,7 +663,7 @@ fn the_command_line_shows_the_token_of_its_environment_or_file() {
 #[test]
 fn a_question_that_is_answered_with_no_changes_nothing_and_exits_with_1() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     kill_documents(&gateway, &cluster, &body(2));
     let answered = |answer: &str| {
@@ -695,7 +695,7 @@ fn a_letter_whose_cause_is_long_once_escaped_is_kept_and_its_lane_goes_on() {
     let mut spec = Spec::default().index("logs", 1).storing();
     spec.long_heads = true;
     let cluster = FakeCluster::start(spec).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     // 6,000 characters that JSON writes with six bytes each, in the reason and in the error's type.
     let zeros = "\\u0000".repeat(6_000);
@@ -773,7 +773,7 @@ fn a_letter_whose_cause_is_long_once_escaped_is_kept_and_its_lane_goes_on() {
 #[test]
 fn a_letter_larger_than_the_whole_store_is_kept_all_the_same() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 1).storing()).unwrap();
-    let place = Place::before(&[&cluster], ", dead_letters_max_size: 256kb");
+    let place = GatewayHome::before(&[&cluster], ", dead_letters_max_size: 256kb");
     let gateway = place.start();
     let large = format!(
         "{{\"index\":{{\"_index\":\"logs\",\"_id\":\"large\"}}}}\n{{\"text\":\"{}\"}}\n",

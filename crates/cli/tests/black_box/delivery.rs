@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Workers};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
-use crate::place::{Place, account, drained, queue, wait};
+use crate::home::{GatewayHome, account, drained, queue, wait};
 
 const TOO_BUSY: &str = r#"{"type":"es_rejected_execution_exception","reason":"too busy"}"#;
 const UNFIT: &str = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
@@ -23,8 +23,8 @@ fn one_node(shards: u32, manners: Manners) -> FakeCluster {
 
 /// A queue of so many lanes before a cluster; `pipeline` and `indexing` are what its pipeline and processor
 /// say.
-fn place(cluster: &FakeCluster, lanes: u32, pipeline: &str, indexing: &str) -> Place {
-    let place = Place::before(&[cluster], "");
+fn place(cluster: &FakeCluster, lanes: u32, pipeline: &str, indexing: &str) -> GatewayHome {
+    let place = GatewayHome::before(&[cluster], "");
     let text = std::fs::read_to_string(&place.file).unwrap();
     let text = text.replace("lanes: 4", &format!("lanes: {lanes}")).replace(
         "retry_delay_in_ms: 20, processor: [{bulk_indexing: {elasticsearch: c0}}]",
@@ -487,7 +487,7 @@ fn what_somebody_has_to_put_right_pauses_the_lanes_and_gives_up_nothing() {
 fn a_cluster_whose_certificate_nobody_vouches_for_gets_nothing_and_the_lanes_say_why() {
     let spec = Spec::default().index("logs", 6).storing();
     let (cluster, other) = (cluster(), FakeCluster::start(spec.tls()).unwrap());
-    let place = Place::before(&[&cluster, &other], "");
+    let place = GatewayHome::before(&[&cluster, &other], "");
     let gateway = place.start();
     gateway.bulk(&body(50)).ok().unwrap();
     assert_eq!(drained(&gateway, "c0")["indexed"], 50);

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use testkit::fake::{FakeCluster, Spec};
 
 use crate::gateway::{Gateway, cluster};
-use crate::place::Place;
+use crate::home::GatewayHome;
 
 /// A block of code of a page.
 struct Block {
@@ -484,7 +484,7 @@ fn the_page_for_beginners_leads_to_documents_in_the_cluster() {
 #[test]
 fn what_the_pages_ask_a_running_gateway_is_answered() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let admin = format!("http://{}", gateway.admin);
     let mut asked = 0;
@@ -533,7 +533,7 @@ fn what_the_pages_ask_a_running_gateway_is_answered() {
 #[test]
 fn what_the_pages_have_curl_ask_is_answered() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let mut asked = 0;
     for block in blocks() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
 
 use crate::gateway::{Gateway, body, cluster};
-use crate::place::{Place, account, drained, queue};
+use crate::home::{GatewayHome, account, drained, queue};
 
 fn unavailable(path: &str) -> Cue {
     let fault = Fault::Status {
@@ -20,7 +20,7 @@ fn unavailable(path: &str) -> Cue {
 fn a_bulk_before_the_topology_is_read_is_refused_and_no_node_gets_it() {
     let cluster = cluster();
     cluster.cue(unavailable("/_cluster/state"));
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let start = || Gateway::start(&["--config", place.file.to_str().unwrap()]);
     let mut gateway = start();
     let refused = gateway.bulk(&body(10));
@@ -62,7 +62,7 @@ fn a_bulk_for_an_index_whose_routing_is_not_proven_yet_is_queued_all_the_same() 
     for cluster in &clusters {
         cluster.cue(unavailable("/logs/_search_shards"));
     }
-    let place = Place::before(&[&clusters[0], &clusters[1]], "");
+    let place = GatewayHome::before(&[&clusters[0], &clusters[1]], "");
     let gateway = place.start();
     // Writes to the same documents, before and after the proof: each ends as it was written last.
     for round in 0..6 {
@@ -110,7 +110,7 @@ fn an_index_that_is_not_there_yet_is_made_by_the_cluster_and_its_first_documents
     let clusters: Vec<FakeCluster> = (0..2)
         .map(|_| FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap())
         .collect();
-    let place = Place::before(&[&clusters[0], &clusters[1]], "");
+    let place = GatewayHome::before(&[&clusters[0], &clusters[1]], "");
     let gateway = place.start();
     let mixed = body(10) + &body(20).replace("logs", "new-1") + &body(30).replace("logs", "new-2");
     let answer = gateway.bulk(&mixed).ok().unwrap();
@@ -133,7 +133,7 @@ fn an_index_that_the_cluster_will_not_make_is_its_own_to_refuse() {
         ..Spec::default()
     };
     let cluster = FakeCluster::start(spec.index("logs", 6).storing()).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let answer = gateway.bulk(&body(3).replace("logs", "new")).ok().unwrap();
     assert!(answer.header("x-tidegate-ack").is_none());

@@ -12,7 +12,7 @@ use serde_json::json;
 use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
 
 use crate::gateway::{Gateway, body};
-use crate::place::{Place, account, drained, queue, wait};
+use crate::home::{GatewayHome, account, drained, queue, wait};
 
 const UNFIT: &str = r#"{"type":"mapper_parsing_exception","reason":"no number"}"#;
 const BLOCKED: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
@@ -43,7 +43,7 @@ fn some(name: &str, docs: usize) -> String {
 /// pack them; the last are left by a kill.
 fn make(folder: &Path) {
     let cluster = picky();
-    let place = Place::before(&[&cluster], &format!("{QUEUE}, compression: none"));
+    let place = GatewayHome::before(&[&cluster], &format!("{QUEUE}, compression: none"));
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));
     let gateway = place.start();
     let unfit = some("first", 10).replacen("\"n\":0}", "\"n\":\"x\"}", 1);
@@ -97,7 +97,7 @@ fn copy(from: &Path, to: &Path) {
 fn read(data: &Path) {
     let cluster = picky();
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));
-    let place = Place::before(&[&cluster], QUEUE);
+    let place = GatewayHome::before(&[&cluster], QUEUE);
     copy(data, &place.data());
     let gateway = place.start();
     let one = wait(&gateway, "c0", |one| one["pending"] == 0);
@@ -176,7 +176,7 @@ fn files_of_every_version_before_are_read() {
 #[test]
 fn files_of_the_next_version_are_refused_with_a_clear_word_and_left_as_they_are() {
     let cluster = picky();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     gateway.bulk(&body(10)).ok().unwrap();
     drained(&gateway, "c0");

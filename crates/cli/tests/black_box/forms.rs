@@ -6,7 +6,7 @@ use testkit::client::{Answer, Client};
 use testkit::fake::{FakeCluster, Flavour, Manners, Spec, Unfit};
 
 use crate::gateway::{Gateway, body};
-use crate::place::{Place, account, drained, queue};
+use crate::home::{GatewayHome, account, drained, queue};
 
 fn cluster_of(flavour: Flavour) -> FakeCluster {
     FakeCluster::start(Spec::default().flavour(flavour).index("logs", 6).storing()).unwrap()
@@ -48,7 +48,7 @@ fn what_a_client_with_vendor_types_was_promised_is_delivered_and_replayed() {
         }),
         ..Manners::default()
     });
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let answer = send(&gateway.client(), "/_bulk", &VENDOR).ok().unwrap();
     assert!(answer.header("x-tidegate-ack").is_some());
@@ -70,7 +70,7 @@ fn what_a_client_with_vendor_types_was_promised_is_delivered_and_replayed() {
 fn a_cluster_that_does_not_know_vendor_types_says_so_and_nobody_waits() {
     for flavour in [Flavour::OpenSearch3, Flavour::Elasticsearch7] {
         let cluster = cluster_of(flavour);
-        let place = Place::before(&[&cluster], "");
+        let place = GatewayHome::before(&[&cluster], "");
         let gateway = place.start();
         let directly = send(&direct(&cluster), "/_bulk", &VENDOR);
         for _ in 0..2 {
@@ -92,7 +92,7 @@ fn a_cluster_that_does_not_know_vendor_types_says_so_and_nobody_waits() {
 #[test]
 fn what_the_cluster_refuses_as_a_whole_is_refused_before_it_is_queued_and_asked_about_once() {
     let cluster = cluster_of(Flavour::OpenSearch3);
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     for target in [
         "/_bulk?refresh=banana",
@@ -131,7 +131,7 @@ fn what_the_cluster_refuses_as_a_whole_is_refused_before_it_is_queued_and_asked_
 #[test]
 fn lines_and_headers_that_are_too_long_for_the_cluster_are_too_long_for_the_queue() {
     let cluster = cluster_of(Flavour::OpenSearch3);
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let long = "r".repeat(4_200);
     let fits = "r".repeat(3_900);
@@ -158,7 +158,7 @@ fn lines_and_headers_that_are_too_long_for_the_cluster_are_too_long_for_the_queu
 #[test]
 fn while_the_cluster_is_away_forms_that_it_took_are_queued_and_others_are_told_to_come_back() {
     let cluster = cluster_of(Flavour::Elasticsearch9);
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     send(&gateway.client(), "/_bulk", &VENDOR).ok().unwrap();
     gateway.bulk(&body(1)).ok().unwrap();
@@ -182,7 +182,7 @@ fn while_the_cluster_is_away_forms_that_it_took_are_queued_and_others_are_told_t
 fn what_a_request_forbids_to_make_is_not_made_and_the_cluster_says_why() {
     let cluster = cluster_of(Flavour::OpenSearch3);
     cluster.alias("current", &["logs"]);
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let client = gateway.client();
     let of_line = "{\"index\":{\"_index\":\"new3\",\"_id\":\"1\",\"require_alias\":true}}\n{}\n";
@@ -235,7 +235,7 @@ fn a_pipeline_that_writes_who_sent_a_document_runs_for_its_client_only() {
         .storing();
     spec.pipelines = pipelines.as_object().unwrap().clone();
     let cluster = FakeCluster::start(spec).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let answer = send(&gateway.client(), "/_bulk?pipeline=who", &PLAIN)
         .ok()
@@ -257,7 +257,7 @@ fn a_pipeline_that_writes_who_sent_a_document_runs_for_its_client_only() {
 #[test]
 fn a_clients_own_name_for_its_request_is_echoed_as_servers_do() {
     let cluster = cluster_of(Flavour::OpenSearch3);
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let headers = [PLAIN[0], ("x-opaque-id", "mine")];
     let answer = send(&gateway.client(), "/_bulk", &headers).ok().unwrap();

@@ -9,7 +9,7 @@ use serde_json::json;
 use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
 
 use crate::gateway::{Gateway, PATIENCE, body};
-use crate::place::{Place, account, drained, queue};
+use crate::home::{GatewayHome, account, drained, queue};
 
 /// A disk of a few megabytes, let go of in the end.
 struct SmallDisk(PathBuf);
@@ -91,7 +91,7 @@ fn fit(number: usize) -> String {
 fn dead_letters_find_room_on_a_disk_that_the_queue_has_filled() {
     let cluster = picky();
     away(&cluster);
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let Some(_disk) = SmallDisk::mount(&place.data(), 4) else {
         return;
     };
@@ -120,7 +120,7 @@ fn dead_letters_find_room_on_a_disk_that_the_queue_has_filled() {
 #[test]
 fn a_disk_that_is_full_to_the_last_byte_loses_nothing_and_keeps_nobody_from_starting() {
     let cluster = picky();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let Some(disk) = SmallDisk::mount(&place.data(), 4) else {
         return;
     };

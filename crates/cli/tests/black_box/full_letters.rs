@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use testkit::fake::{FakeCluster, Manners, Unfit};
 
 use crate::gateway::Gateway;
+use crate::home::{GatewayHome, drained, wait};
 use crate::parked::two_indices;
-use crate::place::{Place, drained, wait};
 
 /// Documents whose value the cluster refuses for good.
 fn two_indices_that_refuse() -> FakeCluster {
@@ -51,7 +51,7 @@ fn purge(gateway: &Gateway) -> u64 {
 #[test]
 fn an_index_whose_dead_letters_fill_their_store_holds_up_no_other_and_keeps_them_all() {
     let cluster = two_indices_that_refuse();
-    let place = Place::before(&[&cluster], ", dead_letters_max_size: 1mb");
+    let place = GatewayHome::before(&[&cluster], ", dead_letters_max_size: 1mb");
     let mut gateway = place.start();
     for bulk in 0..20 {
         gateway
@@ -128,7 +128,7 @@ fn one_of(gateway: &Gateway, state: &str) -> u64 {
 #[test]
 fn an_index_whose_refused_documents_find_no_room_anywhere_is_refused_alone() {
     let cluster = two_indices_that_refuse();
-    let place = Place::before(
+    let place = GatewayHome::before(
         &[&cluster],
         ", dead_letters_max_size: 256kb, parked_max_size: 256kb",
     );

@@ -7,7 +7,7 @@ use serde_json::Value;
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
-use crate::place::Place;
+use crate::home::GatewayHome;
 
 fn ready(gateway: &Gateway) -> (u16, Value) {
     let answer = gateway.admin().get("/health/ready").unwrap();
@@ -89,7 +89,7 @@ fn a_wrong_account_is_an_error_in_readiness_and_in_the_log() {
 #[test]
 fn a_gateway_with_a_queue_is_ready_while_only_its_clusters_are_away() {
     let (first, second) = (cluster(), cluster());
-    let place = Place::before(&[&first, &second], "");
+    let place = GatewayHome::before(&[&first, &second], "");
     let gateway = place.start();
     until(&gateway, 200);
     (0..3).for_each(|node| second.kill(node));
@@ -118,7 +118,7 @@ fn a_gateway_with_a_queue_is_ready_while_only_its_clusters_are_away() {
 #[test]
 fn a_queue_that_is_full_makes_its_gateway_not_ready() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], ", max_size: 4mb");
+    let place = GatewayHome::before(&[&cluster], ", max_size: 4mb");
     let gateway = place.start();
     until(&gateway, 200);
     cluster.cue(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use testkit::fake::FakeCluster;
 
 use crate::gateway::{Gateway, PATIENCE, cluster};
-use crate::place::Place;
+use crate::home::GatewayHome;
 
 fn health(admin: &str, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tidegate"))
@@ -57,7 +57,7 @@ fn a_gateway_that_is_ready_one_that_is_not_and_one_that_is_away_are_told_apart()
 #[test]
 fn the_token_is_asked_for_and_taken_from_a_file() {
     let cluster: FakeCluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let text = std::fs::read_to_string(&place.file).unwrap();
     let text = text.replace(
         "admin: {binding: '127.0.0.1:0'}",

@@ -7,7 +7,7 @@ use testkit::client::{Answer, Client};
 use testkit::fake::{Cue, FakeCluster, Fault, On, Spec, User};
 
 use crate::gateway::{Gateway, PATIENCE, cluster, ids};
-use crate::place::{Place, drained, queue};
+use crate::home::{GatewayHome, drained, queue};
 
 /// Beside the queue's own settings.
 const KEYS: &str = "}, idempotency: {enabled: true, max_keys: 1000";
@@ -38,7 +38,7 @@ fn said(answer: &Answer) -> (u16, String, String) {
 #[test]
 fn a_repeated_request_is_answered_as_the_first_one_and_written_once() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], KEYS);
+    let place = GatewayHome::before(&[&cluster], KEYS);
     let gateway = place.start();
     let first = bulk(&gateway, "k1", BODY);
     let (status, kept, ack) = said(&first);
@@ -102,7 +102,7 @@ fn a_repeated_request_is_answered_as_the_first_one_and_written_once() {
 #[test]
 fn a_repeat_after_kill_9_finds_what_was_accepted_and_only_that() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], KEYS);
+    let place = GatewayHome::before(&[&cluster], KEYS);
     let mut gateway = place.start();
     let mut answers = Vec::new();
     for round in 0..4 {
@@ -137,7 +137,7 @@ fn a_repeat_after_kill_9_finds_what_was_accepted_and_only_that() {
 #[test]
 fn clients_that_give_up_and_ask_again_while_the_gateway_is_killed_write_once() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], KEYS);
+    let place = GatewayHome::before(&[&cluster], KEYS);
     let mut gateway = place.start();
     let mut told = Vec::new();
     for round in 0..3 {
@@ -184,7 +184,7 @@ fn clients_that_give_up_and_ask_again_while_the_gateway_is_killed_write_once() {
 #[test]
 fn requests_at_the_same_time_with_one_key_are_one() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], KEYS);
+    let place = GatewayHome::before(&[&cluster], KEYS);
     let gateway = place.start();
     let threads: Vec<_> = (0..12)
         .map(|n| {
@@ -209,7 +209,7 @@ fn keys_are_of_one_client_and_strangers_are_told_nothing_of_them() {
     let cluster =
         FakeCluster::start(Spec::default().index("logs", 6).storing().basic_auth("u", "p")).unwrap();
     let url = cluster.urls()[0].replace("http://", "http://u:p@");
-    let place = Place::at(&[url], KEYS);
+    let place = GatewayHome::at(&[url], KEYS);
     let gateway = place.start();
     let right = gateway.client().basic_auth("u", "p");
     assert_eq!(said(&send(&right, "/_bulk", "k", BODY)).1, "kept");
@@ -224,7 +224,7 @@ fn keys_are_of_one_client_and_strangers_are_told_nothing_of_them() {
 #[test]
 fn keys_are_forgotten_in_time_and_too_many_are_refused_until_then() {
     let cluster = cluster();
-    let place = Place::before(
+    let place = GatewayHome::before(
         &[&cluster],
         "}, idempotency: {enabled: true, window: 2s, max_keys: 2",
     );
@@ -261,7 +261,7 @@ fn keys_are_forgotten_in_time_and_too_many_are_refused_until_then() {
 #[test]
 fn what_cannot_be_repeated_is_not_written_a_second_time() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], KEYS);
+    let place = GatewayHome::before(&[&cluster], KEYS);
     let gateway = place.start();
     bulk(&gateway, "k", BODY).ok().unwrap();
     drained(&gateway, "c0");
@@ -299,7 +299,7 @@ fn a_user_is_one_client_whatever_token_it_shows_and_keys_are_shared_out_among_us
     let spec = spec.user(user("w").token("old").token("new")).user(user("x"));
     let cluster = FakeCluster::start(spec).unwrap();
     let url = cluster.urls()[0].replace("http://", "http://u:p@");
-    let place = Place::at(&[url], "}, idempotency: {enabled: true, max_keys: 10");
+    let place = GatewayHome::at(&[url], "}, idempotency: {enabled: true, max_keys: 10");
     let gateway = place.start();
     let by_token = |token: &str, key: &str| {
         let authorization = format!("Bearer {token}");
@@ -337,7 +337,7 @@ fn a_user_is_one_client_whatever_token_it_shows_and_keys_are_shared_out_among_us
 #[test]
 fn a_repeated_write_of_a_single_document_is_answered_as_the_first_one_and_written_once() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], KEYS);
+    let place = GatewayHome::before(&[&cluster], KEYS);
     let gateway = place.start();
     let send = |method: &str, path: &str, key: &str, body: &str| {
         let headers = [("content-type", "application/json"), ("idempotency-key", key)];

@@ -7,7 +7,7 @@ use serde_json::json;
 use testkit::fake::{FakeCluster, Flavour, Spec};
 
 use crate::gateway::Gateway;
-use crate::place::{Place, drained};
+use crate::home::{GatewayHome, drained};
 
 fn cluster() -> FakeCluster {
     let mut spec = Spec::default()
@@ -45,7 +45,7 @@ fn send(gateway: &Gateway, body: &str) {
 #[test]
 fn documents_through_a_pipeline_are_queued_and_none_dies_of_what_another_holds() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let broken = [7, 110, 111, 112];
     send(&gateway, &body("logs", 0..150, &broken));

@@ -6,7 +6,7 @@ use testkit::client::Client;
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use crate::gateway::Gateway;
-use crate::place::{Place, drained, queue, wait};
+use crate::home::{GatewayHome, drained, queue, wait};
 
 /// A bulk of documents of so many KiB each, with ids that begin with this.
 fn large(index: &str, ids: &str, documents: usize, kib: usize) -> String {
@@ -38,7 +38,7 @@ fn groups_that_are_large_are_delivered_one_at_a_time_after_a_kill_too() {
         .iter()
         .fold(Spec::default(), |spec, name| spec.index(name, 1));
     let cluster = FakeCluster::start(spec).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     place.append("worker: {count: 1, delivery_memory: 8mb, body_memory: 128mb}\n");
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 64")).unwrap();
@@ -70,7 +70,7 @@ fn groups_that_are_large_are_delivered_one_at_a_time_after_a_kill_too() {
 #[test]
 fn a_cluster_that_is_away_keeps_no_memory_from_the_others() {
     let clusters = [(); 2].map(|()| FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap());
-    let place = Place::before(&[&clusters[0], &clusters[1]], "");
+    let place = GatewayHome::before(&[&clusters[0], &clusters[1]], "");
     // Eight lanes: each has room for 64 KiB of its own, and a document has 300.
     place.append("worker: {delivery_memory: 1mb}\n");
     let away = Fault::Status {
@@ -106,7 +106,7 @@ fn a_cluster_that_is_away_keeps_no_memory_from_the_others() {
 #[test]
 fn large_bulks_that_come_at_once_are_accepted_within_what_bodies_may_take() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     place.append("worker: {count: 2, body_memory: 64mb, delivery_memory: 8mb}\n");
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(
@@ -139,7 +139,7 @@ fn large_bulks_that_come_at_once_are_accepted_within_what_bodies_may_take() {
 fn answers_that_hold_documents_take_no_memory_and_nothing_is_written_twice() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 3).storing()).unwrap();
     let direct = Client::new(&cluster.urls()[0]).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     place.append("worker: {count: 1}\n");
     let documents = 120;
     for n in 0..documents {
@@ -184,7 +184,7 @@ fn answers_that_hold_documents_take_no_memory_and_nothing_is_written_twice() {
 #[test]
 fn a_node_that_says_more_than_it_is_asked_for_takes_no_memory_and_all_is_counted_once() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 3).storing()).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     place.append("worker: {count: 1}\n");
     let gateway = place.start();
     cluster.cue(Cue::bulk(Fault::Bloated(64 << 10)).always());
@@ -210,7 +210,7 @@ fn a_node_that_says_more_than_it_is_asked_for_takes_no_memory_and_all_is_counted
 #[test]
 fn an_index_that_is_new_costs_no_more_memory_than_one_that_is_there() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     for round in 0..3 {
         let both: String = (0..2)
@@ -225,8 +225,8 @@ fn an_index_that_is_new_costs_no_more_memory_than_one_that_is_there() {
 
 /// Accepts so many small documents for each of so many indices of a cluster, and kills the gateway: what
 /// delivery takes is then all that the next one has.
-fn small_documents_are_queued(cluster: &FakeCluster, indices: usize, documents: usize) -> Place {
-    let place = Place::before(&[cluster], "");
+fn small_documents_are_queued(cluster: &FakeCluster, indices: usize, documents: usize) -> GatewayHome {
+    let place = GatewayHome::before(&[cluster], "");
     place.append("worker: {count: 1, delivery_memory: 8mb, body_memory: 128mb}\n");
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 64")).unwrap();
@@ -326,7 +326,7 @@ fn many_small_documents_that_die_of_long_reasons_take_no_more_than_is_configured
 #[test]
 fn long_answers_of_several_nodes_to_one_batch_wait_for_none_of_them() {
     let cluster = indices_of_four_shards(1);
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     place.append("worker: {count: 1, delivery_memory: 8mb, body_memory: 128mb}\n");
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 1")).unwrap();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use crate::gateway::Gateway;
-use crate::place::{Place, account, drained, queue, wait};
+use crate::home::{GatewayHome, account, drained, queue, wait};
 
 fn tidegate(words: &[&str]) -> Command {
     let mut command = Command::new(crate::gateway::program());
@@ -58,7 +58,7 @@ fn letters(gateway: &Gateway) -> Value {
 
 /// A gateway with a queue for two clusters: dead letters of the first one, and a backlog for both. It is
 /// stopped; the letters.
-fn filled(place: &Place, clusters: [&FakeCluster; 2]) -> Value {
+fn filled(place: &GatewayHome, clusters: [&FakeCluster; 2]) -> Value {
     let gateway = place.start();
     let unfit = Fault::Items {
         every: 1,
@@ -119,7 +119,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// All documents of [`filled`] are delivered from here, to both clusters, and the letters are the same.
-fn delivers_all(place: &Place, clusters: [&FakeCluster; 2], letters_before: &Value) {
+fn delivers_all(place: &GatewayHome, clusters: [&FakeCluster; 2], letters_before: &Value) {
     for cluster in clusters {
         cluster.behave();
     }
@@ -148,7 +148,7 @@ fn delivers_all(place: &Place, clusters: [&FakeCluster; 2], letters_before: &Val
 fn a_queue_is_moved_with_its_groups_and_letters_though_both_ends_are_killed_half_way() {
     let clusters = [storing(), storing()];
     let both = [&clusters[0], &clusters[1]];
-    let (old, new) = (Place::before(&both, ""), Place::before(&both, ""));
+    let (old, new) = (GatewayHome::before(&both, ""), GatewayHome::before(&both, ""));
     let letters = filled(&old, both);
     let export = old.folder().join("export");
     let file = text(&old.file);
@@ -238,7 +238,7 @@ fn a_queue_is_moved_with_its_groups_and_letters_though_both_ends_are_killed_half
 fn a_damaged_export_is_refused_before_anything_of_it_is_written() {
     let clusters = [storing(), storing()];
     let both = [&clusters[0], &clusters[1]];
-    let (old, new) = (Place::before(&both, ""), Place::before(&both, ""));
+    let (old, new) = (GatewayHome::before(&both, ""), GatewayHome::before(&both, ""));
     filled(&old, both);
     let export = old.folder().join("export");
     ran(
@@ -314,7 +314,7 @@ fn a_damaged_export_is_refused_before_anything_of_it_is_written() {
 fn what_cannot_be_exported_is_said() {
     let clusters = [storing(), storing()];
     let both = [&clusters[0], &clusters[1]];
-    let place = Place::before(&both, "");
+    let place = GatewayHome::before(&both, "");
     let gateway = place.start();
     gateway.bulk(&documents(0..5)).ok().unwrap();
     drained(&gateway, "c0");
@@ -360,7 +360,7 @@ fn what_cannot_be_exported_is_said() {
 fn the_disaster_drill_of_the_documentation_loses_nothing() {
     let clusters = [storing(), storing()];
     let both = [&clusters[0], &clusters[1]];
-    let (old, new) = (Place::before(&both, ""), Place::before(&both, ""));
+    let (old, new) = (GatewayHome::before(&both, ""), GatewayHome::before(&both, ""));
     let letters = filled(&old, both);
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate.md")).unwrap();

@@ -11,7 +11,7 @@ use testkit::client::Client;
 use testkit::fake::{FakeCluster, Spec};
 
 use crate::gateway::{Gateway, PATIENCE, cluster};
-use crate::place::Place;
+use crate::home::GatewayHome;
 
 /// A gateway with these settings of the entry and the workers, before a cluster.
 fn gateway(cluster: &FakeCluster, entry: &str, worker: &str) -> (Gateway, tempfile::TempDir) {
@@ -341,7 +341,7 @@ fn a_peer_with_many_connections_does_not_drive_out_one_with_few() {
 
 /// The longest that a small bulk took while another client's bulk of many tiny actions was under way, and how
 /// long that one took; a gateway of one core.
-fn wait_beside_many_actions(place: &Place, target: &str, actions: usize) -> (Duration, Duration) {
+fn wait_beside_many_actions(place: &GatewayHome, target: &str, actions: usize) -> (Duration, Duration) {
     place.append("worker: {count: 1}\n");
     let gateway = place.start();
     let delete = |n| format!("{{\"delete\":{{\"_index\":\"logs\",\"_id\":\"{n}\"}}}}\n");
@@ -374,7 +374,7 @@ fn an_answer_of_many_items_that_is_filtered_holds_up_nobody_on_its_core() {
     // A machine with much to do may hold up anybody once.
     let mut tries = Vec::new();
     let held_up_nobody = (0..3).any(|_| {
-        let place = Place::before(&[&cluster], "");
+        let place = GatewayHome::before(&[&cluster], "");
         let (longest, all) = wait_beside_many_actions(&place, "/_bulk?filter_path=errors", 200_000);
         tries.push((longest, all));
         longest < all / 2

@@ -10,7 +10,7 @@ use serde_json::Value;
 use testkit::fake::{FakeCluster, Flavour, Spec, User};
 
 use crate::gateway::cluster;
-use crate::place::Place;
+use crate::home::GatewayHome;
 
 /// A file before a cluster, and what the check says of it.
 struct Checked {
@@ -321,7 +321,7 @@ fn a_port_that_is_taken_is_an_error_unless_a_gateway_holds_it() {
         &["error: entry e: 192.0.2.1:8000 is no address of this machine"],
     );
 
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let text = std::fs::read_to_string(&place.file).unwrap();
     let text = text

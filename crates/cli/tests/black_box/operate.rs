@@ -9,7 +9,7 @@ use testkit::client::Answer;
 use testkit::fake::{Cue, Fault};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
-use crate::place::{Place, account, drained, queue, wait};
+use crate::home::{GatewayHome, account, drained, queue, wait};
 
 fn get(gateway: &Gateway, path: &str) -> Value {
     gateway.admin().get(path).unwrap().ok().unwrap().json().unwrap()
@@ -24,7 +24,7 @@ fn post(gateway: &Gateway, path: &str) -> Value {
 }
 
 /// Changes the configuration.
-fn rewrite(place: &Place, from: &str, to: &str) {
+fn rewrite(place: &GatewayHome, from: &str, to: &str) {
     let text = std::fs::read_to_string(&place.file).unwrap();
     assert!(text.contains(from), "{text}");
     std::fs::write(&place.file, text.replace(from, to)).unwrap();
@@ -50,7 +50,7 @@ fn run(gateway: &Gateway, arguments: &[&str]) -> (i32, String) {
 #[test]
 fn a_pipeline_starts_and_stops_when_it_is_told_and_finishes_what_is_under_way() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     rewrite(&place, "name: p0,", "name: p0, auto_start: false,");
     let gateway = place.start();
     gateway.bulk(&batch("a", 50)).ok().unwrap();
@@ -111,7 +111,7 @@ fn a_pipeline_starts_and_stops_when_it_is_told_and_finishes_what_is_under_way() 
 #[test]
 fn a_pipeline_that_tries_again_stops_all_the_same_and_its_batch_is_delivered_later() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let busy = Fault::Status {
         status: 503,
@@ -135,7 +135,7 @@ fn a_pipeline_that_tries_again_stops_all_the_same_and_its_batch_is_delivered_lat
 #[test]
 fn a_queue_shows_its_depth_its_lanes_and_its_records() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     rewrite(&place, "name: p0,", "name: p0, auto_start: false,");
     let gateway = place.start();
     for name in ["a", "b", "c"] {
@@ -213,7 +213,7 @@ fn a_queue_shows_its_depth_its_lanes_and_its_records() {
 #[test]
 fn a_group_is_set_elsewhere_while_it_is_stopped_and_the_books_stay_exact() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let unfit = Fault::Items {
         every: 2,
@@ -310,7 +310,7 @@ fn a_group_is_set_elsewhere_while_it_is_stopped_and_the_books_stay_exact() {
 #[test]
 fn a_cluster_that_is_added_begins_where_it_is_told_and_one_that_is_gone_can_be_forgotten() {
     let (first, second) = (cluster(), cluster());
-    let place = Place::before(&[&first], "");
+    let place = GatewayHome::before(&[&first], "");
     let gateway = place.start();
     gateway.bulk(&batch("a", 30)).ok().unwrap();
     drained(&gateway, "c0");
@@ -320,7 +320,7 @@ fn a_cluster_that_is_added_begins_where_it_is_told_and_one_that_is_gone_can_be_f
         "it is configured"
     );
     drop(gateway);
-    let two = Place::before(&[&first, &second], "");
+    let two = GatewayHome::before(&[&first, &second], "");
     let text = std::fs::read_to_string(&two.file).unwrap();
     let data = text.lines().next().unwrap().to_owned();
     let own = format!("path.data: {}", place.data().display());
@@ -358,7 +358,7 @@ fn a_cluster_that_is_added_begins_where_it_is_told_and_one_that_is_gone_can_be_f
 #[test]
 fn the_admin_port_describes_all_that_it_serves_and_nothing_else() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let described = get(&gateway, "/openapi.json");
     assert_eq!(described["openapi"], "3.1.0");

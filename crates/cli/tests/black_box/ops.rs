@@ -10,7 +10,7 @@ use serde_json::Value;
 use testkit::fake::{Cue, Fault, Spec};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
-use crate::place::Place;
+use crate::home::GatewayHome;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -118,7 +118,7 @@ const RULES: &str = "ops/prometheus/tidegate.rules.yml";
 #[test]
 fn alerts_ask_for_metrics_that_are_there_and_each_has_a_page_and_a_test() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let exported = exported(&metrics(&place.start()));
     let (rules, tried) = (read(RULES), read("ops/prometheus/tidegate.test.yml"));
     let (alerts, pages) = (values(&rules, "alert"), values(&rules, "runbook"));
@@ -160,7 +160,7 @@ fn alerts_ask_for_metrics_that_are_there_and_each_has_a_page_and_a_test() {
 #[test]
 fn dashboards_ask_for_metrics_that_are_there() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let exported = exported(&metrics(&place.start()));
     let mut looked_at = 0;
     for file in std::fs::read_dir(root().join("ops/grafana")).unwrap() {
@@ -203,7 +203,7 @@ pub(crate) fn shows(gateway: &Gateway, sample: &str) {
 #[test]
 fn a_full_queue_shows_why_it_accepts_nothing_and_how_full_it_is() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], ", max_size: 256kb");
+    let place = GatewayHome::before(&[&cluster], ", max_size: 256kb");
     let gateway = place.start();
     shows(&gateway, "tidegate_queue_bytes_max{queue=\"q\"} 262144");
     shows(

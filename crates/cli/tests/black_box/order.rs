@@ -7,7 +7,7 @@ use serde_json::json;
 use testkit::fake::{Cue, FakeCluster, Fault, Flavour, On, Spec, Stored};
 
 use crate::gateway::{Gateway, PATIENCE};
-use crate::place::{Place, account, drained, queue, wait};
+use crate::home::{GatewayHome, account, drained, queue, wait};
 
 /// `i1` with two shards and `i2` with five; `a` leads to the former.
 fn cluster() -> FakeCluster {
@@ -17,8 +17,8 @@ fn cluster() -> FakeCluster {
 }
 
 /// A queue of 16 lanes before clusters, with what the pipelines say in place of their delay.
-fn place(clusters: &[&FakeCluster], pipeline: &str) -> Place {
-    let place = Place::before(clusters, "");
+fn place(clusters: &[&FakeCluster], pipeline: &str) -> GatewayHome {
+    let place = GatewayHome::before(clusters, "");
     let text = std::fs::read_to_string(&place.file).unwrap();
     let text = text
         .replace("lanes: 4", "lanes: 16")

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
 
 use crate::gateway::{Gateway, PATIENCE, free_address, program};
-use crate::place::{Place, account, drained, queue, wait};
+use crate::home::{GatewayHome, account, drained, queue, wait};
 
 /// Two nodes that keep what they are sent.
 fn storing() -> FakeCluster {
@@ -21,15 +21,15 @@ fn storing() -> FakeCluster {
 }
 
 /// A queue of 16 lanes.
-fn sixteen_lanes(cluster: &FakeCluster) -> Place {
-    let place = Place::before(&[cluster], "");
+fn sixteen_lanes(cluster: &FakeCluster) -> GatewayHome {
+    let place = GatewayHome::before(&[cluster], "");
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 16")).unwrap();
     place
 }
 
 /// A gateway in which bugs are planted.
-fn planted(place: &Place, bugs: &str) -> Gateway {
+fn planted(place: &GatewayHome, bugs: &str) -> Gateway {
     let file = place.file.to_str().unwrap();
     let gateway = Gateway::start_with(&["--config", file], &[("TIDEGATE_TEST_PANIC", bugs)]);
     gateway.wait_until("the topology is known", |status| status["state"] == "watching");
@@ -361,7 +361,7 @@ fn a_reload_that_the_gateway_fails_on_is_refused_and_the_next_one_goes_through()
 /// Starts a gateway that is to end by itself, does something meanwhile, and returns its status and what it
 /// said.
 fn ends_by_itself(cluster: &FakeCluster, bugs: &str, meanwhile: impl FnOnce(&str)) -> (Option<i32>, String) {
-    let place = Place::before(&[cluster], "");
+    let place = GatewayHome::before(&[cluster], "");
     let port = free_address();
     let text = std::fs::read_to_string(&place.file).unwrap();
     let entry = "router: r, network: {binding: '127.0.0.1:0'}";
@@ -419,7 +419,7 @@ fn a_gateway_that_takes_no_connections_any_more_ends_to_be_started_again() {
 #[test]
 fn one_document_that_the_gateway_fails_on_dies_and_not_what_its_request_has_beside_it() {
     let cluster = storing();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = planted(&place, "batch=poison");
     cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(100))));
     gateway.bulk(&docs(0, 200, 1)).ok().unwrap();

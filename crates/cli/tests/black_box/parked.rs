@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
 
 use crate::gateway::Gateway;
-use crate::place::{Place, account, drained, queue, wait};
+use crate::home::{GatewayHome, account, drained, queue, wait};
 
 const BLOCKED: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
 const NO_RIGHT: &str = r#"{"type":"security_exception","reason":"action [indices:data/write/bulk[s]] is unauthorized for user [gateway] on indices [blocked]"}"#;
@@ -67,7 +67,7 @@ fn an_index_that_takes_nothing_holds_up_no_other_and_gets_all_in_order_when_it_d
         (429, FLOOD),
     ] {
         let cluster = two_indices();
-        let place = Place::before(&[&cluster], "");
+        let place = GatewayHome::before(&[&cluster], "");
         let gateway = place.start();
         cluster.refuse_writes("blocked", Some((status, error)));
         for n in 1..=5 {
@@ -94,7 +94,7 @@ fn an_index_that_takes_nothing_holds_up_no_other_and_gets_all_in_order_when_it_d
 #[test]
 fn what_is_parked_outlives_kill_and_goes_out_in_order_and_once() {
     let cluster = two_indices();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let mut gateway = place.start();
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));
     for n in 1..=4 {
@@ -124,7 +124,7 @@ fn what_is_parked_outlives_kill_and_goes_out_in_order_and_once() {
 #[test]
 fn a_request_that_waits_for_copies_that_never_come_holds_up_nobody_else() {
     let cluster = two_indices();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     send(&gateway, "/_bulk?wait_for_active_shards=99", &docs("good", 40, 1));
     // The documents of another client, with other ids and the same ones.
@@ -156,7 +156,7 @@ fn a_request_that_waits_for_copies_that_never_come_holds_up_nobody_else() {
 fn an_update_between_other_writers_is_never_dead_and_stays_in_order() {
     let conflict = r#"{"type":"version_conflict_engine_exception","reason":"[7]: version conflict, required seqNo [1]"}"#;
     let cluster = two_indices();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     gateway.bulk(&docs("good", 10, 1)).ok().unwrap();
     drained(&gateway, "c0");
@@ -193,7 +193,7 @@ fn an_update_between_other_writers_is_never_dead_and_stays_in_order() {
 #[test]
 fn a_document_that_a_node_always_fails_holds_up_nothing_and_dies_in_the_end() {
     let cluster = two_indices();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let broken = Unfit {
         holds: "{\"n\":666}".to_owned(),
@@ -219,7 +219,7 @@ fn what_finds_no_room_or_waits_too_long_is_a_dead_letter_that_says_so() {
         (", parked_max_age: 300ms", "cluster_block_exception"),
     ] {
         let cluster = two_indices();
-        let place = Place::before(&[&cluster], settings);
+        let place = GatewayHome::before(&[&cluster], settings);
         let gateway = place.start();
         cluster.refuse_writes("blocked", Some((403, BLOCKED)));
         for n in 1..=20 {
@@ -239,7 +239,7 @@ fn what_finds_no_room_or_waits_too_long_is_a_dead_letter_that_says_so() {
 #[test]
 fn an_operator_sees_what_is_parked_and_releases_it_or_gives_it_up() {
     let cluster = two_indices();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(
         &place.file,
@@ -294,7 +294,7 @@ fn an_operator_sees_what_is_parked_and_releases_it_or_gives_it_up() {
 #[test]
 fn a_group_that_goes_back_keeps_what_is_parked_and_the_accounts_add_up() {
     let cluster = two_indices();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));
     for n in 1..=3 {
@@ -322,7 +322,7 @@ fn a_node_that_fails_a_whole_bulk_for_one_document_gets_the_others() {
         ..Spec::default().index("good", 4).storing()
     })
     .unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let whole = r#"{"error":{"type":"null_pointer_exception","reason":"routing is required"},"status":500}"#;
     cluster.cue(
@@ -345,7 +345,7 @@ fn a_node_that_fails_a_whole_bulk_for_one_document_gets_the_others() {
 #[test]
 fn a_write_that_is_not_queued_does_not_overtake_what_is_parked() {
     let cluster = two_indices();
-    let place = Place::before(&[&cluster], ", passing_timeout: 300ms");
+    let place = GatewayHome::before(&[&cluster], ", passing_timeout: 300ms");
     let gateway = place.start();
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));
     gateway.bulk(&docs("blocked", 20, 1)).ok().unwrap();
@@ -385,7 +385,7 @@ fn what_a_client_can_write_into_a_reason_stops_nobody_but_its_own_document() {
     ];
     for (status, kind, reason, expected) in cases {
         let cluster = two_indices();
-        let place = Place::before(&[&cluster], "");
+        let place = GatewayHome::before(&[&cluster], "");
         let gateway = place.start();
         cluster.set_manners(Manners {
             unfit: Some(Unfit {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, Manners, On, Spec, Unfit};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster, ids, statuses};
-use crate::place::{Place, account, drained, queue, wait};
+use crate::home::{GatewayHome, account, drained, queue, wait};
 
 const TOO_BUSY: &str = r#"{"type":"es_rejected_execution_exception","reason":"too busy"}"#;
 
@@ -33,7 +33,7 @@ fn n_of(cluster: &FakeCluster, id: &str) -> Value {
 #[test]
 fn a_bulk_is_answered_from_the_queue_and_delivered_to_the_nodes_of_its_documents() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let text = format!(
         "{}{{\"create\":{{\"_index\":\"logs\"}}}}\n{{\"n\":-1}}\n{{\"delete\":{{\"_index\":\"logs\",\"_id\":\"7\"}}}}\n",
@@ -78,7 +78,7 @@ fn a_bulk_is_answered_from_the_queue_and_delivered_to_the_nodes_of_its_documents
 #[test]
 fn what_was_acknowledged_survives_kill_9_and_each_document_ends_with_its_last_version() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     // A backlog: no node takes anything.
     let slow = Fault::Status {
@@ -128,7 +128,7 @@ fn what_was_acknowledged_survives_kill_9_and_each_document_ends_with_its_last_ve
 #[test]
 fn refused_items_are_sent_again_and_no_later_write_overtakes_them() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let busy = |every| Fault::Items {
         every,
@@ -166,7 +166,7 @@ fn refused_items_are_sent_again_and_no_later_write_overtakes_them() {
 #[test]
 fn what_the_cluster_will_not_take_is_kept_with_its_reason_and_survives_a_restart() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let error = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
     // Only that document, whatever travels with it, and again if it is delivered again.
@@ -221,7 +221,7 @@ fn what_the_cluster_will_not_take_is_kept_with_its_reason_and_survives_a_restart
 #[test]
 fn rights_that_are_missing_pause_the_lanes_and_give_up_nothing() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let refusal = r#"{"error":{"type":"security_exception","reason":"no rights"},"status":403}"#;
     cluster.cue(
@@ -247,7 +247,7 @@ fn a_batch_that_is_too_large_is_halved_and_one_bad_request_does_not_take_others_
         ..Spec::default().index("logs", 1).storing()
     })
     .unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     // The gateway knows the limit by then, and splits nothing that a client may not send.
     for n in 0..20 {
@@ -264,7 +264,7 @@ fn a_batch_that_is_too_large_is_halved_and_one_bad_request_does_not_take_others_
 #[test]
 fn a_full_queue_is_429_with_retry_after_and_nothing_of_the_request_is_delivered() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], ", max_size: 256kb");
+    let place = GatewayHome::before(&[&cluster], ", max_size: 256kb");
     let gateway = place.start();
     let down = Fault::Status {
         status: 503,
@@ -302,7 +302,7 @@ fn two_clusters_get_everything_each_at_its_own_pace() {
         cluster(),
         FakeCluster::start(Spec::default().index("logs", 2).storing()).unwrap(),
     );
-    let place = Place::before(&[&primary, &backup], "");
+    let place = GatewayHome::before(&[&primary, &backup], "");
     let gateway = place.start();
     let busy = Fault::Items {
         every: 1,
@@ -332,7 +332,7 @@ fn a_client_that_the_cluster_does_not_know_gets_the_clusters_401() {
     let cluster =
         FakeCluster::start(Spec::default().index("logs", 6).storing().basic_auth("u", "p")).unwrap();
     let url = cluster.urls()[0].replace("http://", "http://u:p@");
-    let place = Place::at(&[url], "");
+    let place = GatewayHome::at(&[url], "");
     let gateway = place.start();
     assert_eq!(gateway.bulk(&body(10)).status, 401);
     let wrong = gateway.client().basic_auth("u", "x");
@@ -368,7 +368,7 @@ fn a_client_that_the_cluster_does_not_know_gets_the_clusters_401() {
 #[test]
 fn what_cannot_be_queued_is_answered_by_the_cluster() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let answer = gateway.bulk("{\"index\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n{}\n{\"what\":{}}\n");
     assert_eq!(answer.header("x-tidegate-ack"), None);
@@ -394,7 +394,7 @@ fn what_cannot_be_queued_is_answered_by_the_cluster() {
 #[test]
 fn a_graceful_stop_leaves_nothing_half_done() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let mut gateway = place.start();
     cluster.cue(Cue::new(On::Bulk, Fault::Delay(Duration::from_millis(200))).times(20));
     gateway.bulk(&body(100)).ok().unwrap();
@@ -417,7 +417,7 @@ fn a_graceful_stop_leaves_nothing_half_done() {
 fn documents_without_ids_are_directed_before_they_are_queued() {
     let cluster = cluster();
     // Beside the queue's own settings.
-    let place = Place::before(
+    let place = GatewayHome::before(
         &[&cluster],
         "}, direct_routing: mint-packed, combine: {enabled: false",
     );

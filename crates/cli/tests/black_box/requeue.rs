@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
-use crate::place::{Place, account, drained, queue};
+use crate::home::{GatewayHome, account, drained, queue};
 
 /// A place whose file is loaded when it is said so, and not by itself as well.
-fn place(clusters: &[&FakeCluster], queue: &str) -> Place {
-    let place = Place::before(clusters, queue);
+fn place(clusters: &[&FakeCluster], queue: &str) -> GatewayHome {
+    let place = GatewayHome::before(clusters, queue);
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(&place.file, text + "configs: {auto_reload: false}\n").unwrap();
     place
 }
 
 /// Changes the file, has it loaded, and waits until the log says so.
-fn reload(gateway: &Gateway, place: &Place, changes: &[(&str, &str)], says: &str) -> String {
+fn reload(gateway: &Gateway, place: &GatewayHome, changes: &[(&str, &str)], says: &str) -> String {
     let mut text = std::fs::read_to_string(&place.file).unwrap();
     let before = gateway.log().len();
     for (from, to) in changes {

@@ -7,7 +7,7 @@ use testkit::client::{Answer, Client};
 use testkit::fake::{Cue, FakeCluster, Fault, Flavour, On, Spec, User};
 
 use crate::gateway::{Gateway, PATIENCE, body, statuses};
-use crate::place::{Place, drained, queue};
+use crate::home::{GatewayHome, drained, queue};
 
 const EVERYTHING: [&str; 5] = ["index", "create", "update", "delete", "manage"];
 
@@ -24,9 +24,9 @@ fn secure(flavour: Flavour) -> FakeCluster {
     FakeCluster::start(spec).unwrap()
 }
 
-fn before(cluster: &FakeCluster) -> Place {
+fn before(cluster: &FakeCluster) -> GatewayHome {
     let url = cluster.urls()[0].replace("http://", "http://u:p@");
-    Place::at(&[url], "")
+    GatewayHome::at(&[url], "")
 }
 
 fn as_user(gateway: &Gateway, name: &str) -> Client {
@@ -76,7 +76,7 @@ fn what_a_user_may_not_do_is_403_with_a_second_cluster_too() {
         let urls = clusters
             .each_ref()
             .map(|cluster| cluster.urls()[0].replace("http://", "http://u:p@"));
-        let place = Place::at(&urls, "");
+        let place = GatewayHome::at(&urls, "");
         let gateway = place.start();
         let answer = bulk(&as_user(&gateway, "reader"), &body(20));
         let told = answer.json().unwrap();
@@ -172,7 +172,7 @@ fn what_was_asked_is_not_asked_again_for_a_while() {
 #[test]
 fn a_cluster_without_security_is_asked_once_for_all_clients() {
     let cluster = crate::gateway::cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     for user in 0..20 {
         let client = gateway.client().basic_auth(&user.to_string(), "p");
@@ -304,7 +304,7 @@ fn base64_of(text: &str) -> String {
 fn a_door_that_stood_open_before_a_restart_is_open_while_no_node_can_be_reached_and_not_while_they_are_busy()
 {
     let cluster = crate::gateway::cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     assert!(is_queued(&bulk(&gateway.client(), &body(5))));
     drained(&gateway, "c0");
@@ -373,7 +373,7 @@ fn an_index_that_is_closed_is_queued_for_by_who_may_write_to_it_and_by_nobody_el
                 answer.text()
             );
         }
-        crate::place::wait(&gateway, "c0", |one| one["parked"] == 4 && one["pending"] == 0);
+        crate::home::wait(&gateway, "c0", |one| one["parked"] == 4 && one["pending"] == 0);
         cluster.open_index("logs");
         let group = drained(&gateway, "c0");
         assert_eq!(group["dead"], 0, "{group:#}");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use crate::gateway::{Gateway, body, cluster};
-use crate::place::{Place, drained, queue};
+use crate::home::{GatewayHome, drained, queue};
 use crate::terminal::at_a_terminal;
 
 /// What `tidegate queues` prints, and its exit status.
@@ -48,7 +48,7 @@ fn answering(status: u16, error: &str) -> Cue {
 #[test]
 fn a_stopped_pipeline_a_busy_cluster_and_a_missing_right_are_told_apart() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let text = queues(&gateway, &["list"]).1;
     assert!(!text.contains("q, c0:"), "nothing waits: {text}");
@@ -109,7 +109,7 @@ fn a_stopped_pipeline_a_busy_cluster_and_a_missing_right_are_told_apart() {
 #[test]
 fn a_cluster_that_is_away_is_said_to_be() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     gateway.bulk(&body(10)).ok().unwrap();
     drained(&gateway, "c0");
@@ -124,7 +124,7 @@ fn a_cluster_that_is_away_is_said_to_be() {
 #[test]
 fn what_is_parked_and_a_group_that_nobody_delivers_for_are_told() {
     let cluster = FakeCluster::start(Spec::default().index("blocked", 6).storing()).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let refusal = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
     cluster.refuse_writes("blocked", Some((403, refusal)));
@@ -184,7 +184,7 @@ fn what_is_parked_and_a_group_that_nobody_delivers_for_are_told() {
 #[test]
 fn a_full_queue_says_what_it_has_no_room_for() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], ", max_size: 256kb");
+    let place = GatewayHome::before(&[&cluster], ", max_size: 256kb");
     let gateway = place.start();
     cluster.cue(answering(503, "unavailable"));
     let ends = Instant::now() + Duration::from_secs(90);
@@ -198,7 +198,7 @@ fn a_full_queue_says_what_it_has_no_room_for() {
 #[test]
 fn a_lane_that_waits_for_memory_says_so() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     place.append("worker: {delivery_memory: 1mb}\n");
     let gateway = place.start();
     cluster.cue(Cue::bulk(Fault::Delay(Duration::from_secs(2))).always());
@@ -216,7 +216,7 @@ fn a_lane_that_waits_for_memory_says_so() {
 #[test]
 fn a_node_that_does_not_answer_is_named_with_the_lanes_that_wait_for_it() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 12).storing()).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     cluster.cue(Cue::bulk(Fault::HangUnwritten).on_node(1).always());
     gateway.bulk(&body(300)).ok().unwrap();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::gateway::{Gateway, body, cluster};
-use crate::place::{Place, drained};
+use crate::home::{GatewayHome, drained};
 
 /// Who runs nothing else on this machine: bounds on threads are by user, and root has none.
 const USER: u32 = 61_234;
@@ -39,7 +39,7 @@ fn no_request_ends_the_process_when_there_are_no_threads() {
         return;
     }
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     give(place.folder());
     let file = place.file.to_str().unwrap();
     let gateway = Gateway::start_as(&["--config", file], USER);

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use crate::gateway::Gateway;
+use crate::home::{GatewayHome, drained, wait};
 use crate::parked::two_indices;
-use crate::place::{Place, drained, wait};
 
 const BLOCKED: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
 
@@ -54,7 +54,7 @@ fn send(gateway: &Gateway, body: &str) -> u64 {
 #[test]
 fn a_document_is_told_in_each_of_its_five_states_over_kill() {
     let cluster = two_indices();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let mut gateway = place.start();
     // Never sent.
     let traced = trace(&gateway, "good", "a");
@@ -143,7 +143,7 @@ fn a_document_is_told_in_each_of_its_five_states_over_kill() {
 fn hostile_names_and_aliases_are_found_by_the_port_and_by_the_command() {
     let cluster = FakeCluster::start(Spec::default().index("logs-1", 3).storing()).unwrap();
     cluster.alias("logs", &["logs-1"]);
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     switch(&gateway, "stop");
     let ids = [
@@ -202,7 +202,7 @@ fn hostile_names_and_aliases_are_found_by_the_port_and_by_the_command() {
 #[test]
 fn nothing_is_called_indexed_that_the_cluster_did_not_say() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 3).storing()).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     send(&gateway, &line("logs", "a"));
     drained(&gateway, "c0");
@@ -220,7 +220,7 @@ fn nothing_is_called_indexed_that_the_cluster_did_not_say() {
 #[test]
 fn a_request_is_traced_by_the_position_that_its_answer_told() {
     let cluster = two_indices();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));
     let body = line("good", "1") + &line("good", "2") + &line("blocked", "3");

@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use testkit::client::Client;
 
 use crate::gateway::{Gateway, cluster, program};
-use crate::place::{Place, drained};
+use crate::home::{GatewayHome, drained};
 
 /// What each program logs once it serves.
 const BEGUN: &str = "\"admin API listening\"";
 
 /// A program of one's own, to be replaced.
-fn own_program(place: &Place) -> PathBuf {
+fn own_program(place: &GatewayHome) -> PathBuf {
     let path = place.folder().join("tidegate");
     replace(&path, &std::fs::read(program()).unwrap());
     path
@@ -32,7 +32,7 @@ fn replace(path: &Path, bytes: &[u8]) {
     std::fs::rename(beside, path).unwrap();
 }
 
-fn start(place: &Place, program: &Path) -> Gateway {
+fn start(place: &GatewayHome, program: &Path) -> Gateway {
     Gateway::start_by(Command::new(program), &["--config", place.file.to_str().unwrap()])
 }
 
@@ -100,7 +100,7 @@ impl Load {
 #[test]
 fn a_new_program_takes_over_under_load_and_no_request_fails() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let path = own_program(&place);
     let mut gateway = start(&place, &path);
     gateway.wait_until("the topology is known", |status| status["state"] == "watching");
@@ -148,7 +148,7 @@ fn a_new_program_takes_over_under_load_and_no_request_fails() {
 #[test]
 fn signals_without_end_ask_for_one_upgrade_after_another() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let path = own_program(&place);
     let mut gateway = start(&place, &path);
     let began = Instant::now();
@@ -168,7 +168,7 @@ fn signals_without_end_ask_for_one_upgrade_after_another() {
 #[test]
 fn a_program_that_is_not_fit_leaves_the_one_before() {
     let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let path = own_program(&place);
     let gateway = start(&place, &path);
     gateway.bulk(&crate::gateway::body(10)).ok().unwrap();

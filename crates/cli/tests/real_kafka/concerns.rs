@@ -10,7 +10,7 @@ use testkit::broker::Broker;
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use super::gateway::Gateway;
-use super::{Place, broker, queue, send, wait};
+use super::{GatewayHome, broker, queue, send, wait};
 
 pub(super) const BLOCKED: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
 const NO_RIGHT: &str = r#"{"type":"security_exception","reason":"action [indices:data/write/bulk[s]] is unauthorized for user [gateway] on indices [blocked]"}"#;
@@ -50,10 +50,10 @@ pub(super) fn until(what: &str, gateway: &Gateway, holds: impl Fn() -> bool) {
 }
 
 /// An index that is well beside one that takes nothing, each written to five times.
-fn blocked(topic: &str, status: u16, error: &'static str) -> (FakeCluster, Place, Gateway) {
+fn blocked(topic: &str, status: u16, error: &'static str) -> (FakeCluster, GatewayHome, Gateway) {
     let spec = Spec::default().index("good", 6).index("blocked", 6).storing();
     let cluster = FakeCluster::start(spec).unwrap();
-    let place = Place::new(&cluster, broker(), topic, ", partitions: 4");
+    let place = GatewayHome::new(&cluster, broker(), topic, ", partitions: 4");
     let gateway = place.start();
     wait(&gateway, |one| one["lanes_held"] == 4);
     cluster.refuse_writes("blocked", Some((status, error)));
@@ -103,7 +103,7 @@ fn an_index_that_takes_nothing_holds_up_no_other_and_nothing_dies_of_what_passes
 fn where_the_brokers_let_no_topic_be_used_for_it_lanes_wait_and_all_arrives_in_order() {
     // A queue of this name has another number of partitions.
     let cluster = super::cluster();
-    let other = Place::new(&cluster, broker(), "refused.c.parked", ", partitions: 1");
+    let other = GatewayHome::new(&cluster, broker(), "refused.c.parked", ", partitions: 1");
     drop(other.start());
     for (number, (status, error)) in [(403, BLOCKED), (429, FLOOD)].into_iter().enumerate() {
         let (cluster, _place, gateway) = blocked("refused", status, error);
@@ -155,7 +155,7 @@ fn deletes(topic: &str) {
 #[test]
 fn a_topic_that_cannot_be_used_is_asked_for_again_and_operations_are_parked_once_it_can() {
     let cluster = super::cluster();
-    let other = Place::new(&cluster, broker(), "late.c.parked", ", partitions: 1");
+    let other = GatewayHome::new(&cluster, broker(), "late.c.parked", ", partitions: 1");
     drop(other.start());
     let (cluster, _place, gateway) = blocked("late", 403, BLOCKED);
     wait(&gateway, |one| {
@@ -186,7 +186,7 @@ fn a_topic_that_cannot_be_used_is_asked_for_again_and_operations_are_parked_once
 #[test]
 fn an_update_that_another_writer_comes_between_is_tried_again_and_does_not_die() {
     let cluster = FakeCluster::start(Spec::default().index("good", 6).storing()).unwrap();
-    let place = Place::new(&cluster, broker(), "conflicts", ", partitions: 2");
+    let place = GatewayHome::new(&cluster, broker(), "conflicts", ", partitions: 2");
     let gateway = place.start();
     gateway.bulk(&writes("index", "good", 20, 1)).ok().unwrap();
     done(&gateway, 20);
@@ -211,10 +211,10 @@ fn an_update_that_another_writer_comes_between_is_tried_again_and_does_not_die()
 }
 
 /// `i1` with two shards and `i2` with five, `a` leads to the former; and a queue before it.
-fn names(topic: &str, pipeline: &str) -> (FakeCluster, Place) {
+fn names(topic: &str, pipeline: &str) -> (FakeCluster, GatewayHome) {
     let cluster = FakeCluster::start(Spec::default().index("i1", 2).index("i2", 5).storing()).unwrap();
     cluster.alias("a", &["i1"]);
-    let place = Place::new(&cluster, broker(), topic, ", partitions: 16");
+    let place = GatewayHome::new(&cluster, broker(), topic, ", partitions: 16");
     let text = std::fs::read_to_string(&place.file).unwrap();
     let text = text.replace("retry_delay_in_ms: 20", pipeline);
     std::fs::write(&place.file, text).unwrap();
@@ -276,7 +276,7 @@ fn the_newer_version_wins_when_an_alias_is_swapped_while_writes_through_it_are_q
 #[test]
 fn the_newer_version_wins_through_another_name_and_another_gateway_and_another_routing_of_the_index() {
     let (cluster, place) = names("swapped-often", "auto_start: false, retry_delay_in_ms: 30");
-    let other = Place::new(&cluster, broker(), "swapped-often", ", partitions: 16");
+    let other = GatewayHome::new(&cluster, broker(), "swapped-often", ", partitions: 16");
     let text = std::fs::read_to_string(&other.file).unwrap();
     std::fs::write(
         &other.file,
@@ -362,7 +362,7 @@ fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend_
         cluster.behave();
         cluster.alias("a", &["i2", "i1"]);
         // It shares no disk with the other.
-        let other = Place::new(
+        let other = GatewayHome::new(
             &cluster,
             broker(),
             &format!("rolled-{operation}"),
@@ -387,7 +387,7 @@ fn all_that_was_sent_since_the_last_commit_is_looked_for_wherever_a_gateway_beli
     cluster.alias("a", &["i1"]);
     let broker = Broker::start().unwrap();
     let place = |pipeline: &str, discovery: &str| {
-        let place = Place::at(&cluster, broker.address(), "ahead", ", partitions: 1");
+        let place = GatewayHome::at(&cluster, broker.address(), "ahead", ", partitions: 1");
         let text = std::fs::read_to_string(&place.file).unwrap();
         let text = text
             .replace("session_timeout: 2s", "session_timeout: 20s")

@@ -9,7 +9,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use testkit::fake::{FakeCluster, Spec};
 
 use super::concerns::{BLOCKED, until, with, writes};
-use super::{Place, broker, wait};
+use super::{GatewayHome, broker, wait};
 
 const LANES: i32 = 4;
 const ASK: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ fn a_gateway_goes_on_from_what_an_earlier_version_committed_and_refuses_to_it_wh
     let topic = "earlier";
     let spec = Spec::default().index("good", 6).index("blocked", 6).storing();
     let cluster = FakeCluster::start(spec).unwrap();
-    let place = Place::new(&cluster, broker(), topic, ", partitions: 4");
+    let place = GatewayHome::new(&cluster, broker(), topic, ", partitions: 4");
     let gateway = place.start();
     gateway.bulk(&writes("index", "good", 50, 1)).ok().unwrap();
     wait(&gateway, |one| {

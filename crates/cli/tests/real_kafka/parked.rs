@@ -8,14 +8,14 @@ use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use super::concerns::{BLOCKED, until, with, writes};
 use super::gateway::Gateway;
-use super::{Place, broker, queue, send, wait};
+use super::{GatewayHome, broker, queue, send, wait};
 
 /// An index that takes nothing beside one that is well, and two gateways' places before them.
-fn places(topic: &str) -> (FakeCluster, [Place; 2]) {
+fn places(topic: &str) -> (FakeCluster, [GatewayHome; 2]) {
     let spec = Spec::default().index("good", 6).index("blocked", 6).storing();
     let cluster = FakeCluster::start(spec).unwrap();
     let more = ", partitions: 4";
-    let places = [(), ()].map(|()| Place::new(&cluster, broker(), topic, more));
+    let places = [(), ()].map(|()| GatewayHome::new(&cluster, broker(), topic, more));
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));
     (cluster, places)
 }
@@ -191,7 +191,7 @@ fn a_gateway_that_was_frozen_with_parked_operations_neither_loses_nor_repeats_no
     // What was parked arrives while it is frozen, or after it has its share of the lanes again.
     for (topic, cured_while_frozen) in [("parked-frozen", true), ("parked-thawed", false)] {
         let (cluster, places) = places(topic);
-        let [frozen, other] = places.each_ref().map(Place::start);
+        let [frozen, other] = places.each_ref().map(GatewayHome::start);
         for gateway in [&frozen, &other] {
             wait(gateway, |group| group["lanes_held"] == 2);
         }
@@ -249,7 +249,7 @@ fn what_is_to_be_parked_while_no_broker_is_there_is_parked_once_they_are_back() 
     let spec = Spec::default().index("good", 6).index("blocked", 6).storing();
     let cluster = FakeCluster::start(spec).unwrap();
     let broker = testkit::broker::Broker::start().unwrap();
-    let place = Place::new(&cluster, &broker, "parked-away", ", partitions: 4");
+    let place = GatewayHome::new(&cluster, &broker, "parked-away", ", partitions: 4");
     let gateway = place.start();
     wait(&gateway, |one| one["lanes_held"] == 4);
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));

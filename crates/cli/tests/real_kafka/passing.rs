@@ -8,7 +8,7 @@ use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 use crate::concerns::{BLOCKED, until, writes};
 use crate::gateway::{Gateway, cluster};
 use crate::parked::parked_here;
-use crate::{Place, broker, n_of, wait};
+use crate::{GatewayHome, broker, n_of, wait};
 
 /// A write whose answer would have to be YAML, which no queue gives.
 fn unqueued(gateway: &Gateway, n: usize) -> u16 {
@@ -28,7 +28,7 @@ fn what_cannot_be_queued_waits_for_what_any_gateway_has_put_into_the_topic() {
     let cluster = cluster();
     let places = ["", ""].map(|more| {
         let more = format!(", partitions: 2{more}");
-        Place::new(&cluster, broker(), "passing", &more)
+        GatewayHome::new(&cluster, broker(), "passing", &more)
     });
     let gateways = [places[0].start(), places[1].start()];
     for gateway in &gateways {
@@ -59,8 +59,8 @@ fn what_cannot_be_queued_waits_for_what_any_gateway_has_put_into_the_topic() {
 fn what_cannot_be_queued_does_not_pass_what_another_gateway_has_parked() {
     let spec = Spec::default().index("logs", 6).index("blocked", 6).storing();
     let cluster = FakeCluster::start(spec).unwrap();
-    let places = [(), ()].map(|()| Place::new(&cluster, broker(), "passing-parked", ", partitions: 2"));
-    let mut gateways = places.each_ref().map(Place::start);
+    let places = [(), ()].map(|()| GatewayHome::new(&cluster, broker(), "passing-parked", ", partitions: 2"));
+    let mut gateways = places.each_ref().map(GatewayHome::start);
     for gateway in &gateways {
         wait(gateway, |one| one["lanes_held"] == 1);
     }

@@ -27,7 +27,7 @@ fn bulk(gateway: &Gateway, prefix: &str) {
 #[test]
 fn records_are_shown_and_a_group_goes_on_from_where_it_is_set_while_nobody_delivers_for_it() {
     let cluster = cluster();
-    let place = Place::new(&cluster, broker(), "places", ", partitions: 2");
+    let place = GatewayHome::new(&cluster, broker(), "places", ", partitions: 2");
     let gateway = place.start();
     bulk(&gateway, "a");
     wait(&gateway, |one| one["indexed"] == 100);
@@ -102,7 +102,7 @@ fn records_are_shown_and_a_group_goes_on_from_where_it_is_set_while_nobody_deliv
     assert!(!docs.keys().any(|id| id.starts_with('b')) && docs.len() == 200);
 
     // Not while another gateway delivers, and nothing changes then.
-    let other = Place::new(&cluster, broker(), "places", ", partitions: 2").start();
+    let other = GatewayHome::new(&cluster, broker(), "places", ", partitions: 2").start();
     stop(&gateway);
     wait(&other, |one| one["lanes_held"] == 2);
     let (status, text) = ask(&gateway, "POST", &format!("{OFFSET}?to=earliest&confirm=true"));

@@ -48,7 +48,7 @@ fn a_queue_behind_tls_and_an_account_or_a_certificate_is_like_any_other_and_no_s
         for (topic, address, more) in ways {
             scope.spawn(move || {
                 let cluster = cluster();
-                let place = Place::at(&cluster, address, topic, &more);
+                let place = GatewayHome::at(&cluster, address, topic, &more);
                 let gateway = place.start();
                 gateway.bulk(&body(100)).ok().unwrap();
                 wait(&gateway, |one| one["indexed"] == 100);
@@ -75,7 +75,7 @@ fn with_a_wrong_password_or_a_certificate_of_nobodys_a_gateway_says_so_accepts_n
     );
     let place = |password: &str, tls: &str| {
         let more = account("SCRAM-SHA-512", password, tls);
-        Place::at(&cluster, &broker().scram_address(), "secured", &more)
+        GatewayHome::at(&cluster, &broker().scram_address(), "secured", &more)
     };
     let right = place(ACCOUNT.1, &trusting());
     let mut gateway = right.start();
@@ -107,7 +107,7 @@ fn with_a_wrong_password_or_a_certificate_of_nobodys_a_gateway_says_so_accepts_n
 fn without_authorities_of_its_own_a_queue_trusts_those_of_the_machine() {
     let cluster = cluster();
     let more = account("SCRAM-SHA-512", ACCOUNT.1, "");
-    let place = Place::at(&cluster, &broker().scram_address(), "authorities", &more);
+    let place = GatewayHome::at(&cluster, &broker().scram_address(), "authorities", &more);
     let refused = place.does_not_start();
     assert!(refused.contains("certificate verify failed"), "{refused}");
     let authorities = broker().ca_file();

@@ -11,7 +11,7 @@ use testkit::fake::{FakeCluster, Spec};
 
 use super::process::Console;
 use crate::gateway::{Gateway, PATIENCE, body};
-use crate::place::{Place, drained};
+use crate::home::{GatewayHome, drained};
 
 /// A gateway's admin port that says what it is told to say; and what it was asked.
 struct Told {
@@ -135,7 +135,7 @@ fn accounts_that_do_not_add_up_are_bad_within_two_seconds_and_only_while_they_do
 #[test]
 fn a_real_gateways_queues_are_told_as_its_api_tells_them_and_its_lag_is_kept() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let queueing = place.start();
     let console = Console::start(&[]).set_up();
     let id = gateway(&console, "gw", &queueing.admin.to_string());
@@ -217,7 +217,7 @@ fn pipeline_of(gateway: &Gateway) -> String {
 #[test]
 fn calls_to_a_gateway_are_those_of_the_pages_and_its_clusters_fences_hold_for_them() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 2).storing()).unwrap();
-    let place = Place::before(&[&cluster], "");
+    let place = GatewayHome::before(&[&cluster], "");
     let queueing = place.start();
     let console = Console::start(&[]).set_up();
     let cluster_id = console.register(json!({"name": "prod", "endpoints": cluster.urls()}));

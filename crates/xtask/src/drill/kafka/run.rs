@@ -13,7 +13,7 @@ use testkit::broker::Broker;
 use testkit::client::Client;
 
 use super::target::Gateways;
-use super::troubles::{Course, of_brokers, of_clusters, of_gateways, of_names};
+use super::troubles::{TroubleRun, of_brokers, of_clusters, of_gateways, of_names};
 use crate::drill::check::{Account, Flaw, FlawKind, Holding, Order, Tally, check};
 use crate::drill::gateway_under_test::GatewayUnderTest;
 use crate::drill::ledger::Ledger;
@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
     /// Load and troubles, until the time is over and everything is mended.
     fn trouble(&self, load: Duration) -> Result<()> {
         let (over, load_ends) = (AtomicBool::new(false), AtomicBool::new(false));
-        let course = Course {
+        let run = TroubleRun {
             begun: Instant::now(),
             over: &over,
             happened: &self.happened,
@@ -220,11 +220,11 @@ impl<'a> Run<'a> {
                 std::thread::sleep(load);
                 over.store(true, Ordering::Relaxed);
             });
-            let brokers = scope.spawn(|| of_brokers(&course, &self.broker, rng(500)));
-            let clusters = scope.spawn(|| of_clusters(&course, &self.clusters, rng(501)));
-            let names = scope.spawn(|| of_names(&course, &self.clusters, rng(503)));
+            let brokers = scope.spawn(|| of_brokers(&run, &self.broker, rng(500)));
+            let clusters = scope.spawn(|| of_clusters(&run, &self.clusters, rng(501)));
+            let names = scope.spawn(|| of_names(&run, &self.clusters, rng(503)));
             // Here, since a gateway ends with the thread that started it.
-            let gateways = of_gateways(&course, &self.gateways, rng(502));
+            let gateways = of_gateways(&run, &self.gateways, rng(502));
             let joined =
                 [brokers, clusters, names].map(|one| one.join().map_err(|_| anyhow!("a trouble panicked")));
             load_ends.store(true, Ordering::Relaxed);

@@ -16,14 +16,14 @@ use super::run::Gateway;
 use crate::drill::world::Cluster;
 
 /// How the troubles of a run go on.
-pub(super) struct Course<'r> {
+pub(super) struct TroubleRun<'r> {
     pub(super) begun: Instant,
     pub(super) over: &'r AtomicBool,
     pub(super) happened: &'r Mutex<BTreeMap<&'static str, u64>>,
     pub(super) say: &'r (dyn Fn(&str) + Sync),
 }
 
-impl Course<'_> {
+impl TroubleRun<'_> {
     /// Lets one of these happen after the other, in an order that differs each round, until it is over.
     fn go_on<T: Copy>(
         &self,
@@ -66,7 +66,7 @@ enum OfBrokers {
 }
 
 /// What happens to brokers. One that is killed led a third of the partitions.
-pub(super) fn of_brokers(course: &Course<'_>, broker: &Broker, mut rng: Rng) -> Result<()> {
+pub(super) fn of_brokers(run: &TroubleRun<'_>, broker: &Broker, mut rng: Rng) -> Result<()> {
     let troubles = [
         ("broker killed", OfBrokers::Kill),
         ("broker killed", OfBrokers::Kill),
@@ -74,7 +74,7 @@ pub(super) fn of_brokers(course: &Course<'_>, broker: &Broker, mut rng: Rng) -> 
         ("two brokers killed", OfBrokers::KillTwo),
         ("all brokers killed", OfBrokers::KillAll),
     ];
-    course.go_on(&mut rng, &troubles, |trouble, rng| {
+    run.go_on(&mut rng, &troubles, |trouble, rng| {
         let mut numbers = vec![1, 2, 3];
         rng.shuffle(&mut numbers);
         let killed = match trouble {
@@ -109,7 +109,7 @@ enum OfGateways {
 }
 
 /// What happens to gateways: two are there always, but for moments, and the third comes and goes.
-pub(super) fn of_gateways(course: &Course<'_>, gateways: &[Gateway], mut rng: Rng) -> Result<()> {
+pub(super) fn of_gateways(run: &TroubleRun<'_>, gateways: &[Gateway], mut rng: Rng) -> Result<()> {
     let troubles = [
         ("gateway killed", OfGateways::Kill),
         ("gateway killed", OfGateways::Kill),
@@ -119,7 +119,7 @@ pub(super) fn of_gateways(course: &Course<'_>, gateways: &[Gateway], mut rng: Rn
         ("rebalance storm", OfGateways::Storm),
     ];
     let (third, always) = gateways.split_last().context("there are gateways")?;
-    course.go_on(&mut rng, &troubles, |trouble, rng| {
+    run.go_on(&mut rng, &troubles, |trouble, rng| {
         let one = rng.choice(always).context("there are two")?;
         match trouble {
             OfGateways::Kill => {
@@ -174,7 +174,7 @@ enum OfClusters {
 }
 
 /// What happens to the clusters; what concerns one index is parked meanwhile.
-pub(super) fn of_clusters(course: &Course<'_>, clusters: &[Cluster], mut rng: Rng) -> Result<()> {
+pub(super) fn of_clusters(run: &TroubleRun<'_>, clusters: &[Cluster], mut rng: Rng) -> Result<()> {
     let troubles = [
         ("cluster busy", OfClusters::Busy),
         ("items refused", OfClusters::BusyItems),
@@ -184,7 +184,7 @@ pub(super) fn of_clusters(course: &Course<'_>, clusters: &[Cluster], mut rng: Rn
         ("node killed", OfClusters::KillNode),
         ("cluster away", OfClusters::Down),
     ];
-    course.go_on(&mut rng, &troubles, |trouble, rng| {
+    run.go_on(&mut rng, &troubles, |trouble, rng| {
         let cluster = rng.choice(clusters).context("there are two")?;
         let all: Vec<usize> = (0..cluster.urls().len()).collect();
         match trouble {
@@ -224,13 +224,13 @@ enum OfNames {
 }
 
 /// Where names lead that clients write through, each time for a while.
-pub(super) fn of_names(course: &Course<'_>, clusters: &[Cluster], mut rng: Rng) -> Result<()> {
+pub(super) fn of_names(run: &TroubleRun<'_>, clusters: &[Cluster], mut rng: Rng) -> Result<()> {
     let troubles = [
         ("alias rolled over", OfNames::Roll),
         ("alias rolled over", OfNames::Roll),
         ("index made again", OfNames::MakeAgain),
     ];
-    course.go_on(&mut rng, &troubles, |trouble, rng| {
+    run.go_on(&mut rng, &troubles, |trouble, rng| {
         let cluster = rng.choice(clusters).context("there are two")?;
         let shards = rng.u32(1..=6);
         match trouble {

@@ -9,12 +9,12 @@ use testkit::fake::FakeCluster;
 use crate::gateway::Gateway;
 
 /// A folder with a configuration and data that outlive a gateway.
-pub(crate) struct Place {
+pub(crate) struct GatewayHome {
     folder: tempfile::TempDir,
     pub(crate) file: PathBuf,
 }
 
-impl Place {
+impl GatewayHome {
     /// A queue before these clusters; the first one is what clients see.
     pub(crate) fn before(clusters: &[&FakeCluster], queue: &str) -> Self {
         let urls: Vec<String> = clusters.iter().map(|cluster| cluster.urls()[0].clone()).collect();
