@@ -14,7 +14,7 @@
 //! `max_worker_size` over all nodes; but a node that has nothing may always be sent one, so that one that
 //! does not answer, and holds everything that `max_worker_size` allows, holds up nobody but its own lanes.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,13 +29,11 @@ use crate::delivery::gate::{Gate, Pass, Workers};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::Outcomes;
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
-use crate::gather::{Shifts, Slot, SlotAction, Weight};
+use crate::gather::{Gathers, SlotAction, Slots, Target, Weight};
 
 /// Outlets to all nodes, of one queue and consumer group.
 pub(crate) struct Outlets {
-    slots: RefCell<HashMap<Outlet, Slot<Waiting, Arc<Node>>>>,
-    /// How many requests an outlet has at once.
-    shifts: RefCell<Shifts>,
+    slots: RefCell<Slots<Outlet, Waiting>>,
     gates: RefCell<HashMap<usize, Rc<Gate>>>,
     workers: Rc<Workers>,
     slices_max: Option<usize>,
@@ -45,12 +43,11 @@ pub(crate) struct Outlets {
 /// What travels together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Outlet {
-    /// The address of the node's health, which outlives changes of the topology. None: any node may take it.
-    node: Option<usize>,
-    index: Option<Box<str>>,
-    shard: Option<u32>,
+    target: Target,
     wording: Rc<Wording>,
 }
+
+impl Gathers for Outlet {}
 
 /// How a parcel travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +95,12 @@ impl Route {
         if self.outlets.is_large(&parcel) {
             return self.alone(node, parcel).await.0;
         }
-        if self.outlets.alone(&outlet, node) {
+        let alone = self
+            .outlets
+            .slots
+            .borrow_mut()
+            .alone(&outlet, node, Instant::now());
+        if alone {
             let mut under_way = UnderWay::new(self, &outlet, (1, parcel.bytes));
             let (outcomes, began) = self.alone(node, parcel).await;
             under_way.began = began;
@@ -108,7 +110,8 @@ impl Route {
         }
         let (tell, told) = oneshot::channel();
         let again = parcel.clone();
-        self.outlets.put(&outlet, node, Waiting { parcel, tell });
+        let waiting = Waiting { parcel, tell };
+        self.outlets.slots().push(&outlet, node, waiting, Instant::now());
         self.consider(&outlet);
         match told.await {
             Ok(Transmitted::Outcomes(outcomes)) => outcomes,
@@ -147,14 +150,19 @@ impl Route {
 
     /// Sends what waits at an outlet, or sees to it that somebody will.
     fn consider(self: &Rc<Self>, outlet: &Outlet) {
-        match self.outlets.next_step(outlet) {
+        let outlets = &self.outlets;
+        let step = outlets
+            .slots()
+            .next_step(outlet, &outlets.settings, Instant::now());
+        match step {
             SlotAction::Nothing => {}
             SlotAction::Send => self.depart(outlet),
             SlotAction::Wait { longest, round } => {
                 let (route, outlet) = (Rc::clone(self), outlet.clone());
                 guard::spawn(Work::Parcels, async move {
                     tokio::time::sleep(longest).await;
-                    if route.outlets.round(&outlet) == Some(round) {
+                    let present = route.outlets.slots().round(&outlet);
+                    if present == Some(round) {
                         route.depart(&outlet);
                     }
                 });
@@ -164,7 +172,7 @@ impl Route {
 
     /// Sends what waits at an outlet, as soon as its node may be sent one more.
     fn depart(self: &Rc<Self>, outlet: &Outlet) {
-        let Some(node) = self.outlets.ask(outlet) else {
+        let Some(node) = self.outlets.slots().ask_always(outlet) else {
             return;
         };
         let (route, outlet) = (Rc::clone(self), outlet.clone());
@@ -199,7 +207,7 @@ struct Asks<'a>(&'a Rc<Route>, &'a Outlet);
 impl Drop for Asks<'_> {
     fn drop(&mut self) {
         let Self(route, outlet) = self;
-        route.outlets.got_leave(outlet);
+        route.outlets.slots().got_leave(outlet);
         if std::thread::panicking() {
             route.consider(outlet);
         }
@@ -229,7 +237,9 @@ impl<'a> UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let lasted = self.began.elapsed();
-        self.route.outlets.returned(self.outlet, self.weight, lasted);
+        let mut slots = self.route.outlets.slots();
+        slots.returned(self.outlet, self.weight, lasted, Instant::now());
+        drop(slots);
         if std::thread::panicking() {
             self.route.consider(self.outlet);
         }
@@ -247,9 +257,8 @@ impl Outlet {
         parcel: &Parcel,
     ) -> Self {
         Self {
-            node: node.map(|node| address(node)),
-            index: index.map(Into::into),
-            shard,
+            // What is large goes by itself.
+            target: Target::new(node, index, shard, false),
             wording: Rc::clone(&parcel.wording),
         }
     }
@@ -266,8 +275,7 @@ impl Outlets {
     pub(crate) fn new(settings: &Delivery, operations_max: usize) -> Self {
         let docs_max = settings.batch_docs_max.clamp(1, operations_max);
         Self {
-            slots: RefCell::default(),
-            shifts: RefCell::new(Shifts::new(settings.adaptive)),
+            slots: RefCell::new(Slots::new(1, settings.adaptive)),
             gates: RefCell::default(),
             workers: Rc::new(Workers::new(settings.workers_max)),
             slices_max: settings.slices_max,
@@ -282,6 +290,11 @@ impl Outlets {
         }
     }
 
+    /// What waits for each outlet. Borrowed for one step at a time.
+    fn slots(&self) -> RefMut<'_, Slots<Outlet, Waiting>> {
+        self.slots.borrow_mut()
+    }
+
     /// Whether a parcel goes by itself.
     fn is_large(&self, parcel: &Parcel) -> bool {
         let Combine {
@@ -294,75 +307,19 @@ impl Outlets {
 
     /// The node for a parcel that any may take, if such parcels gather for one.
     pub(crate) fn gathering(&self, outlet: &Outlet) -> Option<Arc<Node>> {
-        let slots = self.slots.borrow();
-        let slot = slots.get(outlet).filter(|slot| slot.waits())?;
-        Some(Arc::clone(slot.node())).filter(|node| node.health.is_up())
-    }
-
-    /// Whether a parcel that comes now finds nobody to wait for, and is under way by itself from now on.
-    fn alone(&self, outlet: &Outlet, node: &Arc<Node>) -> bool {
-        let (now, mut slots) = (Instant::now(), self.slots.borrow_mut());
-        if slots.len() >= OUTLETS_KEPT && !slots.contains_key(outlet) {
-            slots.retain(|_, slot| !slot.is_idle());
-        }
-        let slot = slots.entry(outlet.clone());
-        slot.or_insert_with(|| Slot::new(node, now))
-            .alone(&mut self.shifts.borrow_mut(), now)
-    }
-
-    fn put(&self, outlet: &Outlet, node: &Arc<Node>, waiting: Waiting) {
-        let mut slots = self.slots.borrow_mut();
-        let slot = slots
-            .get_mut(outlet)
-            .expect("whoever asked whether it is alone has made it");
-        slot.push(node, waiting);
-    }
-
-    fn next_step(&self, outlet: &Outlet) -> SlotAction {
-        let mut slots = self.slots.borrow_mut();
-        let slot = slots.get_mut(outlet);
-        slot.map_or(SlotAction::Nothing, |slot| {
-            slot.next_step(&self.shifts.borrow(), &self.settings, Instant::now())
-        })
-    }
-
-    /// The node to ask for leave to send what waits; none if nothing does, or somebody asks already.
-    fn ask(&self, outlet: &Outlet) -> Option<Arc<Node>> {
-        let mut slots = self.slots.borrow_mut();
-        let slot = slots.get_mut(outlet).filter(|slot| slot.waits())?;
-        slot.ask_always().then(|| Arc::clone(slot.node()))
-    }
-
-    fn round(&self, outlet: &Outlet) -> Option<u64> {
-        self.slots.borrow().get(outlet).map(Slot::round)
-    }
-
-    /// Nobody waits for leave any more.
-    fn got_leave(&self, outlet: &Outlet) {
-        if let Some(slot) = self.slots.borrow_mut().get_mut(outlet) {
-            slot.got_leave();
-        }
+        let node = self.slots().node(outlet);
+        node.filter(|node| node.health.is_up())
     }
 
     /// What goes with one request now that a node has given leave.
     fn take(&self, outlet: &Outlet, node: &Arc<Node>) -> Option<(Arc<Node>, Vec<Waiting>)> {
-        let bytes_max = self.gate(node).bytes_max();
-        let mut slots = self.slots.borrow_mut();
-        let slot = slots.get_mut(outlet)?;
-        let most = (bytes_max, self.settings.docs_max.into());
-        slot.take(&mut self.shifts.borrow_mut(), most, Instant::now())
-    }
-
-    /// `weight`: the parcels that travelled, and their bytes.
-    fn returned(&self, outlet: &Outlet, weight: (usize, u64), lasted: Duration) {
-        if let Some(slot) = self.slots.borrow_mut().get_mut(outlet) {
-            slot.returned(&mut self.shifts.borrow_mut(), weight, lasted, Instant::now());
-        }
+        let most = (self.gate(node).bytes_max(), self.settings.docs_max.into());
+        self.slots().take(outlet, most, Instant::now())
     }
 
     pub(crate) fn gate(&self, node: &Node) -> Rc<Gate> {
         let mut gates = self.gates.borrow_mut();
-        if gates.len() >= OUTLETS_KEPT {
+        if gates.len() >= GATES_KEPT {
             gates.retain(|_, gate| !gate.is_idle());
         }
         let gate = gates
@@ -384,5 +341,5 @@ impl Weight for Waiting {
     }
 }
 
-/// Outlets and gates beyond which idle ones are cleared out.
-const OUTLETS_KEPT: usize = 1024;
+/// Gates beyond which idle ones are cleared out.
+const GATES_KEPT: usize = 1024;

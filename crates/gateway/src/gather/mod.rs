@@ -3,5 +3,7 @@
 //! clients and [`crate::delivery`] for lanes.
 
 mod slot;
+mod slots;
 
-pub(crate) use slot::{Asking, GROWTH_MAX, Shifts, Slot, SlotAction, Target, Weight};
+pub(crate) use slot::{Asking, GROWTH_MAX, SlotAction, Target, Weight};
+pub(crate) use slots::{Gathers, Slots};

@@ -152,7 +152,7 @@ impl Combiner {
 
     /// The node for a part that any node may take: the one that such parts gather for, else the next in turn.
     pub(crate) fn any(&self, family: &Family, part: &Part, next: impl FnOnce() -> Arc<Node>) -> Arc<Node> {
-        let gathering = family.node(&self.target(None, part));
+        let gathering = family.slots().node(&self.target(None, part));
         gathering.filter(|node| node.health.is_up()).unwrap_or_else(next)
     }
 
@@ -177,7 +177,7 @@ impl Combiner {
             return Combined::Alone(self.leave(node).await);
         }
         let target = self.target((ours.destination != Destination::Any).then_some(node), ours);
-        if family.alone(&target, node) {
+        if family.slots().alone(&target, node, Instant::now()) {
             let leave = settings
                 .adaptive
                 .then(|| node.health.limiter().try_acquire())
@@ -186,7 +186,8 @@ impl Combiner {
             return Combined::Alone(Some(self.lease(ticket)));
         }
         let (tell, told) = oneshot::channel();
-        family.wait(&target, node, Member::new(part, split, tell));
+        let member = Member::new(part, split, tell);
+        family.slots().push(&target, node, member, Instant::now());
         self.consider(family, &target);
         match told.await {
             Ok(CombinedRemote::Alone(Some(ticket))) => Combined::Alone(Some(self.lease(ticket))),
@@ -219,14 +220,17 @@ impl Combiner {
 
     /// Sends what waits for a target, or sees to it that somebody will.
     fn consider(&self, family: &Arc<Family>, target: &Target) {
-        match family.next_step(target, &self.0.settings.get()) {
+        let (settings, now) = (self.0.settings.get(), Instant::now());
+        let step = family.slots().next_step(target, &settings, now);
+        match step {
             SlotAction::Nothing => {}
             SlotAction::Send => self.flush(family, target),
             SlotAction::Wait { longest, round } => {
                 let (combiner, family, target) = (self.clone(), Arc::clone(family), target.clone());
                 guard::spawn(Work::Combined, async move {
                     tokio::time::sleep(longest).await;
-                    if family.round(&target) == Some(round) {
+                    let present = family.slots().round(&target);
+                    if present == Some(round) {
                         combiner.flush(&family, &target);
                     }
                 });
@@ -240,12 +244,15 @@ impl Combiner {
         if !self.0.settings.get().adaptive {
             return self.send(family, target, None);
         }
-        let Some(node) = family.node(target) else { return };
+        let Some(node) = family.slots().node(target) else {
+            return;
+        };
         let limiter = node.health.limiter();
         if let Some(leave) = limiter.try_acquire() {
             return self.send(family, target, Some(leave));
         }
-        match family.ask(target) {
+        let asking = family.slots().ask(target);
+        match asking {
             Asking::Needless => return self.send(family, target, None),
             Asking::Done => return,
             Asking::New => {}
@@ -262,7 +269,8 @@ impl Combiner {
 
     fn send(&self, family: &Arc<Family>, target: &Target, leave: Option<Permit>) {
         let bytes_max = self.0.settings.get().flush_bytes.saturating_mul(GROWTH_MAX);
-        let Some((node, mut members)) = family.take(target, bytes_max) else {
+        let taken = family.slots().take(target, (bytes_max, u64::MAX), Instant::now());
+        let Some((node, mut members)) = taken else {
             return;
         };
         let bytes = members.iter().map(Member::bytes).sum();
@@ -355,7 +363,7 @@ struct Asks<'a>(&'a Combiner, &'a Arc<Family>, &'a Target);
 impl Drop for Asks<'_> {
     fn drop(&mut self) {
         let Self(combiner, family, target) = self;
-        family.got_leave(target);
+        family.slots().got_leave(target);
         if std::thread::panicking() {
             combiner.consider(family, target);
         }

@@ -4,17 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cluster::Node;
 use config::Combine;
 use http::header::{CONTENT_LENGTH, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::batch::Member;
-use crate::gather::{self, Asking, Shifts, SlotAction, Target};
+use crate::gather::{Slots, Target};
 use crate::nodes::Message;
-
-type Slot = gather::Slot<Member, Arc<Node>>;
 
 /// Requests with the same method, path, parameters and headers, credentials among them.
 pub(crate) struct Family {
@@ -22,14 +19,7 @@ pub(crate) struct Family {
     pub(super) target: String,
     /// What they have in common.
     pub(super) headers: HeaderMap,
-    slots: Mutex<Slots>,
-}
-
-/// What waits for each target.
-struct Slots {
-    by_target: HashMap<Target, Slot>,
-    /// How many requests a target has at once: small parts' and large parts'.
-    shifts: [Shifts; 2],
+    slots: Mutex<Slots<Target, Member>>,
 }
 
 /// All families of a configuration: those that some request belongs to, and some that none does any more.
@@ -119,80 +109,20 @@ impl Family {
             method: message.method.clone(),
             target: message.target.to_owned(),
             headers,
-            slots: Mutex::new(Slots {
-                by_target: HashMap::new(),
-                shifts: [(); 2].map(|()| Shifts::new(settings.adaptive)),
-            }),
+            // Small parts' and large parts' requests are counted apart.
+            slots: Mutex::new(Slots::new(2, settings.adaptive)),
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, Slots> {
+    /// What waits for each target. Locked for one step at a time.
+    pub(super) fn slots(&self) -> MutexGuard<'_, Slots<Target, Member>> {
         self.slots.lock()
-    }
-
-    /// Whether a part that comes now finds nobody to wait for, and is under way by itself from now on.
-    pub(super) fn alone(&self, target: &Target, node: &Arc<Node>) -> bool {
-        let (now, mut slots) = (Instant::now(), self.slots());
-        slots.make(target, node, now);
-        slots
-            .at(target)
-            .is_some_and(|(slot, shifts)| slot.alone(shifts, now))
-    }
-
-    pub(super) fn wait(&self, target: &Target, node: &Arc<Node>, member: Member) {
-        let mut slots = self.slots();
-        slots.make(target, node, Instant::now()).push(node, member);
-    }
-
-    pub(super) fn next_step(&self, target: &Target, settings: &Combine) -> SlotAction {
-        let mut slots = self.slots();
-        slots.at(target).map_or(SlotAction::Nothing, |(slot, shifts)| {
-            slot.next_step(shifts, settings, Instant::now())
-        })
-    }
-
-    /// The node of a target for which something waits.
-    pub(super) fn node(&self, target: &Target) -> Option<Arc<Node>> {
-        let slots = self.slots();
-        let slot = slots.by_target.get(target).filter(|slot| slot.waits())?;
-        Some(Arc::clone(slot.node()))
-    }
-
-    /// What is to be done when what waits should be sent and the node gives no leave.
-    pub(super) fn ask(&self, target: &Target) -> Asking {
-        let mut slots = self.slots();
-        slots.at(target).map_or(Asking::Done, |(slot, _)| slot.ask())
-    }
-
-    /// Who waited for leave has got it.
-    pub(super) fn got_leave(&self, target: &Target) {
-        if let Some((slot, _)) = self.slots().at(target) {
-            slot.got_leave();
-        }
-    }
-
-    /// The number of the present round of waiting.
-    pub(super) fn round(&self, target: &Target) -> Option<u64> {
-        self.slots().by_target.get(target).map(Slot::round)
-    }
-
-    /// What waits, up to `bytes_max`, as under way from now on; `None` if nothing does.
-    pub(super) fn take(&self, target: &Target, bytes_max: u64) -> Option<(Arc<Node>, Vec<Member>)> {
-        let mut slots = self.slots();
-        let (slot, shifts) = slots.at(target)?;
-        slot.take(shifts, (bytes_max, u64::MAX), Instant::now())
     }
 
     /// `weight`: the parts that travelled, and their bytes.
     pub(super) fn returned(&self, target: &Target, weight: (usize, u64), lasted: Duration) {
-        let mut slots = self.slots();
-        let Some((slot, shifts)) = slots.at(target) else {
-            return;
-        };
-        let before = shifts.usual();
-        slot.returned(shifts, weight, lasted, Instant::now());
-        let at_once = shifts.usual();
-        if at_once != before {
+        let changed = self.slots().returned(target, weight, lasted, Instant::now());
+        if let Some([before, at_once]) = changed {
             let large = target.large;
             tracing::debug!(
                 at_once,
@@ -201,27 +131,6 @@ impl Family {
                 "nodes are sent another number of combined requests at once"
             );
         }
-    }
-}
-
-// === impl Slots ===
-
-impl Slots {
-    /// The slot of a target, and what tells how many requests it may have at once.
-    fn at(&mut self, target: &Target) -> Option<(&mut Slot, &mut Shifts)> {
-        let slot = self.by_target.get_mut(target)?;
-        Some((slot, &mut self.shifts[usize::from(target.large)]))
-    }
-
-    /// The slot of a target; a new one, if it has none.
-    fn make(&mut self, target: &Target, node: &Arc<Node>, now: Instant) -> &mut Slot {
-        let slots = &mut self.by_target;
-        if slots.len() >= SLOTS_KEPT && !slots.contains_key(target) {
-            slots.retain(|_, slot| !slot.is_idle());
-        }
-        slots
-            .entry(target.clone())
-            .or_insert_with(|| Slot::new(node, now))
     }
 }
 
@@ -236,9 +145,6 @@ impl std::fmt::Debug for Family {
 
 /// Families kept before the first search for idle ones.
 const FAMILIES_KEPT: usize = 64;
-
-/// Slots of a family beyond which idle ones are cleared out.
-const SLOTS_KEPT: usize = 1024;
 
 #[cfg(test)]
 mod tests {

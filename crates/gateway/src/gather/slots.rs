@@ -1,0 +1,136 @@
+//! The slots of all targets, and how many requests a target may have at once. Clients' parts and lanes'
+//! parcels gather by the same rules; who locks them, and who sends what is due, is their own.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cluster::Node;
+use config::Combine;
+
+use super::slot::{Asking, Shifts, Slot, SlotAction, Target, Weight};
+
+/// What members gather for.
+pub(crate) trait Gathers: Clone + Eq + Hash {
+    /// Which of the [`Shifts`] counts its requests, from 0.
+    fn class(&self) -> usize {
+        0
+    }
+}
+
+/// What waits for each target.
+pub(crate) struct Slots<T, M> {
+    by_target: HashMap<T, Slot<M, Arc<Node>>>,
+    /// By class.
+    shifts: Vec<Shifts>,
+}
+
+/// Slots beyond which idle ones are cleared out.
+const KEPT: usize = 1024;
+
+// === impl Target ===
+
+impl Gathers for Target {
+    fn class(&self) -> usize {
+        usize::from(self.large)
+    }
+}
+
+// === impl Slots ===
+
+impl<T: Gathers, M: Weight> Slots<T, M> {
+    pub(crate) fn new(classes: usize, adaptive: bool) -> Self {
+        Self {
+            by_target: HashMap::new(),
+            shifts: (0..classes).map(|_| Shifts::new(adaptive)).collect(),
+        }
+    }
+
+    /// Whether a member that comes now finds nobody to wait for, and is under way by itself from now on.
+    pub(crate) fn alone(&mut self, target: &T, node: &Arc<Node>, now: Instant) -> bool {
+        self.make(target, node, now);
+        self.at(target)
+            .is_some_and(|(slot, shifts)| slot.alone(shifts, now))
+    }
+
+    /// A member waits from now on.
+    pub(crate) fn push(&mut self, target: &T, node: &Arc<Node>, member: M, now: Instant) {
+        self.make(target, node, now).push(node, member);
+    }
+
+    pub(crate) fn next_step(&mut self, target: &T, settings: &Combine, now: Instant) -> SlotAction {
+        self.at(target).map_or(SlotAction::Nothing, |(slot, shifts)| {
+            slot.next_step(shifts, settings, now)
+        })
+    }
+
+    /// The node of a target for which something waits.
+    pub(crate) fn node(&self, target: &T) -> Option<Arc<Node>> {
+        let slot = self.by_target.get(target).filter(|slot| slot.waits())?;
+        Some(Arc::clone(slot.node()))
+    }
+
+    /// What is to be done when what waits should be sent and the node gives no leave.
+    pub(crate) fn ask(&mut self, target: &T) -> Asking {
+        self.at(target).map_or(Asking::Done, |(slot, _)| slot.ask())
+    }
+
+    /// The node to ask for leave to send what waits, where nothing is sent without; none if nothing waits, or
+    /// somebody asks already.
+    pub(crate) fn ask_always(&mut self, target: &T) -> Option<Arc<Node>> {
+        let (slot, _) = self.at(target).filter(|(slot, _)| slot.waits())?;
+        slot.ask_always().then(|| Arc::clone(slot.node()))
+    }
+
+    /// Who waited for leave has got it, or waits no more.
+    pub(crate) fn got_leave(&mut self, target: &T) {
+        if let Some((slot, _)) = self.at(target) {
+            slot.got_leave();
+        }
+    }
+
+    /// The number of the present round of waiting.
+    pub(crate) fn round(&self, target: &T) -> Option<u64> {
+        self.by_target.get(target).map(Slot::round)
+    }
+
+    /// What waits, up to `most` bytes and operations, as under way from now on; `None` if nothing does.
+    pub(crate) fn take(&mut self, target: &T, most: (u64, u64), now: Instant) -> Option<(Arc<Node>, Vec<M>)> {
+        let (slot, shifts) = self.at(target)?;
+        slot.take(shifts, most, now)
+    }
+
+    /// A request has ended. `weight`: its members, and their bytes. Returns how many requests targets of this
+    /// class had at once and have now, if that has changed.
+    pub(crate) fn returned(
+        &mut self,
+        target: &T,
+        weight: (usize, u64),
+        lasted: Duration,
+        now: Instant,
+    ) -> Option<[u32; 2]> {
+        let (slot, shifts) = self.at(target)?;
+        let before = shifts.usual();
+        slot.returned(shifts, weight, lasted, now);
+        let at_once = shifts.usual();
+        (at_once != before).then_some([before, at_once])
+    }
+
+    /// The slot of a target, and what tells how many requests it may have at once.
+    fn at(&mut self, target: &T) -> Option<(&mut Slot<M, Arc<Node>>, &mut Shifts)> {
+        let slot = self.by_target.get_mut(target)?;
+        Some((slot, &mut self.shifts[target.class()]))
+    }
+
+    /// The slot of a target; a new one, if it has none.
+    fn make(&mut self, target: &T, node: &Arc<Node>, now: Instant) -> &mut Slot<M, Arc<Node>> {
+        let slots = &mut self.by_target;
+        if slots.len() >= KEPT && !slots.contains_key(target) {
+            slots.retain(|_, slot| !slot.is_idle());
+        }
+        slots
+            .entry(target.clone())
+            .or_insert_with(|| Slot::new(node, now))
+    }
+}
