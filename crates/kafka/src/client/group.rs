@@ -223,8 +223,8 @@ impl Group for OpenGroup {
     }
 
     fn may_send_before(&self, lane: u32) -> u64 {
-        let committed = self.lane(lane).map_or(0, |lane| lane.committed.offset);
-        committed.saturating_add(SENT_AHEAD_MAX)
+        self.lane(lane)
+            .map_or(SENT_AHEAD_MAX, |lane| lane.may_send_before())
     }
 
     fn commit_soon(&self) {

@@ -91,6 +91,11 @@ impl Lane {
             return Vec::new();
         }
         fetched.lost_before = fetched.offset - self.next;
+        if self.next <= self.sent_when_taken {
+            // Whoever had the lane before met the gap too, and counted from behind it.
+            let sent = self.sent_when_taken.saturating_add(fetched.lost_before);
+            self.sent_when_taken = sent.min(self.end_when_taken);
+        }
         self.next = fetched.offset + 1;
         self.bytes += fetched.weight();
         self.fetched.push_back(fetched);
@@ -115,6 +120,18 @@ impl Lane {
             (self.done.parked, self.done.parked_dead) = (parked, dead);
         }
         self.dirty = true;
+    }
+
+    /// The offset before which messages may be sent: so many beyond what is committed. Where Kafka has
+    /// deleted what came next, and all that is done is committed, so many beyond the first that is there:
+    /// nothing would ever be committed behind the gap.
+    pub(crate) fn may_send_before(&self) -> u64 {
+        let first = self
+            .fetched
+            .front()
+            .filter(|_| self.done.offset == self.committed.offset);
+        let from = first.map_or(0, |first| first.offset).max(self.committed.offset);
+        from.saturating_add(SENT_AHEAD_MAX)
     }
 
     /// Documents and bytes that are fetched and not done.
@@ -292,5 +309,49 @@ mod tests {
         assert_eq!((lane.bytes, lane.committed), (0, from), "done is not committed");
         lane.let_go();
         assert_eq!(lane.done, from);
+    }
+
+    #[test]
+    fn messages_that_are_gone_count_for_nothing_of_what_is_sent_beyond_a_commit() {
+        let at = |offset| Cursor {
+            offset,
+            ..Cursor::default()
+        };
+        let far = 10 * SENT_AHEAD_MAX;
+        let mut lane = Lane::default();
+        lane.take(at(0), 2 * far);
+        assert_eq!(lane.may_send_before(), SENT_AHEAD_MAX, "nothing has come yet");
+        for offset in [0, 1, far, far + 1] {
+            lane.push(fetched(offset, 1));
+        }
+        assert_eq!(lane.may_send_before(), SENT_AHEAD_MAX, "what is first lies there");
+        lane.settle(2, 0, 0);
+        assert_eq!(lane.may_send_before(), SENT_AHEAD_MAX, "that is not committed");
+        lane.committed = lane.done;
+        assert_eq!(lane.may_send_before(), far + SENT_AHEAD_MAX, "behind the gap");
+        lane.settle(far + 1, 0, 0);
+        assert_eq!(
+            lane.may_send_before(),
+            2 + SENT_AHEAD_MAX,
+            "the first behind it is sent"
+        );
+
+        // Its next owner finds the same gap, whether the last commit was before it or behind.
+        for from in [0, 2] {
+            let mut next = Lane::default();
+            next.take(at(from), 2 * far);
+            for offset in (from..2).chain([far, far + 1]) {
+                next.push(fetched(offset, 1));
+            }
+            assert!(
+                next.sent_when_taken >= far + SENT_AHEAD_MAX - 2,
+                "{}",
+                next.sent_when_taken
+            );
+        }
+        let mut short = Lane::default();
+        short.take(at(0), far + 2);
+        short.push(fetched(far, 1));
+        assert_eq!(short.sent_when_taken, far + 2, "there was no more to send");
     }
 }
