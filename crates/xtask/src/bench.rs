@@ -17,6 +17,8 @@ mod queued;
 mod rounds;
 mod table;
 
+use std::path::PathBuf;
+
 use anyhow::{Result, ensure};
 use clap::Args;
 
@@ -43,6 +45,10 @@ pub(crate) struct Options {
     /// out
     #[arg(long, default_value_t = 5_000_000)]
     backlog: u64,
+    /// Measure this `tidegate` too, by turns with the one of this checkout: an earlier commit's, to see whether
+    /// a change costs anything
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["loadgen", "capacity"])]
+    before: Option<PathBuf>,
     /// Number of times to measure each proxy in each case [default: 5, and 3 with `--async`]
     #[arg(long)]
     rounds: Option<usize>,
@@ -102,7 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.loadgen {
         return generators::run(rounds, options.seconds);
     }
-    let proxies = proxy::chosen(&options.haproxy)?;
+    let proxies = proxy::chosen(options.before.as_deref(), &options.haproxy)?;
     let before = machine::load_average();
     let mut measured: Vec<Measured> = Vec::new();
     let mut failed = Vec::new();
@@ -113,9 +119,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Err(error) => failed.push(format!("case {}: {error:#}", case.name)),
         }
     }
-    let with_haproxy = proxies.contains(&proxy::Kind::Haproxy);
+    let with_haproxy = proxies.iter().any(|one| one.kind == proxy::Kind::Haproxy);
     let mut through_queues = Vec::new();
-    for case in &queued {
+    for case in &queued::paired(queued, options.before.as_deref()) {
         match queued::measure(case, rounds.min(3), options.kdocs * 1000, with_haproxy) {
             Ok(figures) => through_queues.push(figures),
             Err(error) => failed.push(format!("{error:#}")),
@@ -160,6 +166,7 @@ fn run_queued(options: &Options) -> Result<()> {
         names: &options.cases,
         rounds: options.rounds.unwrap_or(3),
         docs: options.kdocs * 1000,
+        before: options.before.as_deref(),
         backlog: options.backlog,
         json: options.json,
     })?);

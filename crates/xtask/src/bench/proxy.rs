@@ -19,8 +19,18 @@ use crate::steps::bound_to_us;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
+    /// The gateway of this checkout.
     Tidegate,
+    /// The gateway that `--before` names.
+    Before,
     Haproxy,
+}
+
+/// A program to measure.
+#[derive(Debug, Clone)]
+pub(super) struct Contender {
+    pub(super) kind: Kind,
+    program: PathBuf,
 }
 
 /// A process that ends with its owner.
@@ -40,28 +50,55 @@ pub(super) struct Proxy {
     pub(super) address: SocketAddr,
 }
 
-/// The proxies to measure: Tidegate, and HAProxy if it is installed and wanted.
-pub(super) fn chosen(haproxy: &str) -> Result<Vec<Kind>> {
+/// The proxies to measure: Tidegate, the one before if there is one, and HAProxy if it is installed and wanted.
+pub(super) fn chosen(before: Option<&Path>, haproxy: &str) -> Result<Vec<Contender>> {
     let there = Command::new("haproxy")
         .arg("-v")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
         .is_ok();
-    Ok(match haproxy {
-        "never" => vec![Kind::Tidegate],
+    let mut contenders = vec![Contender::tidegate()];
+    contenders.extend(before.map(Contender::before));
+    match haproxy {
+        "never" => {}
         "only" => {
             ensure!(there, "HAProxy is not installed");
-            vec![Kind::Haproxy]
+            contenders = vec![Contender::haproxy()];
         }
-        _ if there => vec![Kind::Tidegate, Kind::Haproxy],
-        _ => {
-            eprintln!(
-                "HAProxy is not installed (apt-get install haproxy): its rows and the comparison with it are left out"
-            );
-            vec![Kind::Tidegate]
+        _ if there => contenders.push(Contender::haproxy()),
+        _ => eprintln!(
+            "HAProxy is not installed (apt-get install haproxy): its rows and the comparison with it are left out"
+        ),
+    }
+    Ok(contenders)
+}
+
+// === impl Contender ===
+
+impl Contender {
+    /// The gateway of this checkout.
+    pub(super) fn tidegate() -> Contender {
+        Contender {
+            kind: Kind::Tidegate,
+            program: binary("tidegate"),
         }
-    })
+    }
+
+    /// A gateway that was built elsewhere.
+    pub(super) fn before(program: &Path) -> Contender {
+        Contender {
+            kind: Kind::Before,
+            program: program.to_owned(),
+        }
+    }
+
+    pub(super) fn haproxy() -> Contender {
+        Contender {
+            kind: Kind::Haproxy,
+            program: "haproxy".into(),
+        }
+    }
 }
 
 // === impl Nodes ===
@@ -99,34 +136,36 @@ impl Nodes {
 
 impl Proxy {
     /// Starts a proxy before the nodes and waits until it answers.
-    pub(super) fn start(kind: Kind, case: &Case, nodes: &Nodes, folder: &Path) -> Result<Proxy> {
+    pub(super) fn start(contender: &Contender, case: &Case, nodes: &Nodes, folder: &Path) -> Result<Proxy> {
         let address = free_address()?;
-        match kind {
-            Kind::Tidegate => {
-                let text = tidegate_yml(case, nodes, address, free_address()?, folder);
-                Proxy::tidegate(&text, case, address, folder)
-            }
-            Kind::Haproxy => {
-                let file = folder.join("haproxy.cfg");
-                fs::write(&file, haproxy_cfg(case, nodes, address, folder)?)?;
-                let mut command = on_its_core();
-                command.args(["haproxy", "-db", "-f"]).arg(&file);
-                Proxy::run(command, kind, case, address, folder)
-            }
+        if contender.kind != Kind::Haproxy {
+            let text = tidegate_yml(case, nodes, address, free_address()?, folder);
+            return Proxy::tidegate(contender, &text, case, address, folder);
         }
+        let file = folder.join("haproxy.cfg");
+        fs::write(&file, haproxy_cfg(case, nodes, address, folder)?)?;
+        let mut command = on_its_core();
+        command.arg(&contender.program).args(["-db", "-f"]).arg(&file);
+        Proxy::run(command, contender.kind, case, address, folder)
     }
 
-    /// Starts Tidegate with a configuration that listens at `address`, and waits until it answers.
-    pub(super) fn tidegate(config: &str, case: &Case, address: SocketAddr, folder: &Path) -> Result<Proxy> {
-        let file = folder.join("tidegate.yml");
+    /// Starts a Tidegate with a configuration that listens at `address`, and waits until it answers.
+    pub(super) fn tidegate(
+        contender: &Contender,
+        config: &str,
+        case: &Case,
+        address: SocketAddr,
+        folder: &Path,
+    ) -> Result<Proxy> {
+        let file = folder.join(format!("{:?}.yml", contender.kind));
         fs::write(&file, config)?;
         let mut command = on_its_core();
         command
-            .arg(binary("tidegate"))
+            .arg(&contender.program)
             .arg("gateway")
             .arg("--config")
             .arg(&file);
-        Proxy::run(command, Kind::Tidegate, case, address, folder)
+        Proxy::run(command, contender.kind, case, address, folder)
     }
 
     fn run(

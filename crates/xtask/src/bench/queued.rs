@@ -11,10 +11,13 @@ mod latency;
 mod phases;
 mod table;
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context as _, Result, ensure};
 
 use super::case::{self, Case};
 use super::machine;
+use super::proxy::Contender;
 
 /// One way to load the queue.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -31,6 +34,8 @@ pub(super) struct QueuedCase {
     /// The most that both may cost, as a part of what HAProxy costs that passes the same load in the same
     /// run.
     of_haproxy: Option<f64>,
+    /// The gateway to measure, if it is not this checkout's.
+    before: Option<PathBuf>,
 }
 
 /// What is asked for.
@@ -40,6 +45,8 @@ pub(super) struct Wanted<'a> {
     pub(super) names: &'a [String],
     pub(super) rounds: usize,
     pub(super) docs: u64,
+    /// A gateway that was built elsewhere, to measure each case with too.
+    pub(super) before: Option<&'a Path>,
     /// Documents of the backlog; 0: no backlog.
     pub(super) backlog: u64,
     pub(super) json: bool,
@@ -65,6 +72,7 @@ fn cases() -> Vec<QueuedCase> {
         wire_gzip: false,
         target: Some(CPU_MAX),
         of_haproxy: None,
+        before: None,
     };
     let with = |name, about, change: fn(&mut Case)| {
         let mut case = QueuedCase {
@@ -130,6 +138,7 @@ pub(super) fn guides() -> Vec<QueuedCase> {
             wire_gzip: false,
             target: None,
             of_haproxy: Some(1.4),
+            before: None,
         }
     };
     vec![
@@ -144,6 +153,17 @@ pub(super) fn guides() -> Vec<QueuedCase> {
 pub(super) fn chosen(mut cases: Vec<QueuedCase>, names: &[String]) -> Vec<QueuedCase> {
     cases.retain(|case| names.is_empty() || names.iter().any(|name| name == case.name));
     cases
+}
+
+/// Each case, and the same with the gateway before if there is one.
+pub(super) fn paired(cases: Vec<QueuedCase>, before: Option<&Path>) -> Vec<QueuedCase> {
+    let mut paired = Vec::new();
+    for case in cases {
+        let other = before.map(|before| case.of(before));
+        paired.push(case);
+        paired.extend(other);
+    }
+    paired
 }
 
 pub(super) fn list(cases: &[QueuedCase]) -> String {
@@ -166,8 +186,8 @@ pub(super) fn measure(
     docs: u64,
     with_haproxy: bool,
 ) -> Result<phases::Measured> {
-    eprintln!("{} …", case.name);
-    phases::measure(case, rounds, docs, with_haproxy).with_context(|| format!("case {}", case.name))
+    eprintln!("{} …", case.title());
+    phases::measure(case, rounds, docs, with_haproxy).with_context(|| format!("case {}", case.title()))
 }
 
 /// The figures as a table.
@@ -186,7 +206,7 @@ pub(super) fn run(wanted: Wanted<'_>) -> Result<String> {
     );
     let before = machine::load_average();
     let mut measured = Vec::new();
-    for case in &cases {
+    for case in &paired(cases, wanted.before) {
         measured.push(measure(case, wanted.rounds, wanted.docs, false)?);
     }
     let latencies = if with_latency {
@@ -213,6 +233,27 @@ pub(super) fn run(wanted: Wanted<'_>) -> Result<String> {
 // === impl QueuedCase ===
 
 impl QueuedCase {
+    /// The same case with another gateway.
+    fn of(&self, before: &Path) -> QueuedCase {
+        QueuedCase {
+            before: Some(before.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    /// Its name, and whether it is the gateway before that it was measured with.
+    fn title(&self) -> String {
+        let before = if self.before.is_some() { ", before" } else { "" };
+        format!("{}{before}", self.name)
+    }
+
+    /// The gateway to measure.
+    fn gateway(&self) -> Contender {
+        self.before
+            .as_deref()
+            .map_or_else(Contender::tidegate, Contender::before)
+    }
+
     /// Access-log lines, so many a request by so many clients, over so many shards.
     fn lines(bulk: u64, connections: usize, shards: u32, compression: &'static str) -> QueuedCase {
         let mut case = cases().swap_remove(0);

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use super::case::Case;
 use super::machine::{cpu_seconds, peak_mib};
-use super::proxy::{Kind, Nodes, Proxy, Ready, client};
+use super::proxy::{Contender, Kind, Nodes, Proxy, Ready, client};
 
 /// A figure over the rounds.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
@@ -49,17 +49,17 @@ struct Samples {
 }
 
 /// Starts everything, warms up, and measures the proxies by turns.
-pub(super) fn measure(case: &Case, kinds: &[Kind], rounds: usize, docs: u64) -> Result<Measured> {
+pub(super) fn measure(case: &Case, contenders: &[Contender], rounds: usize, docs: u64) -> Result<Measured> {
     let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let nodes = Nodes::start(case, &folder)?;
     let docs = case.docs(docs);
     let mut proxies = Vec::new();
-    for &kind in kinds {
-        let proxy = Proxy::start(kind, case, &nodes, &folder)?;
+    for contender in contenders {
+        let proxy = Proxy::start(contender, case, &nodes, &folder)?;
         Ready::prepare(case, proxy.address, docs / 4, &folder)?
             .go()
-            .with_context(|| format!("warming up {kind:?}"))?;
+            .with_context(|| format!("warming up {:?}", contender.kind))?;
         proxies.push((proxy, Samples::default()));
     }
     let counter = client(&nodes.urls[0], case, &folder)?;

@@ -10,7 +10,7 @@ use testkit::client::Client;
 
 use super::super::gateway_file::gateway_file;
 use super::super::machine::cpu_seconds;
-use super::super::proxy::{Kind, Nodes, Proxy, client, free_address};
+use super::super::proxy::{Contender, Nodes, Proxy, client, free_address};
 use super::QueuedCase;
 
 /// The gateway and the nodes behind it. What it has queued is deleted with it.
@@ -45,7 +45,7 @@ impl Gateway {
         let (address, admin) = (free_address()?, free_address()?);
         let config = yml(case, &nodes.urls[0], address, admin, &folder);
         Ok(Gateway {
-            proxy: Proxy::tidegate(&config, &case.load, address, &folder)?,
+            proxy: Proxy::tidegate(&case.gateway(), &config, &case.load, address, &folder)?,
             admin: Client::new(&format!("http://{admin}"))?,
             nodes: client(&nodes.urls[0], &case.load, &folder)?,
             backend: nodes,
@@ -58,7 +58,12 @@ impl Gateway {
 
     /// HAProxy before the same nodes.
     pub(super) fn haproxy(&self) -> Result<Proxy> {
-        Proxy::start(Kind::Haproxy, &self.case.load, &self.backend, &self.folder)
+        Proxy::start(
+            &Contender::haproxy(),
+            &self.case.load,
+            &self.backend,
+            &self.folder,
+        )
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -77,7 +82,13 @@ impl Gateway {
     pub(super) fn kill_and_start(&mut self) -> Result<Duration> {
         self.proxy.kill()?;
         let begun = Instant::now();
-        self.proxy = Proxy::tidegate(&self.config, &self.case.load, self.address, &self.folder)?;
+        self.proxy = Proxy::tidegate(
+            &self.case.gateway(),
+            &self.config,
+            &self.case.load,
+            self.address,
+            &self.folder,
+        )?;
         Ok(begun.elapsed())
     }
 

@@ -36,7 +36,7 @@ pub(super) fn print(
 pub(super) fn cases(measured: &[Measured]) -> String {
     let mut text = phases(measured);
     text.push('\n');
-    for one in measured {
+    for one in measured.iter().filter(|one| one.case.before.is_none()) {
         text += &format!(
             "{}: {}; {} connections\n",
             one.case.name, one.case.about, one.case.load.connections
@@ -68,7 +68,7 @@ fn phases(measured: &[Measured]) -> String {
     ];
     for one in measured {
         lines.push([
-            one.case.name.to_owned(),
+            one.case.title(),
             spread(one.accept),
             spread(one.deliver),
             spread(one.sum),
@@ -89,6 +89,9 @@ fn phases(measured: &[Measured]) -> String {
 }
 
 fn targets(one: &Measured) -> String {
+    if one.case.before.is_some() {
+        return String::new();
+    }
     let memory = format!("≤ {PEAK_MIB_MAX:.0} MiB: {}", mark(one.peak_mib <= PEAK_MIB_MAX));
     let mut marks = Vec::new();
     if let Some(target) = one.case.target {
