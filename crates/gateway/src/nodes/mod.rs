@@ -12,6 +12,7 @@ mod proxy;
 pub(crate) mod quote;
 mod refusal;
 mod relay;
+mod tries;
 mod unquoted;
 
 pub(crate) use credentials::Fallback;
@@ -20,3 +21,4 @@ pub(crate) use look::{DocumentName, LookError, look};
 pub(crate) use outbound::{Message, Outbound};
 pub(crate) use proxy::{Body, Proxy};
 pub(crate) use refusal::is_unexecuted;
+pub(crate) use tries::Tries;

@@ -1,4 +1,4 @@
-//! The way to the nodes: every exchange with a node, of whatever kind, goes through a lane. A lane bounds
+//! The way to the nodes: every exchange with a node, of whatever kind, goes through [`Outbound`]. It bounds
 //! what is in flight, counts, and tells the cluster how its node is doing.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use wire::{
 use crate::metrics::Counters;
 use crate::request_id::RequestId;
 
-/// One core's lanes to the nodes of one cluster. The client below keeps each node's connections and their
+/// One core's way to the nodes of one cluster. The client below keeps each node's connections and their
 /// bound.
 #[derive(Debug)]
 pub(crate) struct Outbound {
@@ -24,8 +24,9 @@ pub(crate) struct Outbound {
     chooser: Arc<Chooser>,
     ledger: Ledger,
     timeout: Duration,
-    retry_count_max: u32,
-    retry_delay: Duration,
+    /// How often something is tried again, and the pause before ([`Tries`](super::Tries)).
+    pub(super) retry_count_max: u32,
+    pub(super) retry_delay: Duration,
 }
 
 /// Where it is written down how exchanges end.
@@ -45,8 +46,8 @@ pub(crate) struct Message<'a> {
 }
 
 impl Outbound {
-    /// Lanes with `sending`'s bounds divided among `cores`; what has no destination of its own goes to the
-    /// nodes of `choice`.
+    /// With `sending`'s bounds divided among `cores`. What has no destination of its own goes to the nodes of
+    /// `choice`.
     pub(crate) fn new(
         cluster: Arc<Cluster>,
         choice: NodeChoice,
@@ -97,18 +98,6 @@ impl Outbound {
     /// Until when an exchange that starts now may last.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
-    }
-
-    /// How often something may be tried again that one of `nodes` nodes is to take; `unsent`: no try so far
-    /// has sent a byte of it.
-    pub(crate) fn retries_max(&self, unsent: bool, nodes: usize) -> u32 {
-        retries_max(self.retry_count_max, unsent, nodes)
-    }
-
-    /// The wait before retry number `retry` (from 0): doubled each time, with up to half of it as jitter.
-    pub(crate) fn retry_delay(&self, retry: u32) -> Duration {
-        let delay = self.retry_delay.saturating_mul(1 << retry.min(6));
-        delay.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
     /// Sends one request and waits for the head of its answer; the node's health is reported either way.
@@ -189,17 +178,6 @@ fn is_read(message: Message<'_>) -> bool {
     *message.method == Method::GET || *message.method == Method::HEAD
 }
 
-/// What could not be sent at all may go round all nodes, whatever is configured. What a node may have begun
-/// to execute may be what broke it, and must not break all the others.
-fn retries_max(configured: u32, unsent: bool, nodes: usize) -> u32 {
-    let others = u32::try_from(nodes.saturating_sub(1)).unwrap_or(u32::MAX);
-    if unsent {
-        configured.max(others)
-    } else {
-        configured
-    }
-}
-
 // === impl Ledger ===
 
 impl Ledger {
@@ -218,18 +196,5 @@ impl Ledger {
         }
         tracing::debug!(%request_id, node = node.name, %error, fate = ?error.fate, "exchange failed");
         Outcome::of_error(error)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::retries_max;
-
-    #[test]
-    fn only_what_was_not_sent_goes_round_all_nodes() {
-        assert_eq!(retries_max(3, true, 50), 49);
-        assert_eq!(retries_max(3, false, 50), 3);
-        assert_eq!(retries_max(0, false, 3), 0);
-        assert_eq!(retries_max(0, true, 1), 0);
     }
 }

@@ -15,6 +15,7 @@ use crate::metrics::Counters;
 use crate::nodes::credentials::Fallback;
 use crate::nodes::outbound::{Message, Outbound};
 use crate::nodes::relay::Relay;
+use crate::nodes::tries::Tries;
 use crate::nodes::unquoted::{self, Asked};
 use crate::request_id::RequestId;
 
@@ -158,29 +159,22 @@ impl Proxy {
         };
         let deadline = self.outbound.deadline();
         let snapshot = self.outbound.cluster().snapshot();
-        let mut tried: Vec<Arc<Node>> = Vec::new();
+        let mut tries = Tries::new(&self.outbound, &snapshot);
         let mut unsent = true;
         loop {
-            let node = self.outbound.pick(&snapshot, reason, &tried);
+            let node = tries.pick(reason);
             let (sending, again) = body.take();
             let began = Instant::now();
             match self.outbound.exchange(&node, message, sending, deadline).await {
                 Ok(reply) => return Ok((reply, node, began)),
                 Err(error) => {
-                    let retries = tried.len() as u32;
                     unsent &= error.fate == Fate::NothingSent;
-                    if again.is_none()
-                        || !may_repeat(&head.method, &error)
-                        || retries >= self.outbound.retries_max(unsent, snapshot.nodes.len())
-                    {
+                    if again.is_none() || !may_repeat(&head.method, &error) || !tries.may_retry(unsent) {
                         self.counters.clients_gone.add(u64::from(client_gone(&error)));
                         return Err(Fault::upstream(&error));
                     }
-                    if tried.len() + 1 >= snapshot.nodes.len() {
-                        tokio::time::sleep(self.outbound.retry_delay(retries)).await;
-                    }
+                    tries.retry(Some(node)).await;
                     self.counters.forwarded_retried.add(1);
-                    tried.push(node);
                 }
             }
             body = again.unwrap_or(Sendable::Nothing);

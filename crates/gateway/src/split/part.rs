@@ -11,7 +11,7 @@ use wire::{Fate, Outgoing, Pool, PooledBytes, SendError};
 use crate::metrics::Counters;
 use crate::nodes::lines::{Body, Lines, Load};
 use crate::nodes::quote;
-use crate::nodes::{Message, Outbound, is_unexecuted};
+use crate::nodes::{Message, Outbound, Tries, is_unexecuted};
 use crate::split::combine::{Combined, Combiner, Family};
 
 /// A request that is split: what its parts have in common.
@@ -98,13 +98,12 @@ impl Sender<'_> {
     /// Sends one part until a node answers it, or nobody may try again.
     pub(crate) async fn deliver(self, part: usize, split: Split<'_>) -> Answer {
         let cluster = self.outbound.cluster();
-        let nodes = &split.snapshot.nodes;
-        let (mut tried, mut retries): (Vec<Arc<Node>>, u32) = (Vec::new(), 0);
+        let mut tries = Tries::new(self.outbound, split.snapshot);
         // Why the fate of some try is unknown, and what its repetition is worth.
         let (mut doubt, mut repeat): (Option<Doubt>, _) = (None, None);
         loop {
-            let (node, at_home) = self.destination(part, split, &tried);
-            let lost = match self.try_once(&node, part, split, retries == 0).await {
+            let (node, at_home) = self.destination(part, split, &tries);
+            let lost = match self.try_once(&node, part, split, tries.is_first()).await {
                 Ok((head, words)) if head.status == StatusCode::OK => {
                     let reworded = self.reword(&words, &node, part, split).await;
                     return Answer::Items(Items {
@@ -130,39 +129,33 @@ impl Sender<'_> {
             }
             let may_try_again = doubt.is_none() || repeat.is_some();
             // What is said of others as well has not been tried for this part yet.
-            let retries_max = self.outbound.retries_max(doubt.is_none(), nodes.len());
-            if retries >= retries_max.max(u32::from(together)) || !may_try_again {
+            let left = tries.may_retry(doubt.is_none()) || (together && tries.is_first());
+            if !left || !may_try_again {
                 return match (doubt, lost) {
                     (None, Lost::Unanswered(error)) => Answer::Unsent(error),
                     (Some(doubt), _) => Answer::Unknown(doubt.why),
                     (None, Lost::Together(why)) => Answer::Unknown(why),
                 };
             }
-            if !together {
-                tried.push(node);
-            }
-            if tried.len() >= nodes.len() {
-                tokio::time::sleep(self.outbound.retry_delay(retries)).await;
-            }
-            retries += 1;
+            tries.retry((!together).then_some(node)).await;
             self.counters.parts_retried.add(1);
         }
     }
 
     /// The node to send a part to, and whether it is the one that holds the primaries.
-    fn destination(&self, part: usize, split: Split<'_>, tried: &[Arc<Node>]) -> (Arc<Node>, bool) {
+    fn destination(&self, part: usize, split: Split<'_>, tries: &Tries<'_>) -> (Arc<Node>, bool) {
         let destination = split.load.plan.parts[part].destination;
         let home = match destination {
-            Destination::Node(node) if tried.is_empty() => split.snapshot.node(node),
+            Destination::Node(node) if tries.none_failed() => split.snapshot.node(node),
             _ => None,
         };
         match home {
             // A node that is down can't take its documents; any other forwards them to the new primary.
             Some(node) if node.health.is_up() => (Arc::clone(node), true),
             _ => {
-                let next = || self.outbound.pick(split.snapshot, PickReason::Documents, tried);
+                let next = || tries.pick(PickReason::Documents);
                 let picked = match (self.combine, destination) {
-                    (Some((combiner, family)), Destination::Any) if tried.is_empty() => {
+                    (Some((combiner, family)), Destination::Any) if tries.none_failed() => {
                         combiner.any(family, &split.load.plan.parts[part], next)
                     }
                     _ => next(),
