@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     if arguments.output.exists() && !arguments.force {
         let _ = writeln!(
             io::stderr(),
-            "tidegate: {} is there already: write another --output, or --force",
+            "tidegate: {} exists already: choose another --output, or overwrite it with --force",
             arguments.output.display()
         );
         return ExitCode::from(exit::NO);
@@ -108,13 +108,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let file = arguments.output.display();
     let _ = writeln!(
         io::stderr(),
-        "{file} is written; its comments name what else can be set"
+        "{file} is written; its comments describe further settings"
     );
     let waits_for_password = answers.user.is_some() && std::env::var_os("TIDEGATE_PASSWORD").is_none();
     if waits_for_password {
         let _ = writeln!(
             io::stderr(),
-            "it was not tried, since TIDEGATE_PASSWORD is not set: set it, and run tidegate check --online {file}"
+            "it was not checked, because TIDEGATE_PASSWORD is not set: set it, and run tidegate check --online {file}"
         );
         return ExitCode::SUCCESS;
     }
@@ -154,7 +154,7 @@ fn answers(arguments: &Arguments) -> Result<Answers> {
     };
     ensure!(
         asks || arguments.cluster.is_some(),
-        "there is no terminal: give --cluster URL, and flags for what differs from the defaults"
+        "there is no terminal to ask on: give --cluster URL, and a flag for each default that does not fit"
     );
     let cluster = ask(
         arguments.cluster.clone(),
@@ -164,21 +164,21 @@ fn answers(arguments: &Arguments) -> Result<Answers> {
     let some = |text: String| Some(text).filter(|text| !text.is_empty());
     let user = some(ask(
         arguments.user.clone(),
-        "user of the gateway's own account there (nothing: none)",
+        "user name of the gateway's own account at the cluster (empty: none)",
         "",
     )?);
     let ca = arguments.ca.as_ref().map(|ca| ca.display().to_string());
     let ca = match cluster.starts_with("https://") {
         true => some(ask(
             ca,
-            "file of the authority that signed its certificate (nothing: the system's)",
+            "PEM file of the authority that signed the cluster's certificate (empty: the system's)",
             "",
         )?),
         false => ca,
     };
     let mode = ask(
         arguments.mode.clone(),
-        "answer clients when the cluster has answered (sync), or once it is safe in a queue (async)",
+        "when to answer clients: once the cluster has answered (sync), or once the request is in a durable queue (async)",
         "sync",
     )?;
     ensure!(
@@ -219,7 +219,7 @@ fn put(question: &str, usual: &str) -> Result<String> {
     let mut answer = String::new();
     ensure!(
         io::stdin().lock().read_line(&mut answer)? > 0,
-        "the answers ended"
+        "the input ended before the last answer"
     );
     Ok(match answer.trim() {
         "" => usual.to_owned(),
@@ -234,7 +234,7 @@ fn text_of(answers: &Answers) -> Result<String> {
     // What is only known when the gateway starts is stood for.
     let known = |name: &str| Some(std::env::var(name).unwrap_or_else(|_| "-".to_owned()));
     if let Err(rejected) = Config::parse(&text, None, &known) {
-        bail!("these answers make no configuration:\n{rejected}");
+        bail!("no valid configuration follows from these answers:\n{rejected}");
     }
     Ok(text)
 }
@@ -247,7 +247,9 @@ impl Tls {
             ("none", _) => Self::None,
             ("self-signed", _) => Self::SelfSigned,
             (_, Some((cert, key))) => Self::Files(cert.trim().to_owned(), key.trim().to_owned()),
-            _ => bail!("`{text}` is neither none nor self-signed nor two files with a comma"),
+            _ => bail!(
+                "`{text}` is none of: none, self-signed, CERT,KEY (two files with a comma between them)"
+            ),
         })
     }
 }
@@ -259,7 +261,7 @@ impl Answers {
         out.push_str(HEAD);
         writeln!(
             out,
-            "\n# Where clients go.\nentry:\n  - name: clients\n    router: all\n    network:"
+            "\n# The address that clients connect to.\nentry:\n  - name: clients\n    router: all\n    network:"
         )?;
         writeln!(out, "      binding: {}", quoted(&self.listen))?;
         match &self.tls {
@@ -268,7 +270,7 @@ impl Answers {
             Tls::Files(cert, key) => {
                 writeln!(
                     out,
-                    "    tls:\n      enabled: true\n      # Changed files are used without a restart."
+                    "    tls:\n      enabled: true\n      # A renewed certificate is loaded without a restart."
                 )?;
                 writeln!(
                     out,
@@ -283,7 +285,7 @@ impl Answers {
         out.push_str(FORWARD);
         writeln!(
             out,
-            "\n# The cluster: any of its nodes; the others are found.\nelasticsearch:\n  - name: main"
+            "\n# The cluster. Any of its nodes will do; the gateway finds the others.\nelasticsearch:\n  - name: main"
         )?;
         writeln!(out, "    endpoints:\n      - {}", quoted(&self.cluster))?;
         match &self.user {
@@ -291,7 +293,7 @@ impl Answers {
             Some(user) => {
                 writeln!(
                     out,
-                    "    # The gateway's own account; `tidegate check --online` says which rights it needs."
+                    "    # The gateway's own account. `tidegate check --online` reports any right that it lacks."
                 )?;
                 writeln!(
                     out,
@@ -304,7 +306,7 @@ impl Answers {
             let ca = quoted(&ca.display().to_string());
             writeln!(
                 out,
-                "    tls:\n      # Who signed the cluster's certificate.\n      ca_file: {ca}"
+                "    tls:\n      # The authority that signed the cluster's certificate.\n      ca_file: {ca}"
             )?;
         }
         if self.queued {
@@ -334,9 +336,9 @@ fn quoted(text: &str) -> String {
 /// From the environment, which `systemctl` and containers can set without anybody reading it in a file.
 const PASSWORD: &str = "'$[[env.TIDEGATE_PASSWORD]]'";
 const HEAD: &str = "\
-# Tidegate's configuration, begun by `tidegate init`. All keys are in docs/configuration.md.
-#   tidegate check --online FILE      is it right, and is the world as it needs it?
-#   tidegate gateway --config FILE    run it; a changed file is put in force while it runs
+# Configuration of Tidegate, written by `tidegate init`. docs/configuration.md describes all keys.
+#   tidegate check --online FILE      check it: also the cluster, the account's rights, the disk
+#   tidegate gateway --config FILE    run it; changes to the file take effect without a restart
 ";
 const NO_TLS: &str = "    # tls:
     #   enabled: true
@@ -345,48 +347,48 @@ const NO_TLS: &str = "    # tls:
 ";
 const SELF_SIGNED: &str = "    tls:
       enabled: true
-      # A certificate is made at each start, for trying things out. For more, name one:
+      # For trials: the gateway makes a new certificate at each start. In production, name yours:
       # cert_file: /etc/tidegate/clients.pem
       # key_file: /etc/tidegate/clients.key
 ";
 const ROUTER: &str = "
-# Which flow a request takes; `rules` can tell indices and methods apart.
+# Which flow handles a request. `rules` can choose flows by index, method and more.
 router:
   - name: all
     default_flow: write
 
-# What is done with a request: each filter takes what it is for, and leaves the rest to the next.
+# What happens to a request: each filter handles the requests that it is for, and passes the others on.
 flow:
   - name: write
     filter:
-      # Bulk requests are taken apart, and each document goes to the node that holds its shard.
+      # Splits bulk requests, and sends each document to the node that holds its shard.
       - bulk_reshuffle:
           elasticsearch: main
 ";
 const ANSWERED: &str =
-    "          # The client gets the cluster's own answer. `async` queues instead, and needs a pipeline.
+    "          # `sync` answers once the cluster has answered; `async` uses a queue, and needs a pipeline.
           mode: sync
 ";
 const QUEUED: &str =
-    "          # The client is answered once its request is safe in a queue on this machine's disk.
+    "          # `async` answers once the request is in a durable queue on this machine's disk.
           mode: async
           queue:
             name: main
-            # What it may take of the disk, and what stays free there.
+            # The most disk space that the queue may take, and how much it must leave free.
             max_size: 20gb
             min_free: 1gb
 ";
-const FORWARD: &str = "      # Everything else goes through as it came.
+const FORWARD: &str = "      # Sends all other requests to the cluster unchanged.
       - elasticsearch:
           elasticsearch: main
 ";
-const NO_ACCOUNT: &str = "    # The gateway's own account, where the cluster asks for one:
+const NO_ACCOUNT: &str = "    # The gateway's own account, if the cluster requires one:
     # basic_auth:
     #   username: gateway
     #   password: '$[[env.TIDEGATE_PASSWORD]]'
 ";
 const PIPELINE: &str = "
-# Who delivers what is queued.
+# Delivers the queue to the cluster.
 pipeline:
   - name: deliver
     processor:
@@ -395,8 +397,8 @@ pipeline:
           queue_selector:
             keys: [main]
 ";
-const DATA: &str = "# Where queues and what else has to last are kept, from the working directory on.\n";
+const DATA: &str = "# The folder for queues and other data that must last; a relative path starts at the working directory.\n";
 const ADMIN: &str = "
-# Health, metrics, queues: for this machine only, as it is.
+# The admin API: health, metrics, queues. By default only this machine can reach it.
 admin:
 ";

@@ -89,7 +89,7 @@ fn a_password_is_taken_from_the_environment_and_the_account_s_rights_are_asked_f
     let (status, said) = init(folder.path(), &how, None);
     assert_eq!(status, Some(0), "{said}");
     assert!(
-        said.contains("it was not tried, since TIDEGATE_PASSWORD is not set"),
+        said.contains("it was not checked, because TIDEGATE_PASSWORD is not set"),
         "{said}"
     );
 }
@@ -102,7 +102,7 @@ fn a_file_that_is_there_is_kept_and_answers_that_make_no_file_are_wrong_usage() 
     let away = ["--cluster", "http://127.0.0.1:9"];
     let (status, said) = init(folder.path(), &away, None);
     assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("is there already"), "{said}");
+    assert!(said.contains("exists already"), "{said}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine\n");
     // It is written before it is tried.
     let (status, said) = init(
@@ -114,7 +114,7 @@ fn a_file_that_is_there_is_kept_and_answers_that_make_no_file_are_wrong_usage() 
     assert!(said.contains("nothing listens at 127.0.0.1:9"), "{said}");
     std::fs::remove_file(&file).unwrap();
     for (arguments, told) in [
-        (&[][..], "there is no terminal: give --cluster URL"),
+        (&[][..], "there is no terminal to ask on: give --cluster URL"),
         (
             &["--cluster", "es1:9200"],
             "has no `http://` or `https://` before it",
@@ -125,7 +125,7 @@ fn a_file_that_is_there_is_kept_and_answers_that_make_no_file_are_wrong_usage() 
         ),
         (
             &["--cluster", "http://a:1", "--tls", "maybe"],
-            "`maybe` is neither none nor self-signed",
+            "`maybe` is none of: none, self-signed",
         ),
         (
             &["--cluster", "http://a:1", "--tls", "no.pem,no.key"],

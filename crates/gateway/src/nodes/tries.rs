@@ -50,8 +50,8 @@ impl<'a> Tries<'a> {
         self.retries < retries_max(self.outbound.retry_count_max, unsent, nodes)
     }
 
-    /// Goes on to the next try, after a pause if every node has failed. `failed` is the node that the last try
-    /// failed at, if the node was to blame.
+    /// Goes on to the next try, after a pause if every node has failed. `failed` is the node that the last
+    /// try failed at, if the node was to blame.
     pub(crate) async fn retry(&mut self, failed: Option<Arc<Node>>) {
         self.failed_at.extend(failed);
         if self.failed_at.len() >= self.snapshot.nodes.len() {

@@ -50,7 +50,8 @@ pub(super) struct Proxy {
     pub(super) address: SocketAddr,
 }
 
-/// The proxies to measure: Tidegate, the one before if there is one, and HAProxy if it is installed and wanted.
+/// The proxies to measure: Tidegate, the one before if there is one, and HAProxy if it is installed and
+/// wanted.
 pub(super) fn chosen(before: Option<&Path>, haproxy: &str) -> Result<Vec<Contender>> {
     let there = Command::new("haproxy")
         .arg("-v")
