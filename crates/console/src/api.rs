@@ -1,13 +1,18 @@
 //! The HTTP API, as the page uses it: JSON in and out, and one stream of events.
 
+mod access;
 mod calls;
+mod endpoints;
 mod gateways;
 mod guard;
 mod live;
 mod refusal;
 mod registry;
+#[cfg(test)]
+mod role_tests;
 mod sessions;
 mod texts;
+mod users;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +20,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post, put};
 use parking_lot::Mutex;
 use serde_json::Value;
 use settings::Secret;
@@ -28,8 +32,13 @@ use crate::password::Passwords;
 use crate::poll::Polls;
 use crate::throttle::Throttle;
 
+use access::Needs;
+use endpoints::ENDPOINTS;
 pub(crate) use gateways::Asked;
 pub(crate) use refusal::Refusal;
+
+/// The state as handlers get it.
+type Shared = Arc<ApiState>;
 
 /// What all requests share.
 pub(crate) struct ApiState {
@@ -70,44 +79,17 @@ pub(crate) fn register(api: &ApiState, yaml: &str) -> Result<(), StartError> {
 }
 
 /// Everything there is, below the base path.
-pub(crate) fn router(api: &Arc<ApiState>) -> Router {
-    let open = Router::new()
-        .route("/session", get(sessions::show))
-        .route("/setup", post(sessions::set_up))
-        .route("/login", post(sessions::log_in));
-    let closed = Router::new()
-        .route("/logout", post(sessions::log_out))
-        .route("/registry", get(registry::show))
-        .route("/registry/_import", post(registry::import))
-        .route("/clusters", post(registry::add_cluster))
-        .route("/clusters/_test", post(registry::test_cluster))
-        .route(
-            "/clusters/{id}",
-            put(registry::change_cluster).delete(registry::remove_cluster),
-        )
-        .route("/gateways", post(registry::add_gateway))
-        .route("/gateways/_test", post(registry::test_gateway))
-        .route(
-            "/gateways/{id}",
-            put(registry::change_gateway).delete(registry::remove_gateway),
-        )
-        .route("/overview", get(live::overview))
-        .route("/live", get(live::stream))
-        .route("/clusters/{id}/series", get(live::series))
-        .route("/clusters/{id}/nodes", get(live::nodes))
-        .route(
-            "/clusters/{id}/call",
-            post(calls::call).layer(DefaultBodyLimit::max(CALL_BYTES_MAX)),
-        )
-        .route("/clusters/{id}/names", get(calls::names))
-        .route("/gateways/{id}/queues", get(gateways::queues))
-        .route("/gateways/{id}/lag", get(gateways::lag))
-        .route("/gateways/{id}/call", post(gateways::call))
-        .route("/tabs", get(texts::tabs).put(texts::set_tabs))
-        .route("/audit", get(texts::audit))
-        .layer(from_fn_with_state(Arc::clone(api), guard::logged_in));
-    let routes = open
-        .merge(closed)
+pub(crate) fn router(api: &Shared) -> Router {
+    let mut routes = Router::new();
+    for endpoint in ENDPOINTS {
+        let served = (endpoint.route)();
+        let served = match endpoint.needs {
+            Needs::Nothing => served,
+            needs => served.route_layer(from_fn_with_state((Arc::clone(api), needs), access::admit)),
+        };
+        routes = routes.route(endpoint.path, served);
+    }
+    let routes = routes
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(guard::from_this_page))
         .fallback(async || Refusal::not_found("there is no such endpoint"))
@@ -121,7 +103,5 @@ pub(crate) fn router(api: &Arc<ApiState>) -> Router {
         .layer(from_fn(guard::with_headers))
 }
 
-/// Longest body of a call: a bulk that somebody tries out. JSON needs some room around it.
-const CALL_BYTES_MAX: usize = calls::BYTES_MAX + (14 << 20);
-/// Longest body of anything else: the texts of all tabs.
+/// Longest body of most requests: the texts of all tabs.
 const BODY_BYTES_MAX: usize = 4 << 20;

@@ -36,6 +36,7 @@ mod password;
 mod poll;
 mod probe;
 mod rights;
+mod roles;
 mod secrets;
 mod series;
 mod serve;

@@ -3,6 +3,7 @@
 
 mod audit;
 mod registry;
+mod sessions;
 mod users;
 
 use std::path::Path;
@@ -13,8 +14,11 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 
 pub(crate) use audit::Change;
+#[cfg(test)]
+pub(crate) use registry::GatewayCluster;
 pub(crate) use registry::{ClusterEntry, GatewayEntry};
-pub(crate) use users::{SESSION_MS_MAX, User};
+pub(crate) use sessions::SESSION_MS_MAX;
+pub(crate) use users::User;
 
 use crate::StartError;
 use crate::secrets::{NotOpened, Vault};
@@ -44,6 +48,9 @@ pub(crate) enum StoreError {
     /// There is no such row.
     #[error("there is none with this id")]
     Missing,
+    /// Nobody would be left who may change users.
+    #[error("this is the last user with the role admin for everything")]
+    LastAdmin,
 }
 
 impl Store {
@@ -71,6 +78,19 @@ impl Store {
     }
 }
 
+/// A row that could not be kept because another one has its name.
+fn taken(kept: Result<usize, rusqlite::Error>, name: &str) -> Result<(), StoreError> {
+    match kept {
+        Ok(_) => Ok(()),
+        Err(rusqlite::Error::SqliteFailure(error, _))
+            if error.code == rusqlite::ErrorCode::ConstraintViolation =>
+        {
+            Err(StoreError::Taken(name.to_owned()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn migrate(connection: &mut Connection) -> Result<(), StartError> {
     let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let known = MIGRATIONS.len() as u32;
@@ -87,7 +107,7 @@ fn migrate(connection: &mut Connection) -> Result<(), StartError> {
 }
 
 /// Each is applied once, in order; those that were released are never changed.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = ["
 CREATE TABLE users (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE COLLATE NOCASE, role TEXT NOT NULL, password TEXT NOT NULL,
     made_ms INTEGER NOT NULL
@@ -117,6 +137,13 @@ CREATE TABLE audit (
 ) STRICT;
 CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+", "
+CREATE TABLE grants (
+    user INTEGER NOT NULL REFERENCES users(id) ON DELETE CASCADE,
+    cluster TEXT NOT NULL REFERENCES clusters(id) ON DELETE CASCADE,
+    role TEXT NOT NULL CHECK (role IN ('none', 'viewer', 'operator', 'admin')), PRIMARY KEY (user, cluster)
+) STRICT;
+CREATE INDEX audit_by_time ON audit (at_ms);
 "];
 
 /// How long a statement waits for another process, `sqlite3` say.
@@ -125,6 +152,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::roles::Role;
 
     #[test]
     fn a_store_is_opened_again_and_one_of_a_newer_version_is_refused() {
@@ -134,6 +162,41 @@ mod tests {
         store.sql().pragma_update(None, "user_version", 99).unwrap();
         drop(store);
         assert!(matches!(Store::open(folder.path()), Err(StartError::NewerStore)));
+    }
+
+    #[test]
+    fn a_store_of_the_first_version_is_brought_up_and_its_user_stays_admin() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = Connection::open(folder.path().join("console.sqlite")).unwrap();
+        old.execute_batch(MIGRATIONS[0]).unwrap();
+        old.pragma_update(None, "user_version", 1).unwrap();
+        old.execute_batch(
+            "INSERT INTO users VALUES (7, 'ada', 'admin', 'hash', 1);
+             INSERT INTO clusters VALUES ('a', 'prod', '[]', NULL, NULL, NULL, 1, NULL, 0, 0, NULL);
+             INSERT INTO audit VALUES (1, 5, 'ada', 'log in', 'console', NULL, NULL, NULL);",
+        )
+        .unwrap();
+        drop(old);
+        let store = Store::open(folder.path()).unwrap();
+        let (user, hash) = store.user("ada").unwrap().unwrap();
+        assert_eq!((user.id, user.roles.role, &*hash), (7, Role::Admin, "hash"));
+        assert_eq!(user.roles.on_cluster("a"), Role::Admin);
+        assert_eq!(store.audit(10).unwrap()[0].what, "log in");
+        let version: u32 = store
+            .sql()
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .unwrap();
+        assert_eq!(version, 2);
+    }
+
+    #[test]
+    fn a_role_that_is_none_gives_no_rights() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        store.make_first_user("ada", "hash").unwrap();
+        let token = store.begin_session(1).unwrap();
+        store.sql().execute("UPDATE users SET role = 'god'", []).unwrap();
+        assert!(store.session(&token, true).is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod calls;
 mod process;
 mod queues;
+mod roles;
 mod starting;
 mod watching;
 

@@ -11,9 +11,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::access::{ON_CLUSTER, demand};
 use super::{ApiState, Refusal};
 use crate::outbound::Ask;
 use crate::rights::CallPath;
+use crate::roles::Role;
 use crate::store::{Change, ClusterEntry, StoreError, User};
 use crate::target::Target;
 
@@ -70,6 +72,7 @@ pub(super) async fn call(
         return Err(Refusal::bad(format!("body: {BYTES_MAX} bytes at most")));
     }
     if !path.only_reads(&method) {
+        demand(Role::Operator, user.roles.on_cluster(&id), ON_CLUSTER)?;
         admit(&cluster, &path, call.confirm.as_ref())?;
         let what = format!("{method} {}", call.path);
         store.note(&Change {

@@ -13,12 +13,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::access::{ON_GATEWAY, demand};
 use super::calls::Confirm;
 use super::{ApiState, Refusal};
 use crate::accounts::Sum;
 use crate::clock::now_ms;
 use crate::outbound::Ask;
 use crate::rights::CallPath;
+use crate::roles::Role;
 use crate::store::{Change, GatewayEntry, StoreError, User};
 use crate::target::Target;
 
@@ -122,6 +124,7 @@ pub(super) async fn call(
         .find(|known| known.method == method && known.fits(&words));
     let known = known.ok_or_else(|| Refusal::bad("path: the console makes no such call to a gateway"))?;
     if known.changes(&call.path) {
+        demand(Role::Operator, user.roles.on_gateway(&gateway), ON_GATEWAY)?;
         admit(&api, &gateway, call.confirm.as_ref())?;
         store.note(&Change {
             user: &user.name,

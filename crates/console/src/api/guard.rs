@@ -94,35 +94,6 @@ pub(super) async fn from_this_page(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Everything but logging in needs a session. The user goes along with the request.
-pub(super) async fn logged_in(
-    State(api): State<Arc<ApiState>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let token = token_of(request.headers(), api.tls);
-    let found = match &token {
-        // A page that is only open does not count as used.
-        Some(token) => api
-            .polls
-            .store
-            .session(token, !request.uri().path().ends_with("/live")),
-        None => Ok(None),
-    };
-    match found {
-        Ok(Some(user)) => {
-            api.polls.attention.look();
-            request.extensions_mut().insert(user);
-            if let Some(token) = token {
-                request.extensions_mut().insert(Token(token));
-            }
-            next.run(request).await
-        }
-        Ok(None) => Refusal::unauthorized("log in first", None).into_response(),
-        Err(error) => Refusal::from(error).into_response(),
-    }
-}
-
 /// The session's token, for who ends it or looks whether it is still there.
 #[derive(Clone)]
 pub(super) struct Token(pub(super) String);

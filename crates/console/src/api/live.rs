@@ -10,22 +10,27 @@ use axum::response::sse::Event;
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::guard::Token;
+use super::registry::seen;
 use super::{ApiState, Refusal};
-use crate::store::StoreError;
+use crate::store::{StoreError, User};
 
 #[derive(Deserialize)]
 pub(super) struct Span {
     minutes: Option<u32>,
 }
 
-pub(super) async fn overview(State(api): State<Arc<ApiState>>) -> Result<Json<Value>, Refusal> {
-    let store = &api.polls.store;
-    Ok(Json(
-        api.polls.board.overview(&store.clusters()?, &store.gateways()?),
-    ))
+/// The overview of what the user may see, with the user's roles: they may have changed since the login.
+pub(super) async fn overview(
+    State(api): State<Arc<ApiState>>,
+    Extension(user): Extension<User>,
+) -> Result<Json<Value>, Refusal> {
+    let (clusters, gateways) = seen(&api, &user)?;
+    let mut told = api.polls.board.overview(&clusters, &gateways);
+    told["you"] = json!(user);
+    Ok(Json(told))
 }
 
 /// An event a second, until the session ends.
@@ -38,13 +43,29 @@ pub(super) async fn stream(
     overview.mark_unchanged();
     let stream = unfold((overview, api, token), |(mut overview, api, token)| async move {
         overview.changed().await.ok()?;
-        let live = api.polls.store.session(&token, false).ok().flatten();
-        live?;
-        let told = overview.borrow_and_update().to_string();
+        let user = api.polls.store.session(&token, false).ok().flatten()?;
+        let all = Arc::clone(&overview.borrow_and_update());
+        let told = seen_of(&api, &user, &all).ok()?.to_string();
         let event = Event::default().event("overview").data(told);
         Some((Ok(event), (overview, api, token)))
     });
     Sse::new(stream)
+}
+
+/// What a user may see of the overview that was taken for all.
+fn seen_of(api: &ApiState, user: &User, all: &Value) -> Result<Value, StoreError> {
+    let mut told = all.clone();
+    if !user.roles.see_all()
+        && let Some(rows) = told["rows"].as_array_mut()
+    {
+        let (clusters, gateways) = seen(api, user)?;
+        rows.retain(|row| match row["kind"].as_str() {
+            Some("cluster") => clusters.iter().any(|cluster| row["id"] == cluster.id),
+            _ => gateways.iter().any(|gateway| row["id"] == gateway.id),
+        });
+    }
+    told["you"] = json!(user);
+    Ok(told)
 }
 
 pub(super) async fn series(

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::draft::BadDraft;
 use crate::outbound::AskError;
 use crate::password::NotHashed;
+use crate::roles::Role;
 use crate::store::StoreError;
 
 /// An answer that is no success.
@@ -53,6 +54,15 @@ impl Refusal {
 
     pub(crate) fn forbidden(kind: &'static str, reason: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, kind, reason)
+    }
+
+    /// Somebody's role is too low. The page says which one is missing.
+    pub(crate) fn missing_role(needs: Role, has: Role, on: &str) -> Self {
+        let reason = format!("this needs the role {needs} {on}, and yours is {has}");
+        Self {
+            more: Some(Box::new(("missing", json!({"needs": needs, "has": has})))),
+            ..Self::forbidden("missing_role", reason)
+        }
     }
 
     /// Nobody is logged in. The page asks for a login, or for the first user.
@@ -110,6 +120,7 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Taken(_) => Self::new(StatusCode::CONFLICT, "taken", error.to_string()),
+            StoreError::LastAdmin => Self::new(StatusCode::CONFLICT, "last_admin", error.to_string()),
             StoreError::Missing => Self::not_found(error.to_string()),
             _ => {
                 tracing::error!(%error, "the store fails");

@@ -8,11 +8,13 @@ use axum::extract::{Extension, Path, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::access::may_test;
 use super::{ApiState, Refusal};
 use crate::draft::{ClusterDraft, GatewayDraft};
 use crate::import;
 use crate::poll::adopt;
 use crate::probe::{Kind, probe};
+use crate::roles::Role;
 use crate::store::{Change, ClusterEntry, GatewayEntry, StoreError, User};
 use crate::target::Target;
 
@@ -23,12 +25,21 @@ pub(super) struct File {
     yaml: String,
 }
 
-/// All of it, without secrets.
-pub(super) async fn show(State(api): State<Arc<ApiState>>) -> Answer {
-    let store = &api.polls.store;
-    Ok(Json(
-        json!({"clusters": store.clusters()?, "gateways": store.gateways()?}),
-    ))
+/// What the user may see of it, without secrets.
+pub(super) async fn show(State(api): State<Arc<ApiState>>, Extension(user): Extension<User>) -> Answer {
+    let (clusters, gateways) = seen(&api, &user)?;
+    Ok(Json(json!({"clusters": clusters, "gateways": gateways})))
+}
+
+/// The clusters and gateways that a user may see.
+pub(super) fn seen(
+    api: &ApiState,
+    user: &User,
+) -> Result<(Vec<ClusterEntry>, Vec<GatewayEntry>), StoreError> {
+    let (mut clusters, mut gateways) = (api.polls.store.clusters()?, api.polls.store.gateways()?);
+    clusters.retain(|cluster| user.roles.on_cluster(&cluster.id) >= Role::Viewer);
+    gateways.retain(|gateway| user.roles.on_gateway(gateway) >= Role::Viewer);
+    Ok((clusters, gateways))
 }
 
 pub(super) async fn add_cluster(
@@ -74,8 +85,10 @@ pub(super) async fn remove_cluster(
 /// Tries a cluster as it is given, with the stored password where none is given.
 pub(super) async fn test_cluster(
     State(api): State<Arc<ApiState>>,
+    Extension(user): Extension<User>,
     Json(draft): Json<ClusterDraft>,
 ) -> Answer {
+    may_test(&user, draft.id.as_deref())?;
     let store = &api.polls.store;
     let stored = draft
         .id

@@ -66,12 +66,7 @@ pub(super) async fn set_up(
             "this link is not the one that this start has printed, or it was used",
         ));
     }
-    let name = setup.name.trim();
-    if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
-        return Err(Refusal::bad(format!(
-            "name: 1 to {NAME_CHARS_MAX} characters are wanted"
-        )));
-    }
+    let name = check_name(&setup.name)?;
     check_password(&setup.password)?;
     let hash = api.passwords.hash(setup.password).await?;
     if !api.polls.store.make_first_user(name, &hash)? {
@@ -140,7 +135,19 @@ fn told(user: &User) -> Value {
     json!({"user": user, "version": env!("CARGO_PKG_VERSION")})
 }
 
-fn check_password(password: &Secret) -> Result<(), Refusal> {
+/// A user's name as it is kept.
+pub(super) fn check_name(name: &str) -> Result<&str, Refusal> {
+    let name = name.trim();
+    if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
+        return Err(Refusal::bad(format!(
+            "name: 1 to {NAME_CHARS_MAX} characters are wanted"
+        )));
+    }
+    Ok(name)
+}
+
+/// Whether a password is long enough, and no more than a hash is made of.
+pub(super) fn check_password(password: &Secret) -> Result<(), Refusal> {
     let (chars, bytes) = (password.expose().chars().count(), password.expose().len());
     if chars < PASSWORD_CHARS_MIN || bytes > PASSWORD_BYTES_MAX {
         let reason = format!(

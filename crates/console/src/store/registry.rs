@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::Serialize;
 use settings::Secret;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, taken};
 
 /// A registered cluster, as it is told: without its password.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -176,18 +176,6 @@ impl Store {
 
 fn owner(kind: &str, id: &str) -> String {
     format!("{kind}/{id}")
-}
-
-fn taken(kept: Result<usize, rusqlite::Error>, name: &str) -> Result<(), StoreError> {
-    match kept {
-        Ok(_) => Ok(()),
-        Err(rusqlite::Error::SqliteFailure(error, _))
-            if error.code == rusqlite::ErrorCode::ConstraintViolation =>
-        {
-            Err(StoreError::Taken(name.to_owned()))
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 const SELECT_CLUSTER: &str =

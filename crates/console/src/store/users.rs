@@ -1,12 +1,15 @@
-//! Users, their sessions, and the tabs of their dev tools.
+//! Users, their roles, and the tabs of their dev tools.
 
-use rusqlite::{OptionalExtension as _, params};
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, taken};
 use crate::clock::now_ms;
-use crate::secrets::{digest_of, token};
+use crate::roles::{Role, Roles};
+use crate::secrets::digest_of;
 
 /// Who is logged in.
 #[derive(Debug, Clone, Serialize)]
@@ -14,7 +17,18 @@ pub(crate) struct User {
     #[serde(skip)]
     pub(crate) id: i64,
     pub(crate) name: String,
-    pub(crate) role: String,
+    #[serde(flatten)]
+    pub(crate) roles: Roles,
+}
+
+/// A user as admins see one.
+#[derive(Debug, Serialize)]
+pub(crate) struct Account {
+    #[serde(flatten)]
+    pub(crate) user: User,
+    pub(crate) made_ms: i64,
+    /// The last use of a session that is still stored, to the minute.
+    pub(crate) seen_ms: Option<i64>,
 }
 
 impl Store {
@@ -37,73 +51,99 @@ impl Store {
 
     /// A user and the hash of the password.
     pub(crate) fn user(&self, name: &str) -> Result<Option<(User, String)>, StoreError> {
-        let found = self.sql().query_row(
-            "SELECT id, name, role, password FROM users WHERE name = ?",
-            [name],
-            |row| {
-                let user = User {
-                    id: row.get(0)?,
-                    name: row.get(1)?,
-                    role: row.get(2)?,
-                };
-                Ok((user, row.get(3)?))
-            },
-        );
-        Ok(found.optional()?)
-    }
-
-    /// Begins a session: the token for the cookie, of which a digest is stored.
-    pub(crate) fn begin_session(&self, user: i64) -> Result<String, StoreError> {
-        let (token, now) = (token(), now_ms());
-        let sql = self.sql();
-        sql.execute(
-            "DELETE FROM sessions WHERE made_ms < ? OR seen_ms < ?",
-            params![now - SESSION_MS_MAX, now - IDLE_MS_MAX],
-        )?;
-        sql.execute(
-            "INSERT INTO sessions (digest, user, made_ms, seen_ms) VALUES (?, ?, ?, ?)",
-            params![digest_of(&token), user, now, now],
-        )?;
-        Ok(token)
-    }
-
-    /// Whose session this is. `used` says whether it counts as used by that; looking at a page does not.
-    pub(crate) fn session(&self, token: &str, used: bool) -> Result<Option<User>, StoreError> {
-        let (digest, now) = (digest_of(token), now_ms());
         let sql = self.sql();
         let found = sql
             .query_row(
-                "SELECT users.id, users.name, users.role, sessions.seen_ms FROM sessions
-                 JOIN users ON users.id = sessions.user
-                 WHERE digest = ? AND sessions.made_ms >= ? AND sessions.seen_ms >= ?",
-                params![digest, now - SESSION_MS_MAX, now - IDLE_MS_MAX],
-                |row| {
-                    let user = User {
-                        id: row.get(0)?,
-                        name: row.get(1)?,
-                        role: row.get(2)?,
-                    };
-                    Ok((user, row.get::<_, i64>(3)?))
-                },
+                "SELECT id, name, role, password FROM users WHERE name = ?",
+                [name],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
             )
             .optional()?;
-        let Some((user, seen_ms)) = found else {
+        let Some((id, name, role, password)) = found else {
             return Ok(None);
         };
-        if used && now - seen_ms > NOTED_EVERY_MS {
-            sql.execute(
-                "UPDATE sessions SET seen_ms = ? WHERE digest = ?",
-                params![now, digest],
-            )?;
-        }
-        Ok(Some(user))
+        let roles = roles(&sql, id, role)?;
+        Ok(Some((User { id, name, roles }, password)))
     }
 
-    /// Ends a session.
-    pub(crate) fn end_session(&self, token: &str) -> Result<(), StoreError> {
-        self.sql()
-            .execute("DELETE FROM sessions WHERE digest = ?", [digest_of(token)])?;
-        Ok(())
+    /// All users, by name.
+    pub(crate) fn users(&self) -> Result<Vec<Account>, StoreError> {
+        let sql = self.sql();
+        let mut statement = sql.prepare(
+            "SELECT id, name, role, made_ms, (SELECT max(seen_ms) FROM sessions WHERE user = users.id)
+             FROM users ORDER BY name",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+        })?;
+        rows.map(|row| {
+            let (id, name, role, made_ms, seen_ms) = row?;
+            let roles = roles(&sql, id, role)?;
+            let user = User { id, name, roles };
+            Ok(Account {
+                user,
+                made_ms,
+                seen_ms,
+            })
+        })
+        .collect()
+    }
+
+    /// Adds a user with the hash of a password.
+    pub(crate) fn add_user(&self, name: &str, password: &str, roles: &Roles) -> Result<(), StoreError> {
+        let mut sql = self.sql();
+        let transaction = sql.transaction()?;
+        let added = transaction.execute(
+            "INSERT INTO users (name, role, password, made_ms) VALUES (?, ?, ?, ?)",
+            params![name, roles.role, password, now_ms()],
+        );
+        taken(added, name)?;
+        grant(&transaction, transaction.last_insert_rowid(), roles)?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Gives a user other roles. Somebody has to stay who may change them.
+    pub(crate) fn set_roles(&self, user: i64, roles: &Roles) -> Result<(), StoreError> {
+        let mut sql = self.sql();
+        let transaction = sql.transaction()?;
+        transaction.execute(
+            "UPDATE users SET role = ? WHERE id = ?",
+            params![roles.role, user],
+        )?;
+        transaction.execute("DELETE FROM grants WHERE user = ?", [user])?;
+        grant(&transaction, user, roles)?;
+        an_admin_stays(&transaction)?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Gives a user another password, by its hash, and ends all sessions but the one of this token.
+    pub(crate) fn set_password(
+        &self,
+        user: i64,
+        password: &str,
+        but: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let mut sql = self.sql();
+        let transaction = sql.transaction()?;
+        transaction.execute(
+            "UPDATE users SET password = ? WHERE id = ?",
+            params![password, user],
+        )?;
+        let kept = but.map(digest_of).unwrap_or_default();
+        transaction.execute(
+            "DELETE FROM sessions WHERE user = ? AND digest <> ?",
+            params![user, kept],
+        )?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Removes a user, with roles, sessions and tabs.
+    pub(crate) fn remove_user(&self, user: i64) -> Result<(), StoreError> {
+        let mut sql = self.sql();
+        let transaction = sql.transaction()?;
+        transaction.execute("DELETE FROM users WHERE id = ?", [user])?;
+        an_admin_stays(&transaction)?;
+        Ok(transaction.commit()?)
     }
 
     /// The texts of a user's dev tools, as the page gave them.
@@ -125,16 +165,37 @@ impl Store {
     }
 }
 
-/// A session's end.
-pub(crate) const SESSION_MS_MAX: i64 = 12 * 60 * 60 * 1000;
-/// Its end when it is not used.
-const IDLE_MS_MAX: i64 = 30 * 60 * 1000;
-/// How exactly its last use is known.
-const NOTED_EVERY_MS: i64 = 60 * 1000;
+/// A user's roles, given the one for everything.
+pub(super) fn roles(sql: &Connection, user: i64, role: Role) -> Result<Roles, StoreError> {
+    let mut statement = sql.prepare("SELECT cluster, role FROM grants WHERE user = ?")?;
+    let rows = statement.query_map([user], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let clusters = rows.collect::<Result<BTreeMap<String, Role>, _>>()?;
+    Ok(Roles { role, clusters })
+}
+
+fn grant(sql: &Connection, user: i64, roles: &Roles) -> Result<(), StoreError> {
+    for (cluster, role) in &roles.clusters {
+        sql.execute(
+            "INSERT INTO grants (user, cluster, role) VALUES (?, ?, ?)",
+            params![user, cluster, role],
+        )?;
+    }
+    Ok(())
+}
+
+fn an_admin_stays(sql: &Connection) -> Result<(), StoreError> {
+    let stays: bool = sql.query_row(
+        "SELECT EXISTS (SELECT 1 FROM users WHERE role = ?)",
+        [Role::Admin],
+        |row| row.get(0),
+    )?;
+    stays.then_some(()).ok_or(StoreError::LastAdmin)
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::ClusterEntry;
 
     fn store() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
@@ -152,33 +213,82 @@ mod tests {
         assert_eq!(store.user("ADA").unwrap().unwrap().0.name, "ada");
     }
 
+    fn roles_of(store: &Store, name: &str) -> Roles {
+        store.user(name).unwrap().unwrap().0.roles
+    }
+
     #[test]
-    fn a_session_ends_by_itself_when_idle_when_old_and_when_told() {
+    fn roles_are_changed_as_a_whole_and_go_with_their_cluster() {
         let (_folder, store) = store();
-        let token = store.begin_session(1).unwrap();
-        let aged = |column: &str, by: i64| {
-            let sql = format!("UPDATE sessions SET {column} = {column} - {by}");
-            store.sql().execute(&sql, []).unwrap();
+        for id in ["a", "b"] {
+            let cluster = ClusterEntry {
+                id: id.into(),
+                name: id.into(),
+                ..ClusterEntry::default()
+            };
+            store.keep_cluster(&cluster, None).unwrap();
+        }
+        let roles = |role, clusters: &[(&str, Role)]| Roles {
+            role,
+            clusters: clusters
+                .iter()
+                .map(|(id, role)| ((*id).to_owned(), *role))
+                .collect(),
         };
-        assert!(store.session(&token, true).unwrap().is_some());
-        assert!(store.session("another", true).unwrap().is_none());
-        aged("seen_ms", IDLE_MS_MAX - 10_000);
+        let first = roles(Role::None, &[("a", Role::Operator), ("b", Role::Viewer)]);
+        store.add_user("eve", "hash", &first).unwrap();
+        assert_eq!(roles_of(&store, "eve"), first);
+        let taken = store.add_user("Eve", "hash", &first);
+        assert!(matches!(taken, Err(StoreError::Taken(_))));
+        let unknown = store.add_user("bob", "hash", &roles(Role::None, &[("x", Role::Viewer)]));
         assert!(
-            store.session(&token, true).unwrap().is_some(),
-            "and it counts as used by that"
+            unknown.is_err() && store.user("bob").unwrap().is_none(),
+            "all of it or nothing"
         );
-        aged("seen_ms", IDLE_MS_MAX - 10_000);
-        assert!(
-            store.session(&token, false).unwrap().is_some(),
-            "and this does not"
-        );
-        aged("seen_ms", 20_000);
-        assert!(store.session(&token, true).unwrap().is_none());
-        let token = store.begin_session(1).unwrap();
-        aged("made_ms", SESSION_MS_MAX + 1);
-        assert!(store.session(&token, true).unwrap().is_none());
-        let token = store.begin_session(1).unwrap();
-        store.end_session(&token).unwrap();
-        assert!(store.session(&token, true).unwrap().is_none());
+        let id = store.user("eve").unwrap().unwrap().0.id;
+        let second = roles(Role::Viewer, &[("b", Role::Admin)]);
+        store.set_roles(id, &second).unwrap();
+        assert_eq!(roles_of(&store, "eve"), second);
+        store.forget_cluster("b").unwrap();
+        assert_eq!(roles_of(&store, "eve"), roles(Role::Viewer, &[]));
+        let names: Vec<_> = store
+            .users()
+            .unwrap()
+            .into_iter()
+            .map(|one| one.user.name)
+            .collect();
+        assert_eq!(names, ["ada", "eve"]);
+    }
+
+    #[test]
+    fn the_last_admin_stays_one() {
+        let (_folder, store) = store();
+        let viewer = Roles {
+            role: Role::Viewer,
+            clusters: BTreeMap::new(),
+        };
+        assert!(matches!(store.set_roles(1, &viewer), Err(StoreError::LastAdmin)));
+        assert!(matches!(store.remove_user(1), Err(StoreError::LastAdmin)));
+        assert_eq!(roles_of(&store, "ada").role, Role::Admin);
+        let admin = Roles {
+            role: Role::Admin,
+            clusters: BTreeMap::new(),
+        };
+        store.add_user("eve", "hash", &admin).unwrap();
+        store.set_roles(1, &viewer).unwrap();
+        store.remove_user(1).unwrap();
+        assert!(store.user("ada").unwrap().is_none());
+    }
+
+    #[test]
+    fn another_password_ends_the_sessions_that_are_not_kept() {
+        let (_folder, store) = store();
+        let [mine, other] = [(); 2].map(|()| store.begin_session(1).unwrap());
+        store.set_password(1, "new", Some(&mine)).unwrap();
+        assert!(store.session(&mine, true).unwrap().is_some());
+        assert!(store.session(&other, true).unwrap().is_none());
+        assert_eq!(store.user("ada").unwrap().unwrap().1, "new");
+        store.set_password(1, "newer", None).unwrap();
+        assert!(store.session(&mine, true).unwrap().is_none());
     }
 }

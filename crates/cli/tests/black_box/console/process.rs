@@ -44,12 +44,27 @@ impl Told {
     }
 }
 
-/// Asks as nobody in particular.
-pub(crate) struct Stranger<'a>(&'a Console);
+/// Asks as somebody else: as nobody in particular, or as another user.
+pub(crate) struct Other<'a> {
+    console: &'a Console,
+    cookie: Option<String>,
+}
 
-impl Stranger<'_> {
+impl Other<'_> {
     pub(crate) fn get(&self, path: &str) -> Told {
-        self.0.send_as(None, "GET", path, &[], "")
+        self.console.send_as(self.cookie.as_deref(), "GET", path, &[], "")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Told {
+        let cookie = self.cookie.as_deref();
+        self.console
+            .send_as(cookie, "POST", path, &SAME_ORIGIN, &body.to_string())
+    }
+
+    /// The first events of a stream; `seen` is called with each of them.
+    pub(crate) fn events(&self, count: usize, seen: impl FnMut(&Value)) {
+        self.console
+            .events_as(self.cookie.as_deref().unwrap(), count, seen);
     }
 }
 
@@ -153,8 +168,23 @@ impl Console {
         self.log.lock().clone()
     }
 
-    pub(crate) fn without_cookie(&self) -> Stranger<'_> {
-        Stranger(self)
+    pub(crate) fn without_cookie(&self) -> Other<'_> {
+        Other {
+            console: self,
+            cookie: None,
+        }
+    }
+
+    /// Another user, logged in.
+    pub(crate) fn logged_in_as(&self, name: &str, password: &str) -> Other<'_> {
+        let login = json!({"name": name, "password": password});
+        let told = self.without_cookie().post("/api/login", &login);
+        assert_eq!(told.status, 200, "{}", told.text);
+        let cookie = told.header("set-cookie").split(';').next().map(str::to_owned);
+        Other {
+            console: self,
+            cookie,
+        }
     }
 
     pub(crate) fn get(&self, path: &str) -> Told {
@@ -270,26 +300,38 @@ impl Console {
 
     /// The first events of a stream.
     pub(crate) fn events(&self, count: usize) -> Vec<Value> {
+        let cookie = self.cookie.lock().clone().unwrap();
+        let mut events = Vec::new();
+        self.events_as(&cookie, count, |event| events.push(event.clone()));
+        events
+    }
+
+    fn events_as(&self, cookie: &str, count: usize, mut seen: impl FnMut(&Value)) {
         use std::io::Write as _;
         let mut stream = std::net::TcpStream::connect(self.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let cookie = self.cookie.lock().clone().unwrap();
         write!(
             stream,
             "GET /api/live HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\n\r\n",
             self.address()
         )
         .unwrap();
-        let (mut text, mut buffer) = (String::new(), [0; 4096]);
-        while text.matches("\n\n").count() < count {
+        let (mut text, mut buffer, mut told) = (String::new(), [0; 4096], 0);
+        while told < count {
             let read = stream.read(&mut buffer).unwrap();
             assert!(read > 0, "the stream ended: {text}");
             text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+            while let Some((event, rest)) = text.split_once("\n\n") {
+                if let Some((_, data)) = event.split_once("data: ")
+                    && told < count
+                {
+                    let data = data.split(['\r', '\n']).next().unwrap();
+                    seen(&serde_json::from_str(data).unwrap_or_else(|_| panic!("{data}")));
+                    told += 1;
+                }
+                text = rest.to_owned();
+            }
         }
-        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-        data.take(count)
-            .map(|data| serde_json::from_str(data).unwrap_or_else(|_| panic!("{data}")))
-            .collect()
     }
 
     /// Begins a call and gives it up a moment later.

@@ -1,0 +1,86 @@
+//! Before an endpoint is served: whose session this is, and whether the role is high enough.
+
+use axum::extract::{RawPathParams, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::guard::{Token, token_of};
+use super::{ApiState, Refusal, Shared};
+use crate::roles::{Role, Roles};
+use crate::store::{StoreError, User};
+
+/// What a request has to have before an endpoint is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// Nothing: it is for who is not logged in.
+    Nothing,
+    /// A session; what is told depends on the roles.
+    Session,
+    /// The role for everything.
+    Everywhere(Role),
+    /// The role on the cluster whose id is in the path.
+    Cluster(Role),
+    /// The role on the gateway whose id is in the path.
+    Gateway(Role),
+}
+
+/// Serves a request that has what it needs. The user goes along with it.
+pub(super) async fn admit(
+    State((api, needs)): State<(Shared, Needs)>,
+    path: RawPathParams,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Refusal> {
+    let token = token_of(request.headers(), api.tls).ok_or_else(log_in_first)?;
+    // A page that is only open does not count as used.
+    let used = !request.uri().path().ends_with("/live");
+    let user = api.polls.store.session(&token, used)?.ok_or_else(log_in_first)?;
+    api.polls.attention.look();
+    let id = path
+        .iter()
+        .find(|(name, _)| *name == "id")
+        .map_or("", |(_, id)| id);
+    may(&api, &user.roles, needs, id)?;
+    request.extensions_mut().insert(user);
+    request.extensions_mut().insert(Token(token));
+    Ok(next.run(request).await)
+}
+
+fn log_in_first() -> Refusal {
+    Refusal::unauthorized("log in first", None)
+}
+
+fn may(api: &ApiState, roles: &Roles, needs: Needs, id: &str) -> Result<(), Refusal> {
+    let store = &api.polls.store;
+    match needs {
+        Needs::Nothing | Needs::Session => Ok(()),
+        Needs::Everywhere(role) => demand(role, roles.role, "for everything"),
+        Needs::Cluster(role) => {
+            store.cluster(id)?.ok_or(StoreError::Missing)?;
+            demand(role, roles.on_cluster(id), ON_CLUSTER)
+        }
+        Needs::Gateway(role) => {
+            let gateway = store.gateway(id)?.ok_or(StoreError::Missing)?;
+            demand(role, roles.on_gateway(&gateway), ON_GATEWAY)
+        }
+    }
+}
+
+/// Refuses who has a lower role than is needed, and says which one is.
+pub(super) fn demand(needs: Role, has: Role, on: &str) -> Result<(), Refusal> {
+    if has >= needs {
+        return Ok(());
+    }
+    Err(Refusal::missing_role(needs, has, on))
+}
+
+/// Whether a user may try a cluster: a new one, or the one with this id as it would be changed.
+pub(super) fn may_test(user: &User, id: Option<&str>) -> Result<(), Refusal> {
+    match id {
+        Some(id) => demand(Role::Admin, user.roles.on_cluster(id), ON_CLUSTER),
+        None => demand(Role::Admin, user.roles.role, "for everything"),
+    }
+}
+
+pub(super) const ON_CLUSTER: &str = "on this cluster";
+pub(super) const ON_GATEWAY: &str = "on all clusters of this gateway";

@@ -1,0 +1,105 @@
+//! What the API serves, and which role each endpoint needs: one table.
+
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{MethodRouter, delete, get, post, put};
+
+use super::access::Needs::{self, Cluster, Everywhere, Gateway, Nothing, Session};
+use super::{Shared, calls, gateways, live, registry, sessions, texts, users};
+use crate::roles::Role::{Admin, Viewer};
+
+/// One method of one path.
+pub(super) struct Endpoint {
+    /// As the tests of roles send it; `route` serves it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the router has it in `route`"))]
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    pub(super) needs: Needs,
+    pub(super) route: fn() -> MethodRouter<Shared>,
+}
+
+const fn endpoint(
+    method: &'static str,
+    path: &'static str,
+    needs: Needs,
+    route: fn() -> MethodRouter<Shared>,
+) -> Endpoint {
+    Endpoint {
+        method,
+        path,
+        needs,
+        route,
+    }
+}
+
+/// Calls need `Viewer` to be looked at; a call that writes needs more, which its handler knows. So it is with
+/// the test of a cluster, which is of a registered one or of a new one.
+pub(super) const ENDPOINTS: &[Endpoint] = &[
+    endpoint("GET", "/session", Nothing, || get(sessions::show)),
+    endpoint("POST", "/setup", Nothing, || post(sessions::set_up)),
+    endpoint("POST", "/login", Nothing, || post(sessions::log_in)),
+    endpoint("POST", "/logout", Session, || post(sessions::log_out)),
+    endpoint("POST", "/password", Session, || post(users::change_own_password)),
+    endpoint("GET", "/tabs", Session, || get(texts::tabs)),
+    endpoint("PUT", "/tabs", Session, || put(texts::set_tabs)),
+    endpoint("GET", "/registry", Session, || get(registry::show)),
+    endpoint("GET", "/overview", Session, || get(live::overview)),
+    endpoint("GET", "/live", Session, || get(live::stream)),
+    endpoint("GET", "/users", Everywhere(Admin), || get(users::list)),
+    endpoint("POST", "/users", Everywhere(Admin), || post(users::add)),
+    endpoint("PUT", "/users/{name}", Everywhere(Admin), || put(users::change)),
+    endpoint("DELETE", "/users/{name}", Everywhere(Admin), || {
+        delete(users::remove)
+    }),
+    endpoint("GET", "/audit", Everywhere(Admin), || get(texts::audit)),
+    endpoint("POST", "/registry/_import", Everywhere(Admin), || {
+        post(registry::import)
+    }),
+    endpoint("POST", "/clusters", Everywhere(Admin), || {
+        post(registry::add_cluster)
+    }),
+    endpoint("POST", "/clusters/_test", Session, || {
+        post(registry::test_cluster)
+    }),
+    endpoint("PUT", "/clusters/{id}", Cluster(Admin), || {
+        put(registry::change_cluster)
+    }),
+    endpoint("DELETE", "/clusters/{id}", Cluster(Admin), || {
+        delete(registry::remove_cluster)
+    }),
+    endpoint("GET", "/clusters/{id}/series", Cluster(Viewer), || {
+        get(live::series)
+    }),
+    endpoint("GET", "/clusters/{id}/nodes", Cluster(Viewer), || {
+        get(live::nodes)
+    }),
+    endpoint("GET", "/clusters/{id}/names", Cluster(Viewer), || {
+        get(calls::names)
+    }),
+    endpoint("POST", "/clusters/{id}/call", Cluster(Viewer), || {
+        post(calls::call).layer(DefaultBodyLimit::max(CALL_BYTES_MAX))
+    }),
+    endpoint("POST", "/gateways", Everywhere(Admin), || {
+        post(registry::add_gateway)
+    }),
+    endpoint("POST", "/gateways/_test", Everywhere(Admin), || {
+        post(registry::test_gateway)
+    }),
+    endpoint("PUT", "/gateways/{id}", Everywhere(Admin), || {
+        put(registry::change_gateway)
+    }),
+    endpoint("DELETE", "/gateways/{id}", Everywhere(Admin), || {
+        delete(registry::remove_gateway)
+    }),
+    endpoint("GET", "/gateways/{id}/queues", Gateway(Viewer), || {
+        get(gateways::queues)
+    }),
+    endpoint("GET", "/gateways/{id}/lag", Gateway(Viewer), || {
+        get(gateways::lag)
+    }),
+    endpoint("POST", "/gateways/{id}/call", Gateway(Viewer), || {
+        post(gateways::call)
+    }),
+];
+
+/// Longest body of a call: a bulk that somebody tries out. JSON needs some room around it.
+const CALL_BYTES_MAX: usize = calls::BYTES_MAX + (14 << 20);

@@ -1,0 +1,269 @@
+//! Each endpoint for each kind of user: who is let in. What is let in may fail for other reasons.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use axum::{Extension, Router};
+use hyper_util::service::TowerToHyperService;
+use serde_json::{Value, json};
+
+use super::endpoints::ENDPOINTS;
+use super::{Peer, router};
+use crate::Options;
+use crate::roles::{Role, Roles};
+use crate::store::{ClusterEntry, GatewayEntry, Store};
+
+/// The columns: nobody, then users by their role for everything and by that on the cluster `a`.
+const PEOPLE: [(&str, Role, Option<Role>); 9] = [
+    ("none", Role::None, None),
+    ("viewer", Role::Viewer, None),
+    ("operator", Role::Operator, None),
+    ("admin", Role::Admin, None),
+    ("viewer of a", Role::None, Some(Role::Viewer)),
+    ("operator of a", Role::None, Some(Role::Operator)),
+    ("admin of a", Role::None, Some(Role::Admin)),
+    ("operator, viewer of a", Role::Operator, Some(Role::Viewer)),
+    ("admin, not of a", Role::Admin, Some(Role::None)),
+];
+
+const ANY: &str = "yyyyyyyyyy";
+const SESSION: &str = ".yyyyyyyyy";
+const ADMINS: &str = "....y....y";
+/// On the cluster `a`, or a gateway of it alone.
+const VIEW_A: &str = "..yyyyyyy.";
+const ACT_A: &str = "...yy.yy..";
+const ADMIN_A: &str = "....y..y..";
+/// On the cluster `b`, or a gateway of both.
+const VIEW_B: &str = "..yyy...yy";
+const ACT_B: &str = "...yy...yy";
+const ADMIN_B: &str = "....y....y";
+const VIEW_AB: &str = "..yyy...y.";
+const ACT_AB: &str = "...yy.....";
+
+const READ: &str = r#"{"method": "GET", "path": "/logs/_search"}"#;
+const WRITE: &str = r#"{"method": "PUT", "path": "/logs/_doc/1", "body": "{}"}"#;
+const DELETE: &str = r#"{"method": "POST", "path": "/logs/%5Fdelete_by_query", "body": "{}"}"#;
+const LETTERS: &str = r#"{"method": "GET", "path": "/dead_letters"}"#;
+const REPLAY: &str = r#"{"method": "POST", "path": "/dead_letters/_replay"}"#;
+const COUNT: &str = r#"{"method": "POST", "path": "/dead_letters/_replay?dry_run=true"}"#;
+const STOP: &str = r#"{"method": "POST", "path": "/pipeline/p/_stop"}"#;
+const EDIT: &str = r#"{"method": "PUT", "path": "/dead_letters/1?dry_run=true", "body": "{}"}"#;
+const NEW: &str = r#"{"name": "new", "url": "http://127.0.0.1:9", "endpoints": ["http://127.0.0.1:9"]}"#;
+const OF_A: &str = r#"{"id": "a", "name": "new", "endpoints": ["http://127.0.0.1:9"]}"#;
+const OF_B: &str = r#"{"id": "b", "name": "new", "endpoints": ["http://127.0.0.1:9"]}"#;
+const ROLES: &str = r#"{"roles": {"role": "viewer"}}"#;
+
+/// Method, path of the table, what stands for its parameter, body, who is let in.
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+const MATRIX: [Row; 57] = [
+    ("GET", "/session", "", "", ANY),
+    ("POST", "/setup", "", "{}", ANY),
+    ("POST", "/login", "", "{}", ANY),
+    ("POST", "/logout", "", "{}", SESSION),
+    ("POST", "/password", "", "{}", SESSION),
+    ("GET", "/tabs", "", "", SESSION),
+    ("PUT", "/tabs", "", "{}", SESSION),
+    ("GET", "/registry", "", "", SESSION),
+    ("GET", "/overview", "", "", SESSION),
+    ("GET", "/live", "", "", SESSION),
+    ("GET", "/users", "", "", ADMINS),
+    ("POST", "/users", "", "{}", ADMINS),
+    ("PUT", "/users/{name}", "zoe", ROLES, ADMINS),
+    ("DELETE", "/users/{name}", "zoe", "", ADMINS),
+    ("GET", "/audit", "", "", ADMINS),
+    ("POST", "/registry/_import", "", r#"{"yaml": "{}"}"#, ADMINS),
+    ("POST", "/clusters", "", NEW, ADMINS),
+    ("POST", "/clusters/_test", "", NEW, ADMINS),
+    ("POST", "/clusters/_test", "", OF_A, ADMIN_A),
+    ("POST", "/clusters/_test", "", OF_B, ADMIN_B),
+    ("PUT", "/clusters/{id}", "a", r#"{"read_only": false}"#, ADMIN_A),
+    ("PUT", "/clusters/{id}", "b", r#"{"read_only": false}"#, ADMIN_B),
+    ("DELETE", "/clusters/{id}", "a", "", ADMIN_A),
+    ("DELETE", "/clusters/{id}", "b", "", ADMIN_B),
+    ("GET", "/clusters/{id}/series", "a", "", VIEW_A),
+    ("GET", "/clusters/{id}/series", "b", "", VIEW_B),
+    ("GET", "/clusters/{id}/nodes", "a", "", VIEW_A),
+    ("GET", "/clusters/{id}/nodes", "b", "", VIEW_B),
+    ("GET", "/clusters/{id}/names", "a", "", VIEW_A),
+    ("GET", "/clusters/{id}/names", "b", "", VIEW_B),
+    ("POST", "/clusters/{id}/call", "a", READ, VIEW_A),
+    ("POST", "/clusters/{id}/call", "b", READ, VIEW_B),
+    ("POST", "/clusters/{id}/call", "a", WRITE, ACT_A),
+    ("POST", "/clusters/{id}/call", "b", WRITE, ACT_B),
+    ("POST", "/clusters/{id}/call", "a", DELETE, ACT_A),
+    ("POST", "/clusters/{id}/call", "%62", DELETE, ACT_B),
+    ("POST", "/gateways", "", NEW, ADMINS),
+    ("POST", "/gateways/_test", "", NEW, ADMINS),
+    ("PUT", "/gateways/{id}", "ga", "{}", ADMINS),
+    ("DELETE", "/gateways/{id}", "ga", "", ADMINS),
+    ("GET", "/gateways/{id}/queues", "ga", "", VIEW_A),
+    ("GET", "/gateways/{id}/queues", "gab", "", VIEW_AB),
+    ("GET", "/gateways/{id}/lag", "ga", "?queue=q", VIEW_A),
+    ("GET", "/gateways/{id}/lag", "gab", "?queue=q", VIEW_AB),
+    ("POST", "/gateways/{id}/call", "ga", LETTERS, VIEW_A),
+    ("POST", "/gateways/{id}/call", "gab", LETTERS, VIEW_AB),
+    ("POST", "/gateways/{id}/call", "ga", COUNT, VIEW_A),
+    ("POST", "/gateways/{id}/call", "gab", COUNT, VIEW_AB),
+    ("POST", "/gateways/{id}/call", "ga", REPLAY, ACT_A),
+    ("POST", "/gateways/{id}/call", "gab", REPLAY, ACT_AB),
+    ("POST", "/gateways/{id}/call", "ga", STOP, ACT_A),
+    ("POST", "/gateways/{id}/call", "gab", STOP, ACT_AB),
+    ("POST", "/gateways/{id}/call", "ga", EDIT, ACT_A),
+    ("POST", "/gateways/{id}/call", "gab", EDIT, ACT_AB),
+    ("GET", "/gateways/{id}/queues", "g", "", "..yyy...yy"),
+    ("POST", "/gateways/{id}/call", "g", REPLAY, "...yy...yy"),
+    ("POST", "/gateways/{id}/call", "g", LETTERS, "..yyy...yy"),
+];
+
+#[test]
+fn each_endpoint_lets_in_who_has_the_role_and_nobody_else() {
+    let served: BTreeSet<(&str, &str)> = ENDPOINTS.iter().map(|one| (one.method, one.path)).collect();
+    let tested: BTreeSet<(&str, &str)> = MATRIX.iter().map(|(method, path, ..)| (*method, *path)).collect();
+    assert_eq!(served, tested, "each endpoint is in the matrix");
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    store.make_first_user("root", "hash").unwrap();
+    let options = Options {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        data: folder.path().to_owned(),
+        base_path: String::new(),
+        tls: None,
+        hosts: Vec::new(),
+        insecure_http: false,
+        registry: None,
+    };
+    let wrong = wire::run_local(1 << 20, async |worker| {
+        let api = Arc::new(crate::api(store.clone(), &options, None, worker));
+        let routes = router(&api).layer(Extension(Peer(options.listen)));
+        let mut wrong = Vec::new();
+        for row in &MATRIX {
+            let mut found = String::new();
+            for person in std::iter::once(None).chain(PEOPLE.iter().map(Some)) {
+                let token = prepare(&store, person);
+                found.push(if is_let_in(&routes, row, token).await {
+                    'y'
+                } else {
+                    '.'
+                });
+            }
+            if found != row.4 {
+                wrong.push(format!(
+                    "{} {} ({}) {}: {found}, not {}",
+                    row.0, row.1, row.2, row.3, row.4
+                ));
+            }
+        }
+        wrong
+    })
+    .unwrap();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What earlier requests have changed is as it was; a session's token of this person.
+fn prepare(store: &Store, person: Option<&(&str, Role, Option<Role>)>) -> Option<String> {
+    for id in ["a", "b"] {
+        let cluster = ClusterEntry {
+            id: id.into(),
+            name: id.into(),
+            endpoints: vec!["http://127.0.0.1:9".into()],
+            ..ClusterEntry::default()
+        };
+        store.keep_cluster(&cluster, None).unwrap();
+    }
+    for (id, linked) in [("ga", &["a"][..]), ("gab", &["a", "b"]), ("g", &[])] {
+        let gateway = GatewayEntry {
+            id: id.into(),
+            name: id.into(),
+            url: "http://127.0.0.1:9".into(),
+            ..GatewayEntry::default()
+        };
+        store.keep_gateway(&gateway, None).unwrap();
+        for name in linked {
+            store.link(id, name, Some(name)).unwrap();
+        }
+    }
+    for entry in store
+        .clusters()
+        .unwrap()
+        .into_iter()
+        .filter(|entry| entry.name == "new")
+    {
+        store.forget_cluster(&entry.id).unwrap();
+    }
+    for entry in store
+        .gateways()
+        .unwrap()
+        .into_iter()
+        .filter(|entry| entry.name == "new")
+    {
+        store.forget_gateway(&entry.id).unwrap();
+    }
+    let user = |name: &str, roles: &Roles| {
+        if let Some((user, _)) = store.user(name).unwrap() {
+            store.remove_user(user.id).unwrap();
+        }
+        store.add_user(name, "hash", roles).unwrap();
+        store.user(name).unwrap().unwrap().0.id
+    };
+    user(
+        "zoe",
+        &Roles {
+            role: Role::None,
+            clusters: [].into(),
+        },
+    );
+    let (name, role, on_a) = person?;
+    let clusters = on_a.iter().map(|role| ("a".to_owned(), *role)).collect();
+    Some(
+        store
+            .begin_session(user(
+                name,
+                &Roles {
+                    role: *role,
+                    clusters,
+                },
+            ))
+            .unwrap(),
+    )
+}
+
+async fn is_let_in(routes: &Router, row: &Row, token: Option<String>) -> bool {
+    let (method, path, id, body, _) = row;
+    let path = path.replace("{id}", id).replace("{name}", id);
+    let (query, body) = if body.starts_with('?') {
+        (*body, "")
+    } else {
+        ("", *body)
+    };
+    let mut request = Request::builder()
+        .method(*method)
+        .uri(format!("/api{path}{query}"))
+        .header("host", "localhost")
+        .header("sec-fetch-site", "same-origin")
+        .header("content-type", "application/json");
+    if let Some(token) = token {
+        request = request.header("cookie", format!("tidegate-console={token}"));
+    }
+    let request = request.body(Body::from(body)).unwrap();
+    let service = TowerToHyperService::new(routes.clone());
+    let answer = hyper::service::Service::call(&service, request).await.unwrap();
+    let status = answer.status();
+    assert_ne!(status, StatusCode::NOT_FOUND, "{method} {path}");
+    assert_ne!(status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+    if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        return true;
+    }
+    let told = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    told["error"]["type"] != "missing_role" && told["error"]["reason"] != json!("log in first")
+}

@@ -1,0 +1,157 @@
+//! Users: who there is, with which roles. Changes hold from the next request on, of an open stream from the
+//! next second on.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use axum::Json;
+use axum::extract::{Extension, Path, State};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use settings::Secret;
+
+use super::guard::Token;
+use super::sessions::{check_name, check_password};
+use super::{ApiState, Peer, Refusal, Shared};
+use crate::roles::Roles;
+use crate::store::{Change, StoreError, User};
+
+type Answer = Result<Json<Value>, Refusal>;
+
+#[derive(Deserialize)]
+pub(super) struct New {
+    name: String,
+    password: Secret,
+    #[serde(flatten)]
+    roles: Roles,
+}
+
+/// What is absent stays as it is.
+#[derive(Deserialize)]
+pub(super) struct Draft {
+    password: Option<Secret>,
+    roles: Option<Roles>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Passwords {
+    old: Secret,
+    new: Secret,
+}
+
+pub(super) async fn list(State(api): State<Shared>) -> Answer {
+    Ok(Json(json!({"users": api.polls.store.users()?})))
+}
+
+pub(super) async fn add(
+    State(api): State<Shared>,
+    Extension(admin): Extension<User>,
+    Json(new): Json<New>,
+) -> Answer {
+    let name = check_name(&new.name)?;
+    check_password(&new.password)?;
+    let after = told(&api, &new.roles)?;
+    let hash = api.passwords.hash(new.password).await?;
+    api.polls.store.add_user(name, &hash, &new.roles)?;
+    note(&api, &admin, "add user", name, None, Some(&after))?;
+    Ok(Json(json!({})))
+}
+
+pub(super) async fn change(
+    State(api): State<Shared>,
+    Extension(admin): Extension<User>,
+    Path(name): Path<String>,
+    Json(draft): Json<Draft>,
+) -> Answer {
+    let store = &api.polls.store;
+    let (user, _) = store.user(&name)?.ok_or(StoreError::Missing)?;
+    if let Some(password) = &draft.password {
+        check_password(password)?;
+    }
+    if let Some(roles) = draft.roles.filter(|roles| *roles != user.roles) {
+        let (before, after) = (told(&api, &user.roles)?, told(&api, &roles)?);
+        store.set_roles(user.id, &roles)?;
+        note(
+            &api,
+            &admin,
+            "change roles",
+            &user.name,
+            Some(&before),
+            Some(&after),
+        )?;
+    }
+    if let Some(password) = draft.password {
+        let hash = api.passwords.hash(password).await?;
+        store.set_password(user.id, &hash, None)?;
+        note(&api, &admin, "set password", &user.name, None, None)?;
+    }
+    Ok(Json(json!({})))
+}
+
+pub(super) async fn remove(
+    State(api): State<Shared>,
+    Extension(admin): Extension<User>,
+    Path(name): Path<String>,
+) -> Answer {
+    let store = &api.polls.store;
+    let (user, _) = store.user(&name)?.ok_or(StoreError::Missing)?;
+    let before = told(&api, &user.roles)?;
+    store.remove_user(user.id)?;
+    note(&api, &admin, "remove user", &user.name, Some(&before), None)?;
+    Ok(Json(json!({})))
+}
+
+/// A user's own password. The old one is asked for, since a page may have been left open; wrong ones are slowed
+/// down like those of logins. All other sessions of the user end.
+pub(super) async fn change_own_password(
+    State(api): State<Shared>,
+    Extension(Peer(address)): Extension<Peer>,
+    Extension(user): Extension<User>,
+    Extension(Token(token)): Extension<Token>,
+    Json(given): Json<Passwords>,
+) -> Answer {
+    check_password(&given.new)?;
+    let store = &api.polls.store;
+    api.throttle
+        .admit(&user.name, address.ip(), Instant::now())
+        .map_err(Refusal::too_many)?;
+    let (_, hash) = store.user(&user.name)?.ok_or(StoreError::Missing)?;
+    if !api.passwords.matches(given.old, Some(&hash)).await? {
+        return Err(Refusal::forbidden("wrong_password", "the old password is wrong"));
+    }
+    api.throttle.forgive(&user.name, address.ip());
+    let hash = api.passwords.hash(given.new).await?;
+    store.set_password(user.id, &hash, Some(&token))?;
+    note(&api, &user, "set password", &user.name, None, None)?;
+    Ok(Json(json!({})))
+}
+
+/// Roles as the audit log has them: with names of clusters, since an id says nothing once the cluster is gone.
+fn told(api: &ApiState, roles: &Roles) -> Result<Value, Refusal> {
+    let mut clusters = BTreeMap::new();
+    for (id, role) in &roles.clusters {
+        let cluster = api.polls.store.cluster(id)?;
+        let cluster =
+            cluster.ok_or_else(|| Refusal::bad(format!("clusters: there is none with the id `{id}`")))?;
+        clusters.insert(cluster.name, *role);
+    }
+    Ok(json!({"role": roles.role, "clusters": clusters}))
+}
+
+fn note(
+    api: &ApiState,
+    user: &User,
+    what: &str,
+    target: &str,
+    before: Option<&Value>,
+    after: Option<&Value>,
+) -> Result<(), StoreError> {
+    api.polls.store.note(&Change {
+        user: &user.name,
+        what,
+        target,
+        before,
+        after,
+        reason: None,
+    })
+}

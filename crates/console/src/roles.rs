@@ -1,0 +1,133 @@
+//! Who may do what: a role for everything, and another one for single clusters.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use rusqlite::ToSql;
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
+use serde::{Deserialize, Serialize};
+
+use crate::store::GatewayEntry;
+
+/// What somebody may do. Each role may do what those before it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    /// Nothing: it is not shown.
+    None,
+    /// Looks, and makes calls that only read.
+    Viewer,
+    /// Makes every call, and acts on queues, dead letters and pipelines.
+    Operator,
+    /// Changes the registration. For everything: users and the audit log, too.
+    Admin,
+}
+
+/// A user's roles.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Roles {
+    /// The role for the console itself, and for each cluster that is not among `clusters`.
+    pub(crate) role: Role,
+    /// By the cluster's id.
+    #[serde(default)]
+    pub(crate) clusters: BTreeMap<String, Role>,
+}
+
+impl Role {
+    const ALL: [Self; 4] = [Self::None, Self::Viewer, Self::Operator, Self::Admin];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.word())
+    }
+}
+
+impl ToSql for Role {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.word().into())
+    }
+}
+
+impl FromSql for Role {
+    /// A word that is no role is an error, so that it gives no rights.
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let word = value.as_str()?;
+        let found = Self::ALL.into_iter().find(|role| role.word() == word);
+        found.ok_or_else(|| FromSqlError::Other(format!("`{word}` is not a role").into()))
+    }
+}
+
+impl Roles {
+    /// The role on a cluster.
+    pub(crate) fn on_cluster(&self, id: &str) -> Role {
+        self.clusters.get(id).copied().unwrap_or(self.role)
+    }
+
+    /// The role on a gateway: the lowest of those on its clusters, since what acts on a gateway acts on all of
+    /// them, and its queues show the documents of all of them.
+    pub(crate) fn on_gateway(&self, gateway: &GatewayEntry) -> Role {
+        let linked = gateway.clusters.iter().map(|link| {
+            let id = link.cluster_id.as_deref();
+            id.map_or(self.role, |id| self.on_cluster(id))
+        });
+        linked.min().unwrap_or(self.role)
+    }
+
+    /// Whether nothing is hidden.
+    pub(crate) fn see_all(&self) -> bool {
+        self.role >= Role::Viewer && self.clusters.values().all(|role| *role >= Role::Viewer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::GatewayCluster;
+
+    #[test]
+    fn a_clusters_role_counts_before_the_one_for_everything_and_a_gateway_has_its_clusters_lowest() {
+        let roles = Roles {
+            role: Role::Viewer,
+            clusters: [("a", Role::Operator), ("b", Role::Admin), ("c", Role::None)]
+                .map(|(id, role)| (id.to_owned(), role))
+                .into(),
+        };
+        assert_eq!(
+            (roles.on_cluster("a"), roles.on_cluster("x")),
+            (Role::Operator, Role::Viewer)
+        );
+        let gateway = |ids: &[Option<&str>]| GatewayEntry {
+            clusters: ids
+                .iter()
+                .map(|id| GatewayCluster {
+                    name: String::new(),
+                    cluster_id: id.map(str::to_owned),
+                })
+                .collect(),
+            ..GatewayEntry::default()
+        };
+        assert_eq!(roles.on_gateway(&gateway(&[])), Role::Viewer);
+        assert_eq!(
+            roles.on_gateway(&gateway(&[Some("a"), Some("b")])),
+            Role::Operator
+        );
+        assert_eq!(
+            roles.on_gateway(&gateway(&[Some("a"), None])),
+            Role::Viewer,
+            "one that is not registered"
+        );
+        assert_eq!(roles.on_gateway(&gateway(&[Some("a"), Some("c")])), Role::None);
+        assert!(!roles.see_all());
+        assert!(Role::None < Role::Viewer && Role::Viewer < Role::Operator && Role::Operator < Role::Admin);
+    }
+}

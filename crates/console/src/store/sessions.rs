@@ -1,0 +1,103 @@
+//! Sessions: who is logged in, and until when.
+
+use rusqlite::{OptionalExtension as _, params};
+
+use super::users::{User, roles};
+use super::{Store, StoreError};
+use crate::clock::now_ms;
+use crate::secrets::{digest_of, token};
+
+impl Store {
+    /// Begins a session: the token for the cookie, of which a digest is stored.
+    pub(crate) fn begin_session(&self, user: i64) -> Result<String, StoreError> {
+        let (token, now) = (token(), now_ms());
+        let sql = self.sql();
+        sql.execute(
+            "DELETE FROM sessions WHERE made_ms < ? OR seen_ms < ?",
+            params![now - SESSION_MS_MAX, now - IDLE_MS_MAX],
+        )?;
+        sql.execute(
+            "INSERT INTO sessions (digest, user, made_ms, seen_ms) VALUES (?, ?, ?, ?)",
+            params![digest_of(&token), user, now, now],
+        )?;
+        Ok(token)
+    }
+
+    /// Whose session this is. `used` says whether it counts as used by that; looking at a page does not.
+    pub(crate) fn session(&self, token: &str, used: bool) -> Result<Option<User>, StoreError> {
+        let (digest, now) = (digest_of(token), now_ms());
+        let sql = self.sql();
+        let found = sql
+            .query_row(
+                "SELECT users.id, users.name, users.role, sessions.seen_ms FROM sessions
+                 JOIN users ON users.id = sessions.user
+                 WHERE digest = ? AND sessions.made_ms >= ? AND sessions.seen_ms >= ?",
+                params![digest, now - SESSION_MS_MAX, now - IDLE_MS_MAX],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?)),
+            )
+            .optional()?;
+        let Some((id, name, role, seen_ms)) = found else {
+            return Ok(None);
+        };
+        // Read with each request, so that a change of roles holds from the next one on.
+        let roles = roles(&sql, id, role)?;
+        if used && now - seen_ms > NOTED_EVERY_MS {
+            sql.execute(
+                "UPDATE sessions SET seen_ms = ? WHERE digest = ?",
+                params![now, digest],
+            )?;
+        }
+        Ok(Some(User { id, name, roles }))
+    }
+
+    /// Ends a session.
+    pub(crate) fn end_session(&self, token: &str) -> Result<(), StoreError> {
+        self.sql()
+            .execute("DELETE FROM sessions WHERE digest = ?", [digest_of(token)])?;
+        Ok(())
+    }
+}
+
+/// A session's end.
+pub(crate) const SESSION_MS_MAX: i64 = 12 * 60 * 60 * 1000;
+/// Its end when it is not used.
+const IDLE_MS_MAX: i64 = 30 * 60 * 1000;
+/// How exactly its last use is known.
+const NOTED_EVERY_MS: i64 = 60 * 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_ends_by_itself_when_idle_when_old_and_when_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        assert!(store.make_first_user("ada", "hash").unwrap());
+        let token = store.begin_session(1).unwrap();
+        let aged = |column: &str, by: i64| {
+            let sql = format!("UPDATE sessions SET {column} = {column} - {by}");
+            store.sql().execute(&sql, []).unwrap();
+        };
+        assert!(store.session(&token, true).unwrap().is_some());
+        assert!(store.session("another", true).unwrap().is_none());
+        aged("seen_ms", IDLE_MS_MAX - 10_000);
+        assert!(
+            store.session(&token, true).unwrap().is_some(),
+            "and it counts as used by that"
+        );
+        aged("seen_ms", IDLE_MS_MAX - 10_000);
+        assert!(
+            store.session(&token, false).unwrap().is_some(),
+            "and this does not"
+        );
+        aged("seen_ms", 20_000);
+        assert!(store.session(&token, true).unwrap().is_none());
+        let token = store.begin_session(1).unwrap();
+        aged("made_ms", SESSION_MS_MAX + 1);
+        assert!(store.session(&token, true).unwrap().is_none());
+        let token = store.begin_session(1).unwrap();
+        store.end_session(&token).unwrap();
+        assert!(store.session(&token, true).unwrap().is_none());
+    }
+}
