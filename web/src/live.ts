@@ -2,6 +2,7 @@
 // browser has six connections to a server, and six tabs would take them all.
 import { signal } from "@preact/signals";
 import { api, Problem } from "./api.ts";
+import { tellYou } from "./roles.ts";
 import type { Overview } from "./types.ts";
 
 export const overview = signal<Overview | null>(null);
@@ -25,6 +26,7 @@ function take(text: string): void {
   try {
     const snapshot = JSON.parse(text) as Overview;
     if (!Array.isArray(snapshot.rows)) return;
+    if (snapshot.you) tellYou(snapshot.you);
     overview.value = snapshot;
     heardAt.value = now.value = Date.now();
   } catch {

@@ -3,6 +3,7 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { visible } from "./format.ts";
 import { asTables, helpOpen, paletteOpen } from "./keys.ts";
 import { ranked } from "./match.ts";
+import { reaches, roleEverywhere, roleOn } from "./roles.ts";
 import { go, link } from "./router.ts";
 import { registry, theme, THEMES } from "./state.ts";
 import { t } from "./strings.ts";
@@ -15,30 +16,36 @@ interface Entry {
 
 function entries(): Entry[] {
   const to = (label: string, hint: string, parts: string[], query?: Record<string, string>): Entry => ({ label, hint, act: () => go(link(parts, query)) });
+  const admin = reaches(roleEverywhere(), "admin");
   const clusters = (registry.value?.clusters ?? []).flatMap(({ id, name: said }) => {
     const name = visible(said).slice(0, 80);
     return [
       to(name, t.nav.cluster, ["c", id]),
       to(`${name}: ${t.nav.templates}`, t.nav.cluster, ["c", id, "templates"]),
       to(`${name}: ${t.nav.dev}`, t.nav.cluster, ["dev"], { cluster: id }),
-      to(`${name}: ${t.palette.edit}`, t.nav.registry, ["registry", "cluster", id]),
+      ...(reaches(roleOn(id), "admin") ? [to(`${name}: ${t.palette.edit}`, t.nav.registry, ["registry", "cluster", id])] : []),
     ];
   });
   const gateways = (registry.value?.gateways ?? []).flatMap(({ id, name: said }) => {
     const name = visible(said).slice(0, 80);
-    return [to(`${name}: ${t.nav.queues}`, t.nav.switchGateway, ["g", id]), to(`${name}: ${t.palette.edit}`, t.nav.registry, ["registry", "gateway", id])];
+    return [to(`${name}: ${t.nav.queues}`, t.nav.switchGateway, ["g", id]), ...(admin ? [to(`${name}: ${t.palette.edit}`, t.nav.registry, ["registry", "gateway", id])] : [])];
   });
   return [
     to(t.nav.overview, t.palette.page, []),
     to(t.nav.dev, t.palette.page, ["dev"]),
     to(t.trace.nothing, t.palette.page, ["trace"]),
     to(t.nav.registry, t.palette.page, ["registry"]),
-    to(t.nav.audit, t.palette.page, ["audit"]),
+    ...(admin ? [to(t.nav.users, t.palette.page, ["users"]), to(t.nav.audit, t.palette.page, ["audit"])] : []),
     ...clusters,
     ...gateways,
-    to(t.palette.newCluster, t.palette.action, ["registry", "cluster", "new"]),
-    to(t.palette.newGateway, t.palette.action, ["registry", "gateway", "new"]),
-    to(t.palette.importFile, t.palette.action, ["registry", "import"]),
+    ...(admin
+      ? [
+          to(t.palette.newCluster, t.palette.action, ["registry", "cluster", "new"]),
+          to(t.palette.newGateway, t.palette.action, ["registry", "gateway", "new"]),
+          to(t.palette.importFile, t.palette.action, ["registry", "import"]),
+          to(t.users.add, t.palette.action, ["users", "new"]),
+        ]
+      : []),
     { label: t.palette.tables, hint: t.palette.action, act: () => (asTables.value = !asTables.value) },
     ...THEMES.map((name) => ({ label: `${t.nav.theme}: ${t.nav.themes[name]}`, hint: t.palette.action, act: () => void (theme.value = name) })),
     { label: t.palette.keys, hint: t.palette.action, act: () => void (helpOpen.value = true) },

@@ -9,14 +9,17 @@ import { heardAt, isStale, now, overview } from "./live.ts";
 import { Login, Setup, Unreachable } from "./pages/gate.tsx";
 import { Overview } from "./pages/overview.tsx";
 import { Palette } from "./palette.tsx";
+import { reaches, roleEverywhere, you } from "./roles.ts";
 import { go, link, route } from "./router.ts";
 import { clusterOf, gate, gatewayOf, isDark, leave, registry, theme, THEMES, type Theme } from "./state.ts";
 import { t } from "./strings.ts";
-import { Button, Empty, Loading, Name, Trouble } from "./ui/bits.tsx";
+import { Button, Empty, Loading, Trouble } from "./ui/bits.tsx";
 import { Dialog } from "./ui/dialog.tsx";
+import { Absent, Forbidden } from "./ui/forbidden.tsx";
 import { Icon, type IconName } from "./ui/icon.tsx";
 import { Toasts } from "./ui/toast.tsx";
 import { ClusterWhys } from "./ui/whys.tsx";
+import { YouButton, YouDialog } from "./you.tsx";
 import { visible } from "./format.ts";
 
 type Page = ComponentType<{ id: string }>;
@@ -28,6 +31,7 @@ const lazy = {
   audit: () => import("./pages/audit.tsx").then((m) => m.Audit),
   queues: () => import("./pages/queues.tsx").then((m) => m.QueuesPage),
   trace: () => import("./pages/trace.tsx").then((m) => m.Trace),
+  users: () => import("./pages/users.tsx").then((m) => m.Users),
 } as const;
 type LazyName = keyof typeof lazy;
 const loaded = signal<Partial<Record<LazyName, Page>>>({});
@@ -90,6 +94,7 @@ function places() {
     d: to("dev"),
     r: to("registry"),
     a: to("audit"),
+    u: to("users"),
     q: gateway ? to("g", gateway) : undefined,
     w: to("trace"),
   };
@@ -102,7 +107,7 @@ function Here() {
     case undefined:
       return <Overview />;
     case "c":
-      if (registry.value && !clusterOf(id)) return <NotFound text={t.problems.noCluster} />;
+      if (registry.value && !clusterOf(id)) return <Absent kind="clusters" id={id} text={t.problems.noCluster} />;
       return third === "templates" ? (
         <>
           <ClusterWhys id={id} />
@@ -112,11 +117,13 @@ function Here() {
         <Lazy name="cluster" id={id} />
       );
     case "g":
-      if (registry.value && !gatewayOf(id)) return <NotFound text={t.queue.noGateway} />;
+      if (registry.value && !gatewayOf(id)) return <Absent kind="gateways" id={id} text={t.queue.noGateway} />;
       return <Lazy name="queues" id={id} />;
+    case "audit":
+    case "users":
+      return reaches(roleEverywhere(), "admin") ? <Lazy name={first} id="" /> : <Forbidden needs="admin" />;
     case "dev":
     case "registry":
-    case "audit":
     case "trace":
       return <Lazy name={first} id="" />;
     default:
@@ -232,7 +239,12 @@ function Rail() {
         ) : null}
         <ul class="apart">
           <NavLink to={link(["registry"])} icon="registry" label={t.nav.registry} on={parts[0] === "registry"} />
-          <NavLink to={link(["audit"])} icon="audit" label={t.nav.audit} on={parts[0] === "audit"} />
+          {reaches(roleEverywhere(), "admin") ? (
+            <>
+              <NavLink to={link(["users"])} icon="user" label={t.nav.users} on={parts[0] === "users"} />
+              <NavLink to={link(["audit"])} icon="audit" label={t.nav.audit} on={parts[0] === "audit"} />
+            </>
+          ) : null}
         </ul>
       </nav>
       <div class="rail-foot">
@@ -246,10 +258,9 @@ function Rail() {
             ))}
           </select>
         </label>
-        {session ? (
+        {session && you.value ? (
           <div class="who">
-            <Icon name="user" />
-            <Name value={session.user.name} />
+            <YouButton />
             <Button look="quiet" onClick={() => (helpOpen.value = true)} aria-label={t.nav.help} title={`${t.nav.help} (?)`}>
               ?
             </Button>
@@ -301,7 +312,7 @@ function StaleBar() {
 function titleOf(): string {
   const [first, id, third] = route.value.parts;
   const cluster = first === "g" ? gatewayOf(id) : clusterOf(id);
-  const page = { g: t.nav.queues, c: third === "templates" ? t.templates.title : t.nav.cluster, dev: t.dev.title, registry: t.registry.title, audit: t.audit.title }[first ?? ""] ?? t.overview.title;
+  const page = { g: t.nav.queues, c: third === "templates" ? t.templates.title : t.nav.cluster, dev: t.dev.title, registry: t.registry.title, audit: t.audit.title, users: t.users.title }[first ?? ""] ?? t.overview.title;
   return `${page}${cluster ? ` · ${visible(cluster.name).slice(0, 60)}` : ""} · ${t.product}`;
 }
 
@@ -330,6 +341,7 @@ export function Shell() {
       <Toasts />
       <Help />
       <Palette />
+      <YouDialog />
     </div>
   );
 }

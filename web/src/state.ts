@@ -2,6 +2,7 @@
 import { effect, signal } from "@preact/signals";
 import { api, lostSession, Problem } from "./api.ts";
 import { startLive, stopLive } from "./live.ts";
+import { tellYou, you } from "./roles.ts";
 import type { Cluster, Gateway, Registry, Session } from "./types.ts";
 
 export type Gate = { at: "asking" } | { at: "login" } | { at: "setup" } | { at: "in"; session: Session } | { at: "unreachable"; why: string };
@@ -21,6 +22,7 @@ export async function askSession(): Promise<void> {
 }
 
 export function enter(session: Session): void {
+  tellYou(session.user);
   gate.value = { at: "in", session };
   startLive(leave);
   void loadRegistry();
@@ -29,11 +31,17 @@ export function enter(session: Session): void {
 export function leave(): void {
   stopLive();
   registry.value = null;
+  you.value = null;
   if (gate.peek().at !== "login") gate.value = { at: "login" };
 }
 
 effect(() => {
   if (lostSession.value > 0) leave();
+});
+
+// Another role shows other entries.
+effect(() => {
+  if (you.value && gate.peek().at === "in") void loadRegistry();
 });
 
 export async function loadRegistry(): Promise<void> {

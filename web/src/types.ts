@@ -1,7 +1,9 @@
 // What the console's server answers.
 
+import type { You } from "./roles.ts";
+
 export interface Session {
-  readonly user: { readonly name: string; readonly role: string };
+  readonly user: You;
   readonly version: string;
 }
 
@@ -80,6 +82,8 @@ export interface Row {
 
 export interface Overview {
   readonly at_ms: number;
+  /** Who looks, with the roles of this moment. */
+  readonly you: You;
   readonly rows: readonly Row[];
 }
 
@@ -127,6 +131,12 @@ export interface Tab {
 export interface Tabs {
   readonly tabs: readonly Tab[];
   readonly active: string | null;
+}
+
+export interface Account extends You {
+  readonly made_ms: number;
+  /** Null while no session of the user is stored. */
+  readonly seen_ms: number | null;
 }
 
 export interface AuditEntry {

@@ -73,7 +73,7 @@ impl Roles {
         self.clusters.get(id).copied().unwrap_or(self.role)
     }
 
-    /// The role on a gateway: the lowest of those on its clusters, since what acts on a gateway acts on all of
+    /// The role on a gateway: the lowest of those on its clusters. What acts on a gateway acts on all of
     /// them, and its queues show the documents of all of them.
     pub(crate) fn on_gateway(&self, gateway: &GatewayEntry) -> Role {
         let linked = gateway.clusters.iter().map(|link| {

@@ -4,6 +4,7 @@ import { api } from "../api.ts";
 import { bytes, clock, exact, latency, span, visible } from "../format.ts";
 import { heardAt, now, overview } from "../live.ts";
 import { link, requery, route } from "../router.ts";
+import { reaches, roleOn } from "../roles.ts";
 import { clusterOf } from "../state.ts";
 import { t } from "../strings.ts";
 import type { NodeRow, Nodes, Row, Series } from "../types.ts";
@@ -38,9 +39,11 @@ export function ClusterPage({ id }: { id: string }) {
             </button>
           ))}
         </div>
-        <a class="button" href={link(["registry", "cluster", id])}>
-          {t.cluster.edit}
-        </a>
+        {reaches(roleOn(id), "admin") ? (
+          <a class="button" href={link(["registry", "cluster", id])}>
+            {t.cluster.edit}
+          </a>
+        ) : null}
       </Header>
       <Whys row={row} />
       {series.problem ? <Trouble text={series.problem} onRetry={series.again} /> : null}

@@ -10,6 +10,7 @@ import { run, together, type Answer } from "../dev/run.ts";
 import { activeTab, add, choose, close, edit, loadTabs, saving, tabs } from "../dev/tabs.ts";
 import { bytes, latency, visible } from "../format.ts";
 import { overview } from "../live.ts";
+import { reaches, roleOn } from "../roles.ts";
 import { requery, route } from "../router.ts";
 import { clusterOf, registry } from "../state.ts";
 import { t } from "../strings.ts";
@@ -213,6 +214,11 @@ function Bench({ tab }: { tab: Tab }) {
         {cluster?.colour ? <span class="env" data-on style={{ "--env": cluster.colour }} /> : null}
         {cluster?.read_only ? <Tag icon="lock">{t.cluster.readOnly}</Tag> : null}
         {cluster?.protected ? <Tag icon="shield">{t.cluster.guarded}</Tag> : null}
+        {cluster && !reaches(roleOn(cluster.id), "operator") ? (
+          <span title={t.roles.note(t.roles.writing, t.roles.names["operator"], t.roles.names[roleOn(cluster.id)])}>
+            <Tag icon="lock">{t.roles.names[roleOn(cluster.id)]}</Tag>
+          </span>
+        ) : null}
         <Button look="primary" icon="play" onClick={() => void go()} disabled={running} title={d.runHint}>
           {d.run}
         </Button>

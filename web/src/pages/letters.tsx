@@ -3,11 +3,14 @@ import { useState } from "preact/hooks";
 import { reason } from "../api.ts";
 import { dateTime, exact, visible } from "../format.ts";
 import { ask, pathOf, traceLink } from "../gateway_call.ts";
+import { reaches, roleOnGateway } from "../roles.ts";
 import { requery, route } from "../router.ts";
+import { gatewayOf } from "../state.ts";
 import { t } from "../strings.ts";
 import { Button, Empty, Loading, Name, Note, Num, Trouble } from "../ui/bits.tsx";
 import { Ask, Dialog } from "../ui/dialog.tsx";
 import { Text } from "../ui/field.tsx";
+import { RoleNote } from "../ui/forbidden.tsx";
 import { usePoll } from "../ui/poll.ts";
 import { tell } from "../ui/toast.tsx";
 
@@ -75,6 +78,8 @@ export function Letters({ id, queue }: { id: string; queue: string }) {
   const [round, setRound] = useState(0);
   const again = () => (facets.again(), setRound(round + 1));
   const done = () => (act(null), again());
+  const role = roleOnGateway(gatewayOf(id));
+  const may = reaches(role, "operator");
   const n = facets.data?.letters ?? 0;
   // What acts says which: no filter means all of them, and that has to be said.
   const narrowed = Object.entries(filter).some(([name, word]) => name !== "queue" && word);
@@ -88,18 +93,19 @@ export function Letters({ id, queue }: { id: string; queue: string }) {
         </span>
         <Button onClick={again}>{l.reload}</Button>
         <span class="actions">
-          <Button disabled={!n} onClick={() => act("patch")}>
+          <Button disabled={!n || !may} onClick={() => act("patch")}>
             {l.patch}
           </Button>
-          <Button look="primary" disabled={!n} onClick={() => act("replay")}>
+          <Button look="primary" disabled={!n || !may} onClick={() => act("replay")}>
             {l.replay}
           </Button>
-          <Button look="danger" disabled={!n} onClick={() => act("purge")}>
+          <Button look="danger" disabled={!n || !may} onClick={() => act("purge")}>
             {l.purge}
           </Button>
         </span>
         <input type="search" class="filter" data-filter aria-label={l.filter} placeholder={`${l.filter}  /`} value={q.get("reason") ?? ""} onChange={(e) => requery({ reason: e.currentTarget.value })} />
       </div>
+      {may ? null : <RoleNote needs="operator" has={role} what={t.roles.acting} />}
       {facets.problem ? <Trouble text={facets.problem} onRetry={facets.again} /> : null}
       {facets.data ? <FacetLists facets={facets.data} filter={filter} /> : facets.problem ? null : <Loading />}
       <List key={`${key} ${round}`} id={id} filter={filter} onOpen={open} narrowed={narrowed} />
@@ -223,6 +229,7 @@ function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: str
   const [source, setSource] = useState(json(letter.source));
   const [problem, setProblem] = useState<string | null>(null);
   // A number that the browser cannot hold would be altered by showing it: such a source is edited as text elsewhere.
+  const may = reaches(roleOnGateway(gatewayOf(id)), "operator");
   const safe = !/\d{16,}|\d\.\d*0\b|[eE][+-]?\d/.test(json(letter.source));
   const only = { queue, id: String(letter.id) };
   const send = async (method: string, parts: string[], query: Words, body?: string) => {
@@ -250,7 +257,7 @@ function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: str
       {letter.source === null ? null : (
         <label class="field">
           <span>{l.source}</span>
-          <textarea class="mono" rows={10} value={source} readOnly={!safe} onInput={(e) => setSource(e.currentTarget.value)} />
+          <textarea class="mono" rows={10} value={source} readOnly={!safe || !may} onInput={(e) => setSource(e.currentTarget.value)} />
         </label>
       )}
       {letter.original ? (
@@ -267,10 +274,10 @@ function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: str
             {t.trace.where}
           </a>
         ) : null}
-        <Button disabled={!safe || letter.source === null || source === json(letter.source)} onClick={() => void send("PUT", ["dead_letters", String(letter.id)], { queue }, `{"source":${source}}`)}>
+        <Button disabled={!may || !safe || letter.source === null || source === json(letter.source)} onClick={() => void send("PUT", ["dead_letters", String(letter.id)], { queue }, `{"source":${source}}`)}>
           {l.save}
         </Button>
-        <Button look="primary" onClick={() => void send("POST", ["dead_letters", "_replay"], only)}>
+        <Button look="primary" disabled={!may} onClick={() => void send("POST", ["dead_letters", "_replay"], only)}>
           {l.replayOne}
         </Button>
       </div>

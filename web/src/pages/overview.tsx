@@ -1,5 +1,6 @@
 // Is anything wrong? A row for each cluster and gateway, the worst first.
 import { heardAt, isStale, now, overview } from "../live.ts";
+import { reaches, roleEverywhere } from "../roles.ts";
 import { link, requery, route } from "../router.ts";
 import { clusterOf, registry, registryProblem, loadRegistry } from "../state.ts";
 import { t } from "../strings.ts";
@@ -26,7 +27,7 @@ export function Overview() {
       </>
     );
   }
-  if (!snapshot.rows.length && entries && !entries.clusters.length && !entries.gateways.length) return <FirstSteps />;
+  if (!snapshot.rows.length && entries && !entries.clusters.length && !entries.gateways.length) return reaches(roleEverywhere(), "admin") ? <FirstSteps /> : <Nothing />;
   const rows = snapshot.rows.filter((r) => (!only || r.state === only) && r.name.toLowerCase().includes(word.toLowerCase()));
   const lists = (["cluster", "gateway"] as const).map((kind) => [kind, rows.filter((r) => r.kind === kind)] as const);
   return (
@@ -53,6 +54,17 @@ export function Overview() {
       <div class={isStale() ? "stale" : undefined}>
         {lists.map(([kind, list]) => (list.length ? <List key={kind} kind={kind} rows={list} /> : null))}
       </div>
+    </>
+  );
+}
+
+/** Nothing is registered, or nothing of it is for this user. */
+function Nothing() {
+  const hidden = !reaches(roleEverywhere(), "viewer");
+  return (
+    <>
+      <Header title={t.overview.title} />
+      <Empty title={hidden ? t.roles.nothing : t.overview.emptyTitle} text={hidden ? t.roles.nothingText : t.roles.missingText(t.roles.names["admin"], t.roles.everywhere, t.roles.names[roleEverywhere()])} />
     </>
   );
 }

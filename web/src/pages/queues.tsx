@@ -4,6 +4,7 @@ import { ask, pathOf, STATES, type DocState, type Group, type Lag, type Lane, ty
 import { Confirm } from "../call.tsx";
 import { exact, span, visible } from "../format.ts";
 import { now } from "../live.ts";
+import { reaches, roleEverywhere, roleOnGateway } from "../roles.ts";
 import { link, requery, route } from "../router.ts";
 import { gatewayOf } from "../state.ts";
 import { t } from "../strings.ts";
@@ -50,11 +51,11 @@ export function QueuesPage({ id }: { id: string }) {
           <a class="button" href={link(["g", id])}>
             {q.back}
           </a>
-        ) : (
+        ) : reaches(roleEverywhere(), "admin") ? (
           <a class="button" href={link(["registry", "gateway", id])}>
             {t.cluster.edit}
           </a>
-        )}
+        ) : null}
       </Header>
       <Whys row={row} aged />
       {polled.problem ? <Trouble text={polled.problem} onRetry={polled.again} /> : null}
@@ -197,7 +198,7 @@ function Pipeline({ id, name, state }: { id: string; name: string; state: string
       <Tag kind={runs ? "" : "warn"}>
         {visible(name)}: {q.pipeline[state] ?? visible(state)}
       </Tag>
-      {state === "stopping" ? null : (
+      {state === "stopping" || !reaches(roleOnGateway(gatewayOf(id)), "operator") ? null : (
         <Button look="quiet" icon={runs ? "stop" : "play"} aria-label={`${runs ? q.stop : q.start} ${visible(name)}`} title={runs ? q.stop : q.start} onClick={() => (runs ? setStopping(true) : void order("_start"))} />
       )}
       {stopping ? <Ask title={q.stopTitle(visible(name))} text={q.stopText} yes={q.stop} onYes={() => void order("_stop")} onClose={() => setStopping(false)} /> : null}

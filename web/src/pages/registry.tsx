@@ -1,8 +1,10 @@
 // The clusters and gateways this console knows.
+import { reaches, roleEverywhere, roleOn } from "../roles.ts";
 import { link, route } from "../router.ts";
 import { clusterOf, gatewayOf, loadRegistry, registry, registryProblem } from "../state.ts";
 import { t } from "../strings.ts";
 import { Empty, Header, Loading, Name, Tag, Trouble } from "../ui/bits.tsx";
+import { Absent, Forbidden, RoleNote } from "../ui/forbidden.tsx";
 import { ClusterForm, GatewayForm } from "./registry_form.tsx";
 import { Import } from "./registry_import.tsx";
 
@@ -10,10 +12,14 @@ export function Registry() {
   const [, kind, id] = route.value.parts;
   const all = registry.value;
   if (!all) return registryProblem.value ? <Trouble text={registryProblem.value} onRetry={() => void loadRegistry()} /> : <Loading />;
+  const admin = reaches(roleEverywhere(), "admin");
+  if (!admin && (kind === "import" || kind === "gateway" || (kind === "cluster" && id === "new"))) return <Forbidden needs="admin" />;
   if (kind === "import") return <Import />;
   if (kind === "cluster") {
     const entry = clusterOf(id);
-    return entry || id === "new" ? <ClusterForm key={id} entry={entry ?? null} /> : <Empty title={t.problems.noCluster} />;
+    if (!entry && id !== "new") return <Absent kind="clusters" id={id ?? ""} text={t.problems.noCluster} />;
+    if (entry && !reaches(roleOn(entry.id), "admin")) return <Forbidden needs="admin" has={roleOn(entry.id)} on={t.roles.onCluster} />;
+    return <ClusterForm key={id} entry={entry ?? null} />;
   }
   if (kind === "gateway") {
     const entry = gatewayOf(id);
@@ -22,22 +28,39 @@ export function Registry() {
   return <Lists />;
 }
 
+/** A name that leads to its form, for who may change it. */
+function Entry({ to, name, may }: { to: string; name: string; may: boolean }) {
+  return may ? (
+    <a href={to}>
+      <Name value={name} />
+    </a>
+  ) : (
+    <Name value={name} />
+  );
+}
+
 function Lists() {
   const { clusters, gateways } = registry.value!;
   const c = t.registry.columns;
+  const admin = reaches(roleEverywhere(), "admin");
   return (
     <>
       <Header title={t.registry.title}>
-        <a class="button primary" href={link(["registry", "gateway", "new"])}>
-          {t.registry.addGateway}
-        </a>
-        <a class="button" href={link(["registry", "cluster", "new"])}>
-          {t.registry.addCluster}
-        </a>
-        <a class="button" href={link(["registry", "import"])}>
-          {t.registry.importYaml}
-        </a>
+        {admin ? (
+          <>
+            <a class="button primary" href={link(["registry", "gateway", "new"])}>
+              {t.registry.addGateway}
+            </a>
+            <a class="button" href={link(["registry", "cluster", "new"])}>
+              {t.registry.addCluster}
+            </a>
+            <a class="button" href={link(["registry", "import"])}>
+              {t.registry.importYaml}
+            </a>
+          </>
+        ) : null}
       </Header>
+      {admin ? null : <RoleNote needs="admin" has={roleEverywhere()} what={t.registry.registering} />}
       <section class="panel">
         <table class="grid rows">
           <caption>
@@ -57,9 +80,7 @@ function Lists() {
               <tr key={cluster.id} data-row>
                 <th scope="row" data-label={c.name}>
                   <span class="env" data-on={cluster.colour ? "" : undefined} style={cluster.colour ? { "--env": cluster.colour } : undefined} />
-                  <a href={link(["registry", "cluster", cluster.id])}>
-                    <Name value={cluster.name} />
-                  </a>
+                  <Entry to={link(["registry", "cluster", cluster.id])} name={cluster.name} may={reaches(roleOn(cluster.id), "admin")} />
                 </th>
                 <td data-label={c.endpoints}>
                   {cluster.endpoints.slice(0, 3).map((e) => (
@@ -98,9 +119,7 @@ function Lists() {
             {gateways.map((gateway) => (
               <tr key={gateway.id} data-row>
                 <th scope="row" data-label={c.name}>
-                  <a href={link(["registry", "gateway", gateway.id])}>
-                    <Name value={gateway.name} />
-                  </a>
+                  <Entry to={link(["registry", "gateway", gateway.id])} name={gateway.name} may={admin} />
                 </th>
                 <td data-label={c.url} class="mono">
                   <Name value={gateway.url} />

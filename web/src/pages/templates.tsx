@@ -2,12 +2,14 @@
 import { useState } from "preact/hooks";
 import { callJson, Confirm } from "../call.tsx";
 import { visible } from "../format.ts";
+import { reaches, roleOn } from "../roles.ts";
 import { link, requery, route } from "../router.ts";
 import { clusterOf } from "../state.ts";
 import { t } from "../strings.ts";
 import { dict, readTemplates, toFields, whoSets, type Dict, type Json, type Origin, type Template } from "../templates.ts";
 import { Button, Empty, Header, Loading, Name, Note, Num, Tag, Trouble } from "../ui/bits.tsx";
 import { Text } from "../ui/field.tsx";
+import { RoleNote } from "../ui/forbidden.tsx";
 import { usePoll } from "../ui/poll.ts";
 import { Editor } from "./template_edit.tsx";
 
@@ -45,7 +47,8 @@ export function Templates({ id }: { id: string }) {
       {entry.read_only ? <Tag icon="lock">{t.cluster.readOnly}</Tag> : null}
     </span>
   ) : null;
-  const readOnly = entry?.read_only ?? false;
+  const role = roleOn(id);
+  const readOnly = (entry?.read_only ?? false) || !reaches(role, "operator");
   let content;
   if (!data) content = problem ? <Trouble text={problem} onRetry={again} /> : <Loading />;
   else if (kind === "who") content = <Who all={data} />;
@@ -76,7 +79,7 @@ export function Templates({ id }: { id: string }) {
         )}
       </Header>
       {data?.problems.map((why) => <Trouble key={why} text={why} onRetry={again} />)}
-      {readOnly ? <Note kind="info">{s.readOnly}</Note> : null}
+      {entry?.read_only ? <Note kind="info">{s.readOnly}</Note> : readOnly ? <RoleNote needs="operator" has={role} what={t.roles.saving} /> : null}
       {content}
       <Confirm />
     </div>

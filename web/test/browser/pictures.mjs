@@ -23,6 +23,7 @@ for (const [name, colorScheme, hash] of [
   ["console-dev", "light", "#/dev?cluster=staging"],
   ["console-queue", "light", "#/g/gateway-1/q/logs"],
   ["console-letters", "dark", "#/g/gateway-1/q/logs/letters"],
+  ["console-users", "light", "#/users"],
   ["console-who", "dark", "#/c/staging/templates/who?index=logs-2026.11.23"],
 ]) {
   const p = await page(url, { colorScheme, viewport: { width: 1280, height: 700 } });

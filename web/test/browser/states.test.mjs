@@ -42,6 +42,7 @@ test("hostile names are words on every page, and nothing of them runs", async ()
   for (const [i, name] of hostile.entries()) {
     mock.addCluster({ name, endpoints: [`http://h:9200/${name}`], colour: "#7a4fd0", state: "warn", why: [name] });
     mock.addGateway({ name, url: `http://h:2900/${i}`, clusters: [name], state: "bad", why: [name] });
+    mock.users.push({ name, role: "none", clusters: { [mock.clusters.at(-1).id]: "operator" }, made_ms: Date.now(), seen_ms: null });
     mock.note(name, name, { reason: name, before: name, after: { name } });
   }
   const evil = mock.clusters.at(-1);
@@ -69,6 +70,7 @@ test("hostile names are words on every page, and nothing of them runs", async ()
       "evil-records": `#/g/${encodeURIComponent(gate.id)}/q/${encodeURIComponent(hostile[0])}/records`,
       "evil-letters": `#/g/${encodeURIComponent(gate.id)}/q/${encodeURIComponent(hostile[0])}/letters`,
       "evil-entry": `#/registry/cluster/${encodeURIComponent(evil.id)}`,
+      "evil-user": `#/users/u/${encodeURIComponent(hostile[0])}`,
       "evil-search": `#/?q=${encodeURIComponent(hostile[0])}`,
     };
     for (const [name, hash] of Object.entries(pages)) {

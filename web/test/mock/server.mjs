@@ -9,6 +9,7 @@ import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Cluster } from "./cluster.mjs";
 import { hostile } from "./names.mjs";
+import { missing, seen, usersOf } from "./roles.mjs";
 
 const DIST = new URL("../../dist/", import.meta.url).pathname;
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
@@ -24,6 +25,11 @@ const id = (name) => name.toLowerCase().replace(/[^a-z0-9]+/g, "-").slice(0, 40)
 
 class Mock {
   user = null;
+  /** The roles of who is logged in. */
+  you = { role: "admin", clusters: {} };
+  users = [];
+  /** Names and passwords that an admin has set. */
+  passwords = [];
   sessions = new Set();
   clusters = [];
   gateways = [];
@@ -49,6 +55,10 @@ class Mock {
     this.addCluster({ name: "staging", endpoints: ["http://127.0.0.1:9201"], colour: "#3f8f3f", flavour: "opensearch", version: "3.3.2", base: 900 });
     this.addCluster({ name: "branch-office", endpoints: ["http://10.9.0.4:9200"], flavour: "opensearch", version: "2.19.3", base: 0, state: "bad", why: ["No answer for 2 minutes: connection refused by 10.9.0.4:9200"], seen: 134_000 });
     this.addGateway({ name: "gateway-1", url: "http://10.0.1.10:2900", has_token: true, clusters: ["production", "archive"], base: 51_000 });
+    const day = 86_400_000;
+    this.users.push({ name: "bo", role: "viewer", clusters: {}, made_ms: this.started - 12 * day, seen_ms: this.started - 3 * 3_600_000 });
+    this.users.push({ name: "cleo", role: "none", clusters: { staging: "admin", archive: "viewer" }, made_ms: this.started - 9 * day, seen_ms: null });
+    this.users.push({ name: "dan", role: "operator", clusters: { production: "viewer" }, made_ms: this.started - 2 * day, seen_ms: this.started });
     this.addGateway({ name: "gateway-2", url: "http://10.0.1.11:2900", clusters: ["production"], base: 3000, state: "warn", why: ["Cluster production: 3 documents were refused within the last minute"], queues: { pending: 12_480, dead: 3, parked: 0 } });
   }
 
@@ -75,7 +85,8 @@ class Mock {
   overview() {
     const at = Date.now();
     const second = Math.floor(at / 1000);
-    const rows = [...this.clusters.map((entry) => ["cluster", entry]), ...this.gateways.map((entry) => ["gateway", entry])].map(([kind, entry]) => {
+    const shown = seen(this);
+    const rows = [...shown.clusters.map((entry) => ["cluster", entry]), ...shown.gateways.map((entry) => ["gateway", entry])].map(([kind, entry]) => {
       const live = this.live.get(`${kind} ${entry.id}`);
       const gone = live.seen !== undefined && live.seen !== null;
       const spark = Array.from({ length: 60 }, (_, i) => (gone || (kind === "cluster" && entry.name === "staging" && i > 20 && i < 28) ? null : this.rate(live.base, second - 59 + i)));
@@ -84,7 +95,7 @@ class Mock {
       return { ...row, version: "0.9.0", requests_per_s: Math.round(live.base / 500), errors_per_s: live.state === "ok" ? 0 : 0.05, queues: live.queues };
     });
     const rank = { bad: 0, warn: 1, unknown: 2, ok: 3 };
-    return { at_ms: at, rows: rows.sort((a, b) => rank[a.state] - rank[b.state] || (a.name < b.name ? -1 : 1)) };
+    return { at_ms: at, you: { name: this.user.name, ...this.you }, rows: rows.sort((a, b) => rank[a.state] - rank[b.state] || (a.name < b.name ? -1 : 1)) };
   }
 
   series(entry, minutes) {
@@ -217,18 +228,29 @@ async function route(mock, method, path, query, body, request) {
   return { value: await inner(mock, method, path.split("/").map(decodeURIComponent), query, body, request) };
 }
 
-const whoIs = (mock) => ({ user: { name: mock.user.name, role: "admin" }, version: "0.9.0-mock" });
+const whoIs = (mock) => ({ user: { name: mock.user.name, ...mock.you }, version: "0.9.0-mock" });
 
 async function inner(mock, method, parts, query, body, request) {
   const [first, second, third] = parts;
+  const lacks = missing(mock, method, parts, body);
+  if (lacks) refuse(403, "missing_role", `this needs the role ${lacks[0]} ${lacks[2]}, and yours is ${lacks[1]}`, { missing: { needs: lacks[0], has: lacks[1] } });
   const entryOf = (list) => list.find((e) => e.id === second) ?? refuse(404, "unknown", "There is no such entry.");
   switch (`${method} ${first}`) {
     case "GET registry":
-      return { clusters: mock.clusters, gateways: mock.gateways };
+      return seen(mock);
     case "POST registry":
       return importYaml(mock, body.yaml);
     case "GET overview":
       return mock.overview();
+    case "GET users":
+    case "POST users":
+    case "PUT users":
+    case "DELETE users":
+      return usersOf(mock, method, second, body, refuse);
+    case "POST password":
+      if (body.old !== mock.user.password) refuse(403, "wrong_password", "the old password is wrong");
+      mock.user.password = body.new;
+      return {};
     case "GET tabs":
       return mock.tabs;
     case "PUT tabs":

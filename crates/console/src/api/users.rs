@@ -101,8 +101,8 @@ pub(super) async fn remove(
     Ok(Json(json!({})))
 }
 
-/// A user's own password. The old one is asked for, since a page may have been left open; wrong ones are slowed
-/// down like those of logins. All other sessions of the user end.
+/// Changes a user's own password. The old one is asked for, since a page may have been left open; wrong ones
+/// are slowed down like those of logins. All other sessions of the user end.
 pub(super) async fn change_own_password(
     State(api): State<Shared>,
     Extension(Peer(address)): Extension<Peer>,
@@ -126,7 +126,7 @@ pub(super) async fn change_own_password(
     Ok(Json(json!({})))
 }
 
-/// Roles as the audit log has them: with names of clusters, since an id says nothing once the cluster is gone.
+/// Roles as the audit log has them: with names of clusters, since the id of a removed one says nothing.
 fn told(api: &ApiState, roles: &Roles) -> Result<Value, Refusal> {
     let mut clusters = BTreeMap::new();
     for (id, role) in &roles.clusters {

@@ -1,0 +1,58 @@
+// What the role does not reach: which one is missing, and who gives it.
+import { api, Problem, reason } from "../api.ts";
+import { link } from "../router.ts";
+import { roleEverywhere, you, type Role } from "../roles.ts";
+import { t } from "../strings.ts";
+import { Empty, Header, Loading, Note, Trouble } from "./bits.tsx";
+import { Icon } from "./icon.tsx";
+import { usePoll } from "./poll.ts";
+
+const r = t.roles;
+
+export function Forbidden({ needs, has = roleEverywhere(), on = r.everywhere }: { needs: Role; has?: Role; on?: string }) {
+  return (
+    <>
+      <Header title={r.missing(r.names[needs])} />
+      <div class="empty">
+        <Icon name="lock" size={28} />
+        <p>{r.missingText(r.names[needs], on, r.names[has])}</p>
+        <div class="actions">
+          <a class="button" href={link([])}>
+            {t.problems.toOverview}
+          </a>
+        </div>
+      </div>
+    </>
+  );
+}
+
+/** On a page that can be looked at, where what it does cannot be done. */
+export function RoleNote({ needs, has, what }: { needs: Role; has: Role; what: string }) {
+  return <Note kind="info">{r.note(what, r.names[needs], r.names[has])}</Note>;
+}
+
+/** The registry that the server tells has no such entry: it is not registered, or it is hidden. */
+export function Absent({ kind, id, text }: { kind: "clusters" | "gateways"; id: string; text: string }) {
+  const ask = async (signal: AbortSignal): Promise<"missing" | "hidden"> => {
+    try {
+      await api(`${kind}/${encodeURIComponent(id)}/${kind === "clusters" ? "nodes" : "lag?queue="}`, { signal });
+    } catch (error) {
+      if (error instanceof Problem && error.type === "missing_role") return "hidden";
+      if (!(error instanceof Problem) || error.status !== 404) throw new Error(reason(error));
+    }
+    return "missing";
+  };
+  // Asked again when the roles change.
+  const { data, problem, again } = usePoll(ask, 0, [kind, id, you.value]);
+  if (data === "hidden") return <Forbidden needs="viewer" has="none" on={kind === "clusters" ? r.onCluster : r.onGateway} />;
+  if (data) {
+    return (
+      <Empty title={text}>
+        <a class="button" href={link([])}>
+          {t.problems.toOverview}
+        </a>
+      </Empty>
+    );
+  }
+  return problem ? <Trouble text={problem} onRetry={again} /> : <Loading />;
+}
