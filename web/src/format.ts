@@ -76,6 +76,11 @@ export function dateTime(ms: number): string {
   return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${clock(ms)}`;
 }
 
+/** 2026-11-23T14:03 of the browser's time zone, as fields for times have it; empty if it is no time. */
+export function localTime(ms: number): string {
+  return Number.isFinite(ms) ? dateTime(ms).slice(0, 16).replace(" ", "T") : "";
+}
+
 /** Characters that turn the direction of a text or cannot be seen are shown by number; a name of a megabyte is cut. */
 export function visible(name: string): string {
   const cut = name.length > 200 ? `${name.slice(0, 200)}…` : name;

@@ -139,7 +139,17 @@ export interface Account extends You {
   readonly seen_ms: number | null;
 }
 
+export interface AuditPage {
+  /** The newest first. */
+  readonly entries: readonly AuditEntry[];
+  readonly searched: number;
+  readonly back_to_ms: number | null;
+  /** Where to go on; null at the log's beginning. */
+  readonly next: string | null;
+}
+
 export interface AuditEntry {
+  readonly id: number;
   readonly at_ms: number;
   readonly user: string;
   readonly what: string;

@@ -54,6 +54,28 @@ fn what_misbehaves_and_a_proxy_before_it_in_a_browser() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn users_roles_and_the_audit_log_in_a_browser() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().storing())?;
+    let console = Console::start(&[]);
+    let output = Command::new("node")
+        .args(["--test", "--test-force-exit", "test/real/users.test.mjs"])
+        .current_dir(web()?)
+        .env("CONSOLE_URL", format!("http://{}/", console.address()))
+        .env("CONSOLE_LINK", console.link.as_ref().context("a one-time link")?)
+        .env("CLUSTER_URL", &cluster.urls()[0])
+        .output()
+        .context("Node cannot be run")?;
+    ensure!(
+        output.status.success(),
+        "{}\n{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+        console.log()
+    );
+    Ok(())
+}
+
 /// Documents with a number as text, which the cluster refuses.
 const LETTERS: usize = 100_000;
 const BULK: usize = 5000;

@@ -1,6 +1,7 @@
 //! The HTTP API, as the page uses it: JSON in and out, and one stream of events.
 
 mod access;
+mod audit;
 mod calls;
 mod endpoints;
 mod gateways;
@@ -11,6 +12,8 @@ mod registry;
 #[cfg(test)]
 mod role_tests;
 mod sessions;
+#[cfg(test)]
+mod testing;
 mod texts;
 mod users;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 
-pub(crate) use audit::Change;
+pub(crate) use audit::{Change, Place, Wanted};
 #[cfg(test)]
 pub(crate) use registry::GatewayCluster;
 pub(crate) use registry::{ClusterEntry, GatewayEntry};
@@ -181,7 +181,10 @@ mod tests {
         let (user, hash) = store.user("ada").unwrap().unwrap();
         assert_eq!((user.id, user.roles.role, &*hash), (7, Role::Admin, "hash"));
         assert_eq!(user.roles.on_cluster("a"), Role::Admin);
-        assert_eq!(store.audit(10).unwrap()[0].what, "log in");
+        assert_eq!(
+            store.audit(&Wanted::default(), None, 10).unwrap().entries[0].what,
+            "log in"
+        );
         let version: u32 = store
             .sql()
             .pragma_query_value(None, "user_version", |row| row.get(0))
@@ -213,6 +216,9 @@ mod tests {
             .unwrap();
         assert!(store.sql().execute("UPDATE audit SET user = 'eve'", []).is_err());
         assert!(store.sql().execute("DELETE FROM audit", []).is_err());
-        assert_eq!(store.audit(10).unwrap()[0].user, "ada");
+        assert_eq!(
+            store.audit(&Wanted::default(), None, 10).unwrap().entries[0].user,
+            "ada"
+        );
     }
 }

@@ -110,6 +110,7 @@ export const PAGES = {
   "gateway-form": "#/registry/gateway/new",
   import: "#/registry/import",
   audit: "#/audit",
+  "audit-older": "#/audit?user=dan&q=4711&before=400",
   users: "#/users",
   user: "#/users/u/cleo",
   "user-new": "#/users/new",

@@ -23,6 +23,7 @@ for (const [name, colorScheme, hash] of [
   ["console-dev", "light", "#/dev?cluster=staging"],
   ["console-queue", "light", "#/g/gateway-1/q/logs"],
   ["console-letters", "dark", "#/g/gateway-1/q/logs/letters"],
+  ["console-audit", "light", "#/audit?user=ann"],
   ["console-users", "light", "#/users"],
   ["console-who", "dark", "#/c/staging/templates/who?index=logs-2026.11.23"],
 ]) {
@@ -35,6 +36,10 @@ for (const [name, colorScheme, hash] of [
     await p.keyboard.press("Control+Home");
     await p.keyboard.press("Control+Enter");
     await p.locator(".outcome .status").waitFor();
+  }
+  if (name === "console-audit") {
+    await p.getByRole("button", { name: /^Show: change roles cleo/ }).first().click();
+    await p.getByRole("dialog").waitFor();
   }
   await p.waitForTimeout(1200);
   const png = (await p.screenshot()).toString("base64");

@@ -7,6 +7,7 @@ import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
+import { auditOf, downloadOf, fillAudit } from "./audit.mjs";
 import { Cluster } from "./cluster.mjs";
 import { hostile } from "./names.mjs";
 import { missing, seen, usersOf } from "./roles.mjs";
@@ -55,6 +56,7 @@ class Mock {
     this.addCluster({ name: "staging", endpoints: ["http://127.0.0.1:9201"], colour: "#3f8f3f", flavour: "opensearch", version: "3.3.2", base: 900 });
     this.addCluster({ name: "branch-office", endpoints: ["http://10.9.0.4:9200"], flavour: "opensearch", version: "2.19.3", base: 0, state: "bad", why: ["No answer for 2 minutes: connection refused by 10.9.0.4:9200"], seen: 134_000 });
     this.addGateway({ name: "gateway-1", url: "http://10.0.1.10:2900", has_token: true, clusters: ["production", "archive"], base: 51_000 });
+    fillAudit(this);
     const day = 86_400_000;
     this.users.push({ name: "bo", role: "viewer", clusters: {}, made_ms: this.started - 12 * day, seen_ms: this.started - 3 * 3_600_000 });
     this.users.push({ name: "cleo", role: "none", clusters: { staging: "admin", archive: "viewer" }, made_ms: this.started - 9 * day, seen_ms: null });
@@ -163,7 +165,7 @@ class Mock {
   }
 
   note(what, target, more = {}) {
-    this.audit.unshift({ at_ms: Date.now(), user: this.user?.name ?? "?", what, target, before: null, after: null, reason: null, ...more });
+    this.audit.unshift({ id: this.audit.length + 1, at_ms: Date.now(), user: this.user?.name ?? "?", what, target, before: null, after: null, reason: null, ...more });
   }
 }
 
@@ -257,7 +259,7 @@ async function inner(mock, method, parts, query, body, request) {
       mock.tabs = body;
       return {};
     case "GET audit":
-      return { entries: mock.audit.slice(0, Number(query.get("limit") ?? 100)) };
+      return auditOf(mock, query);
     case "POST gateways":
     case "POST clusters": {
       const gateway = first === "gateways";
@@ -444,6 +446,9 @@ async function serve(mock, request, response) {
       const chunks = [];
       for await (const chunk of request) chunks.push(chunk);
       const text = Buffer.concat(chunks).toString();
+      if (path === "/api/audit/_download" && mock.you.role === "admin") {
+        return response.writeHead(200, { "content-type": "application/x-ndjson", "content-disposition": 'attachment; filename="audit.ndjson"' }).end(downloadOf(mock, url.searchParams));
+      }
       const { value, cookie } = await route(mock, request.method, path.slice(5), url.searchParams, text ? JSON.parse(text) : {}, request);
       return send(200, value, cookie ? { "set-cookie": cookie } : {});
     }

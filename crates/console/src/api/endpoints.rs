@@ -4,7 +4,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::Needs::{self, Cluster, Everywhere, Gateway, Nothing, Session};
-use super::{Shared, calls, gateways, live, registry, sessions, texts, users};
+use super::{Shared, audit, calls, gateways, live, registry, sessions, texts, users};
 use crate::roles::Role::{Admin, Viewer};
 
 /// One method of one path.
@@ -50,7 +50,10 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
     endpoint("DELETE", "/users/{name}", Everywhere(Admin), || {
         delete(users::remove)
     }),
-    endpoint("GET", "/audit", Everywhere(Admin), || get(texts::audit)),
+    endpoint("GET", "/audit", Everywhere(Admin), || get(audit::show)),
+    endpoint("GET", "/audit/_download", Everywhere(Admin), || {
+        get(audit::download)
+    }),
     endpoint("POST", "/registry/_import", Everywhere(Admin), || {
         post(registry::import)
     }),

@@ -1,19 +1,13 @@
-//! A user's tabs, and what was done.
+//! A user's tabs.
 
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, Query, State};
-use serde::Deserialize;
+use axum::extract::{Extension, State};
 use serde_json::{Value, json};
 
 use super::{ApiState, Refusal};
 use crate::store::User;
-
-#[derive(Deserialize)]
-pub(super) struct Limit {
-    limit: Option<u32>,
-}
 
 pub(super) async fn tabs(
     State(api): State<Arc<ApiState>>,
@@ -43,13 +37,4 @@ pub(super) async fn set_tabs(
     Ok(Json(json!({})))
 }
 
-pub(super) async fn audit(
-    State(api): State<Arc<ApiState>>,
-    Query(limit): Query<Limit>,
-) -> Result<Json<Value>, Refusal> {
-    let limit = limit.limit.unwrap_or(100).clamp(1, ENTRIES_MAX);
-    Ok(Json(json!({"entries": api.polls.store.audit(limit)?})))
-}
-
 const TABS_MAX: usize = 100;
-const ENTRIES_MAX: u32 = 10_000;

@@ -1,7 +1,9 @@
 //! Who did what, when and why.
 
-use rusqlite::params;
-use serde::Serialize;
+use std::fmt;
+
+use rusqlite::{Row, params};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Store, StoreError};
@@ -27,13 +29,47 @@ pub(crate) struct Change<'a> {
 /// What was noted.
 #[derive(Debug, Serialize)]
 pub(crate) struct Entry {
+    pub(crate) id: i64,
     pub(crate) at_ms: i64,
+    /// The same in ISO 8601, UTC: for who reads it outside the page.
+    pub(crate) at: String,
     pub(crate) user: String,
     pub(crate) what: String,
     pub(crate) target: String,
     pub(crate) before: Option<Value>,
     pub(crate) after: Option<Value>,
     pub(crate) reason: Option<String>,
+}
+
+/// Which entries are wanted. What is absent excludes none.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Wanted {
+    /// The user's name, whole.
+    pub(crate) user: Option<String>,
+    /// What was done to: the whole name.
+    pub(crate) target: Option<String>,
+    /// Text in any part of the entry.
+    pub(crate) q: Option<String>,
+    /// Not before this time.
+    pub(crate) from_ms: Option<i64>,
+    /// Before this time.
+    pub(crate) to_ms: Option<i64>,
+}
+
+/// A place in the log, the newest first: after the entry of this time and id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(i64, i64);
+
+/// Entries, the newest first, and how far was looked.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) entries: Vec<Entry>,
+    /// Entries that were looked at.
+    pub(crate) searched: u32,
+    /// The time of the last of them.
+    pub(crate) back_to_ms: Option<i64>,
+    /// From where to go on; none at the log's beginning.
+    pub(crate) next: Option<Place>,
 }
 
 impl Store {
@@ -55,24 +91,269 @@ impl Store {
         Ok(())
     }
 
-    /// The latest entries, the newest first.
-    pub(crate) fn audit(&self, limit: u32) -> Result<Vec<Entry>, StoreError> {
+    /// Looks for entries, the newest first: until there are `limit`, or so many are searched that others have
+    /// waited long enough for the store.
+    pub(crate) fn audit(
+        &self,
+        wanted: &Wanted,
+        from: Option<Place>,
+        limit: usize,
+    ) -> Result<Found, StoreError> {
         let sql = self.sql();
         let mut statement = sql.prepare(
-            "SELECT at_ms, user, what, target, before, after, reason FROM audit ORDER BY id DESC LIMIT ?",
+            "SELECT id, at_ms, strftime('%Y-%m-%dT%H:%M:%fZ', at_ms / 1000.0, 'unixepoch'), user, what, target,
+                 before, after, reason
+             FROM audit WHERE (at_ms, id) < (?, ?) AND at_ms >= ? ORDER BY at_ms DESC, id DESC",
         )?;
+        let Place(at_ms, id) = from.unwrap_or(Place(wanted.to_ms.unwrap_or(i64::MAX), i64::MIN));
+        let mut rows = statement.query(params![at_ms, id, wanted.from_ms.unwrap_or(i64::MIN)])?;
+        let mut found = Found {
+            entries: Vec::new(),
+            searched: 0,
+            back_to_ms: None,
+            next: None,
+        };
+        let wanted = wanted.lowered();
+        while let Some(row) = rows.next()? {
+            let entry = Raw::of(row)?;
+            let place = Place(entry.at_ms, entry.id);
+            found.searched += 1;
+            found.back_to_ms = Some(entry.at_ms);
+            if wanted.fits(&entry) {
+                found.entries.push(entry.read());
+            }
+            if found.entries.len() >= limit || found.searched >= SEARCHED_MAX {
+                found.next = Some(place);
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Place {
+    /// As `Display` writes it.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (at_ms, id) = text.split_once('.')?;
+        Some(Self(at_ms.parse().ok()?, id.parse().ok()?))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.0, self.1)
+    }
+}
+
+/// An entry as it is stored.
+struct Raw {
+    id: i64,
+    at_ms: i64,
+    at: String,
+    user: String,
+    what: String,
+    target: String,
+    before: Option<String>,
+    after: Option<String>,
+    reason: Option<String>,
+}
+
+impl Raw {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: row.get(0)?,
+            at_ms: row.get(1)?,
+            at: row.get(2)?,
+            user: row.get(3)?,
+            what: row.get(4)?,
+            target: row.get(5)?,
+            before: row.get(6)?,
+            after: row.get(7)?,
+            reason: row.get(8)?,
+        })
+    }
+
+    fn read(self) -> Entry {
         let json = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
-        let rows = statement.query_map([limit], |row| {
-            Ok(Entry {
-                at_ms: row.get(0)?,
-                user: row.get(1)?,
-                what: row.get(2)?,
-                target: row.get(3)?,
-                before: json(row.get(4)?),
-                after: json(row.get(5)?),
-                reason: row.get(6)?,
+        Entry {
+            id: self.id,
+            at_ms: self.at_ms,
+            at: self.at,
+            user: self.user,
+            what: self.what,
+            target: self.target,
+            before: json(self.before),
+            after: json(self.after),
+            reason: self.reason,
+        }
+    }
+}
+
+impl Wanted {
+    /// In small letters, and without words that are empty.
+    fn lowered(&self) -> Self {
+        let lowered = |word: &Option<String>| {
+            word.as_deref()
+                .map(str::to_lowercase)
+                .filter(|word| !word.is_empty())
+        };
+        Self {
+            user: lowered(&self.user),
+            target: lowered(&self.target),
+            q: lowered(&self.q),
+            ..*self
+        }
+    }
+
+    fn fits(&self, entry: &Raw) -> bool {
+        let is = |wanted: &Option<String>, text: &str| {
+            wanted.as_ref().is_none_or(|word| text.to_lowercase() == *word)
+        };
+        let has = |word: &str| {
+            let texts = [&entry.user, &entry.what, &entry.target];
+            let more = [&entry.reason, &entry.before, &entry.after];
+            let mut all = texts.into_iter().chain(more.into_iter().flatten());
+            all.any(|text| text.to_lowercase().contains(word))
+        };
+        is(&self.user, &entry.user) && is(&self.target, &entry.target) && self.q.as_deref().is_none_or(has)
+    }
+}
+
+/// Entries that are searched at once: some tens of milliseconds, in which nobody else is served.
+const SEARCHED_MAX: u32 = 5_000;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn store(entries: i64) -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        {
+            let mut sql = store.sql();
+            let transaction = sql.transaction().unwrap();
+            for n in 0..entries {
+                // Three of each millisecond: ids have to tell them apart.
+                let (user, what) = if n % 10 == 0 {
+                    ("Ada", "PUT /logs")
+                } else {
+                    ("eve", "log in")
+                };
+                let after = (n == 7).then(|| json!({"colour": "Türkis"}).to_string());
+                transaction
+                    .execute(
+                        "INSERT INTO audit (at_ms, user, what, target, after) VALUES (?, ?, ?, 'console', ?)",
+                        params![n / 3, user, what, after],
+                    )
+                    .unwrap();
+            }
+            transaction.commit().unwrap();
+        }
+        (folder, store)
+    }
+
+    /// All that fits, asked for in pieces; and how many were searched for it.
+    fn all(store: &Store, wanted: &Wanted, limit: usize) -> (Vec<i64>, u32) {
+        let (mut ids, mut searched, mut from) = (Vec::new(), 0, None);
+        loop {
+            let found = store.audit(wanted, from, limit).unwrap();
+            assert!(found.entries.len() <= limit && found.searched <= SEARCHED_MAX);
+            ids.extend(found.entries.iter().map(|entry| entry.id));
+            searched += found.searched;
+            from = found.next;
+            if from.is_none() {
+                return (ids, searched);
+            }
+            assert_eq!(Place::parse(&from.unwrap().to_string()), from);
+        }
+    }
+
+    #[test]
+    fn each_entry_is_found_once_the_newest_first_however_it_is_asked_for() {
+        let (_folder, store) = store(100);
+        let newest_first: Vec<i64> = (1..=100).rev().collect();
+        for limit in [1, 7, 100, 1000] {
+            assert_eq!(
+                all(&store, &Wanted::default(), limit),
+                (newest_first.clone(), 100)
+            );
+        }
+        let page = store.audit(&Wanted::default(), None, 3).unwrap();
+        assert_eq!((page.searched, page.back_to_ms), (3, Some(32)));
+        assert_eq!(page.entries[0].at, "1970-01-01T00:00:00.033Z");
+    }
+
+    #[test]
+    fn filters_are_by_user_target_text_and_time() {
+        let (_folder, store) = store(100);
+        let ids = |wanted: Wanted| all(&store, &wanted, 4).0;
+        let word = |word: &str| Some(word.to_owned());
+        let adas: Vec<i64> = (0..10).rev().map(|n| n * 10 + 1).collect();
+        assert_eq!(
+            ids(Wanted {
+                user: word("ADA"),
+                ..Wanted::default()
+            }),
+            adas
+        );
+        assert_eq!(
+            ids(Wanted {
+                user: word("ad"),
+                ..Wanted::default()
+            }),
+            [0; 0]
+        );
+        assert_eq!(
+            ids(Wanted {
+                q: word("put /lo"),
+                ..Wanted::default()
+            }),
+            adas
+        );
+        assert_eq!(
+            ids(Wanted {
+                q: word("TÜRKIS"),
+                ..Wanted::default()
+            }),
+            [8],
+            "what it is now is searched, too"
+        );
+        assert_eq!(
+            ids(Wanted {
+                q: word(""),
+                ..Wanted::default()
             })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+            .len(),
+            100
+        );
+        assert_eq!(
+            ids(Wanted {
+                target: word("prod"),
+                ..Wanted::default()
+            }),
+            [0; 0]
+        );
+        let time = Wanted {
+            from_ms: Some(1),
+            to_ms: Some(3),
+            ..Wanted::default()
+        };
+        assert_eq!(ids(time), [9, 8, 7, 6, 5, 4]);
+    }
+
+    #[test]
+    fn one_search_is_bounded_and_says_how_far_it_came() {
+        let entries = i64::from(SEARCHED_MAX) + 100;
+        let (_folder, store) = store(entries);
+        let wanted = Wanted {
+            q: Some("türkis".to_owned()),
+            ..Wanted::default()
+        };
+        let found = store.audit(&wanted, None, 10).unwrap();
+        assert_eq!((found.entries.len(), found.searched), (0, SEARCHED_MAX));
+        let found = store.audit(&wanted, found.next, 10).unwrap();
+        assert_eq!((found.entries.len(), found.searched, found.next), (1, 100, None));
     }
 }

@@ -1,0 +1,56 @@
+//! The API in the process of a test: a store in a folder of its own, and requests as the page sends them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Request, Response};
+use axum::{Extension, Router};
+use hyper_util::service::TowerToHyperService;
+
+use super::{Peer, router};
+use crate::Options;
+use crate::store::Store;
+
+/// Runs a test on an API whose store has the admin `root`.
+pub(super) fn on_api<T>(test: impl AsyncFnOnce(Store, Router) -> T) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    store.make_first_user("root", "hash").unwrap();
+    let options = Options {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        data: folder.path().to_owned(),
+        base_path: String::new(),
+        tls: None,
+        hosts: Vec::new(),
+        insecure_http: false,
+        registry: None,
+    };
+    wire::run_local(1 << 20, async |worker| {
+        let api = Arc::new(crate::api(store.clone(), &options, None, worker));
+        test(store, router(&api).layer(Extension(Peer(options.listen)))).await
+    })
+    .unwrap()
+}
+
+/// Sends a request of the page, with a session's token.
+pub(super) async fn send(
+    routes: &Router,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: &'static str,
+) -> Response<Body> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(format!("/api{path}"))
+        .header("host", "localhost")
+        .header("sec-fetch-site", "same-origin")
+        .header("content-type", "application/json");
+    if let Some(token) = token {
+        request = request.header("cookie", format!("tidegate-console={token}"));
+    }
+    let service = TowerToHyperService::new(routes.clone());
+    let request = request.body(Body::from(body)).unwrap();
+    hyper::service::Service::call(&service, request).await.unwrap()
+}
