@@ -246,6 +246,35 @@ fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend(
     }
 }
 
+/// A topology that was read in the middle of a swap may know that the alias leads elsewhere, and not where. The
+/// queue knows where the alias led, and looks there before it sends anything again.
+#[test]
+fn no_document_is_in_two_indices_after_kill_9_and_a_swap_that_the_topology_has_seen_half_of() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "auto_start: false, retry_delay_in_ms: 20");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let text = text.replace("endpoint: ", "discovery: {refresh: {interval: 60s}}, endpoint: ");
+    std::fs::write(&place.file, text).unwrap();
+    let gateway = place.start();
+    leads(&gateway, "a", "i1");
+    begin(&gateway, "p0");
+    drained(&gateway, "c0");
+    cluster.cue(Cue::bulk(Fault::HangWritten).always());
+    queued(&gateway, &writes("create", "a", 100, 1));
+    arrived(&cluster, "i1", 100);
+    gateway.signal("KILL");
+    drop(gateway);
+    cluster.behave();
+    cluster.alias_without_write_index("a", &["i2"]);
+    let gateway = place.start();
+    noticed(&gateway, &cluster);
+    cluster.alias("a", &["i2"]);
+    begin(&gateway, "p0");
+    let one = drained(&gateway, "c0");
+    let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
+    assert_eq!((docs, &one["dead"]), ([100, 0], &json!(0)));
+}
+
 /// What was written and not synced is gone then: the marks of what was sent, and the lanes' places. And a
 /// rollover after the start is known to nobody here for a while.
 #[test]
@@ -386,5 +415,41 @@ fn what_cannot_be_looked_up_waits_and_is_not_written_twice() {
     drained(&gateway, "c0");
     let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
     assert_eq!(docs, [20, 0]);
+    account(&queue(&gateway), "c0");
+}
+
+/// The shard that may have the document is away: the document waits for it, and the lane does not.
+#[test]
+fn a_document_that_cannot_be_looked_up_is_parked_and_its_lane_goes_on() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "retry_delay_in_ms: 30");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("lanes: 16", "lanes: 1")).unwrap();
+    let gateway = place.start();
+    leads(&gateway, "a", "i1");
+    drained(&gateway, "c0");
+    let error = json!({"type": "no_shard_available_action_exception", "reason": "away"});
+    // It is asked for in both indices, once the rollover is known.
+    let away = json!({"docs": [
+        {"_index": "i1", "_id": "0", "error": error},
+        {"_index": "i2", "_id": "0", "found": false},
+    ]});
+    let away = Fault::Status {
+        status: 200,
+        body: away.to_string(),
+    };
+    cluster.cue(Cue::new(On::Path("/_mget".to_owned()), away).always());
+    cluster.cue(Cue::bulk(Fault::CloseWritten).times(1));
+    queued(&gateway, &writes("create", "a", 1, 1));
+    arrived(&cluster, "i1", 1);
+    roll_over(&cluster);
+    wait(&gateway, "c0", |one| one["parked"] == 1);
+    queued(&gateway, &writes("index", "other", 50, 2));
+    arrived(&cluster, "other", 50);
+    assert_eq!(queue(&gateway)["groups"]["c0"]["parked"], 1);
+    cluster.behave();
+    let one = drained(&gateway, "c0");
+    let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
+    assert_eq!((docs, &one["dead"]), ([1, 0], &json!(0)));
     account(&queue(&gateway), "c0");
 }

@@ -73,6 +73,12 @@ impl Doubt {
     pub(crate) fn is_any(self) -> bool {
         self.restart || self.lost
     }
+
+    /// Whether the operation is likely to have been executed. Its name may come to lead elsewhere before the
+    /// gateway knows, so the operation is not even sent to the same name again without a look.
+    pub(super) fn is_uncertain(self) -> bool {
+        self.lost || self.first
+    }
 }
 
 // === impl Resent ===

@@ -23,6 +23,7 @@ use crate::delivery::outcome::{Again, Error, Outcome, Untold};
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
 use crate::delivery::work::Work;
 use crate::nodes::{Message, Outbound};
+use crate::queue::parked::Scope;
 
 /// An operation to look for in an index.
 struct Look<'a> {
@@ -32,6 +33,8 @@ struct Look<'a> {
     index: String,
     /// Where it would go now.
     now: bool,
+    /// The operation must not be sent again before it is known whether its document is here.
+    must_know: bool,
     /// What is there does not tell whether it was executed: a script or a pipeline had a say.
     untold: bool,
 }
@@ -45,8 +48,10 @@ struct Found<'l> {
     stays: HashMap<usize, &'l Look<'l>>,
     /// The same, in the index that their names lead to now.
     there_now: HashSet<usize>,
-    /// It cannot be told now, and why.
+    /// Nobody could be asked, and why: the lane waits for its cluster.
     waiting: HashMap<usize, String>,
+    /// The shard that may have the document cannot be read now, and why: the operation is parked.
+    unreadable: HashMap<usize, String>,
 }
 
 /// What is there.
@@ -73,10 +78,9 @@ impl<'l> Found<'l> {
                 self.stays.insert(look.operation, look);
             }
             There::Other if !look.now => resent.borrow_mut().insert(look.document),
-            // Sent there again it leaves what it leaves.
-            There::Unknown(_) if look.now => {}
-            There::Unknown(why) => drop(self.waiting.insert(look.operation, why)),
-            There::Nothing | There::Other => {}
+            There::Unknown(why) if look.must_know => drop(self.unreadable.insert(look.operation, why)),
+            // Sending the operation to the same index again has the same effect.
+            There::Unknown(_) | There::Nothing | There::Other => {}
         }
     }
 
@@ -89,18 +93,25 @@ impl<'l> Found<'l> {
         }
         // What the name leads to has it: sent there again it leaves what it leaves.
         self.stays.retain(|operation, look| {
-            let goes_on = self.done.contains(operation) || self.waiting.contains_key(operation);
+            let goes_on = self.done.contains(operation)
+                || self.waiting.contains_key(operation)
+                || self.unreadable.contains_key(operation);
             let is_resent = work.doubt[*operation].restart && resent.has(look.document);
             !goes_on && !is_resent && !self.there_now.contains(operation)
         });
         self.waiting.retain(|operation, _| !self.done.contains(operation));
+        self.unreadable
+            .retain(|operation, _| !self.done.contains(operation));
+    }
+
+    /// Whether it is not known yet if an operation was executed.
+    fn is_undecided(&self, operation: usize) -> bool {
+        self.waiting.contains_key(&operation) || self.unreadable.contains_key(&operation)
     }
 
     /// Whether an operation is not to be sent to where its name leads now.
     fn has(&self, operation: usize) -> bool {
-        self.done.contains(&operation)
-            || self.waiting.contains_key(&operation)
-            || self.stays.contains_key(&operation)
+        self.done.contains(&operation) || self.is_undecided(operation) || self.stays.contains_key(&operation)
     }
 }
 
@@ -167,7 +178,7 @@ impl Route {
         left.retain(|operation| !found.has(*operation));
         // Where there is nowhere to look now there may be later, when the name has moved.
         for look in &looks {
-            work.doubt[look.operation].looked = !found.waiting.contains_key(&look.operation);
+            work.doubt[look.operation].looked = !found.is_undecided(look.operation);
         }
         self.settle_found(work, found, outbound, snapshot).await
     }
@@ -196,6 +207,7 @@ impl Route {
                     id,
                     index,
                     now,
+                    must_know: !now || work.doubt[*operation].is_uncertain(),
                     untold,
                 })),
                 Err(why) => drop(waiting.insert(*operation, why.to_string())),
@@ -217,6 +229,11 @@ impl Route {
         let mut told: Vec<_> = again
             .map(|(operation, why)| (operation, Outcome::again(Again::in_doubt(why))))
             .collect();
+        // One shard that cannot be read is no reason for the lane to wait.
+        told.extend(found.unreadable.into_iter().map(|(operation, why)| {
+            let again = Arc::new(Again::in_doubt(why));
+            (operation, Outcome::Park(Scope::Document, again))
+        }));
         let mut by_index: BTreeMap<&str, Vec<&Look<'_>>> = BTreeMap::new();
         let mut stays: Vec<_> = found.stays.into_values().collect();
         // In their order, as they came.
@@ -335,12 +352,8 @@ impl Route {
     ) -> Result<Vec<(String, bool)>, Untold> {
         let name = &document.name;
         let mut indices: Vec<String> = Vec::new();
-        let Doubt {
-            restart, first, lost, ..
-        } = work.doubt[operation];
-        // It may come to lead elsewhere before anybody here knows: then it must not be sent if it is there
-        // already.
-        let uncertain = lost || first;
+        let Doubt { restart, .. } = work.doubt[operation];
+        let uncertain = work.doubt[operation].is_uncertain();
         if uncertain {
             let tables = work.past.sent_by.iter().map(|snapshot| &*snapshot.table);
             let targets = tables
@@ -351,7 +364,7 @@ impl Route {
         let position = work.batch.origin(operation).position;
         let whereabouts = self.whereabouts();
         if let Some(whereabouts) = whereabouts {
-            indices.extend(whereabouts.left(name, position));
+            indices.extend(whereabouts.led_to(name, position));
         }
         // The cluster may have rolled over, and over again, before anybody here knew.
         let asks = uncertain || restart && (whereabouts.is_none() || document.index.is_none());
@@ -524,7 +537,8 @@ fn judge(work: &Work<'_>, look: &Look<'_>, found: &Value) -> There {
     if !error.is_null() {
         let kind = error["type"].as_str().unwrap_or_default();
         return match kind {
-            "index_not_found_exception" => There::Nothing,
+            // Such a write is refused for the same reason.
+            "index_not_found_exception" | "routing_missing_exception" => There::Nothing,
             // It would wait for as long as that lasts. Rather twice than not at all.
             "index_closed_exception" | "security_exception" => {
                 let (index, id) = (&look.index, look.id);

@@ -220,11 +220,14 @@ impl Whereabouts {
         self.fences.load()
     }
 
-    /// The indices that `name` led to and that a write may have gone to which was accepted at `position`.
-    pub(crate) fn left(&self, name: &str, position: u64) -> Vec<String> {
+    /// The indices that a write to `name`, accepted at `position`, may have gone to: those that the name has
+    /// left since, and the last one that it is known to have led to. A topology that was read in the middle of
+    /// a swap may not say where the name leads, and then nothing says yet that it has left that index.
+    pub(crate) fn led_to(&self, name: &str, position: u64) -> Vec<String> {
+        let last = self.book().places.get(name).map(|place| place.index.clone());
         let fences = self.fences.load();
         let left = fences.iter().flat_map(|fence| fence.left(name, position));
-        left.map(str::to_owned).collect()
+        left.map(str::to_owned).chain(last).collect()
     }
 
     /// Whether documents may wait for a name that the cluster has no more, and that `is_meant` is true of.

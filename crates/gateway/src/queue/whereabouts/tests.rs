@@ -117,9 +117,10 @@ fn a_name_that_comes_to_lead_elsewhere_gets_a_fence_that_closes_once_all_know() 
     let next = queue.write(&second, "other", 2);
     assert_eq!(fence.end(), Some(next));
     assert!(next > position);
-    assert_eq!(queue.whereabouts.left("a", position), ["i1"]);
-    assert!(queue.whereabouts.left("a", next).is_empty());
-    assert!(queue.whereabouts.left("other", position).is_empty());
+    assert_eq!(queue.whereabouts.led_to("a", position), ["i1", "i2"]);
+    assert_eq!(queue.whereabouts.led_to("a", next), ["i2"]);
+    assert_eq!(queue.whereabouts.led_to("other", position), ["other"]);
+    assert!(queue.whereabouts.led_to("unknown", position).is_empty());
 }
 
 #[test]
@@ -151,7 +152,21 @@ fn a_name_that_moves_on_waits_for_all_that_it_led_to() {
     let mut past = lanes("i1", 2);
     past.add(&lanes("i2", 5));
     assert_eq!((&fences[1].of, &fences[1].past), (&lanes("i3", 1), &past));
-    assert_eq!(queue.whereabouts.left("a", 0), ["i1", "i2"]);
+    assert_eq!(queue.whereabouts.led_to("a", 0), ["i1", "i2", "i3"]);
+}
+
+#[test]
+fn where_a_name_led_is_known_while_a_topology_does_not_say_where_it_leads() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    let position = queue.write(&table("i1", 2), "a", 1);
+    let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
+    let without_a = Arc::new(RouteTable::builder(dialect, 1).build());
+    let look = || Arc::clone(&without_a);
+    queue.whereabouts.look(&without_a, look, &queue.journal);
+    assert!(queue.fences().is_empty());
+    assert_eq!(queue.whereabouts.led_to("a", position), ["i1"]);
+    let queue = queue.reopened();
+    assert_eq!(queue.whereabouts.led_to("a", position), ["i1"]);
 }
 
 #[test]
@@ -210,8 +225,8 @@ fn many_fences_become_few_and_none_is_forgotten() {
     }
     let fences = queue.fences();
     assert!(fences.len() <= FENCES_MAX + 1, "{}", fences.len());
-    let left = queue.whereabouts.left("a", 0);
-    assert!((0..FENCES_MAX + 39).all(|number| left.contains(&format!("i{number}"))));
+    let led_to = queue.whereabouts.led_to("a", 0);
+    assert!((0..FENCES_MAX + 40).all(|number| led_to.contains(&format!("i{number}"))));
 }
 
 #[test]
