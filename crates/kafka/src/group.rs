@@ -77,8 +77,8 @@ pub trait Group: Send + Sync {
     #[must_use]
     fn sent_when_taken(&self, lane: u32) -> u64;
 
-    /// The offset before which this process may send of a lane: [`SENT_AHEAD_MAX`] messages beyond what is
-    /// committed, or beyond the first that is there where Kafka has deleted others.
+    /// The offset before which this process may send messages of a lane: [`SENT_AHEAD_MAX`] messages beyond
+    /// the committed offset, or beyond the first message that is there where Kafka has deleted others.
     #[must_use]
     fn may_send_before(&self, lane: u32) -> u64;
 
