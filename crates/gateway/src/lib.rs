@@ -1,6 +1,5 @@
 //! The gateway itself: configuration, entries, router, flows of filters, synchronous ingest, proxy, admin
-//! port
-//! and metrics.
+//! port and metrics.
 //!
 //! # The story
 //!
