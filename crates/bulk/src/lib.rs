@@ -1,22 +1,23 @@
-//! The bulk format, sans-I/O: bytes of a `_bulk` body to a plan by node, node replies back to one reply.
+//! The bulk format, sans-I/O: turns the bytes of a `_bulk` body into a plan by node, and the nodes' replies
+//! into one reply.
 //!
 //! # The story of a body
 //!
-//! A client sends thousands of operations in one body. Each belongs to a shard, each shard's primary to a
-//! node; a node that gets an operation of another's must forward it. So the body is split: [`plan`] reads it
-//! once, finds for every operation the shard that the cluster itself would find (a [`RouteTable`] knows
-//! names, aliases, formulas and primaries), and gives [`Part`]s, each a list of ranges of the body.
-//! [`Gather`] copies a part's bytes out as they are sent. Each node answers with items in the order of its
-//! part; [`Reply::split`] finds them and [`Merge`] interleaves them into the order of the request, byte for
-//! byte as the nodes wrote them.
+//! A client sends thousands of operations in one body. Each operation belongs to a shard, and each shard's
+//! primary to a node; a node that receives an operation for another node's shard must forward it. So the body
+//! is split: [`plan`] reads it once, finds for every operation the shard that the cluster itself would choose
+//! (a [`RouteTable`] knows names, aliases, formulas and primaries), and returns [`Part`]s, each a list of
+//! ranges of the body. [`Gather`] copies a part's bytes out while they are sent. Each node answers with items
+//! in the order of its part; [`Reply::split`] finds the items and [`Merge`] interleaves them into the order
+//! of the request, byte for byte as the nodes wrote them.
 //!
 //! # What is never guessed
 //!
-//! A request that the cluster would reject as a whole, or whose shards cannot be told, is [`Verdict::Pass`]:
-//! it goes to one node untouched, and [`Why`] says for what reason. The fast reader of action lines takes
-//! only what it fully understands, a slow one decides about the rest, and tests hold the two equal. A wrong
-//! shard is never wrong data (the node forwards), but operations on one document always stay in one part, in
-//! order.
+//! A request that the cluster would reject as a whole, or whose shards cannot be determined, gets
+//! [`Verdict::Pass`]: it goes to one node untouched, and [`Why`] gives the reason. The fast reader of action
+//! lines takes only lines that it fully understands, a slow reader decides about the rest, and tests hold the
+//! two equal. A wrong shard never leads to wrong data (the node forwards the operation), and operations on
+//! one document always stay in one part, in order.
 //!
 //! # Example
 //!
