@@ -24,17 +24,18 @@
 //! ```
 //! use std::sync::Arc;
 //! use bulk::{
-//!     Ask, Dialect, Flavour, Formula, Gather, IdMint, IndexRoute, Merge, NodeIx, Reply, RouteTable, Scratch, Verdict,
-//!     Version,
+//!     Ask, Dialect, Flavour, Formula, Gather, IdMint, IndexRoute, Merge, NodeIx, Reply, RouteTable, Scratch,
+//!     Verdict, Version,
 //! };
 //!
-//! // What the cluster looks like: two nodes, one index of two shards.
+//! // The cluster: two nodes, and one index of two shards.
 //! let mut table = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0)), 2);
 //! let formula = Formula::Classic { routing_num_shards: 1024 };
 //! table.index(Arc::new(IndexRoute::new("logs", formula, [Some(NodeIx(0)), Some(NodeIx(1))])));
 //! let table = table.build();
 //!
-//! let body = b"{\"index\":{\"_id\":\"1\"}}\n{}\n{\"delete\":{\"_id\":\"2\"}}\n{\"create\":{\"_id\":\"3\"}}\n{}\n";
+//! let body = b"{\"index\":{\"_id\":\"1\"}}\n{}\n{\"delete\":{\"_id\":\"2\"}}\n\
+//!     {\"create\":{\"_id\":\"3\"}}\n{}\n";
 //! let ask = Ask { default_index: Some("logs"), ..Ask::default() };
 //! let (mut ids, mut scratch) = (IdMint::new(42), Scratch::default());
 //! let Verdict::Plan(plan) = bulk::plan(body, &ask, &table, &mut ids, &mut scratch) else { panic!("plain") };
@@ -48,8 +49,9 @@
 //!     let items = vec!["{\"index\":{\"status\":201}}"; part.docs as usize].join(",");
 //!     answers.push(format!("{{\"took\":3,\"errors\":false,\"items\":[{items}]}}"));
 //! }
-//! // …and the answers become one.
-//! let replies = answers.iter().zip(&plan.parts).map(|(text, part)| Reply::split(text.as_bytes(), part.docs));
+//! // …and the answers are merged into one.
+//! let replies = answers.iter().zip(&plan.parts);
+//! let replies = replies.map(|(text, part)| Reply::split(text.as_bytes(), part.docs));
 //! let replies = replies.collect::<Result<_, _>>()?;
 //! let mut merge = Merge::new(&plan, replies, 5, table.dialect())?;
 //! let mut reply = Vec::new();

@@ -1,4 +1,4 @@
-//! Bodies, tables and replies that costs are measured with.
+//! The bodies, tables and replies with which costs are measured.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use bulk::{
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) shards: u16,
-    /// Documents go to so many indices by turns.
+    /// The number of indices that documents go to, in turn.
     pub(crate) indices: usize,
     pub(crate) source_bytes: usize,
     pub(crate) ids: bool,
@@ -179,7 +179,7 @@ pub(crate) fn table(case: &Case) -> RouteTable {
     table.build()
 }
 
-/// What the nodes answer to a plan's parts.
+/// Returns the nodes' answers to a plan's parts.
 pub(crate) fn replies(plan: &Plan) -> Vec<String> {
     let item = "{\"index\":{\"_index\":\"nginx-logs\",\"_id\":\"doc-000000123456\",\"_version\":1,\"result\":\"created\",\
                 \"_shards\":{\"total\":2,\"successful\":2,\"failed\":0},\"_seq_no\":123456,\"_primary_term\":1,\"status\":201}}";
