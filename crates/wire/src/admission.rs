@@ -1,16 +1,17 @@
-//! Who gets room for a request body, and in which order.
+//! Admission: which request bodies get memory, and in which order.
 //!
-//! Room is promised for the whole body once its first [`FIRST_BYTES`] have come: a body that then comes
-//! quickly is never copied nor stopped, and bodies that wait hold next to nothing, so they cannot block one
-//! another. A promise is not memory, though: while others wait for room, who is slow keeps what has arrived
-//! and no more, and who is slow and holds much is cut off ([`relief`](crate::relief)).
+//! Room is promised for a whole body once its first [`FIRST_BYTES`] have come. A body that then arrives
+//! quickly is never copied or stopped, and bodies that wait hold next to nothing, so they cannot block one
+//! another. A promise is not memory, though: while others wait for room, a slow body keeps only what has
+//! arrived, and a slow body that holds much is cut off ([`relief`](crate::relief)).
 //!
-//! Those who wait are served in the order in which they came, but nobody waits for room that is there: a
-//! small body passes a large one for which there is not enough yet. For half of its wait, the first in the
-//! row collects what becomes free and nobody passes it; so a large body has a chance among many small ones.
+//! Waiting bodies are served in the order of their arrival, but no body waits for room that is there: a small
+//! body passes a large one for which there is not yet enough room. For half of its wait, the first body in
+//! the queue collects the room that becomes free and no other passes it, so a large body has a chance among
+//! many small ones.
 //!
-//! A peer is an IPv4 address, or 64 bits of an IPv6 address. While others are there, it may hold its share
-//! ([`Fairness::peer_share_percent`]) and one body.
+//! A peer is an IPv4 address, or 64 bits of an IPv6 address. While others are there, a peer may hold its
+//! share ([`Fairness::peer_share_percent`]) and one body.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -24,49 +25,49 @@ use tokio::sync::Notify;
 use crate::budget::{Budget, OverBudget};
 use crate::claim::{Claim, Record};
 
-/// The rules between those who want memory for bodies.
+/// The rules between peers that want memory for bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fairness {
-    /// What one peer may hold of the memory for bodies while there are others, in percent; one body is always
-    /// allowed.
+    /// The share of the memory for bodies that one peer may hold while there are others, in percent; one body
+    /// is always allowed.
     pub peer_share_percent: u8,
-    /// A body that comes with fewer bytes a second is slow: it makes room for those who wait.
+    /// The rate in bytes per second below which a body is slow: a slow body makes room for those that wait.
     pub rate_min: u64,
 }
 
-/// Bodies below this are held in the buffer that they were read to with their head, whoever sends them.
+/// Bodies below this size stay in the buffer that they were read into with their head, whoever sends them.
 pub(crate) const FIRST_BYTES: usize = 16 << 10;
 
-/// The queue, and what each peer holds.
+/// The queue, and the amount that each peer holds.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) fairness: Fairness,
     pub(crate) counters: Counters,
     waiting: AtomicUsize,
-    /// Bytes below which room is of no use to anybody who waits, as of the last look at them.
+    /// The least room, in bytes, that is of use to anybody who waits, as of the last look at the queue.
     useful: AtomicUsize,
     state: Mutex<AdmissionQueue>,
 }
 
-/// Bodies that had to make room for others, since the start.
+/// Counts of the bodies that had to make room for others, since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// They gave back what was promised and had not arrived.
+    /// Bodies that gave back room that was promised and not used.
     pub(crate) shrunk: AtomicU64,
-    /// They were cut off.
+    /// Bodies that were cut off.
     pub(crate) cut: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionQueue {
     peers: HashMap<IpAddr, Account>,
-    /// The two peers that came last, with the moment: whether anybody else is there.
+    /// The two peers that came last, with the moment: they show whether anybody else is there.
     latest: [Option<(IpAddr, Instant)>; 2],
     queue: VecDeque<Arc<Waiter>>,
-    /// Bodies on their way.
+    /// Bodies that are arriving.
     pub(crate) arriving: HashMap<u64, Arc<Record>>,
     next_id: u64,
-    /// When somebody last looked who could make room.
+    /// When the queue was last checked for bodies that could make room.
     looked: Option<Instant>,
 }
 
@@ -76,7 +77,7 @@ struct Account {
     claims: usize,
 }
 
-/// One who waits for room.
+/// A body that waits for room.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) wanted: usize,
@@ -136,7 +137,8 @@ impl AdmissionQueue {
         self.latest.iter().flatten().any(is_other)
     }
 
-    /// Whether it is time to look who could make room: thousands may wait, and one look is for all of them.
+    /// Returns whether it is time to check which bodies could make room: thousands may wait, and one check
+    /// serves them all.
     pub(crate) fn looks(&mut self, now: Instant) -> bool {
         let is_time = self
             .looked
@@ -147,7 +149,7 @@ impl AdmissionQueue {
         is_time
     }
 
-    /// All who wait, in the order of the queue.
+    /// Iterates over all waiters, in the order of the queue.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         self.queue.iter()
     }
@@ -189,22 +191,24 @@ impl AdmissionQueue {
 // === impl Budget ===
 
 impl Budget {
-    /// Request bodies that were cut off while others waited for the memory that they held, since the start.
+    /// Returns the request bodies that were cut off while others waited for the memory that they held, since
+    /// the start.
     pub fn bodies_cut(&self) -> u64 {
         self.admission.counters.cut.load(Ordering::Relaxed)
     }
 
-    /// Request bodies that gave back memory which they had declared and not sent, since the start.
+    /// Returns the request bodies that gave back memory which they had declared and not sent, since the
+    /// start.
     pub fn bodies_shrunk(&self) -> u64 {
         self.admission.counters.shrunk.load(Ordering::Relaxed)
     }
 
-    /// What a peer may hold while there are others.
+    /// Returns what a peer may hold while there are others.
     pub(crate) fn peer_share(&self) -> usize {
         self.admission_limit() / 100 * usize::from(self.admission.fairness.peer_share_percent)
     }
 
-    /// Whether a peer's share lets it have so many bytes more for a body. One body is always allowed.
+    /// Returns whether a peer's share allows it `bytes` bytes more for a body. One body is always allowed.
     pub(crate) fn may_have(
         &self,
         state: &AdmissionQueue,
@@ -216,8 +220,8 @@ impl Budget {
         held <= record.held() || held + bytes <= self.peer_share() || !state.others_than(record.peer, now)
     }
 
-    /// Room for `bytes` at once, by `take` if it finds some that is charged already; `None` if it has to be
-    /// waited for.
+    /// Takes room for `bytes` at once, by `take` if that finds memory that is charged already; `None` if the
+    /// caller has to wait.
     pub(crate) fn room_now<T>(
         &self,
         claim: &Claim,
@@ -238,7 +242,7 @@ impl Budget {
         Some(taken)
     }
 
-    /// Waits until there is room for `bytes`, which are charged then; `wait` at most.
+    /// Waits until there is room for `bytes`, and charges them; waits for at most `wait`.
     pub(crate) async fn wait_for_room(
         &self,
         claim: &Claim,
@@ -271,27 +275,28 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether there may be room enough for one of those who wait. Each buffer that is let go of asks.
+    /// Returns whether there may be room enough for one of the waiters. This is called for each buffer that
+    /// is released.
     pub(crate) fn can_serve(&self) -> bool {
         let room = self.admission_limit().saturating_sub(self.used());
         room >= self.admission.useful.load(Ordering::SeqCst)
     }
 
-    /// Gives room to those who wait, as far as there is any.
+    /// Gives room to the waiters, as far as there is any.
     pub(crate) fn serve_waiting(&self) {
         let mut state = self.admission.state();
         loop {
             let useful = self.serve(&mut state);
             self.admission.useful.store(useful, Ordering::SeqCst);
-            // What became free meanwhile was measured by the last look.
+            // The last look did not see room that became free meanwhile.
             if useful == 0 || state.queue.is_empty() || !self.can_serve() {
                 return;
             }
         }
     }
 
-    /// The same, once. What it returns is how many bytes of room have to be there before it is worth while to
-    /// look again: 0 if something else may change as well.
+    /// Serves the waiters once. Returns how many bytes of room there must be before another look is
+    /// worthwhile: 0 if something else may change as well.
     fn serve(&self, state: &mut AdmissionQueue) -> usize {
         let now = Instant::now();
         let (mut at, mut unfit, mut over_share) = (0, 0, None);
@@ -307,7 +312,7 @@ impl Budget {
                 continue;
             }
             let mut charged = self.try_charge(waiter.wanted, self.admission_limit());
-            // Nothing is kept idle while somebody waits, so there is nothing to find a second time.
+            // Nothing is kept idle while a body waits, so a second attempt would find nothing.
             if charged.is_err() && !reclaimed && self.reclaim() > 0 {
                 charged = self.try_charge(waiter.wanted, self.admission_limit());
             }
@@ -337,14 +342,16 @@ impl Waiter {
         self.wake.notify_one();
     }
 
-    /// Whether nobody may pass it now: in the middle of its wait. Later it evidently does not get enough.
+    /// Returns whether no other waiter may pass this one now: in the middle of its wait. Later it evidently
+    /// does not get enough.
     fn collects(&self, now: Instant) -> bool {
         let waited = now.saturating_duration_since(self.since);
         waited > self.wait / 4 && waited < self.wait / 4 * 3
     }
 }
 
-/// A place in the queue, left when dropped; with what was granted, unless that is kept.
+/// A place in the queue, left when dropped. A drop also gives back the room that was granted, unless the room
+/// is kept.
 struct QueueEntry<'a> {
     budget: &'a Budget,
     waiter: Arc<Waiter>,
@@ -378,7 +385,7 @@ impl<'a> QueueEntry<'a> {
         *self.waiter.granted.lock()
     }
 
-    /// The room is the caller's from now on.
+    /// Passes the room to the caller.
     fn keep(self) {
         *self.waiter.granted.lock() = false;
     }
@@ -404,7 +411,7 @@ impl Drop for QueueEntry<'_> {
     }
 }
 
-/// The peer that an address belongs to.
+/// Returns the peer that an address belongs to.
 pub(crate) fn peer_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),
@@ -412,12 +419,12 @@ pub(crate) fn peer_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Who has not wanted memory for so long does not count as being there.
+/// A peer that has not wanted memory for this long does not count as being there.
 const PEER_LASTS: Duration = Duration::from_secs(10);
-/// So often somebody who waits looks who could make room.
+/// The interval in which a waiter checks which bodies could make room.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// So many for whom there is no room are looked at before those behind them are left alone, bounding what a
-/// release costs.
+/// The most waiters without room that are looked at before those behind them are left alone; this bounds the
+/// cost of a release.
 pub(crate) const UNFIT_MAX: usize = 64;
 
 #[cfg(test)]
