@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(options) => options,
         Err(reason) => return fail(exit::FAILED, &reason),
     };
-    // Held until the end: what was started for the demo ends with it.
+    // Held until the end: dropping it stops what was started for the demo.
     let demo = match arguments.demo.then(Demo::start).transpose() {
         Ok(demo) => demo,
         Err(reason) => return fail(exit::FAILED, &reason),
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// A file of the certificate that cannot be read.
+/// A certificate file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", file.display())]
 struct Unreadable {

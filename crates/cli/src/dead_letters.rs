@@ -1,4 +1,4 @@
-//! `tidegate dead-letters`: what clusters would not take, and what is to become of it.
+//! `tidegate dead-letters`: the documents that clusters refused, and what to do with them.
 
 use std::io::{self, Read as _, Write};
 use std::ops::ControlFlow;
@@ -238,7 +238,7 @@ fn run_list(list: &List, admin: &Admin, mut query: Terms, json: bool, out: &mut 
     Ok(true)
 }
 
-/// What letters have in common, in the order in which people ask for it.
+/// What letters may have in common, in the order in which people usually ask for it.
 const COMMON: [(&str, &str); 6] = [
     ("like", "reason like"),
     ("field", "field"),
@@ -338,7 +338,7 @@ fn write_letter(letter: &Value, json: bool, out: &mut impl Write) -> Result<bool
     Ok(true)
 }
 
-/// The body of an edit. What was written goes as it was written.
+/// Returns the body of an edit. It contains the action and the source exactly as they were written.
 fn edited(edit: &Edit) -> Result<String> {
     let raw = |name: &str, text: String| {
         let text = text.trim().to_owned();
@@ -371,7 +371,7 @@ fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut 
         ControlFlow::Break(done) => return Ok(done),
     };
     let mut done = admin.post("/dead_letters/_replay", &query)?;
-    // A long one is answered in between, and goes on when it is asked for again.
+    // The gateway answers a long replay part by part; each further request continues it.
     let (mut all, mut now) = (0, done["replayed"].as_u64().unwrap_or(0));
     while done["more"] == true && now > 0 {
         all += now;
@@ -421,8 +421,9 @@ fn run_purge(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut i
     Ok(!which.misses(done["purged"].as_u64().unwrap_or(0)))
 }
 
-/// The query for the letters that are meant, once somebody has said yes to their number; or, if there is
-/// nothing to do, whether that is as it should be: a letter that is named and not there, and a no, are not.
+/// Returns the query for the selected letters, once the user has confirmed their number. If there is nothing
+/// to do, returns whether that counts as success: it does not if a named letter is missing or the user said
+/// no.
 fn chosen(
     which: &Which,
     admin: &Admin,
@@ -473,7 +474,7 @@ fn chosen(
 // === impl Which ===
 
 impl Which {
-    /// Whether fewer letters were there than are named, and says so.
+    /// Returns whether fewer letters were there than are named, and prints how many are missing.
     fn misses(&self, found: u64) -> bool {
         let mut named = self.ids.clone();
         named.sort_unstable();
@@ -522,7 +523,7 @@ impl Filter {
     }
 }
 
-/// A time as the admin port takes it. `2h` is two hours ago.
+/// Converts a time to the admin port's form. `2h` means two hours ago.
 pub(crate) fn moment(text: &str) -> Result<String> {
     let ago = text.char_indices().next_back().and_then(|(at, unit)| {
         let seconds = match unit {
@@ -546,7 +547,7 @@ pub(crate) fn moment(text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// As much of a reason as fits a line.
+/// Cuts a reason to what fits on a line.
 fn cut(reason: &str) -> String {
     match reason.char_indices().nth(REASON_CHARS_MAX) {
         Some((at, _)) => format!("{}…", &reason[..at]),

@@ -1,4 +1,4 @@
-//! `tidegate health`: a running gateway is asked how it is, for health checks that can only run a command.
+//! `tidegate health`: asks a running gateway how it is, for health checks that can only run a command.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

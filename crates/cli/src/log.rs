@@ -1,4 +1,4 @@
-//! `tidegate log`: what is in a durable log, what is broken, what can be put right.
+//! `tidegate log`: shows what is in a durable log, what is damaged, and what can be repaired.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // Whoever closed the pipe has seen enough.
+        // A reader that closed the pipe has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "tidegate: {}", why(&error));
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// The file that each log has.
+/// Checks that the folder has the file `LOG`, which every log has.
 fn is_log(folder: &Path) -> Result<()> {
     let there = folder.join("LOG").exists();
     anyhow::ensure!(
@@ -200,7 +200,7 @@ fn write_report(out: &mut impl Write, report: &Report) -> io::Result<()> {
     )
 }
 
-/// What is to be said of a segment in a word or two.
+/// Describes the state of a segment in a word or two.
 fn state(segment: &SegmentReport) -> String {
     let mut state = Vec::new();
     if !segment.header {
@@ -244,7 +244,7 @@ fn write_cursors(out: &mut impl Write, cursors: &[CursorReport]) -> io::Result<(
     Ok(())
 }
 
-/// What is damaged, missing, put aside or cut off.
+/// Lists what is damaged, missing, put aside or cut off.
 fn write_damage(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for segment in &report.segments {
         for damage in &segment.damaged {
@@ -387,7 +387,7 @@ fn report_json(report: &Report) -> Value {
     })
 }
 
-/// What an event says.
+/// Describes an event.
 fn told(event: &Event) -> String {
     match event {
         Event::TornTail { range } => format!("torn end cut off: {} to {}", range.start, range.end),

@@ -1,4 +1,4 @@
-//! `tidegate service`: a gateway as a service of systemd.
+//! `tidegate service`: runs a gateway as a systemd service.
 
 mod unit;
 
@@ -174,7 +174,7 @@ impl Which {
         format!("{}.service", self.name)
     }
 
-    /// Where its unit is.
+    /// The path of the service's unit file.
     fn file(&self) -> Result<PathBuf> {
         let folder = match self.user {
             false => PathBuf::from("/etc/systemd/system"),
@@ -212,7 +212,7 @@ impl Which {
             .command(&["status", "--no-pager", "--lines=10", &unit])
             .status();
         let status = status.map_err(no_systemd)?;
-        // 3: it does not run; 4: there is no such unit.
+        // 3: the service does not run; 4: there is no such unit.
         match status.code() {
             Some(0) => Ok(true),
             Some(3 | 4) => Ok(false),
@@ -247,7 +247,7 @@ fn no_systemd(error: io::Error) -> anyhow::Error {
     }
 }
 
-/// A value that a unit's file would read otherwise.
+/// A value that would have another meaning in a unit file.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 enum BadValue {
     #[error("at most 64 letters, digits, `-` and `_` are possible")]
@@ -256,7 +256,7 @@ enum BadValue {
     Cpus,
 }
 
-/// The name of a unit or a user: nothing that a unit's file would read otherwise.
+/// Parses the name of a unit or a user; it must contain nothing that has a meaning in a unit file.
 fn name(text: &str) -> Result<String, BadValue> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     match !text.is_empty() && text.len() <= 64 && text.bytes().all(plain) {
@@ -265,7 +265,7 @@ fn name(text: &str) -> Result<String, BadValue> {
     }
 }
 
-/// Numbers and ranges with commas.
+/// Parses numbers and ranges, separated by commas.
 fn cpus(text: &str) -> Result<String, BadValue> {
     let number = |text: &str| text.parse::<u16>().ok();
     let part = |part: &str| match part.split_once('-') {

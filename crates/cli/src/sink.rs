@@ -106,7 +106,7 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
     writeln!(io::stdout(), "{}", json!(cluster.counts()))
 }
 
-/// The error that servers give with a status.
+/// The type of error that servers give with a status.
 fn error_of(status: u16) -> String {
     let kind = match status {
         429 => "es_rejected_execution_exception",

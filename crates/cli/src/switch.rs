@@ -1,4 +1,4 @@
-//! `tidegate switch`: what has been switched at run time, and switching it.
+//! `tidegate switch`: shows what has been switched at run time, and switches it.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -157,12 +157,12 @@ impl Reset {
 // === impl Target ===
 
 impl Target {
-    /// Everything that the gateway says of its switches.
+    /// Returns everything that the gateway says about its switches.
     fn list(&self) -> Result<Value> {
         self.admin.client()?.get("/switches", &Terms::new())
     }
 
-    /// Switches, and shows what holds then.
+    /// Sets switches, and shows what is in force afterwards.
     fn change(&self, change: &Map<String, Value>) -> Result<()> {
         let all = self.list()?;
         let cluster = self.cluster(&all)?;
@@ -214,7 +214,7 @@ impl Target {
     }
 }
 
-/// A line for each switch of each cluster.
+/// Returns a line for each switch of each cluster.
 fn table(all: &Value) -> Vec<String> {
     let mut rows = vec![["CLUSTER", "SWITCH", "SWITCHED TO", "IN FORCE"].map(str::to_owned)];
     for (cluster, now) in all["clusters"].as_object().into_iter().flatten() {
@@ -250,14 +250,14 @@ fn table(all: &Value) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// What a switch amounts to at the cluster's filters; they may differ where it is not switched.
+/// Returns what a switch amounts to at the cluster's filters, which may differ where it is not switched.
 fn in_force(now: &Value, name: &str) -> String {
     let Some((section, key)) = name.split_once('.') else {
         return String::new();
     };
     let mut values: Vec<String> = Vec::new();
     for filter in now["filters"].as_array().into_iter().flatten() {
-        // How documents are directed says whether they are.
+        // The filter's kind of direct routing says whether direct routing is on.
         let value = match filter[section].get(key).unwrap_or(&filter[section]) {
             Value::String(text) => text.clone(),
             Value::Null => continue,

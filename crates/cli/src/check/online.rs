@@ -1,6 +1,6 @@
-//! `tidegate check --online`: what a file cannot say of itself. Are the clusters there, is the account right,
-//! can the folders be written and the addresses be had, do the certificates still hold? Nothing is changed
-//! anywhere.
+//! `tidegate check --online`: checks what a file cannot say by itself. Do the clusters answer, is the account
+//! right, can the folders be written and the addresses be bound, and are the certificates still valid? The
+//! check changes nothing anywhere.
 
 use std::fmt;
 use std::io;
@@ -21,19 +21,19 @@ use super::rights;
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
     Fine,
-    /// Worth a look.
+    /// Something worth a look.
     Warning,
-    /// A cluster that does not answer: it may be there later.
+    /// A cluster that does not answer; it may do so later.
     Away,
-    /// Something that has to be put right.
+    /// Something that has to be fixed.
     Error,
 }
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
-    /// What kind of thing: `cluster`, `queue`, `entry`, `admin`, `limit`, `certificate`.
+    /// The kind of thing: `cluster`, `queue`, `entry`, `admin`, `limit`, `certificate`.
     pub(super) of: &'static str,
     pub(super) name: String,
     /// What was found.
@@ -43,7 +43,7 @@ pub(crate) struct Finding {
     pub(super) then: Option<String>,
 }
 
-/// Looks at everything that the configuration needs. `indices` are names that somebody says are written to.
+/// Checks everything that the configuration needs. `indices` are names that the user says are written to.
 pub(crate) fn look(config: &Config, indices: &[String]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, cluster) in &config.clusters {
@@ -90,7 +90,8 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
     if !reached {
         return;
     }
-    // Whoever only forwards needs the cluster's topology all the same, to know its nodes.
+    // A cluster that is only forwarded to needs its topology all the same, so that the gateway knows its
+    // nodes.
     let watched = match gateway::watch(settings) {
         Ok(watched) => watched,
         Err(error) => {
@@ -99,7 +100,7 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
         }
     };
     let (learnt, status) = learn(&watched);
-    // Of an account that is refused altogether there is nothing more to say.
+    // If the account is refused altogether, there is nothing more to say about its rights.
     let refused = status.warnings.last().is_some_and(|told| told.contains("401"));
     let rights = match status.state {
         WatchState::Off => Vec::new(),
@@ -141,12 +142,12 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
     findings.extend(rights);
 }
 
-/// Waits for what the watch learns of the cluster: whether it did, and what.
+/// Waits for the watch to learn the cluster's topology. Returns whether it did, and the status.
 fn learn(watched: &cluster::Cluster) -> (bool, cluster::Status) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let learnt = runtime.is_ok_and(|runtime| runtime.block_on(watched.learnt(LEARN_TIMEOUT)));
     let mut status = watched.status();
-    // What was read first is known a moment before the watch says so.
+    // The topology is known a moment before the watch reports that state.
     let ends = Instant::now() + SETTLE_TIMEOUT;
     while learnt && status.state == WatchState::Starting && Instant::now() < ends {
         std::thread::sleep(SETTLE_LOOK);
@@ -155,7 +156,7 @@ fn learn(watched: &cluster::Cluster) -> (bool, cluster::Status) {
     (learnt, status)
 }
 
-/// What is wrong with the gateway's account, and what to do.
+/// Returns what is wrong with the gateway's account, and what to do.
 fn unauthorized(settings: &Cluster, told: &str) -> (String, &'static str) {
     match &settings.credentials {
         Some(_) => (
@@ -169,7 +170,7 @@ fn unauthorized(settings: &Cluster, told: &str) -> (String, &'static str) {
     }
 }
 
-/// Whether anything listens there; else what is wrong, and what to do.
+/// Checks that something listens at the endpoint; an error says what is wrong, and what to do.
 fn reach(endpoint: &Endpoint) -> Result<(), (String, &'static str)> {
     let place = format!("{}:{}", endpoint.host, endpoint.port);
     let addresses = (&*endpoint.host, endpoint.port).to_socket_addrs();
@@ -226,7 +227,7 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
             Some("mend `path.data`"),
         );
     };
-    // What is not there is made at the start, in the nearest folder that is.
+    // The gateway makes missing folders at its start, in the nearest one that exists.
     let probe = folder.join(format!(".tidegate-check-{}", std::process::id()));
     let wrote =
         std::fs::write(&probe, b"tidegate check --online").and_then(|()| std::fs::remove_file(&probe));
@@ -331,7 +332,7 @@ fn look_at_address(
     }
 }
 
-/// Each connection is an open file, and so is one to a node.
+/// Checks the limit on open files: each connection of a client or to a node is one.
 fn look_at_open_files(config: &Config) -> Finding {
     let allowed = wire::raise_descriptor_limit();
     let promised: u64 = config
@@ -355,12 +356,12 @@ fn look_at_open_files(config: &Config) -> Finding {
     }
 }
 
-/// The gateway that answers at the admin port, if one does.
+/// Whether a gateway answers at the admin port.
 enum Running {
     No,
-    /// It wants a token, so nobody knows what it listens on.
+    /// The gateway wants a token, so nobody knows what it listens on.
     Silent,
-    /// It listens on these.
+    /// The gateway listens on these addresses.
     On(Vec<SocketAddr>),
 }
 
@@ -395,7 +396,7 @@ fn running(admin: SocketAddr) -> Running {
     }
 }
 
-/// What a gateway's entries listen on, in its own numbers.
+/// Returns the addresses on which a gateway's entries listen, from its statistics.
 fn addresses(stats: &str) -> impl Iterator<Item = SocketAddr> {
     let stats: serde_json::Value = serde_json::from_str(stats).unwrap_or_default();
     let entries = stats["entries"].as_object().cloned().unwrap_or_default();
@@ -427,7 +428,7 @@ fn look_at_certificates(config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// None: what cannot be read is an error of the file, and told as one.
+/// Returns none if the certificate cannot be read: that is an error of the file, and reported as one.
 fn look_at_certificate(name: String, file: &Path) -> Option<Finding> {
     let ends = wire::earliest_expiry(&std::fs::read(file).ok()?)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
@@ -465,7 +466,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A number of bytes for people.
+/// A number of bytes, formatted for people.
 struct Bytes(u64);
 
 impl fmt::Display for Bytes {
@@ -479,9 +480,9 @@ impl fmt::Display for Bytes {
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// For the first look at a cluster.
+/// Time limit for reading a cluster's topology.
 const LEARN_TIMEOUT: Duration = Duration::from_secs(8);
-/// From then until the watch says that it watches.
+/// Time limit, from then on, for the watch to report another state than starting.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 const SETTLE_LOOK: Duration = Duration::from_millis(20);
 const SOON_DAYS: i64 = 30;

@@ -9,8 +9,8 @@ use gateway::{AccountRight, AccountRights, AccountUse, Verdict};
 
 use super::online::{Finding, Level};
 
-/// What the configuration has the account of a cluster do. `more` are names that somebody says are written
-/// to.
+/// Returns what the configuration makes the gateway's account do at a cluster. `more` are names that the user
+/// says are written to.
 pub(super) fn uses(config: &Config, cluster: &str, more: &[String]) -> AccountUse {
     let to_it = |action: &FilterAction| match action {
         FilterAction::BulkReshuffle(bulk) => *bulk.cluster == *cluster,
@@ -38,7 +38,7 @@ pub(super) fn uses(config: &Config, cluster: &str, more: &[String]) -> AccountUs
     }
 }
 
-/// Asks the cluster, and says of each right whether the account has it.
+/// Asks the cluster which rights the account has, and returns a finding for each.
 pub(super) fn look(name: &str, watched: &Arc<Cluster>, used: &AccountUse) -> Vec<Finding> {
     let finding = |level, says, then| Finding {
         level,
@@ -67,7 +67,7 @@ pub(super) fn look(name: &str, watched: &Arc<Cluster>, used: &AccountUse) -> Vec
     }
 }
 
-/// How bad it is, what is found, and what to do.
+/// Returns how bad the verdict is, what was found, and what to do.
 fn told(right: &AccountRight, used: &AccountUse) -> (Level, String, Option<String>) {
     let AccountRight { action, called, .. } = right;
     let give = |what: &str| {
@@ -113,7 +113,7 @@ fn told(right: &AccountRight, used: &AccountUse) -> (Level, String, Option<Strin
     }
 }
 
-/// The first few of a list.
+/// Lists the first few names.
 fn listed(names: &[String]) -> String {
     let shown = names.len().min(NAMES_SHOWN_MAX);
     let more = match names.len() - shown {

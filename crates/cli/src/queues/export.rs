@@ -1,5 +1,5 @@
-//! `tidegate queues export`: a queue of a stopped gateway, with all that belongs to it, into a folder that
-//! can be copied anywhere.
+//! `tidegate queues export`: copies a queue of a stopped gateway, with everything that belongs to it, into a
+//! folder that can be copied anywhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,7 +46,7 @@ pub(super) struct Export {
     rate: Option<u64>,
 }
 
-/// In the folder of an export that is not finished.
+/// The file that marks the folder of an unfinished export.
 const BEGUN: &str = "EXPORTING";
 
 /// Runs the command.
@@ -91,7 +91,7 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
             files.insert(name.to_owned(), listed);
         }
     }
-    // Of an attempt before, which saw other files.
+    // Files of an earlier attempt that the queue no longer has.
     for file in files_below(to)? {
         if file != Path::new(BEGUN) && !files.contains_key(&*file.to_string_lossy()) {
             fs::remove_file(to.join(&file))?;
@@ -113,7 +113,7 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
     Ok(true)
 }
 
-/// Takes a new folder, or one in which an export was begun.
+/// Accepts a new folder, or one in which an export was begun.
 fn begin(to: &Path) -> Result<()> {
     let begun = to.join(BEGUN);
     let is_empty = match fs::read_dir(to) {
@@ -127,7 +127,7 @@ fn begin(to: &Path) -> Result<()> {
     put(&begun, b"")
 }
 
-/// Copies a file, unless it is there.
+/// Copies a file, unless it is there already.
 fn carry(from: &Path, to: &Path, pace: &mut Pace, done: &mut Done) -> Result<Listed> {
     if to.exists() {
         let listed = Listed::of(from)?;
@@ -138,7 +138,7 @@ fn carry(from: &Path, to: &Path, pace: &mut Pace, done: &mut Done) -> Result<Lis
         }
     }
     let listed = copy(from, to, pace)?;
-    // What was written is what will be read, and it was not written to meanwhile.
+    // Reading the copy back proves it, and that nobody wrote to the file meanwhile.
     ensure!(
         listed.is(to)?,
         "{} is not what was written to it: look after the disk",
@@ -149,7 +149,7 @@ fn carry(from: &Path, to: &Path, pace: &mut Pace, done: &mut Done) -> Result<Lis
     Ok(listed)
 }
 
-/// Locks, files that are kept to be written again and files that were never finished are no part of a queue.
+/// Whether a file belongs to a queue: locks, spare files and unfinished files do not.
 fn belongs(file: &Path) -> bool {
     let name = file.file_name().map(|name| name.to_string_lossy());
     name.is_none_or(|name| {
@@ -159,7 +159,7 @@ fn belongs(file: &Path) -> bool {
     })
 }
 
-/// A path with nothing behind it is the path itself.
+/// Joins the paths; an empty file path means the folder path itself.
 fn joined(folder: &Path, file: &Path) -> PathBuf {
     match file.as_os_str().is_empty() {
         true => folder.to_owned(),

@@ -1,4 +1,4 @@
-//! `tidegate queues import`: an export becomes a queue, checked before anything is written.
+//! `tidegate queues import`: makes a queue from an export, which is checked before anything is written.
 
 use std::fs;
 use std::io::{self, Write};
@@ -110,7 +110,7 @@ pub(super) fn run(arguments: &Import, as_json: bool, out: &mut impl Write) -> Re
     Ok(true)
 }
 
-/// The list of an export all of whose files are what it says.
+/// Reads the list of an export, and checks that all files match it.
 fn sound(export: &Path) -> Result<(List, String)> {
     let found = List::read(export)?;
     let (list, sum) = found.with_context(|| {
@@ -135,7 +135,7 @@ fn sound(export: &Path) -> Result<(List, String)> {
     Ok((list, sum))
 }
 
-/// Where a file of an export belongs.
+/// Returns where a file of an export belongs.
 fn place(parts: &[(&str, PathBuf)], name: &str) -> Result<PathBuf> {
     let found = parts.iter().find_map(|(part, path)| {
         let rest = name.strip_prefix(part)?;
@@ -147,7 +147,7 @@ fn place(parts: &[(&str, PathBuf)], name: &str) -> Result<PathBuf> {
     found.with_context(|| format!("the export has a file that belongs to no queue: {name}"))
 }
 
-/// Copies a file, unless it is there.
+/// Copies a file, unless it is there already.
 fn carry(from: &Path, to: &Path, listed: &Listed, pace: &mut Pace, done: &mut Done) -> Result<()> {
     if listed.is(to)? {
         done.there += 1;
