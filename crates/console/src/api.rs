@@ -31,29 +31,29 @@ use crate::throttle::Throttle;
 pub(crate) use gateways::Asked;
 pub(crate) use refusal::Refusal;
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct ApiState {
     pub(crate) polls: Polls,
     pub(crate) passwords: Passwords,
     pub(crate) throttle: Throttle,
-    /// What the one-time link holds, until there is a user.
+    /// The token in the one-time link, until there is a user.
     pub(crate) setup: Mutex<Option<Secret>>,
     pub(crate) names: Names,
-    /// What gateways have said of their queues a moment ago.
+    /// Recent answers of gateways about their queues.
     pub(crate) asked: Asked,
     /// The overview as of this second.
     pub(crate) overview: watch::Receiver<Arc<Value>>,
-    /// Names by which this server may be called, besides addresses and `localhost`.
+    /// Host names of this server, besides addresses and `localhost`.
     pub(crate) hosts: Vec<String>,
-    /// Whether browsers come by TLS.
+    /// Whether browsers connect with TLS.
     pub(crate) tls: bool,
 }
 
-/// Where a request comes from.
+/// The address that a request comes from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// Registers what the command line was given, as an import does.
+/// Registers the entries given on the command line, as an import does.
 pub(crate) fn register(api: &ApiState, yaml: &str) -> Result<(), StartError> {
     let failed = |why: String| Err(StartError::Registry(why));
     match registry::take_in(api, "(start)", yaml) {
@@ -69,7 +69,7 @@ pub(crate) fn register(api: &ApiState, yaml: &str) -> Result<(), StartError> {
     }
 }
 
-/// Everything there is, below the base path.
+/// Returns the routes of everything below the base path.
 pub(crate) fn router(api: &Arc<ApiState>) -> Router {
     let open = Router::new()
         .route("/session", get(sessions::show))
@@ -121,7 +121,7 @@ pub(crate) fn router(api: &Arc<ApiState>) -> Router {
         .layer(from_fn(guard::with_headers))
 }
 
-/// Longest body of a call: a bulk that somebody tries out. JSON needs some room around it.
+/// The largest body of a call: a bulk that somebody tries out. JSON needs some room around it.
 const CALL_BYTES_MAX: usize = calls::BYTES_MAX + (14 << 20);
-/// Longest body of anything else: the texts of all tabs.
+/// The largest body of any other request: the texts of all tabs.
 const BODY_BYTES_MAX: usize = 4 << 20;

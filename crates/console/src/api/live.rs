@@ -1,4 +1,4 @@
-//! What goes on at the moment: the overview, once or each second, a cluster's series and its nodes.
+//! Live data: the overview, once or every second, and a cluster's series and nodes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ pub(super) async fn overview(State(api): State<Arc<ApiState>>) -> Result<Json<Va
     ))
 }
 
-/// An event a second, until the session ends.
+/// Sends an event every second, until the session ends.
 pub(super) async fn stream(
     State(api): State<Arc<ApiState>>,
     Extension(Token(token)): Extension<Token>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let mut overview = api.overview.clone();
-    // The one that is there may be of another day: nobody takes it while nobody looks.
+    // The present overview may be old, since nobody updates it while nobody looks.
     overview.mark_unchanged();
     let stream = unfold((overview, api, token), |(mut overview, api, token)| async move {
         overview.changed().await.ok()?;

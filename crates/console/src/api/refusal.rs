@@ -1,4 +1,4 @@
-//! The only place where something that went wrong becomes HTTP.
+//! The only place where an error becomes an HTTP response.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -10,7 +10,7 @@ use crate::outbound::AskError;
 use crate::password::NotHashed;
 use crate::store::StoreError;
 
-/// An answer that is no success.
+/// An unsuccessful answer.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
@@ -74,7 +74,7 @@ impl Refusal {
         }
     }
 
-    /// The call would change something, so the user has to say that this is meant.
+    /// The call would change something, so the user has to confirm it.
     pub(crate) fn confirm(index: &str) -> Self {
         let reason = format!("this cluster is protected: type `{index}` and say why");
         let refusal = Self::new(StatusCode::CONFLICT, "confirm", reason);

@@ -1,4 +1,4 @@
-//! Logging in and out, and the first user.
+//! Logging in and out, and making the first user.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,7 +30,7 @@ pub(super) struct Login {
     password: Secret,
 }
 
-/// Who is logged in.
+/// Answers who is logged in.
 pub(super) async fn show(
     State(api): State<Arc<ApiState>>,
     headers: HeaderMap,
@@ -50,7 +50,7 @@ pub(super) async fn show(
     ))
 }
 
-/// Makes the first user, for who has the one-time link.
+/// Makes the first user, if the request has the one-time link.
 pub(super) async fn set_up(
     State(api): State<Arc<ApiState>>,
     Json(setup): Json<Setup>,

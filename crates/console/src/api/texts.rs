@@ -1,4 +1,4 @@
-//! A user's tabs, and what was done.
+//! A user's tabs, and the audit log.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who did what, when and why.
+//! The audit log: who did what, when and why.
 
 use rusqlite::params;
 use serde::Serialize;
@@ -7,24 +7,24 @@ use serde_json::Value;
 use super::{Store, StoreError};
 use crate::clock::now_ms;
 
-/// What is noted.
+/// A change to note.
 #[derive(Debug, Default)]
 pub(crate) struct Change<'a> {
-    /// Who.
+    /// The user's name.
     pub(crate) user: &'a str,
-    /// What was done, in a word or two.
+    /// The action, in a word or two.
     pub(crate) what: &'a str,
-    /// To what.
+    /// The target of the action.
     pub(crate) target: &'a str,
-    /// How it was, without secrets.
+    /// The target before the change, without secrets.
     pub(crate) before: Option<&'a Value>,
-    /// How it is.
+    /// The target after the change.
     pub(crate) after: Option<&'a Value>,
-    /// Why, in the user's words.
+    /// The reason, in the user's words.
     pub(crate) reason: Option<&'a str>,
 }
 
-/// What was noted.
+/// An entry of the log.
 #[derive(Debug, Serialize)]
 pub(crate) struct Entry {
     pub(crate) at_ms: i64,

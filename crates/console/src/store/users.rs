@@ -8,7 +8,7 @@ use super::{Store, StoreError};
 use crate::clock::now_ms;
 use crate::secrets::{digest_of, token};
 
-/// Who is logged in.
+/// The user who is logged in.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct User {
     #[serde(skip)]
@@ -18,14 +18,14 @@ pub(crate) struct User {
 }
 
 impl Store {
-    /// Whether nobody can log in yet.
+    /// Whether there is no user yet.
     pub(crate) fn is_first_start(&self) -> Result<bool, StoreError> {
         Ok(!self
             .sql()
             .query_row("SELECT EXISTS (SELECT 1 FROM users)", [], |row| row.get(0))?)
     }
 
-    /// Makes the first user; false if there is one already.
+    /// Makes the first user; returns false if there is one already.
     pub(crate) fn make_first_user(&self, name: &str, password: &str) -> Result<bool, StoreError> {
         let made = self.sql().execute(
             "INSERT INTO users (name, role, password, made_ms)
@@ -35,7 +35,7 @@ impl Store {
         Ok(made == 1)
     }
 
-    /// A user and the hash of the password.
+    /// Returns a user, and the hash of the password.
     pub(crate) fn user(&self, name: &str) -> Result<Option<(User, String)>, StoreError> {
         let found = self.sql().query_row(
             "SELECT id, name, role, password FROM users WHERE name = ?",
@@ -52,7 +52,7 @@ impl Store {
         Ok(found.optional()?)
     }
 
-    /// Begins a session: the token for the cookie, of which a digest is stored.
+    /// Begins a session. Returns the token for the cookie; only its digest is stored.
     pub(crate) fn begin_session(&self, user: i64) -> Result<String, StoreError> {
         let (token, now) = (token(), now_ms());
         let sql = self.sql();
@@ -67,7 +67,8 @@ impl Store {
         Ok(token)
     }
 
-    /// Whose session this is. `used` says whether it counts as used by that; looking at a page does not.
+    /// Returns the user of a session. `used` says whether the session counts as used by this; looking at a
+    /// page does not.
     pub(crate) fn session(&self, token: &str, used: bool) -> Result<Option<User>, StoreError> {
         let (digest, now) = (digest_of(token), now_ms());
         let sql = self.sql();
@@ -106,7 +107,7 @@ impl Store {
         Ok(())
     }
 
-    /// The texts of a user's dev tools, as the page gave them.
+    /// Returns the texts of a user's dev tools, as the page gave them.
     pub(crate) fn tabs(&self, user: i64) -> Result<Option<Value>, StoreError> {
         let found: Option<String> = self
             .sql()
@@ -115,7 +116,7 @@ impl Store {
         Ok(found.map(|text| serde_json::from_str(&text)).transpose()?)
     }
 
-    /// Keeps them.
+    /// Stores the texts of a user's dev tools.
     pub(crate) fn set_tabs(&self, user: i64, tabs: &Value) -> Result<(), StoreError> {
         self.sql().execute(
             "INSERT INTO tabs (user, tabs) VALUES (?, ?) ON CONFLICT (user) DO UPDATE SET tabs = excluded.tabs",
@@ -125,11 +126,11 @@ impl Store {
     }
 }
 
-/// A session's end.
+/// The time after which a session ends.
 pub(crate) const SESSION_MS_MAX: i64 = 12 * 60 * 60 * 1000;
-/// Its end when it is not used.
+/// The time after which an unused session ends.
 const IDLE_MS_MAX: i64 = 30 * 60 * 1000;
-/// How exactly its last use is known.
+/// The precision with which a session's last use is stored.
 const NOTED_EVERY_MS: i64 = 60 * 1000;
 
 #[cfg(test)]
