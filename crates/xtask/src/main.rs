@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where cargo puts what it builds.
+/// The folder where cargo puts what it builds.
 fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
