@@ -1,4 +1,4 @@
-//! What can go wrong where parked operations are.
+//! Errors of the places where parked operations are.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Lanes of a queue in Kafka come, and go: what is parked of them comes along.
+//! Lanes of a queue in Kafka come and go, and what is parked of them goes along.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use super::state::{ParkedState, Piece, Standing};
 use super::{Entry, Parked, ParkedError};
 
 impl Parked {
-    /// Whether lanes come and go, with what is parked of them.
+    /// Whether lanes come and go, along with what is parked of them.
     pub(crate) fn is_handed_over(&self) -> bool {
         self.topic.is_some()
     }
@@ -44,7 +44,8 @@ impl Parked {
         Ok(())
     }
 
-    /// The lanes are others' from now on, with what is parked of them. Only while nothing is under way.
+    /// Lets go of the lanes, with what is parked of them: they are others' from now on. To be called only
+    /// while nothing is under way.
     pub(crate) fn let_go(&self) {
         let Some(topic) = &self.topic else { return };
         topic.let_go();
