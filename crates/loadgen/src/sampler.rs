@@ -19,7 +19,11 @@ use crate::variable::Draws;
 /// let file = r#"
 /// variables: [{name: id, type: sequence}]
 /// requests:
-///   - request: {method: POST, url: "http://localhost:9200/_bulk", body: '{"delete":{"_id":"$[[id]]"}}', body_repeat_times: 2}
+///   - request:
+///       method: POST
+///       url: "http://localhost:9200/_bulk"
+///       body: '{"delete":{"_id":"$[[id]]"}}'
+///       body_repeat_times: 2
 /// "#;
 /// let load = Arc::new(Load::parse(file, None, Path::new(""), &|_| None)?.load);
 /// let mut body = Vec::new();

@@ -12,7 +12,8 @@
 //!
 //! let cluster = RealCluster::shared(Kind::OpenSearch)?;
 //! let index = cluster.fresh_name("logs");
-//! cluster.client()?.put(&format!("/{index}"), &serde_json::json!({"settings": {"number_of_shards": 3}}))?.ok()?;
+//! let settings = serde_json::json!({"settings": {"number_of_shards": 3}});
+//! cluster.client()?.put(&format!("/{index}"), &settings)?.ok()?;
 //! # anyhow::Ok(())
 //! ```
 //!
