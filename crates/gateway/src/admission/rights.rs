@@ -31,7 +31,7 @@ pub(crate) use identity::IDENTITY;
 use identity::Key;
 use kept::Keeper;
 
-/// What is known of the clients of all clusters.
+/// The gateway's knowledge of the clients of all clusters.
 #[derive(Debug)]
 pub(crate) struct Rights {
     folder: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) struct Rights {
     kept: OnceLock<Kept>,
 }
 
-/// What outlives the process; it is read when the first filter needs it.
+/// The state that outlives the process; it is read when the first filter needs it.
 #[derive(Debug)]
 struct Kept {
     key: Key,

@@ -22,7 +22,7 @@ pub(crate) struct Brief {
     pub(crate) held: Option<AnswerHeld>,
 }
 
-/// What is kept of an answer's body.
+/// The part of an answer's body that is kept.
 pub(crate) enum BriefBody {
     Whole(Buffer),
     Reduced(Vec<u8>),

@@ -1,4 +1,4 @@
-//! What the error of an item concerns: its index, its shard, or only the item itself.
+//! Decides what the error of an item concerns: the item's index, its shard, or only the item itself.
 //!
 //! Reasons quote what clients write: names, ids, values, whole documents. So nothing is looked for within a
 //! reason: the error's type decides, together with the server's own words at the beginning of the reason.

@@ -23,12 +23,12 @@ pub(crate) struct Doubt {
     pub(super) looked: bool,
 }
 
-/// What is known of a batch's operations that are in doubt.
+/// Facts about a batch's operations that are in doubt.
 #[derive(Default)]
 pub(crate) struct Past {
     /// The topologies by which some of the operations were sent.
     pub(super) sent_by: Vec<Arc<Snapshot>>,
-    /// What a name stands for, asked of the cluster where nothing else tells.
+    /// The indices that a name stands for, asked of the cluster where nothing else tells.
     pub(super) members: HashMap<String, Vec<String>>,
 }
 

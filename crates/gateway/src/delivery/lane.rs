@@ -21,7 +21,7 @@ use crate::nodes::Outbound;
 use crate::queue::{Doing, Fronts, Group, LaneReader};
 use crate::request_id::RequestId;
 
-/// What the lanes of one thread share.
+/// The state that the lanes of one thread share.
 pub(crate) struct Route {
     pub(crate) shared: Arc<GatewayState>,
     pub(crate) group: Arc<Group>,
@@ -47,7 +47,7 @@ pub(crate) struct Lane {
     pub(crate) route: Rc<Route>,
     pub(crate) number: u32,
     pub(crate) reader: LaneReader,
-    /// What the lane knows of records that the gateway failed on.
+    /// The lane's knowledge of records that the gateway failed on.
     pub(crate) suspect: Suspect,
     pub(crate) stop: watch::Receiver<bool>,
 }

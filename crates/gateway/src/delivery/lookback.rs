@@ -41,7 +41,7 @@ struct Look<'a> {
     untold: bool,
 }
 
-/// What was found of operations that are in doubt, by their numbers.
+/// The results of looking for operations that are in doubt, by the operations' numbers.
 #[derive(Default)]
 struct Found<'l> {
     /// Operations whose documents are as the operations leave them.
@@ -58,7 +58,7 @@ struct Found<'l> {
     unreadable: HashMap<usize, String>,
 }
 
-/// What an index has of an operation's document.
+/// The state of an operation's document in one index.
 enum There {
     Nothing,
     /// Another version of the document.

@@ -16,7 +16,7 @@ use crate::delivery::concern::{concerned, is_alias_unknown_yet, is_slow_mapping}
 use crate::delivery::memory::AnswerHeld;
 use crate::queue::parked::Scope;
 
-/// What became of an operation in one try. An outcome is small, since there is one for each operation, and
+/// The outcome of an operation in one try. An outcome is small, since there is one for each operation, and
 /// outcomes that say the same share their texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -53,7 +53,7 @@ pub(crate) enum Untold {
     Documents(StatusCode),
 }
 
-/// What became of operations that were sent together, in their order.
+/// The outcomes of operations that were sent together, in their order.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcomes {
     /// This many operations are all done. A list that says so would be larger than the answer.

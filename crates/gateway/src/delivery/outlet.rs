@@ -41,7 +41,7 @@ pub(crate) struct Outlets {
     settings: Combine,
 }
 
-/// What parcels must have in common to travel together.
+/// The properties that parcels must share to travel together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Outlet {
     target: Target,

@@ -26,7 +26,7 @@ pub(crate) struct Parcel {
     lines: Lines,
     pub(crate) docs: u32,
     pub(crate) bytes: u64,
-    /// What the request says besides its operations.
+    /// The rest of the request that carries the parcel.
     pub(crate) wording: Rc<Wording>,
 }
 

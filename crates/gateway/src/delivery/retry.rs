@@ -355,7 +355,7 @@ async fn send_due(
     went
 }
 
-/// What becomes of an operation.
+/// The fate of an operation after a try.
 enum Fate {
     Gone,
     Dead(Arc<Error>),

@@ -3,7 +3,7 @@
 
 use wire::guard::Panicked;
 
-/// What a lane knows of records that the gateway failed on.
+/// A lane's knowledge of records that the gateway failed on.
 #[derive(Debug, Default)]
 pub(crate) struct Suspect {
     /// Positions of the first and the last record of the batch under way.
@@ -14,7 +14,7 @@ pub(crate) struct Suspect {
     condemned: Option<(u64, Panicked)>,
     /// The number of failures in a row.
     failures: u32,
-    /// What was accepted before this position may have been executed.
+    /// The position before which everything may have been executed.
     doubtful_before: u64,
 }
 

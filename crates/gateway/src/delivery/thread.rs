@@ -29,7 +29,7 @@ use crate::live::GatewayState;
 use crate::queue::dead_letters::REPLAYED;
 use crate::queue::{Consumer, Doing, Fronts, Group, LaneReader, Recorded, Whereabouts};
 
-/// What a lane has read.
+/// The result of reading a lane.
 enum Read {
     Batch(Box<Batch>),
     /// Documents that can no longer be read; the log has already reported them.

@@ -22,7 +22,8 @@ use crate::scratch::with_scratch;
 
 /// Groups of a lane that are delivered together: requests with the same parameters, one after another.
 pub(crate) struct Batch {
-    /// What its first record says; `None` if the record cannot be read, and nobody knows how to send it.
+    /// The parameters of its first record; `None` if the record cannot be read, and nobody knows how to send
+    /// it.
     pub(crate) recorded: Option<Recorded>,
     pub(crate) raw_params: Vec<u8>,
     pub(crate) minted: Vec<Minted>,
@@ -59,7 +60,7 @@ pub(crate) struct Work<'b> {
     pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
     pub(crate) wording: Rc<Wording>,
     pub(crate) operations: Vec<Operation>,
-    /// What the batch's requests say of all its operations.
+    /// The head that all of the batch's requests have.
     pub(crate) head: &'b BulkHead<'static>,
     /// For each operation: whether it may have been executed already.
     pub(crate) doubt: Vec<Doubt>,

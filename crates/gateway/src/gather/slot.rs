@@ -27,7 +27,7 @@ pub(crate) struct Target {
     pub(crate) large: bool,
 }
 
-/// What a slot has to know of what waits in it.
+/// The weight of a member, which a slot has to know.
 pub(crate) trait Weight {
     /// The bytes of the member's operations.
     fn bytes(&self) -> u64;
@@ -60,7 +60,7 @@ pub(crate) struct Slot<M, N> {
     returned: Instant,
 }
 
-/// What is to be done for a slot.
+/// The next step for a slot.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SlotAction {
     /// Nothing waits, or somebody will come for it.

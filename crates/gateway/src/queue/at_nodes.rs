@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use cluster::Node;
 use parking_lot::Mutex;
 
-/// What each lane has at nodes.
+/// The documents of each lane that are at nodes.
 #[derive(Debug)]
 pub(crate) struct AtNodes {
     lanes: Vec<Mutex<Vec<AtNode>>>,
 }
 
-/// What one lane has at one node.
+/// The documents of one lane that are at one node.
 #[derive(Clone, Debug)]
 pub(crate) struct AtNode {
     pub(crate) node: Arc<Node>,

@@ -27,7 +27,7 @@ use crate::print::Print;
 pub(crate) use fingerprint::{HEADER, Named, digest_of, key_of};
 use kept::{Kept, KeysError};
 
-/// What a record says of the key that its request had.
+/// The key of a record's request, with everything that is needed to repeat its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Keyed {
     /// The print of the key and of its sender.

@@ -49,7 +49,7 @@ pub(crate) struct Queue {
     sent_marks: Option<PathBuf>,
     /// Which requests the queue's cluster takes, by what their heads say.
     pub(crate) forms: Forms,
-    /// What is done with writes that cannot be queued.
+    /// The treatment of writes that cannot be queued.
     passing: Mutex<config::Passing>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct CannotPark {
     pub(crate) is_untold: bool,
 }
 
-/// What a lane is doing.
+/// The state of a lane.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneState {
     pub(crate) doing: Doing,
@@ -106,7 +106,7 @@ pub(crate) struct LaneState {
     pub(crate) next_try: Option<Instant>,
 }
 
-/// What a lane is doing, in a word.
+/// The activity of a lane, in a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Doing {
     /// Nothing: the lane is empty, or its pipeline is stopped.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::bulk_request::{self, BulkHead, Kind};
 use crate::queue::idempotency::Keyed;
 
-/// What a record says about its documents besides the documents: never a secret.
+/// A record's parameters: everything about its documents besides the documents. They never hold a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Params {
     /// Path and query of the client's request.
@@ -30,17 +30,17 @@ pub(crate) struct Params {
     pub(crate) idempotency: Option<Keyed>,
 }
 
-/// What a record says besides its documents, read once, with everything that delivery needs to know from it.
+/// A record's parameters, read once, with everything that delivery derives from them.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) params: Params,
-    /// What the request's head says of its documents; `None` if this version does not know how to send it.
+    /// The head of the request; `None` if this version does not know how to send it.
     pub(crate) head: Option<BulkHead<'static>>,
     /// The ids that were minted for the record.
     pub(crate) minted: Option<Minted>,
 }
 
-/// What a record says of the dead letters that it puts back.
+/// The parameters of a record that puts dead letters back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Replay {
     /// The consumer group that had given the letters up. No other group delivers them, since each has done so

@@ -30,7 +30,7 @@ pub(crate) struct SentMarks {
     synced: AtomicU64,
 }
 
-/// What the file of an earlier run says.
+/// The contents of an earlier run's file.
 struct Found {
     before: Vec<u64>,
     synced: u64,

@@ -54,7 +54,7 @@ pub(crate) struct Write {
     pub(crate) ahead: Vec<Option<u64>>,
 }
 
-/// What was seen in a queue's records.
+/// The result of searching a queue's records.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// The newest writes, oldest first.

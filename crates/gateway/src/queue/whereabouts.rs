@@ -75,14 +75,14 @@ pub(crate) struct NameTarget {
     pub(crate) alias_routing: Option<String>,
 }
 
-/// What a core knows: which names of an epoch are in the book.
+/// The knowledge of a core: which names of an epoch are in the book.
 #[derive(Default)]
 pub(crate) struct Known {
     epoch: u64,
     names: Vec<u64>,
 }
 
-/// What a request has to hold until its record is handed to the log.
+/// A note that a request has to hold until its record is handed to the log.
 pub(crate) struct Noted {
     _epoch: Arc<Epoch>,
     /// Fences that this record closes: nothing that was planned before them can come behind it.

@@ -110,7 +110,7 @@ impl Asking<'_> {
     }
 }
 
-/// What a node says to the question.
+/// A node's answer to the question.
 enum Said {
     /// The node takes such requests, and answers with these headers.
     Taken(HeaderMap),

@@ -1,4 +1,4 @@
-//! What a cluster has said of forms, shared by all cores.
+//! Remembers what a cluster has said of forms, for all cores.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct Known {
     header_bytes: usize,
 }
 
-/// What is known of a form.
+/// The verdict on a form.
 pub(super) enum Verdict {
     Taken(AnswerHead),
     Refused(Arc<Refusal>),

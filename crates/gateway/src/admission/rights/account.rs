@@ -18,7 +18,7 @@ use super::ask::{self, Caller, Failure, Question};
 use crate::nodes::Outbound;
 use crate::request_id::RequestId;
 
-/// What the gateway wants to do at a cluster.
+/// The gateway's use of a cluster, which the account has to allow.
 #[derive(Clone, Debug, Default)]
 pub struct AccountUse {
     /// Whether the account writes: it delivers what is queued, or serves clients that bring no account.
@@ -32,13 +32,13 @@ pub struct AccountUse {
 /// A right, and what the cluster says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountRight {
-    /// What the gateway does with the right, for example `index documents`.
+    /// The gateway's use of the right, for example `index documents`.
     pub action: String,
-    /// What this kind of cluster calls the right.
+    /// The name that this kind of cluster has for the right.
     pub called: &'static str,
     /// Whether the account has the right.
     pub verdict: Verdict,
-    /// What the gateway does without the right.
+    /// The consequence of running without the right.
     pub without: &'static str,
     /// Whether it is wrong to run without the right: nothing is known, or no document gets there.
     pub vital: bool,
@@ -57,12 +57,12 @@ pub enum Verdict {
     Unknown(String),
 }
 
-/// What an account may do at a cluster.
+/// The rights of an account at a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountRights {
     /// The cluster asks nobody who they are.
     Open,
-    /// What the cluster says of each right.
+    /// The cluster's word on each right.
     Asked(Vec<AccountRight>),
 }
 

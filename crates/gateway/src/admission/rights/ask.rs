@@ -60,7 +60,7 @@ pub(super) struct Question<'a> {
 /// A function that returns what an answer says; `None` if it does not answer the question.
 pub(super) type Read<'r, T> = &'r dyn Fn(&response::Parts, &Bytes) -> Option<T>;
 
-/// What a node that was asked gave.
+/// The result of asking one node.
 enum Tried<T> {
     Answer(T),
     /// The node is there, and did not answer the question.
@@ -326,7 +326,8 @@ pub(super) async fn ask<T>(
     let others: Vec<_> = snapshot.nodes.iter().filter(is_new).collect();
     let (mut at, mut reached) = (0, None);
     while at < others.len() {
-        // A few nodes at first, since one answer is enough; soon all of them, since it may be that none answers.
+        // A few nodes at first, since one answer is enough; soon all of them, since it may be that none
+        // answers.
         let together = &others[at..others.len().min(at + at.max(2))];
         at += together.len();
         let answers = together.iter().map(|node| try_node(caller, question, node, read));

@@ -18,7 +18,7 @@ use crate::answer::with_head;
 use crate::error::{Fault, Rejection};
 use crate::print::Print;
 
-/// What is known of the clients of a cluster.
+/// The gateway's knowledge of the clients of one cluster, and the questions about them.
 #[derive(Debug)]
 pub(crate) struct Door {
     cluster: Arc<str>,

@@ -1,4 +1,4 @@
-//! What a client is known by here: a keyed hash of what it shows to the cluster. The key lies on the disk,
+//! The identity of a client: a keyed hash of what the client shows to the cluster. The key lies on the disk,
 //! readable only by the gateway's user; without it nobody can try passwords against a hash.
 
 use std::fmt;

@@ -28,7 +28,7 @@ struct File {
     clusters: BTreeMap<Arc<str>, OfCluster>,
 }
 
-/// What is kept of one cluster. Times are milliseconds since 1970.
+/// The state of one cluster, as it is kept. Times are milliseconds since 1970.
 #[derive(Default, Serialize, Deserialize)]
 struct OfCluster {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,7 +104,7 @@ fn now_ms() -> i64 {
 }
 
 fn write(folder: &Path, rights: &Rights, clock: Clock) -> io::Result<()> {
-    // What lies before the clock's beginning lay before it by the calendar, too.
+    // A time before the clock's beginning was before it by the calendar, too.
     let shift = now_ms() - clock.now();
     let doors: Vec<_> = rights.doors().values().cloned().collect();
     let clusters = doors.iter().map(|door| {

@@ -14,7 +14,7 @@ pub(super) struct Memory {
     clients: HashMap<Identity, Known>,
     /// The number of index names that clients have grants for, all together.
     names: usize,
-    /// What the cluster last said, if it asks nobody who they are.
+    /// The cluster's last word, if it asks nobody who they are.
     pub(super) open: Option<Open>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Known {
     pub(super) grants: HashMap<Box<str>, [Remembered; Ops::ALL.len()]>,
 }
 
-/// What was said of an operation, and when.
+/// The cluster's last word on an operation, and when it was said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Remembered {
     #[default]
@@ -48,7 +48,7 @@ pub(super) enum Remembered {
     No(i64),
 }
 
-/// What is remembered of all that a request does.
+/// The verdict of the memory on everything that a request does.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Judged {
     /// The client may do all of it.

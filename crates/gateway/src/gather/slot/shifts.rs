@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Shifts {
     usual: u32,
     trial: Option<Trial>,
-    /// What has been got through since the last change.
+    /// The answers, bytes and time counted since the last change.
     tally: Tally,
     /// The time up to which the tally counts; `None` before the first request.
     until: Option<Instant>,
@@ -39,7 +39,7 @@ struct Trial {
     turns: usize,
     /// The time that the trial has taken.
     time: Duration,
-    /// What the last turn with the usual number got through, in bytes a second.
+    /// The rate of the last turn with the usual number, in bytes a second.
     rate: f64,
     /// How many times as much the next turn, with the other number, got through.
     gains: [f64; PAIRS],

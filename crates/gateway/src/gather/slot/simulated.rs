@@ -27,7 +27,7 @@ impl Weight for Bulk {
 struct Node {
     cores: f64,
     shards: u32,
-    /// What a shard's part costs, and what each document of it costs, in seconds of a core.
+    /// The cost of a shard's part, and of each document in it, in seconds of a core.
     part: f64,
     doc: f64,
 }

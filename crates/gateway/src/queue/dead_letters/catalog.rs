@@ -20,7 +20,7 @@ pub(super) struct Catalog {
     pub(super) tallies: BTreeMap<String, Tally>,
 }
 
-/// What became of a consumer group's letters.
+/// The numbers of a consumer group's letters that were replayed or purged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tally {
     /// Letters that were put back into the queue.

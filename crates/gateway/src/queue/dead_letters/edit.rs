@@ -11,7 +11,7 @@ use super::{Committed, DeadLetters, LettersError};
 use crate::bulk_request::ask_of;
 use crate::queue::record::head_of;
 
-/// What is to change; what is not given stays as it is.
+/// The new lines of a letter; a line that is not given stays as it is.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Edit {

@@ -32,7 +32,7 @@ pub(super) fn record(log: &Log, kind: u8, cause: &Cause, lines: &[u8], original:
     record
 }
 
-/// What a record holds of a letter.
+/// The contents of a letter's record.
 pub(super) struct Read {
     pub(super) cause: Cause,
     /// The letter's lines; `None` if they are damaged.

@@ -19,7 +19,7 @@ pub(crate) struct LettersFound {
     pub(crate) is_partial: bool,
 }
 
-/// What is looked for.
+/// The subject of a search.
 #[derive(Clone, Copy)]
 pub(crate) enum LettersSought<'s> {
     Document(&'s Sought<'s>),

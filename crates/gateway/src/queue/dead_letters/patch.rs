@@ -14,7 +14,7 @@ use super::edit::{NoOperation, check};
 use super::letter::{Letter, first_line};
 use super::{Committed, DeadLetters, LettersError, Wanted};
 
-/// What is to be done to each source, in this order.
+/// The steps to be done to each source, in this order.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Patch {
@@ -32,7 +32,7 @@ enum Step {
     Convert { field: String, to: Kind },
 }
 
-/// What a value is converted to.
+/// The kind that a value is converted to.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {

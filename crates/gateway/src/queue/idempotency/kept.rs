@@ -17,7 +17,7 @@ pub(super) struct Kept {
     log: Log,
 }
 
-/// What was found in the log.
+/// The contents of the log.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) accepted: Vec<Accepted>,

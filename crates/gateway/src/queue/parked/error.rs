@@ -30,7 +30,7 @@ pub(crate) enum ParkedError {
     Foreign { at: u64, why: Foreign },
 }
 
-/// What a record of the parked topic has that no gateway writes.
+/// Why no gateway can have written a record of the parked topic.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Foreign {
     #[error(transparent)]

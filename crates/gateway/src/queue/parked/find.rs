@@ -23,7 +23,7 @@ pub(crate) struct ParkedFound {
 /// Operations of a record (`None` means all of them), and what they wait for.
 type Waiting = (Option<Vec<u32>>, Value);
 
-/// What is looked for.
+/// The subject of a search.
 #[derive(Clone, Copy)]
 pub(crate) enum ParkedSought<'s> {
     Document(&'s Sought<'s>),

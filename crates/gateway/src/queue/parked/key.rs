@@ -2,16 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What has to be put right before operations go on. Operations with the same key wait in one line.
+/// The condition that has to be put right before operations go on. Operations with the same key wait in one
+/// line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(crate) enum Key {
     /// Everything for an index: it is blocked, closed or missing, or the gateway's account may not write to
     /// it.
     Index { index: String },
-    /// What one lane has for an index: some of its shards take nothing.
+    /// One lane's operations for an index of which some shards take nothing.
     Shards { index: String, lane: u32 },
-    /// What is sent to an index with these parameters, which ask for more than the index has.
+    /// Operations sent to an index with these parameters, which ask for more than the index has.
     Request { index: String, target: String },
     /// Documents that failed by themselves: each waits alone.
     Documents,
@@ -20,7 +21,7 @@ pub(crate) enum Key {
     Letters { index: String },
 }
 
-/// What the failure of an operation concerns, according to the node's words.
+/// The extent of an operation's failure, according to the node's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Its index.

@@ -45,7 +45,7 @@ use store::Resolved;
 pub(crate) use store::{Entry, Refused, Store};
 pub(crate) use topic::{Gone, ParkedTopic};
 
-/// What is parked of one queue and consumer group.
+/// The parked operations of one queue and consumer group.
 pub(crate) struct Parked {
     folder: PathBuf,
     options: Mutex<Options>,
@@ -68,7 +68,7 @@ pub(crate) struct Parked {
     pub(crate) taking_over: Mutex<()>,
 }
 
-/// What is parked of one queue, by consumer group.
+/// The parked operations of one queue, by consumer group.
 pub(crate) struct ParkedOfQueue {
     folder: PathBuf,
     options: Mutex<Options>,

@@ -45,7 +45,7 @@ pub(crate) struct ParkedState {
     pub(crate) last_resolved: u64,
 }
 
-/// What one key holds.
+/// The pieces of one key, and how its tries stand.
 struct Held {
     names: BTreeSet<Box<str>>,
     /// Bytes of the records of its pieces.
@@ -103,7 +103,7 @@ pub(crate) struct Picked {
     pub(crate) parked_ms: u64,
 }
 
-/// What became of a piece in one try.
+/// The result of one try of a piece.
 #[derive(Default)]
 pub(crate) struct Tried {
     /// The operations that are indexed or dead.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::key::Key;
 use super::{NotParked, ParkedError};
 
-/// What is known of operations that were parked together.
+/// Operations that were parked together, and everything that is known of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) key: Key,
@@ -85,7 +85,7 @@ pub(crate) struct Refused {
 /// How much room an entry may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// As much as the quota has.
+    /// As much as is left of the quota.
     Quota,
     /// No more, with the bytes that its key holds already, than is left for all other keys.
     Share(u64),
@@ -93,7 +93,7 @@ pub(crate) enum Bound {
     None,
 }
 
-/// What became of parked operations.
+/// A record that says which parked operations are gone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Resolved {
     /// The operations that are gone, by their record; `None` means all of the record's.
@@ -105,7 +105,7 @@ pub(crate) struct Resolved {
 /// An entry with its lines.
 pub(crate) type WithLines = (Box<Entry>, Vec<u8>);
 
-/// What a record of the store is.
+/// A record of the store.
 pub(crate) enum Record {
     /// An entry, with its lines.
     Put(Box<Entry>, Vec<u8>),

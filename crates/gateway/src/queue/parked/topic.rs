@@ -25,7 +25,7 @@ pub(crate) struct ParkedTopic {
     owned: Mutex<Owned>,
 }
 
-/// What this gateway knows of the partitions that are its own.
+/// The gateway's knowledge of the partitions that are its own.
 #[derive(Default)]
 struct Owned {
     /// The name under which the gateway holds them; `None` if it holds none.
@@ -45,7 +45,7 @@ struct OwnedLane {
     deleted_before: u64,
 }
 
-/// What every record says.
+/// The parameters of every record.
 #[derive(Serialize, Deserialize)]
 struct Said {
     owner: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Gone {
     pub(crate) dead: u64,
 }
 
-/// What a lane has parked, as its partition says.
+/// The parked operations of a lane, as its partition has them.
 pub(super) struct Found<T> {
     pub(super) lane: u32,
     pub(super) history: History<T>,

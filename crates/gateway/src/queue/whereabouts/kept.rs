@@ -20,7 +20,7 @@ pub(super) struct Kept {
     lines: usize,
 }
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) places: HashMap<String, NameTarget>,
