@@ -246,8 +246,8 @@ fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend(
     }
 }
 
-/// A topology that was read in the middle of a swap may know that the alias leads elsewhere, and not where. The
-/// queue knows where the alias led, and looks there before it sends anything again.
+/// A topology that was read in the middle of a swap may know that the alias leads elsewhere, but not where.
+/// The queue knows where the alias led, and looks there before it sends anything again.
 #[test]
 fn no_document_is_in_two_indices_after_kill_9_and_a_swap_that_the_topology_has_seen_half_of() {
     let cluster = cluster();
