@@ -1,6 +1,6 @@
-//! Delivers a record that the gateway fails on in halves: what goes well is delivered, and what does not is
-//! halved again, down to the operation that is to blame, which becomes a dead letter. Halves follow one
-//! another, so operations keep their order.
+//! Delivers a record that the gateway fails on in halves: a half that goes well is delivered, and one that
+//! does not is halved again, down to the operation that is to blame, which becomes a dead letter. Halves
+//! follow one another, so operations keep their order.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ impl Condemned<'_> {
             documents: wanted.len(),
             origins: Vec::new(),
             mark: self.batch.mark,
-            // Its lines are part of what the record's batch holds until that is settled.
+            // Its lines belong to the record's batch, and are held until that is settled.
             from: None,
         };
         some.origins.push(Origin {
@@ -128,7 +128,7 @@ impl Lane {
         Some(dead)
     }
 
-    /// Drops what operations that are tried again have put among the dead letters, and parked.
+    /// Drops the dead letters and the parked entries of operations that are tried again.
     async fn forget_since(&mut self, since: Since) -> Option<()> {
         while let Err(why) = drop_unsettled_of_lane(&self.route.group, self.number, since) {
             self.route
@@ -193,7 +193,7 @@ impl Lane {
 }
 
 /// Cuts lines into this many operations, without looking into documents. If the lines do not come out even,
-/// the last operation has what is left; there are always as many operations as there are to account for.
+/// the last operation has the rest; there are always as many operations as there are to account for.
 fn operations(body: &[u8], documents: usize) -> Vec<Range<usize>> {
     let (mut operations, mut start) = (Vec::with_capacity(documents), 0);
     while operations.len() + 1 < documents {

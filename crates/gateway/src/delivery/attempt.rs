@@ -53,8 +53,8 @@ impl Work<'_> {
 }
 
 impl Route {
-    /// Tries some operations once: each node is sent now what it holds primaries of. `lane` is the lane that
-    /// waits for the result, if one does.
+    /// Tries some operations once: each node is sent the operations that it holds the primaries of. `lane` is
+    /// the lane that waits for the result, if one does.
     pub(crate) async fn attempt(
         self: &Rc<Self>,
         (way, lane): (SendMode, Option<u32>),
@@ -124,7 +124,7 @@ impl Route {
         }
     }
 
-    /// Sends what one node is to have: a part, or operations that any node may take.
+    /// Sends one node its parcel: a part, or operations that any node may take.
     async fn send(
         self: &Rc<Self>,
         (way, lane): (SendMode, Option<u32>),

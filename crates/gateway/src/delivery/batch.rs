@@ -22,7 +22,7 @@ use crate::queue::dead_letters::{Cause, NotPut};
 use crate::queue::parked::Scope;
 use crate::queue::{DELIVERED_TYPE, Doing};
 
-/// The operations that an attempt did not get done, by what became of them.
+/// The operations that an attempt did not get done, sorted by their outcome.
 #[derive(Default)]
 struct Undone {
     dead: Vec<(usize, Arc<Error>)>,
@@ -172,7 +172,7 @@ impl Lane {
         Some(work.dead)
     }
 
-    /// Waits until enough is committed for what comes before `end` to be sent. `None`: the gateway stops.
+    /// Waits until enough is committed for the records before `end` to be sent. `None`: the gateway stops.
     async fn wait_for_commit(
         &mut self,
         batch: &Batch,

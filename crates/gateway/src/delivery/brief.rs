@@ -1,6 +1,6 @@
-//! Answers to what delivery sends, without what delivery does not read. A node is not asked for more; but
-//! lines may ask for documents, errors quote documents, and a server that says what it is not asked for, or
-//! is no cluster at all, must not fill the memory.
+//! Reads answers to delivery's requests, and keeps only the parts that delivery needs. Nodes are not asked
+//! for more; but lines may ask for documents, errors quote documents, and a server that sends more than it is
+//! asked for, or is no cluster at all, must not fill the memory.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Deref for BriefBody {
 
 impl Outbound {
     /// Sends one bulk request of this many documents and waits for its answer. A long answer is reduced as it
-    /// comes, once there is memory for it, to what says how the documents went.
+    /// comes, once there is memory for it, to the fate of the documents.
     pub(crate) async fn brief(
         &self,
         node: &Node,
@@ -87,7 +87,8 @@ impl Outbound {
         let room = memory.answer(least, ERRORS_BYTES_MAX).await;
         let errors = room.bytes.saturating_sub(least);
         let mut condense = Condense::new(docs, errors.clamp(ERROR_BYTES, ERROR_BYTES_MAX), errors);
-        // `kept` never grows: that would take twice as much. Whatever of it is not written takes no memory.
+        // `kept` never grows: that would take twice as much. The part of it that is not written takes no
+        // memory.
         let mut kept = Vec::with_capacity(room.bytes);
         let mut next = condense
             .feed(&read, &mut kept)
@@ -105,7 +106,7 @@ impl Outbound {
                 Some(more) => next = condense.feed(&more, &mut kept),
             }
         }
-        // This is not a bulk's answer: its beginning says what it is instead.
+        // This is not a bulk's answer: its beginning shows its nature instead.
         Ok((BriefBody::Whole(begins), None))
     }
 }
@@ -115,8 +116,8 @@ impl Outbound {
 const PLAIN_BYTES: usize = 64 << 10;
 const PLAIN_ITEM_BYTES: usize = 48;
 const PLAIN_BYTES_MAX: usize = 512 << 10;
-/// The most bytes that are kept of an error in a long answer; and of all its errors, besides what each may
-/// have in any case.
+/// The most bytes that are kept of an error in a long answer; and of all its errors, besides the bytes that
+/// each may have in any case.
 const ERROR_BYTES_MAX: usize = 256 << 10;
 const ERRORS_BYTES_MAX: usize = 4 << 20;
 /// The bytes that are kept of an answer that is not a bulk's.

@@ -65,7 +65,7 @@ impl Deliveries {
         let (stop, stopped) = watch::channel(false);
         let (done, ended) = mpsc::sync_channel(1);
         let (shared, running) = (Arc::clone(&self.shared), Arc::clone(group));
-        // Buffers beyond this do not lie idle. What lanes hold is bounded by the memory of all deliveries.
+        // Idle buffers take no more than this. The memory of all deliveries bounds the batches of lanes.
         let buffer_bytes_max = shared.delivery_memory.bytes_max();
         group.set_phase(Phase::Running);
         let spawned = guard::thread("delivery", Work::Delivery, move || {
@@ -140,7 +140,7 @@ impl Deliveries {
     }
 }
 
-/// Delivers until told to stop; after a panic, begins once more from what is committed.
+/// Delivers until told to stop; after a panic, begins once more from the committed positions.
 fn run(
     shared: &Arc<GatewayState>,
     group: &Arc<Group>,

@@ -1,5 +1,5 @@
-//! What is not known of operations that may have been executed already, and what is remembered so that
-//! [`super::lookback`] can find out.
+//! Doubt about operations that may have been executed already, and the facts that [`super::lookback`] needs
+//! to resolve it.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,7 +17,7 @@ pub(crate) struct Doubt {
     pub(super) restart: bool,
     /// The operation also lies where its lane was sending, so this is likely.
     pub(super) first: bool,
-    /// The operation was sent, and what became of it is not known.
+    /// The operation was sent, and its fate is not known.
     pub(super) lost: bool,
     /// Since then the operation was looked for wherever it can have gone, and was not there.
     pub(super) looked: bool,
@@ -64,7 +64,7 @@ impl Doubt {
         }
     }
 
-    /// Records that nobody knows what became of the operation.
+    /// Records that the operation's fate is not known.
     pub(crate) fn add(&mut self) {
         self.lost = true;
         self.looked = false;
@@ -104,7 +104,7 @@ impl Resent {
 // === impl Document ===
 
 impl Document {
-    /// Reads what the action line says by itself.
+    /// Reads the document that the action line names by itself.
     pub(super) fn read(lines: &[u8], head: &BulkHead<'_>) -> Option<Self> {
         let line = lines.split(|byte| *byte == b'\n').next()?;
         let line: Value = serde_json::from_slice(line).ok()?;
@@ -145,5 +145,5 @@ impl Past {
 
 /// The most topologies that a batch remembers.
 const SENT_BY_MAX: usize = 64;
-/// The most documents that are remembered; beyond that, what is in doubt is sent again whatever is found.
+/// The most documents that are remembered; beyond that, operations in doubt are sent again in any case.
 const RESENT_MAX: usize = 100_000;

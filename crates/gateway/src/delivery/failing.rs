@@ -34,7 +34,7 @@ impl Lane {
         }
     }
 
-    /// Takes the lane back to what is committed. `None` if the gateway stops meanwhile.
+    /// Takes the lane back to its committed position. `None` if the gateway stops meanwhile.
     async fn go_back(&mut self, mut panicked: Panicked) -> Option<()> {
         let group = Rc::clone(&self.route);
         let group = &group.group;
@@ -50,7 +50,7 @@ impl Lane {
             let went = caught(Work::Lane, || {
                 let dropped = drop_unsettled_of_lane(group, self.number, Since::default());
                 dropped.map_err(|error| error.to_string())?;
-                // What was read is forgotten with the old reader.
+                // The old reader forgets the records that it has read.
                 let reader = group.consumer.reader(self.number);
                 self.reader = reader.map_err(|error| error.to_string())?;
                 Ok::<_, String>(())

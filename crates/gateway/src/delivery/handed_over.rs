@@ -1,6 +1,6 @@
 //! Lanes that Kafka gives to this gateway and takes away again, as gateways come and go. All lanes are given
 //! up at each change, and only when nothing of them is under way, so no two gateways ever send for one lane
-//! at the same time. What is parked of a lane comes and goes with the lane.
+//! at the same time. A lane's parked operations come and go with the lane.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ async fn take_part(
                 continue;
             }
             told = told(asking), if !leaving => {
-                // Lanes begin with what is parked of them, so they have to come anew.
+                // Lanes begin with their parked operations, so they have to come anew.
                 if told.is_some() {
                     (leaving, to_park) = (true, told);
                     running.stop();
@@ -151,16 +151,16 @@ async fn start(
 struct HeldLanes {
     route: Rc<Route>,
     lanes: JoinSet<()>,
-    /// The task that tries again what is parked of the lanes.
+    /// The task that tries the lanes' parked operations again.
     tending: Option<JoinHandle<()>>,
     end: watch::Sender<bool>,
-    /// Lanes that came, while what is parked of them is being looked for.
+    /// Lanes that came, while their parked operations are being looked for.
     coming: Option<Coming>,
 }
 
 struct Coming {
     numbers: Vec<u32>,
-    /// Receives a message once what is parked is found.
+    /// Receives a message once the parked operations are found.
     found: oneshot::Receiver<()>,
     cancelled: Arc<AtomicBool>,
 }
@@ -168,8 +168,7 @@ struct Coming {
 // === impl Coming ===
 
 impl Drop for Coming {
-    /// Cancels the search: a search that still runs changes nothing of what is known of lanes that come
-    /// later.
+    /// Cancels the search: a search that still runs changes nothing that is known of lanes that come later.
     fn drop(&mut self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -210,8 +209,7 @@ impl HeldLanes {
         }
     }
 
-    /// Takes lanes that came. Before anything of them is delivered, it has to be known what is parked of
-    /// them.
+    /// Takes lanes that came. Before anything of them is delivered, their parked operations have to be known.
     fn take(&mut self, numbers: Vec<u32>) {
         let parked = self.route.group.parked().cloned();
         let Some(parked) = parked.filter(|parked| parked.is_handed_over()) else {
@@ -240,7 +238,7 @@ impl HeldLanes {
         });
     }
 
-    /// Begins to deliver the lanes: what is parked of them is known.
+    /// Begins to deliver the lanes: their parked operations are known.
     fn begin(&mut self) {
         let Some(mut coming) = self.coming.take() else {
             return;
@@ -306,7 +304,7 @@ impl HeldLanes {
     }
 }
 
-/// Waits until it is known what is parked of the lanes that came.
+/// Waits until the parked operations of the lanes that came are known.
 async fn found(coming: &mut Option<Coming>) {
     let told = match coming {
         Some(coming) => (&mut coming.found).await,
@@ -319,10 +317,11 @@ async fn found(coming: &mut Option<Coming>) {
     }
 }
 
-/// Finds what is parked of lanes, however often it has to try; returns `false` if the lanes have gone before.
+/// Finds the parked operations of lanes, however often it has to try; returns `false` if the lanes have gone
+/// before.
 fn find_parked(group: &Group, parked: &Parked, lanes: &[u32], cancelled: &AtomicBool) -> bool {
-    // One search runs at a time, and a cancelled search never after another one: what a search finds replaces
-    // what is known.
+    // One search runs at a time, and a cancelled search never after another one: each search replaces the
+    // knowledge of the one before.
     let _one = parked.taking_over.lock();
     if cancelled.load(Ordering::Relaxed) {
         return false;
@@ -347,8 +346,8 @@ fn find_parked(group: &Group, parked: &Parked, lanes: &[u32], cancelled: &Atomic
     true
 }
 
-/// Drops what died in batches that were not committed: it is delivered once more, here or elsewhere, and dies
-/// there again.
+/// Drops the dead letters of batches that were not committed: their operations are delivered once more, here
+/// or elsewhere, and die there again.
 fn drop_unsettled(route: &Route) {
     let group = Arc::clone(&route.group);
     let letters = &group.queue.dead_letters;
@@ -359,7 +358,7 @@ fn drop_unsettled(route: &Route) {
 }
 
 const START_AGAIN: Duration = Duration::from_secs(5);
-/// The interval between two tries to find what is parked.
+/// The interval between two tries to find parked operations.
 const FIND_AGAIN: Duration = Duration::from_millis(500);
 /// Why a lane waits if another gateway has parked some of its documents.
 const PARKED_UNKNOWN: &str = "another gateway has parked documents of this lane, and the brokers do not let this one read them: \

@@ -1,4 +1,4 @@
-//! A lane of a queue on its way to a cluster, and what the lanes of one thread share.
+//! A lane of a queue on its way to a cluster, and the state that the lanes of one thread share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,7 +26,7 @@ pub(crate) struct Route {
     pub(crate) shared: Arc<GatewayState>,
     pub(crate) group: Arc<Group>,
     pub(crate) worker: Worker,
-    /// The outlets where what lanes have for a node goes together.
+    /// The outlets where the lanes' parcels for a node gather.
     pub(crate) outlets: Outlets,
     /// The id that the thread's requests carry in the log.
     pub(crate) request_id: RequestId,
@@ -34,7 +34,7 @@ pub(crate) struct Route {
     pub(crate) outbound: RefCell<Option<(Arc<Cluster>, Rc<Outbound>)>>,
     pub(crate) ids: RefCell<IdMint>,
     pub(crate) scratch: RefCell<Scratch>,
-    /// The memory that its lanes may hold whatever others do: given back when this is dropped.
+    /// The memory that its lanes may hold in any case: given back when this is dropped.
     pub(crate) _parts: Parts,
     /// The number of lanes that have documents to deliver now.
     pub(crate) busy: Cell<usize>,

@@ -71,7 +71,7 @@ enum There {
 // === impl Found ===
 
 impl<'l> Found<'l> {
-    /// Takes in what was found of an operation in one of the indices that it can have gone to.
+    /// Takes in the finding about an operation in one of the indices that it can have gone to.
     fn take(&mut self, look: &'l Look<'l>, there: There, resent: &RefCell<Resent>) {
         match there {
             There::Ours => drop(self.done.insert(look.operation)),
@@ -88,7 +88,7 @@ impl<'l> Found<'l> {
         }
     }
 
-    /// Compares what was found in one index with what was found in the others, and with what was sent again
+    /// Compares the findings in one index with those in the others, and with operations that were sent again
     /// before.
     fn compare(&mut self, work: &Work<'_>, documents: &[(usize, Document)], resent: &Resent) {
         for (operation, document) in documents {
@@ -145,14 +145,14 @@ impl Route {
         }
         work.past.members.clear();
         let mut told = Vec::new();
-        // What is known of each operation meanwhile takes several times its lines, if these are short.
+        // The notes on each operation meanwhile take several times its lines, if these are short.
         for some in doubtful.chunks(LOOKED_AT_ONCE) {
             told.extend(Box::pin(self.look_for(work, some, left, outbound, snapshot)).await);
         }
         told
     }
 
-    /// Does for some operations what `look_back` does for all.
+    /// Looks for some of these operations.
     async fn look_for(
         &self,
         work: &mut Work<'_>,
@@ -224,8 +224,8 @@ impl Route {
         (looks, waiting)
     }
 
-    /// Returns what becomes of operations that were found, or must wait, and are not done. Operations whose
-    /// document stays where it is are sent there.
+    /// Decides about operations that were found, or must wait, and are not done. Operations whose document
+    /// stays where it is are sent there.
     async fn settle_found(
         &self,
         work: &Work<'_>,
@@ -267,7 +267,7 @@ impl Route {
         told
     }
 
-    /// Sends operations to the index that has their documents, whatever their names lead to now: sent through
+    /// Sends operations to the index that has their documents, wherever their names lead now: sent through
     /// the names, the documents would be in two indices. Returns the outcomes of those that are not done.
     async fn send_there(
         &self,
@@ -319,8 +319,8 @@ impl Route {
             }
     }
 
-    /// Reads what the lines of some operations say, by today's topology; operations that cannot be read are
-    /// left out.
+    /// Reads the documents that the lines of some operations name, by today's topology; operations that
+    /// cannot be read are left out.
     fn explained(
         &self,
         work: &Work<'_>,
@@ -442,7 +442,7 @@ impl Route {
         Ok(work.past.members[name].clone())
     }
 
-    /// Returns what is there of some operations, in their order.
+    /// Returns the states of some operations' documents, in their order.
     async fn look_up(
         &self,
         work: &Work<'_>,
@@ -541,7 +541,7 @@ fn readdressed(lines: &[u8], routing: Option<&str>) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns what an entry of the answer says of an operation.
+/// Reads an entry of the answer as the state of an operation's document.
 fn judge(work: &Work<'_>, look: &Look<'_>, found: &Value) -> There {
     let error = &found["error"];
     if !error.is_null() {

@@ -1,23 +1,23 @@
-//! Bounds what delivery holds in memory: one budget of bytes for the lanes of all queues and clusters. A lane
-//! takes memory before it reads a batch, and gives it back when the batch is settled.
+//! Bounds the memory of delivery: one budget of bytes for the lanes of all queues and clusters. A lane takes
+//! memory before it reads a batch, and gives it back when the batch is settled.
 //!
 //! Half of the budget is divided among the lanes, and no lane can have another's part: a lane whose next
-//! group fits into its own part never waits, whatever becomes of the others. So a node that does not answer,
-//! or a cluster that is away, holds up no lane that has nothing for it. The other half is common, and is
-//! taken in the order of asking: by batches that are larger than a lane's part, and by groups that do not fit
-//! into one, which wait for it in turn. A group that is larger than the whole common half goes alone. A lane
-//! that holds some of that half and only waits (for a cluster that is away, for room for dead letters) gives
-//! it back as soon as another lane wants it, and reads its lines again when it goes on. No lane waits for
-//! more while it holds any.
+//! group fits into its own part never waits, however the others fare. So a node that does not answer, or a
+//! cluster that is away, holds up no lane that has nothing for it. The other half is common, and is taken in
+//! the order of asking: by batches that are larger than a lane's part, and by groups that do not fit into
+//! one, which wait for it in turn. A group that is larger than the whole common half goes alone. A lane that
+//! holds some of that half and only waits (for a cluster that is away, for room for dead letters) gives it
+//! back as soon as another lane wants it, and reads its lines again when it goes on. No lane waits for more
+//! while it holds any.
 //!
 //! Besides its lines, a batch takes [`NOTES_BYTES`] for each operation, which is more than the lines of a
 //! small operation.
 //!
 //! An eighth of the memory is kept apart for long answers of nodes, which are read in turn; the reader of one
-//! waits for nothing else. What an answer says of operations stays counted until those operations are
-//! settled, and while that is much, less is kept of the next answers. Nobody waits for it to be settled: what
-//! one node says to a batch is not settled before all nodes have answered. A request has no more operations
-//! than that eighth can hold errors for.
+//! waits for nothing else. The text of an answer stays counted until its operations are settled, and while
+//! much text is counted, less is kept of the next answers. Nobody waits for text to be settled: one node's
+//! answer to a batch is not settled before all nodes have answered. A request has no more operations than
+//! that eighth can hold errors for.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) struct Memory {
     /// The bytes for long answers.
     answers: Semaphore,
     answers_max: u32,
-    /// The bytes that the contents of answers take whose operations are not settled yet.
+    /// The bytes of answers' texts whose operations are not settled yet.
     said: AtomicUsize,
     state: Mutex<Balance>,
     /// The bytes that batches hold now.
@@ -128,7 +128,7 @@ impl Memory {
         self.bytes_max
     }
 
-    /// Returns what documents and long answers take now, the whole budget, and how many lanes wait.
+    /// Returns the bytes that documents and long answers take now, the whole budget, and how many lanes wait.
     pub(crate) fn usage(&self) -> Usage {
         let answers = self.answers_max as usize - self.answers.available_permits();
         let answers = answers + self.said.load(Ordering::Relaxed);
@@ -140,7 +140,7 @@ impl Memory {
     }
 
     /// Takes memory to read a long answer, in turn: `least` bytes, and as much of `more` as earlier answers
-    /// have left, bounded by what there is in all.
+    /// have left, but no more than there is in all.
     pub(crate) async fn answer(&self, least: usize, more: usize) -> AnswerRoom<'_> {
         let all = u32::try_from(least + more).unwrap_or(u32::MAX);
         let permits = all.min(self.answers_max);
@@ -186,7 +186,7 @@ impl Memory {
             let is_next = state.queue.is_empty();
             let fits = self.fits(&state, least_common);
             if least_common == 0 || is_next && fits {
-                // A batch gets more than it needs only of what no lane waits for.
+                // A batch gets more than it needs only of memory that no lane waits for.
                 let free = self.common_max().saturating_sub(state.common);
                 let wish = most.saturating_sub(own).min(if is_next { free } else { 0 });
                 let common = wish.max(least_common);
@@ -285,7 +285,7 @@ impl Held {
         self.common > 0
     }
 
-    /// Gives back what is not needed of the common half.
+    /// Gives back the part of the common half that is not needed.
     pub(crate) fn keep(&mut self, bytes: usize) {
         let common = bytes.saturating_sub(self.own).min(self.common);
         let unused = std::mem::replace(&mut self.common, common) - common;
@@ -323,9 +323,9 @@ pub(crate) fn with_notes(bytes: usize, operations: usize) -> usize {
     bytes.saturating_add(operations.saturating_mul(NOTES_BYTES))
 }
 
-/// The bytes of the notes on an operation while its batch is delivered: where the operation is and what is
-/// known of it, its number among those to be sent and to be sent again, and its outcome in one try, twice
-/// while the outcome is passed on.
+/// The bytes of the notes on an operation while its batch is delivered: its place and its doubt, its number
+/// among those to be sent and to be sent again, and its outcome in one try, twice while the outcome is passed
+/// on.
 const NOTES_BYTES: usize = size_of::<Operation>() + 6 * size_of::<u32>() + 2 * size_of::<(usize, Outcome)>();
 
 /// The least that an error takes in an answer that is reduced ([`bulk::Condense`]), with the item around it.

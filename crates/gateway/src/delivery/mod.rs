@@ -8,7 +8,7 @@
 //! `outcome` for each operation. An operation that may have been executed before is looked for (`lookback`),
 //! one that waits for its index is parked (`park`, `retry`), one that fails only because of others in a
 //! pipeline is sent again apart (`shared_fate`), and a record that makes the gateway panic is found
-//! (`suspect`, `failing`). [`Memory`] bounds what lanes hold.
+//! (`suspect`, `failing`). [`Memory`] bounds the memory of lanes.
 
 mod apart;
 mod attempt;

@@ -1,4 +1,4 @@
-//! Derives from an answer, or from the lack of one, what became of the operations that were sent: done, to be
+//! Derives from an answer, or from the lack of one, the outcome of each operation that was sent: done, to be
 //! tried again, or refused for good.
 
 use std::rc::Rc;
@@ -165,7 +165,7 @@ impl Outcome {
         Outcome::Again(Arc::new(again))
     }
 
-    /// Returns what becomes of this outcome where nothing is parked.
+    /// Returns this outcome as it is where nothing is parked.
     pub(crate) fn without_parking(self) -> Self {
         let Outcome::Park(_, again) = self else {
             return self;
@@ -310,7 +310,7 @@ impl IntoIterator for Outcomes {
     }
 }
 
-/// Returns what became of operations whose request got no answer.
+/// Returns the outcome of operations whose request got no answer.
 pub(crate) fn unanswered(error: &SendError) -> Again {
     Again {
         text: Some(error.to_string()),
@@ -323,7 +323,7 @@ pub(crate) fn unanswered(error: &SendError) -> Again {
     }
 }
 
-/// Returns what a node's answer says of each of `docs` operations.
+/// Returns the outcomes of `docs` operations according to a node's answer.
 pub(crate) fn outcomes(
     status: StatusCode,
     headers: &HeaderMap,
@@ -456,7 +456,7 @@ fn item_outcome(error: Arc<Error>, index: Option<Box<str>>) -> Outcome {
     };
     Outcome::again(Again {
         doubt: matches!(status, 502..=504),
-        // An index whose disk is full has the status 429 as well, whatever its node has to do.
+        // An index whose disk is full has the status 429 as well, however little its node has to do.
         busy: status == 429 && error.kind != "cluster_block_exception",
         paused,
         ..Again::refused(error)

@@ -1,11 +1,11 @@
-//! Gathers what lanes have for a node. What several lanes have for one node travels as one request: a node
-//! pays for each request once per shard that the request touches, its sync to the disk included, however few
+//! Gathers lanes' parcels for a node. Several lanes' parcels for one node travel as one request: a node pays
+//! for each request once per shard that the request touches, its sync to the disk included, however few
 //! documents come with it.
 //!
 //! A parcel of half a request's size or more goes by itself. Any smaller parcel waits while a request for the
-//! same node is under way, for [`INTERVAL`] at most, and goes with what has come meanwhile; it leaves at once
-//! if there is no such request. The [`Slot`] that combines clients' bulks in synchronous mode decides here,
-//! too, when to send.
+//! same node is under way, for [`INTERVAL`] at most, and goes with the parcels that have come meanwhile; it
+//! leaves at once if there is no such request. The [`Slot`] that combines clients' bulks in synchronous mode
+//! decides here, too, when to send.
 //!
 //! Order is kept because all operations on a document are in one lane, because a lane has one batch under
 //! way, with no document in it twice, and because each lane tries again by itself.
@@ -57,7 +57,7 @@ pub(crate) enum SendMode {
     Together,
     /// By itself: it may take long, and no other parcel is to wait for it.
     Apart,
-    /// By itself, outside the bounds of what is at a node at once: whether the parcel goes through is not
+    /// By itself, outside the bounds of requests at a node at once: whether the parcel goes through is not
     /// known, and a request that waits there for its timeout would keep others from being sent.
     Probe,
 }
@@ -121,8 +121,8 @@ impl Route {
                 let (outcomes, _) = self.alone(node, again).await;
                 if doubt { outcomes.in_doubt() } else { outcomes }
             }
-            // The gateway failed on what several lanes had sent, or on the answer: sending each parcel by
-            // itself shows which one was to blame.
+            // The gateway failed on several lanes' parcels, or on their answer: sending each parcel by itself
+            // shows which one was to blame.
             Err(_) => self.alone(node, again).await.0.in_doubt(),
         }
     }
@@ -150,7 +150,7 @@ impl Route {
         (leave, pass)
     }
 
-    /// Sends what waits at an outlet, or makes sure that it will be sent.
+    /// Sends the parcels that wait at an outlet, or makes sure that they will be sent.
     fn consider(self: &Rc<Self>, outlet: &Outlet) {
         let outlets = &self.outlets;
         let step = outlets
@@ -172,7 +172,7 @@ impl Route {
         }
     }
 
-    /// Sends what waits at an outlet as soon as its node may be sent one more request.
+    /// Sends the parcels that wait at an outlet as soon as its node may be sent one more request.
     fn depart(self: &Rc<Self>, outlet: &Outlet) {
         let Some(node) = self.outlets.slots().ask_always(outlet) else {
             return;
@@ -203,7 +203,7 @@ impl Route {
     }
 }
 
-/// A parcel's wait for a node's leave to send what waits at an outlet, until this is dropped.
+/// A wait for a node's leave to send the parcels at an outlet, until this is dropped.
 struct Asks<'a>(&'a Rc<Route>, &'a Outlet);
 
 impl Drop for Asks<'_> {
@@ -292,7 +292,8 @@ impl Outlets {
         }
     }
 
-    /// Returns what waits for each outlet. The slots are borrowed for one step at a time.
+    /// Returns the slots, which have the parcels that wait for each outlet. They are borrowed for one step at
+    /// a time.
     fn slots(&self) -> RefMut<'_, Slots<Outlet, Waiting>> {
         self.slots.borrow_mut()
     }
@@ -313,7 +314,7 @@ impl Outlets {
         node.filter(|node| node.health.is_up())
     }
 
-    /// Takes what goes with one request now that a node has given leave.
+    /// Takes the parcels that go with one request now that a node has given leave.
     fn take(&self, outlet: &Outlet, node: &Arc<Node>) -> Option<(Arc<Node>, Vec<Waiting>)> {
         let most = (self.gate(node).bytes_max(), self.settings.docs_max.into());
         self.slots().take(outlet, most, Instant::now())

@@ -1,5 +1,5 @@
-//! What one lane has for one node, and the request in which it travels: alone, or with what other lanes have
-//! for that node. Each lane gets the outcomes of its own operations.
+//! One lane's operations for one node, and the request in which they travel: alone, or with other lanes'
+//! operations for that node. Each lane gets the outcomes of its own operations.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub(crate) struct Parcel {
     pub(crate) wording: Rc<Wording>,
 }
 
-/// What a request says besides its operations, as it is sent. Only parcels with the same wording can share a
-/// request.
+/// The rest of a request besides its operations, as it is sent. Only parcels with the same wording can share
+/// a request.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wording {
     /// Path and query, as delivery reads them.
@@ -171,7 +171,7 @@ impl Route {
         (headers, Outgoing::from(body.compressed().await))
     }
 
-    /// Returns what an answer says about its node's load: the node worked on a request of this many bytes, or
+    /// Derives the load of a node from its answer: the node worked on a request of this many bytes, or
     /// refused it. `None`: neither.
     fn load_of(&self, node: &Node, status: StatusCode, bytes: u64, outcomes: &Outcomes) -> Option<Ended> {
         let worked = status == StatusCode::OK;
@@ -194,8 +194,8 @@ impl Route {
     }
 }
 
-/// Whether the answer to a whole request may be due to what one parcel holds. More requests do not help a
-/// node that has too much to do or waits too long.
+/// Whether the answer to a whole request may be due to one parcel in it. More requests do not help a node
+/// that has too much to do or waits too long.
 fn may_blame_one(status: StatusCode) -> bool {
     (status.is_client_error() || status.is_server_error())
         && status != StatusCode::TOO_MANY_REQUESTS

@@ -58,8 +58,8 @@ impl Lane {
         self.bury(work, dead).await
     }
 
-    /// Parks operations, each under the key of what it waits for. Returns those that find no room, which are
-    /// to become dead letters.
+    /// Parks operations, each under the key that it waits for. Returns the operations that find no room,
+    /// which are to become dead letters.
     pub(crate) async fn park(
         &mut self,
         work: &Work<'_>,
@@ -98,7 +98,7 @@ impl Lane {
     }
 
     /// Parks refused operations whose dead letters find no room, each with the reason. They are parked by
-    /// index, so that only what is refused of that index waits.
+    /// index, so that only refused operations of that index wait.
     pub(crate) async fn park_letters(
         &mut self,
         work: &Work<'_>,
@@ -335,8 +335,8 @@ fn cut(text: &str, most: usize) -> String {
 
 /// The most bytes of an entry with its lines, unless one operation alone has more.
 const PIECE_BYTES: usize = 1 << 20;
-/// The most bytes of what an entry says besides its operations, its reason and its target; and of what it
-/// says of each operation: its request, its place, its document, and an id that was made for it.
+/// The most bytes of an entry without its operations, its reason and its target; and the most bytes for each
+/// operation: its request, its place, its document, and an id that was made for it.
 const HEAD_BYTES: usize = 8 << 10;
 const OPERATION_BYTES: usize = 256;
 const WHY_BYTES_MAX: usize = 2 << 10;

@@ -1,6 +1,7 @@
 //! A lane that only waits: for a cluster that is away, or for room for its dead letters. If another lane
-//! meanwhile wants the memory that its batch takes, the lane lets go of the lines and of where operations are
-//! in them, and reads the lines again before it goes on. What is known of each operation stays: a few bytes.
+//! meanwhile wants the memory that its batch takes, the lane lets go of the lines and of the operations'
+//! places in them, and reads the lines again before it goes on. The few bytes of notes on each operation
+//! stay.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -167,7 +167,7 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: w
     });
 }
 
-/// Tries what a key holds until nothing goes through, or until other keys should have their turn.
+/// Tries the operations of a key until none goes through, or until other keys should have their turn.
 async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Receiver<bool>) {
     let retry = &route.group.settings.retry;
     let (mut progress, mut limit) = (false, usize::MAX);
@@ -282,7 +282,7 @@ async fn step(
             "dead letters cannot be written: {why}"
         ))));
     }
-    // What is left of the texts is short, or is among the dead letters.
+    // The texts that are left are short, or are among the dead letters.
     drop(held);
     let some = finish(route, parked, key, load, buried).await?;
     Ok(match failed {
@@ -305,11 +305,11 @@ struct TryResult {
     failed: Option<Arc<Again>>,
     /// Whether fewer operations are to be sent at once.
     split: bool,
-    /// The memory of what was said of the operations.
+    /// The memory of the texts about the operations.
     held: Vec<Rc<AnswerHeld>>,
 }
 
-/// Sends operations of a key, and notes what became of each.
+/// Sends operations of a key, and notes the fate of each.
 async fn send_due(
     route: &Rc<Route>,
     (outbound, snapshot): (&Outbound, &Arc<Snapshot>),
@@ -580,12 +580,12 @@ impl KeyBatch {
         send
     }
 
-    /// Returns what an outcome means for an operation that waited for a key.
+    /// Returns the fate that an outcome means for an operation that waited for a key.
     fn outcome(&self, operation: usize, outcome: Outcome, key: &Key, age_max: Duration) -> Fate {
         let again = match outcome {
             Outcome::Done => return Fate::Gone,
             Outcome::Refused(error) => return Fate::Dead(error),
-            // The operation waits by itself now: what comes behind it does not wait for it.
+            // The operation waits by itself now: operations behind it do not wait for it.
             Outcome::Park(Scope::Document, _) if *key != Key::Documents => {
                 return Fate::Elsewhere(Key::Documents);
             }
@@ -610,7 +610,7 @@ impl KeyBatch {
         }))
     }
 
-    /// Tells `work` what earlier tries of its operations left behind.
+    /// Tells `work` the doubt, the attempts and the refusals of earlier tries of its operations.
     fn recall(&self, work: &mut Work<'_>) {
         for (operation, (piece, _)) in self.of.iter().enumerate() {
             let picked = &self.pieces[*piece].picked;
@@ -620,7 +620,7 @@ impl KeyBatch {
         }
     }
 
-    /// Gives up operations as an operator asked: with what the cluster said of them, if it did.
+    /// Gives up operations as an operator asked: with the cluster's error, if there is one.
     fn give_up(&self, operations: Vec<usize>) -> Vec<Dead> {
         let dead = operations.into_iter().map(|operation| {
             let error = self.refused(operation).unwrap_or_else(|| Error {
@@ -660,7 +660,7 @@ impl KeyBatch {
         moved.entry(to).or_default().push(op);
     }
 
-    /// Returns what the cluster said of an operation that is refused already.
+    /// Returns the cluster's error for an operation that is refused already.
     fn refused(&self, operation: usize) -> Option<Error> {
         let (piece, op) = self.of[operation];
         let refused = self.pieces[piece].entry.refused.get(op as usize)?;

@@ -11,7 +11,7 @@ pub(crate) fn sent_as(target: &str) -> String {
         match pair.split_once('=').unwrap_or((pair, "")) {
             // No answer tells a client any more when its documents can be searched, which may be never.
             ("refresh", "wait_for") => {}
-            // No client reads what these parameters add to an answer.
+            // No client reads the part of an answer that these parameters add.
             ("_source" | "_source_includes" | "_source_excludes", _) => {}
             ("timeout", value) => {
                 if is_shorter(value) {
@@ -25,7 +25,7 @@ pub(crate) fn sent_as(target: &str) -> String {
     format!("{path}?{}", kept.join("&"))
 }
 
-/// Returns `sent`, which is the result of [`sent_as`], asking for nothing of the answer but what delivery
+/// Returns `sent`, which is the result of [`sent_as`], asking only for the parts of the answer that delivery
 /// reads. Errors of the whole request come whole all the same.
 pub(crate) fn asked_as(sent: &str) -> String {
     let separator = if sent.contains('?') { '&' } else { '?' };

@@ -1,9 +1,9 @@
 //! Servers that run ingest pipelines for many documents at once fail all of them if one cannot be read:
 //! OpenSearch refuses each document with that one's error, and Elasticsearch 8.0 to 9.2 refuses the whole
-//! request, as it does for other reasons ([`super::outcome`]). A document that was accepted must not die of
-//! what another document holds. So where several items of one request are refused in the same words, each is
-//! sent again together with fewer others, until it is done or is refused by itself. None of them was
-//! executed: pipelines come first.
+//! request, as it does for other reasons ([`super::outcome`]). An accepted document must not die because of
+//! another document. So where several items of one request are refused in the same words, each is sent again
+//! together with fewer others, until it is done or is refused by itself. None of them was executed: pipelines
+//! come first.
 
 use std::collections::HashMap;
 use std::sync::Arc;

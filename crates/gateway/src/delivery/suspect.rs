@@ -1,5 +1,5 @@
-//! What a lane knows of records that the gateway failed on: which records are delivered one by one now, which
-//! one is to blame, and how often the gateway has failed in a row. [`super::failing`] acts on it.
+//! A lane's knowledge of records that the gateway failed on: which records are delivered one by one now,
+//! which one is to blame, and how often the gateway has failed in a row. [`super::failing`] acts on it.
 
 use wire::guard::Panicked;
 

@@ -36,7 +36,7 @@ enum Read {
     Lost(Mark),
     /// This many dead letters of another consumer group, put back for that group alone.
     NotOurs(Mark, u32),
-    /// A group, accepted at this position, that must not be sent before what this lane holds.
+    /// A group, accepted at this position, that must not be sent before the operations of this lane.
     Held(u64, u32),
 }
 
@@ -100,7 +100,7 @@ pub(crate) async fn deliver(
 // === impl Route ===
 
 impl Route {
-    /// Returns how many bytes a lane reads for its next batch. What several lanes have for a node goes in one
+    /// Returns how many bytes a lane reads for its next batch. Several lanes' parcels for a node go in one
     /// request, so the more lanes are busy, the less each needs at hand for requests to be as large as they
     /// may be: enough that each node can have one request under way and another one gathering. The less
     /// memory a batch takes, the more of it stays in the processor's caches.
@@ -155,7 +155,7 @@ impl Drop for Busy {
 
 /// How a lane goes on after it has read.
 enum Step {
-    /// What was read is settled; this many of its documents have become dead letters.
+    /// The records that were read are settled; this many of their documents have become dead letters.
     Commit(Commit, u64),
     /// Nothing was settled: the lane reads again.
     ReadAgain,
@@ -165,7 +165,7 @@ enum Step {
 
 impl Lane {
     /// Delivers until told to stop. A panic leaves the lane as it is at that moment; the caller then goes
-    /// back to what is committed.
+    /// back to the committed position.
     pub(crate) async fn work(&mut self) {
         while self.records().await.is_some() {
             let _busy = Busy::new(&self.route);
@@ -219,8 +219,8 @@ impl Lane {
         }
     }
 
-    /// Reads what comes next, and delivers it if it is a batch for this group's cluster. `None`: the gateway
-    /// stops.
+    /// Reads the next records, and delivers them if they are a batch for this group's cluster. `None`: the
+    /// gateway stops.
     async fn deliver_next(&mut self, held: Held) -> Option<Step> {
         let (from, room) = (self.reader.mark(), Room::of(&held, self.route.batch_bytes()));
         let mut body = self.room(room.lines);
@@ -257,8 +257,8 @@ impl Lane {
         Some(Step::Commit(commit, 0))
     }
 
-    /// Delivers a batch that was read from `from` on, together with what may join it. `None`: the gateway
-    /// stops.
+    /// Delivers a batch that was read from `from` on, together with the groups that may join it. `None`: the
+    /// gateway stops.
     async fn deliver_batch(
         &mut self,
         batch: Box<Batch>,
@@ -286,7 +286,7 @@ impl Lane {
         Some(Step::Commit(batch.mark.done_with(dead), dead))
     }
 
-    /// Waits until another lane has delivered what comes before `position` and may lead to the same
+    /// Waits until another lane has delivered its operations before `position` that may lead to the same
     /// documents.
     async fn wait_for(&mut self, position: u64, mut lane: u32) -> Option<()> {
         let route = Rc::clone(&self.route);
@@ -306,8 +306,8 @@ impl Lane {
         }
     }
 
-    /// Waits for memory for the next batch: enough for the next group in any case, and as much more of what a
-    /// batch takes as there is room for. `None`: the gateway stops.
+    /// Waits for memory for the next batch: enough for the next group in any case, and as much more of a full
+    /// batch as there is room for. `None`: the gateway stops.
     async fn memory(&mut self) -> Option<Held> {
         let memory = Arc::clone(&self.route.shared.delivery_memory);
         // A group that cannot be peeked at is read all the same, and the read says why.
@@ -334,8 +334,8 @@ impl Lane {
         }
     }
 
-    /// Takes a buffer for the next batch. The buffer is made as large as what is to come, since growing it
-    /// costs a copy and leaves memory behind that nobody takes again.
+    /// Takes a buffer for the next batch. The buffer is made large enough for all the records to come, since
+    /// growing it costs a copy and leaves memory behind that nobody takes again.
     fn room(&self, bytes_max: usize) -> Buffer {
         let waiting = self.reader.waiting().map(|(bytes, _)| bytes);
         let bytes = waiting.unwrap_or(bytes_max).min(bytes_max);
@@ -439,9 +439,9 @@ impl Room {
     }
 }
 
-/// Reads what a lane holds next into `body`: groups of requests with the same parameters, as many as there is
-/// room for (a first group that is larger is read all the same). With `known`, reads the groups that come
-/// after that batch and may go along with it.
+/// Reads the lane's next groups into `body`: requests with the same parameters, as many as there is room for
+/// (a first group that is larger is read all the same). With `known`, reads the groups that come after that
+/// batch and may go along with it.
 fn read(
     reader: &mut LaneReader,
     settings: &config::Delivery,
@@ -467,7 +467,7 @@ fn read(
             }
             Ok(Some(Next::Group(group))) => group,
         };
-        // Most requests say what the request before them says, and need not be read again.
+        // Most requests have the same parameters as the request before them, and need not be read again.
         let same = batch
             .as_ref()
             .is_some_and(|batch| batch.raw_params == group.params);
@@ -543,10 +543,11 @@ fn is_for(settings: &config::Delivery, kind: u8, recorded: Option<&Recorded>) ->
     kind != REPLAYED || replay.is_none_or(|replay| replay.group == *settings.group)
 }
 
-/// The least size of a lane's batch, whatever other lanes hold: every batch has a cost, however small it is.
+/// The least size of a lane's batch, however much memory other lanes hold: every batch has a cost, however
+/// small it is.
 const BATCH_BYTES_MIN: usize = 1 << 20;
 
-/// A lane that has had nothing to do for this long lets go of what it holds.
+/// A lane that has had nothing to do for this long lets go of its memory.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Why a lane waits if its next batch finds no room in memory.

@@ -1,4 +1,4 @@
-//! The batch of a lane and its progress: what all steps of a delivery work on.
+//! The batch of a lane and its progress, shared by all steps of a delivery.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -110,7 +110,7 @@ impl Batch {
         }
     }
 
-    /// Takes a record along; `recorded` is `None` if it says what the batch says already.
+    /// Takes a record along; `recorded` is `None` if its parameters are those of the batch.
     pub(crate) fn take(&mut self, recorded: Option<&Recorded>, origin: Origin, mark: Mark) {
         self.minted.extend(recorded.and_then(|recorded| recorded.minted));
         self.origins.push(origin);
@@ -148,8 +148,8 @@ impl Origin {
 // === impl Work ===
 
 impl<'b> Work<'b> {
-    /// Cuts a batch with the lines `body` into operations; `None` if this version does not know how. What was
-    /// accepted before `doubtful_before` may have been executed; `first` says that this is likely.
+    /// Cuts a batch with the lines `body` into operations; `None` if this version does not know how.
+    /// Operations accepted before `doubtful_before` may have been executed; `first` says that this is likely.
     pub(crate) fn new(
         route: &Route,
         batch: &'b Batch,
