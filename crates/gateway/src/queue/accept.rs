@@ -135,8 +135,8 @@ impl Accept {
         }
     }
 
-    /// Refuses a request for an index whose refused documents fill the room that there is for them: what is
-    /// accepted of the request could be refused too, and would then have nowhere to go.
+    /// Refuses a request for an index whose refused documents fill the room that there is for them: its
+    /// documents could be refused too, and would then have nowhere to go.
     fn finds_room(&self, queued: &Queued<'_>) -> Result<(), Fault> {
         let table = &queued.snapshot.table;
         let names = queued.plan.names().iter().map(|name| table.name_of(*name));
@@ -156,7 +156,7 @@ impl Accept {
     }
 }
 
-/// Returns the answer to a client whose request is durable, and which says where.
+/// Returns the answer to a client whose request is durable, which says where the request is.
 fn answer(request: &Parts, took_ms: u64, items: Buffer, place: &impl Display) -> Response<Outgoing> {
     let head = format!("{{\"took\":{took_ms},\"errors\":false,\"items\":[");
     let chunks = [Chunk::from(head), Chunk::from(items), Chunk::from("]}")];
@@ -178,5 +178,5 @@ pub(crate) fn written(minted: Minted) -> (String, String) {
 /// The kind of a record that a client's request became.
 const ACCEPTED: u8 = 0;
 
-/// The header that says what a 200 means: durable, and not yet executed.
+/// The header that explains a 200: the request is durable, and not yet executed.
 static ACK: HeaderName = HeaderName::from_static("x-tidegate-ack");

@@ -1,4 +1,4 @@
-//! The accounts of queues: what was accepted, and what became of it for each consumer group.
+//! The accounts of queues: the accepted documents, and their fate for each consumer group.
 
 mod metrics;
 
@@ -19,7 +19,8 @@ pub(crate) struct Account<'a> {
     pub(crate) groups: Vec<GroupAccount>,
 }
 
-/// A consumer group at the same instant, in documents: the states add up to what was accepted plus `rewound`.
+/// A consumer group at the same instant, in documents: the states add up to the accepted documents plus
+/// `rewound`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupAccount {
     pub(crate) name: String,
@@ -54,7 +55,7 @@ impl Account<'_> {
 // === impl GroupAccount ===
 
 impl GroupAccount {
-    /// Returns what became of the documents, by state.
+    /// Returns the numbers of documents, by state.
     pub(crate) fn states(&self) -> [(&'static str, u64); 8] {
         [
             ("indexed", self.indexed),
@@ -77,7 +78,7 @@ impl Queue {
     pub(crate) fn account(self: &Arc<Self>) -> Account<'_> {
         let (guard, tallies) = self.dead_letters.tallies();
         let parked = self.parked.all();
-        // Held while the cursors are read: what is parked counts from the moment of its lane's commit.
+        // Held while the cursors are read: parked operations count from the moment of their lane's commit.
         let states: Vec<_> = parked
             .iter()
             .map(|(name, parked)| (name, parked.state()))
@@ -100,7 +101,7 @@ impl Queue {
                     None => (0, here()),
                 };
                 GroupAccount {
-                    // The cursors are past what is parked, and past what died there.
+                    // The cursors are past the parked operations, and past those that died there.
                     indexed: one.indexed.saturating_sub(parked + died),
                     dead: (one.dead + died).saturating_sub(tally.replayed + tally.purged),
                     parked: parked + shared,

@@ -1,5 +1,5 @@
-//! What the lanes of a consumer group have at nodes: documents that are handed to a node's outlet and not
-//! answered yet. A lane waits for all of its nodes, so the slowest of them holds it back.
+//! The documents that the lanes of a consumer group have at nodes: handed to a node's outlet and not answered
+//! yet. A lane waits for all of its nodes, so the slowest of them holds it back.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ impl AtNodes {
         Listed { lane, entry }
     }
 
-    /// Returns what a lane has at nodes.
+    /// Returns the documents that a lane has at nodes.
     pub(crate) fn of(&self, lane: usize) -> Vec<AtNode> {
         self.lanes
             .get(lane)

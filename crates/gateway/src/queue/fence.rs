@@ -2,10 +2,10 @@
 //! accepted, but the document goes where the name leads when it is delivered. When a name comes to lead
 //! elsewhere, later writes to the new index may be in other lanes than earlier writes that have yet to go
 //! there. A fence keeps them in order: groups of some lanes, from a position of the log on, wait until some
-//! other lanes have delivered what came before. A request that was planned by where the name led may be put
-//! into the log behind one that was planned by where it leads now: until no such request can come, the lanes
-//! of the former wait for those of the latter, too. A lane waits for smaller positions only, so lanes never
-//! wait in a circle.
+//! other lanes have delivered the groups before them. A request that was planned by where the name led may be
+//! put into the log behind one that was planned by where it leads now: until no such request can come, the
+//! lanes of the former wait for those of the latter, too. A lane waits for smaller positions only, so lanes
+//! never wait in a circle.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -132,7 +132,7 @@ impl Fronts {
         }
     }
 
-    /// Records that a lane works on what was accepted at this position; `None`: it looks for what is next.
+    /// Records that a lane works on the group accepted at this position; `None`: it looks for its next group.
     pub(crate) fn set(&self, lane: u32, position: Option<u64>) {
         self.fronts[lane as usize].set(position);
         self.moved.notify_waiters();
@@ -174,7 +174,7 @@ impl Fronts {
         let mut unsure = bound_of.into_iter().enumerate().filter(behind).peekable();
         unsure.peek()?;
         let lanes = consumer.status().lanes;
-        // A lane that has nothing more is past everything: what lies before the group in hand can be read by
+        // A lane that has nothing more is past everything: all groups before the one in hand can be read by
         // now.
         let holds = |(other, bound): &(usize, u64)| {
             lanes

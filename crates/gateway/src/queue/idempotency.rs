@@ -82,7 +82,7 @@ struct Known {
     /// When each request was accepted, and the place of its record; roughly in that order: the oldest are
     /// forgotten first.
     order: VecDeque<(u64, Print, u64)>,
-    /// How many claims began at an end of the queue's log and are not kept durably yet: what they write lies
+    /// How many claims began at an end of the queue's log and are not kept durably yet: their records lie
     /// behind that end.
     begun: BTreeMap<u64, usize>,
 }
@@ -325,7 +325,7 @@ impl Known {
         true
     }
 
-    /// Forgets what was accepted before this time.
+    /// Forgets requests that were accepted before this time.
     fn forget(&mut self, before_ms: u64) {
         while let Some(&(ms, key, position)) = self.order.front()
             && ms < before_ms
@@ -371,7 +371,7 @@ impl Known {
 // === impl Claim ===
 
 impl Claim {
-    /// Returns what the record of the request is to say.
+    /// Returns the entry for the record of the request.
     pub(crate) fn keyed(&self) -> Keyed {
         self.keyed
     }
@@ -413,8 +413,7 @@ impl Drop for Claim {
 }
 
 /// Returns milliseconds since 1970, as the clock had it when this process first asked, and from then on by a
-/// clock that nobody sets: a window of ten minutes has ten minutes, whatever is done to the other clock
-/// meanwhile.
+/// clock that nobody sets: a window of ten minutes has ten minutes, however the other clock is set meanwhile.
 fn now_ms() -> u64 {
     static START: OnceLock<(u64, Instant)> = OnceLock::new();
     let (at_start, since) = START.get_or_init(|| {
@@ -435,7 +434,7 @@ pub(crate) const SEGMENTS_STAY: Duration = Duration::from_secs(10);
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// The most keys that are asked to be kept again with each request, while their log takes nothing.
 const KEPT_AGAIN_TOGETHER: usize = 64;
-/// The most bytes of the queue's log that a start looks through, except for what was under way.
+/// The most bytes of the queue's log that a start looks through, except for requests that were under way.
 const NOTED_EVERY_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]

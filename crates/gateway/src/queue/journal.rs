@@ -288,8 +288,8 @@ impl Journal {
         }
     }
 
-    /// Returns for each group, lane by lane, the place before which what became a dead letter here counts as
-    /// dead.
+    /// Returns for each group, lane by lane, the place before which operations that became dead letters here
+    /// count as dead.
     pub(crate) fn committed(&self) -> Vec<(String, Vec<u64>)> {
         match self {
             Journal::Disk(log) => {
@@ -309,7 +309,7 @@ impl Journal {
         }
     }
 
-    /// Makes what the groups have committed durable.
+    /// Makes the groups' commits durable.
     pub(crate) fn flush(&self) -> Result<(), ReadError> {
         match self {
             Journal::Disk(log) => {
@@ -327,9 +327,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the numbers of the journal and its groups. On disk they are of one instant. In Kafka, what was
-    /// accepted is what this gateway has accepted since it started, and what became of documents is the
-    /// group's, whichever gateway delivered them.
+    /// Returns the numbers of the journal and its groups. On disk they are of one instant. In Kafka, the
+    /// accepted documents are those that this gateway has accepted since it started, and the other numbers
+    /// are the group's, whichever gateway delivered.
     pub(crate) fn accounts(&self) -> (Status, Vec<ConsumerStatus>) {
         let (status, groups) = self.accounts_with_parked();
         (status, groups.into_iter().map(|(group, _)| group).collect())
@@ -394,8 +394,8 @@ impl Journal {
         }
     }
 
-    /// Returns how often the gateway has looked at what other gateways have put there and delivered; `None`
-    /// if there are no others.
+    /// Returns how often the gateway has looked at the messages that other gateways have put there and
+    /// delivered; `None` if there are no others.
     pub(crate) fn looks(&self) -> Option<u64> {
         match self {
             Journal::Disk(_) => None,
@@ -552,7 +552,7 @@ impl Consumer {
         }
     }
 
-    /// Waits until what was committed is durable.
+    /// Waits until commits are durable.
     pub(crate) fn flush(&self) -> Result<(), ReadError> {
         match self {
             Consumer::Disk(consumer) => consumer.flush(),
@@ -631,8 +631,8 @@ impl LaneReader {
         }
     }
 
-    /// Returns the bytes of what comes next, as they are when they are read, and its documents, if there is
-    /// something.
+    /// Returns the bytes of the next group, as they are when they are read, and its documents, if there is a
+    /// group.
     pub(crate) fn peek(&mut self) -> Result<Option<(usize, usize)>, ReadError> {
         let next = match self {
             LaneReader::Disk(reader) => {
@@ -676,7 +676,7 @@ impl LaneReader {
         }))
     }
 
-    /// Whether what is at a position may be in one batch with what is at `first`.
+    /// Whether the group at a position may be in one batch with the group at `first`.
     pub(crate) fn goes_along(&self, first: u64, position: u64) -> bool {
         match self {
             LaneReader::Disk(_) => true,
@@ -685,7 +685,7 @@ impl LaneReader {
         }
     }
 
-    /// Lets go of what the reader holds of the disk while there is nothing to read.
+    /// Lets go of the reader's hold on the disk while there is nothing to read.
     pub(crate) fn rest(&mut self) {
         match self {
             LaneReader::Disk(reader) => reader.rest(),

@@ -1,5 +1,5 @@
-//! The state of asynchronous mode: durable records, how far each consumer group is, and what became of the
-//! rest.
+//! The state of asynchronous mode: durable records, how far each consumer group is, and the operations that
+//! were parked or given up.
 //!
 //! [`Accept`] makes a bulk one record and answers once [`Journal`] has the record (on disk, or in a Kafka
 //! topic). A [`Queue`] has a [`Group`] for each cluster that it is delivered to, with a cursor for each lane.

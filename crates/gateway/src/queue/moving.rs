@@ -1,4 +1,5 @@
-//! A queue that moves from one host to another: what belongs to it, and what a gateway must not deliver from.
+//! A queue that moves from one host to another: its parts, and the marks of queues that a gateway must not
+//! deliver.
 //!
 //! `tidegate queues export` and `import` copy the parts of a queue while no gateway has it. Two files keep a
 //! gateway from a queue that is not its own: a mark beside a queue that is not there as a whole yet, and a
@@ -9,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// The file in the folder of a queue's log that says that the queue was exported to be delivered elsewhere.
 pub const MOVED: &str = "MOVED";
 
-/// Returns what belongs to a queue below `path.data`, each part with the name that an export gives to it. The
-/// log comes first.
+/// Returns the parts of a queue below `path.data`, each with the name that an export gives to it. The log
+/// comes first.
 pub fn parts(data: &Path, queue: &str) -> [(&'static str, PathBuf); 6] {
     [
         ("queue", data.join("queue").join(queue)),

@@ -47,7 +47,7 @@ pub(crate) struct Queue {
     pub(crate) whereabouts: Option<Whereabouts>,
     /// The folder that says how far each consumer group sends; `None` in Kafka.
     sent_marks: Option<PathBuf>,
-    /// Which requests the queue's cluster takes, by what their heads say.
+    /// Which requests the queue's cluster takes, by their heads.
     pub(crate) forms: Forms,
     /// The treatment of writes that cannot be queued.
     passing: Mutex<config::Passing>,
@@ -63,8 +63,8 @@ pub(crate) struct Group {
     cannot_park: Mutex<Option<CannotPark>>,
     /// How far each lane may have sent; `None` in Kafka.
     sent_marks: Option<SentMarks>,
-    /// By lane: what lies before this was there when delivery started. An earlier delivery may have delivered
-    /// it, and ended before that was written down.
+    /// By lane: the position before which everything was there when delivery started. An earlier delivery may
+    /// have delivered it, and ended before that was written down.
     doubtful_before: Vec<AtomicU64>,
     /// Whether something may have been sent that is not committed, or is to be sent again, while
     /// [`Group::doubtful_before`] does not say so yet.
@@ -74,7 +74,7 @@ pub(crate) struct Group {
     phase: Mutex<Phase>,
     /// Requests sent to the cluster.
     pub(crate) requests: Count,
-    /// Parcels sent in those requests: what lanes had for a node.
+    /// Parcels of lanes that were sent in those requests.
     pub(crate) parts: Count,
     /// Documents sent again after a failure.
     pub(crate) retried: Count,
@@ -167,7 +167,7 @@ impl Queues {
         &self.groups
     }
 
-    /// Closes all queues: what was handed over is written, and marks are made durable.
+    /// Closes all queues: records that were handed over are written, and marks are made durable.
     pub(crate) fn close(&self) {
         for queue in self.queues.values() {
             queue.close();
@@ -240,8 +240,8 @@ impl Queue {
         })
     }
 
-    /// Closes the queue: what was handed over is written, marks are made durable, and nothing more is
-    /// accepted.
+    /// Closes the queue: records that were handed over are written, marks are made durable, and nothing more
+    /// is accepted.
     pub(crate) fn close(&self) {
         self.log.close();
         self.dead_letters.close();
@@ -252,10 +252,10 @@ impl Queue {
     }
 
     /// Takes over the settings that may change: when requests count as safe, how documents are packed, how
-    /// much there may be, and what waits for the queue.
+    /// much there may be, and how writes that cannot be queued are treated.
     pub(crate) fn adjust(&self, settings: &config::Queue) -> Result<(), log::OpenError> {
         *self.passing.lock() = settings.passing;
-        // Kafka decides what a topic is like.
+        // Kafka decides about the properties of a topic.
         let of_log = self
             .log
             .on_disk()
@@ -271,13 +271,13 @@ impl Queue {
         *self.parked_age_max.lock()
     }
 
-    /// Returns what is parked of one of its consumer groups; `None` if the queue is in Kafka, and the brokers
-    /// do not let the gateway have a topic for it.
+    /// Returns the parked operations of one of its consumer groups; `None` if the queue is in Kafka, and the
+    /// brokers do not let the gateway have a topic for them.
     pub(crate) fn parked_of(&self, group: &str) -> Option<Arc<Parked>> {
         self.parked.group(group)
     }
 
-    /// Returns what is parked of a group that is about to deliver. Blocks on the brokers.
+    /// Returns the parked operations of a group that is about to deliver. Blocks on the brokers.
     fn parked_to_deliver(&self, name: &str, consumer: &Consumer) -> Result<Arc<Parked>, kafka::OpenError> {
         match (self.parked_of(name), consumer, self.log.in_kafka()) {
             (None, Consumer::Kafka(group), Some(topic)) => {
@@ -289,7 +289,7 @@ impl Queue {
         }
     }
 
-    /// Returns what is done with writes that cannot be queued.
+    /// Returns the treatment of writes that cannot be queued.
     pub(crate) fn passing(&self) -> config::Passing {
         *self.passing.lock()
     }
@@ -305,7 +305,7 @@ impl Queue {
         }
     }
 
-    /// Makes what the queue's consumer groups have committed durable.
+    /// Makes the commits of the queue's consumer groups durable.
     pub(crate) fn flush(&self) -> Result<(), ReadError> {
         self.log.flush()
     }
@@ -415,7 +415,7 @@ fn letters_options(settings: &config::Queue) -> Options {
         segment_bytes: (quota_bytes / 4).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES / 4),
         quota_bytes,
         // A disk that the queue has filled still has room for letters: lanes that had to wait for room would
-        // hold what fills the disk.
+        // hold the records that fill the disk.
         free_bytes_min: settings.free_bytes_min / 2,
         on_event: teller(&settings.name, "dead letters"),
         ..Options::default()
@@ -438,7 +438,7 @@ fn parked_options(settings: &config::Queue) -> Options {
     }
 }
 
-/// Returns a listener that logs what an operator must know.
+/// Returns a listener that logs events for the operator.
 fn teller(queue: &Arc<str>, of: &'static str) -> Arc<dyn Fn(&Event) + Send + Sync> {
     let queue = Arc::clone(queue);
     Arc::new(move |event| match event {
@@ -498,7 +498,8 @@ impl Group {
         Ok(group)
     }
 
-    /// Returns what waits apart from its lane; `None` if nothing can be parked, see [`Group::cannot_park`].
+    /// Returns the operations that wait apart from their lanes; `None` if nothing can be parked, see
+    /// [`Group::cannot_park`].
     pub(crate) fn parked(&self) -> Option<&Arc<Parked>> {
         self.parked.get()
     }
@@ -603,7 +604,7 @@ impl Group {
         }
     }
 
-    /// Returns the position before which what a lane holds may have been delivered already, by an earlier run
+    /// Returns the position before which a lane's records may have been delivered already, by an earlier run
     /// or another gateway.
     pub(crate) fn doubtful_before(&self, lane: u32) -> u64 {
         match &self.consumer {
@@ -612,8 +613,8 @@ impl Group {
         }
     }
 
-    /// Prepares for delivery to start. What an earlier run of this process delivered it has committed, unless
-    /// somebody has said otherwise since; an earlier process may have ended anywhere.
+    /// Prepares for delivery to start. An earlier run of this process has committed everything that it
+    /// delivered, unless somebody has said otherwise since; an earlier process may have ended anywhere.
     pub(crate) fn begins(&self) {
         if self.unsettled.swap(false, Ordering::Relaxed) {
             self.doubt_all();
@@ -636,8 +637,8 @@ impl Group {
         }
     }
 
-    /// Whether what a lane holds at `position`, before [`Group::doubtful_before`], is likely to have been
-    /// sent: on disk lanes write down what they send, and in Kafka they send only so far beyond their last
+    /// Whether a lane's record at `position`, before [`Group::doubtful_before`], is likely to have been sent:
+    /// on disk lanes write down how far they send, and in Kafka they send only so far beyond their last
     /// commit.
     pub(crate) fn is_likely_sent(&self, lane: u32, position: u64) -> bool {
         match &self.consumer {
@@ -646,7 +647,7 @@ impl Group {
         }
     }
 
-    /// Whether a lane may send what lies before `end`; if not, it may once more is committed, which happens
+    /// Whether a lane may send the records before `end`; if not, it may once more is committed, which happens
     /// soon.
     pub(crate) fn may_send_to(&self, lane: u32, end: u64) -> bool {
         let Consumer::Kafka(group) = &self.consumer else {
@@ -659,7 +660,7 @@ impl Group {
         may
     }
 
-    /// Records that a lane is about to send what lies before `end`.
+    /// Records that a lane is about to send the records before `end`.
     pub(crate) fn sends(&self, lane: u32, end: u64) {
         if let Some(marks) = &self.sent_marks {
             marks.sends(lane, end);
@@ -671,12 +672,12 @@ impl Group {
         self.lane(lane).since_ms = since_ms;
     }
 
-    /// Records when a lane looks again at what it waits for.
+    /// Records when a lane is going to try again.
     pub(crate) fn rests_until(&self, lane: u32, next_try: Instant) {
         self.lane(lane).next_try = Some(next_try);
     }
 
-    /// Returns what each lane is doing.
+    /// Returns the states of all lanes.
     pub(crate) fn states(&self) -> Vec<LaneState> {
         (0..self.lanes.len() as u32)
             .map(|lane| self.lane(lane).clone())

@@ -1,5 +1,4 @@
-//! What a record says of its documents besides the documents, and the form in which all records are
-//! delivered.
+//! The parameters of a record, and the form in which all records are delivered.
 
 use std::sync::LazyLock;
 
@@ -53,7 +52,7 @@ pub(crate) struct Replay {
 // === impl Params ===
 
 impl Params {
-    /// Reads what a record has besides its documents; `None` if this version cannot.
+    /// Reads a record's parameters; `None` if this version cannot.
     pub(crate) fn read(raw: &[u8]) -> Option<Self> {
         serde_json::from_slice(raw).ok()
     }
@@ -62,7 +61,7 @@ impl Params {
 // === impl Recorded ===
 
 impl Recorded {
-    /// Reads what a record has besides its documents; `None` if this version cannot.
+    /// Reads a record's parameters; `None` if this version cannot.
     pub(crate) fn read(raw: &[u8]) -> Option<Self> {
         Params::read(raw).map(Self::of)
     }
@@ -76,8 +75,8 @@ impl Recorded {
     }
 }
 
-/// Returns what the head of a recorded request says, from its path and query; `None` if the request is not
-/// one that can be delivered.
+/// Returns the head of a recorded request, from its path and query; `None` if the request is not one that can
+/// be delivered.
 pub(crate) fn head_of(target: &str) -> Option<BulkHead<'_>> {
     match bulk_request::classify(&Method::POST, target, &DELIVERED_HEADERS) {
         Kind::Bulk(head) => Some(head),
@@ -95,8 +94,8 @@ pub(crate) fn minted((first, last): &(String, String)) -> Option<Minted> {
 }
 
 /// Returns the headers of every bulk that is delivered, whatever its client called it: all servers take this
-/// type, and with it no `Accept` is needed. What clients add to the type (`compatible-with=8`) changes how
-/// lines are read that are not queued, and how answers look that nobody passes on.
+/// type, and with it no `Accept` is needed. Clients may add to the type (`compatible-with=8`), but that
+/// changes only how lines are read that are not queued, and how answers look that nobody passes on.
 pub(crate) fn delivered_headers() -> HeaderMap {
     DELIVERED_HEADERS.clone()
 }

@@ -1,12 +1,12 @@
 //! How far each lane of a consumer group may have sent. Commits are made durable only now and then, so after
 //! a kill an earlier run may have executed much that counts as pending; and where a name has come to lead
 //! elsewhere meanwhile, an operation has to be looked for before it is sent again. Each lane therefore writes
-//! down what it is about to send: eight bytes of a small file, written and not synced. What was written
-//! survives a kill.
+//! down how far it is about to send: eight bytes of a small file, written and not synced. Written bytes
+//! survive a kill.
 //!
-//! If the machine itself goes down (another boot), what was written may be lost. For that case the file has
-//! one mark for all lanes. The mark is synced before any of them sends what lies beyond it, and is set
-//! [`AHEAD`] of them, so that this is rare. After another boot, what lies before the mark may have been sent.
+//! If the machine itself goes down (another boot), these bytes may be lost. For that case the file has one
+//! mark for all lanes. The mark is synced before any of them sends records beyond it, and is set [`AHEAD`] of
+//! them, so that this is rare. After another boot, any record before the mark may have been sent.
 //!
 //! The file has [`MAGIC`], the boot as 16 bytes, the number of lanes as 8, then 8 bytes for each lane: the
 //! position before which the lane may have sent. The mark for all lanes comes last. All numbers are
@@ -37,7 +37,7 @@ struct Found {
 }
 
 impl SentMarks {
-    /// Opens the marks of a group, with what an earlier run has left in the file at `path`. All that is
+    /// Opens the marks of a group, with those that an earlier run has left in the file at `path`. All that is
     /// queued lies before `end`, which is 0 if nothing is queued. Where the file does not tell, all of it may
     /// have been sent.
     pub(crate) fn open(path: &Path, lanes: u32, end: u64) -> Self {
@@ -64,7 +64,7 @@ impl SentMarks {
         }
     }
 
-    /// Records that a lane is about to send what lies before `end`.
+    /// Records that a lane is about to send the records before `end`.
     pub(crate) fn sends(&self, lane: u32, end: u64) {
         let Some((before, file)) = self.before.get(lane as usize).zip(self.file.as_ref()) else {
             return;
@@ -93,15 +93,15 @@ impl SentMarks {
         Ok(())
     }
 
-    /// Returns the position before which what a lane holds may have been sent.
+    /// Returns the position before which a lane's records may have been sent.
     pub(crate) fn before(&self, lane: u32) -> u64 {
         let before = self.before.get(lane as usize);
         before.map_or(u64::MAX, |before| before.load(Ordering::Relaxed))
     }
 }
 
-/// Reads what a file says, if it is whole: the marks of each lane, or, if the file is of another boot, the
-/// mark for all lanes.
+/// Reads a file, if it is whole: the marks of each lane, or, if the file is of another boot, the mark for all
+/// lanes.
 fn found(bytes: &[u8], boot: Option<u128>, lanes: u32) -> Option<Found> {
     let (rest, is_new) = match bytes.strip_prefix(MAGIC) {
         Some(rest) => (rest, true),
@@ -148,7 +148,7 @@ const MAGIC: &[u8] = b"TGSENT02";
 /// The magic of a file without the mark for all lanes.
 const MAGIC_BEFORE: &[u8] = b"TGSENT01";
 const HEAD_BYTES: u64 = 8 + 16 + 8;
-/// How far the mark for all lanes is set ahead of what is sent, in bytes of the queue.
+/// How far the mark for all lanes is set ahead of the lanes, in bytes of the queue.
 const AHEAD: u64 = 256 << 20;
 
 #[cfg(test)]
@@ -200,7 +200,7 @@ mod tests {
         drop(marks);
         let mut bytes = fs::read(&path).unwrap();
         bytes[8] ^= 1;
-        // What was not synced is as it was before.
+        // Bytes that were not synced are as they were before.
         bytes[HEAD_BYTES as usize..][..16].fill(0);
         fs::write(&path, &bytes).unwrap();
         let marks = SentMarks::open(&path, 2, 700);

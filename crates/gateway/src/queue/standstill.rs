@@ -1,5 +1,4 @@
-//! Says why documents of a queue do not move: what they wait for, since when, and when that is looked at
-//! again.
+//! Says why documents of a queue do not move: the reason, since when, and when that is looked at again.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +9,7 @@ use crate::queue::accounts::GroupAccount;
 use crate::queue::at_nodes::tenths;
 use crate::queue::queues::{Doing, Group, LaneState, Phase, Queue};
 
-/// Returns what keeps a queue from accepting anything, if something does.
+/// Returns the reason why a queue accepts nothing, if there is one.
 pub(crate) fn of_queue(queue: &Queue) -> Value {
     match queue.log.refuses() {
         None => Value::Null,
@@ -18,8 +17,8 @@ pub(crate) fn of_queue(queue: &Queue) -> Value {
     }
 }
 
-/// Returns what a consumer group's documents wait for, the worst first; empty while they move, or there are
-/// none.
+/// Returns the reasons why a consumer group's documents wait, the worst first; empty while they move, or
+/// there are none.
 pub(crate) fn of_group(queue: &str, account: &GroupAccount, group: Option<&Group>) -> Value {
     let mut waits = Vec::new();
     let Some(group) = group else {
@@ -63,7 +62,7 @@ pub(crate) fn of_group(queue: &str, account: &GroupAccount, group: Option<&Group
     Value::Array(waits)
 }
 
-/// Returns what lanes wait for; lanes that wait for the same thing are reported together.
+/// Returns the reasons why lanes wait; lanes with the same reason are reported together.
 fn of_lanes(group: &Group) -> Vec<Value> {
     let mut alike: Vec<(LaneState, Arc<str>, Vec<usize>)> = Vec::new();
     for (lane, state) in group.states().into_iter().enumerate() {

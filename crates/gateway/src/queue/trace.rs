@@ -1,6 +1,6 @@
-//! Finds where a document is, as far as a queue can tell: its writes among the records, among what is parked,
-//! and among the dead letters. Nothing is changed, nothing is indexed beforehand, and no writer waits: the
-//! search reads what is on the disk, for a bounded time.
+//! Finds where a document is, as far as a queue can tell: its writes among the records, among parked
+//! operations, and among the dead letters. Nothing is changed, nothing is indexed beforehand, and no writer
+//! waits: the search reads the disk, for a bounded time.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -61,7 +61,7 @@ pub(crate) struct Seen {
     pub(crate) writes: VecDeque<Write>,
     /// The number of all writes, including those that are left out above.
     pub(crate) count: u64,
-    /// The bounds of what was searched.
+    /// The bounds of the search.
     pub(crate) from: u64,
     pub(crate) to: u64,
     /// When the first record that was searched was written, in ms since 1970.

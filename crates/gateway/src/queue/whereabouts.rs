@@ -1,8 +1,8 @@
 //! Where the names lead that the documents of a queue have for their indices, as far as lanes follow from it.
 //! A name that comes to lead elsewhere (an alias that is swapped, a rollover, an index that is made again
-//! with other shards) gets a [`Fence`], so that what is accepted from then on does not overtake what is
-//! queued. The index that the name led to is remembered, so that a write whose answer was lost can be looked
-//! for where it went.
+//! with other shards) gets a [`Fence`], so that documents that are accepted from then on do not overtake
+//! queued ones. The index that the name led to is remembered, so that a write whose answer was lost can be
+//! looked for where it went.
 //!
 //! Each request is noted once, before it is put into the log. While nothing changes, this costs two atomic
 //! loads, and a bit for each of the request's names. A topology that nobody has asked about yet is compared
@@ -94,7 +94,7 @@ pub(crate) struct Noted {
 struct Moved {
     /// The lanes of the index that the names lead to now.
     of: Lanes,
-    /// The lanes of what the names led to until now.
+    /// The lanes of the indices that the names led to until now.
     past: Lanes,
     /// The names, each with the index that it led to.
     names: Vec<(String, String)>,
@@ -217,7 +217,7 @@ impl Whereabouts {
         })
     }
 
-    /// Returns the fences, which say what waits for what now.
+    /// Returns the fences of now.
     pub(crate) fn fences(&self) -> arc_swap::Guard<Arc<Vec<Arc<Fence>>>> {
         self.fences.load()
     }
@@ -240,8 +240,8 @@ impl Whereabouts {
     }
 
     /// Announces that a request planned with `table`, using these names, is about to be appended to the log;
-    /// `newest` returns what is known of the cluster when it is called. There must be no waiting between this
-    /// call and the hand-over.
+    /// `newest` returns the newest table when it is called. There must be no waiting between this call and
+    /// the hand-over.
     pub(crate) fn note(
         &self,
         table: &Arc<RouteTable>,
@@ -358,7 +358,7 @@ impl Whereabouts {
                 continue;
             };
             let mut past = place.lanes(self.lanes);
-            // What has yet to go where the name led until now comes here too.
+            // Documents that have yet to go where the name led until now come here too.
             for fence in earlier
                 .iter()
                 .filter(|fence| fence.moved.iter().any(|(moved, _)| moved == name))
@@ -444,7 +444,7 @@ impl Whereabouts {
                 .collect();
         }
         book.tidy(&fences);
-        // Every reader of what is accepted from now on must see the fences.
+        // Every reader of documents that are accepted from now on must see the fences.
         self.fences.store(Arc::new(fences));
         let now = Arc::new(Epoch {
             number: before.number + 1,
@@ -472,7 +472,7 @@ impl Whereabouts {
     }
 }
 
-/// Joins fences into one that holds back what any of them does.
+/// Joins fences into one that holds back every group that any of them does.
 fn joined(fences: &[Arc<Fence>]) -> Option<Arc<Fence>> {
     let (mut of, mut past, mut moved, mut end) = (Lanes::default(), Lanes::default(), Vec::new(), Some(0));
     for fence in fences {

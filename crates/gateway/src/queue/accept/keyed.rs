@@ -16,7 +16,7 @@ use crate::nodes::Outbound;
 use crate::queue::idempotency::{Accepted, Claim, Claimed, HEADER, Keyed, Keys, digest_of, key_of};
 use crate::request_id::RequestId;
 
-/// What to do with a request that has a key.
+/// The treatment of a request that has a key.
 pub(crate) enum Occurrence {
     /// Accept the request.
     First(Claim),
@@ -100,7 +100,7 @@ impl Accept {
     }
 }
 
-/// Returns what the record says of the key, with the time that the answer will say it took: the body does not
+/// Returns the record's entry for the key, with the time that the answer will say it took: the body does not
 /// tell that.
 pub(super) fn kept(claim: &Claim, took: u64) -> Keyed {
     Keyed {

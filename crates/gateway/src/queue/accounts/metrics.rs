@@ -203,7 +203,7 @@ const OF_GROUPS: [Metric<Group>; 10] = [
     ),
 ];
 
-/// The metrics of what is parked of each consumer group.
+/// The metrics of the parked operations of each consumer group.
 const OF_PARKED: [Metric<Parked>; 4] = [
     (
         "queue_parked_keys",
@@ -239,7 +239,7 @@ fn on_disk(account: &Account<'_>, of: impl Fn(&Status) -> Option<u64>) -> Option
     }
 }
 
-/// Returns the age in seconds of what has been parked longest.
+/// Returns the age in seconds of the operations that have been parked longest.
 fn age_s(parked: &Parked) -> f64 {
     let since = parked.state().since_ms();
     since.map_or(0.0, |since| now_ms().saturating_sub(since) as f64 / 1000.0)

@@ -1,4 +1,4 @@
-//! Records what became of letters that are no longer among the dead letters: in one small file, replaced as a
+//! Records the fate of letters that are no longer among the dead letters: in one small file, replaced as a
 //! whole, so that a letter and the number that counts it change together or not at all.
 
 use std::collections::BTreeMap;

@@ -74,7 +74,7 @@ impl DeadLetters {
     }
 }
 
-/// Returns the lines with what is given in place of what was there.
+/// Returns the lines with the edit's in place of the old ones.
 fn edited(lines: &[u8], edit: &Edit) -> Result<Vec<u8>, NoOperation> {
     let action_before = first_line(lines);
     let source_before = lines

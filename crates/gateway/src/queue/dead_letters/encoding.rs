@@ -1,8 +1,8 @@
-//! Encodes a letter as a record of the store. A record's parameters are bounded; what clients and nodes say
-//! is not. So text that only tells people why is cut to bounds that count what JSON makes of it, and a cause
-//! that is still too long (its request's path and content type may fill a record's parameters by themselves)
-//! goes into a group of its own. So no cause and no operation makes a record that the store would refuse for
-//! what it holds.
+//! Encodes a letter as a record of the store. A record's parameters are bounded; the words of clients and
+//! nodes are not. So text that only tells people why is cut to bounds that allow for its escaping in JSON,
+//! and a cause that is still too long (its request's path and content type may fill a record's parameters by
+//! themselves) goes into a group of its own. So no cause and no operation makes a record that the store would
+//! refuse because of its contents.
 
 use log::{Browsed, Log, PARAMS_MAX, PAYLOAD_MAX, Record};
 
@@ -15,7 +15,7 @@ pub(super) fn record(log: &Log, kind: u8, cause: &Cause, lines: &[u8], original:
     if params.len() > PARAMS_MAX {
         let room = PAYLOAD_MAX - original.map_or(0, <[u8]>::len).min(PAYLOAD_MAX);
         let whole = std::mem::replace(&mut params, encoded(&cause.in_short()));
-        // Without room for the whole cause, the record says less, but takes what was to be written.
+        // Without room for the whole cause, the record says less, but has the operation.
         apart = (whole.len() <= room.saturating_sub(lines.len())).then_some(whole);
         if apart.is_none() {
             let short = Cause {
@@ -72,7 +72,8 @@ impl Cause {
         cut(&mut self.kind, KIND_BYTES_MAX);
     }
 
-    /// Returns what the accounts need, and no text that somebody else has written: it fits into any record.
+    /// Returns the part of the cause that the accounts need, and no text that somebody else has written: it
+    /// fits into any record.
     fn in_short(&self) -> Cause {
         Cause {
             group: self.group.clone(),

@@ -1,5 +1,5 @@
-//! Counts letters by what they have in common, so that an operator with a hundred thousand of them sees that
-//! they are three faults.
+//! Counts letters by properties that they have in common, so that an operator with a hundred thousand of them
+//! sees that they are three faults.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use super::{Committed, DeadLetters, Letter, Wanted};
 pub(crate) struct Facets {
     /// How many letters there are.
     pub(crate) letters: u64,
-    /// Reasons without what differs from document to document.
+    /// Reasons without the parts that differ from document to document.
     like: Facet,
     field: Facet,
     index: Facet,
@@ -156,8 +156,8 @@ impl DeadLetters {
     }
 }
 
-/// Returns a reason without what differs from document to document: what stands in quotes, numbers, and the
-/// id that the reasons of conflicts begin with.
+/// Returns a reason without the parts that differ from document to document: quoted text, numbers, and the id
+/// that the reasons of conflicts begin with.
 pub(crate) fn like(reason: &str) -> String {
     let mut out = String::with_capacity(reason.len().min(LIKE_BYTES_MAX) + 4);
     let mut rest = reason;
@@ -203,7 +203,7 @@ pub(super) fn field(reason: &str) -> Option<&str> {
     named.filter(|name| !name.is_empty() && name.len() <= FIELD_BYTES_MAX)
 }
 
-/// What stands before a field's name. The first that is found names the field that the document has.
+/// The text before a field's name. The first that is found names the field that the document has.
 const FIELDS: [&str; 5] = [
     "object mapping for [",
     "dynamic introduction of [",

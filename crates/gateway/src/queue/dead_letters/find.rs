@@ -58,7 +58,7 @@ fn is_meant(sought: LettersSought<'_>, letter: &Letter) -> bool {
     match sought {
         LettersSought::Position(position) => letter.cause.position == position,
         LettersSought::Document(sought) => {
-            // An edited letter may have become another document; it is found by what it was, too.
+            // An edited letter may have become another document; its original is searched, too.
             let lines = letter.lines.iter().chain(&letter.original);
             let mut found = lines.filter_map(|lines| sought.in_lines(lines, &letter.cause.target));
             found.any(|found| !found.is_empty())

@@ -50,7 +50,7 @@ pub(crate) struct Cause {
     pub(crate) apart: bool,
 }
 
-/// What a record must still say of the record that it replaces.
+/// The facts that a record must still have of the record that it replaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rewritten {
     pub(super) id: u64,

@@ -1,8 +1,8 @@
 //! Operations that a cluster would not take, each with the reason. They are in a log of their own until
 //! somebody has them replayed or purged.
 //!
-//! The log holds the letters; the catalog beside it ([`catalog`]) says what became of them. A letter is put
-//! into the log before its batch is committed, and counts from the commit on: if its batch was cut off, the
+//! The log holds the letters; the catalog beside it ([`catalog`]) records their fate. A letter is put into
+//! the log before its batch is committed, and counts from the commit on: if its batch was cut off, the
 //! operation is delivered again, and the letter is dropped when delivery starts
 //! ([`DeadLetters::drop_unsettled`]). Letters that are replayed or purged are gone by the catalog; their
 //! bytes go with their segment ([`tidy`]).
@@ -133,8 +133,8 @@ impl DeadLetters {
 
     /// Puts an operation (its lines), which names `index`, into the store; durable when this returns. The
     /// letter counts once its batch is committed ([`DeadLetters::committed`]). This may fail for lack of
-    /// room, or because something is wrong with the disk; never because of what the operation or its cause
-    /// holds.
+    /// room, or because something is wrong with the disk; never because of the contents of the operation or
+    /// its cause.
     pub(crate) async fn put(&self, mut cause: Cause, index: &str, operation: &[u8]) -> Result<(), NotPut> {
         cause.cut();
         let mut record = encoding::record(&self.log, letter::FIRST, &cause, operation, None);
@@ -282,7 +282,7 @@ impl DeadLetters {
         Ok(self.change(|catalog| catalog.tally(group).settled_before = end)?)
     }
 
-    /// Forgets what became of a group's letters: the group is gone.
+    /// Forgets the tally of a group that is gone.
     pub(crate) fn forget(&self, group: &str) -> Result<(), LettersError> {
         let _work = self.work.lock();
         Ok(self.change(|catalog| {
@@ -290,7 +290,7 @@ impl DeadLetters {
         })?)
     }
 
-    /// Returns what became of letters, by group. While the guard is held, no letter goes back into the queue.
+    /// Returns the tallies of letters, by group. While the guard is held, no letter goes back into the queue.
     pub(crate) fn tallies(&self) -> (RwLockReadGuard<'_, ()>, BTreeMap<String, Tally>) {
         let guard = self.counting.read();
         let tallies = self.catalog().tallies.clone();
@@ -352,8 +352,8 @@ impl DeadLetters {
         Ok(letter.filter(|letter| letter.id == id && catalog.holds(id, at) && settled(letter)))
     }
 
-    /// Throws letters away; returns how many. `flush` makes durable what the groups have committed, since a
-    /// letter whose document came to be delivered again would be counted twice.
+    /// Throws letters away; returns how many. `flush` makes the groups' commits durable, since a letter whose
+    /// document came to be delivered again would be counted twice.
     pub(crate) fn purge(
         &self,
         wanted: &Wanted,
@@ -475,7 +475,7 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Changes the catalog in memory even if it cannot be saved: for what has happened already.
+    /// Changes the catalog in memory even if it cannot be saved: for changes that have happened already.
     fn change_anyway(&self, change: impl FnOnce(&mut Catalog)) -> io::Result<()> {
         let mut catalog = Catalog::clone(&self.catalog());
         change(&mut catalog);

@@ -38,7 +38,7 @@ pub(crate) struct Replayed {
     pub(crate) more: bool,
 }
 
-/// The queue that letters go to, and what is needed to put them there.
+/// The queue that letters go to, with everything that is needed to put them there.
 pub(crate) struct ReplayTarget<'a> {
     pub(crate) log: &'a Journal,
     /// The routing table of the cluster that clients of the queue write to.
@@ -77,7 +77,8 @@ impl DeadLetters {
         picked.sort();
         flush()?;
         let began = Instant::now();
-        // In Kafka nothing tells after a crash what is back in the queue: letters may then be in both places.
+        // In Kafka nothing tells after a crash which letters are back in the queue: letters may then be in
+        // both places.
         let disk = way.log.on_disk();
         let unsure = disk.is_some_and(|log| log.consumers().iter().any(|name| name == REPLAYING));
         let place = match disk {
@@ -418,7 +419,7 @@ mod tests {
             .unwrap()
             .letters;
         assert_eq!(all.len(), 3);
-        // This is what a replay does, up to the moment before the catalog knows of it.
+        // This is a replay, up to the moment before the catalog knows of it.
         log.consumer(REPLAYING, StartAt::Newest).unwrap();
         let params = Params {
             target: "/_bulk".to_owned(),

@@ -13,7 +13,7 @@ use super::letter::{Letter, REWRITTEN, Rewritten};
 use super::{DeadLetters, LettersError, encoding};
 
 impl DeadLetters {
-    /// Lets go of segments that hold no letter. What fails is tried again after the next change: only space
+    /// Lets go of segments that hold no letter. A failure is tried again after the next change: only space
     /// depends on it.
     pub(super) fn tidy(&self, work: &MutexGuard<'_, ()>) {
         if let Err(error) = self.release().and_then(|()| self.gather(work)) {

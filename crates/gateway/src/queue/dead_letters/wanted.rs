@@ -33,8 +33,8 @@ pub(crate) struct Wanted {
     pub(crate) until_ms: Option<u64>,
 }
 
-/// How far each consumer group has committed, lane by lane: what died before that counts as dead, except what
-/// is [`Burying`].
+/// How far each consumer group has committed, lane by lane: letters from before that count as dead, except
+/// those that are [`Burying`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Committed {
     pub(crate) lanes: BTreeMap<String, Vec<u64>>,

@@ -52,8 +52,9 @@ pub(crate) fn digest_of(target: &str, body: &[u8]) -> Print {
     print_of(&[target.as_bytes(), body])
 }
 
-/// Returns who sends a request, by what is no secret: a password, or anything that could be tried against it,
-/// must not come into a print that lies on the disk. The contents of a token cannot be guessed.
+/// Returns the sender of a request, by headers that are no secret: a password, or anything that could be
+/// tried against it, must not come into a print that lies on the disk. The contents of a token cannot be
+/// guessed.
 fn who(headers: &HeaderMap) -> Vec<u8> {
     let Some(value) = headers.get(AUTHORIZATION) else {
         return Vec::new();

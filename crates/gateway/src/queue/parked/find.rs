@@ -1,4 +1,4 @@
-//! Finds a document, or all of one request, among what is parked.
+//! Finds a document, or all of one request, among the parked operations.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -32,7 +32,7 @@ pub(crate) enum ParkedSought<'s> {
 }
 
 impl Parked {
-    /// Searches what is parked. Reads the disk.
+    /// Searches the parked operations. Reads the disk.
     pub(crate) fn find(&self, sought: ParkedSought<'_>, until: Instant) -> Result<ParkedFound, ReadError> {
         let mut found = ParkedFound::default();
         let Some(store) = self.opened().filter(|_| self.any()) else {

@@ -1,5 +1,5 @@
-//! Writes entries again at the store's end if they hold a segment of which most is gone, so that what waits
-//! for a day does not keep the room of all that came and went meanwhile.
+//! Writes entries again at the store's end if they hold a segment of which most is gone, so that an entry
+//! that waits for a day does not keep the room of all that came and went meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ impl Parked {
                 instead_of: Some(at),
                 ..*entry
             };
-            // A write that fails is tried again later; what was written until then counts.
+            // A write that fails is tried again later; the entries that were written until then count.
             match store.put(&entry, &lines, Bound::Quota).await {
                 Ok((to, _)) => drop(moved.insert(at, to)),
                 Err(error) => {

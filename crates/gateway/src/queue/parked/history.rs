@@ -1,12 +1,12 @@
-//! What a partition of the parked topic says, read from its beginning. The partition holds what the owners of
-//! a lane have parked, one after another, and every later owner has to judge it alike. So only what is in the
-//! partition itself decides.
+//! The contents of a partition of the parked topic, read from its beginning. The partition holds the
+//! operations that the owners of a lane have parked, one after another, and every later owner has to judge it
+//! alike. So only the records in the partition itself decide.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::store::{Entry, Resolved};
 
-/// A lane's past, as far as it was read. `T` is whatever goes with an entry.
+/// A lane's past, as far as it was read. `T` goes with each entry.
 pub(super) struct History<T> {
     /// Owners that began, and that may never have come to hold the lane: where each began, and how far the
     /// group was.
@@ -18,7 +18,7 @@ pub(super) struct History<T> {
     pub(super) live: BTreeMap<u64, Live<T>>,
     /// The number of the lane's parked documents that became dead letters, in all.
     pub(super) dead: u64,
-    /// The place of the last record that says what is gone.
+    /// The place of the last record that resolves entries.
     pub(super) last_resolved: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl<T> Default for History<T> {
 }
 
 impl<T> History<T> {
-    /// Whether what this owner writes counts: nobody has taken over since.
+    /// Whether this owner's records count: nobody has taken over since.
     pub(super) fn counts(&self, owner: u64) -> bool {
         self.owner == Some(owner)
     }
@@ -124,8 +124,8 @@ impl<T> History<T> {
     }
 }
 
-/// Returns the place from which a partition has to be kept, so that what lies at `needed` and behind is read
-/// as it was written: the place where the owner of `needed` began.
+/// Returns the place from which a partition has to be kept, so that records from `needed` on are read as they
+/// were written: the place where the owner of `needed` began.
 pub(super) fn kept_from(owners: &[(u64, u64)], needed: u64) -> u64 {
     let before = owners.iter().rev().find(|(holds, _)| *holds <= needed);
     before.map_or(0, |(_, begins)| *begins)
@@ -174,7 +174,7 @@ mod tests {
         history.holds(7, 8);
         assert!(!history.counts(7) && history.counts(8));
         assert_eq!((live(&history), history.dead), (vec![2], 1));
-        // What counts once counts for all later owners, wherever the group is set.
+        // An entry that counts once counts for all later owners, wherever the group is set.
         history.begins(8, 9, 5);
         history.holds(9, 9);
         assert_eq!(live(&history), [2]);

@@ -1,4 +1,4 @@
-//! What parked operations wait for: the index, the request or the document that their failure concerns.
+//! The keys of parked operations: the index, the request or the document that their failure concerns.
 
 use serde::{Deserialize, Serialize};
 

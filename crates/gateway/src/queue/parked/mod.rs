@@ -5,10 +5,10 @@
 //! An entry is put on disk before its batch is committed, and counts from the commit on, as a dead letter
 //! does. Later operations for the same index, request or document go behind the entry without being sent, so
 //! writes to one document keep their order. A task of the delivery's thread ([`crate::delivery`]) tries the
-//! first operations of each key again; operations leave the state below once what became of them is on disk.
+//! first operations of each key again; operations leave the state below once their fate is on disk.
 //!
 //! If the queue is in Kafka, any gateway may have a lane next, so "on disk" is a topic there ([`topic`]): a
-//! gateway that gets a lane reads what is parked of it before it delivers ([`take_over`]).
+//! gateway that gets a lane reads its parked operations before it delivers ([`take_over`]).
 
 mod error;
 mod find;
@@ -92,7 +92,7 @@ pub(crate) enum NotParked {
 // === impl ParkedOfQueue ===
 
 impl ParkedOfQueue {
-    /// Opens what is there. `committed` says how far each group is, lane by lane.
+    /// Opens the stores that are there. `committed` says how far each group is, lane by lane.
     pub(crate) fn open(
         folder: PathBuf,
         options: Options,
@@ -119,8 +119,8 @@ impl ParkedOfQueue {
         })
     }
 
-    /// Begins with nothing, for a queue in Kafka. What lies in the folder is of lanes that may be others' by
-    /// now.
+    /// Begins with nothing, for a queue in Kafka. The stores in the folder are of lanes that may be others'
+    /// by now.
     pub(crate) fn in_kafka(folder: PathBuf, options: Options) -> Self {
         Self {
             folder,
@@ -131,7 +131,7 @@ impl ParkedOfQueue {
         }
     }
 
-    /// Returns what is parked of a group; `None` for a group in Kafka that has no topic.
+    /// Returns the parked operations of a group; `None` for a group in Kafka that has no topic.
     pub(crate) fn group(&self, name: &str) -> Option<Arc<Parked>> {
         let known = self.groups.lock().get(name).cloned();
         match known {
@@ -237,7 +237,7 @@ impl Parked {
         }
     }
 
-    /// Reads what is on disk. Entries whose lane has not come past their origin are to be dropped before
+    /// Reads the entries on disk. Entries whose lane has not come past their origin are to be dropped before
     /// delivery starts.
     fn load(&self, committed: &[u64]) -> Result<(), ParkedError> {
         // A store is made when it is first wanted. A store that was not finished, because a full disk or a
@@ -384,7 +384,7 @@ impl Parked {
         Ok(())
     }
 
-    /// Commits a lane's batch: what was parked of it counts from this moment on.
+    /// Commits a lane's batch: its parked operations count from this moment on.
     pub(crate) fn commit<E>(&self, lane: u32, commit: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         if !self.any() {
             return commit();
@@ -402,7 +402,7 @@ impl Parked {
         Ok(())
     }
 
-    /// Records durably what is gone.
+    /// Records durably that operations are gone.
     pub(crate) async fn resolve(&self, gone: Vec<Gone>) -> Result<(), ParkedError> {
         let dead = self.state().will_die(&gone);
         let result = match &self.topic {
@@ -441,7 +441,7 @@ impl Parked {
         }
     }
 
-    /// Gives back the room of what is no longer needed.
+    /// Gives back the room of records that are no longer needed.
     pub(crate) fn release_room(&self) {
         let Some(store) = self.opened() else { return };
         if store.bytes().0 > RELEASE_BYTES {
@@ -473,11 +473,11 @@ impl Parked {
         self.topic.as_ref().map_or(at, |topic| topic.number_of(at))
     }
 
-    /// Drops what was parked of batches that were not committed: these are delivered again. To be called only
-    /// while nothing is under way.
+    /// Drops the parked operations of batches that were not committed: these are delivered again. To be
+    /// called only while nothing is under way.
     pub(crate) fn drop_unsettled(&self) -> Result<(), ParkedError> {
         if self.topic.is_some() {
-            // What counts is found when lanes come.
+            // The entries that count are found when lanes come.
             self.let_go();
             return Ok(());
         }
@@ -519,7 +519,7 @@ impl Parked {
     /// is under way, and after [`Parked::drop_unsettled`].
     pub(crate) fn settle(&self) -> Result<(), AppendError> {
         if self.topic.is_some() {
-            // What lies behind the place that the group is set to is delivered again, and is not parked then.
+            // Records behind the place that the group is set to are delivered again, and are not parked then.
             return Ok(());
         }
         let store = self.store.lock().clone();
@@ -534,7 +534,7 @@ impl Parked {
         released
     }
 
-    /// Has what this key holds (or all keys, if none is named) become dead letters instead of being tried
+    /// Makes dead letters of this key's operations (of all keys', if none is named) instead of trying them
     /// again; returns how many documents that are.
     pub(crate) fn give_up(&self, key: Option<&str>) -> u64 {
         let documents = self.state().give_up(key);
@@ -562,7 +562,7 @@ pub(crate) fn folder_of(data: &Path, queue: &str) -> PathBuf {
     data.join("parked").join(queue)
 }
 
-/// Returns the folder of the copy of what is parked of a queue in Kafka.
+/// Returns the folder of the copy of a Kafka queue's parked operations.
 pub(crate) fn copies_of(data: &Path, queue: &str) -> PathBuf {
     data.join("parked_copies").join(queue)
 }
@@ -578,7 +578,7 @@ const PIECES_MAX: usize = 200_000;
 const DOCUMENTS_MAX: usize = 200_000;
 /// The wait before the next try of a key whose condition has passed for a while.
 pub(crate) const SOON: Duration = Duration::from_millis(20);
-/// The interval between two tries to record what is gone, while there is no room for that.
+/// The interval between two tries to record that operations are gone, while there is no room for that.
 const ROOM_AGAIN: Duration = Duration::from_secs(1);
 /// The bytes on disk from which those that are no longer needed are given back.
 const RELEASE_BYTES: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Keeps what is parked in memory: by key, in the order in which it goes out.
+//! Keeps parked operations in memory: by key, in the order in which they go out.
 
 mod lanes;
 mod letters;
@@ -30,7 +30,7 @@ pub(crate) struct ParkedState {
     names: HashMap<Box<str>, Vec<Key>>,
     /// The keys that hold a document.
     documents: HashMap<u64, Vec<Key>>,
-    /// By lane, what its batch under way has parked.
+    /// By lane, the pieces that its batch under way has parked.
     unsettled: HashMap<u32, Vec<(Key, Order)>>,
     /// The generation of the cluster's topology that the names were looked up in.
     followed: Option<u64>,
@@ -41,7 +41,7 @@ pub(crate) struct ParkedState {
     pub(crate) dead: u64,
     /// `counted` and `dead`, lane by lane.
     lanes: HashMap<u32, OfLane>,
-    /// The place of the last record that says what is gone.
+    /// The place of the last record that resolves entries.
     pub(crate) last_resolved: u64,
 }
 
@@ -262,7 +262,7 @@ impl ParkedState {
         known.filter(|key| key.rank() == 0).min().cloned()
     }
 
-    /// Makes what was parked of a lane's batch count now; returns whether there is any.
+    /// Makes the parked operations of a lane's batch count now; returns whether there are any.
     pub(crate) fn count(&mut self, lane: u32) -> bool {
         let before = self.counted;
         for (key, order) in self.unsettled.remove(&lane).unwrap_or_default() {
@@ -292,7 +292,7 @@ impl ParkedState {
         })
     }
 
-    /// Records that what counts is durably committed.
+    /// Records that the pieces that count are durably committed.
     pub(crate) fn ready(&mut self) {
         for piece in self.keys.values_mut().flat_map(|held| held.pieces.values_mut()) {
             if piece.standing == Standing::Counted {
@@ -301,7 +301,7 @@ impl ParkedState {
         }
     }
 
-    /// Returns what is parked of batches that are not committed, of one lane or of all, from a place on.
+    /// Returns the parked pieces of batches that are not committed, of one lane or of all, from a place on.
     pub(crate) fn unsettled(&self, lane: Option<u32>, since: u64) -> Vec<Gone> {
         let lanes = self.unsettled.iter();
         let places = lanes.filter(|(of, _)| lane.is_none_or(|lane| lane == **of));
@@ -343,7 +343,7 @@ impl ParkedState {
         }
     }
 
-    /// Records that what a key holds may have been executed.
+    /// Records that the operations of a key may have been executed.
     pub(crate) fn doubt(&mut self, key: &Key) {
         let pieces = self.keys.get_mut(key).into_iter();
         for piece in pieces.flat_map(|held| held.pieces.values_mut()) {
@@ -386,7 +386,7 @@ impl ParkedState {
         waiting.map(|held| held.next_try).min()
     }
 
-    /// Makes sure that what waits long is looked at soon: something has changed at the cluster.
+    /// Makes sure that keys that wait long are looked at soon: something has changed at the cluster.
     pub(crate) fn hurry(&mut self) {
         let soon = Instant::now() + Duration::from_millis(200);
         for held in self.keys.values_mut() {
@@ -477,7 +477,7 @@ impl ParkedState {
         self.keys.get(key).is_some_and(|held| held.given_up)
     }
 
-    /// Takes over what became of a piece; `tried.dead` of its documents are dead letters now.
+    /// Takes over the result of a piece's try; `tried.dead` of its documents are dead letters now.
     pub(crate) fn tried(
         &mut self,
         key: &Key,

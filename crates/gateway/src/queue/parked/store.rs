@@ -1,4 +1,4 @@
-//! The store of parked operations on disk: a log of what was put there and of what became of it.
+//! The store of parked operations on disk: a log of entries and of their fate.
 //!
 //! A record of kind [`PUT`] has a line of JSON, the [`Entry`], and then the lines of its operations. A record
 //! of kind [`RESOLVED`] says which operations are gone, and how many of all became dead letters so far: so
@@ -41,7 +41,7 @@ pub(crate) struct Entry {
     /// The numbers of the operations that are gone already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) gone: Vec<u32>,
-    /// For each operation that is refused already: what the cluster said.
+    /// For each operation that is refused already: the cluster's error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) refused: Vec<Refused>,
     /// The record that this one replaces.
@@ -89,7 +89,7 @@ pub(crate) enum Bound {
     Quota,
     /// No more, with the bytes that its key holds already, than is left for all other keys.
     Share(u64),
-    /// Whatever the entry takes: what was accepted has nowhere else to go.
+    /// All that the entry takes: an accepted operation has nowhere else to go.
     None,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Store {
     log: Log,
     /// The consumer whose place keeps segments: those before it go.
     kept: Consumer,
-    /// The most bytes of entries; the rest of the quota is for recording what became of them.
+    /// The most bytes of entries; the rest of the quota is for resolving them.
     bytes_max: AtomicU64,
 }
 
@@ -204,7 +204,7 @@ impl Store {
         Ok((receipt.position, receipt.bytes))
     }
 
-    /// Puts a copy of what is durable elsewhere into the store, whatever room the copy takes.
+    /// Puts a copy of an entry that is durable elsewhere into the store, however much room the copy takes.
     pub(crate) fn put_copy(&self, entry: &Entry, lines: &[u8]) -> Result<(u64, u64), AppendError> {
         let mut record = self.record_of(entry, lines);
         record.beyond_quota();
@@ -257,9 +257,9 @@ impl Store {
         })
     }
 
-    /// Lets go of what lies before a place.
+    /// Lets go of the records before a place.
     pub(crate) fn keep_from(&self, at: u64) {
-        // Only space depends on this: what fails is done with the next change.
+        // Only space depends on this: a failure is made good with the next change.
         if let Err(error) = self.kept.seek(StartAt::Position(at)) {
             tracing::warn!(%error, "parked operations keep more of the disk than they need");
         }

@@ -1,7 +1,7 @@
-//! Keeps what is parked of a queue in Kafka for the next owner of the lane: in a topic beside the queue's,
-//! with a partition for each lane. What this gateway's own lanes have parked is on its disk too, in the same
-//! store as for queues on disk, so that it can be read and tried again without asking the brokers; that copy
-//! is made anew whenever lanes come.
+//! Keeps the parked operations of a queue in Kafka for the next owner of the lane: in a topic beside the
+//! queue's, with a partition for each lane. The parked operations of this gateway's own lanes are on its disk
+//! too, in the same store as for queues on disk, so that they can be read and tried again without asking the
+//! brokers; that copy is made anew whenever lanes come.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct Owned {
     places: BTreeMap<u64, (u32, u64)>,
     copies: HashMap<(u32, u64), u64>,
     lanes: BTreeMap<u32, OwnedLane>,
-    /// Records that say what is gone, since what is no longer needed was last deleted.
+    /// The number of resolving records since records that are no longer needed were last deleted.
     resolutions: usize,
 }
 
@@ -96,8 +96,8 @@ impl ParkedTopic {
         self.aside.part_bytes_max(PARAMS_BYTES_MAX)
     }
 
-    /// Begins with lanes that came: from here on, what others write counts for nothing. Finds what is parked
-    /// of the lanes; `keep` is given each entry with its lines, and returns what goes with the entry. Blocks
+    /// Begins with lanes that came: from here on, records of others count for nothing. Finds the parked
+    /// operations of the lanes; `keep` is given each entry with its lines, and returns its companion. Blocks
     /// on the brokers.
     pub(super) fn take_over<T>(
         &self,
@@ -254,12 +254,13 @@ impl ParkedTopic {
         }
     }
 
-    /// Whether much has gone since what is no longer needed was last deleted.
+    /// Whether many entries were resolved since records that are no longer needed were last deleted.
     pub(super) fn is_untidy(&self) -> bool {
         self.owned.lock().resolutions >= TIDY_AFTER
     }
 
-    /// Deletes what is no longer needed; `live` has the entries that are left, by their places on this disk.
+    /// Deletes records that are no longer needed; `live` has the entries that are left, by their places on
+    /// this disk.
     pub(super) fn tidy(self: &Arc<Self>, live: &BTreeSet<u64>) {
         let places = {
             let mut owned = self.owned.lock();
@@ -425,11 +426,11 @@ const RESOLVED: u8 = 1;
 const BEGINS: u8 = 2;
 const HOLDS: u8 = 3;
 const PARAMS_BYTES_MAX: usize = 64;
-/// How often the gateway tries to record what is gone; after that the operations stay parked, and may be
+/// How often the gateway tries to record that operations are gone; after that they stay parked, and may be
 /// executed once more.
 const RESOLVE_TRIES: u32 = 10;
 const AGAIN: Duration = Duration::from_millis(500);
-/// The number of records that say what is gone after which what is no longer needed is deleted.
+/// The number of resolving records after which records that are no longer needed are deleted.
 const TIDY_AFTER: usize = 1000;
 
 #[cfg(test)]

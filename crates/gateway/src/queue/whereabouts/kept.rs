@@ -1,6 +1,6 @@
-//! Keeps what is known of names in a file: a restart must not forget where the names of queued documents
-//! lead. The file has one line of JSON for each thing that became known; of two lines on the same thing, the
-//! later one counts. The file is written anew at each start.
+//! Keeps the whereabouts of names in a file: a restart must not forget where the names of queued documents
+//! lead. The file has one line of JSON for each fact; of two lines on the same thing, the later one counts.
+//! The file is written anew at each start.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -33,7 +33,8 @@ pub(super) struct Found {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
-    /// The boot of the machine that wrote the file: what was not synced is lost when the machine goes down.
+    /// The boot of the machine that wrote the file: lines that were not synced are lost when the machine goes
+    /// down.
     Boot(String),
     Name(String, NameTarget),
     Fence(Wall),
@@ -54,7 +55,7 @@ struct Wall {
 // === impl Kept ===
 
 impl Kept {
-    /// Reads what a file says, if there is one. Lines that cannot be read are as if they were not there.
+    /// Reads a file, if there is one. Lines that cannot be read are as if they were not there.
     pub(super) fn read(path: &Path) -> io::Result<Found> {
         let text = match fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),

@@ -22,7 +22,7 @@ pub(crate) struct Dying {
 }
 
 impl ParkedState {
-    /// Makes the state of a store that is a copy: what became of entries is written elsewhere, and nothing is
+    /// Makes the state of a store that is a copy: the fate of entries is written elsewhere, and nothing is
     /// kept for it.
     pub(crate) fn of_copy() -> Self {
         Self {

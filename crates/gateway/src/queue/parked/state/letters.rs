@@ -22,8 +22,8 @@ impl ParkedState {
         }
     }
 
-    /// Returns the name, of these, whose refused operations take more room than they may, if there is one:
-    /// `most` bytes may be parked in all, and `used` are.
+    /// Returns the first of these names whose refused operations take more room than they may, with their
+    /// bytes, if there is one: `most` bytes may be parked in all, and `used` are.
     pub(crate) fn overfull<'n>(
         &self,
         mut names: impl Iterator<Item = &'n str>,
