@@ -1,7 +1,6 @@
-//! What the head of a bulk says besides its index is its form: parameters, media types, lengths. In
-//! asynchronous mode a form that this cluster refuses is refused before anything is queued, in the cluster's
-//! own words. Only the cluster knows which forms those are, so it is asked, once for each form, with a bulk
-//! that changes nothing.
+//! The form of a bulk is its head without its index: parameters, media types, lengths. In asynchronous mode a
+//! form that this cluster refuses is refused before anything is queued, in the cluster's own words. Only the
+//! cluster knows which forms those are, so it is asked, once for each form, with a bulk that changes nothing.
 
 mod ask;
 mod known;
@@ -28,8 +27,8 @@ struct Form<'a> {
     header_bytes: usize,
 }
 
-/// What the cluster's answers to requests of one form say besides their items: their media type, and who
-/// answers. It is among the extensions of a request that was admitted.
+/// The head of the cluster's answers to requests of one form: their media type, and who answers. It is among
+/// the extensions of a request that was admitted.
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerHead(std::sync::Arc<HeaderMap>);
 

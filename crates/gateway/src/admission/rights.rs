@@ -1,8 +1,8 @@
-//! Decides who may write in asynchronous mode. What is queued is delivered with the gateway's own account, so
-//! the cluster is asked beforehand, with the client's credentials, who the client is ([`ask`]) and whether it
-//! may do what its request does ([`probe`]): per client, name of an index as it is written, and kind of
-//! operation. All cores together remember the answers for [`memory::FRESH`] ([`memory`]), and over restarts
-//! in case the cluster is away ([`kept`]).
+//! Decides who may write in asynchronous mode. Queued documents are delivered with the gateway's own account,
+//! so the cluster is asked beforehand, with the client's credentials, who the client is ([`ask`]) and whether
+//! it may make the writes of its request ([`probe`]): per client, name of an index as it is written, and kind
+//! of operation. All cores together remember the answers for [`memory::FRESH`] ([`memory`]), and over
+//! restarts in case the cluster is away ([`kept`]).
 //!
 //! A request for something that its client may not do is not refused here. It passes to the cluster as it
 //! came, and the cluster refuses it.
@@ -47,7 +47,7 @@ struct Kept {
     keeper: Option<Keeper>,
 }
 
-/// Milliseconds since the process began to count; what earlier processes learnt lies before that.
+/// Milliseconds since the process began to count; answers to earlier processes have negative times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 
@@ -80,7 +80,7 @@ impl Rights {
         Arc::clone(door)
     }
 
-    /// Writes what changed since it was last written.
+    /// Writes the changes since the last write.
     pub(crate) fn close(&self) {
         if let Some(keeper) = self.kept.get().and_then(|kept| kept.keeper.as_ref()) {
             keeper.close();

@@ -1,4 +1,5 @@
-//! What waits for one target, and when it goes. The slot is pure: its driver passes the time, and sends.
+//! The parts that wait for one target, and when they go. The slot is pure: its driver passes the time, and
+//! sends.
 
 #[cfg(test)]
 mod model;
@@ -44,9 +45,9 @@ pub(crate) struct Slot<M, N> {
     under_way: u32,
     /// The parts that the requests under way carry.
     parts_under_way: usize,
-    /// Whether somebody waits for the node's leave to send what waits here.
+    /// Whether somebody waits for the node's leave to send the parts that wait here.
     asked: bool,
-    /// How often what waited was taken away.
+    /// How often waiting parts were taken away.
     round: u64,
     /// The round for which somebody watches the clock, and whether they wait for a request under way to
     /// return.
@@ -65,9 +66,9 @@ pub(crate) struct Slot<M, N> {
 pub(crate) enum SlotAction {
     /// Nothing waits, or somebody will come for it.
     Nothing,
-    /// Send what waits.
+    /// Send the parts that wait.
     Send,
-    /// Send what waits after this time, if it is still the same round.
+    /// Send the parts that wait after this time, if it is still the same round.
     Wait {
         /// The longest time to wait.
         longest: Duration,
@@ -76,14 +77,14 @@ pub(crate) enum SlotAction {
     },
 }
 
-/// Whether what should be sent has to wait for the node's leave.
+/// Whether parts that should be sent have to wait for the node's leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asking {
     /// Nothing is under way, so it may go without leave.
     Needless,
-    /// It has to wait, and the caller who is told so waits for leave.
+    /// They have to wait, and the caller is the first: it waits for leave.
     New,
-    /// It has to wait, and somebody waits for leave already.
+    /// They have to wait, and somebody waits for leave already.
     Done,
 }
 
@@ -182,7 +183,7 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         &self.node
     }
 
-    /// Returns what is to be done when what waits should be sent and the node gives no leave.
+    /// Returns whether parts that should be sent wait for leave, when the node gives none.
     pub(crate) fn ask(&mut self) -> Asking {
         match (self.under_way, self.asked) {
             (0, _) => Asking::Needless,
@@ -194,8 +195,8 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         }
     }
 
-    /// Records that somebody is to wait for the node's leave, whatever is under way; returns whether nobody
-    /// did yet.
+    /// Records that somebody is to wait for the node's leave, however much is under way; returns whether
+    /// nobody did yet.
     pub(crate) fn ask_always(&mut self) -> bool {
         !std::mem::replace(&mut self.asked, true)
     }
@@ -206,7 +207,7 @@ impl<M: Weight, N: Clone> Slot<M, N> {
     }
 
     pub(crate) fn next_step(&mut self, shifts: &Shifts, settings: &Combine, now: Instant) -> SlotAction {
-        // With nothing under way, what waits need not wait for leave.
+        // With nothing under way, the parts that wait need no leave.
         if self.waiting.is_empty() || (self.asked && self.under_way > 0) {
             return SlotAction::Nothing;
         }
@@ -235,8 +236,8 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         }
     }
 
-    /// Takes what waits, in the order in which it came, up to `bytes_max` and `docs_max`, but at least one
-    /// part; it is under way from now on.
+    /// Takes the parts that wait, in the order in which they came, up to `bytes_max` and `docs_max`, but at
+    /// least one; they are under way from now on.
     pub(crate) fn take(
         &mut self,
         shifts: &mut Shifts,

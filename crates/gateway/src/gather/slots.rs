@@ -1,5 +1,5 @@
 //! The slots of all targets, and how many requests a target may have at once. Clients' parts and lanes'
-//! parcels gather by the same rules; each side locks its own slots, and sends what is due.
+//! parcels gather by the same rules; each side locks its own slots, and sends the members that are due.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -19,7 +19,7 @@ pub(crate) trait Gathers: Clone + Eq + Hash {
     }
 }
 
-/// The slots of all targets: what waits for each.
+/// The slots of all targets, with the members that wait for each.
 pub(crate) struct Slots<T, M> {
     by_target: HashMap<T, Slot<M, Arc<Node>>>,
     /// The shifts, by class of target.
@@ -71,13 +71,13 @@ impl<T: Gathers, M: Weight> Slots<T, M> {
         Some(Arc::clone(slot.node()))
     }
 
-    /// Returns what is to be done when what waits should be sent and the node gives no leave.
+    /// Returns whether members that should be sent wait for leave, when the node gives none.
     pub(crate) fn ask(&mut self, target: &T) -> Asking {
         self.at(target).map_or(Asking::Done, |(slot, _)| slot.ask())
     }
 
-    /// Returns the node to ask for leave to send what waits, where nothing is sent without leave; `None` if
-    /// nothing waits, or somebody asks already.
+    /// Returns the node to ask for leave, where nothing is sent without leave; `None` if nothing waits, or
+    /// somebody asks already.
     pub(crate) fn ask_always(&mut self, target: &T) -> Option<Arc<Node>> {
         let (slot, _) = self.at(target).filter(|(slot, _)| slot.waits())?;
         slot.ask_always().then(|| Arc::clone(slot.node()))
@@ -95,8 +95,8 @@ impl<T: Gathers, M: Weight> Slots<T, M> {
         self.by_target.get(target).map(Slot::round)
     }
 
-    /// Takes what waits, up to `most` bytes and operations; it is under way from now on. `None` if nothing
-    /// waits.
+    /// Takes the members that wait, up to `most` bytes and operations; they are under way from now on. `None`
+    /// if nothing waits.
     pub(crate) fn take(&mut self, target: &T, most: (u64, u64), now: Instant) -> Option<(Arc<Node>, Vec<M>)> {
         let (slot, shifts) = self.at(target)?;
         slot.take(shifts, most, now)

@@ -27,7 +27,7 @@ pub(crate) struct Refusal {
     path: String,
 }
 
-/// Why no node said whether it takes a form: what became of the last question.
+/// Why no node said whether it takes a form: the failure of the last question.
 #[derive(Debug, thiserror::Error)]
 enum Unanswered {
     #[error("{node} answered {status}")]
@@ -65,7 +65,7 @@ impl Asking<'_> {
                     return Err(refusal.response(target).into());
                 }
                 (Ok(Said::ToThisClient(answer)), _) => return Err(Rejection::Cluster(answer)),
-                // A cluster that is away is what queues are for.
+                // Queues are for clusters that are away.
                 (Err(_), Some(before)) => before,
                 (Err(why), None) => return Err(Fault::form_unknown(&why.to_string()).into()),
             },
@@ -119,7 +119,7 @@ enum Said {
     ToThisClient(Box<Response<Outgoing>>),
 }
 
-/// Reads what a node says to the question. An error is a status that says nothing of the form.
+/// Reads a node's answer to the question. An error is a status that says nothing of the form.
 fn said(head: response::Parts, body: &[u8], path: &str) -> Result<Said, StatusCode> {
     match head.status.as_u16() {
         200 => Ok(Said::Taken(alike(&head.headers))),

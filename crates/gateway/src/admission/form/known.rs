@@ -1,4 +1,4 @@
-//! Remembers what a cluster has said of forms, for all cores.
+//! Remembers a cluster's answers about forms, for all cores.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,11 +31,11 @@ struct Known {
 pub(super) enum Verdict {
     Taken(AnswerHead),
     Refused(Arc<Refusal>),
-    /// The cluster is to be asked; what it said long ago holds while it does not answer.
+    /// The cluster is to be asked; an old answer holds while the cluster does not answer.
     Ask(Option<AnswerHead>),
 }
 
-/// A bounded memory, which forgets what was used least recently.
+/// A bounded memory, which forgets the entry that was used least recently.
 struct Remembered<T> {
     entries: HashMap<String, Entry<T>>,
     uses: u64,
@@ -123,7 +123,8 @@ impl Default for Known {
     }
 }
 
-/// Returns what the servers of a version say of a plain bulk (`RestController`, `AbstractRestChannel`).
+/// Returns the head that the servers of a version put on their answer to a plain bulk (`RestController`,
+/// `AbstractRestChannel`).
 fn plain_head(dialect: &Dialect) -> HeaderMap {
     let since = |major, minor| {
         dialect.flavour == Flavour::Elasticsearch && dialect.version >= Version::new(major, minor, 0)
@@ -189,8 +190,8 @@ const TAKEN_MAX: usize = 1_000;
 const REFUSED_MAX: usize = 200;
 /// Forms with a longer key are asked about each time.
 const KEY_BYTES_MAX: usize = 1_000;
-/// Half of what servers take by default (`http.max_initial_line_length`, `http.max_header_size`): within
-/// that, no question is needed.
+/// Half of the lengths that servers take by default (`http.max_initial_line_length`, `http.max_header_size`):
+/// within that, no question is needed.
 const TARGET_BYTES_USUAL: usize = 2_048;
 const HEADER_BYTES_USUAL: usize = 4_096;
 

@@ -21,7 +21,7 @@ use crate::request_id::RequestId;
 /// The gateway's use of a cluster, which the account has to allow.
 #[derive(Clone, Debug, Default)]
 pub struct AccountUse {
-    /// Whether the account writes: it delivers what is queued, or serves clients that bring no account.
+    /// Whether the account writes: it delivers queued documents, or serves clients that bring no account.
     pub writes: bool,
     /// Whether the account delivers from a queue, and so looks for documents whose fate is not known.
     pub delivers: bool,
@@ -29,7 +29,7 @@ pub struct AccountUse {
     pub names: BTreeSet<String>,
 }
 
-/// A right, and what the cluster says of it.
+/// A right, and the cluster's verdict on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountRight {
     /// The gateway's use of the right, for example `index documents`.
@@ -167,7 +167,7 @@ async fn get(caller: Caller<'_>, target: &str) -> Option<Verdict> {
     }
 }
 
-/// Asks for an index's shards: the cluster's own answer is what the index's predictions are checked by before
+/// Asks for an index's shards: the index's predictions are checked against the cluster's own answer before
 /// its bulks are split.
 async fn shards(caller: Caller<'_>, names: &[String]) -> Option<AccountRight> {
     let mut denied = Vec::new();

@@ -57,7 +57,7 @@ pub(super) struct Question<'a> {
     pub(super) body: &'a Bytes,
 }
 
-/// A function that returns what an answer says; `None` if it does not answer the question.
+/// A function that reads an answer; `None` if it does not answer the question.
 pub(super) type Read<'r, T> = &'r dyn Fn(&response::Parts, &Bytes) -> Option<T>;
 
 /// The result of asking one node.
@@ -122,7 +122,7 @@ pub(super) async fn user(caller: Caller<'_>, path: &str) -> Result<Option<Print>
         body: &Bytes::new(),
     };
     let told = ask(caller, question, &|head, body| match head.status {
-        // This is the cluster's own answer to who the client is.
+        // This is the cluster's own answer to the question who the client is.
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(Err(turned_away(head, body))),
         // Something before the cluster asks for credentials, and the cluster does not.
         StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Some(Ok(None)),
@@ -135,8 +135,8 @@ pub(super) fn turned_away(head: &response::Parts, body: &Bytes) -> Failure {
     Failure::TurnedAway(Box::new((head.clone(), body.clone())))
 }
 
-/// Returns the print of a user. One user is one client, whatever the client shows: passwords change, and
-/// tokens are renewed. Several API keys of one user are several clients.
+/// Returns the print of a user. One user is one client, whatever headers the client shows: passwords change,
+/// and tokens are renewed. Several API keys of one user are several clients.
 fn named(body: &[u8]) -> Option<Print> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -186,9 +186,9 @@ const PRIVILEGES: [(Op, &str); 3] = [
     (Op::Delete, "indices:data/write/delete"),
 ];
 
-/// Returns what Elasticsearch says of the names as they are written; `None` where it has no such API. Updates
-/// are not asked about in this way: they are forbidden if fields are kept from a user, and that is not a
-/// privilege.
+/// Returns Elasticsearch's answer about the names as they are written; `None` where it has no such API.
+/// Updates are not asked about in this way: they are forbidden if fields are kept from a user, and that is
+/// not a privilege.
 async fn privileges(
     caller: Caller<'_>,
     asked: [(Op, &Vec<Box<str>>); 3],
@@ -238,8 +238,8 @@ async fn has_privileges(caller: Caller<'_>, groups: Vec<Value>) -> Result<Option
 }
 
 /// Whether a client has an Elasticsearch privilege for all indices that a pattern covers, including those to
-/// come; `None` where nobody narrows patterns to what a client may see, so that an answer of 200 was for all
-/// of a pattern.
+/// come; `None` where nobody narrows patterns to the indices that a client may see, so that an answer of 200
+/// was for all of a pattern.
 pub(crate) async fn covers(
     caller: Caller<'_>,
     patterns: &[Box<str>],

@@ -55,7 +55,7 @@ async fn may(caller: Caller<'_>, op: Op, name: &str) -> Result<bool, Failure> {
     told.await?
 }
 
-/// Returns a write of one document that fails whatever there is: method, path and parameters, body.
+/// Returns a write of one document that always fails: method, path and parameters, body.
 fn write_of_one(op: Op, name: &str, table: &RouteTable) -> (Method, String, &'static str) {
     let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let target = table.laned(name);

@@ -1,4 +1,5 @@
-//! The door to one cluster's queues: who comes in, and who may do what the request does. All cores share it.
+//! The door to one cluster's queues: who comes in, and who may make the writes of a request. All cores share
+//! it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ pub(crate) struct Door {
     memory: Mutex<Memory>,
     /// Rung when there is something new to be kept.
     bell: Option<Bell>,
-    /// Clients that are asked about now: the requests of a client wait for what one of them asks.
+    /// Clients that are asked about now: all requests of a client wait for the question that one of them
+    /// asks.
     asking: Mutex<HashMap<Identity, Arc<AsyncMutex<Last>>>>,
     /// Where the cluster says who somebody is, once that is known.
     path: Mutex<Option<&'static str>>,
@@ -59,7 +61,7 @@ pub(crate) struct Known {
 pub(crate) enum Denied {
     /// The request is answered with this.
     Rejected(Rejection),
-    /// The request wants what its client may not do: let the cluster say so.
+    /// The request wants writes that its client may not make: let the cluster say so.
     Pass,
 }
 
@@ -219,7 +221,7 @@ impl Door {
             }
             Failure::Away(_) if memory.open(uuid, now, WHILE_AWAY).is_some() => Ok(Guest::Anybody),
             // A cluster does not begin to ask while it has no time to answer, but may when it was restarted:
-            // what it said to an earlier process, or before a time in which it was away, does not count.
+            // its answer to an earlier process, or from before a time in which it was away, does not count.
             Failure::Unanswered(_)
                 if memory
                     .open(uuid, now, WHILE_AWAY)
@@ -227,7 +229,7 @@ impl Door {
             {
                 Ok(Guest::Anybody)
             }
-            // A cluster that is away is what queues are for: clients that it let in not long ago may go on.
+            // Queues are for clusters that are away: clients that the cluster let in not long ago may go on.
             Failure::Away(_) if let Some(known) = memory.while_away(identity, now) => {
                 let user = known.user;
                 Ok(Guest::Known(Known { identity, user }))
@@ -246,7 +248,7 @@ impl Door {
         let Guest::Known(Known { identity, .. }) = guest else {
             return Ok(());
         };
-        // Nobody has looked at what the request does.
+        // Nobody has looked at the request's writes.
         if writes.is_empty() {
             return Err(Denied::Pass);
         }

@@ -17,7 +17,7 @@ pub(crate) static IDENTITY: [HeaderName; 5] = [
     HeaderName::from_static("x-proxy-roles"),
 ];
 
-/// A client of one cluster, by what it shows.
+/// A client of one cluster, by its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Identity(pub(super) u128);
 

@@ -1,6 +1,6 @@
-//! Keeps what outlives the process: `path.data/rights/known.json`, replaced as a whole and seldom, and the
-//! key that identities are hashed with, in a file of its own. Neither file tells a secret, nor can it be used
-//! to try one without the other.
+//! Keeps the state that outlives the process: `path.data/rights/known.json`, replaced as a whole and seldom,
+//! and the key that identities are hashed with, in a file of its own. Neither file tells a secret, nor can it
+//! be used to try one without the other.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -53,7 +53,7 @@ struct Client {
 /// The memories of clusters, by their names.
 type Memories = BTreeMap<Arc<str>, Memory>;
 
-/// Writes what is known, on a thread of its own.
+/// Writes the rights, on a thread of its own.
 #[derive(Debug)]
 pub(super) struct Keeper {
     bell: Bell,
@@ -70,7 +70,7 @@ struct Rung {
     closing: bool,
 }
 
-/// Returns the key and what is known, as earlier processes left them; a new key and nothing in a new folder.
+/// Returns the key and the memories, as earlier processes left them; a new key and nothing in a new folder.
 pub(super) fn open(folder: &Path) -> io::Result<(Key, Memories)> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let at = folder.join(KEY_FILE);
@@ -199,7 +199,7 @@ impl Keeper {
         self.bell.clone()
     }
 
-    /// Writes what is new, and ends the thread.
+    /// Writes the last changes, and ends the thread.
     pub(super) fn close(&self) {
         self.bell.change(|rung| rung.closing = true);
         let thread = self.thread.lock().take();
@@ -259,7 +259,7 @@ const KEY_FILE: &str = "key";
 const KNOWN_FILE: &str = "known.json";
 const VERSION: u32 = 1;
 const BETWEEN_WRITES: Duration = Duration::from_secs(5);
-/// The least age of what an earlier process was told: it is asked again at once.
+/// The least age of an answer to an earlier process, so that the question is asked again at once.
 const STALE_MS: i64 = super::memory::FRESH.as_millis() as i64;
 
 #[cfg(test)]

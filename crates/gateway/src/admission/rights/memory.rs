@@ -1,4 +1,5 @@
-//! Remembers what the cluster said, and when. The memory is bounded; times are those of [`super::Clock`].
+//! Remembers the cluster's answers, and when they came. The memory is bounded; times are those of
+//! [`super::Clock`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -62,7 +63,7 @@ pub(super) enum Judged {
 // === impl Memory ===
 
 impl Memory {
-    /// Returns what this cluster said of itself within this time, if it said that it asks nobody.
+    /// Returns this cluster's last answer about itself within this time, if it was that it asks nobody.
     pub(super) fn open(&self, uuid: &str, now: i64, within: Duration) -> Option<&Open> {
         let open = self.open.as_ref();
         open.filter(|open| *open.uuid == *uuid && is_within(open.at, now, within))
@@ -114,7 +115,7 @@ impl Memory {
         }
     }
 
-    /// Returns what is known of all these writes.
+    /// Judges all these writes by the answers that are remembered.
     pub(super) fn judge(&self, client: Identity, writes: &[Writes], now: i64) -> Judged {
         let mut unknown = Vec::new();
         let known = self.known(client);
@@ -151,7 +152,7 @@ impl Memory {
         })
     }
 
-    /// Records what the cluster said of an operation of a client that it has let in.
+    /// Records the cluster's answer about an operation of a client that it has let in.
     pub(super) fn note(&mut self, client: Identity, name: &str, op: Op, may: bool, now: i64) {
         if self.names >= NAMES_MAX {
             self.make_room();
@@ -176,7 +177,7 @@ impl Memory {
         };
     }
 
-    /// Puts back what an earlier process knew.
+    /// Puts back the memory of an earlier process.
     pub(super) fn restore(&mut self, client: Identity, known: Known) {
         if self.clients.len() < CLIENTS_MAX && self.names + known.grants.len() <= NAMES_MAX {
             self.names += known.grants.len();
@@ -209,10 +210,10 @@ pub(super) fn is_within(at: i64, now: i64, time: Duration) -> bool {
 
 /// How long nobody is asked about the same again.
 pub(super) const FRESH: Duration = Duration::from_secs(30);
-/// How long nobody is asked again about what was denied: a client that has been given a right wants to use
+/// How long nobody is asked again about a denied operation: a client that has been given a right wants to use
 /// it.
 const FRESH_NO: Duration = Duration::from_secs(5);
-/// How long what was said counts while no node can be reached.
+/// How long an answer counts while no node can be reached.
 pub(super) const WHILE_AWAY: Duration = Duration::from_secs(3600);
 const CLIENTS_MAX: usize = 10_000;
 const NAMES_MAX: usize = 100_000;

@@ -1,4 +1,4 @@
-//! Operations that change nothing, whatever comes of them, and whose failure tells whether they were allowed:
+//! Operations that change nothing, however they end, and whose failure tells whether they were allowed:
 //! `index` and `delete` of a document in a state that no document can have, and `update` of a document that
 //! is nowhere. All servers look at rights first.
 

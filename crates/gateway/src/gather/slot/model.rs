@@ -35,11 +35,11 @@ enum Event {
     Answered(usize),
     /// Time passes.
     Passes { micros: u64 },
-    /// The node's limiter gives leave, or takes back what it would have given.
+    /// The node's limiter gives leave, or takes it back.
     Leave(bool),
 }
 
-/// What the combiner does around a slot.
+/// The combiner around a slot.
 struct World {
     slot: Slot<Numbered, ()>,
     shifts: Shifts,
@@ -184,7 +184,7 @@ impl World {
         self.check();
     }
 
-    /// Checks that somebody comes for whatever waits, and that nothing is counted wrong.
+    /// Checks that somebody comes for the parts that wait, and that nothing is counted wrong.
     fn check(&self) {
         let round = self.slot.round();
         let watched = self.timers.keys().any(|(_, of)| *of == round);
@@ -244,8 +244,8 @@ proptest! {
         prop_assert_eq!(world.sent, (0..world.came).collect::<Vec<_>>());
     }
 
-    /// With one request at a time, a client that has no company never waits after a pause, whatever went
-    /// before.
+    /// With one request at a time, a client that has no company never waits after a pause, whatever events
+    /// went before.
     #[test]
     fn a_client_on_its_own_never_waits(
         before in prop::collection::vec(event(), 0..60),

@@ -4,8 +4,8 @@
 //! a request with one thread: a node with cores to spare gets more done with several requests, and a node
 //! without does not. Which kind a node is only shows when several are tried. So now and then all targets of a
 //! kind take turns: for some answers with as many requests as usual, and for some with twice or half as many.
-//! What all targets get through together decides: measured alone, a target would also gain what it takes from
-//! others on the same machine. More requests have to gain a good deal, since they cost the nodes more.
+//! The work of all targets together decides: measured alone, a target would also gain the work that it takes
+//! from others on the same machine. More requests have to gain a good deal, since they cost the nodes more.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ pub(crate) struct Shifts {
     /// The time up to which the tally counts; `None` before the first request.
     until: Option<Instant>,
     /// The longest time with nothing under way that counts: as long as the last answer took. Clients that
-    /// take a while to come back are part of what is compared; a load that pauses is not.
+    /// take a while to come back are part of the comparison; a load that pauses is not.
     gap_most: Duration,
     /// The requests under way; `most` is the most at once since the last change.
     under_way: u32,
@@ -205,7 +205,7 @@ impl Shifts {
 
     fn begin_turn(&mut self) {
         self.tally = Tally::default();
-        // At least one answer does not count: what waits gathered under the number before.
+        // At least one answer does not count: the parts that wait gathered under the number before.
         self.stale = self.under_way.max(1);
         self.most = self.under_way;
     }

@@ -1,5 +1,5 @@
-//! A slot, its clients and a node with this many cores, in simulated time: shows what the slot's trials of a
-//! node come to.
+//! A slot, its clients and a node with this many cores, in simulated time: shows the results of the slot's
+//! trials.
 
 use std::time::{Duration, Instant};
 
@@ -170,7 +170,7 @@ impl Simulation {
         due
     }
 
-    /// Sends what is to go now.
+    /// Sends the parts that are to go now.
     fn consider(&mut self, mut due: bool) {
         let at = self.at();
         loop {
