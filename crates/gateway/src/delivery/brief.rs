@@ -106,7 +106,7 @@ impl Outbound {
                 Some(more) => next = condense.feed(&more, &mut kept),
             }
         }
-        // This is not a bulk's answer: its beginning shows its nature instead.
+        // This is not a bulk's answer: its beginning is kept, to show what it is.
         Ok((BriefBody::Whole(begins), None))
     }
 }

@@ -217,7 +217,7 @@ impl Whereabouts {
         })
     }
 
-    /// Returns the fences of now.
+    /// Returns the current fences.
     pub(crate) fn fences(&self) -> arc_swap::Guard<Arc<Vec<Arc<Fence>>>> {
         self.fences.load()
     }

@@ -65,7 +65,7 @@ impl Asking<'_> {
                     return Err(refusal.response(target).into());
                 }
                 (Ok(Said::ToThisClient(answer)), _) => return Err(Rejection::Cluster(answer)),
-                // Queues are for clusters that are away.
+                // A cluster that is away must not stop the queue: its old answer holds.
                 (Err(_), Some(before)) => before,
                 (Err(why), None) => return Err(Fault::form_unknown(&why.to_string()).into()),
             },

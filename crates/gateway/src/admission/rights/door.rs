@@ -229,7 +229,7 @@ impl Door {
             {
                 Ok(Guest::Anybody)
             }
-            // Queues are for clusters that are away: clients that the cluster let in not long ago may go on.
+            // A cluster that is away must not stop the queue: clients that it let in not long ago may go on.
             Failure::Away(_) if let Some(known) = memory.while_away(identity, now) => {
                 let user = known.user;
                 Ok(Guest::Known(Known { identity, user }))

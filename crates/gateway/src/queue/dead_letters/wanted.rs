@@ -34,7 +34,7 @@ pub(crate) struct Wanted {
 }
 
 /// How far each consumer group has committed, lane by lane: letters from before that count as dead, except
-/// those that are [`Burying`].
+/// those of operations in [`Burying`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Committed {
     pub(crate) lanes: BTreeMap<String, Vec<u64>>,
