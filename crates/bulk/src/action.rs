@@ -114,8 +114,9 @@ impl Action<'_> {
         }
     }
 
-    /// The rules that hold for fast and slow lines alike (`IndexRequest.validate`, `UpdateRequest.validate`,
-    /// `DeleteRequest.validate`: a single violation makes the servers reject the whole request).
+    /// Checks the rules that hold for fast and slow lines alike (`IndexRequest.validate`,
+    /// `UpdateRequest.validate`, `DeleteRequest.validate`: a single violation makes the servers reject the
+    /// whole request).
     pub(crate) fn admit(&self, allow_explicit_index: bool) -> Result<(), Why> {
         if self.index.is_some() && !allow_explicit_index {
             return Err(Why::ExplicitIndex);

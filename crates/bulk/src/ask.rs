@@ -20,7 +20,7 @@ pub enum Level {
     Lane(u32),
 }
 
-/// How to treat documents that have neither id nor routing.
+/// The treatment of documents that have neither id nor routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum NullId {
     /// They stay without, and go together to any node: the cluster's append-only path, which needs no look-up
@@ -35,7 +35,7 @@ pub enum NullId {
     Always,
 }
 
-/// What the URL and the configuration say about a body.
+/// The statements of the URL and the configuration about a body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ask<'a> {
     /// The index in the URL, percent-decoded.
@@ -56,12 +56,12 @@ pub struct Ask<'a> {
     /// Whether types in action lines are left out: for callers that keep lines for servers that may not know
     /// types.
     pub without_types: bool,
-    /// How finely to split.
+    /// The level of the split.
     pub level: Level,
     /// At [`Level::Lane`]: whether a document's lane follows from its id alone, and so from nothing that can
     /// change while the document waits there.
     pub lanes_by_id: bool,
-    /// What to do with documents that have no id.
+    /// The treatment of documents that have no id.
     pub null_id: NullId,
     /// The source of shards for documents that have neither id nor routing; `None` if there is none.
     pub direct: Option<&'a dyn Directing>,

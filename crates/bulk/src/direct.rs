@@ -8,7 +8,7 @@
 use crate::packed::{mints_in_order, stock_of_a_shard};
 use crate::{Formula, IndexRoute, murmur};
 
-/// How to treat documents that have neither id nor routing.
+/// The treatment of documents that have neither id nor routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Direct {
     /// They are not directed.

@@ -22,11 +22,11 @@ pub struct Explained {
     pub shard: Option<u32>,
     /// The node of the shard's primary.
     pub node: Option<NodeIx>,
-    /// What decided about the destination.
+    /// The reason for the destination.
     pub by: DecidedBy,
 }
 
-/// What decides about an operation's destination.
+/// The reason for an operation's destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
     /// The hash of the id.

@@ -3,7 +3,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-/// Makes numbers of documents. Each fingerprint has its own random keys, so that nobody can search for
+/// Makes numbers of documents. Each fingerprint has its own random keys, so that a client cannot search for
 /// documents that share a number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fingerprint {

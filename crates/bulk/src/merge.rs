@@ -162,7 +162,7 @@ impl<'p, 'r> Merge<'p, 'r> {
 ///
 /// # Errors
 ///
-/// As [`Merge::new`].
+/// Like [`Merge::new`].
 pub fn merge(
     plan: &Plan,
     replies: Vec<Reply<'_>>,

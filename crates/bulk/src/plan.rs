@@ -695,7 +695,8 @@ fn lane_of(seed: u32, shard: u32, lanes: u32) -> u32 {
     seed.wrapping_add(shard) % lanes.max(1)
 }
 
-/// Documents that wait in a log were put there by this formula: it must not change.
+/// Returns the lane of an id. Documents that wait in a log were put there by this formula: it must not
+/// change.
 #[inline]
 fn lane_of_id(id: &[u8], lanes: u32) -> u32 {
     murmur::hash_utf8(id) as u32 % lanes.max(1)

@@ -70,7 +70,7 @@ impl Single<'_> {
     /// spaces.
     ///
     /// # Errors
-    /// When the source would not mean the same in a line of its own; `out` is unchanged then.
+    /// If the source would not mean the same in a line of its own; `out` is unchanged then.
     pub fn write(&self, source: &[u8], out: &mut Vec<u8>) -> Result<(), NotALine> {
         self.write_as(source, self.op == Op::Update, out)
     }
@@ -79,7 +79,7 @@ impl Single<'_> {
     /// later means the same, and has spaces in their place.
     ///
     /// # Errors
-    /// When the source would not mean the same in a line of its own; `out` is unchanged then.
+    /// If the source would not mean the same in a line of its own; `out` is unchanged then.
     pub fn write_spaced(&self, source: &[u8], out: &mut Vec<u8>) -> Result<(), NotALine> {
         self.write_as(source, true, out)
     }

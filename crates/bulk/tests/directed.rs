@@ -97,7 +97,7 @@ impl Directing for InTurn {
     }
 }
 
-/// The servers' hash, from its definition.
+/// Returns the servers' hash, from its definition.
 fn slow_hash(text: &str) -> i32 {
     let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let scramble = |k: u32| {

@@ -97,7 +97,7 @@ fn gathered(plan: &Plan, body: &[u8], max: usize) -> Vec<Vec<u8>> {
     parts
 }
 
-/// The obviously right hash: the servers' definition, over a byte array.
+/// Returns the obviously right hash: the servers' definition, over a byte array.
 fn slow_hash(text: &str) -> i32 {
     let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let mut h = 0_u32;

@@ -16,7 +16,7 @@ fn route(name: &str) -> Arc<IndexRoute> {
     Arc::new(IndexRoute::new(name, Formula::Modulo, [Some(NodeIx(0))]))
 }
 
-/// A table with `logs`, and with the alias `write` that leads to `of_alias`.
+/// Makes a table with `logs`, and with the alias `write` that leads to `of_alias`.
 fn table(of_alias: &str) -> RouteTable {
     let mut table = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0)), 1);
     table.index(route("logs")).index(route(of_alias));

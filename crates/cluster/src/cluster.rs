@@ -213,8 +213,8 @@ fn watch_thread(shared: Arc<ClusterInner>, roster: Roster, mut wanted: mpsc::Rec
     }
 }
 
-/// Watches until the handle is dropped. After a panic the watch starts again, with what it knew of nodes when
-/// it first started; until it has read the cluster again, the last snapshot holds.
+/// Watches until the handle is dropped. After a panic the watch starts again, with the nodes that it knew
+/// when it first started; until it has read the cluster again, the last snapshot holds.
 async fn watch(
     shared: &Arc<ClusterInner>,
     asker: &Asker,

@@ -14,7 +14,7 @@ pub enum OpenError {
     Format {
         /// Which file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// An option is out of bounds.

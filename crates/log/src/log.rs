@@ -57,8 +57,8 @@ impl Log {
     /// Opens the log in a folder, or creates it. Reads only the last segment, whatever the backlog.
     ///
     /// # Errors
-    /// [`OpenError::Locked`] while another process has the log open; otherwise an error that says what is
-    /// wrong with it. A damaged log still opens: [`Event`]s report what was found.
+    /// [`OpenError::Locked`] while another process has the log open; otherwise an error that names the fault.
+    /// A damaged log still opens: [`Event`]s report what was found.
     pub fn open(folder: impl AsRef<Path>, options: Options, disk: impl Disk) -> Result<Self, OpenError> {
         options.check()?;
         let (path, disk): (_, Arc<dyn Disk>) = (folder.as_ref(), Arc::new(disk));
@@ -338,7 +338,7 @@ fn close(shared: &OpenLog, writer: &Mutex<Writer>, threads: Vec<JoinHandle<()>>)
     writer.close(shared);
     drop(writer);
     for cursors in shared.cursors() {
-        // Reported as the keeper would report it: what is not durable is delivered again.
+        // Reported as the keeper would report it: commits that are not durable are delivered again.
         if let Err(error) = cursors.write(&shared.folder) {
             let (consumer, why) = (cursors.name.clone(), error.to_string());
             shared.tell(&Event::CursorsStuck { consumer, why });

@@ -37,7 +37,7 @@ pub struct Options {
     pub cursor_interval: Duration,
     /// Bytes of copies that `quarantine/` may hold; damage beyond that is reported, but not copied.
     pub quarantine_bytes_max: u64,
-    /// Who does the work.
+    /// The threads that do the work.
     pub drive: Drive,
     /// Called with each event that an operator must know of. It runs on whichever thread noticed, so it must
     /// be quick.
@@ -80,7 +80,7 @@ pub struct Discard {
     pub beyond_bytes: u64,
 }
 
-/// Who writes, syncs and deletes.
+/// The threads that write, sync and delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Drive {
     /// The log's own threads: a writer, and a keeper of cursors and retention.

@@ -78,7 +78,7 @@ fn delete(shared: &OpenLog, consumers: &[Arc<Cursors>]) -> Result<(), ReadError>
         let (first, next, bytes) = {
             let state = shared.state.lock();
             let mut firsts = state.segments.keys();
-            // The last one is never deleted: it says where the log goes on.
+            // The last one is never deleted: it says where the log continues.
             let (Some(&first), Some(&next)) = (firsts.next(), firsts.next()) else {
                 return Ok(());
             };

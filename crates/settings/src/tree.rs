@@ -9,7 +9,7 @@ use crate::yaml::{Key, Node, Scalar, Value};
 /// The source of environment variables; a parameter, so that tests need no process environment.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// How to treat a `$[[name]]` that is not `$[[env.NAME]]`.
+/// The treatment of a `$[[name]]` that is not `$[[env.NAME]]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// It is an error.

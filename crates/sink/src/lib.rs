@@ -128,8 +128,8 @@ pub struct Counts {
 // === impl Spec ===
 
 impl Default for Spec {
-    /// Three nodes of OpenSearch 3.8 on free ports, in clear text, without indices, which count documents and
-    /// keep none.
+    /// Returns a cluster of three nodes of OpenSearch 3.8 on free ports, in clear text, without indices,
+    /// which count documents and keep none.
     fn default() -> Spec {
         Spec {
             nodes: 3,

@@ -17,7 +17,7 @@ pub struct Manners {
     pub work: Duration,
     /// The most documents per second, all nodes together: bulks wait for their turn.
     pub docs_per_s_max: Option<u32>,
-    /// How many bulks a node works on at once; without, as many as come.
+    /// The number of bulks that a node works on at once; without a value, as many as arrive.
     pub workers: Option<Workers>,
     /// The mix of errors inside every bulk; if a document is due for several of them, it gets the first. The
     /// second kind begins to count one document earlier than the first one, and so on.

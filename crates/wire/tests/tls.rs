@@ -319,7 +319,8 @@ fn a_reply_that_only_the_connections_end_would_end_needs_the_sessions_end() {
     }
 }
 
-/// A client may see its handshake fail before the server has counted it.
+/// Waits for a count of failed handshakes: a client may see its handshake fail before the server has counted
+/// it.
 #[track_caller]
 fn await_failed_handshakes(server: &Server, count: u64) {
     let begun = Instant::now();
@@ -337,7 +338,7 @@ fn connect(server: &Server) -> TcpStream {
     socket
 }
 
-/// A client's TLS session whose socket the test holds.
+/// Starts a client's TLS session whose socket the test holds.
 fn raw_session(server: &Server, trusted: &Identity) -> (rustls::ClientConnection, TcpStream) {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&trusted.certificate) {
@@ -353,7 +354,7 @@ fn raw_session(server: &Server, trusted: &Identity) -> (rustls::ClientConnection
     (session, connect(server))
 }
 
-/// A node that gives one answer and closes, with or without ending the TLS session.
+/// Starts a node that gives one answer and closes, with or without ending the TLS session.
 fn node_that_answers(identity: &Identity, answer: &'static [u8], says_goodbye: bool) -> u16 {
     let certificate = CertificateDer::from_pem_slice(&identity.certificate).expect("PEM");
     let key = PrivateKeyDer::from_pem_slice(&identity.key).expect("PEM");

@@ -139,7 +139,7 @@ pub(crate) const CASES: [Case; 12] = [
     },
 ];
 
-/// A body of `docs` documents.
+/// Makes a body of `docs` documents.
 pub(crate) fn body(case: &Case, docs: usize) -> Vec<u8> {
     let mut body = String::new();
     for number in 0..docs {
@@ -164,7 +164,7 @@ fn index_of(case: &Case, number: usize) -> String {
     }
 }
 
-/// A cluster of three nodes with the case's indices.
+/// Makes a cluster of three nodes with the case's indices.
 pub(crate) fn table(case: &Case) -> RouteTable {
     let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
     let primaries: Vec<_> = (0..case.shards).map(|shard| Some(NodeIx(shard % 3))).collect();

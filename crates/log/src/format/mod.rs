@@ -13,7 +13,7 @@
 //! DIR/<position>.segment         20 digits: the position of the segment's first byte
 //! DIR/<position>.spare           the file of a segment that was used up, to be written again
 //! DIR/<group>.cursor             one per consumer group
-//! DIR/quarantine/<position>.bad  copies of what was found broken
+//! DIR/quarantine/<position>.bad  copies of damaged bytes
 //! DIR/*.new                      a file whose renaming a crash prevented: removed when opened
 //! ```
 //!

@@ -106,7 +106,7 @@ impl Record {
     /// bytes are in the core's own cache.
     ///
     /// # Panics
-    /// As [`Record::group`].
+    /// Like [`Record::group`].
     pub fn group_by_piece(
         &mut self,
         lane: u32,

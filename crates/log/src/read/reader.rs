@@ -40,7 +40,7 @@ struct View {
     live: bool,
 }
 
-/// What comes next in a lane.
+/// The next item of a lane.
 #[derive(Debug)]
 pub enum Next {
     /// Documents: their bytes were appended to the buffer.

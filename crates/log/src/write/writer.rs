@@ -57,11 +57,11 @@ struct Placed {
     receipt: Receipt,
 }
 
-/// Why a turn cannot continue.
+/// The reason why a turn cannot continue.
 enum Trouble {
     /// These records are refused; nothing is left of them.
     Refuse(AppendError),
-    /// What is on disk is unknown.
+    /// The contents of the disk are unknown.
     Poison(String),
 }
 

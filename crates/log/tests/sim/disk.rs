@@ -93,7 +93,7 @@ impl SimDisk {
         self.0.lock()
     }
 
-    /// From now on nothing reaches the disk: the process is ending.
+    /// Kills the process: from now on nothing reaches the disk.
     pub(crate) fn die(&self) {
         self.world().dead = true;
     }

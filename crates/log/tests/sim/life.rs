@@ -130,7 +130,7 @@ impl Life {
         panic!("it never opens");
     }
 
-    /// Compares what is there with what should be.
+    /// Compares the log with the model.
     fn restarted(&mut self, log: &Log, cut: bool) {
         if self.harm == Harm::Damage {
             assert_eq!(

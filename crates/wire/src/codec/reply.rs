@@ -26,7 +26,7 @@ pub struct ReplyHead {
 /// Parses one complete head of a reply to a request with `method`.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// The fault, in words.
 pub fn parse_reply(head: &[u8], method: &Method, header_count_max: usize) -> Result<ReplyHead, &'static str> {
     let mut slots = Slots::new(head, header_count_max);
     let mut parsed = httparse::Response::new(&mut []);

@@ -2,8 +2,8 @@
 //! feature `planted`, which only `./dev test` asks for. No release contains them. Panics unwind and are
 //! caught in the same way in all of these builds, which `guard` asserts when it is compiled.
 
-/// A place at which a test may make the gateway panic. `TIDEGATE_TEST_PANIC` names such places, each with
-/// bytes that must be in `content` for the panic to happen, and how often it happens: `batch=poison` or
+/// Marks a place at which a test may make the gateway panic. `TIDEGATE_TEST_PANIC` names such places, each
+/// with bytes that must be in `content` for the panic to happen, and how often it happens: `batch=poison` or
 /// `probe=*3,plan=bad*1`.
 #[cfg(any(debug_assertions, feature = "planted"))]
 pub fn fault(place: &str, content: &[u8]) {

@@ -95,7 +95,7 @@ pub fn panics() -> impl Iterator<Item = (Work, u64)> {
     counts.map(|(work, count)| (*work, count.load(Relaxed)))
 }
 
-/// From now on has panics counted, and reported in the log instead of as text on the standard error. Called
+/// Starts counting panics, and reporting them in the log instead of as text on the standard error. Called
 /// once, by the program that runs a gateway.
 pub fn tell_of_panics() {
     std::panic::set_hook(Box::new(hook));
