@@ -1,4 +1,4 @@
-// What the console's server answers.
+// The answers of the console's server.
 
 export interface Session {
   readonly user: { readonly name: string; readonly role: string };
@@ -104,7 +104,7 @@ export interface NodeRow {
 }
 
 export interface Nodes {
-  /** Null until the cluster has told them once. */
+  /** Null until the cluster has reported them once. */
   readonly at_ms: number | null;
   readonly nodes: readonly NodeRow[];
 }

@@ -73,7 +73,7 @@ test("the records browser says how far it has looked, and what it could not look
   await said.filter({ hasText: "Searched 99 kB of 99 kB, 990 records. 1 found. Of 1 longer ones only the first 65.5 kB were searched." }).waitFor();
   assert.equal(await p.getByRole("rowheader").textContent(), "77700");
   assert.match(p.url(), /records\?text=/);
-  // None is never said alone.
+  // The page never says just "none".
   await p.getByLabel("Text in it").fill("not there");
   await p.getByLabel("Lane", { exact: true }).fill("3");
   await p.getByRole("button", { name: "Look", exact: true }).click();

@@ -29,7 +29,8 @@ test("letters of one fault are found together, changed with a preview, and repla
   await settled(p);
   assert.equal(await p.locator(".accounts .adds").count(), 1);
   assert.equal(await p.locator(".accounts .item.bad data").first().getAttribute("value"), String(letters));
-  // The records lie there as they were accepted, five thousand documents each. Texts are looked for at their
+  // The records are there as they were accepted, five thousand documents each. Texts are searched only at
+  // their
   // beginning.
   await p.getByRole("link", { name: "Records", exact: true }).click();
   await p.locator(".searched").filter({ hasText: `${letters / 5000} records. ${letters / 5000} found.` }).waitFor();
@@ -44,7 +45,7 @@ test("letters of one fault are found together, changed with a preview, and repla
   assert.deepEqual(await violations(p), []);
   await shot(p, "letters-real");
 
-  // One alone, as a person would look first. Its source has 1.10, which a browser would write as 1.1.
+  // First a single letter, as a user would do. Its source has 1.10, which a browser would write as 1.1.
   await p.getByRole("button", { name: /^Letter \d+$/ }).first().click();
   await p.getByText("400 mapper_parsing_exception", { exact: false }).waitFor();
   await p.getByRole("dialog").getByRole("button", { name: "Close" }).click();
@@ -70,7 +71,7 @@ test("letters of one fault are found together, changed with a preview, and repla
   await dialog.getByRole("button", { name: "Close" }).last().click();
   await p.getByText("No letter fits the filter.").waitFor();
   await to(p, `#/g/${id}/q/q`);
-  // Each was accepted twice, and is accounted for twice.
+  // Each document was accepted twice, and is accounted for twice.
   await p.waitForFunction((n) => [...document.querySelectorAll(".accounts .item")].some((one) => one.textContent.includes("indexed") && one.querySelector("data").value === n), String(letters), { timeout: 120_000 });
   assert.equal(await p.locator(".accounts .adds").count(), 1, String(await accounts()));
   assert.ok((await accounts()).some((words) => /replayed/.test(words)));
