@@ -10,6 +10,11 @@
 //! the queue collects the room that becomes free and no other passes it, so a large body has a chance among
 //! many small ones.
 //!
+//! A tenth of the room is the reserve of small bodies ([`Room`]). Large bodies leave it free, whatever they
+//! declare, and a small body takes from it even while a large one collects. The reserve bounds what a small
+//! body waits for: without it, one peer that declares a body as large as the room, and sends nothing, would
+//! hold up everybody until it is asked to make room.
+//!
 //! A peer is an IPv4 address, or 64 bits of an IPv6 address. While others are there, a peer may hold its
 //! share ([`Fairness::peer_share_percent`]) and one body.
 
@@ -66,6 +71,8 @@ pub(crate) struct AdmissionQueue {
     queue: VecDeque<Arc<Waiter>>,
     /// Bodies that are arriving.
     pub(crate) arriving: HashMap<u64, Arc<Record>>,
+    /// The bytes that small bodies hold.
+    small_held: usize,
     next_id: u64,
     /// When the queue was last checked for bodies that could make room.
     looked: Option<Instant>,
@@ -75,6 +82,13 @@ pub(crate) struct AdmissionQueue {
 struct Account {
     held: usize,
     claims: usize,
+}
+
+/// The room for bodies, and the part of it that is reserved for small ones, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    limit: usize,
+    reserve: usize,
 }
 
 /// A body that waits for room.
@@ -94,6 +108,23 @@ impl Default for Fairness {
             peer_share_percent: 50,
             rate_min: 64 << 10,
         }
+    }
+}
+
+// === impl Room ===
+
+impl Room {
+    fn is_small(self, bytes: usize) -> bool {
+        bytes <= self.reserve / SMALL_SHARE
+    }
+
+    /// Returns the limit for a body of `bytes` bytes while small ones hold `small_held`. A body that does not
+    /// fit beside the reserve gets all the room, once nobody else has any.
+    fn limit_for(self, bytes: usize, small_held: usize) -> usize {
+        if self.is_small(bytes) || bytes > self.limit - self.reserve {
+            return self.limit;
+        }
+        self.limit - self.reserve.saturating_sub(small_held)
     }
 }
 
@@ -167,7 +198,7 @@ impl AdmissionQueue {
 
     pub(crate) fn end(&mut self, record: &Record) {
         self.arriving.remove(&record.id);
-        self.take_back(record.peer, record.held());
+        self.take_back(record, record.held());
         if let Some(account) = self.peers.get_mut(&record.peer) {
             account.claims -= 1;
             if account.claims == 0 {
@@ -181,8 +212,19 @@ impl AdmissionQueue {
         record.add_held(bytes);
     }
 
-    pub(crate) fn take_back(&mut self, peer: IpAddr, bytes: usize) {
-        if let Some(account) = self.peers.get_mut(&peer) {
+    /// Gives room that a body of `wanted` bytes has waited for, or not.
+    fn give_room(&mut self, record: &Record, wanted: usize, room: Room) {
+        if room.is_small(wanted) {
+            record.add_small(wanted);
+            self.small_held += wanted;
+        }
+        self.give(record, wanted);
+    }
+
+    pub(crate) fn take_back(&mut self, record: &Record, bytes: usize) {
+        record.sub_held(bytes);
+        self.small_held = self.small_held.saturating_sub(record.sub_small(bytes));
+        if let Some(account) = self.peers.get_mut(&record.peer) {
             account.held = account.held.saturating_sub(bytes);
         }
     }
@@ -206,6 +248,19 @@ impl Budget {
     /// Returns what a peer may hold while there are others.
     pub(crate) fn peer_share(&self) -> usize {
         self.admission_limit() / 100 * usize::from(self.admission.fairness.peer_share_percent)
+    }
+
+    fn room(&self) -> Room {
+        let limit = self.admission_limit();
+        Room {
+            limit,
+            reserve: limit / RESERVE_SHARE,
+        }
+    }
+
+    /// Returns how far a body of `bytes` bytes may fill the room now.
+    pub(crate) fn limit_for(&self, state: &AdmissionQueue, bytes: usize) -> usize {
+        self.room().limit_for(bytes, state.small_held)
     }
 
     /// Returns whether a peer's share allows it `bytes` bytes more for a body. One body is always allowed.
@@ -235,10 +290,12 @@ impl Budget {
             return None;
         }
         let taken = take();
+        let room = self.room();
         if taken.is_none() {
-            self.charge_or_reclaim(bytes, self.admission_limit()).ok()?;
+            let limit = room.limit_for(bytes, state.small_held);
+            self.charge_or_reclaim(bytes, limit).ok()?;
         }
-        state.give(claim.record(), bytes);
+        state.give_room(claim.record(), bytes, room);
         Some(taken)
     }
 
@@ -301,9 +358,19 @@ impl Budget {
         let now = Instant::now();
         let (mut at, mut unfit, mut over_share) = (0, 0, None);
         let (mut useful, mut reclaimed) = (usize::MAX, false);
+        let (room, mut collected) = (self.room(), false);
         while let Some(waiter) = state.queue.get(at).map(Arc::clone) {
+            // Only small bodies pass a body that collects, as far as their reserve goes.
+            let passes = || room.is_small(waiter.wanted) && state.small_held + waiter.wanted <= room.reserve;
             if over_share == Some(waiter.record.peer) {
                 at += 1;
+                continue;
+            }
+            if collected && !passes() {
+                if unfit == UNFIT_MAX {
+                    break;
+                }
+                (at, unfit) = (at + 1, unfit + 1);
                 continue;
             }
             if !self.may_have(state, &waiter.record, waiter.wanted, now) {
@@ -311,23 +378,25 @@ impl Budget {
                 at += 1;
                 continue;
             }
-            let mut charged = self.try_charge(waiter.wanted, self.admission_limit());
+            let limit = room.limit_for(waiter.wanted, state.small_held);
+            let mut charged = self.try_charge(waiter.wanted, limit);
             // Nothing is kept idle while a body waits, so a second attempt would find nothing.
             if charged.is_err() && !reclaimed && self.reclaim() > 0 {
-                charged = self.try_charge(waiter.wanted, self.admission_limit());
+                charged = self.try_charge(waiter.wanted, limit);
             }
             if charged.is_ok() {
                 state.queue.remove(at);
                 self.admission.waiting.store(state.queue.len(), Ordering::SeqCst);
-                state.give(&waiter.record, waiter.wanted);
+                state.give_room(&waiter.record, waiter.wanted, room);
                 state.see(waiter.record.peer, now);
                 waiter.grant();
                 continue;
             }
-            (reclaimed, useful) = (true, useful.min(waiter.wanted));
-            if unfit == 0 && waiter.collects(now) || unfit == UNFIT_MAX {
+            (reclaimed, useful) = (true, useful.min(waiter.wanted + (room.limit - limit)));
+            if unfit == UNFIT_MAX {
                 break;
             }
+            collected |= unfit == 0 && waiter.collects(now);
             (at, unfit) = (at + 1, unfit + 1);
         }
         useful
@@ -403,8 +472,7 @@ impl Drop for QueueEntry<'_> {
             admission.useful.store(0, Ordering::SeqCst);
         }
         if self.is_granted() {
-            state.take_back(self.waiter.record.peer, self.waiter.wanted);
-            self.waiter.record.sub_held(self.waiter.wanted);
+            state.take_back(&self.waiter.record, self.waiter.wanted);
             drop(state);
             self.budget.release(self.waiter.wanted);
         }
@@ -423,6 +491,11 @@ pub(crate) fn peer_of(address: IpAddr) -> IpAddr {
 const PEER_LASTS: Duration = Duration::from_secs(10);
 /// The interval in which a waiter checks which bodies could make room.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The part of the room that is reserved for small bodies: a tenth. With the default budget a body of 100 MB
+/// fits beside it.
+const RESERVE_SHARE: usize = 10;
+/// A body is small if so many of its size fit into the reserve.
+const SMALL_SHARE: usize = 8;
 /// The most waiters without room that are looked at before those behind them are left alone; this bounds the
 /// cost of a release.
 pub(crate) const UNFIT_MAX: usize = 64;
@@ -430,6 +503,7 @@ pub(crate) const UNFIT_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::BUDGET_BYTES_DEFAULT;
     use crate::claim::Claim;
 
     const MIB: usize = 1 << 20;
@@ -454,7 +528,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_fits_passes_who_does_not_and_nobody_waits_for_room_that_is_there() {
-        let budget = Arc::new(Budget::new(54 * MIB)); // some 40 for bodies
+        let budget = Arc::new(Budget::new(60 * MIB)); // 45 for bodies, 4.5 of it for small ones
         let claims: Vec<Claim> = (0..4).map(|_| Claim::begin(&budget, peer(1))).collect();
         assert!(wait(&budget, &claims[0], 28 * MIB, 1).await);
         assert!(wait(&budget, &claims[1], 8 * MIB, 1).await);
@@ -476,15 +550,18 @@ mod tests {
 
     #[tokio::test]
     async fn room_that_is_of_no_use_to_anybody_has_nobody_looked_at() {
-        let budget = Arc::new(Budget::new(40 * MIB)); // 30 for bodies
+        let budget = Arc::new(Budget::new(40 * MIB)); // 30 for bodies, 3 of it for small ones
         let claims: Vec<Claim> = (0..3).map(|_| Claim::begin(&budget, peer(1))).collect();
-        assert!(wait(&budget, &claims[0], 30 * MIB, 1).await);
+        assert!(
+            wait(&budget, &claims[0], 30 * MIB, 1).await,
+            "all, while nobody has any"
+        );
         let (first, second, ()) = tokio::join!(
             wait(&budget, &claims[1], 20 * MIB, 5),
             wait(&budget, &claims[2], 6 * MIB, 5),
             async {
                 tokio::task::yield_now().await;
-                for (room, is_useful) in [(5, false), (6, true)] {
+                for (room, is_useful) in [(8, false), (9, true)] {
                     budget.forget(room * MIB - (30 * MIB - budget.used()));
                     assert_eq!(budget.can_serve(), is_useful, "{room} MiB");
                 }
@@ -504,7 +581,7 @@ mod tests {
 
     #[tokio::test]
     async fn in_the_middle_of_its_wait_nobody_passes_the_first() {
-        let budget = Arc::new(Budget::new(54 * MIB));
+        let budget = Arc::new(Budget::new(60 * MIB));
         let claims: Vec<Claim> = (0..4).map(|_| Claim::begin(&budget, peer(1))).collect();
         assert!(wait(&budget, &claims[0], 20 * MIB, 1).await);
         assert!(wait(&budget, &claims[1], 20 * MIB, 1).await);
@@ -523,8 +600,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn small_bodies_have_room_of_their_own_whatever_large_ones_hold_or_collect() {
+        let budget = Arc::new(Budget::new(BUDGET_BYTES_DEFAULT)); // 108 for bodies, 10.8 of it for small ones
+        let large: Vec<Claim> = (0..4).map(|n| Claim::begin(&budget, peer(100 + n))).collect();
+        assert!(wait(&budget, &large[0], 100_000_000, 1).await);
+        assert!(
+            !wait(&budget, &large[1], 8_000_000, 0).await,
+            "the reserve is not theirs"
+        );
+        let small: Vec<Claim> = (0..13).map(|n| Claim::begin(&budget, peer(n + 2))).collect();
+        let at_once = |claim| wait(&budget, claim, MIB, 0);
+        for claim in &small[..5] {
+            assert!(at_once(claim).await);
+        }
+        let (collector, rest) = tokio::join!(wait(&budget, &large[2], 50 * MIB, 1), async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let mut rest = Vec::new();
+            for claim in &small[5..] {
+                rest.push(wait(&budget, claim, MIB, 0).await);
+            }
+            rest
+        });
+        assert!(!collector);
+        assert_eq!(rest, [true, true, true, true, true, false, false, false]);
+        drop((large, small));
+        budget.release(budget.used());
+        let state = budget.admission.state();
+        assert_eq!((state.small_held, state.peers.len()), (0, 0));
+    }
+
+    #[tokio::test]
     async fn a_peer_has_all_while_it_is_alone_and_its_share_when_another_comes() {
-        let budget = Arc::new(Budget::new(54 * MIB));
+        let budget = Arc::new(Budget::new(60 * MIB));
         let greedy: Vec<Claim> = (0..6).map(|_| Claim::begin(&budget, peer(1))).collect();
         for claim in &greedy[..4] {
             assert!(wait(&budget, claim, 10 * MIB, 1).await, "alone");
@@ -551,7 +658,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_stops_waiting_leaves_no_trace() {
-        let budget = Arc::new(Budget::new(54 * MIB));
+        let budget = Arc::new(Budget::new(60 * MIB));
         let (one, two) = (Claim::begin(&budget, peer(1)), Claim::begin(&budget, peer(1)));
         assert!(wait(&budget, &one, 40 * MIB, 1).await);
         assert!(!wait(&budget, &two, 10 * MIB, 0).await);

@@ -24,6 +24,8 @@ pub(crate) struct Record {
     pub(crate) id: u64,
     pub(crate) peer: IpAddr,
     held: AtomicUsize,
+    /// The part of `held` that was given to it as a small body.
+    small: AtomicUsize,
     arrived: AtomicU64,
     waits: AtomicBool,
     /// A [`Verdict`], or 0.
@@ -58,6 +60,7 @@ impl Claim {
             id,
             peer,
             held: AtomicUsize::new(0),
+            small: AtomicUsize::new(0),
             arrived: AtomicU64::new(0),
             waits: AtomicBool::new(false),
             verdict: AtomicU8::new(0),
@@ -84,8 +87,7 @@ impl Claim {
 
     /// Gives back `bytes` of the memory that it holds.
     pub(crate) fn give_back(&self, bytes: usize) {
-        self.record.sub_held(bytes);
-        self.budget.admission.state().take_back(self.record.peer, bytes);
+        self.budget.admission.state().take_back(&self.record, bytes);
     }
 
     /// Notes that the body is arriving from now on: others may ask it to make room.
@@ -139,6 +141,19 @@ impl Record {
 
     pub(crate) fn sub_held(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_small(&self, bytes: usize) {
+        self.small.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns how many of `bytes` bytes that it gives back were given to it as a small body. The caller holds
+    /// the lock of the queue.
+    pub(crate) fn sub_small(&self, bytes: usize) -> usize {
+        let small = self.small.load(Ordering::Relaxed);
+        let less = small.min(bytes);
+        self.small.store(small - less, Ordering::Relaxed);
+        less
     }
 
     pub(crate) fn bytes_arrived(&self) -> u64 {

@@ -46,7 +46,8 @@ impl Budget {
         wanting.truncate(UNFIT_MAX);
         over.truncate(UNFIT_MAX);
         let wanted: usize = wanting.iter().map(|waiter| waiter.wanted).sum();
-        let limit = self.admission_limit();
+        let largest = wanting.iter().map(|waiter| waiter.wanted).max();
+        let limit = self.limit_for(&state, largest.unwrap_or_default());
         let mut missing = (self.used() + wanted.min(limit)).saturating_sub(limit);
         let mut seen = Vec::new();
         for record in state.arriving.values() {
