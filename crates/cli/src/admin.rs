@@ -149,7 +149,8 @@ impl Admin {
         match json {
             Some(json) if answer.status().is_success() => Ok(json),
             _ if status == 401 => {
-                let reason = "the admin port wants its token: set TIDEGATE_ADMIN_TOKEN, or give --token-file";
+                let reason =
+                    "the admin port requires its token: set TIDEGATE_ADMIN_TOKEN, or give --token-file";
                 Err(refuse(status, reason.to_owned()))
             }
             json => {
@@ -220,7 +221,7 @@ pub(crate) fn segment(name: &str) -> String {
 /// terminal nobody can answer, so only `--yes` is accepted.
 pub(crate) fn confirm(question: &str) -> Result<bool> {
     if !io::stdin().is_terminal() {
-        let reason = format!("{question} Nobody can be asked here: say --yes");
+        let reason = format!("{question} There is no terminal to ask on: give --yes");
         return Err(refuse(400, reason));
     }
     write!(io::stderr(), "{question} [y/N] ")?;

@@ -289,14 +289,14 @@ fn print(arguments: &Arguments, compared: &Compared) -> io::Result<()> {
 fn seconds(text: &str) -> anyhow::Result<f64> {
     match text.parse() {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => anyhow::bail!("`{text}` is no number of seconds from 0 to 86400"),
+        _ => anyhow::bail!("`{text}` is not a number of seconds from 0 to 86400"),
     }
 }
 
 /// Parses `NAME=VALUE`, with or without the prefix `index.`.
 fn setting(text: &str) -> anyhow::Result<(String, String)> {
     let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-        anyhow::bail!("`{text}` is no NAME=VALUE");
+        anyhow::bail!("`{text}` is not NAME=VALUE");
     };
     let name = name.strip_prefix("index.").unwrap_or(name);
     Ok((name.to_owned(), value.to_owned()))

@@ -398,7 +398,7 @@ fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut 
         if untried {
             writeln!(
                 out,
-                "not all were tried: so many are refused; purge or edit them first"
+                "not all were tried, since too many are refused; purge or edit those first"
             )?;
         }
     }
@@ -441,7 +441,7 @@ fn chosen(
     if which.all {
         query.push(("all", true.to_string()));
     } else if which.ids.is_empty() && which.filter.is_empty() {
-        let reason = "say which letters: their ids, a filter as in `--index NAME`, or --all";
+        let reason = "select letters: give their ids, a filter as in `--index NAME`, or --all";
         return Err(admin::refuse(400, reason.to_owned()));
     }
     if which.yes && !which.dry_run {
@@ -482,8 +482,8 @@ impl Which {
         let missing = (named.len() as u64).saturating_sub(found);
         match missing {
             0 => {}
-            1 => eprintln!("tidegate: 1 letter that is named is not there"),
-            _ => eprintln!("tidegate: {missing} letters that are named are not there"),
+            1 => eprintln!("tidegate: 1 of the named letters does not exist"),
+            _ => eprintln!("tidegate: {missing} of the named letters do not exist"),
         }
         missing > 0
     }
@@ -542,7 +542,7 @@ pub(crate) fn moment(text: &str) -> Result<String> {
             .to_string());
     }
     if text.parse::<jiff::Timestamp>().is_err() && text.parse::<u64>().is_err() {
-        bail!("{text} is no time: write 2026-11-21T10:00:00Z, or 30m, 6h, 2d for so long ago");
+        bail!("{text} is not a time: write 2026-11-21T10:00:00Z, or 30m, 6h, 2d for a time ago");
     }
     Ok(text.to_owned())
 }

@@ -257,7 +257,7 @@ pub(crate) fn bytes(text: &str) -> anyhow::Result<u64> {
         .iter()
         .find_map(|(unit, shift)| Some((lower.strip_suffix(unit)?, *shift)))
         .unwrap_or((&lower, 0));
-    let wrong = || anyhow::anyhow!("`{text}` is no size, as in 256mb");
+    let wrong = || anyhow::anyhow!("`{text}` is not a size, as in 256mb");
     let number: u64 = digits.trim().parse().map_err(|_| wrong())?;
     let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
     match bytes {

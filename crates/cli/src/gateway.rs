@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return fail(exit::FAILED, &error.to_string()),
     };
     let file = arguments.from.config.as_deref();
-    let program = program.inspect_err(|error| tracing::warn!(%error, "an upgrade wants a restart"));
+    let program = program.inspect_err(|error| tracing::warn!(%error, "an upgrade will need a restart"));
     let program = program.ok();
     match runtime.block_on(serve(file, loaded, &level, program.as_ref(), left)) {
         Ok(Ended::AsTold | Ended::GivesWay(_)) => ExitCode::SUCCESS,
@@ -138,8 +138,8 @@ fn load(arguments: &Arguments) -> Result<Loaded, (u8, String)> {
     let usage = |why: String| (exit::USAGE, why);
     if let Some(file) = &arguments.from.config {
         if arguments.access.is_given() {
-            let why = "--config goes without --user, --password-file, --ca and --insecure: \
-                       the file says these for each cluster";
+            let why = "--config cannot be combined with --user, --password-file, --ca and --insecure: \
+                       the file sets these for each cluster";
             return Err(usage(why.to_owned()));
         }
         let loaded = Config::load(file)
@@ -283,7 +283,7 @@ async fn serve<'a>(
     let watch = file.and_then(|file| match FileWatch::new(file, &loaded) {
         Ok(watch) => Some(watch),
         Err(error) => {
-            tracing::warn!(%error, "the configuration file is not watched; SIGHUP reads it again");
+            tracing::warn!(%error, "the configuration file is not watched; send SIGHUP to have it read again");
             None
         }
     });
@@ -378,9 +378,9 @@ async fn start(loaded: &Loaded, left: Option<Left>) -> anyhow::Result<Gateway> {
         .await
         .map_err(told);
     if let Err(error) = &started {
-        tracing::error!("this program cannot take over; the one before goes on, if there is one: {error}");
+        tracing::error!("this program cannot take over; the previous one goes on, if there is one: {error}");
         if let Some(error) = left.go_back() {
-            tracing::error!(%error, "the program before cannot be put back");
+            tracing::error!(%error, "the previous program cannot be put back");
         }
     }
     started
@@ -398,7 +398,7 @@ fn next_program<'a>(program: Option<&'a Program>, gateway: &Gateway) -> anyhow::
     });
     next.inspect_err(|error| {
         let path = program.path().display();
-        tracing::error!(program = %path, "no upgrade, this program goes on: {error:#}");
+        tracing::error!(program = %path, "no upgrade; this program goes on: {error:#}");
     })
 }
 
@@ -408,7 +408,7 @@ fn instead(left: Option<&Left>, status: u8, reason: &str) -> ExitCode {
     match cannot {
         Some(error) => fail(
             status,
-            &format!("{reason}\nthe program before cannot be put back: {error:#}"),
+            &format!("{reason}\nthe previous program cannot be put back: {error:#}"),
         ),
         None => fail(status, reason),
     }
@@ -437,7 +437,7 @@ async fn changed(watch: &mut Option<FileWatch>) {
 fn certificates(gateway: &Gateway, asked: bool) {
     let looked = caught(Work::Reload, || gateway.reload_certificates(asked));
     let reloaded = looked.unwrap_or_else(|panicked| {
-        panicked.report(Work::Reload, "certificates are looked at again in a second");
+        panicked.report(Work::Reload, "the certificates are checked again in a second");
         Vec::new()
     });
     for entry in reloaded {

@@ -89,7 +89,7 @@ impl Program {
                 let _ = trial.kill();
                 let _ = trial.wait();
                 bail!(
-                    "it has not looked at the configuration in {} s",
+                    "it has not checked the configuration within {} s",
                     TRIAL_TIME.as_secs()
                 );
             }
@@ -102,7 +102,7 @@ impl Program {
         if let Some(mut errors) = trial.stderr.take() {
             let _ = errors.read_to_string(&mut told);
         }
-        bail!("tried beside this one it ends with {status}: {}", told.trim())
+        bail!("its trial beside this one ended with {status}: {}", told.trim())
     }
 
     /// Opens the running program's file, which stays usable when its name is gone.
@@ -114,7 +114,7 @@ impl Program {
     /// cannot be run, this one starts anew, and the method returns if that fails too.
     pub(crate) fn give_way(&self, sockets: &Sockets, running: &OwnedFd) -> anyhow::Error {
         let error = become_program(&self.path, sockets, Some(running));
-        tracing::error!(%error, program = %self.path.display(), "the new program cannot be run: the one before starts again");
+        tracing::error!(%error, program = %self.path.display(), "the new program cannot be run; the previous one starts again");
         become_program(Path::new(RUNNING), sockets, None)
     }
 }
@@ -203,7 +203,7 @@ fn become_program(path: &Path, sockets: &Sockets, running: Option<&OwnedFd>) -> 
     let program = running.into_iter().map(|file| ("p".to_owned(), file));
     for (name, descriptor) in entries.chain(admin).chain(program) {
         if let Err(error) = leave(name, descriptor.as_fd()) {
-            return anyhow!(error).context("a socket cannot be left to the next program");
+            return anyhow!(error).context("a socket cannot be passed to the next program");
         }
     }
     let name = std::env::args_os().next().unwrap_or_else(|| "tidegate".into());

@@ -203,7 +203,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
                 note("reading the documents back");
                 match loadgen::verify(&load, &options, &report, &how) {
                     Ok(verified) => report.verified = Some(verified),
-                    Err(error) => note(&format!("tidegate: they can't be read back: {error}")),
+                    Err(error) => note(&format!("tidegate: the documents can't be read back: {error}")),
                 }
             }
             match print(arguments, &report) {
@@ -325,11 +325,11 @@ fn see(warm_up: &WarmUp) -> ControlFlow<()> {
     }
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         note(
-            "the warm-up was not fine, and there is no terminal to ask: stopping (`no_warm: true` leaves it out, `valid_status_codes_during_warmup` allows statuses)",
+            "the warm-up failed, and there is no terminal to ask on: stopping (`no_warm: true` leaves it out, `valid_status_codes_during_warmup` allows statuses)",
         );
         return ControlFlow::Break(());
     }
-    let _ = write!(io::stderr(), "go on all the same? [y/N] ");
+    let _ = write!(io::stderr(), "go on anyway? [y/N] ");
     let mut answer = String::new();
     let _ = io::stdin().lock().read_line(&mut answer);
     match answer.trim() {

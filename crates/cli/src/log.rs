@@ -113,7 +113,7 @@ fn is_log(folder: &Path) -> Result<()> {
     let there = folder.join("LOG").exists();
     anyhow::ensure!(
         there,
-        "{} is no log: there is no file LOG in it; name the folder of a queue, as in data/queue/NAME",
+        "{} is not a log: it has no file LOG; name the folder of a queue, as in data/queue/NAME",
         folder.display()
     );
     Ok(())
@@ -265,7 +265,7 @@ fn write_damage(out: &mut impl Write, report: &Report) -> io::Result<()> {
         let bytes: u64 = report.spares.iter().map(|spare| spare.bytes).sum();
         writeln!(
             out,
-            "spare files, to be written again: {}, {bytes} bytes",
+            "spare files, to be reused: {}, {bytes} bytes",
             report.spares.len()
         )?;
     }
@@ -287,10 +287,10 @@ fn write_repaired(out: &mut impl Write, repaired: &Repaired) -> io::Result<()> {
         writeln!(out, "{}", told(event))?;
     }
     for segment in &repaired.indexes {
-        writeln!(out, "index of segment {segment} written anew")?;
+        writeln!(out, "index of segment {segment} was written again")?;
     }
     for cursor in &repaired.cursors {
-        writeln!(out, "cursors of {cursor} set aside: it begins anew")?;
+        writeln!(out, "cursors of {cursor} were set aside: it begins again")?;
     }
     Ok(())
 }
@@ -405,7 +405,7 @@ fn told(event: &Event) -> String {
             )
         }
         Event::CursorsAhead { consumer, documents } => {
-            format!("{consumer} was {documents} documents ahead of the log, and is at its end now")
+            format!("{consumer} was {documents} documents ahead of the log, and is now at its end")
         }
         other => format!("{other:?}"),
     }

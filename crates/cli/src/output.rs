@@ -55,9 +55,9 @@ pub(crate) fn why(error: &anyhow::Error) -> String {
 /// Says in words where a text stops being JSON.
 pub(crate) fn no_json(error: &serde_json::Error) -> String {
     match error.classify() {
-        serde_json::error::Category::Eof => "it is no JSON: it ends too early".to_owned(),
+        serde_json::error::Category::Eof => "it is not JSON: it ends too early".to_owned(),
         _ => format!(
-            "it is no JSON at line {}, column {}",
+            "it is not JSON at line {}, column {}",
             error.line(),
             error.column()
         ),

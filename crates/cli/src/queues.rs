@@ -393,7 +393,7 @@ fn run_parked(parked: &Parked, admin: &Admin, json: bool, out: &mut dyn Write) -
     }
     if parked.give_up {
         let what = parked.key.as_deref().unwrap_or("anything");
-        let question = format!("make dead letters of what is parked for {what} in the queue {queue}?");
+        let question = format!("turn what is parked for {what} in the queue {queue} into dead letters?");
         if !parked.yes && !admin::confirm(&question)? {
             return Ok(false);
         }

@@ -231,7 +231,7 @@ impl Which {
         self.systemctl(&["daemon-reload"])?;
         writeln!(
             io::stdout(),
-            "{} is removed; configuration and data are left as they are",
+            "{} is removed; configuration and data stay as they are",
             file.display()
         )?;
         Ok(true)
@@ -241,7 +241,7 @@ impl Which {
 fn no_systemd(error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            anyhow::anyhow!("there is no systemctl here: this machine is not run by systemd")
+            anyhow::anyhow!("there is no systemctl: this machine does not use systemd")
         }
         _ => anyhow::anyhow!("systemctl: {error}"),
     }
@@ -250,7 +250,7 @@ fn no_systemd(error: io::Error) -> anyhow::Error {
 /// A value that would have another meaning in a unit file.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 enum BadValue {
-    #[error("at most 64 letters, digits, `-` and `_` are possible")]
+    #[error("write at most 64 letters, digits, `-` and `_`")]
     Name,
     #[error("write numbers and ranges with commas, as in 0-3,6")]
     Cpus,

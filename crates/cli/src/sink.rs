@@ -121,8 +121,8 @@ fn error_of(status: u16) -> String {
 fn refusal(text: &str) -> anyhow::Result<Refusal> {
     let (status, every) = text
         .split_once(':')
-        .context("STATUS:N is wanted, as in 429:100")?;
-    let wrong_status = || anyhow!("`{status}` is no status from 400 to 599");
+        .context("STATUS:N is expected, as in 429:100")?;
+    let wrong_status = || anyhow!("`{status}` is not a status from 400 to 599");
     let status = status.parse().map_err(|_| wrong_status())?;
     if !(400..=599).contains(&status) {
         return Err(wrong_status());
@@ -133,15 +133,15 @@ fn refusal(text: &str) -> anyhow::Result<Refusal> {
             status,
             error: error_of(status),
         }),
-        _ => bail!("`{every}` is no number from 1"),
+        _ => bail!("`{every}` is not a number from 1"),
     }
 }
 
 fn index(text: &str) -> anyhow::Result<(String, u32)> {
-    let (name, shards) = text.rsplit_once(':').context("NAME:SHARDS is wanted")?;
+    let (name, shards) = text.rsplit_once(':').context("NAME:SHARDS is expected")?;
     match shards.parse() {
         Ok(shards) if (1..=1_024).contains(&shards) => Ok((name.to_owned(), shards)),
-        _ => bail!("`{shards}` is no number of shards from 1 to 1024"),
+        _ => bail!("`{shards}` is not a number of shards from 1 to 1024"),
     }
 }
 

@@ -117,12 +117,14 @@ impl Set {
                     (INDICES, json!([{"index": index, "enabled": value}]))
                 }
                 Some(_) => {
-                    let why = format!("{name} is a whole cluster's: --index goes with {DIRECT_ROUTING} only");
+                    let why = format!(
+                        "{name} applies to a whole cluster: --index works with {DIRECT_ROUTING} only"
+                    );
                     return Err(refuse(400, why));
                 }
             };
             if change.insert(name.to_owned(), value).is_some() {
-                return Err(refuse(400, format!("{name} is there twice")));
+                return Err(refuse(400, format!("{name} is given twice")));
             }
         }
         self.target.change(&change)
@@ -185,13 +187,16 @@ impl Target {
         match (&self.cluster, known.as_slice()) {
             (Some(cluster), _) if known.contains(cluster) => Ok(cluster.clone()),
             (Some(cluster), _) => {
-                let why = format!("there is no cluster {cluster}; there are {}", known.join(", "));
+                let why = format!(
+                    "there is no cluster {cluster}; the clusters are {}",
+                    known.join(", ")
+                );
                 Err(refuse(404, why))
             }
             (None, [only]) => Ok(only.clone()),
             (None, _) => Err(refuse(
                 400,
-                format!("which cluster? Give --cluster one of {}", known.join(", ")),
+                format!("which cluster? Give --cluster with one of {}", known.join(", ")),
             )),
         }
     }

@@ -54,7 +54,7 @@ fn upgrade(arguments: &Arguments) -> Result<bool> {
             Some(now) => break now,
             None if Instant::now() > deadline => {
                 bail!(
-                    "no other program has answered in {} s; the gateway's log says why",
+                    "no other program has answered within {} s; the gateway's log says why",
                     arguments.wait
                 )
             }
@@ -66,7 +66,7 @@ fn upgrade(arguments: &Arguments) -> Result<bool> {
         writeln!(out, "{now:#}")?;
     }
     if now["put_back"] == true {
-        let reason = "the new program could not start, and the one before was put back; its log says why";
+        let reason = "the new program could not start, and the previous one was put back; its log says why";
         return Err(admin::refuse(404, reason.to_owned()));
     }
     if !arguments.admin.json {

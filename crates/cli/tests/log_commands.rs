@@ -84,7 +84,7 @@ fn a_sound_log_is_called_sound_and_its_numbers_add_up() {
     let text = tidegate(&["check"], folder.path());
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("sound: 2 lanes"), "{text}");
-    assert!(text.contains("to be written again: 1, 13 bytes"), "{text}");
+    assert!(text.contains("to be reused: 1, 13 bytes"), "{text}");
     let dumped = tidegate(&["dump", "--json", "--text", "--limit", "3"], folder.path());
     let lines: Vec<Value> = String::from_utf8(dumped.stdout)
         .unwrap()

@@ -95,7 +95,7 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
     let watched = match gateway::watch(settings) {
         Ok(watched) => watched,
         Err(error) => {
-            let then = "mend what the file says of this cluster";
+            let then = "correct what the file says about this cluster";
             return findings.push(found(Level::Error, error.to_string(), Some(then)));
         }
     };
@@ -113,7 +113,8 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
     let told = status.warnings.last().cloned().unwrap_or_default();
     match status.state {
         WatchState::Off => {
-            let says = "it takes connections; `discovery.enabled: false` asks nothing more of it".to_owned();
+            let says =
+                "it accepts connections; with `discovery.enabled: false`, nothing more is checked".to_owned();
             findings.push(found(Level::Fine, says, None));
         }
         WatchState::Unauthorized => {
@@ -121,14 +122,14 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
             findings.push(found(Level::Error, says, Some(then)));
         }
         _ if !learnt => {
-            let then = "look whether this is an Elasticsearch or OpenSearch, and at its log";
+            let then = "check that this is an Elasticsearch or OpenSearch, and read its log";
             let says = format!("its topology cannot be read: {told}");
             findings.push(found(Level::Away, says, Some(then)));
         }
         _ => {
             let up = status.nodes.iter().filter(|node| node.health.up).count();
             let says = format!(
-                "{} {}, {up} of {} nodes are well",
+                "{} {}, {up} of {} nodes are up",
                 status.flavour.unwrap_or("unknown"),
                 status.versions.join(", "),
                 status.nodes.len(),
@@ -161,11 +162,11 @@ fn unauthorized(settings: &Cluster, told: &str) -> (String, &'static str) {
     match &settings.credentials {
         Some(_) => (
             format!("it refuses the gateway's account: {told}"),
-            "mend `basic_auth` or `api_key`, or give the account the right to monitor the cluster",
+            "correct `basic_auth` or `api_key`, or give the account the right to monitor the cluster",
         ),
         None => (
-            format!("it wants an account, and none is configured: {told}"),
-            "write `basic_auth` or `api_key`: without, bulks pass whole",
+            format!("it requires an account, and none is configured: {told}"),
+            "write `basic_auth` or `api_key`; without an account, bulks pass whole",
         ),
     }
 }
@@ -178,7 +179,7 @@ fn reach(endpoint: &Endpoint) -> Result<(), (String, &'static str)> {
         Ok(addresses) => addresses.collect(),
         Err(error) => {
             let says = format!("the name `{}` cannot be looked up: {error}", endpoint.host);
-            return Err((says, "mend the name in `endpoint`, or the name server"));
+            return Err((says, "correct the name in `endpoint`, or repair the name server"));
         }
     };
     let mut last = None;
@@ -191,21 +192,21 @@ fn reach(endpoint: &Endpoint) -> Result<(), (String, &'static str)> {
     let Some((address, error)) = last else {
         return Err((
             format!("`{}` has no address", endpoint.host),
-            "mend the name in `endpoint`",
+            "correct the name in `endpoint`",
         ));
     };
     Err(match error.kind() {
         io::ErrorKind::ConnectionRefused => (
             format!("nothing listens at {place} ({address})"),
-            "start the cluster, or mend the port in `endpoint`",
+            "start the cluster, or correct the port in `endpoint`",
         ),
         io::ErrorKind::TimedOut => (
             format!("{place} ({address}) does not answer"),
-            "look whether a firewall is between, and whether the machine is up",
+            "check for a firewall in between, and whether the machine is up",
         ),
         _ => (
             format!("{place} ({address}) cannot be reached: {error}"),
-            "look at the network between",
+            "check the network in between",
         ),
     })
 }
@@ -223,8 +224,8 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
     let Some(folder) = there else {
         return found(
             Level::Error,
-            format!("{} cannot be made", data.display()),
-            Some("mend `path.data`"),
+            format!("{} cannot be created", data.display()),
+            Some("correct `path.data`"),
         );
     };
     // The gateway makes missing folders at its start, in the nearest one that exists.
@@ -236,7 +237,7 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
         return found(
             Level::Error,
             says,
-            Some("mend `path.data`, or whom the folder belongs to"),
+            Some("correct `path.data`, or the owner of the folder"),
         );
     }
     if queue.kafka.is_some() {
@@ -248,7 +249,7 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
     }
     let free = match log::RealDisk::default().free_bytes(folder) {
         Ok(free) => free,
-        Err(error) => return found(Level::Warning, format!("free space is not known: {error}"), None),
+        Err(error) => return found(Level::Warning, format!("free space is unknown: {error}"), None),
     };
     let says = format!("{} can be written and has {} free", folder.display(), Bytes(free));
     let least = queue.free_bytes_min;
@@ -256,7 +257,7 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
         _ if free <= least => found(
             Level::Error,
             format!(
-                "{says}, and {} have to stay free: nothing would be accepted",
+                "{says}, but {} must stay free: nothing would be accepted",
                 Bytes(least)
             ),
             Some("make room, or lower `queue.min_free`"),
@@ -264,7 +265,7 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
         Some(most) if free < most.saturating_add(least) => found(
             Level::Warning,
             format!(
-                "{says}, less than the queue may take ({}) and leave ({})",
+                "{says}, less than the queue may take ({}) and must leave ({})",
                 Bytes(most),
                 Bytes(least)
             ),
@@ -300,13 +301,13 @@ fn look_at_address(
                 Level::Fine,
                 format!(
                     "{binding} is held; a gateway answers at the admin port, but does not say without a token \
-                 what it listens on"
+                 which addresses it listens on"
                 ),
                 None,
             )
         }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && spread => {
-            let says = format!("{binding} is taken; `skip_occupied_port` or `reuse_port` allow for that");
+            let says = format!("{binding} is taken; `skip_occupied_port` or `reuse_port` allows that");
             found(Level::Warning, says, None)
         }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => found(
@@ -316,17 +317,17 @@ fn look_at_address(
         ),
         Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => found(
             Level::Error,
-            format!("{binding} is no address of this machine"),
+            format!("{binding} is not an address of this machine"),
             Some("write one of its addresses, or 0.0.0.0 for all"),
         ),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found(
             Level::Error,
-            format!("{binding} may not be listened on by this user: {error}"),
-            Some("take a port from 1024 on, or give the process CAP_NET_BIND_SERVICE"),
+            format!("this user may not listen on {binding}: {error}"),
+            Some("use a port from 1024 on, or give the process CAP_NET_BIND_SERVICE"),
         ),
         Err(error) => found(
             Level::Error,
-            format!("{binding} cannot be listened on: {error}"),
+            format!("the gateway cannot listen on {binding}: {error}"),
             None,
         ),
     }
@@ -351,7 +352,7 @@ fn look_at_open_files(config: &Config) -> Finding {
         level,
         of: "limit",
         name: "open files".to_owned(),
-        says: format!("{allowed} are allowed here, and `max_concurrency` promises {promised} connections"),
+        says: format!("{allowed} are allowed here, but `max_concurrency` promises {promised} connections"),
         then,
     }
 }
@@ -435,13 +436,13 @@ fn look_at_certificate(name: String, file: &Path) -> Option<Finding> {
     let days = (ends - i64::try_from(now.as_secs()).ok()?).div_euclid(86_400);
     let date = jiff::Timestamp::from_second(ends).map_or_else(|_| "far away".to_owned(), |at| at.to_string());
     let (level, says, then) = match days {
-        ..0 => (Level::Error, format!("ended at {date}"), Some("replace it")),
+        ..0 => (Level::Error, format!("expired at {date}"), Some("replace it")),
         0..SOON_DAYS => (
             Level::Warning,
-            format!("ends in {days} days, at {date}"),
+            format!("expires in {days} days, at {date}"),
             Some("replace it soon"),
         ),
-        _ => (Level::Fine, format!("ends at {date}"), None),
+        _ => (Level::Fine, format!("expires at {date}"), None),
     };
     Some(Finding {
         level,

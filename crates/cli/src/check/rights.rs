@@ -49,7 +49,7 @@ pub(super) fn look(name: &str, watched: &Arc<Cluster>, used: &AccountUse) -> Vec
     };
     match gateway::account_rights(watched, used) {
         Ok(AccountRights::Open) => {
-            let says = "it asks nobody who he is, so every right is there".to_owned();
+            let says = "it requires no account, so every right is granted".to_owned();
             vec![finding(Level::Fine, says, None)]
         }
         Ok(AccountRights::Asked(rights)) => rights
@@ -61,7 +61,7 @@ pub(super) fn look(name: &str, watched: &Arc<Cluster>, used: &AccountUse) -> Vec
             .collect(),
         Err(error) => vec![finding(
             Level::Warning,
-            format!("its rights cannot be asked for: {error}"),
+            format!("the account's rights cannot be determined: {error}"),
             None,
         )],
     }
@@ -102,12 +102,12 @@ fn told(right: &AccountRight, used: &AccountUse) -> (Level, String, Option<Strin
             (
                 level,
                 says,
-                give(" there, if anybody writes there by the gateway"),
+                give(" there, if anybody writes there through the gateway"),
             )
         }
         Verdict::Unknown(why) => (
             Level::Warning,
-            format!("whether the account may {action} ({called}) is not known: {why}"),
+            format!("it is unknown whether the account may {action} ({called}): {why}"),
             None,
         ),
     }

@@ -100,7 +100,7 @@ impl List {
             let inside = parts.all(|part| matches!(part, Component::Normal(_)));
             ensure!(
                 inside && !path.is_empty(),
-                "{}: `{path}` is no file of an export",
+                "{}: `{path}` is not a file of an export",
                 file.display()
             );
         }

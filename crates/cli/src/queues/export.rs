@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
     if !log.join("LOG").exists() {
         writeln!(
             io::stderr(),
-            "tidegate: there is no queue {queue} on the disk: {} has none",
+            "tidegate: there is no queue {queue} on the disk: {} contains none",
             log.display()
         )?;
         return Ok(false);
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
     if to.join(LIST).exists() {
         writeln!(
             io::stderr(),
-            "tidegate: {} is a whole export already: name another folder",
+            "tidegate: {} is already a complete export: name another folder",
             to.display()
         )?;
         return Ok(false);
@@ -74,7 +74,7 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
     let _locked = RealDisk::default()
         .lock(&log.join("LOCK"))
         .map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => anyhow::anyhow!("a gateway has the queue {queue}: stop it first"),
+            io::ErrorKind::WouldBlock => anyhow::anyhow!("a gateway uses the queue {queue}: stop it first"),
             _ => error.into(),
         })?;
     begin(to)?;
@@ -86,7 +86,7 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
             let (from, name) = (joined(folder, file), joined(Path::new(part), file));
             let name = name
                 .to_str()
-                .with_context(|| format!("{} is no name in UTF-8", from.display()))?;
+                .with_context(|| format!("{} is not a name in UTF-8", from.display()))?;
             let listed = carry(&from, &to.join(name), &mut pace, &mut done)?;
             files.insert(name.to_owned(), listed);
         }
@@ -122,7 +122,7 @@ fn begin(to: &Path) -> Result<()> {
         Err(error) => return Err(error).with_context(|| to.display().to_string()),
     };
     if !is_empty && !begun.exists() {
-        bail!("{} has other files in it: name a new folder", to.display());
+        bail!("{} contains other files: name a new folder", to.display());
     }
     put(&begun, b"")
 }
@@ -141,7 +141,7 @@ fn carry(from: &Path, to: &Path, pace: &mut Pace, done: &mut Done) -> Result<Lis
     // Reading the copy back proves it, and that nobody wrote to the file meanwhile.
     ensure!(
         listed.is(to)?,
-        "{} is not what was written to it: look after the disk",
+        "{} is not what was written to it: check the disk",
         to.display()
     );
     done.copied += 1;
@@ -181,7 +181,7 @@ fn tell(arguments: &Export, done: &Done, as_json: bool, out: &mut impl Write) ->
     }
     let there = match done.there {
         0 => String::new(),
-        there => format!(" ({there} were there)"),
+        there => format!(" ({there} were there already)"),
     };
     let queue = &arguments.queue;
     writeln!(
@@ -191,10 +191,10 @@ fn tell(arguments: &Export, done: &Done, as_json: bool, out: &mut impl Write) ->
         arguments.to.display()
     )?;
     match arguments.moves {
-        true => writeln!(out, "no gateway delivers from the queue here any more"),
+        true => writeln!(out, "no gateway delivers from this queue any more"),
         false => writeln!(
             out,
-            "the queue here is as it was: deliver it here or from the export, not from both"
+            "this queue is unchanged: deliver it here or from the export, but not from both"
         ),
     }
 }

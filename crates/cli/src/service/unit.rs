@@ -84,7 +84,7 @@ impl Unit {
         writeln!(out, "ExecStart={program} gateway --config {config}")?;
         writeln!(
             out,
-            "# The file and certificates are read anew; another program takes over."
+            "# Reads the file and certificates again; a newly installed program takes over."
         )?;
         writeln!(out, "ExecReload=/bin/kill -HUP $MAINPID")?;
         // A configuration that can't be used is no better after a restart.
@@ -92,12 +92,12 @@ impl Unit {
             out,
             "Restart=on-failure\nRestartSec=1\nRestartPreventExitStatus=1 2"
         )?;
-        writeln!(out, "# What is in flight is finished first.\nTimeoutStopSec=90")?;
+        writeln!(out, "# Requests in flight are finished first.\nTimeoutStopSec=90")?;
         writeln!(out, "LimitNOFILE=1048576")?;
         if !self.of_user {
             writeln!(
                 out,
-                "# Secrets for `$[[env.NAME]]`, a line NAME=value each; readable by root alone."
+                "# Secrets for `$[[env.NAME]]`, one line NAME=value each; readable by root only."
             )?;
             writeln!(out, "EnvironmentFile=-/etc/tidegate/environment")?;
         }
@@ -107,7 +107,7 @@ impl Unit {
         )?;
         self.write_account(out)?;
         self.write_share(out)?;
-        writeln!(out, "\n# What a gateway does without.")?;
+        writeln!(out, "\n# What a gateway does not need.")?;
         out.push_str(CLOSED);
         if !self.of_user {
             out.push_str(CLOSED_BY_THE_SYSTEM);

@@ -50,7 +50,7 @@ fn mistakes_are_told_in_the_words_of_the_command_line() {
         (
             &["--config", "a.yml", "--insecure"],
             2,
-            "the file says these for each cluster",
+            "the file sets these for each cluster",
         ),
         (&["--cluster", "nonsense"], 2, "--cluster: has no `http://`"),
         (

@@ -595,7 +595,7 @@ fn the_command_line_lists_shows_edits_replays_and_purges() {
         "{edited}"
     );
     let (status, _, told) = run(&gateway, &["edit", &id, "--source", "-"], "nonsense");
-    assert!(status == 2 && told.contains("no JSON"), "{status} {told}");
+    assert!(status == 2 && told.contains("not JSON"), "{status} {told}");
     let (status, _, told) = run(&gateway, &["replay", &id], "");
     assert!(status == 2 && told.contains("--yes"), "{status} {told}");
     let (status, done, _) = run(&gateway, &["replay", &id, "--yes"], "");
@@ -613,7 +613,7 @@ fn the_command_line_lists_shows_edits_replays_and_purges() {
     for verb in ["purge", "replay"] {
         let (status, _, told) = run(&gateway, &[verb, &id, "--yes"], "");
         assert!(
-            status == 1 && told.contains("is not there"),
+            status == 1 && told.contains("1 of the named letters does not exist"),
             "{verb}: {status} {told}"
         );
     }

@@ -316,13 +316,13 @@ fn on_a_terminal_the_warm_up_asks_whether_to_go_on_after_an_error() {
     };
     cluster.cue(Cue::new(On::Any, broken).always());
     let command = "loadgen -config examples/loadgen/search.yml -l 3";
-    let (status, shown) = on_a_terminal(&cluster, command, "go on all the same?", "n\r");
+    let (status, shown) = on_a_terminal(&cluster, command, "go on anyway?", "n\r");
     assert_eq!(status, Some(1), "declined: {shown}");
     assert!(
-        shown.contains("→ 500") && shown.contains("broken") && shown.contains("go on all the same?"),
+        shown.contains("→ 500") && shown.contains("broken") && shown.contains("go on anyway?"),
         "{shown}"
     );
-    let (status, shown) = on_a_terminal(&cluster, command, "go on all the same?", "y\r");
+    let (status, shown) = on_a_terminal(&cluster, command, "go on anyway?", "y\r");
     assert_eq!(status, Some(1), "the example says assert_invalid: {shown}");
     assert!(shown.contains("3 requests in"), "{shown}");
 }

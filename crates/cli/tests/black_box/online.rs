@@ -85,7 +85,7 @@ fn told(text: &str, wanted: &[&str]) {
 fn a_file_before_a_healthy_cluster_is_fine_and_nothing_is_left_behind() {
     let cluster = cluster();
     let checked = Checked::new(&cluster.urls()[0]);
-    checked.says(0, &["fine: cluster c: opensearch 3", "3 of 3 nodes are well"]);
+    checked.says(0, &["fine: cluster c: opensearch 3", "3 of 3 nodes are up"]);
     checked.says(0, &["fine: queue q: ", " can be written and has ", " free"]);
     checked.says(0, &["fine: entry e: 127.0.0.1:0 is free"]);
     let left = std::fs::read_dir(checked.folder.path()).unwrap().count();
@@ -107,14 +107,14 @@ fn a_name_a_port_a_protocol_and_an_authority_that_are_wrong_are_told_apart() {
         3,
         &[
             "error: cluster c: the name `no-such-host.invalid` cannot be looked up",
-            "mend the name",
+            "correct the name",
         ],
     );
     Checked::new("http://127.0.0.1:9").says(
         3,
         &[
             "nothing listens at 127.0.0.1:9",
-            "start the cluster, or mend the port",
+            "start the cluster, or correct the port",
         ],
     );
     let secure = FakeCluster::start(Spec::default().tls()).unwrap();
@@ -159,14 +159,14 @@ fn a_wrong_account_is_an_error_and_says_what_to_mend() {
     let mut checked = Checked::new(&cluster.urls()[0]);
     checked.says(
         1,
-        &["error: cluster c: it wants an account, and none is configured"],
+        &["error: cluster c: it requires an account, and none is configured"],
     );
     checked.more = ", basic_auth: {username: u, password: wrong}".to_owned();
     checked.says(
         1,
         &[
             "error: cluster c: it refuses the gateway's account",
-            "mend `basic_auth` or `api_key`",
+            "correct `basic_auth` or `api_key`",
         ],
     );
     let (_, text) = checked.run(&[]);
@@ -208,7 +208,7 @@ fn each_right_that_the_account_has_or_lacks_is_told_and_asking_changes_nothing()
             &[
                 "warning: cluster c: the account may not index documents in metrics (1 of 2 names)",
                 "give the account `",
-                "if anybody writes there by the gateway",
+                "if anybody writes there through the gateway",
             ],
             &["warning: cluster c: the account may not delete documents in logs, metrics"],
         ] {
@@ -252,7 +252,7 @@ fn a_name_that_is_not_there_yet_is_not_made_by_asking() {
     assert_eq!(status, 0, "{text}");
     assert!(
         text.contains(
-            "warning: cluster c: whether the account may create logs-new, which the cluster does not have yet"
+            "warning: cluster c: it is unknown whether the account may create logs-new, which the cluster does not have yet"
         ) && text.contains("cannot be asked without making them"),
         "{text}"
     );
@@ -318,7 +318,7 @@ fn a_port_that_is_taken_is_an_error_unless_a_gateway_holds_it() {
     checked.binding = "192.0.2.1:8000".to_owned();
     checked.says(
         1,
-        &["error: entry e: 192.0.2.1:8000 is no address of this machine"],
+        &["error: entry e: 192.0.2.1:8000 is not an address of this machine"],
     );
 
     let place = GatewayHome::before(&[&cluster], "");
@@ -384,7 +384,7 @@ fn fewer_open_files_than_connections_are_a_warning() {
     told(
         &text,
         &[
-            "warning: limit open files: 200 are allowed here, and `max_concurrency` promises ",
+            "warning: limit open files: 200 are allowed here, but `max_concurrency` promises ",
             "LimitNOFILE",
         ],
     );
@@ -400,7 +400,7 @@ fn a_queue_without_room_or_folder_is_an_error() {
         1,
         &[
             "error: queue q: ",
-            "have to stay free: nothing would be accepted",
+            "must stay free: nothing would be accepted",
             "lower `queue.min_free`",
         ],
     );

@@ -207,7 +207,7 @@ fn what_cannot_be_installed_is_said_with_the_status_that_it_has_everywhere() {
             2,
             "write numbers and ranges",
         ),
-        (&["install", "--user", "--memory", "much"], 2, "is no size"),
+        (&["install", "--user", "--memory", "much"], 2, "is not a size"),
         (&["install", "--user", "--name", "a b"], 2, "letters, digits"),
     ] {
         let output = machine.run(arguments);

@@ -145,7 +145,7 @@ fn what_is_parked_and_a_group_that_nobody_delivers_for_are_told() {
     );
     let (status, said) = at_a_terminal(&line, "n\n");
     assert!(
-        said.contains("make dead letters of what is parked for anything in the queue q? [y/N]"),
+        said.contains("turn what is parked for anything in the queue q into dead letters? [y/N]"),
         "{said}"
     );
     assert!(

@@ -600,13 +600,13 @@ fn the_command_line_lists_sets_and_resets() {
         (
             &["set", "combine.enabled=true", "--index", "logs"],
             2,
-            "--index goes with",
+            "--index works with",
         ),
         (&["set", "combine.enabled"], 2, "SWITCH=VALUE"),
         (
             &["reset", "--cluster", "none"],
             1,
-            "there is no cluster none; there are prod",
+            "there is no cluster none; the clusters are prod",
         ),
     ] {
         let (status, _, said) = run(arguments);
