@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     /// Give documents ids, but update nothing
     #[arg(long)]
     no_updates: bool,
-    /// Number of rounds, each both ways; at least three tell a difference from noise
+    /// Number of rounds, each both ways; at least three are needed to tell a difference from noise
     #[arg(long, value_name = "ROUNDS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
     /// Number of clients, each with one request under way

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use config::{self, Config, Explanation, NoSuchKey, Rejected};
 
-/// Look at configuration: schema, effective values, the meaning of a key
+/// Look at the configuration: schema, effective values, the meaning of a key
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

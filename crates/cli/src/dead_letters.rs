@@ -45,7 +45,7 @@ enum Verb {
     Purge(Purge),
 }
 
-/// Which letters: those that fit all that is said
+/// Select the letters that match all of these options
 #[derive(clap::Args)]
 struct Filter {
     /// Select letters of this consumer group
@@ -86,7 +86,7 @@ struct Filter {
 struct List {
     #[command(flatten)]
     filter: Filter,
-    /// Number of letters at most
+    /// Largest number of letters to list
     #[arg(long, value_name = "LETTERS", default_value_t = 100)]
     limit: u64,
     /// Continue where an earlier list ended: the number that it printed
@@ -96,8 +96,8 @@ struct List {
 
 /// Count dead letters by what they have in common
 ///
-/// A line for each value of each thing, the most frequent first. A reason stands
-/// for all that differ from it only in numbers and in what is quoted. --like,
+/// The command prints one line per value, the most frequent first. A reason stands
+/// for all reasons that differ from it only in numbers and in quoted text. --like,
 /// --field, --index, --type, --status and --group take these values.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -106,7 +106,7 @@ struct Count {
     filter: Filter,
 }
 
-/// Show one letter: why it died, and its lines
+/// Show one letter: the reason why it died, and its lines
 #[derive(clap::Args)]
 struct Show {
     /// Id of the letter, as the list shows it

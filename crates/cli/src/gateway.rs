@@ -38,8 +38,8 @@ use crate::{exit, typed};
 /// `tidegate upgrade`.
 ///
 /// Exit status: 0 stopped as told, 1 the configuration file can't be used, 2 wrong
-/// usage, 3 it could not start (an address is taken, say), 4 it ended by itself,
-/// because a bug left it without a thread that it needs: start it again.
+/// usage, 3 it could not start (for example, an address is taken), 4 it ended by
+/// itself, because a bug left it without a thread that it needs: start it again.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 #[group(skip)]

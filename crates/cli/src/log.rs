@@ -58,7 +58,7 @@ struct Dump {
     /// Begin with the first record at or after this position
     #[arg(long, value_name = "POSITION", default_value_t = 0)]
     from: u64,
-    /// Number of records at most
+    /// Largest number of records to print
     #[arg(long, value_name = "RECORDS", default_value_t = u64::MAX, hide_default_value = true)]
     limit: u64,
     /// Print the documents too

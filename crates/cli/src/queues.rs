@@ -97,7 +97,7 @@ struct Browse {
     /// Begin with the first record at or after this position
     #[arg(long, value_name = "POSITION", default_value_t = 0)]
     from: u64,
-    /// Number of records at most
+    /// Largest number of records to show
     #[arg(long, value_name = "RECORDS", default_value_t = 20)]
     limit: u64,
     /// Print the documents too

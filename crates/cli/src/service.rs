@@ -40,9 +40,9 @@ enum Command {
     Install(Install),
     /// Start the service
     Start(Which),
-    /// Stop the service: what is in flight is finished first
+    /// Stop the service, after it has finished the requests in flight
     Stop(Which),
-    /// Say whether it runs, and its last log lines
+    /// Show whether the service runs, and its last log lines
     Status(Which),
     /// Stop the service and remove its unit
     Uninstall(Which),

@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// Further delay for each document of a bulk, in microseconds, as if one thread worked them off
     #[arg(long, value_name = "US", default_value_t = 0)]
     doc_us: u64,
-    /// Documents per second that all nodes together accept at most
+    /// Largest number of documents per second that all nodes together accept
     #[arg(long, value_name = "DOCUMENTS")]
     capacity: Option<u32>,
     /// Bulks that a node works on at once; twice as many wait, and others get 429

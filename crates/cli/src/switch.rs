@@ -23,8 +23,8 @@ use crate::admin::{AdminArguments, Terms, exit_code, refuse, segment};
 ///     combine.enabled               true or false
 ///     combine.flush_threshold_size  a size, as in 1mb
 ///     combine.interval              a time, as in 50ms (a bare number: ms)
-///     direct_routing.enabled        true or false; with --index, of these
-///                                   indices, whatever holds for the others
+///     direct_routing.enabled        true or false; with --index, for these
+///                                   indices, regardless of the others
 ///
 /// The command asks the gateway's admin port. It reads a token from --token-file or
 /// TIDEGATE_ADMIN_TOKEN, never from the command line.

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Position of a request, as its answer named it
     #[arg(long, value_name = "POSITION", conflicts_with = "id")]
     position: Option<u64>,
-    /// Continue at this position, which an earlier search named as it ran out of time
+    /// Continue at this position, which an earlier search named when it ran out of time
     #[arg(long, value_name = "POSITION", requires_all = ["id", "queue"])]
     from: Option<u64>,
     #[command(flatten)]

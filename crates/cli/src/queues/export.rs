@@ -24,7 +24,7 @@ use super::carry::{Done, LIST, List, Listed, Pace, copy, files_below, put, sync_
 /// With --move, the queue here is marked, and no gateway delivers from it any more.
 ///
 /// Exit status: 0 done, 1 there is no such queue, or an export already, 2 wrong
-/// usage, 3 it could not be done (a gateway has the queue, say).
+/// usage, 3 it could not be done (for example, a gateway uses the queue).
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,

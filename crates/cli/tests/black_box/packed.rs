@@ -36,8 +36,8 @@ fn unpacked(answer: &Answer) -> Value {
 fn split_bulks_answers_are_packed_for_those_who_accept_it_as_a_node_packs_them() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);
-    // Each coding is tried with one document, which is a single part, with 30, and with 4,000, whose answer is
-    // longer than a chunk.
+    // Each coding is tried with one document, which is a single part, with 30, and with 4,000, whose answer
+    // is longer than a chunk.
     for (accepts, coding) in [
         ("gzip", Some("gzip")),
         ("gzip, deflate, br", Some("gzip")),
