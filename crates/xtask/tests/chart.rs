@@ -1,7 +1,7 @@
 //! Checks the Helm chart as helm renders it, and as Kubernetes and the gateway read it. Each object is
-//! validated against the schemas of two versions of Kubernetes, which refuse unknown fields, and `tidegate
-//! check` must accept each configuration. Go (1.26 or later) builds the program that renders, which contains
-//! helm's own engine: `ops/helm/check`.
+//! validated against the schemas of two versions of Kubernetes, which refuse unknown fields, and
+//! `tidegate check` must accept each configuration. Go (1.26 or later) builds the program that renders, which
+//! contains helm's own engine: `ops/helm/check`.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 

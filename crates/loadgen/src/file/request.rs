@@ -143,8 +143,8 @@ fn texts_of<'r>(headers: &'r Headers, url: &'r Url) -> Vec<&'r Template> {
     texts
 }
 
-/// Reads the names under which an item of `requests` registers fields of its answer: `register: [{NAME:
-/// FIELD}]`.
+/// Reads the names under which an item of `requests` registers fields of its answer:
+/// `register: [{NAME: FIELD}]`.
 pub(super) fn registered(item: &Node, path: &str, problems: &mut Problems) -> Vec<(String, Field)> {
     let Value::Map(entries) = &item.value else {
         return Vec::new();

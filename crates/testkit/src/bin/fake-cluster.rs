@@ -1,6 +1,6 @@
 //! A fake cluster as a process of its own, for measurements. It prints its nodes' addresses, one per line,
-//! and serves until its standard input ends. `GET /_fake/counts` returns what it was sent, and `POST
-//! /_fake/counts/reset` resets the counts.
+//! and serves until its standard input ends. `GET /_fake/counts` returns what it was sent, and
+//! `POST /_fake/counts/reset` resets the counts.
 #![allow(clippy::print_stdout, reason = "the addresses are what the caller reads")]
 
 use std::io::Read as _;

@@ -277,8 +277,8 @@ fn depth(file: &Path) -> usize {
     }
 }
 
-/// Returns the names of the crate's root that the code refers to: as `crate::name`, in a group `crate::{name,
-/// …}`, or with as many `super::` as lead there.
+/// Returns the names of the crate's root that the code refers to: as `crate::name`, in a group
+/// `crate::{name, …}`, or with as many `super::` as lead there.
 fn named(code: &str, depth: usize) -> BTreeSet<String> {
     named_below(code, &["crate::", &"super::".repeat(depth)])
 }
