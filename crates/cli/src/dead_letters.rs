@@ -238,7 +238,7 @@ fn run_list(list: &List, admin: &Admin, mut query: Terms, json: bool, out: &mut 
     Ok(true)
 }
 
-/// What letters may have in common, in the order in which people usually ask for it.
+/// The properties that letters may have in common, in the order in which people usually ask for them.
 const COMMON: [(&str, &str); 6] = [
     ("like", "reason like"),
     ("field", "field"),

@@ -28,7 +28,7 @@ pub(crate) struct Program {
     started_as: Option<Metadata>,
 }
 
-/// What an earlier program has left to the one that takes over.
+/// The inheritance of a program that takes over from an earlier one.
 pub(crate) struct Left {
     pub(crate) sockets: Sockets,
     /// The earlier program, to be put back; none if this program is the one that was put back.

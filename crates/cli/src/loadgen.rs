@@ -215,7 +215,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Where figures go while the load runs.
+/// The places that figures go to while the load runs.
 struct Outlets {
     statsd: Option<Statsd>,
     prometheus: Option<Prometheus>,

@@ -23,7 +23,7 @@ use testkit::real::{Kind, Own, RealCluster};
 /// A change must be noticed within this time.
 const SEEN_WITHIN: Duration = Duration::from_secs(1);
 
-/// What the load's clients were told.
+/// The answers to the load's clients.
 #[derive(Default)]
 struct Told {
     /// Id → number in the document that was acknowledged last.

@@ -105,7 +105,7 @@ struct Head {
     took_ms: Option<u64>,
     /// The head contains `"errors":false`.
     all_well: bool,
-    /// Where the first item begins.
+    /// The position at which the first item begins.
     items_at: Option<usize>,
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct Part {
     pub(crate) interval: Arc<Interval>,
 }
 
-/// What a user remembers from one request to the next.
+/// A user's memory from one request to the next.
 #[derive(Debug, Default)]
 pub(crate) struct User {
     /// The values that answers registered, by the number of their name.

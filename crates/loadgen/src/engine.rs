@@ -139,7 +139,7 @@ async fn run_core(worker: Worker, part: Part, until: Option<Instant>) -> Ended {
     (tallies, ledger, Instant::now())
 }
 
-/// What a core has counted, and when it ended.
+/// The counts of a core, and the time when it ended.
 type Ended = (Vec<Tally>, Ledger, Instant);
 type Counted = tokio::sync::oneshot::Receiver<Ended>;
 

@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     pub(crate) expected: ExpectedDoc,
 }
 
-/// What verification must find of a document.
+/// The state in which verification must find a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExpectedDoc {
     /// A source with this digest.

@@ -29,7 +29,7 @@ pub struct Counts {
     pub received_bytes: u64,
 }
 
-/// What happened in the last second or so, and since the beginning.
+/// The progress in the last second or so, and since the beginning.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Progress {
     /// Seconds since the beginning.
@@ -47,7 +47,7 @@ pub struct Progress {
     pub trouble: Option<String>,
 }
 
-/// What one core has done since it was last looked at.
+/// The progress of one core since the last look.
 #[derive(Debug)]
 pub(crate) struct Interval {
     inner: Mutex<(Counts, Histogram<u64>)>,

@@ -62,7 +62,7 @@ pub struct Figures {
     pub invalid_by_kind: BTreeMap<String, u64>,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// What became of the documents in bulk requests; none without such requests.
+    /// The fate of the documents in bulk requests; none without such requests.
     pub documents: Option<Documents>,
     /// Time from the first byte sent (on a schedule: from when it was to be sent) to the last byte read; none
     /// if there were no answers.
@@ -75,7 +75,7 @@ pub struct Figures {
     pub took_ms: Option<Spread>,
 }
 
-/// What became of the documents in bulk requests.
+/// The fate of the documents in bulk requests.
 #[derive(Debug, Clone, Serialize)]
 pub struct Documents {
     /// Documents whose items have no error.

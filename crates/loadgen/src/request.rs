@@ -23,7 +23,7 @@ pub(crate) struct Request {
     pub(crate) times: u32,
     /// The variables that its runtime variables draw from.
     pub(crate) once: Box<[u16]>,
-    /// What rendering the request draws from numbered variables.
+    /// The numbers of values that rendering the request draws from numbered variables.
     pub(crate) needs: Box<[Need]>,
     /// The condition that its answer must meet.
     pub(crate) assertion: Option<Condition>,

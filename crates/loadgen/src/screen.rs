@@ -30,7 +30,7 @@ pub struct Screen {
     over: Arc<AtomicBool>,
 }
 
-/// What the screen shows.
+/// The contents of the screen.
 #[derive(Debug, Default)]
 struct View {
     title: String,

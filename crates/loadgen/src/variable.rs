@@ -78,7 +78,7 @@ pub(crate) struct Need {
     pub(crate) draws: u64,
 }
 
-/// What one core needs to draw values.
+/// The state with which one core draws values.
 pub(crate) struct Draws {
     variables: Arc<[Variable]>,
     hand: Hand,

@@ -37,7 +37,7 @@ pub struct Flaw {
     pub index: String,
     /// The document's id.
     pub id: String,
-    /// What is wrong with the document.
+    /// The flaw.
     pub what: &'static str,
 }
 

@@ -20,7 +20,7 @@ pub struct WarmUp {
     pub target: String,
     /// The answer's status, or why there is none.
     pub outcome: Result<u16, Unanswered>,
-    /// What was wrong with the answer, if anything.
+    /// The complaint about the answer, if there was one.
     pub complaint: Option<String>,
     /// Time from the first byte sent to the last byte read.
     pub took: Duration,

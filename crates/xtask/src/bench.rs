@@ -45,8 +45,8 @@ pub(crate) struct Options {
     /// out
     #[arg(long, default_value_t = 5_000_000)]
     backlog: u64,
-    /// Measure this `tidegate` too, by turns with the one of this checkout: that of an earlier commit, to see
-    /// what a change costs
+    /// Measure this `tidegate` too, in turn with the one of this checkout; it may be of an earlier commit, to
+    /// see what a change costs
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["loadgen", "capacity"])]
     before: Option<PathBuf>,
     /// Number of times to measure each proxy in each case [default: 5, and 3 with `--async`]

@@ -36,7 +36,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Write documents to a real cluster, directly and through Tidegate by turns, and verify them
+    /// Write documents to a real cluster, directly and through Tidegate in turn, and verify them
     Demo(demo::Options),
     /// Run all tests, on real clusters too
     Test(suite::Options),

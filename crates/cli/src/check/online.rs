@@ -36,9 +36,9 @@ pub(crate) struct Finding {
     /// The kind of thing: `cluster`, `queue`, `entry`, `admin`, `limit`, `certificate`.
     pub(super) of: &'static str,
     pub(super) name: String,
-    /// What was found.
+    /// The finding in words.
     pub(super) says: String,
-    /// What to do about it.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) then: Option<String>,
 }

@@ -17,7 +17,7 @@ struct Block {
     text: String,
 }
 
-/// What a block of YAML contains.
+/// The contents of a block of YAML.
 enum Is {
     /// A configuration, once the block replaces `HERE` in this text.
     Config(&'static str),

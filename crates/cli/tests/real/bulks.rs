@@ -16,7 +16,7 @@ use super::http::Request;
 use super::server::Server;
 use super::world as w;
 
-/// What the answers said about documents, so that later operations can use the right `_seq_no`.
+/// The documents' state according to the answers, so that later operations can use the right `_seq_no`.
 #[derive(Default)]
 pub(crate) struct Memory {
     /// (index without prefix, id) → (`_seq_no`, `_primary_term`).

@@ -195,7 +195,7 @@ struct Known {
     does: Does,
 }
 
-/// What a call does to a gateway.
+/// The effect of a call on a gateway.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
     Read,

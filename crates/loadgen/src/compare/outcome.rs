@@ -31,7 +31,7 @@ pub struct Compared {
     pub replicas: u32,
     /// All runs, in the order in which they were made.
     pub runs: Vec<Run>,
-    /// What the rounds say together, for new documents and for updates.
+    /// The joint result of the rounds, for new documents and for updates.
     pub phases: Vec<PhaseOutcome>,
 }
 
@@ -71,7 +71,7 @@ pub struct Run {
     pub flaw: Option<String>,
 }
 
-/// What the rounds say together about one phase.
+/// The joint result of the rounds for one phase.
 #[derive(Debug, Clone, Serialize)]
 pub struct PhaseOutcome {
     /// The phase.

@@ -38,7 +38,7 @@ struct Identity {
     cluster_uuid: String,
 }
 
-/// What a server says about itself.
+/// A server's description of itself.
 #[derive(Debug, Default, Deserialize)]
 struct Root {
     #[serde(default)]

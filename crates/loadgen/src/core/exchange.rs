@@ -42,7 +42,7 @@ pub struct Unanswered(String);
 pub(crate) struct Exchanged {
     /// The answer's status, or why there is none.
     pub(crate) outcome: Result<u16, Unanswered>,
-    /// What was wrong with the answer, if anything.
+    /// The complaint about the answer, if there was one.
     pub(crate) complaint: Option<String>,
     /// Whether the request has assertions.
     pub(crate) asserted: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Exchanged {
     pub(crate) ended: Instant,
 }
 
-/// What a request and its answer looked like, for those who want to see it.
+/// A record of a request and its answer, for those who want to see it.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) target: String,

@@ -22,7 +22,7 @@ pub enum DiffError {
     Side {
         /// `left` or `right`, with the side's address.
         side: String,
-        /// What happened.
+        /// The cause.
         why: String,
     },
     /// The differences in one range of ids need more memory than is allowed.
@@ -33,7 +33,7 @@ pub enum DiffError {
     Stopped,
 }
 
-/// What went wrong with one side.
+/// A failure of one side.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
     #[error(transparent)]

@@ -59,14 +59,14 @@ pub struct Found {
 pub struct DocumentDifference {
     /// The document's id.
     pub id: String,
-    /// What differs.
+    /// The kind of the difference.
     pub what: What,
     /// The first difference in the contents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<FieldDifference>,
 }
 
-/// What differs between the two sides of a document.
+/// The kind of difference between the two sides of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {

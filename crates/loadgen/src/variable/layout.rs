@@ -34,7 +34,7 @@ struct Offset {
     zulu: bool,
 }
 
-/// What each text of a layout stands for; if two match, the first one counts.
+/// The meaning of each text in a layout; if two match, the first one counts.
 const TOKENS: [(&str, Part); 30] = [
     ("January", Part::Format("%B")),
     ("Jan", Part::Format("%b")),

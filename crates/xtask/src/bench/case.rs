@@ -173,7 +173,7 @@ pub(super) fn flat_table() -> Vec<Case> {
     ]
 }
 
-/// What users of load files and shippers send: several indices, several styles of JSON.
+/// Cases as users of load files and shippers send them: several indices, several styles of JSON.
 pub(super) fn guides_table() -> Vec<Case> {
     let combined = Case {
         name: "guides",

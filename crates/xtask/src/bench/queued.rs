@@ -120,7 +120,7 @@ fn cases() -> Vec<QueuedCase> {
     ]
 }
 
-/// What load files and shippers send, through the queue.
+/// Cases as load files and shippers send them, through the queue.
 pub(super) fn guides() -> Vec<QueuedCase> {
     let case = |name, about, shards, style: &'static str| {
         let load = case::guides_table().swap_remove(0);

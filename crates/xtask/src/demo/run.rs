@@ -39,7 +39,7 @@ pub(super) struct Figures {
     pub(super) took: Duration,
     pub(super) cluster_cpu_seconds: Option<f64>,
     pub(super) gateway_cpu_seconds: Option<f64>,
-    /// What the nodes passed on to one another, in the target's own unit.
+    /// The amount that the nodes passed on to one another, in the target's own unit.
     pub(super) passed_on: u64,
     /// Documents that were not sent to their primary's node at once, if that is known for each document.
     pub(super) misses: Option<u64>,

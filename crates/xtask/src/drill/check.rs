@@ -206,7 +206,7 @@ fn answers_are_alike(request: &Request) -> Vec<Flaw> {
 /// The name of a write: the number of its request, and its own number in the request.
 type Name = (usize, usize);
 
-/// What follows from all clusters together.
+/// The knowledge that follows from all clusters together.
 struct Known {
     by_token: HashMap<u64, Name>,
     by_position: HashMap<u64, usize>,

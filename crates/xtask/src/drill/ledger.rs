@@ -54,11 +54,11 @@ pub(crate) struct Said {
     pub(crate) position: u64,
     /// Whether the answer says that the request was accepted before.
     pub(crate) repeated: bool,
-    /// What the answer says about the operations.
+    /// The answer's body, which describes the operations.
     pub(crate) body: String,
 }
 
-/// What the client knows about its request.
+/// The client's knowledge about its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// The whole request is in the queue, at this position.

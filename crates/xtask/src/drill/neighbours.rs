@@ -28,7 +28,7 @@ use hostile::{Behaviour, Scene};
 use setup::{Fabric, Gateway};
 use verdict::{Seen, Wait, Waits};
 
-/// What to run.
+/// The runs to make, and how.
 pub(super) struct Plan {
     pub(super) real: bool,
     pub(super) seeds: std::ops::Range<u64>,

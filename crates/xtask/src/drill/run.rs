@@ -34,7 +34,7 @@ pub(crate) struct Outcome {
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// What all parts of a run share.
+/// The state that all parts of a run share.
 struct Run<'a> {
     seed: u64,
     schedule: &'a Schedule,

@@ -19,7 +19,7 @@ const KNOT_MAX: usize = 3;
 /// The beginning of the heading of a crate's list.
 const HEADING: &str = "### Rooms of `";
 
-/// What ARCHITECTURE.md says about the rooms of one crate.
+/// The rooms of one crate according to ARCHITECTURE.md.
 #[derive(Debug, Default, PartialEq)]
 struct Plan {
     /// The folder of the crate's sources.

@@ -41,7 +41,7 @@ pub(super) struct Gateway {
     pub(super) up: AtomicBool,
 }
 
-/// What all parts of a run share.
+/// The state that all parts of a run share.
 struct Run<'a> {
     seed: u64,
     setup: Setup,

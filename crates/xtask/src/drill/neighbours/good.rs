@@ -23,7 +23,7 @@ pub(super) struct Good<'a> {
     pub(super) rng: Rng,
 }
 
-/// What a good client was told.
+/// The answers to a good client.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) index: &'static str,

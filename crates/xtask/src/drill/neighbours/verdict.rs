@@ -22,7 +22,7 @@ pub(super) struct Wait {
 pub(super) struct Waits {
     alone: Vec<Duration>,
     beside: Vec<Duration>,
-    /// The same waits, without what the machine is to blame for.
+    /// The same waits, without the part for which the machine is to blame.
     alone_net: Vec<Duration>,
     beside_net: Vec<Duration>,
     /// The control's waits in the same time.
@@ -30,7 +30,7 @@ pub(super) struct Waits {
     beside_control: Vec<Duration>,
 }
 
-/// What was seen of the gateway and the cluster.
+/// Observations of the gateway and the cluster.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) resident_bytes_max: u64,
