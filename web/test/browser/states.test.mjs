@@ -148,7 +148,7 @@ test("a session that ends leads to the login and back to the same place", async 
   mock.mode = "expired";
   await p.getByRole("heading", { name: "Log in" }).waitFor({ timeout: 60_000 });
   mock.mode = "";
-  await p.getByText("Your session is over.").waitFor();
+  await p.getByText("Your session has ended.").waitFor();
   await p.getByLabel("Name").fill(NAME);
   await p.getByLabel("Password").fill(PASSWORD);
   await p.keyboard.press("Enter");
@@ -228,7 +228,7 @@ test("Ctrl K: a few letters lead anywhere, from a field and from the editor too"
   await p.keyboard.press("ArrowDown");
   await options.nth(1).and(p.locator("[aria-selected=true]")).waitFor();
   await p.keyboard.type("zzzz");
-  await p.getByText("Nothing has these letters.").waitFor();
+  await p.getByText("Nothing matches these letters.").waitFor();
   await p.keyboard.press("Enter");
   await p.keyboard.press("Escape");
   await p.getByRole("heading", { level: 1, name: "Import" }).waitFor();

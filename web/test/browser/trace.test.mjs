@@ -68,9 +68,9 @@ test("not seen is never said without how far was looked; what failed, was cut of
   await p.getByText("not seen", { exact: true }).waitFor();
   await p.getByText(/Found 0 writes of it in 978 records/).waitFor();
   await look("cut");
-  await p.getByText(/Time was over before the end/).waitFor();
+  await p.getByText(/Time ran out before the end/).waitFor();
   await p.getByText(/2 parts could not be read/).waitFor();
-  await p.getByText(/Not all of what is parked/).waitFor();
+  await p.getByText(/Not all parked documents/).waitFor();
   const asked = p.waitForRequest((request) => /call$/.test(request.url()));
   await p.getByRole("button", { name: "Go on" }).click();
   assert.match(JSON.parse((await asked).postData()).path, /queue=logs&from=40000$/);

@@ -15,11 +15,11 @@ test("first start: the one-time link makes the account, a wrong one is refused i
   await p.getByLabel("Your name").fill(NAME);
   await p.getByLabel("Password", { exact: true }).fill("short");
   await p.getByLabel("Password again").fill("other");
-  await p.getByRole("button", { name: "Make the account" }).click();
+  await p.getByRole("button", { name: "Create the account" }).click();
   await p.getByText("10 characters or more.", { exact: false }).first().waitFor();
   await p.getByText("The two passwords differ.").waitFor();
   for (const label of ["Password", "Password again"]) await p.getByLabel(label, { exact: true }).fill(PASSWORD);
-  await p.getByRole("button", { name: "Make the account" }).click();
+  await p.getByRole("button", { name: "Create the account" }).click();
   await p.getByText("This link is not the one").waitFor();
   // If the link is not in the address, it can be pasted as a whole.
   await p.goto(url);
@@ -28,7 +28,7 @@ test("first start: the one-time link makes the account, a wrong one is refused i
   await p.getByLabel("Your name").fill(NAME);
   for (const label of ["Password", "Password again"]) await p.getByLabel(label, { exact: true }).fill(PASSWORD);
   await shot(p, "setup-light");
-  await p.getByRole("button", { name: "Make the account" }).click();
+  await p.getByRole("button", { name: "Create the account" }).click();
   await p.getByRole("heading", { name: "Nothing is registered yet" }).waitFor();
   assert.equal(mock.user.name, NAME);
   await shot(p, "empty-light");
@@ -39,11 +39,11 @@ test("first start: the one-time link makes the account, a wrong one is refused i
   await p.getByLabel("Admin address").fill("http://dns.bad:2900");
   await p.getByRole("button", { name: "Test connection" }).click();
   await p.getByText("The connection fails at: Name lookup.").waitFor();
-  await p.getByRole("button", { name: "Save without a good test" }).waitFor();
+  await p.getByRole("button", { name: "Save without a successful test" }).waitFor();
   await p.getByLabel("Admin address").fill("https://gateway-1:2900");
   await p.getByRole("button", { name: "Test connection" }).click();
   await p.getByText("The connection works.").waitFor();
-  await p.getByText("Brings its clusters along: demo, second").waitFor();
+  await p.getByText("Adds its clusters: demo, second").waitFor();
   await shot(p, "test-steps-light");
   await p.getByRole("button", { name: "Save", exact: true }).click();
   await p.getByRole("link", { name: "gateway-1" }).waitFor();
@@ -157,12 +157,12 @@ test("the cluster's chart moves, and as a table it has the same figures", async 
   const before = await pixels();
   await until("the chart is another", async () => (await pixels()) !== before);
   const series = await p.evaluate(() => fetch("api/clusters/production/series?minutes=15").then((r) => r.json()));
-  await p.getByRole("button", { name: "As table: Documents a second" }).click();
+  await p.getByRole("button", { name: "As table: Documents per second" }).click();
   const exact = new Intl.NumberFormat("en-US", { maximumFractionDigits: 3 });
   const rows = await p.locator(".chart").first().locator("tbody tr").allTextContents();
   const known = series.series.cluster_docs_per_s.slice(-5).map((v) => exact.format(v));
   assert.ok(known.some((v) => rows.some((row) => row.includes(v))), `${rows[0]} has one of ${known}`);
-  await p.getByRole("button", { name: "As chart: Documents a second" }).click();
+  await p.getByRole("button", { name: "As chart: Documents per second" }).click();
   // The keyboard's cursor shows a figure.
   // Until the table is gone, the first plot belongs to another chart. A plot is there once its canvas is.
   const chart = p.locator(".chart").first();
@@ -197,7 +197,7 @@ test("a template is made in the dev tools, found in the list, edited in the form
   await p.getByRole("button", { name: "Simulate" }).click();
   await p.getByRole("cell", { name: "legacy template walk" }).first().waitFor();
   await p.getByRole("button", { name: "Save" }).click();
-  await p.getByText("is saved. It acts on indices made from now on.").waitFor();
+  await p.getByText("is saved. It applies to indices created from now on.").waitFor();
   const saved = mock.live.get("cluster staging").cluster.legacy.get("walk");
   assert.equal(saved.settings["index.number_of_shards"], 5);
   assert.equal(saved.mappings.dynamic_templates[0].strings.mapping.ignore_above, 256);

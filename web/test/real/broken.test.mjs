@@ -72,7 +72,7 @@ async function enter(p, url, link) {
   await p.goto(`${url}#setup=${link}`);
   await p.getByLabel("Your name").fill(NAME);
   for (const label of ["Password", "Password again"]) await p.getByLabel(label, { exact: true }).fill(PASSWORD);
-  await p.getByRole("button", { name: "Make the account" }).click();
+  await p.getByRole("button", { name: "Create the account" }).click();
   await p.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
 }
 

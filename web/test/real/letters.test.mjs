@@ -16,7 +16,7 @@ test("letters of one fault are found together, changed with a preview, and repla
   await p.goto(`${url}#setup=${link}`);
   await p.getByLabel("Your name").fill(NAME);
   for (const label of ["Password", "Password again"]) await p.getByLabel(label, { exact: true }).fill(PASSWORD);
-  await p.getByRole("button", { name: "Make the account" }).click();
+  await p.getByRole("button", { name: "Create the account" }).click();
   await p.getByRole("heading", { name: "Nothing is registered yet" }).waitFor();
   const id = await p.evaluate(async (address) => {
     const answer = await fetch("api/gateways", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ name: "gw", url: address, verify: true }) });
@@ -34,7 +34,7 @@ test("letters of one fault are found together, changed with a preview, and repla
   // beginning.
   await p.getByRole("link", { name: "Records", exact: true }).click();
   await p.locator(".searched").filter({ hasText: `${letters / 5000} records. ${letters / 5000} found.` }).waitFor();
-  await p.getByLabel("Text in it").fill(`"_id":"${letters - 5000}"`);
+  await p.getByLabel("Contains text").fill(`"_id":"${letters - 5000}"`);
   await p.getByRole("button", { name: "Look", exact: true }).click();
   await p.locator(".searched").filter({ hasText: `${letters / 5000} records. 1 found.` }).waitFor();
   await p.getByRole("link", { name: "Dead letters", exact: true }).click();
@@ -54,14 +54,14 @@ test("letters of one fault are found together, changed with a preview, and repla
   const dialog = p.getByRole("dialog");
   assert.equal(await dialog.getByLabel("Field", { exact: true }).inputValue(), "n");
   await dialog.getByRole("button", { name: "Preview" }).click();
-  await dialog.getByText(`${said} would change, 0 would not, 0 cannot be changed so.`).waitFor();
+  await dialog.getByText(`${said} would change, 0 would not, 0 cannot be changed this way.`).waitFor();
   assert.equal(await dialog.locator("pre[aria-label^=Before]").count(), 20);
   assert.match(await dialog.locator("pre[aria-label^=Before]").first().textContent(), /"n": "\d+"/);
   assert.match(await dialog.locator("pre[aria-label^=After]").first().textContent(), /"n": \d+,/);
   assert.deepEqual(await violations(p), []);
   await shot(p, "letters-preview");
   await dialog.getByRole("button", { name: `Change ${said}` }).click();
-  await p.getByText(`${said} letters are changed.`).waitFor();
+  await p.getByText(`${said} letters were changed.`).waitFor();
 
   await p.getByRole("button", { name: "Replay", exact: true }).click();
   await dialog.getByText("They go back into the queue").waitFor();

@@ -81,7 +81,7 @@ test("the walk-through", async () => {
   await p.goto(`${url}#setup=${env.CONSOLE_LINK}`);
   await p.getByLabel("Your name").fill(NAME);
   for (const label of ["Password", "Password again"]) await p.getByLabel(label, { exact: true }).fill(PASSWORD);
-  await p.getByRole("button", { name: "Make the account" }).click();
+  await p.getByRole("button", { name: "Create the account" }).click();
   await p.getByRole("heading", { name: "Nothing is registered yet" }).waitFor();
   await shot(p, "real-first-start");
 
