@@ -1,4 +1,5 @@
-//! Puts the built page (`web/dist`) into the binary, as it is committed: building the console needs no Node.
+//! Puts the built page (`web/dist`) into the binary as it is committed, so building the console needs no
+//! Node.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ fn main() -> std::io::Result<()> {
     let mut code = String::from("pub(crate) const FILES: &[(&str, &[u8])] = &[\n");
     for file in &files {
         let name = file.strip_prefix(&dist).unwrap_or(file).display().to_string();
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             code,
             "    ({name:?}, include_bytes!({:?})),",

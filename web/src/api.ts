@@ -2,10 +2,10 @@
 import { signal } from "@preact/signals";
 import { t } from "./strings.ts";
 
-/** A refusal of the server, or its silence, in people's words. */
+/** A refusal by the server, or the lack of an answer, in words for people. */
 export class Problem extends Error {
   constructor(
-    /** 0: no answer at all. */
+    /** The status of the answer; 0 if there was none. */
     readonly status: number,
     readonly type: string,
     reason: string,
@@ -15,7 +15,7 @@ export class Problem extends Error {
   }
 }
 
-/** Set when an answer was 401: the page asks for the login and keeps its place. */
+/** Counts answers of 401: the page then asks for the login and keeps its place. */
 export const lostSession = signal(0);
 
 export async function api<T>(path: string, options: { method?: string; body?: unknown; signal?: AbortSignal; keepalive?: boolean } = {}): Promise<T> {

@@ -1,4 +1,4 @@
-// Calls to a cluster through the console. A protected cluster's answer asks for a name typed and a reason first.
+// Calls to a cluster through the console. A protected cluster first requires a typed name and a reason.
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { api, Problem } from "./api.ts";
@@ -23,7 +23,7 @@ interface Question {
 }
 const question = signal<Question | null>(null);
 
-/** Calls; asks the person where the cluster is protected. Aborting stops the call at the cluster too. */
+/** Sends a call, after asking the user if the cluster is protected. Aborting it stops the call at the cluster too. */
 export async function call(cluster: string, what: Call, abort?: AbortSignal): Promise<CallResult> {
   return confirmed((confirm) =>
     api<CallResult>(`clusters/${encodeURIComponent(cluster)}/call`, {
@@ -34,7 +34,7 @@ export async function call(cluster: string, what: Call, abort?: AbortSignal): Pr
   );
 }
 
-/** Sends, and once more with what the person says if the server wants that. */
+/** Sends a call, and sends it again with the user's confirmation if the server requires one. */
 export async function confirmed<T>(send: (confirm?: { index: string; reason: string }) => Promise<T>): Promise<T> {
   let said: { index: string; reason: string } | undefined;
   for (;;) {
@@ -59,7 +59,7 @@ function confirmOf(error: unknown): string | null {
   return confirm ? (confirm.index ?? "") : null;
 }
 
-/** The answer of a call that has to be JSON and to have succeeded. */
+/** The answer of a call that must succeed and return JSON. */
 export async function callJson<T>(cluster: string, what: Call, abort?: AbortSignal): Promise<T> {
   const answer = await call(cluster, what, abort);
   let value: unknown;
@@ -76,7 +76,7 @@ export async function callJson<T>(cluster: string, what: Call, abort?: AbortSign
   return value as T;
 }
 
-/** Stands once on a page that makes calls. */
+/** The dialog for confirmations; a page that makes calls contains it once. */
 export function Confirm() {
   const asked = question.value;
   return asked ? <Form asked={asked} /> : null;

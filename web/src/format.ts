@@ -1,4 +1,4 @@
-// Numbers as people say them. The exact one is always a hover away: see ui/number.tsx.
+// Formats numbers as people say them. Hovering shows the exact number: see ui/number.tsx.
 
 const STEPS: readonly [number, string][] = [
   [1e12, " tn"],

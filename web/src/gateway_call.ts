@@ -5,7 +5,7 @@ import { link } from "./router.ts";
 import { t } from "./strings.ts";
 import type { CallResult } from "./types.ts";
 
-/** The answer of a call to the admin API that has to have succeeded; the person is asked where it must be confirmed. */
+/** The answer of a call to the admin API that must succeed; asks the user if the call must be confirmed. */
 export async function ask<T>(gateway: string, what: Call, abort?: AbortSignal): Promise<T> {
   const answer = await confirmed((confirm) =>
     api<CallResult>(`gateways/${encodeURIComponent(gateway)}/call`, {
@@ -25,7 +25,7 @@ export async function ask<T>(gateway: string, what: Call, abort?: AbortSignal): 
   throw new Problem(answer.status, "gateway", `${answer.status}: ${error?.reason ?? answer.body.slice(0, 300)}`);
 }
 
-/** Path and query; words that are empty are left out. */
+/** Path and query; empty parameters are left out. */
 export function pathOf(parts: readonly string[], query: Readonly<Record<string, string | number | boolean | undefined>> = {}): string {
   const words = new URLSearchParams();
   for (const [key, value] of Object.entries(query)) if (value !== undefined && value !== "") words.set(key, String(value));
@@ -33,7 +33,7 @@ export function pathOf(parts: readonly string[], query: Readonly<Record<string, 
   return `/${parts.map(encodeURIComponent).join("/")}${tail ? `?${tail}` : ""}`;
 }
 
-/** The link to where a document is, from its action; none if it has no id, or one that a browser would alter. */
+/** The link to a document's trace, from its action; none if there is no id, or one that a browser would alter. */
 export function traceLink(gateway: string, action: unknown, index?: string | null): string | null {
   const meta = action && typeof action === "object" ? (Object.values(action)[0] as Record<string, unknown> | null) : null;
   const id = typeof meta?._id === "number" && Number.isSafeInteger(meta._id) ? String(meta._id) : meta?._id;
@@ -60,7 +60,7 @@ export interface Lane {
   readonly pending_bytes: number;
   readonly position: number;
   readonly doing: string;
-  /** What it has at nodes that have not answered; gateways before this key leave it out. */
+  /** The lane's requests at nodes that have not answered; older gateways leave this key out. */
   readonly waits_for?: readonly { readonly node: string; readonly documents: number; readonly for_s: number }[];
   readonly why: string | null;
 }
@@ -73,7 +73,7 @@ export type Group = Readonly<Record<DocState, number>> & {
   readonly pending_bytes: number;
   readonly accounted: number | null;
   readonly states: number | null;
-  /** Null where no gateway can know: a queue in Kafka. */
+  /** Null for a queue in Kafka, where no gateway can know. */
   readonly adds_up: boolean | null;
   readonly waits: readonly Wait[];
   readonly cluster?: string;

@@ -1,8 +1,8 @@
-// Keys that work on every page. Nothing but Ctrl K happens while a person types into a field.
+// Keys that work on every page. While the user types into a field, only Ctrl K works.
 import { signal } from "@preact/signals";
 
 export const helpOpen = signal(false);
-/** Charts are shown as tables. */
+/** Whether charts are shown as tables. */
 export const asTables = signal(false);
 export const paletteOpen = signal(false);
 
@@ -27,8 +27,8 @@ function step(by: 1 | -1): void {
 export function startKeys(places: () => Readonly<Record<string, (() => void) | undefined>>): void {
   addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
-      // In a field and in the editor too: it leads everywhere from everywhere. Before the login there is
-      // nowhere to go.
+      // It works in fields and in the editor too, since it leads from anywhere to anywhere. Before the login
+      // there is nowhere to go.
       if (!document.querySelector("main") || document.querySelector("dialog[open]")) return;
       event.preventDefault();
       paletteOpen.value = true;

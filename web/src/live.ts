@@ -1,5 +1,5 @@
-// The overview, once a second. One tab of the browser holds the stream and tells the others: with HTTP/1.1 a
-// browser has six connections to a server, and six tabs would take them all.
+// The overview, once a second. One tab of the browser holds the stream and passes it on to the others: with
+// HTTP/1.1 a browser has six connections to a server, and six tabs would take all of them.
 import { signal } from "@preact/signals";
 import { api, Problem } from "./api.ts";
 import { tellYou } from "./roles.ts";
@@ -8,9 +8,9 @@ import type { Overview } from "./types.ts";
 export const overview = signal<Overview | null>(null);
 /** When the last snapshot came, by this browser's clock. */
 export const heardAt = signal(0);
-/** This browser's time, twice a second: ages grow without news. */
+/** This browser's time, updated twice a second, so that ages grow without news. */
 export const now = signal(Date.now());
-/** No word from the server for this long is said on the page. */
+/** The page reports it when the server has been silent for this long. */
 const SILENCE_MS = 4000;
 const RETRY_MS = 2000;
 
@@ -30,7 +30,7 @@ function take(text: string): void {
     overview.value = snapshot;
     heardAt.value = now.value = Date.now();
   } catch {
-    // Half a message is no news: the age on the page tells.
+    // Half a message is not news; the age on the page shows that.
   }
 }
 
@@ -46,7 +46,7 @@ function open(): void {
     source?.close();
     source = null;
     clearTimeout(retry);
-    // The browser does not say why: a session that ended answers 401 here.
+    // The browser does not say why the stream ended; if the session is over, this request answers 401.
     api("session").catch((error: unknown) => {
       if (error instanceof Problem && error.status === 401) ended();
     });
@@ -56,7 +56,7 @@ function open(): void {
 
 let ended: () => void = () => undefined;
 
-/** Begins to listen; `whenEnded` is called when the session is over. */
+/** Starts to listen; `whenEnded` is called when the session is over. */
 export function startLive(whenEnded: () => void): void {
   ended = whenEnded;
   if (!stopped) return;
@@ -86,7 +86,7 @@ function lead(): void {
     });
   if (navigator.locks && channel) {
     void navigator.locks.request("tidegate-live", hold).catch(() => undefined);
-    // Until this tab leads, or another speaks, one plain answer fills the page.
+    // Until this tab holds the stream, or another tab passes it on, one plain answer fills the page.
     void api<Overview>("overview").then(
       (first) => overview.value ?? take(JSON.stringify(first)),
       () => undefined,

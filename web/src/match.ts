@@ -1,6 +1,6 @@
-// Which of many names a few typed letters mean: the best first. Pure.
+// Finds the names that a few typed letters mean, the best match first. Pure.
 
-/** How well the typed words fit: the lower the better, or null if one of them is nowhere. */
+/** How well the typed words match: the lower the better; null if one of them does not match. */
 export function distance(typed: string, label: string): number | null {
   const lower = label.toLowerCase();
   let sum = 0;
@@ -13,7 +13,7 @@ export function distance(typed: string, label: string): number | null {
   return sum;
 }
 
-/** What fits, the best first; equals keep their order. */
+/** The matches, the best first; equal ones keep their order. */
 export function ranked<T>(typed: string, all: readonly T[], label: (one: T) => string): T[] {
   const fitting = all.flatMap((one, order) => {
     const far = distance(typed, label(one));

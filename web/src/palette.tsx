@@ -1,4 +1,4 @@
-// Ctrl K: go anywhere and do what every page can, by typing a few letters of it.
+// Ctrl K: goes to any page and does any action by typing a few of its letters.
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { visible } from "./format.ts";
 import { asTables, helpOpen, paletteOpen } from "./keys.ts";
@@ -52,7 +52,7 @@ function entries(): Entry[] {
   ];
 }
 
-/** What is drawn at most; the rest is told as a number. */
+/** The largest number of rows drawn; the others are counted. */
 const SHOWN = 50;
 
 export function Palette() {
@@ -79,7 +79,7 @@ function Opened({ onClose }: { onClose: () => void }) {
   const take = (entry: Entry | undefined) => {
     if (!entry) return;
     onClose();
-    // The dialog hands the focus back first; the page then takes it.
+    // The dialog first returns the focus; then the page takes it.
     queueMicrotask(entry.act);
   };
   const onKeyDown = (event: KeyboardEvent) => {

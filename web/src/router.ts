@@ -1,8 +1,8 @@
-// The page's own router. Routes live behind the `#`, so the page runs under any prefix and the server need
-// not know them.
+// The page's own router. Routes are in the fragment of the address (`#`), so the page runs under any prefix
+// and the server need not know them.
 import { signal } from "@preact/signals";
 
-/** Where the page is: `/c/prod/templates` and the words behind its `?`. */
+/** The place of the page: `/c/prod/templates` and the parameters after its `?`. */
 export interface Route {
   readonly parts: readonly string[];
   readonly query: ReadonlyMap<string, string>;
@@ -24,7 +24,7 @@ function decode(part: string): string {
   }
 }
 
-/** The link to a place: names are encoded, whatever they hold; an empty word is left out of the query. */
+/** The link to a place. Names are encoded, and empty parameters are left out of the query. */
 export function link(parts: readonly string[], query: Readonly<Record<string, string | undefined>> = {}): string {
   const words = new URLSearchParams();
   for (const [key, value] of Object.entries(query)) if (value) words.set(key, value);
@@ -38,7 +38,7 @@ export function go(to: string): void {
   location.hash = to;
 }
 
-/** Changes words of the query in place: a filter is no step of the history. */
+/** Changes parameters of the query in place: a filter is not a step in the history. */
 export function requery(change: Readonly<Record<string, string | undefined>>): void {
   const now = route.value;
   const to = link(now.parts, { ...Object.fromEntries(now.query), ...change });

@@ -1,4 +1,5 @@
-// Around every page: the rail, the gate before it, the keys. Pages behind the first come when they are gone to.
+// What surrounds every page: the rail, the gate before it, and the keys. All pages but the first load on
+// demand.
 import { signal } from "@preact/signals";
 import { Component, type ComponentType } from "preact";
 import { useEffect } from "preact/hooks";
@@ -54,7 +55,7 @@ function Lazy({ name, id }: { name: LazyName; id: string }) {
   return failed.value ? <Trouble text={failed.value} onRetry={load} /> : <Loading />;
 }
 
-/** A fault of one page leaves the rail standing. */
+/** Keeps the rail when a page crashes. */
 class Fence extends Component<{ children: preact.ComponentChildren; at: string }, { broken: string | null }> {
   override state = { broken: null };
   static override getDerivedStateFromError(error: unknown) {
@@ -69,7 +70,7 @@ class Fence extends Component<{ children: preact.ComponentChildren; at: string }
   }
 }
 
-/** The cluster whose pages the rail links to: of this place, else the last one, else the first. */
+/** The cluster whose pages the rail links to: that of this place, or else the last one, or else the first. */
 const lastCluster = signal("");
 function currentCluster(): string {
   const { parts, query } = route.value;

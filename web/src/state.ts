@@ -1,4 +1,4 @@
-// What every page knows: who is here, what is registered, how it looks.
+// The state that all pages share: the user, the registry, and the theme.
 import { effect, signal } from "@preact/signals";
 import { api, lostSession, Problem } from "./api.ts";
 import { startLive, stopLive } from "./live.ts";

@@ -1,4 +1,4 @@
-// Templates of both kinds, and which of them sets a value. Pure: the pages bring what the cluster answered.
+// Templates of both kinds, and which of them sets a value. Pure: the pages pass in the cluster's answers.
 
 export type Kind = "index" | "legacy";
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
@@ -11,7 +11,7 @@ export interface Template {
   /** `priority` of the new kind, `order` of the old. */
   readonly rank: number;
   readonly composedOf: readonly string[];
-  /** As saved: the whole of it for the new kind, without the name. */
+  /** The template as saved, without its name; for the new kind, the whole of it. */
   readonly body: Dict;
 }
 
@@ -41,11 +41,11 @@ export function readTemplates(composable: Json, legacy: Json): Template[] {
   return found;
 }
 
-/** Settings and mappings stand a level deeper in the new kind. */
+/** Settings and mappings are one level deeper in the new kind. */
 export const contents = (template: Pick<Template, "kind" | "body">): Dict =>
   template.kind === "index" ? dict(template.body["template"]) : template.body;
 
-/** `logs-*` against `logs-2026`: only `*` is special, as in the servers. */
+/** Matches `logs-*` against `logs-2026`; only `*` is special, as in the servers. */
 export function matches(pattern: string, index: string): boolean {
   const parts = pattern.split("*");
   if (parts.length === 1) return pattern === index;
@@ -64,24 +64,24 @@ export function matches(pattern: string, index: string): boolean {
 export interface Origin {
   readonly key: string;
   readonly value: string;
-  /** Who set it, in words. */
+  /** The template that set the value, in words. */
   readonly by: string;
-  /** Who had set it before, the last first, with the value that lost. */
+  /** The templates that had set it before, the last one first, with the values that lost. */
   readonly over: readonly { readonly by: string; readonly value: string }[];
 }
 
 export interface Answer {
   readonly winner: Template | null;
-  /** Those of the same kind that match and lose, or are merged below it. */
+  /** Templates of the same kind that match and lose, or are merged below it. */
   readonly others: readonly Template[];
   readonly settings: readonly Origin[];
   readonly mappings: readonly Origin[];
 }
 
 /**
- * Which template sets which value of an index that would be created now. The new kind wins over the old one whole, the
- * highest priority alone counts, its component templates apply in their order and the template's own values last. Of the
- * old kind all that match are merged, the highest order last.
+ * Which template sets which value of an index that would be created now. A match of the new kind overrides the old kind
+ * entirely. Only the highest priority counts; its component templates apply in their order, and the template's own values
+ * last. If only templates of the old kind match, all of them are merged, the highest order last.
  */
 export function whoSets(index: string, templates: readonly Template[], components: ReadonlyMap<string, Dict>): Answer {
   const matching = templates.filter((t) => t.patterns.some((p) => matches(p, index)));
@@ -189,7 +189,7 @@ function dynamicStrings(inner: Dict): Json | undefined {
   return undefined;
 }
 
-/** Puts the form's fields into a body and leaves everything else of it as it was. */
+/** Puts the form's fields into a body, and leaves the rest of the body as it was. */
 export function fromFields(kind: Kind, fields: Fields, before: Dict): Dict {
   const inner = contents({ kind, body: before });
   const settings = new Map(leavesOf(withIndex(dict(inner["settings"]))));

@@ -1,4 +1,4 @@
-// What the console's server answers.
+// The answers of the console's server.
 
 import type { You } from "./roles.ts";
 
@@ -108,7 +108,7 @@ export interface NodeRow {
 }
 
 export interface Nodes {
-  /** Null until the cluster has told them once. */
+  /** Null until the cluster has reported them once. */
   readonly at_ms: number | null;
   readonly nodes: readonly NodeRow[];
 }

@@ -1,9 +1,9 @@
-//! Instructions a document, held to limits: `cargo bench -p bulk --bench instructions`.
+//! Instructions per document, held to limits: `cargo bench -p bulk --bench instructions`.
 //!
 //! Wall time on shared machines swings by half; counted instructions do not. Each step of each case runs in a
 //! process of its own under `valgrind --tool=callgrind`, once with few rounds and once with more: the
-//! difference is the rounds' own. A step that costs over a tenth more than its recorded count fails the run;
-//! one that costs a tenth less should have its count here lowered.
+//! difference is the cost of the added rounds. A step that costs over a tenth more than its recorded count
+//! fails the run; if a step costs a tenth less, its count here should be lowered.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a report")]
 
 use std::hint::black_box;
@@ -17,7 +17,7 @@ const DOCS: usize = 1_000;
 const STEPS: [&str; 4] = ["plan", "gather", "split", "merge"];
 const ROUNDS: [usize; 2] = [2, 6];
 
-/// Instructions a document, recorded with Rust 1.95 on x86-64: plan, gather, split, merge.
+/// Instructions per document, recorded with Rust 1.95 on x86-64: plan, gather, split, merge.
 const RECORDED: [[u64; 4]; load::CASES.len()] = [
     [829, 163, 234, 117],
     [829, 163, 234, 117],
@@ -64,7 +64,7 @@ fn report() -> std::io::Result<bool> {
             let few = counted(number, step, ROUNDS[0])?;
             let more = counted(number, step, ROUNDS[1])?;
             let cost = (more - few).div_ceil(((ROUNDS[1] - ROUNDS[0]) * DOCS) as u64);
-            // Counts under ten would fail for a single instruction.
+            // Without the tolerance of ten, counts under ten would fail for a single instruction.
             let over = cost * 10 > recorded * 11 + 10;
             within &= !over;
             print!(
@@ -81,7 +81,7 @@ fn report() -> std::io::Result<bool> {
     Ok(within)
 }
 
-/// The instructions of a whole process that runs a step so many times.
+/// Returns the instructions of a whole process that runs a step `rounds` times.
 fn counted(case: usize, step: usize, rounds: usize) -> std::io::Result<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -95,7 +95,7 @@ fn counted(case: usize, step: usize, rounds: usize) -> std::io::Result<u64> {
     count.ok_or_else(|| std::io::Error::other(text))
 }
 
-/// Runs a step `rounds` times; what comes before it runs once.
+/// Runs a step `rounds` times; the steps before it run once.
 fn run(case: &load::Case, step: usize, rounds: usize) {
     let (body, table) = (load::body(case, DOCS), load::table(case));
     let in_turn = load::InTurn::new(case.direct);

@@ -1,6 +1,7 @@
-//! What each step costs, in nanoseconds a document: `cargo run --profile bench -p bulk --example cost`.
+//! The cost of each step, in nanoseconds per document: `cargo run --profile bench -p bulk --example cost`.
 //!
-//! Wall time on a shared machine: minima of many rounds, to be compared with a run beside them.
+//! The numbers are wall time on a shared machine: minima of many rounds, to be compared only with another run
+//! at the same time.
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 #![allow(clippy::print_stdout, reason = "it is a report")]
 
@@ -45,12 +46,12 @@ fn main() {
     }
 }
 
-/// What an id for a wanted shard costs, where shards take turns with runs of 100 documents.
+/// Returns the cost of an id for a wanted shard, where shards take turns with runs of 100 documents.
 fn made(formula: Formula, shards: u32) -> f64 {
     let index = IndexRoute::new("i", formula, vec![None; shards as usize]);
     let mut mint = IdMint::new(7);
     let mut best = f64::MAX;
-    // Each round is at least a turn of all shards: what is made ahead is used up.
+    // Each round is at least a turn of all shards, so ids that were made ahead are used up.
     let docs = 100 * shards.max(1_000);
     for round in 0..8 {
         mint.tick(1_790_000_000_000 + round);

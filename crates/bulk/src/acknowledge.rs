@@ -9,21 +9,21 @@ use crate::plan::{Aside, plan_aside, plan_aside_in_turns};
 use crate::walk::Doc;
 use crate::{Ask, ID_LENGTH, IdMint, Ops, RouteTable, Scratch, Verdict, scan};
 
-/// The ids that were minted for one body: all that one mint made from `first` to `last`, and no others.
+/// The ids that were minted for one body: all ids that one mint made from `first` to `last`, and no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Minted {
-    /// The first.
+    /// The first id.
     pub first: [u8; ID_LENGTH],
-    /// The last.
+    /// The last id.
     pub last: [u8; ID_LENGTH],
 }
 
-/// As [`crate::plan`], and appends the items of an answer that is given before anything is executed, with
-/// commas between: for each operation its action, the concrete index, its id (a minted one too), `result` and
-/// `status`. An `index` is reported as created. Clients of Elasticsearch 7 fail without a version and without
-/// shards, which nobody knows yet: the version is -1, which no document has and which servers refuse as a
-/// condition (`Versions.NOT_FOUND`), and no shard has executed anything. The sequence number is left out, as
-/// servers leave out one that is not assigned.
+/// Like [`crate::plan`], and appends the items of an answer that is given before anything is executed, with
+/// commas between them. The item of each operation has its action, the concrete index, its id (a minted one
+/// too), `result` and `status`. An `index` is reported as created. Clients of Elasticsearch 7 fail without a
+/// version and without shards, which are not known yet: the version is -1, which no document has and which
+/// servers refuse as a condition (`Versions.NOT_FOUND`), and the shards say that none has executed anything.
+/// The sequence number is left out, as servers leave out one that is not assigned.
 ///
 /// Nothing is appended for a body that passes.
 pub fn plan_acknowledged(
@@ -43,7 +43,8 @@ pub fn plan_acknowledged(
     verdict
 }
 
-/// As [`plan_acknowledged`], for bodies with many operations: as [`crate::plan_in_turns`] does it.
+/// Like [`plan_acknowledged`], for bodies with many operations: in turns, as [`crate::plan_in_turns`] makes
+/// them.
 pub async fn plan_acknowledged_in_turns(
     body: &[u8],
     ask: &Ask<'_>,
@@ -62,12 +63,12 @@ pub async fn plan_acknowledged_in_turns(
     verdict
 }
 
-/// About how long the items of a body are, rather more than less: room for them that is made at once is made
-/// without copies. It is told from how the body begins.
+/// Estimates the length of a body's items from the beginning of the body, rather too high than too low: if
+/// all the room is reserved at once, nothing is copied later.
 pub fn acknowledged_bytes(body: &[u8]) -> usize {
     let sample = &body[..body.len().min(SAMPLE_BYTES)];
     let (mut ends, mut start, mut lines, mut short) = (memchr_iter(b'\n', sample), 0, 0, 0);
-    // Action lines are every second one; a body with deletes is taken for one with shorter documents.
+    // Every second line is an action line; a body with deletes is treated as one with shorter documents.
     while let Some(end) = ends.next() {
         let source_end = match ends.next() {
             None if lines > 0 => break,
@@ -81,16 +82,16 @@ pub fn acknowledged_bytes(body: &[u8]) -> usize {
         return ITEM_BYTES;
     }
     let docs = body.len().div_ceil(start / lines);
-    // However the rest goes on: it should not take more memory than the body does.
+    // Whatever the rest is like, the items should not take more memory than the body does.
     (docs * (ITEM_BYTES + short / lines) * 17 / 16).min(body.len())
 }
 
-/// How a body begins.
+/// Bytes of a body's beginning that are looked at.
 const SAMPLE_BYTES: usize = 16 << 10;
-/// What an item has beside what its action line says.
+/// Bytes of an item beside what its action line gives.
 const ITEM_BYTES: usize = CREATED.len() + 8;
 
-/// What follows an item's id.
+/// The text after an item's id.
 const CREATED: &[u8] = b",\"_version\":-1,\"result\":\"created\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":201}}";
 const UPDATED: &[u8] = b",\"_version\":-1,\"result\":\"updated\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":200}}";
 const DELETED: &[u8] = b",\"_version\":-1,\"result\":\"deleted\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":200}}";
@@ -98,21 +99,22 @@ const DELETED: &[u8] = b",\"_version\":-1,\"result\":\"deleted\",\"_shards\":{\"
 /// Items in the making.
 struct Items<'o> {
     out: &'o mut Vec<u8>,
-    /// Where the first one begins.
+    /// The place where the first item begins.
     start: usize,
     typed: bool,
-    /// What items begin with, up to their ids: of the indices and operations that came last, at their places.
+    /// The texts that items begin with, up to their ids, of recent indices and operations, each at its own
+    /// place.
     openings: Vec<Opening>,
 }
 
-/// What an item of an index and operation begins with.
+/// The text that items of one index and operation begin with.
 #[derive(Clone, Default)]
 struct Opening {
     text: Vec<u8>,
     of: Option<(u32, Op)>,
 }
 
-/// So many are kept.
+/// The number of openings that are kept.
 const OPENINGS: usize = 64;
 
 // === impl Items ===
@@ -181,7 +183,7 @@ impl Items<'_> {
 // === impl Minted ===
 
 impl Minted {
-    /// Whether this id is one of them.
+    /// Returns whether `id` is one of these ids.
     pub fn has(&self, id: &[u8]) -> bool {
         let mint = |id: &[u8]| id.get(ID_MINT).map(<[u8]>::to_vec);
         id.len() == ID_LENGTH
@@ -206,7 +208,7 @@ mod tests {
         let formula = Formula::Classic {
             routing_num_shards: 1024,
         };
-        // One primary is nowhere: its documents have a lane all the same.
+        // One primary is unassigned: its documents have a lane all the same.
         table.index(Arc::new(IndexRoute::new(
             "logs",
             formula,

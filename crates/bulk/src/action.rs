@@ -1,8 +1,8 @@
-//! What an action line says, as far as admission and routing need it.
+//! The contents of an action line, as far as admission and routing need them.
 
 use crate::Why;
 
-/// What is to be done with a document.
+/// An operation on a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Index: create or replace.
@@ -11,11 +11,11 @@ pub enum Op {
     Create,
     /// Partial or scripted update.
     Update,
-    /// Delete: the only one without a source line.
+    /// Delete: the only operation without a source line.
     Delete,
 }
 
-/// An action line, read. Strings are decoded UTF-8; none is empty.
+/// A parsed action line. Strings are decoded UTF-8; none is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Action<'a> {
     /// The effective operation: `index` with `op_type: create` is a create.
@@ -23,34 +23,35 @@ pub(crate) struct Action<'a> {
     pub(crate) index: Option<&'a [u8]>,
     pub(crate) id: Option<&'a [u8]>,
     pub(crate) routing: Option<&'a [u8]>,
-    /// There is a key `routing`, and its value is null: the line takes no second one.
+    /// Whether the line has a key `routing` whose value is null: it then takes no second one.
     pub(crate) routing_null: bool,
     pub(crate) pipeline: Option<&'a [u8]>,
-    /// The line says `"_type":"_doc"`, which servers that know types take for no type at all.
+    /// Whether the line says `"_type":"_doc"`, which servers that know types treat as no type at all.
     pub(crate) typed: bool,
-    /// Where that stands, if it is to be left out.
+    /// The place of the type, if it is to be left out.
     pub(crate) type_at: Option<TypeAt>,
-    /// Whether the index must be an alias, or a data stream, if the line says.
+    /// Whether the index must be an alias, or a data stream, if the line says so.
     pub(crate) require_alias: Option<bool>,
     pub(crate) require_data_stream: Option<bool>,
     pub(crate) id_gap: IdGap,
-    /// `if_seq_no` and `if_primary_term` are given: an update must not carry an upsert then.
+    /// Whether `if_seq_no` and `if_primary_term` are given: an update must not carry an upsert then.
     pub(crate) compare_and_set: bool,
-    /// A version or a sequence number is given: executed a second time, the operation conflicts with itself.
+    /// Whether a version or a sequence number is given: executed a second time, the operation conflicts with
+    /// itself.
     pub(crate) versioned: bool,
 }
 
-/// Where a type stands in an action line, with the comma that goes with it. Offsets are from the line's
+/// The place of a type in an action line, with the comma that goes with it. Offsets are from the line's
 /// start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TypeAt {
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// The line has no other key.
+    /// Whether the line has no other key.
     pub(crate) alone: bool,
 }
 
-/// Where an id can be written into an action line that has none. Offsets are from the line's start.
+/// The place where an id can be written into an action line that has none. Offsets are from the line's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IdGap {
     /// The id goes here…
@@ -61,7 +62,7 @@ pub(crate) struct IdGap {
     pub(crate) form: Form,
 }
 
-/// What is written to give an action line its id.
+/// The text that gives an action line its id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `"_id":"…"`, into an empty object.
@@ -73,13 +74,13 @@ pub(crate) enum Form {
     Value,
 }
 
-/// Longest id that servers take, bytes of UTF-8 (`IndexRequest.MAX_DOCUMENT_ID_LENGTH_IN_BYTES`).
+/// Longest id that servers accept, in bytes of UTF-8 (`IndexRequest.MAX_DOCUMENT_ID_LENGTH_IN_BYTES`).
 pub(crate) const ID_BYTES_MAX: usize = 512;
 
 // === impl Op ===
 
 impl Op {
-    /// The action's name, in requests and in reply items.
+    /// Returns the action's name, as in requests and in reply items.
     pub const fn as_str(self) -> &'static str {
         match self {
             Op::Index => "index",
@@ -103,18 +104,19 @@ impl Op {
 // === impl Action ===
 
 impl Action<'_> {
-    /// Leaves the type out, or in.
+    /// Decides whether the type is left out.
     pub(crate) fn settle_type(&mut self, left_out: bool) {
         match self.type_at {
-            // No key is left to put a comma before.
+            // No other key is left to put a comma before.
             Some(TypeAt { alone: true, .. }) if left_out => self.id_gap.form = Form::Only,
             Some(_) if !left_out => self.type_at = None,
             _ => {}
         }
     }
 
-    /// The rules that hold for fast and slow lines alike (`IndexRequest.validate`, `UpdateRequest.validate`,
-    /// `DeleteRequest.validate`: one offender makes the servers reject the whole request).
+    /// Checks the rules that hold for fast and slow lines alike (`IndexRequest.validate`,
+    /// `UpdateRequest.validate`, `DeleteRequest.validate`: a single violation makes the servers reject the
+    /// whole request).
     pub(crate) fn admit(&self, allow_explicit_index: bool) -> Result<(), Why> {
         if self.index.is_some() && !allow_explicit_index {
             return Err(Why::ExplicitIndex);

@@ -1,4 +1,4 @@
-//! What is asked of a body, beside the body itself.
+//! The settings with which a body is planned, beside the body itself.
 
 use crate::Directing;
 
@@ -14,28 +14,28 @@ pub enum Level {
     Index,
     /// One part for each shard.
     Shard,
-    /// One part for each lane of a log that has so many: a document's lane follows from its concrete index
-    /// and its shard, whoever holds the shard's primary now. Documents that no shard is known of go to lane
-    /// 0: ask for [`NullId::Always`], and there are none.
+    /// One part for each of a log's lanes, whose number is given. A document's lane follows from its concrete
+    /// index and its shard, whichever node holds the shard's primary now. Documents whose shard is unknown go
+    /// to lane 0: with [`NullId::Always`] there are none.
     Lane(u32),
 }
 
-/// What becomes of documents that have neither id nor routing.
+/// The treatment of documents that have neither id nor routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum NullId {
-    /// They keep having none, and go together to any node: the cluster's append-only path, which needs no
-    /// look-up of the id, stays in use.
+    /// They stay without, and go together to any node: the cluster's append-only path, which needs no look-up
+    /// of the id, stays in use.
     #[default]
     Keep,
-    /// They get an id from [`crate::IdMint`] and are routed by it. Retries become safe; each write now looks
-    /// its id up.
+    /// They get an id from [`crate::IdMint`] and are routed by it. Retries become safe, but each write then
+    /// looks its id up.
     Mint,
-    /// Every document that has no id gets one, those with a routing too. For a log: what is delivered later,
-    /// and perhaps twice, must have the id that was promised to the client.
+    /// Every document that has no id gets one, even if it has a routing. This is for a log: a document that
+    /// is delivered later, and perhaps twice, must have the id that was promised to the client.
     Always,
 }
 
-/// What the URL and the configuration say about a body.
+/// The statements of the URL and the configuration about a body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ask<'a> {
     /// The index in the URL, percent-decoded.
@@ -44,24 +44,25 @@ pub struct Ask<'a> {
     pub url_routing: Option<&'a str>,
     /// The URL parameter `pipeline`, decoded.
     pub url_pipeline: Option<&'a str>,
-    /// The URL parameter `require_alias`: actions that don't say otherwise are for aliases only. It counts at
-    /// [`Level::Lane`], as [`Ask::require_data_stream`] does: elsewhere the cluster's own items say what
-    /// comes of it.
+    /// The URL parameter `require_alias`: actions that don't say otherwise accept only aliases. It counts
+    /// only at [`Level::Lane`], as [`Ask::require_data_stream`] does: at the other levels the cluster's own
+    /// items give the result.
     pub require_alias: bool,
     /// The URL parameter `require_data_stream`.
     pub require_data_stream: bool,
-    /// Names that the cluster does not have are taken for indices of one shard. For those who ask whether the
-    /// rest of a body is acceptable before they have such an index made.
+    /// Whether names that the cluster does not have count as indices of one shard. This is for callers that
+    /// ask whether the rest of a body is acceptable before they have such an index created.
     pub suppose_new: bool,
-    /// Types in action lines are left out: for those who keep lines for servers that may know none.
+    /// Whether types in action lines are left out: for callers that keep lines for servers that may not know
+    /// types.
     pub without_types: bool,
-    /// How finely to split.
+    /// The level of the split.
     pub level: Level,
-    /// At [`Level::Lane`]: a document's lane follows from its id alone, so from nothing that can change while
-    /// it waits there.
+    /// At [`Level::Lane`]: whether a document's lane follows from its id alone, and so from nothing that can
+    /// change while the document waits there.
     pub lanes_by_id: bool,
-    /// What to do with documents that have no id.
+    /// The treatment of documents that have no id.
     pub null_id: NullId,
-    /// Who gives shards to documents that have neither id nor routing; `None`: nobody does.
+    /// The source of shards for documents that have neither id nor routing; `None` if there is none.
     pub direct: Option<&'a dyn Directing>,
 }

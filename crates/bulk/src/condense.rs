@@ -1,33 +1,34 @@
-//! A node's answer as it comes, reduced to what says how it went: `took`, `errors`, and of each item its
-//! status and its error. A node may say much more than it is asked for, a document for each item say; whoever
-//! reads it through this never holds that. An error in the same words as the one before it is kept as
-//! [`SAME_ERROR`] only: what fails many operations is mostly said of each of them.
+//! Reduces a node's answer, while it arrives, to the parts that give the outcome: `took`, `errors`, and the
+//! status and error of each item. A node may send much more than it is asked for, such as a document with
+//! each item; a caller that reads through this never holds that. An error in the same words as the one before
+//! it is kept only as [`SAME_ERROR`], since a cause that fails many operations is mostly given for each of
+//! them.
 //!
-//! What comes out is read by [`Reply::split`](crate::Reply::split), which decides whether it is a bulk answer
-//! at all. What is refused here is only what can't be reduced within bounds.
+//! [`Reply::split`](crate::Reply::split) reads the result and decides whether it is a bulk answer at all.
+//! This module refuses only answers that can't be reduced within bounds.
 
 use std::ops::Range;
 
 use crate::items::MergeError;
 
-/// Stands for an item's error that is the same as the one before it, as a string.
+/// Stands, as a string, for an item's error that is the same as the one before it.
 pub const SAME_ERROR: &str = "=";
 
 /// Reduces one answer.
 #[derive(Debug)]
 pub struct Condense {
-    /// Items that there may be.
+    /// Items that may still follow.
     items_left: u32,
-    /// Bytes that the error of one item may have.
+    /// The most bytes that the error of one item may have.
     error_bytes_max: usize,
-    /// What the one that is read was given, and still may have.
+    /// Bytes that the current error was allowed, and those that it may still have.
     error_given: usize,
     error_left: usize,
-    /// What all errors still may have.
+    /// Bytes that all errors together may still have.
     errors_left: usize,
-    /// Where the item's error that is read begins in the output.
+    /// Where the current item's error begins in the output.
     error_begins: usize,
-    /// The error of an item that was kept last, in the output.
+    /// Where the last error that was kept stands in the output.
     last_error: Range<usize>,
     open: Vec<Frame>,
     expects: Expects,
@@ -40,22 +41,22 @@ pub struct Condense {
 struct Frame {
     container: Container,
     is_object: bool,
-    /// Something of it was kept, so that a comma comes before what is next.
+    /// Whether something of it was kept, so that a comma precedes the next part.
     any: bool,
-    /// Keys that were there: each is kept once.
+    /// The keys found so far: each is kept once.
     seen: u8,
 }
 
-/// What an object or array is.
+/// The kind of an object or array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Container {
     Answer,
     Items,
     /// `{"index": …}`.
     Item,
-    /// What an item says of its operation.
+    /// The fields of an item's operation.
     Fields,
-    /// An error, or something in it.
+    /// An error, or an object or array in it.
     Error,
 }
 
@@ -68,21 +69,21 @@ enum Expects {
     Nothing,
 }
 
-/// What becomes of the value that comes.
+/// The fate of the next value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Kept(Container),
     Skipped,
 }
 
-/// What stands between two bytes.
+/// The token that the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     None,
     Key {
         escaped: bool,
     },
-    /// A string that is kept, from this byte of the output on; `full`: no more of it.
+    /// A string that is kept, which begins at byte `from` of the output; `full`: the rest of it is left out.
     Text {
         from: usize,
         escaped: bool,
@@ -91,7 +92,7 @@ enum Token {
     Scalar {
         kept: usize,
     },
-    /// A value that is left out: how deep in it.
+    /// A value that is left out, and the depth within it.
     Skipped {
         depth: u32,
         string: bool,
@@ -103,8 +104,9 @@ enum Token {
 // === impl Condense ===
 
 impl Condense {
-    /// For an answer about `docs` operations. Of the errors at most so many bytes each are kept, and so many
-    /// of all of them together; but 256 of each in any case. What is longer is cut where that leaves JSON.
+    /// Makes a reducer for an answer about `docs` operations. At most `error_bytes_max` bytes of each error
+    /// are kept, and at most `errors_bytes_max` of all of them together, but 256 bytes of each in any case. A
+    /// longer error is cut where that leaves valid JSON.
     pub fn new(docs: u32, error_bytes_max: usize, errors_bytes_max: usize) -> Self {
         Self {
             items_left: docs,
@@ -121,12 +123,13 @@ impl Condense {
         }
     }
 
-    /// Reads the next bytes, and appends to `out` what is to be kept. `out` has to be the same each time, and
-    /// unchanged.
+    /// Reads the next bytes, and appends the parts to keep to `out`, which must be the same each time and
+    /// unchanged in between.
     ///
     /// # Errors
     ///
-    /// [`MergeError`] when it is no JSON that a bulk's answer could be, or has more items than operations.
+    /// [`MergeError`] when the bytes are no JSON that could be a bulk's answer, or have more items than
+    /// operations.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), MergeError> {
         let mut at = 0;
         while at < bytes.len() {
@@ -145,7 +148,7 @@ impl Condense {
         Ok(())
     }
 
-    /// A byte between tokens.
+    /// Reads a byte between tokens.
     fn begin(&mut self, byte: u8, out: &mut Vec<u8>) -> Result<(), MergeError> {
         if byte.is_ascii_whitespace() {
             return Ok(());
@@ -176,7 +179,7 @@ impl Condense {
         Ok(())
     }
 
-    /// What comes after a comma.
+    /// Sets what is expected after a comma.
     fn next(&mut self) {
         self.expects = match self.open.last() {
             Some(frame) if frame.is_object => Expects::KeyOrEnd,
@@ -189,7 +192,7 @@ impl Condense {
         };
     }
 
-    /// The first byte of a value that is kept.
+    /// Reads the first byte of a value that is kept.
     fn value(&mut self, container: Container, byte: u8, out: &mut Vec<u8>) -> Result<(), MergeError> {
         self.comma(out);
         if container == Container::Item {
@@ -228,7 +231,7 @@ impl Condense {
         Ok(())
     }
 
-    /// Before an element of an array; an object's keys bring their own.
+    /// Writes a comma before an element of an array; an object's keys bring their own.
     fn comma(&mut self, out: &mut Vec<u8>) {
         let Some(frame) = self.open.last_mut().filter(|frame| !frame.is_object) else {
             return;
@@ -258,13 +261,13 @@ impl Condense {
         Ok(())
     }
 
-    /// Whether what is read now stands in such a container.
+    /// Returns whether the present value stands in such a container.
     fn stands_in(&self, container: Container) -> bool {
         self.open.last().is_some_and(|outer| outer.container == container)
     }
 
-    /// Whether an item's error that has just ended is the same as the one before it; then the output says
-    /// only that.
+    /// Returns whether an item's error that has just ended is the same as the one before it, and if so
+    /// replaces it in the output by [`SAME_ERROR`].
     fn is_said_again(&mut self, out: &mut Vec<u8>) -> bool {
         let error = self.error_begins..out.len();
         if out[error.clone()] != out[self.last_error.clone()] {
@@ -278,7 +281,7 @@ impl Condense {
         true
     }
 
-    /// A byte of a key; at its end it is decided what becomes of its value.
+    /// Reads a byte of a key; its end decides the fate of the value.
     fn key(&mut self, byte: u8, escaped: bool, out: &mut Vec<u8>) -> Result<usize, MergeError> {
         if escaped || byte != b'"' {
             if self.key.len() <= KEY_BYTES_MAX {
@@ -305,7 +308,7 @@ impl Condense {
         Ok(1)
     }
 
-    /// What becomes of the value of the key that was read.
+    /// Decides the fate of the value whose key was read.
     fn wanted(&mut self) -> Result<Wanted, MergeError> {
         let too_long = self.key.len() > KEY_BYTES_MAX;
         let frame = self.open.last_mut().ok_or(MALFORMED)?;
@@ -332,7 +335,7 @@ impl Condense {
         Ok(Wanted::Kept(container))
     }
 
-    /// The next bytes of a string that is kept; how many were read.
+    /// Reads the next bytes of a string that is kept; returns how many were read.
     fn text(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
         let Token::Text {
             from,
@@ -362,7 +365,7 @@ impl Condense {
         bytes.len()
     }
 
-    /// A byte of a number or a word that is kept; 0 if it is none.
+    /// Reads a byte of a number or a word that is kept; returns 0 if it is none.
     fn scalar(&mut self, byte: u8, kept: usize, out: &mut Vec<u8>) -> Result<usize, MergeError> {
         if ends_scalar(byte) {
             self.token = Token::None;
@@ -376,7 +379,7 @@ impl Condense {
         Ok(1)
     }
 
-    /// The next bytes of a value that is left out; how many were read.
+    /// Reads the next bytes of a value that is left out; returns how many were read.
     fn skipped(&mut self, bytes: &[u8]) -> usize {
         let Token::Skipped {
             mut depth,
@@ -430,7 +433,7 @@ impl Condense {
 
     fn write(&mut self, byte: u8, out: &mut Vec<u8>) {
         out.push(byte);
-        // It is looked at in errors only, and set where one begins.
+        // This counts only in errors, and is set where one begins.
         self.error_left = self.error_left.saturating_sub(1);
     }
 }
@@ -439,8 +442,8 @@ fn ends_scalar(byte: u8) -> bool {
     matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace()
 }
 
-/// How many bytes of the inside of a string make whole characters: no half of an escape, a surrogate pair, or
-/// UTF-8.
+/// Returns how many bytes of the inside of a string make whole characters, without half an escape, surrogate
+/// pair or UTF-8 sequence.
 fn whole(text: &[u8]) -> usize {
     let mut at = 0;
     loop {
@@ -469,9 +472,9 @@ fn whole(text: &[u8]) -> usize {
 }
 
 const MALFORMED: MergeError = MergeError::Malformed("an answer that cannot be reduced");
-/// Frames that are kept open at most.
+/// The most frames that are kept open.
 const DEPTH_MAX: usize = 32;
-/// What is kept of an error however many there are.
+/// Bytes of an error that are kept, however many errors there are.
 const ERROR_BYTES_MIN: usize = 256;
 const KEY_BYTES_MAX: usize = 128;
 const SCALAR_BYTES_MAX: usize = 64;
@@ -603,7 +606,7 @@ mod tests {
             let reply = Reply::split(out.as_bytes(), 6).unwrap();
             assert!((0..6).all(|item| reply.facts(item).failed));
         }
-        // All are said from one budget, of which what is not kept takes nothing.
+        // All errors share one budget, of which an error that is not kept takes nothing.
         let items = vec![item(503, "a").to_string(); 1000].join(",");
         let answer = format!("{{\"took\":1,\"errors\":true,\"items\":[{items}]}}");
         let (mut condense, mut out) = (Condense::new(1000, 4000, 1000), Vec::new());

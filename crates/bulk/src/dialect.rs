@@ -1,4 +1,4 @@
-//! Which server reads the body: the same line means different things to different versions.
+//! The server that reads the body: the same line means different things to different versions.
 
 /// The engine's family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,7 +9,7 @@ pub enum Flavour {
     Elasticsearch,
 }
 
-/// A server version. Ordered as versions are.
+/// A server version. Versions are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Version {
     /// First number.
@@ -20,12 +20,12 @@ pub struct Version {
     pub patch: u16,
 }
 
-/// How the cluster reads a bulk body. In a cluster of mixed versions: the lowest one.
+/// How the cluster reads a bulk body. In a cluster of mixed versions, the lowest version decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dialect {
     /// The engine's family.
     pub flavour: Flavour,
-    /// The version, the lowest among the nodes.
+    /// The lowest version among the nodes.
     pub version: Version,
     /// `rest.action.multi.allow_explicit_index`; `true` unless the cluster says otherwise.
     pub allow_explicit_index: bool,
@@ -34,7 +34,7 @@ pub struct Dialect {
 // === impl Version ===
 
 impl Version {
-    /// `major.minor.patch`.
+    /// Makes the version `major.minor.patch`.
     pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
         Self { major, minor, patch }
     }
@@ -43,7 +43,7 @@ impl Version {
 // === impl Dialect ===
 
 impl Dialect {
-    /// A dialect with the default settings.
+    /// Makes a dialect with the default settings.
     pub const fn new(flavour: Flavour, version: Version) -> Self {
         Self {
             flavour,
@@ -52,7 +52,7 @@ impl Dialect {
         }
     }
 
-    /// Whether items of replies name a `_type`: Elasticsearch 7 and OpenSearch 1
+    /// Returns whether items of replies name a `_type`, as in Elasticsearch 7 and OpenSearch 1
     /// (`BulkItemResponse.toXContent`).
     pub fn items_have_type(&self) -> bool {
         match self.flavour {
@@ -61,29 +61,29 @@ impl Dialect {
         }
     }
 
-    /// Whether action lines may say `"_type":"_doc"` and paths `/{index}/_doc/_bulk`, which means the same as
-    /// no type, and is answered with a deprecation warning: Elasticsearch up to 7 and OpenSearch 1
-    /// (`BulkRequestParser`).
+    /// Returns whether action lines may say `"_type":"_doc"`, and paths `/{index}/_doc/_bulk`. Such a type
+    /// means the same as no type, and is answered with a deprecation warning: in Elasticsearch up to 7 and in
+    /// OpenSearch 1 (`BulkRequestParser`).
     pub fn takes_types(&self) -> bool {
         self.items_have_type()
     }
 
-    /// Whether such types may as well be left out: not before Elasticsearch 7.
+    /// Returns whether such types may be left out: not before Elasticsearch 7.
     pub fn types_are_optional(&self) -> bool {
         self.takes_types() && !(self.flavour == Flavour::Elasticsearch && self.version.major < 7)
     }
 
-    /// Whether a reply begins with `errors`: Elasticsearch from 8 on; the others begin with `took`
-    /// (`BulkResponse.toXContent`).
+    /// Returns whether a reply begins with `errors`, as in Elasticsearch from 8 on; other replies begin with
+    /// `took` (`BulkResponse.toXContent`).
     pub fn errors_first(&self) -> bool {
         self.flavour == Flavour::Elasticsearch && self.version.major >= 8
     }
 
-    /// Whether a document that goes through an ingest pipeline fares as it would alone. Where it does not,
-    /// one document that cannot be parsed takes others down with it: in OpenSearch all that its request sends
-    /// through the same pipelines (`IngestService.executePipelinesInBatchRequests`), in Elasticsearch 8 and 9
-    /// the whole request, until <https://github.com/elastic/elasticsearch/pull/138624>, of which the first
-    /// releases that hold it for certain count.
+    /// Returns whether a document that goes through an ingest pipeline fares as it would alone. Otherwise one
+    /// document that cannot be parsed takes others down with it: in OpenSearch all documents that its request
+    /// sends through the same pipelines (`IngestService.executePipelinesInBatchRequests`), in Elasticsearch 8
+    /// and 9 the whole request, until <https://github.com/elastic/elasticsearch/pull/138624>. Of that fix,
+    /// the first releases that certainly contain it count.
     pub fn ingests_singly(&self) -> bool {
         let Version { major, minor, patch } = self.version;
         self.flavour == Flavour::Elasticsearch
@@ -96,8 +96,8 @@ impl Dialect {
             }
     }
 
-    /// Whether a document without id and routing, of an index whose mapping requires a routing, fails its
-    /// whole request: its `RoutingMissingException` wants an id
+    /// Returns whether a document without id and routing, of an index whose mapping requires a routing, fails
+    /// its whole request: its `RoutingMissingException` requires an id
     /// (<https://github.com/opensearch-project/OpenSearch/issues/23092>). Elasticsearch makes the id first,
     /// from 8 on (`IndexRouting.IdAndRoutingOnly.process`).
     pub fn fails_whole_without_routing(&self) -> bool {

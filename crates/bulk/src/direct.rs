@@ -1,53 +1,54 @@
-//! Documents with neither id nor routing, directed to shards in turn.
+//! Directing documents with neither id nor routing to shards in turn.
 //!
-//! The server would give each an id by chance, and so a bulk of them touches every shard. Directed, a run of
-//! them goes to one shard: by an id that is made to hash to it ([`Direct::Mint`]), or by a routing value that
-//! does ([`Direct::Route`]). Whose turn it is depends on what other requests do and on how nodes are, so
-//! somebody else knows it: [`Directing`].
+//! The server would give each such document a random id, and so a bulk of them touches every shard. When
+//! directed, a run of them goes to one shard: by an id made to hash to that shard ([`Direct::Mint`]), or by a
+//! routing value that does ([`Direct::Route`]). Whose turn it is depends on other requests and on the state
+//! of the nodes, so it comes from outside: from [`Directing`].
 
 use crate::packed::{mints_in_order, stock_of_a_shard};
 use crate::{Formula, IndexRoute, murmur};
 
-/// What is done with documents that have neither id nor routing.
+/// The treatment of documents that have neither id nor routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Direct {
-    /// Nothing of this kind.
+    /// They are not directed.
     #[default]
     Off,
-    /// They get an id made here that leads to the shard whose turn it is.
+    /// They get an id minted here that leads to the shard whose turn it is.
     Mint,
-    /// They get a routing value that leads to the shard whose turn it is, and the server makes the id. Not on
-    /// data streams, which refuse a routing.
+    /// They get a routing value that leads to the shard whose turn it is, and the server makes the id. This
+    /// is impossible on data streams, which refuse a routing.
     Route,
 }
 
-/// Documents of one index, one after another, that go to one shard.
+/// Consecutive documents of one index that go to one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The shard.
     pub shard: u32,
-    /// Documents at most, at least 1.
+    /// The most documents, at least 1.
     pub docs: u32,
     /// Bytes after which no more documents are added.
     pub bytes: u64,
 }
 
-/// Who knows whose turn it is. It is asked for indices only whose documents may be directed: more than one
-/// shard, no required routing, not partitioned.
+/// The source of the shards whose turn it is. It is asked only for indices whose documents may be directed:
+/// more than one shard, no required routing, not partitioned.
 pub trait Directing: std::fmt::Debug {
-    /// What is done with this concrete index's documents that have neither id nor routing. The same as long
-    /// as a request lasts, since answers are made with it too.
+    /// Returns how to treat this concrete index's documents that have neither id nor routing. The result must
+    /// not change during a request, since the answer is made with it too.
     fn directs(&self, index: &str) -> Direct;
 
-    /// The next run; `None` when no shard can be preferred: the documents then are as if nobody directed.
+    /// Returns the next run; `None` when no shard can be preferred: the documents then are treated as if
+    /// nobody directed.
     fn begin(&self, index: &IndexRoute) -> Option<Run>;
 
-    /// So many documents of a run and so many bytes of the body were given to the shard.
+    /// Notes that `docs` documents of a run and `bytes` bytes of the body were given to the shard.
     fn end(&self, index: &IndexRoute, shard: u32, docs: u32, bytes: u64);
 }
 
-/// The longest run for which ids are made at full speed, in documents. Longer ones cost more, and are right
-/// all the same.
+/// Returns the longest run for which ids are made at full speed, in documents. Longer runs cost more, but are
+/// correct.
 pub fn run_docs_max(shards: u32) -> u32 {
     if mints_in_order(shards) {
         u32::MAX
@@ -56,11 +57,11 @@ pub fn run_docs_max(shards: u32) -> u32 {
     }
 }
 
-/// Routing values by shard, of the indices that were directed last.
+/// Routing values by shard, of the kinds of indices that were directed last.
 #[derive(Debug, Default)]
 pub(crate) struct RoutingValues(Vec<(Formula, Box<[Value]>)>);
 
-/// At most seven letters and digits.
+/// A routing value: at most seven letters and digits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Value {
     text: [u8; VALUE_LENGTH_MAX],
@@ -69,13 +70,13 @@ pub(crate) struct Value {
 
 const VALUE_LENGTH_MAX: usize = 7;
 
-/// Kinds of indices, by formula and number of shards, whose values are kept.
+/// The most kinds of indices, by formula and number of shards, whose values are kept.
 const KEPT_MAX: usize = 16;
 
 // === impl RoutingValues ===
 
 impl RoutingValues {
-    /// A short routing value that leads to `shard`, always the same for one kind of index.
+    /// Returns a short routing value that leads to `shard`, always the same for one kind of index.
     pub(crate) fn of(&mut self, route: &IndexRoute, shard: u32) -> Value {
         let known = |(formula, values): &(Formula, Box<[Value]>)| {
             *formula == route.formula && values.len() == route.shards() as usize
@@ -98,7 +99,7 @@ impl Value {
         &self.text[..usize::from(self.length)]
     }
 
-    /// The `number`th text of letters and digits, short ones first.
+    /// Returns the `number`th text of letters and digits, shorter ones first.
     fn numbered(mut number: u64) -> Self {
         let mut value = Self::default();
         loop {
@@ -114,11 +115,11 @@ impl Value {
 
 const LETTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// For each shard the first value that leads to it.
+/// Returns, for each shard, the first value that leads to it.
 fn values(route: &IndexRoute) -> Box<[Value]> {
     let mut values = vec![Value::default(); route.shards() as usize];
     let mut missing = values.len();
-    // 36^7 values for at most 2^16 shards: that one is missed has a chance of e^-1000000.
+    // There are 36^7 values for at most 2^16 shards: the chance that a shard is missed is e^-1000000.
     for number in 0.. {
         if missing == 0 {
             break;

@@ -1,4 +1,4 @@
-//! What would become of each operation of a body, in words for people.
+//! The fate of each operation of a body, in words for people.
 
 use crate::walk::{Aim, Walk};
 use crate::{Ask, NodeIx, Op, Pass, RouteTable, Why};
@@ -8,42 +8,42 @@ use crate::{Ask, NodeIx, Op, Pass, RouteTable, Why};
 pub struct Explained {
     /// The line of its action, from 1.
     pub line: u32,
-    /// What is to be done.
+    /// The operation.
     pub op: Op,
-    /// The name that it has for its index.
+    /// The name that the operation uses for its index.
     pub name: String,
-    /// The concrete index that it goes to.
+    /// The concrete index that the operation goes to.
     pub index: String,
-    /// Its id, decoded.
+    /// The operation's id, decoded.
     pub id: Option<String>,
-    /// Its effective routing: its own, the URL's or the alias's.
+    /// The effective routing: the operation's own, the URL's or the alias's.
     pub routing: Option<String>,
-    /// Its shard, where that is known beforehand.
+    /// The operation's shard, where that is known beforehand.
     pub shard: Option<u32>,
     /// The node of the shard's primary.
     pub node: Option<NodeIx>,
-    /// What decided.
+    /// The reason for the destination.
     pub by: DecidedBy,
 }
 
-/// What decides about an operation's destination.
+/// The reason for an operation's destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
     /// The hash of the id.
     Id,
     /// The hash of the routing (with a share of the id in partitioned indices).
     Routing,
-    /// Neither id nor routing: any node will do, and the server chooses the shard.
+    /// Nothing: without id and routing any node will do, and the server chooses the shard.
     Nobody,
-    /// An id will be minted, and decides.
+    /// A minted id.
     MintedId,
-    /// Neither id nor routing: it gets a shard whose turn it is.
+    /// The turn of a shard: the operation has neither id nor routing.
     RoundRobin,
     /// The shard is known, but has no primary now: any node will do.
     Unassigned,
 }
 
-/// Explains a body operation by operation; ends with the [`Pass`] at which a plan would be given up, if any.
+/// Explains a body operation by operation, up to the [`Pass`] at which a plan would be given up, if any.
 pub struct Explain<'b, 't> {
     body: &'b [u8],
     table: &'t RouteTable,
@@ -68,7 +68,7 @@ pub fn explain<'b, 't>(body: &'b [u8], ask: &'b Ask<'b>, table: &'t RouteTable) 
 // === impl DecidedBy ===
 
 impl DecidedBy {
-    /// A few words for a table.
+    /// Returns a few words for a table.
     pub const fn as_str(self) -> &'static str {
         match self {
             DecidedBy::Id => "id",

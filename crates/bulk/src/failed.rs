@@ -17,11 +17,11 @@ pub struct RawError<'a> {
 }
 
 impl Reply<'static> {
-    /// Makes the items of a part that no node has answered, shaped as this cluster shapes an item failure
+    /// Makes the items of a part that no node has answered, in the form of an item failure of this cluster
     /// (`BulkItemResponse.toXContent`): the concrete index, the id as given (minted ids included) or null,
     /// the status and the error.
     ///
-    /// `body`, `ask` and `table` are those that `plan` was made of.
+    /// `body`, `ask` and `table` are those from which `plan` was made.
     pub fn failed(
         plan: &Plan,
         part: usize,
@@ -101,10 +101,10 @@ pub(crate) fn write_item(
     out.extend_from_slice(b"}}}");
 }
 
-/// Before a routing value that is given to documents.
+/// The text before a routing value that is given to documents.
 pub(crate) const ROUTING_KEY: &[u8] = b"\"routing\":\"";
 
-/// The length of an arena's first entry, if that is a routing value.
+/// Returns the length of an arena's first entry, if that is a routing value.
 fn routing_entry(arena: &[u8]) -> Option<usize> {
     let before = usize::from(arena.first() == Some(&b','));
     let value = arena[before..].strip_prefix(ROUTING_KEY)?;
@@ -116,8 +116,8 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a Vec takes all that is written");
 }
 
-/// The next minted id of the arena, whose entries stand in the order of the documents. Routing values stand
-/// between them.
+/// Returns the next minted id of the arena, whose entries are in the order of the documents, with routing
+/// values among them.
 pub(crate) fn minted_id<'p>(plan: &'p Plan, at: &mut usize, form: Form) -> &'p [u8] {
     while let Some(routing) = routing_entry(&plan.arena[*at..]) {
         *at += routing;

@@ -1,9 +1,10 @@
-//! A number for a document: the same for the same document, by very rare chance for another one too.
+//! A number for a document: always the same for one document, and very rarely, by chance, the same for
+//! another.
 
 use std::hash::{BuildHasher as _, RandomState};
 
-/// Makes numbers of documents. Each of these makes others, so that nobody can look for documents that share
-/// one.
+/// Makes numbers of documents. Each fingerprint has its own random keys, so that a client cannot search for
+/// documents that share a number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fingerprint {
     key: u64,
@@ -17,14 +18,14 @@ impl Default for Fingerprint {
         let random = RandomState::new();
         Self {
             key: random.hash_one(0),
-            // Odd, so that multiplying by it loses nothing.
+            // The factor is odd, so that multiplying by it loses nothing.
             other: random.hash_one(1) | 1,
         }
     }
 }
 
 impl Fingerprint {
-    /// Of a document of the index with this number.
+    /// Returns the number of a document in the index with this ordinal.
     #[inline]
     pub(crate) fn of(self, ordinal: u32, id: Option<&[u8]>, routing: Option<&[u8]>) -> u64 {
         let state = self.fold(self.key ^ u64::from(ordinal));
@@ -35,7 +36,7 @@ impl Fingerprint {
         }
     }
 
-    /// The state after a text, whose length counts, or after none.
+    /// Returns the state after a text, whose length counts, or after no text.
     #[inline]
     fn absorb(self, state: u64, text: Option<&[u8]>) -> u64 {
         let Some(text) = text else {
@@ -48,12 +49,13 @@ impl Fingerprint {
         }
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
-        // Where none of the text can be: zeros at the end are told from the end.
+        // The length goes where no byte of the text can be, so that zeros at the text's end differ from
+        // padding.
         last[7] = text.len() as u8;
         self.fold(state ^ u64::from_le_bytes(last))
     }
 
-    /// All bits of the state on all others.
+    /// Mixes all bits of the state with all others.
     #[inline]
     fn fold(self, state: u64) -> u64 {
         let product = u128::from(state ^ self.key) * u128::from(self.other);

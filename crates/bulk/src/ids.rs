@@ -1,29 +1,30 @@
-//! Ids for documents that came without one.
+//! Ids for documents that arrive without one.
 
 use crate::IndexRoute;
 use crate::packed::{ENDINGS, HEAD_LENGTH, Stock, Wanted, hashed, mints_in_order, with_block, write_time};
 
-/// Makes document ids: 20 ASCII characters, unique across gateways, in the order of their making.
+/// Makes document ids: 20 ASCII characters, unique across gateways, in the order in which they are made.
 ///
-/// An id is 8 characters of milliseconds, 8 (48 bits) that name the mint, and 4 of a counter that starts anew
-/// each millisecond. The alphabet is sorted and safe in URLs, so ids of one mint sort as they were made, and
-/// ids of different mints by their millisecond: that keeps the term dictionaries of the cluster compact, as
-/// its own time-based ids do. Two mints collide only if they drew the same 48 random bits.
+/// An id has 8 characters of milliseconds, 8 characters (48 bits) that name the mint, and 4 characters of a
+/// counter that restarts each millisecond. The alphabet is sorted and safe in URLs, so ids of one mint sort
+/// in the order in which they were made, and ids of different mints by their millisecond. That keeps the term
+/// dictionaries of the cluster compact, as the cluster's own time-based ids do. Two mints collide only if
+/// they drew the same 48 random bits.
 ///
-/// An id for a wanted shard ([`Self::mint_for`]) takes a whole block of the counter, of which it chooses the
-/// last two characters. For indices of more than 16 shards such ids are made ahead: they bear a name of their
-/// own, show a time up to a minute ago, and come in no order.
+/// An id for a wanted shard ([`Self::mint_for`]) takes a whole block of the counter, of which the mint
+/// chooses the last two characters. For indices of more than 16 shards such ids are made ahead: they carry a
+/// mint name of their own, show a time up to a minute ago, and come in no particular order.
 #[derive(Debug)]
 pub struct IdMint {
     now_ms: u64,
     counter: u32,
     id: [u8; ID_LENGTH],
-    /// The hash's state after all that stands before the counter.
+    /// The state of the hash after everything before the counter.
     hashed: u32,
-    /// The shard wanted last, and of what kind of index.
+    /// The shard that was wanted last, and the kind of its index.
     wanted: Option<(IndexKind, u32, Wanted)>,
     stocks: Vec<Stock>,
-    /// What names are drawn from.
+    /// The state from which names are drawn.
     names: u64,
 }
 
@@ -32,13 +33,13 @@ type IndexKind = (crate::Formula, u32);
 /// Length of a minted id, bytes (all ASCII).
 pub const ID_LENGTH: usize = 20;
 
-/// Where an id names its mint.
+/// The place of the mint's name in an id.
 pub(crate) const ID_MINT: std::ops::Range<usize> = 8..HEAD_LENGTH;
 
 // === impl IdMint ===
 
 impl IdMint {
-    /// A mint. `random` names it: 48 bits are used; draw them anew for each mint (one a core).
+    /// Makes a mint. `random` names it, by 48 of its bits; draw a new one for each mint (one mint per core).
     pub fn new(random: u64) -> Self {
         let mut mint = Self {
             now_ms: 0,
@@ -54,7 +55,7 @@ impl IdMint {
         mint
     }
 
-    /// Tells the time, milliseconds since 1970. A clock that goes backwards is not followed.
+    /// Sets the time, in milliseconds since 1970. A clock that goes backwards is not followed.
     pub fn tick(&mut self, now_ms: u64) {
         if now_ms > self.now_ms {
             self.now_ms = now_ms;
@@ -63,7 +64,7 @@ impl IdMint {
         }
     }
 
-    /// The next id.
+    /// Makes the next id.
     pub fn mint(&mut self) -> [u8; ID_LENGTH] {
         encode(u64::from(self.counter), &mut self.id[HEAD_LENGTH..]);
         let id = self.id;
@@ -74,7 +75,7 @@ impl IdMint {
         id
     }
 
-    /// The next id that leads to this shard of an index that is not partitioned.
+    /// Makes the next id that leads to this shard of an index that is not partitioned.
     pub fn mint_for(&mut self, index: &IndexRoute, shard: u32) -> [u8; ID_LENGTH] {
         match index.shards() {
             0 | 1 => self.mint(),
@@ -127,7 +128,7 @@ impl IdMint {
         self.stocks[at].take(index, shard, self.now_ms)
     }
 
-    /// Another name, as random as the mint's own (SplitMix64).
+    /// Draws another name, as random as the mint's own (SplitMix64).
     fn draw(&mut self) -> u64 {
         self.names = self.names.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.names;
@@ -136,7 +137,7 @@ impl IdMint {
         mixed ^ (mixed >> 31)
     }
 
-    /// The counter is used up: go on in the next millisecond.
+    /// Continues in the next millisecond when the counter is used up.
     fn borrow(&mut self) {
         self.now_ms += 1;
         self.counter = 0;
@@ -149,7 +150,7 @@ impl IdMint {
     }
 }
 
-/// Writes the low bits of `value`, six a character, the highest first.
+/// Writes the low bits of `value`, six to a character, the highest first.
 pub(crate) fn encode(mut value: u64, out: &mut [u8]) {
     for place in out.iter_mut().rev() {
         *place = ALPHABET[(value & 63) as usize];
@@ -159,10 +160,10 @@ pub(crate) fn encode(mut value: u64, out: &mut [u8]) {
 
 const COUNTER_END: u32 = ENDINGS * ENDINGS;
 
-/// Kinds of large indices that ids are made ahead for: half a megabyte each.
+/// The most kinds of large indices for which ids are made ahead: half a megabyte each.
 const STOCKS_MAX: usize = 4;
 
-/// In the order of the bytes, so that encoded numbers sort as the numbers do.
+/// The characters in the order of their bytes, so that encoded numbers sort as the numbers do.
 pub(crate) const ALPHABET: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
 
 #[cfg(test)]
@@ -281,7 +282,7 @@ mod tests {
             let mut mint = IdMint::new(5);
             let mut ids = std::collections::HashSet::new();
             for n in 0..30_000_u32 {
-                // The stock is begun anew on the way.
+                // The stock is refilled on the way.
                 mint.tick(1_790_000_000_000 + u64::from(n) * 5);
                 let shard = n / 50 % shards;
                 let id = mint.mint_for(&index, shard);

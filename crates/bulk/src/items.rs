@@ -1,9 +1,9 @@
-//! One node's reply, cut into its items.
+//! Cutting one node's reply into its items.
 //!
 //! A reply is `{"took":…,"errors":…,"items":[{"op":{…}},{"op":{…}}]}`. In a compact reply each boundary
-//! between two items reads `}},{"`. The text may occur elsewhere too (in an error's nested causes, in an id);
-//! but since every true boundary matches, as many matches as boundaries means that there is no false one.
-//! Else a reader that follows strings and brackets cuts the reply.
+//! between two items reads `}},{"`. The same text may occur elsewhere too (in an error's nested causes, in an
+//! id); but since every true boundary matches, there is no false match if there are exactly as many matches
+//! as boundaries. Otherwise a reader that follows strings and brackets cuts the reply.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,19 +12,19 @@ use memchr::{memchr2, memmem};
 
 use crate::action::Op;
 
-/// One part's answer: as many items as the part has operations.
+/// The answer to one part: it has as many items as the part has operations.
 #[derive(Debug)]
 pub struct Reply<'r> {
     pub(crate) bytes: Cow<'r, [u8]>,
-    /// Start and end of each item.
+    /// The start and end of each item.
     pub(crate) bounds: Vec<(u32, u32)>,
     pub(crate) replaced: BTreeMap<u32, Vec<u8>>,
     pub(crate) head: Head,
-    /// Items stand one after another with a comma between.
+    /// Whether the items follow each other with only a comma between them.
     pub(crate) compact: bool,
 }
 
-/// What stands before and after the items.
+/// The parts of a reply before and after the items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Keys in the order of the reply.
@@ -39,14 +39,15 @@ pub(crate) enum HeadKey {
     Errors,
     IngestTook,
     Items,
-    /// A key that we do not know, with its scalar value, as it stands in the reply.
+    /// A key that we do not know, with its scalar value, as in the reply.
     Other(Box<[u8]>),
 }
 
-/// Why replies cannot be merged. The node's fault: the gateway answers as if the part's fate were unknown.
+/// The reason why replies cannot be merged. The node is at fault: the gateway answers as if the part's fate
+/// were unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
-    /// A reply is not the JSON that a bulk is answered with.
+    /// A reply is not the JSON of a bulk answer.
     #[error("a node's reply is not a bulk reply: {0}")]
     Malformed(&'static str),
     /// A reply has more or fewer items than its part has operations.
@@ -67,14 +68,14 @@ pub enum MergeError {
     },
 }
 
-/// What an item says about its operation.
+/// The facts that an item states about its operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemFacts {
-    /// The action that it answers.
+    /// The action that the item answers.
     pub op: Option<Op>,
-    /// Its HTTP status; `None` if it says none.
+    /// The item's HTTP status; `None` if it has none.
     pub status: Option<u16>,
-    /// It carries an `error`. (A delete that found nothing has status 404 and no error.)
+    /// Whether the item carries an `error`. (A delete that found nothing has status 404 and no error.)
     pub failed: bool,
 }
 
@@ -85,8 +86,8 @@ impl<'r> Reply<'r> {
     ///
     /// # Errors
     ///
-    /// [`MergeError::Malformed`] when it is not a bulk reply, [`MergeError::Count`] when the number of items
-    /// differs.
+    /// [`MergeError::Malformed`] when it is not a bulk reply, [`MergeError::Count`] when it has another
+    /// number of items.
     pub fn split(bytes: &'r [u8], docs: u32) -> Result<Self, MergeError> {
         if u32::try_from(bytes.len()).is_err() {
             return Err(MergeError::Malformed("longer than 4 GiB"));
@@ -136,12 +137,12 @@ impl<'r> Reply<'r> {
         })
     }
 
-    /// Number of items.
+    /// Returns the number of items.
     pub fn items(&self) -> u32 {
         self.bounds.len() as u32
     }
 
-    /// The bytes of an item, `{"index":{…}}`. Panics if there is no such item.
+    /// Returns the bytes of an item, `{"index":{…}}`. Panics if there is no such item.
     pub fn item(&self, item: u32) -> &[u8] {
         if let Some(bytes) = self.replaced.get(&item) {
             return bytes;
@@ -150,7 +151,7 @@ impl<'r> Reply<'r> {
         &self.bytes[start as usize..end as usize]
     }
 
-    /// What an item says. Panics if there is no such item.
+    /// Returns the facts that an item states. Panics if there is no such item.
     pub fn facts(&self, item: u32) -> ItemFacts {
         facts(self.item(item)).unwrap_or(ItemFacts {
             op: None,
@@ -159,24 +160,24 @@ impl<'r> Reply<'r> {
         })
     }
 
-    /// The HTTP status of an item; `None` if it says none. Panics if there is no such item.
+    /// Returns the HTTP status of an item; `None` if it has none. Panics if there is no such item.
     pub fn status(&self, item: u32) -> Option<u16> {
         self.facts(item).status
     }
 
-    /// Puts another item in an item's place, e.g. one that a retry brought. Panics if there is no such item.
+    /// Replaces an item by another, for example by one from a retry. Panics if there is no such item.
     pub fn replace(&mut self, item: u32, bytes: Vec<u8>) {
         assert!(item < self.items(), "only an item that exists can be replaced");
         self.replaced.insert(item, bytes);
         self.compact = false;
     }
 
-    /// Makes a `create` that failed with a version conflict a success. For the caller who knows that the
-    /// conflict is with its own earlier attempt, whose answer was lost: the document is the one that was to
-    /// be created.
+    /// Turns a `create` that failed with a version conflict into a success. This is for a caller who knows
+    /// that the conflict is with its own earlier attempt, whose answer was lost: the document is the one that
+    /// was to be created.
     ///
     /// The item keeps its names and says `_version` 1, `created` and 201; sequence number and shards, which
-    /// nobody has told us, are left out. Returns false, and changes nothing, for any other item.
+    /// are unknown, are left out. Returns false, and changes nothing, for any other item.
     pub(crate) fn count_as_created(&mut self, item: u32) -> bool {
         let bytes = self.item(item);
         let Some((facts, status_at)) = read_item(bytes) else {
@@ -192,7 +193,7 @@ impl<'r> Reply<'r> {
         true
     }
 
-    /// Whether some item failed: as the node said, or after replacements as the items say.
+    /// Returns whether some item failed: as the node said, or, after replacements, as the items say.
     pub fn errors(&self) -> bool {
         if self.replaced.is_empty() {
             self.head.errors
@@ -201,7 +202,7 @@ impl<'r> Reply<'r> {
         }
     }
 
-    /// `took` for ingest pipelines, ms, if the node says one.
+    /// Returns the `took` of ingest pipelines in ms, if the node gives one.
     pub fn ingest_took_ms(&self) -> Option<u64> {
         self.head.ingest_took_ms
     }
@@ -239,8 +240,8 @@ impl Head {
 
 type Cut = (Vec<(u32, u32)>, bool, usize);
 
-/// Cuts the items that begin at `from` (after the bracket); also whether they stand without space, and the
-/// place after the closing bracket.
+/// Cuts the items that begin at `from` (after the bracket). Also returns whether they stand without space,
+/// and the place after the closing bracket.
 fn cut(bytes: &[u8], from: usize, docs: u32) -> Result<Cut, MergeError> {
     if let Some(cut) = cut_compact(bytes, from, docs) {
         return Ok(cut);
@@ -255,7 +256,7 @@ fn cut(bytes: &[u8], from: usize, docs: u32) -> Result<Cut, MergeError> {
     Ok((bounds, false, after))
 }
 
-/// The fast cut; `None` when it cannot be sure.
+/// Cuts fast; `None` when the result would not be certain.
 fn cut_compact(bytes: &[u8], from: usize, docs: u32) -> Option<Cut> {
     // Nothing may follow the items: then the last item's end is known from the reply's end.
     let inner = bytes.get(from..)?.strip_suffix(b"]}")?;
@@ -283,8 +284,8 @@ fn cut_compact(bytes: &[u8], from: usize, docs: u32) -> Option<Cut> {
     }
 }
 
-/// Whether what follows a boundary looks like an item. Else the text stood elsewhere, say in an error's
-/// nested causes, and would make up for an item that is not there.
+/// Returns whether the bytes after a boundary look like an item. If not, the boundary text was part of
+/// something else, such as an error's nested causes, and would make up for an item that is not there.
 #[inline]
 fn begins_item(bytes: &[u8]) -> bool {
     const BEGINS: [&[u8]; 4] = [
@@ -296,7 +297,7 @@ fn begins_item(bytes: &[u8]) -> bool {
     BEGINS.iter().any(|begin| bytes.starts_with(begin))
 }
 
-/// The cut that follows strings and brackets.
+/// Cuts by following strings and brackets.
 fn cut_bytewise(bytes: &[u8], from: usize) -> Result<(Vec<(u32, u32)>, usize), MergeError> {
     let mut read = Read { bytes, at: from };
     let mut bounds = Vec::new();
@@ -318,12 +319,12 @@ fn cut_bytewise(bytes: &[u8], from: usize) -> Result<(Vec<(u32, u32)>, usize), M
     }
 }
 
-/// What an item says; `None` if it is not an item.
+/// Returns the facts that an item states; `None` if it is not an item.
 fn facts(item: &[u8]) -> Option<ItemFacts> {
     read_item(item).map(|(facts, _)| facts)
 }
 
-/// What an item says, and where its key `status` begins (its end if there is none).
+/// Returns the facts that an item states, and where its key `status` begins (its end if there is none).
 fn read_item(item: &[u8]) -> Option<(ItemFacts, usize)> {
     let mut read = Read { bytes: item, at: 0 };
     read.take(b'{').ok()?;
@@ -362,7 +363,7 @@ fn read_item(item: &[u8]) -> Option<(ItemFacts, usize)> {
     }
 }
 
-/// Follows JSON without judging it.
+/// Follows JSON without validating it.
 struct Read<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -395,7 +396,7 @@ impl<'a> Read<'a> {
         self.take(b',').map(|()| false)
     }
 
-    /// A string, as it stands between its quotes.
+    /// Reads a string; returns it as it stands between its quotes.
     fn string(&mut self) -> Result<&'a [u8], MergeError> {
         self.take(b'"')?;
         let start = self.at;
@@ -411,7 +412,7 @@ impl<'a> Read<'a> {
         }
     }
 
-    /// A string, number or word, as it stands.
+    /// Reads a string, number or word; returns it as it stands.
     fn scalar(&mut self) -> Result<&'a [u8], MergeError> {
         let start = self.spaces();
         if self.bytes.get(start) == Some(&b'"') {
@@ -427,7 +428,7 @@ impl<'a> Read<'a> {
         Ok(&self.bytes[start..self.at])
     }
 
-    /// Goes to the place after the object or array that begins here.
+    /// Moves to the place after the object or array that begins here.
     fn skip_nested(&mut self) -> Result<(), MergeError> {
         let mut depth = 0_usize;
         loop {

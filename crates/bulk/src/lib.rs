@@ -1,39 +1,41 @@
-//! The bulk format, sans-I/O: bytes of a `_bulk` body to a plan by node, node replies back to one reply.
+//! The bulk format, sans-I/O: turns the bytes of a `_bulk` body into a plan by node, and the nodes' replies
+//! into one reply.
 //!
 //! # The story of a body
 //!
-//! A client sends thousands of operations in one body. Each belongs to a shard, each shard's primary to a
-//! node; a node that gets an operation of another's must forward it. So the body is split: [`plan`] reads it
-//! once, finds for every operation the shard that the cluster itself would find (a [`RouteTable`] knows
-//! names, aliases, formulas and primaries), and gives [`Part`]s, each a list of ranges of the body.
-//! [`Gather`] copies a part's bytes out as they are sent. Each node answers with items in the order of its
-//! part; [`Reply::split`] finds them and [`Merge`] interleaves them into the order of the request, byte for
-//! byte as the nodes wrote them.
+//! A client sends thousands of operations in one body. Each operation belongs to a shard, and each shard's
+//! primary to a node; a node that receives an operation for another node's shard must forward it. So the body
+//! is split: [`plan`] reads it once, finds for every operation the shard that the cluster itself would choose
+//! (a [`RouteTable`] knows names, aliases, formulas and primaries), and returns [`Part`]s, each a list of
+//! ranges of the body. [`Gather`] copies a part's bytes out while they are sent. Each node answers with items
+//! in the order of its part; [`Reply::split`] finds the items and [`Merge`] interleaves them into the order
+//! of the request, byte for byte as the nodes wrote them.
 //!
 //! # What is never guessed
 //!
-//! A request that the cluster would reject as a whole, or whose shards cannot be told, is [`Verdict::Pass`]:
-//! it goes to one node untouched, and [`Why`] says for what reason. The fast reader of action lines takes
-//! only what it fully understands, a slow one decides about the rest, and tests hold the two equal. A wrong
-//! shard is never wrong data (the node forwards), but operations on one document always stay in one part, in
-//! order.
+//! A request that the cluster would reject as a whole, or whose shards cannot be determined, gets
+//! [`Verdict::Pass`]: it goes to one node untouched, and [`Why`] gives the reason. The fast reader of action
+//! lines takes only lines that it fully understands, a slow reader decides about the rest, and tests hold the
+//! two equal. A wrong shard never leads to wrong data (the node forwards the operation), and operations on
+//! one document always stay in one part, in order.
 //!
 //! # Example
 //!
 //! ```
 //! use std::sync::Arc;
 //! use bulk::{
-//!     Ask, Dialect, Flavour, Formula, Gather, IdMint, IndexRoute, Merge, NodeIx, Reply, RouteTable, Scratch, Verdict,
-//!     Version,
+//!     Ask, Dialect, Flavour, Formula, Gather, IdMint, IndexRoute, Merge, NodeIx, Reply, RouteTable, Scratch,
+//!     Verdict, Version,
 //! };
 //!
-//! // What the cluster looks like: two nodes, one index of two shards.
+//! // The cluster: two nodes, and one index of two shards.
 //! let mut table = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0)), 2);
 //! let formula = Formula::Classic { routing_num_shards: 1024 };
 //! table.index(Arc::new(IndexRoute::new("logs", formula, [Some(NodeIx(0)), Some(NodeIx(1))])));
 //! let table = table.build();
 //!
-//! let body = b"{\"index\":{\"_id\":\"1\"}}\n{}\n{\"delete\":{\"_id\":\"2\"}}\n{\"create\":{\"_id\":\"3\"}}\n{}\n";
+//! let body = b"{\"index\":{\"_id\":\"1\"}}\n{}\n{\"delete\":{\"_id\":\"2\"}}\n\
+//!     {\"create\":{\"_id\":\"3\"}}\n{}\n";
 //! let ask = Ask { default_index: Some("logs"), ..Ask::default() };
 //! let (mut ids, mut scratch) = (IdMint::new(42), Scratch::default());
 //! let Verdict::Plan(plan) = bulk::plan(body, &ask, &table, &mut ids, &mut scratch) else { panic!("plain") };
@@ -47,8 +49,9 @@
 //!     let items = vec!["{\"index\":{\"status\":201}}"; part.docs as usize].join(",");
 //!     answers.push(format!("{{\"took\":3,\"errors\":false,\"items\":[{items}]}}"));
 //! }
-//! // …and the answers become one.
-//! let replies = answers.iter().zip(&plan.parts).map(|(text, part)| Reply::split(text.as_bytes(), part.docs));
+//! // …and the answers are merged into one.
+//! let replies = answers.iter().zip(&plan.parts);
+//! let replies = replies.map(|(text, part)| Reply::split(text.as_bytes(), part.docs));
 //! let replies = replies.collect::<Result<_, _>>()?;
 //! let mut merge = Merge::new(&plan, replies, 5, table.dialect())?;
 //! let mut reply = Vec::new();

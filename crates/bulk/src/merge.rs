@@ -1,10 +1,10 @@
-//! The nodes' replies made one, with every item in the place of its operation.
+//! Merging the nodes' replies into one, with every item in the place of its operation.
 
 use crate::items::{Head, HeadKey};
 use crate::{Dialect, MergeError, Plan, Reply};
 
 /// The one reply to the client: `took`, `errors` and the items of all parts in the order of the request, as
-/// the nodes wrote them. Keys stand in the order in which the nodes' replies have them.
+/// the nodes wrote them. Keys have the order that they have in the nodes' replies.
 #[derive(Debug)]
 pub struct Merge<'p, 'r> {
     plan: &'p Plan,
@@ -14,10 +14,10 @@ pub struct Merge<'p, 'r> {
     errors: bool,
     bytes: u64,
     stage: Stage,
-    /// How much of the present segment has been given out.
+    /// Bytes of the present segment that have been given out.
     offset: usize,
     doc: u32,
-    /// For each reply the item that comes next.
+    /// The next item of each reply.
     next: Vec<u32>,
 }
 
@@ -32,8 +32,8 @@ enum Stage {
 // === impl Merge ===
 
 impl<'p, 'r> Merge<'p, 'r> {
-    /// Gets ready to merge: one reply for each part, in the order of `plan.parts`. `took_ms` is what the
-    /// client is told. `dialect` gives the shape where no node has answered.
+    /// Prepares a merge of one reply for each part, in the order of `plan.parts`. `took_ms` is the `took`
+    /// that the client is told. `dialect` gives the shape where no node has answered.
     ///
     /// # Errors
     ///
@@ -77,12 +77,12 @@ impl<'p, 'r> Merge<'p, 'r> {
         })
     }
 
-    /// Length of the whole reply, bytes: its `Content-Length`.
+    /// Returns the length of the whole reply in bytes: its `Content-Length`.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether some item failed.
+    /// Returns whether some item failed.
     pub fn errors(&self) -> bool {
         self.errors
     }
@@ -119,7 +119,7 @@ impl<'p, 'r> Merge<'p, 'r> {
         out.len() - before
     }
 
-    /// True when all items are given.
+    /// Gives items; returns true when all are given.
     fn give_items(&mut self, out: &mut Vec<u8>, end: usize) -> bool {
         while self.doc < self.plan.docs {
             let part = self.plan.part_of(self.doc);
@@ -158,11 +158,11 @@ impl<'p, 'r> Merge<'p, 'r> {
     }
 }
 
-/// Merges into one buffer what [`Merge`] gives in chunks.
+/// Merges into one buffer what [`Merge`] returns in chunks.
 ///
 /// # Errors
 ///
-/// As [`Merge::new`].
+/// Like [`Merge::new`].
 pub fn merge(
     plan: &Plan,
     replies: Vec<Reply<'_>>,
@@ -175,7 +175,8 @@ pub fn merge(
     Ok(())
 }
 
-/// Copies what fits of a segment; true when it is all given, and then the next begins.
+/// Copies as much of a segment as fits; returns true when all of it is given, and then the next segment
+/// begins.
 #[inline]
 fn give(segment: &[u8], offset: &mut usize, out: &mut Vec<u8>, end: usize) -> bool {
     let whole = give_part(segment, offset, out, end);
@@ -203,7 +204,7 @@ fn item_bytes(reply: &Reply<'_>) -> u64 {
     }
 }
 
-/// What stands before and after the items.
+/// Returns the bytes before and after the items.
 fn frame(replies: &[Reply<'_>], errors: bool, took_ms: u64, dialect: &Dialect) -> (Vec<u8>, Vec<u8>) {
     let ingest_took_ms = replies.iter().filter_map(Reply::ingest_took_ms).max();
     let answered = || {
@@ -230,7 +231,7 @@ fn frame(replies: &[Reply<'_>], errors: bool, took_ms: u64, dialect: &Dialect) -
     write_frame(keys, errors, took_ms, ingest_took_ms.unwrap_or_default())
 }
 
-/// A reply with these keys and no items, cut where the items go.
+/// Writes a reply with these keys and no items, cut where the items go.
 pub(crate) fn write_frame(
     keys: &[HeadKey],
     errors: bool,

@@ -1,29 +1,28 @@
-//! The action lines that were read lately. Most of those that follow are the same but for their ids, and are
-//! told from them without being read again: also where a body goes to several indices by turns, or mixes
-//! operations.
+//! Models of recent action lines. Most lines differ from one of them only in their ids, and are recognized
+//! without being parsed again, even where a body alternates between several indices, or mixes operations.
 
 use crate::action::{Action, ID_BYTES_MAX, TypeAt};
 use crate::scan;
 use crate::walk::Found;
 
-/// Lines read and resolved, and which of them follows which.
+/// Lines that were parsed and resolved, and which of them follows which.
 #[derive(Default)]
 pub(crate) struct Models<'b, 't> {
     list: Vec<Model<'b, 't>>,
-    /// The one that the last line was like.
+    /// The model that matched the last line.
     last: usize,
-    /// The one that the next line is expected to be like.
+    /// The model that the next line is expected to match.
     next: usize,
-    /// The one that the next new line takes the place of, once there are [`MODELS_MAX`].
+    /// The model that the next new line replaces, once there are [`MODELS_MAX`].
     oldest: usize,
-    /// How often a line like none of them may still be compared with all. Lines that are each unlike all
-    /// others (a routing in each, say) soon cost one comparison.
+    /// How many more lines that match none of the models may be compared with all of them. Lines that are
+    /// each unlike all others (with a different routing in each, for example) soon cost one comparison.
     misses_left: u8,
-    /// How often one was not compared since then.
+    /// How many lines were not compared since then.
     skipped: u8,
 }
 
-/// An action line that was read and resolved.
+/// An action line that was parsed and resolved.
 pub(crate) struct Model<'b, 't> {
     /// The line up to its id; the whole line if it has none.
     before: &'b [u8],
@@ -31,11 +30,11 @@ pub(crate) struct Model<'b, 't> {
     after: &'b [u8],
     action: Action<'b>,
     pub(crate) found: Found<'t>,
-    /// The model of the line that came after one like this.
+    /// The model of the line that followed the last line like this one.
     next: usize,
 }
 
-/// Lines of so many kinds are remembered.
+/// The most kinds of lines that are remembered.
 const MODELS_MAX: usize = 16;
 const MISSES_MAX: u8 = 32;
 const SKIPPED_MAX: u8 = 64;
@@ -43,8 +42,8 @@ const SKIPPED_MAX: u8 = 64;
 // === impl Models ===
 
 impl<'b, 't> Models<'b, 't> {
-    /// The id and the length of the line that `rest` begins with, if it is like one before, which is the last
-    /// one then.
+    /// Returns the id and the length of the line that `rest` begins with, if a model matches it; that model
+    /// is then the last one.
     #[inline(always)]
     pub(crate) fn read(&mut self, rest: &'b [u8]) -> Option<(Option<&'b [u8]>, usize)> {
         let model = self.list.get(self.next)?;
@@ -57,13 +56,13 @@ impl<'b, 't> Models<'b, 't> {
         }
     }
 
-    /// The one that the last line was like.
+    /// Returns the model that matched the last line.
     #[inline]
     pub(crate) fn last(&self) -> &Model<'b, 't> {
         &self.list[self.last]
     }
 
-    /// The same, where the line is not like the one that came after the last one the last time.
+    /// Reads a line that does not match the expected model, by comparing it with the other models.
     #[inline(never)]
     fn read_unexpected(&mut self, rest: &'b [u8]) -> Option<(Option<&'b [u8]>, usize)> {
         if self.misses_left == 0 {
@@ -85,14 +84,14 @@ impl<'b, 't> Models<'b, 't> {
         None
     }
 
-    /// Remembers a line, which none is like.
+    /// Remembers a line that no model matches.
     pub(crate) fn learn(&mut self, line: &'b [u8], action: Action<'b>, found: Found<'t>) {
         let mut at = self.list.len();
         if at == MODELS_MAX {
             at = self.oldest;
             self.oldest = (at + 1) % MODELS_MAX;
         }
-        // Likely the next one is like this.
+        // The next line is likely to be like this one.
         let model = Model::of(line, action, found, at);
         match self.list.get_mut(at) {
             Some(old) => *old = model,
@@ -106,7 +105,7 @@ impl<'b, 't> Models<'b, 't> {
         self.follows(at);
     }
 
-    /// A line like this one came after the last.
+    /// Notes that a line like the model at `at` came after the last.
     fn follows(&mut self, at: usize) {
         self.list[self.last].next = at;
         self.last = at;
@@ -117,7 +116,7 @@ impl<'b, 't> Models<'b, 't> {
 // === impl Model ===
 
 impl<'b, 't> Model<'b, 't> {
-    /// A line that the fast reader understood.
+    /// Makes the model of a line that the fast reader understood.
     fn of(line: &'b [u8], action: Action<'b>, found: Found<'t>, next: usize) -> Self {
         let (before, after) = match action.id {
             None => (line, &line[..0]),
@@ -135,7 +134,7 @@ impl<'b, 't> Model<'b, 't> {
         }
     }
 
-    /// The id and the length of the line that `rest` begins with, if it is like this one.
+    /// Returns the id and the length of the line that `rest` begins with, if it matches this model.
     #[inline(always)]
     fn read(&self, rest: &'b [u8]) -> Option<(Option<&'b [u8]>, usize)> {
         if !rest.starts_with(self.before) {
@@ -151,7 +150,7 @@ impl<'b, 't> Model<'b, 't> {
             .then_some((Some(id), end + self.after.len()))
     }
 
-    /// What a line says that is like this one, and has this id.
+    /// Returns the action of a line that matches this model and has this id.
     #[inline(always)]
     pub(crate) fn action(&self, id: Option<&'b [u8]>) -> Action<'b> {
         let length = id.map_or(0, <[u8]>::len);
@@ -162,7 +161,7 @@ impl<'b, 't> Model<'b, 't> {
         }
     }
 
-    /// What stands behind the id moves with its length.
+    /// Moves the place of a type that stands behind the id, as the id's length requires.
     #[inline(never)]
     fn moved(&self, place: TypeAt, length: usize) -> TypeAt {
         let before = self.action.id.map_or(0, <[u8]>::len) as u32;

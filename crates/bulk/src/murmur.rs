@@ -4,7 +4,7 @@
 const C1: u32 = 0xcc9e_2d51;
 const C2: u32 = 0x1b87_3593;
 
-/// The hash of `text`, signed as Java has it. Does not allocate.
+/// Returns the hash of `text`, signed as in Java. Does not allocate.
 pub fn hash(text: &str) -> i32 {
     if text.is_ascii() {
         hash_ascii(text.as_bytes())
@@ -13,7 +13,7 @@ pub fn hash(text: &str) -> i32 {
     }
 }
 
-/// The hash of a text that is known to be UTF-8.
+/// Returns the hash of a text that is known to be UTF-8.
 #[inline]
 pub(crate) fn hash_utf8(text: &[u8]) -> i32 {
     if text.is_ascii() {
@@ -23,7 +23,7 @@ pub(crate) fn hash_utf8(text: &[u8]) -> i32 {
     }
 }
 
-/// The hash of a text that is known to be ASCII: each byte is one code unit.
+/// Returns the hash of a text that is known to be ASCII: each byte is one code unit.
 #[inline]
 pub(crate) fn hash_ascii(bytes: &[u8]) -> i32 {
     let mut h = 0;
@@ -53,13 +53,13 @@ fn hash_units(units: impl Iterator<Item = u16>) -> i32 {
     finish(h, count * 2)
 }
 
-/// The state after one more block, two code units: the first is the low half.
+/// Returns the state after one more block of two code units; the first is the low half.
 #[inline]
 pub(crate) fn mix(h: u32, k: u32) -> u32 {
     absorb(h, scramble(k))
 }
 
-/// [`mix`] for a block that is scrambled already.
+/// Like [`mix`], for a block that is scrambled already.
 #[inline]
 pub(crate) fn absorb(h: u32, scrambled: u32) -> u32 {
     (h ^ scrambled)
@@ -68,7 +68,7 @@ pub(crate) fn absorb(h: u32, scrambled: u32) -> u32 {
         .wrapping_add(0xe654_6b64)
 }
 
-/// What becomes of a block before it meets the state.
+/// Scrambles a block before it is mixed into the state.
 pub(crate) const fn scramble(k: u32) -> u32 {
     k.wrapping_mul(C1).rotate_left(15).wrapping_mul(C2)
 }
@@ -78,7 +78,7 @@ fn mix_tail(h: u32, k: u32) -> u32 {
     h ^ scramble(k)
 }
 
-/// The hash, from the state after all blocks and the length in bytes of UTF-16.
+/// Returns the hash, from the state after all blocks and the length in bytes of UTF-16.
 #[inline]
 pub(crate) fn finish(h: u32, length: u32) -> i32 {
     let mut h = h ^ length;

@@ -1,5 +1,4 @@
-//! A body that was planned once, cut into its operations again: for those who send some of them, and some
-//! later.
+//! Cuts a planned body into its operations again, for callers that send some of them now and some later.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
@@ -17,19 +16,19 @@ use crate::{Ask, IdMint, RouteTable, Scratch, Target, Verdict, scan};
 /// One operation of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Its lines in the body, newlines included.
+    /// The start of the operation's lines in the body.
     pub start: usize,
-    /// After its last newline.
+    /// The place after the operation's last newline.
     pub end: usize,
-    /// What it does.
+    /// The kind of the operation.
     pub op: Op,
-    /// It names a version or a sequence number: executed twice, it conflicts with itself.
+    /// Whether the operation names a version or a sequence number: executed twice, it conflicts with itself.
     pub versioned: bool,
-    /// The same number for operations on the same document. Others may share it, by rare chance.
+    /// A number that operations on the same document share. Very rarely, by chance, others share it too.
     pub document: u64,
 }
 
-/// As [`crate::plan`], and puts the body's operations into `operations`, in place of what is there; none if
+/// Like [`crate::plan`], and replaces the contents of `operations` by the body's operations, or by none if
 /// the body passes.
 pub fn plan_cut(
     body: &[u8],
@@ -51,7 +50,7 @@ pub fn plan_cut(
     verdict
 }
 
-/// Cuts operations into runs in which no document comes twice, each as long as it may be.
+/// Cuts operations into runs in which no document comes twice; each run is as long as possible.
 pub fn runs(operations: &[Operation]) -> Vec<Range<usize>> {
     let mut last =
         HashMap::with_capacity_and_hasher(operations.len(), BuildHasherDefault::<Hashed>::default());
@@ -71,7 +70,7 @@ pub fn runs(operations: &[Operation]) -> Vec<Range<usize>> {
     runs
 }
 
-/// Documents' numbers are hashes already, with keys that nobody knows.
+/// A hasher for documents' numbers, which are hashes already, with secret keys.
 #[derive(Default)]
 struct Hashed(u64);
 
@@ -108,16 +107,17 @@ impl Aside for Cuts<'_> {
     }
 }
 
-/// Cuts a body into its operations; `None` if it is not one that a [`crate::plan`] was made of, gathered.
+/// Cuts a body into its operations; `None` if it is not a body that could have been gathered from a
+/// [`crate::plan`].
 ///
-/// It asks less than a plan: names that no longer stand for anything, and keys that this cluster does not
-/// know, are the cluster's to judge.
+/// This is less strict than a plan: the cluster itself judges names that no longer exist and keys that it
+/// does not know.
 pub fn operations(body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Option<Vec<Operation>> {
     let mut operations = Vec::new();
     let random = RandomState::new();
     let key = |at: usize, index: Option<&[u8]>, id: Option<&[u8]>, routing: Option<&[u8]>| match id {
         Some(_) => key(index, id, routing, ask, table, &random),
-        // A document of its own.
+        // It is a document of its own.
         None => random.hash_one(at),
     };
     let mut at = 0;
@@ -277,7 +277,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(places(&cut), places(&slowly));
-        // The numbers are others, but they tell the same documents apart.
+        // The numbers differ, but they distinguish the same documents.
         for (one, other) in cut.iter().zip(&slowly) {
             for (two, another) in cut.iter().zip(&slowly) {
                 let (same, slowly) = (one.document == two.document, other.document == another.document);

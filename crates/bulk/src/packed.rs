@@ -1,46 +1,46 @@
 //! Ids for a wanted shard.
 //!
-//! An id's last two characters are its hash's last block. So what stands before them is hashed once, and then
-//! endings are tried: each costs the last block, the finish and one multiplication that tells whether the
-//! shard is the wanted one. With as many shards as [`TRIED_SHARDS_MAX`] that takes as many tries on average.
-//! With more, no try is wasted: ids are made by the thousand, each is kept for the shard that it leads to,
-//! and shards that take turns use them up evenly ([`Stock`]).
+//! An id's last two characters are the last block of its hash. So everything before them is hashed once, and
+//! then endings are tried: each costs the last block, the finish and one multiplication that shows whether
+//! the shard is the wanted one. With as many shards as [`TRIED_SHARDS_MAX`] that takes as many tries on
+//! average. With more shards no try is wasted: ids are made by the thousand, each is kept for the shard that
+//! it leads to, and shards that take turns use them up evenly ([`Stock`]).
 
 use crate::ids::{ALPHABET, ID_LENGTH, encode};
 use crate::{Formula, IndexRoute, murmur};
 
-/// Shards up to which endings are tried one after another.
+/// The most shards for which endings are tried one after another.
 const TRIED_SHARDS_MAX: u32 = 16;
 
-/// Endings that an id can have.
+/// The number of endings that an id can have.
 pub(crate) const ENDINGS: u32 = 1 << 12;
 
-/// Ids kept in a stock, over all shards.
+/// The most ids kept in a stock, over all shards.
 const STOCK_MAX: u32 = 1 << 17;
 
-/// A stock's ids show the time at which it was begun; after this long a new one is.
+/// A stock's ids show the time at which the stock was begun; after this long a new one is begun.
 const STOCK_AGE_MAX_MS: u64 = 60_000;
 
-/// The hash takes two bytes a character.
+/// Bytes of an id as hashed: two for each character.
 const HASHED_LENGTH: u32 = ID_LENGTH as u32 * 2;
 
-/// Every pair of characters, as the hash takes it.
+/// Every pair of characters, scrambled for the hash.
 static SCRAMBLED: [u32; ENDINGS as usize] = scrambled();
 
-/// Whether ids for an index of so many shards are made in ascending order.
+/// Returns whether ids for an index of `shards` shards are made in ascending order.
 pub(crate) fn mints_in_order(shards: u32) -> bool {
     shards <= TRIED_SHARDS_MAX
 }
 
-/// Ids that a stock keeps of each shard at most.
+/// Returns the most ids that a stock keeps for each shard.
 pub(crate) fn stock_of_a_shard(shards: u32) -> u32 {
     (STOCK_MAX / shards.max(1)).max(1)
 }
 
-/// Tells whether a hash leads to one certain shard.
+/// Checks whether a hash leads to one certain shard.
 ///
 /// `hash mod n` of an unsigned number is the fraction of `hash / n`, which one multiplication by the
-/// reciprocal gives with 64 bits (Lemire, Kaser, Kurz: Faster remainder by direct computation). A shard is a
+/// reciprocal gives in 64 bits (Lemire, Kaser, Kurz: Faster remainder by direct computation). A shard is a
 /// range of remainders, so a range of fractions. The servers' hash is signed: shifted by 2^31 it is unsigned,
 /// and the range shifts with it.
 #[derive(Clone, Copy, Debug)]
@@ -55,13 +55,13 @@ pub(crate) struct Wanted {
 pub(crate) struct Stock {
     formula: Formula,
     shards: u32,
-    /// What all ids begin with.
+    /// The beginning of all ids.
     head: [u8; HEAD_LENGTH],
     hashed: u32,
     began_ms: u64,
-    /// The next block of ids, each with all endings, and the one after the last.
+    /// The next block of ids, each with all endings; [`ENDINGS`] after the last block.
     block: u32,
-    /// The four last characters of the ids, as numbers, each shard's at its own place.
+    /// The last four characters of the ids, as numbers, each shard's at its own place.
     kept: Box<[u32]>,
     counts: Box<[u32]>,
 }
@@ -72,7 +72,7 @@ pub(crate) const HEAD_LENGTH: usize = 16;
 // === impl Wanted ===
 
 impl Wanted {
-    /// For an index of at least two shards.
+    /// Makes a check for a shard of an index with at least two shards.
     pub(crate) fn new(route: &IndexRoute, shard: u32) -> Self {
         let (slots, of_a_shard) = match route.formula {
             Formula::Classic { routing_num_shards } => {
@@ -101,7 +101,8 @@ impl Wanted {
         fraction.wrapping_sub(self.from) < self.width
     }
 
-    /// The first ending that leads to the shard, for an id of which `hashed` is the state before it.
+    /// Returns the first ending that leads to the shard, for an id whose hash state before the ending is
+    /// `hashed`.
     #[inline]
     pub(crate) fn ending(&self, hashed: u32) -> Option<u32> {
         let fits = |scrambled: &u32| self.holds(ended(hashed, *scrambled));
@@ -112,7 +113,7 @@ impl Wanted {
 // === impl Stock ===
 
 impl Stock {
-    /// `name` must be no other mint's or stock's.
+    /// Begins a stock. No other mint or stock may have the same `name`.
     pub(crate) fn new(route: &IndexRoute, name: u64, now_ms: u64) -> Self {
         let shards = route.shards();
         let mut stock = Self {
@@ -130,12 +131,12 @@ impl Stock {
         stock
     }
 
-    /// Whether it is for indices of this kind.
+    /// Returns whether the stock suits indices of this kind.
     pub(crate) fn suits(&self, route: &IndexRoute) -> bool {
         self.formula == route.formula && self.shards == route.shards()
     }
 
-    /// An id that leads to `shard`.
+    /// Takes an id that leads to `shard`.
     pub(crate) fn take(&mut self, route: &IndexRoute, shard: u32, now_ms: u64) -> [u8; ID_LENGTH] {
         if now_ms >= self.began_ms + STOCK_AGE_MAX_MS {
             self.begin(now_ms);
@@ -152,7 +153,7 @@ impl Stock {
         id
     }
 
-    /// Forgets what is kept, and goes on with another time.
+    /// Drops the ids that are kept, and continues with another time.
     fn begin(&mut self, now_ms: u64) {
         self.began_ms = now_ms.max(self.began_ms + 1);
         write_time(self.began_ms, &mut self.head);
@@ -161,7 +162,7 @@ impl Stock {
         self.counts.fill(0);
     }
 
-    /// Makes the ids of one block. Those that have no room are lost.
+    /// Makes the ids of one block. Ids for which there is no room are dropped.
     fn fill(&mut self, route: &IndexRoute) {
         if self.block == ENDINGS {
             self.begin(self.began_ms);
@@ -180,13 +181,13 @@ impl Stock {
     }
 }
 
-/// The first eight characters of an id made at this time.
+/// Writes the first eight characters of an id made at this time.
 pub(crate) fn write_time(now_ms: u64, id: &mut [u8]) {
     // The offset makes the first character a digit: an id never begins with '-' or '_'.
     encode(now_ms + (1 << 42), &mut id[..8]);
 }
 
-/// The hash's state after these characters, an even number of them.
+/// Returns the state of the hash after these characters, of which there must be an even number.
 pub(crate) fn hashed(characters: &[u8]) -> u32 {
     let (pairs, _) = characters.as_chunks::<2>();
     let block = |pair: &[u8; 2]| u32::from(pair[0]) | u32::from(pair[1]) << 16;
@@ -195,12 +196,12 @@ pub(crate) fn hashed(characters: &[u8]) -> u32 {
         .fold(0, |state, pair| murmur::mix(state, block(pair)))
 }
 
-/// The state after the characters of `block`, the first half of a counter.
+/// Returns the state after the characters of `block`, the first half of a counter.
 pub(crate) fn with_block(hashed: u32, block: u32) -> u32 {
     murmur::absorb(hashed, SCRAMBLED[block as usize])
 }
 
-/// The hash of an id with this state before its ending.
+/// Returns the hash of an id with this state before its ending.
 #[inline]
 fn ended(hashed: u32, scrambled: u32) -> i32 {
     murmur::finish(murmur::absorb(hashed, scrambled), HASHED_LENGTH)

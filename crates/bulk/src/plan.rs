@@ -1,4 +1,4 @@
-//! A body split into parts: one a node, or finer.
+//! Splitting a body into parts: one for each node, or finer.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::walk::{Aim, Doc, Walk};
 use crate::writes::{Writes, WritesSoFar, Written};
 use crate::{Ask, ID_LENGTH, IdMint, Level, Minted, NodeIx, Pass, RouteTable, Why, murmur, together};
 
-/// What is to be done with a body.
+/// What to do with a body.
 #[derive(Debug)]
 pub enum Verdict {
     /// Send these parts and merge the replies.
@@ -18,14 +18,14 @@ pub enum Verdict {
     Pass(Pass),
 }
 
-/// A body's parts and the order that their items have in the reply.
+/// The parts of a body, and the order that their items have in the reply.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// At least one; in the order of their first documents.
+    /// The parts, at least one, in the order of their first documents.
     pub parts: Vec<Part>,
-    /// For each document its part; empty when there is only one part.
+    /// The part of each document; empty when there is only one part.
     pub(crate) order: Vec<u16>,
-    /// Minted ids and routing values, as they are spliced into action lines.
+    /// Minted ids and routing values, in the form in which they are spliced into action lines.
     pub(crate) arena: Vec<u8>,
     pub(crate) docs: u32,
     pub(crate) ingests: bool,
@@ -35,10 +35,10 @@ pub struct Plan {
     writes: Vec<Writes>,
 }
 
-/// What goes to one destination in one request.
+/// The operations that go to one destination in one request.
 #[derive(Debug, Default)]
 pub struct Part {
-    /// Who should get it.
+    /// The destination that should get the part.
     pub destination: Destination,
     /// The shard, when the level is [`Level::Shard`].
     pub shard: Option<u32>,
@@ -48,17 +48,17 @@ pub struct Part {
     pub lane: u32,
     /// Number of operations, at least 1: as many items must come back.
     pub docs: u32,
-    /// Length of this part's body, bytes: its `Content-Length`.
+    /// Length of this part's body in bytes: its `Content-Length`.
     pub bytes: u64,
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// Who should get a part.
+/// The destination of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Destination {
     /// The node that holds the primaries.
     Node(NodeIx),
-    /// Any node will do: let them take turns.
+    /// Any node will do: nodes take turns.
     #[default]
     Any,
 }
@@ -70,13 +70,13 @@ pub(crate) struct Piece {
     pub(crate) end: u32,
 }
 
-/// The bit of [`Piece::start`] that says that the piece lies in the arena; bodies are therefore under 2 GiB.
+/// The bit of [`Piece::start`] that marks a piece of the arena; bodies are therefore under 2 GiB.
 pub(crate) const ARENA: u32 = 1 << 31;
 
-/// Memory that plans are made of, kept from request to request.
+/// Memory that plans are made of, kept from one request to the next.
 #[derive(Debug)]
 pub struct Scratch {
-    /// Off in oracle tests only: every action line then takes the slow path.
+    /// False only in oracle tests: every action line then takes the slow path.
     pub(crate) fast: bool,
     order: Vec<u16>,
     arena: Vec<u8>,
@@ -85,11 +85,11 @@ pub struct Scratch {
     slots: Slots,
     values: RoutingValues,
     names: Vec<u32>,
-    /// A bit for each name of the table, by number: whether it is in the plan's names.
+    /// A bit for each name of the table, by number, that says whether it is in the plan's names.
     named: Vec<u64>,
 }
 
-/// Splits a body. Touches each byte of it once, allocates nothing per document.
+/// Splits a body. This touches each byte of it once and allocates nothing per document.
 pub fn plan(
     body: &[u8],
     ask: &Ask<'_>,
@@ -100,9 +100,9 @@ pub fn plan(
     plan_aside(body, ask, table, ids, scratch, &mut ())
 }
 
-/// What else is made of each operation on the way.
+/// An observer that sees each operation while a plan is made.
 pub(crate) trait Aside {
-    /// The next operation, with its id, made here or not, if it has one.
+    /// Takes the next operation and its id, if it has one, whether given or minted.
     fn take(&mut self, doc: &Doc<'_, '_>, id: Option<&[u8]>);
 }
 
@@ -111,7 +111,8 @@ impl Aside for () {
     fn take(&mut self, _: &Doc<'_, '_>, _: Option<&[u8]>) {}
 }
 
-/// As [`plan`], with something else made on the way: nothing of use if the body passes.
+/// Like [`plan`], with `aside` observing each operation. What `aside` collected is of no use if the body
+/// passes.
 pub(crate) fn plan_aside(
     body: &[u8],
     ask: &Ask<'_>,
@@ -128,8 +129,8 @@ pub(crate) fn plan_aside(
     draft.into_verdict(filled)
 }
 
-/// As [`plan`], for bodies with many operations: between two stretches of them it waits for `turn`, so that
-/// who shares the thread goes on meanwhile. `ids` must be nobody else's until this ends.
+/// Like [`plan`], for bodies with many operations: between two stretches of operations it awaits `turn`, so
+/// that other work on the thread can continue meanwhile. Nobody else may use `ids` until this ends.
 pub async fn plan_in_turns(
     body: &[u8],
     ask: &Ask<'_>,
@@ -141,7 +142,7 @@ pub async fn plan_in_turns(
     plan_aside_in_turns(body, ask, table, ids, scratch, &mut (), turn).await
 }
 
-/// As [`plan_in_turns`], with something else made on the way.
+/// Like [`plan_in_turns`], with `aside` observing each operation.
 pub(crate) async fn plan_aside_in_turns(
     body: &[u8],
     ask: &Ask<'_>,
@@ -167,10 +168,10 @@ pub(crate) async fn plan_aside_in_turns(
     draft.into_verdict(filled)
 }
 
-/// Operations between two turns: some tenths of a millisecond.
+/// Operations between two turns: they take some tenths of a millisecond.
 const STRETCH_DOCS: u32 = 4_096;
 
-/// How far a draft has read its body.
+/// The progress of a draft through its body.
 struct Filling<'b, 't> {
     walk: Walk<'b, 't>,
     runs: Runs<'t>,
@@ -183,15 +184,15 @@ struct Draft<'a, 's> {
     body: &'a [u8],
     level: Level,
     lanes_by_id: bool,
-    /// Of the URL, for lines that name none.
+    /// The URL's index, for lines that name none.
     default_index: Option<&'a str>,
     table: &'a RouteTable,
     scratch: &'s mut Scratch,
     plan: Plan,
 }
 
-/// Part numbers by what distinguishes parts at a level. Emptied after each plan by undoing what was written,
-/// so the cost is that of the parts in use and not of the cluster's size.
+/// Part numbers, by the properties that distinguish parts at a level. After each plan only the written slots
+/// are reset, so the cost depends on the parts in use and not on the cluster's size.
 #[derive(Debug)]
 struct Slots {
     /// At the levels index and shard: where an index's row begins in `parts`, by ordinal.
@@ -201,15 +202,15 @@ struct Slots {
     parts: Vec<u16>,
     /// The part for documents that any node may take.
     any: u16,
-    /// At the level lane: the name looked at last.
+    /// At the level lane: the name that was looked up last.
     name: Option<u32>,
-    /// At the level lane: what was looked at lately, at its place.
+    /// At the level lane: the names that were looked up lately, each at its own place.
     lately: [Option<Seen>; LATELY],
-    /// At the level lane: what is written to, as far as it has been seen.
+    /// At the level lane: the indices written to, as far as they have been seen.
     writes: WritesSoFar,
 }
 
-/// A name and operation that was looked at.
+/// A name and operation that was looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     of: Written,
@@ -217,8 +218,8 @@ struct Seen {
     hash: u32,
 }
 
-/// So many names and operations are remembered, each at one place: a body that goes to several indices by
-/// turns looks at each of them once.
+/// The number of names and operations that are remembered, each at one place: a body that alternates between
+/// several indices looks up each of them once.
 const LATELY: usize = 64;
 
 const NO_PART: u16 = u16::MAX;
@@ -243,7 +244,7 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// Memory whose plans are made by the slow path alone: the oracle of the fast one.
+    /// Returns memory whose plans are made by the slow path alone: the oracle of the fast path.
     #[doc(hidden)]
     pub fn without_fast_path() -> Self {
         Self {
@@ -252,7 +253,7 @@ impl Scratch {
         }
     }
 
-    /// Takes back the memory of a plan that is done with.
+    /// Takes back the memory of a finished plan.
     pub fn recycle(&mut self, plan: Plan) {
         let Plan {
             mut parts,
@@ -276,38 +277,40 @@ impl Scratch {
 // === impl Plan ===
 
 impl Plan {
-    /// Number of operations.
+    /// Returns the number of operations.
     pub fn docs(&self) -> u32 {
         self.docs
     }
 
-    /// Whether some operation may go through an ingest pipeline.
+    /// Returns whether some operation may go through an ingest pipeline.
     pub fn ingests(&self) -> bool {
         self.ingests
     }
 
-    /// Whether some action line has a type, so that the answer has a warning.
+    /// Returns whether some action line has a type, so that the answer carries a warning.
     pub fn typed(&self) -> bool {
         self.typed
     }
 
-    /// The ids that were minted, if any were; of those made for wanted shards the first and the last only.
+    /// Returns the ids that were minted, if any were. Of ids made for wanted shards, only the first and the
+    /// last are known.
     pub fn minted(&self) -> Option<Minted> {
         self.minted
     }
 
-    /// At the level lane: the names that operations have for their indices, each once, by their numbers in
-    /// the table ([`RouteTable::name_of`]).
+    /// At the level lane: returns the names that operations use for their indices, each once, by their
+    /// numbers in the table ([`RouteTable::name_of`]).
     pub fn names(&self) -> &[u32] {
         &self.names
     }
 
-    /// What is done to which index, by the name that is written; at the level [`Level::Lane`] only.
+    /// Returns which operations are done to which index, by the name as written; at the level [`Level::Lane`]
+    /// only.
     pub fn writes(&self) -> &[Writes] {
         &self.writes
     }
 
-    /// The part that the `doc`th operation is in.
+    /// Returns the part that holds the `doc`th operation.
     pub fn part_of(&self, doc: u32) -> usize {
         self.order.get(doc as usize).map_or(0, |part| usize::from(*part))
     }
@@ -331,7 +334,7 @@ impl<'a, 's> Draft<'a, 's> {
         };
         scratch.slots.clear(level, table);
         if matches!(level, Level::Lane(_)) {
-            // Never more than the table's names take, whatever numbers entries have.
+            // Never more bits than the table has names, whatever numbers entries have.
             scratch.named.resize(table.names().div_ceil(64), 0);
         }
         Self {
@@ -356,7 +359,7 @@ impl<'a, 's> Draft<'a, 's> {
         })
     }
 
-    /// Reads on, until the plan has so many operations; whether that was the end of the body.
+    /// Reads on until the plan has `until` operations; returns whether that was the end of the body.
     #[inline]
     fn fill(
         &mut self,
@@ -367,7 +370,7 @@ impl<'a, 's> Draft<'a, 's> {
         until: u32,
     ) -> Result<bool, Pass> {
         while self.plan.docs < until {
-            // Looked at where it is: moving it would cost a twelfth of all this.
+            // The document is used in place: moving it would cost a twelfth of all this.
             let next = walk.next();
             let doc = match &next {
                 Ok(Some(doc)) => doc,
@@ -401,7 +404,7 @@ impl<'a, 's> Draft<'a, 's> {
         Ok(false)
     }
 
-    /// What is left to do once all of the body is read.
+    /// Finishes the plan once the whole body is read.
     fn end_filling(&mut self, filling: &mut Filling<'_, 'a>, ask: &Ask<'_>) -> Result<(), Pass> {
         if let Some(directing) = ask.direct {
             filling.runs.end(directing);
@@ -452,7 +455,7 @@ impl<'a, 's> Draft<'a, 's> {
         plan
     }
 
-    /// The number of the part that a document goes to, made if need be.
+    /// Returns the number of the part that a document goes to, and makes the part if need be.
     #[inline]
     fn part(&mut self, doc: &Doc<'_, '_>, shard: Option<u32>, id: Option<&[u8]>) -> Result<u16, Pass> {
         let nodes = self.table.nodes();
@@ -464,7 +467,7 @@ impl<'a, 's> Draft<'a, 's> {
             (Level::Lane(lanes), Some(shard)) => {
                 if slots.name != Some(doc.name) {
                     slots.name = Some(doc.name);
-                    // A name that is supposed to be new is none of the table's.
+                    // A name that is supposed to be new is none of the table's names.
                     let (at, bit) = (doc.name as usize / 64, 1 << (doc.name % 64));
                     if let Some(named) = self.scratch.named.get_mut(at)
                         && *named & bit == 0
@@ -521,7 +524,7 @@ impl<'a, 's> Draft<'a, 's> {
         self.begin(part).add(doc, doc.start, doc.end);
     }
 
-    /// A part, which gets one document more.
+    /// Returns a part after adding one document to its count.
     #[inline(always)]
     fn begin(&mut self, part: u16) -> &mut Part {
         self.plan.order.push(part);
@@ -531,8 +534,8 @@ impl<'a, 's> Draft<'a, 's> {
         part
     }
 
-    /// A document that goes to the shard whose turn it is, and the id that it gets, if it gets one. Kept
-    /// apart: it would slow the other documents down.
+    /// Adds a document that goes to the shard whose turn it is, and returns the id that it gets, if any. This
+    /// is a function of its own because it would slow down the other documents.
     #[cold]
     fn push_directed(
         &mut self,
@@ -561,7 +564,7 @@ impl<'a, 's> Draft<'a, 's> {
         }
     }
 
-    /// A document that gets its id here.
+    /// Adds a document that gets its id here.
     fn push_minted(&mut self, doc: &Doc<'_, '_>, id: [u8; ID_LENGTH], shard: u32) -> Result<(), Pass> {
         let first = self.plan.minted.map_or(id, |minted| minted.first);
         self.plan.minted = Some(Minted { first, last: id });
@@ -585,7 +588,7 @@ impl<'a, 's> Draft<'a, 's> {
         self.splice(doc, (shard, Some(&id)), entry, gap.at, gap.cut)
     }
 
-    /// A document that gets its routing here.
+    /// Adds a document that gets its routing here.
     fn push_routed(
         &mut self,
         runs: &mut Runs<'_>,
@@ -596,11 +599,12 @@ impl<'a, 's> Draft<'a, 's> {
         let values = &mut self.scratch.values;
         let value = || values.of(doc.route, assigned.shard);
         let entry = runs.entry(assigned, gap.form, value, &mut self.plan.arena);
-        // After a null id, which stays.
+        // The entry goes after a null id, which stays.
         self.splice(doc, (assigned.shard, None), entry, gap.at + gap.cut, 0)
     }
 
-    /// A document with something of the arena in its action line, `at` and in place of `cut` bytes.
+    /// Adds a document with a piece of the arena in its action line, inserted at `at` in place of `cut`
+    /// bytes.
     fn splice(
         &mut self,
         doc: &Doc<'_, '_>,
@@ -628,7 +632,7 @@ impl<'a, 's> Draft<'a, 's> {
 // === impl Part ===
 
 impl Part {
-    /// Where it lies in the body, if it lies there in one piece.
+    /// Returns the range of the body that the part occupies, if it is contiguous.
     pub fn stretch(&self) -> Option<Range<usize>> {
         match self.pieces[..] {
             [piece] if piece.start & ARENA == 0 => Some(piece.start as usize..piece.end as usize),
@@ -636,12 +640,14 @@ impl Part {
         }
     }
 
-    /// Appends what lies in a range of the body of a document's lines, but for a type that is to be left out.
+    /// Appends the part of a document's lines in a range of the body, except for a type that is to be left
+    /// out.
     #[inline(always)]
     fn add(&mut self, doc: &Doc<'_, '_>, start: usize, end: usize) {
         match doc.action.type_at {
             None => self.push(start as u32, end as u32),
-            // Numbers only: a document that somebody has to see in memory has to be put there, in all cases.
+            // Only numbers are passed on: a document whose address is taken would have to be put into memory
+            // in all cases.
             Some(place) => {
                 let at = doc.start as u32;
                 self.add_around(start as u32..end as u32, at + place.start..at + place.end);
@@ -661,7 +667,7 @@ impl Part {
         }
     }
 
-    /// Appends a range of the body; neighbours become one piece.
+    /// Appends a range of the body; neighbouring ranges become one piece.
     #[inline]
     pub(crate) fn push(&mut self, start: u32, end: u32) {
         match self.pieces.last_mut() {
@@ -673,7 +679,8 @@ impl Part {
 
 // === impl Slots ===
 
-/// The lanes, of so many, that an index of so many shards keeps its documents in; each once, in no order.
+/// Returns those of `lanes` lanes in which an index with `shards` shards keeps its documents; each once, in
+/// no particular order.
 pub fn lanes_of(index: &str, shards: u32, lanes: u32) -> impl Iterator<Item = u32> {
     let seed = lane_seed(index);
     (0..shards.min(lanes)).map(move |shard| lane_of(seed, shard, lanes))
@@ -688,7 +695,8 @@ fn lane_of(seed: u32, shard: u32, lanes: u32) -> u32 {
     seed.wrapping_add(shard) % lanes.max(1)
 }
 
-/// Documents that wait in a log were put there by this: it must not change.
+/// Returns the lane of an id. Documents that wait in a log were put there by this formula: it must not
+/// change.
 #[inline]
 fn lane_of_id(id: &[u8], lanes: u32) -> u32 {
     murmur::hash_utf8(id) as u32 % lanes.max(1)
@@ -733,7 +741,8 @@ impl Slots {
         }
     }
 
-    /// The lane of a shard. Documents that wait in a log were put there by this: it must not change.
+    /// Returns the lane of a shard. Documents that wait in a log were put there by this formula: it must not
+    /// change.
     #[inline]
     fn lane(&mut self, doc: &Doc<'_, '_>, shard: u32, lanes: u32, default_index: Option<&str>) -> u32 {
         let of = Written::of(doc);
@@ -749,7 +758,7 @@ impl Slots {
         lane_of(hash, shard, lanes)
     }
 
-    /// The slot at `column` of an index's row, which has `width` columns.
+    /// Returns the slot at `column` of an index's row, which has `width` columns.
     #[inline]
     fn in_row(&mut self, ordinal: u32, width: u32, column: u32) -> &mut u16 {
         let row = &mut self.rows[ordinal as usize];

@@ -1,20 +1,20 @@
-//! Which parts may be sent again when nobody knows what became of them, and what the second answer is worth.
+//! Decides which parts may be sent again when their fate is unknown, and what the second answer is worth.
 //!
-//! Executing an operation twice must leave what executing it once leaves, and the answer to the second try
-//! must not be taken for the answer to the first where they differ:
+//! Executing an operation twice must have the same effect as executing it once, and where the answers differ,
+//! the answer to the second try must not be taken for the answer to the first:
 //!
 //! | operation | sent again | the second answer |
 //! |---|---|---|
 //! | `index` with an id | yes | stands; it may say `updated` and a higher version |
 //! | `create` with an id that was minted for it | yes | a conflict can only be with the first try: created |
-//! | `create` with an id of the client's | yes | a conflict with whom? nobody knows, and the item says so |
-//! | `delete` | yes | `not_found`: was it there before the first try? nobody knows, and the item says so |
+//! | `create` with an id of the client's | yes | whose conflict it is cannot be known: the item says so |
+//! | `delete` | yes | whether `not_found` is due to the first try cannot be known: the item says so |
 //! | `update` | no: a script may count | |
 //! | `index`, `create` without an id | no: it would be doubled | |
 //! | with a version or a sequence number | no: it conflicts with itself | |
 //!
-//! Operations on one document stay in order within their part, so the last of them decides after a second try
-//! as it did after the first, however far that one came.
+//! Operations on one document stay in order within their part, so after a second try the last of them decides
+//! as it did after the first, however far the first try got.
 
 use crate::failed::write_item;
 use crate::walk::Walk;
@@ -23,7 +23,7 @@ use crate::{Ask, Dialect, Op, Plan, RawError, Reply, RouteTable};
 /// A part that may be sent again after a try of unknown fate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat {
-    /// The items whose second answer may not stand.
+    /// The items whose second answer may have to be changed.
     doubts: Vec<Doubt>,
 }
 
@@ -32,17 +32,17 @@ struct Doubt {
     item: u32,
     op: Op,
     index: Box<str>,
-    /// `None`: it was minted here.
+    /// The id; `None` if it was minted here.
     id: Option<Box<[u8]>>,
 }
 
 // === impl Repeat ===
 
 impl Repeat {
-    /// Whether a part may be sent again; `None` if not.
+    /// Returns the rules for sending a part again; `None` if it may not be sent again.
     ///
-    /// `body`, `ask` and `table` are those that `plan` was made of. `now` is the newest table: a name that
-    /// leads to another index by now (a rollover) would put the document into both.
+    /// `body`, `ask` and `table` are those from which `plan` was made. `now` is the newest table: if a name
+    /// leads to another index by now (after a rollover), a second try would put the document into both.
     pub fn of(
         plan: &Plan,
         part: usize,
@@ -83,8 +83,8 @@ impl Repeat {
         Some(Self { doubts })
     }
 
-    /// Puts the answer to a second try right: what the first try may have caused is not reported as somebody
-    /// else's doing.
+    /// Corrects the answer to a second try, so that the effects of the first try are not reported as caused
+    /// by somebody else.
     pub fn settle(&self, reply: &mut Reply<'_>, dialect: &Dialect) {
         for doubt in &self.doubts {
             let facts = reply.facts(doubt.item);

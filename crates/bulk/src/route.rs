@@ -1,4 +1,4 @@
-//! From an id or a routing value to a shard and its node, as one index computes it.
+//! The way from an id or a routing value to a shard and its node, as one index computes it.
 
 use crate::Why;
 use crate::murmur;
@@ -26,29 +26,32 @@ pub enum Formula {
 pub struct IndexRoute {
     /// The concrete index's name.
     pub name: Box<str>,
-    /// For each shard the node of its primary; `None` while unassigned.
+    /// The node of each shard's primary; `None` while the primary is unassigned.
     pub primaries: Box<[Option<NodeIx>]>,
-    /// From hash to shard.
+    /// The formula from hash to shard.
     pub formula: Formula,
     /// `index.routing_partition_size`; 1 for ordinary indices.
     pub partition_size: u32,
     /// The mapping's `_routing.required`: an operation without routing gets an item error from any node.
     pub routing_required: bool,
-    /// Documents of this index go through an ingest pipeline of its own, unless an operation names another.
+    /// Whether documents of this index go through an ingest pipeline of the index, unless an operation names
+    /// another.
     pub ingests: bool,
-    /// A pipeline of its own writes who sent a request: such documents are not queued.
+    /// Whether a pipeline of the index writes the sender of a request into documents: such documents are not
+    /// queued.
     pub tells_caller: bool,
-    /// Set when documents of this index cannot be predicted: requests that touch it pass whole.
+    /// The reason why documents of this index cannot be predicted, if they cannot: requests that touch it
+    /// pass whole.
     pub opaque: Option<Why>,
-    /// All that decides about shard numbers is known, even where the index is not ready and therefore opaque:
-    /// lanes can be told.
+    /// Whether everything that decides about shard numbers is known, so that lanes can be determined, even if
+    /// the index is not ready and therefore opaque.
     pub numbered: bool,
 }
 
 // === impl IndexRoute ===
 
 impl IndexRoute {
-    /// An ordinary index: partition size 1, no required routing, no pipeline, predictable.
+    /// Makes an ordinary index: partition size 1, no required routing, no pipeline, predictable.
     pub fn new(name: &str, formula: Formula, primaries: impl Into<Box<[Option<NodeIx>]>>) -> Self {
         Self {
             name: name.into(),
@@ -63,20 +66,20 @@ impl IndexRoute {
         }
     }
 
-    /// The number of primary shards.
+    /// Returns the number of primary shards.
     pub fn shards(&self) -> u32 {
         self.primaries.len() as u32
     }
 
-    /// The shard of a document with this id and routing.
+    /// Returns the shard of a document with this id and routing.
     ///
-    /// Without routing an index with `partition_size` above 1 answers an item error; the shard returned is
-    /// then just a consistent choice.
+    /// Without routing an index with `partition_size` above 1 answers with an item error; the shard returned
+    /// is then just a consistent choice.
     pub fn shard(&self, id: &str, routing: Option<&str>) -> u32 {
         self.shard_of(id.as_bytes(), routing.map(str::as_bytes))
     }
 
-    /// As [`Self::shard`], for texts that are known to be UTF-8.
+    /// Like [`Self::shard`], for texts that are known to be UTF-8.
     #[inline]
     pub(crate) fn shard_of(&self, id: &[u8], routing: Option<&[u8]>) -> u32 {
         match routing {
@@ -89,7 +92,7 @@ impl IndexRoute {
         }
     }
 
-    /// The shard of an effective hash.
+    /// Returns the shard of an effective hash.
     #[inline]
     pub fn shard_of_hash(&self, hash: i32) -> u32 {
         match self.formula {
@@ -101,12 +104,14 @@ impl IndexRoute {
         }
     }
 
-    /// The node that holds a shard's primary; `None` while unassigned, and for a shard that does not exist.
+    /// Returns the node that holds a shard's primary; `None` while it is unassigned, and for a shard that
+    /// does not exist.
     pub fn node(&self, shard: u32) -> Option<NodeIx> {
         self.primaries.get(shard as usize).copied().flatten()
     }
 
-    /// Why documents of this index cannot be predicted, if so: as told, or since its metadata make no sense.
+    /// Returns why documents of this index cannot be predicted, if they cannot: as set, or because its
+    /// metadata make no sense.
     pub(crate) fn why_opaque(&self) -> Option<Why> {
         let shards = self.shards();
         let sound = shards > 0
@@ -125,5 +130,5 @@ impl IndexRoute {
     }
 }
 
-/// Servers allow 1,024 shards an index unless told otherwise; this leaves room and bounds our tables.
+/// Servers allow 1,024 shards an index unless configured otherwise; this leaves room and bounds our tables.
 const SHARDS_MAX: u32 = 1 << 16;

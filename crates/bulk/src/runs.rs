@@ -1,5 +1,5 @@
-//! The runs of directed documents in one body: which shard each index's documents go to now, and how far that
-//! run is.
+//! The runs of directed documents in one body: the shard that each index's documents go to now, and the
+//! progress of that run.
 
 use crate::action::Form;
 use crate::direct::Value;
@@ -8,11 +8,11 @@ use crate::plan::{ARENA, Piece};
 use crate::walk::Doc;
 use crate::{Directing, IndexRoute, Run};
 
-/// Runs under way, one an index.
+/// The runs under way, one for each index.
 #[derive(Debug, Default)]
 pub(crate) struct Runs<'t> {
     all: Vec<Held<'t>>,
-    /// The one used last.
+    /// The run that was used last.
     last: usize,
 }
 
@@ -20,11 +20,11 @@ pub(crate) struct Runs<'t> {
 struct Held<'t> {
     ordinal: u32,
     route: &'t IndexRoute,
-    /// `None`: nobody knows a shard, for the rest of the body.
+    /// The run; `None` if no shard is known, for the rest of the body.
     run: Option<Run>,
     docs: u32,
     bytes: u64,
-    /// Where the arena has the routing value, in each form.
+    /// The place of the routing value in the arena, in each form.
     entries: [Option<Piece>; 3],
 }
 
@@ -32,12 +32,12 @@ struct Held<'t> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Assigned {
     pub(crate) shard: u32,
-    /// Which run it belongs to.
+    /// The run that the document belongs to.
     held: usize,
 }
 
 impl<'t> Runs<'t> {
-    /// The shard of the next document, which is counted.
+    /// Returns the shard of the next document, and counts the document.
     #[inline]
     pub(crate) fn next(&mut self, doc: &Doc<'_, 't>, directing: &dyn Directing) -> Option<Assigned> {
         let held = self.held(doc);
@@ -66,7 +66,8 @@ impl<'t> Runs<'t> {
         }
     }
 
-    /// The routing value of a document as its action line takes it; written to the arena once a run.
+    /// Returns the routing value of a document in the form that its action line takes; it is written to the
+    /// arena once per run.
     pub(crate) fn entry(
         &mut self,
         assigned: Assigned,

@@ -1,9 +1,9 @@
-//! The fast reader of action lines: takes only what it fully understands.
+//! The fast reader of action lines, which takes only lines that it fully understands.
 //!
-//! It knows one shape: `{"op":{"key":value,…}}` with the keys `_index`, `_id`, `routing`, `pipeline` and
-//! `_type` (of the value `_doc` only), each at most once, whose values are null or non-empty strings of plain
-//! ASCII without escapes; spaces may stand between tokens. That is what shippers and client libraries write.
-//! For all else it returns `None` and [`crate::slow`] decides.
+//! The reader knows one shape: `{"op":{"key":value,…}}` with the keys `_index`, `_id`, `routing`, `pipeline`
+//! and `_type` (of the value `_doc` only), each at most once, whose values are null or non-empty strings of
+//! plain ASCII without escapes; there may be spaces between tokens. Shippers and client libraries write this
+//! shape. For any other line the reader returns `None`, and [`crate::slow`] decides.
 
 use crate::action::{Action, Form, ID_BYTES_MAX, IdGap, Op, TypeAt};
 
@@ -77,7 +77,7 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
     Some((action, at + p))
 }
 
-/// An action whose object has no keys, and begins at `at`.
+/// Returns an action whose object, which begins at `at`, has no keys.
 #[inline(always)]
 fn without_keys<'b>(op: Op, at: usize) -> Action<'b> {
     Action {
@@ -101,7 +101,7 @@ fn without_keys<'b>(op: Op, at: usize) -> Action<'b> {
     }
 }
 
-/// The value at `at`, without its quotes; `None` in it for null.
+/// Reads the value at `at`, without its quotes; the inner option is `None` for null.
 #[inline(always)]
 fn string_or_null(line: &[u8], at: usize) -> Option<Option<&[u8]>> {
     if *line.get(at)? == b'"' {
@@ -110,8 +110,8 @@ fn string_or_null(line: &[u8], at: usize) -> Option<Option<&[u8]>> {
     line[at..].starts_with(NULL).then_some(None)
 }
 
-/// The place of a type that stands at `from..end`; the key before it ends at `before`, the next one begins at
-/// `next`.
+/// Returns the place of a type that stands at `from..end`; the key before it ends at `before`, the next key
+/// begins at `next`.
 fn type_at(from: usize, before: usize, end: usize, next: usize, first: bool, last: bool) -> TypeAt {
     let (start, end) = match (first, last) {
         (false, _) => (before, end),
@@ -133,7 +133,7 @@ const ROUTING: u8 = 4;
 const PIPELINE: u8 = 8;
 const TYPE: u8 = 16;
 
-/// `{"op":{`, and the place after it.
+/// Reads `{"op":{`; returns the operation and the place after it.
 #[inline]
 fn head(line: &[u8]) -> Option<(Op, usize)> {
     let p = expect(line, spaces(line, expect(line, 0, b'{')?), b'"')?;
@@ -149,7 +149,7 @@ fn head(line: &[u8]) -> Option<(Op, usize)> {
     Some((op, p))
 }
 
-/// One of the five keys, and the place after its closing quote.
+/// Reads one of the five keys; returns it with the place after its closing quote.
 #[inline]
 fn key(line: &[u8], p: usize) -> Option<(u8, usize)> {
     let rest = line.get(p..)?;
@@ -181,13 +181,13 @@ fn expect(line: &[u8], p: usize, byte: u8) -> Option<usize> {
     if *line.get(p)? == byte { Some(p + 1) } else { None }
 }
 
-/// The string that begins at `p`, after its opening quote: not empty, ASCII, no escapes, no control
+/// Reads the string that begins at `p`, after its opening quote: not empty, ASCII, no escapes, no control
 /// characters.
 #[inline(always)]
 pub(crate) fn plain_string(line: &[u8], p: usize) -> Option<&[u8]> {
     let rest = line.get(p..)?;
     let mut at = 0;
-    // Eight bytes a step. The lowest flagged byte is exact; above it a borrow may flag more.
+    // Eight bytes per step. The lowest flagged byte is exact; above it a borrow may flag more.
     while let Some(word) = rest.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let stops = stops(u64::from_le_bytes(*word));
         if stops != 0 {
@@ -201,7 +201,7 @@ pub(crate) fn plain_string(line: &[u8], p: usize) -> Option<&[u8]> {
     finish(rest, at + length)
 }
 
-/// Whether a text stands in JSON as it is: ASCII without control characters, quotes and backslashes.
+/// Returns whether a text stands in JSON as it is: ASCII without control characters, quotes and backslashes.
 #[inline]
 pub(crate) fn is_plain(text: &[u8]) -> bool {
     let (words, rest) = text.as_chunks::<8>();
@@ -220,7 +220,7 @@ fn finish(rest: &[u8], length: usize) -> Option<&[u8]> {
     }
 }
 
-/// The high bit of every byte that ends a plain string: quote, backslash, control, not ASCII.
+/// Returns the high bit of every byte that ends a plain string: quote, backslash, control, not ASCII.
 #[inline]
 fn stops(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;

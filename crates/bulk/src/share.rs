@@ -1,8 +1,9 @@
-//! One node's reply to the parts of several clients, cut into each client's own.
+//! Cutting one node's reply to the parts of several clients into each client's own reply.
 //!
-//! Parts that are sent as one request, one after another, are answered by one reply whose items stand in that
-//! order. A client's share of it is a run of those items in a frame of its own: the keys of the node's reply
-//! in their order, `errors` true only if one of its own items failed, and a `took` of its own.
+//! Parts that are sent together in one request are answered by one reply whose items stand in the order of
+//! the parts. A client's share of the reply is a run of those items in a frame of its own: the keys of the
+//! node's reply in their order, `errors`, which is true only if one of the client's own items failed, and a
+//! `took` of its own.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,11 @@ use crate::Reply;
 use crate::items::Head;
 use crate::merge::write_frame;
 
-/// A client's share of a reply: where it is in it. The reply's bytes are asked for where they are needed.
+/// A client's share of a reply: the places of its items in the reply. The methods that need the reply's bytes
+/// take them as a parameter.
 #[derive(Clone, Debug)]
 pub struct Share {
-    /// Start and end of each item.
+    /// The start and end of each item.
     bounds: Vec<(u32, u32)>,
     head: Head,
     compact: bool,
@@ -22,8 +24,8 @@ pub struct Share {
 // === impl Reply ===
 
 impl Reply<'_> {
-    /// What a client gets of it whose operations are `docs` ones from `first` on. Items that were put in
-    /// others' places are no part of it.
+    /// Returns the share of the client whose operations are `docs` operations from `first` on. Items that
+    /// replaced others are not included.
     ///
     /// Panics if there are no such items.
     pub fn share(&self, first: u32, docs: u32) -> Share {
@@ -41,12 +43,12 @@ impl Reply<'_> {
 // === impl Share ===
 
 impl Share {
-    /// Whether one of its own items failed.
+    /// Returns whether one of the share's own items failed.
     pub fn errors(&self) -> bool {
         self.head.errors
     }
 
-    /// The share as a reply. `bytes`: the node's reply, whole.
+    /// Returns the share as a reply. `bytes` is the node's whole reply.
     pub fn reply<'r>(&self, bytes: &'r [u8]) -> Reply<'r> {
         Reply {
             bytes: bytes.into(),
@@ -57,7 +59,7 @@ impl Share {
         }
     }
 
-    /// Bytes that it comes to when it is written, but for the frame.
+    /// Returns the bytes of the written share, without the frame.
     pub fn bytes(&self) -> usize {
         self.bounds
             .iter()
@@ -65,14 +67,14 @@ impl Share {
             .sum()
     }
 
-    /// Appends to `out` the reply that its client gets. `bytes`: the node's reply, whole; `took_ms` is what
-    /// the client is told.
+    /// Appends the reply that the client gets to `out`. `bytes` is the node's whole reply; `took_ms` is the
+    /// `took` that the client is told.
     pub fn write(&self, bytes: &[u8], took_ms: u64, out: &mut Vec<u8>) {
         let ingest_took_ms = self.head.ingest_took_ms.unwrap_or_default();
         let (head, tail) = write_frame(&self.head.keys, self.head.errors, took_ms, ingest_took_ms);
         out.extend_from_slice(&head);
         match (self.bounds.first(), self.bounds.last()) {
-            // The items and the commas between them.
+            // Copy the items with the commas between them.
             (Some((start, _)), Some((_, end))) if self.compact => {
                 out.extend_from_slice(&bytes[*start as usize..*end as usize]);
             }
@@ -98,7 +100,7 @@ mod tests {
         let share = Reply::split(bytes, docs).unwrap().share(first, own);
         let mut out = Vec::new();
         share.write(bytes, 7, &mut out);
-        // What is cut out is a reply again, and the same as what is read in its place.
+        // The share that is cut out is a reply again, and the same as the share read in place.
         let (written, read) = (Reply::split(&out, own).unwrap(), share.reply(bytes));
         assert_eq!((written.errors(), written.items()), (read.errors(), read.items()));
         assert_eq!(written.ingest_took_ms(), read.ingest_took_ms());

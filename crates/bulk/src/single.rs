@@ -8,14 +8,14 @@ use crate::failed::write_string;
 use crate::strict::Strict;
 use crate::{Op, update};
 
-/// What the head of a single-document request says, in the terms of an action line.
+/// The head of a single-document request, in the terms of an action line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Single<'a> {
-    /// What is to be done.
+    /// The operation.
     pub op: Op,
     /// The index's name, decoded.
     pub index: Cow<'a, str>,
-    /// The document's id, decoded; without one the server makes it.
+    /// The document's id, decoded; without one the server makes an id.
     pub id: Option<Cow<'a, str>>,
     /// The other keys of the action line, each with a name that needs no escapes.
     pub keys: Vec<(&'static str, SingleValue<'a>)>,
@@ -26,23 +26,23 @@ pub struct Single<'a> {
 pub enum SingleValue<'a> {
     /// A text, decoded.
     Text(Cow<'a, str>),
-    /// Digits, `true` or `false`: written as they are.
+    /// Digits, `true` or `false`: written as given.
     Word(&'a str),
 }
 
-/// Why a document cannot stand in a bulk as it would alone.
+/// The reason why a document cannot have the same effect in a bulk as alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotALine {
-    /// It is not an object, as far as its ends show.
+    /// The document is not an object, as far as its ends show.
     NoObject,
-    /// It has line breaks, which `_source` would give back as they came.
+    /// The document has line breaks, which `_source` would give back unchanged.
     LineBreak,
 }
 
 // === impl Single ===
 
 impl Single<'_> {
-    /// The value of one of the other keys, if it is a text.
+    /// Returns the value of one of the other keys, if it is a text.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.keys.iter().find_map(|(name, value)| match value {
             SingleValue::Text(text) if *name == key => Some(&**text),
@@ -50,7 +50,7 @@ impl Single<'_> {
         })
     }
 
-    /// Bytes that [`Self::write`] adds at most, but for texts with many escapes.
+    /// Returns the most bytes that [`Self::write`] adds, except for texts with many escapes.
     pub fn bytes_expected(&self, source: &[u8]) -> usize {
         let keys = self.keys.iter().map(|(name, value)| {
             let value = match value {
@@ -63,22 +63,23 @@ impl Single<'_> {
         source.len() + self.index.len() + id + keys.sum::<usize>() + LINE_FRAME_BYTES
     }
 
-    /// Adds the operation to a body: an action line and, but for deletes, the line of `source`.
+    /// Adds the operation to a body: an action line and, except for deletes, the line of `source`.
     ///
-    /// The source of an index or a create stands there byte for byte, since that is how the servers keep it
-    /// (`IndexRequest.source`). That of an update is parsed and not kept, so its line breaks become spaces.
+    /// The source of an index or a create is copied byte for byte, since that is how the servers keep it
+    /// (`IndexRequest.source`). The source of an update is parsed and not kept, so its line breaks become
+    /// spaces.
     ///
     /// # Errors
-    /// When the source would not mean the same in a line of its own; `out` is left as it was.
+    /// If the source would not mean the same in a line of its own; `out` is unchanged then.
     pub fn write(&self, source: &[u8], out: &mut Vec<u8>) -> Result<(), NotALine> {
         self.write_as(source, self.op == Op::Update, out)
     }
 
-    /// As [`Self::write`], but line breaks of any source become spaces: what `_source` gives back later means
-    /// the same, and has spaces there.
+    /// Like [`Self::write`], but line breaks of any source become spaces. The `_source` that is given back
+    /// later means the same, and has spaces in their place.
     ///
     /// # Errors
-    /// When the source would not mean the same in a line of its own; `out` is left as it was.
+    /// If the source would not mean the same in a line of its own; `out` is unchanged then.
     pub fn write_spaced(&self, source: &[u8], out: &mut Vec<u8>) -> Result<(), NotALine> {
         self.write_as(source, true, out)
     }
@@ -114,7 +115,7 @@ impl Single<'_> {
     }
 }
 
-/// The source as one line.
+/// Returns the source as one line.
 fn line(op: Op, source: &[u8], spaced: bool) -> Result<Cow<'_, [u8]>, NotALine> {
     let text = source.trim_ascii();
     if !text.starts_with(b"{") || !text.ends_with(b"}") {
@@ -123,7 +124,7 @@ fn line(op: Op, source: &[u8], spaced: bool) -> Result<Cow<'_, [u8]>, NotALine> 
     if memchr2(b'\n', b'\r', source).is_none() {
         return Ok(Cow::Borrowed(source));
     }
-    // Within a string a line break is an error, which must not be mended.
+    // A line break within a string is an error, which must not be repaired.
     let acceptable = match op {
         _ if !spaced => false,
         Op::Update => update::acceptable(source, false),
@@ -139,7 +140,7 @@ fn line(op: Op, source: &[u8], spaced: bool) -> Result<Cow<'_, [u8]>, NotALine> 
     Ok(Cow::Owned(spaced.collect()))
 }
 
-/// Whether every server surely takes this for one value of JSON.
+/// Returns whether every server certainly takes this for one JSON value.
 fn is_json(text: &[u8]) -> bool {
     let strict = Strict::new(text);
     strict.is_some_and(|mut strict| strict.value().and_then(|()| strict.end()).is_some())
@@ -147,7 +148,7 @@ fn is_json(text: &[u8]) -> bool {
 
 /// Quotes, colon and comma of a key, and the quotes of its value.
 const KEY_FRAME_BYTES: usize = 6;
-/// What stands around them in an action line.
+/// Bytes around them in an action line.
 const LINE_FRAME_BYTES: usize = 48;
 
 #[cfg(test)]

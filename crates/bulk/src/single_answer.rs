@@ -1,28 +1,28 @@
-//! An item of a bulk's answer as the single-document API answers.
+//! Turning an item of a bulk's answer into the answer of the single-document API.
 //!
-//! Both are written by the same code of the servers (`DocWriteResponse.innerToXContent`), but for these
-//! differences:
+//! The same code of the servers writes both (`DocWriteResponse.innerToXContent`), with these differences:
 //!
-//! | | in an item | alone |
-//! |---|---|---|
-//! | status | a last member `status` | HTTP's |
-//! | created | | a header `Location` (`DocWriteResponse.getLocation`) |
-//! | an update that changes nothing | `_shards` and `forced_refresh` of the bulk's part (`BulkShardResponse.setShardInfo`) | `_shards` of zeros, no `forced_refresh` (`TransportUpdateAction`) |
-//! | an error | `_index`, `_id`, `status`, `error` | `error` with its `root_cause`, `status` (`ElasticsearchException.generateFailureXContent`) |
+//! - The status is the last member `status` of an item; alone it is HTTP's.
+//! - If a document was created, the answer alone has a header `Location` (`DocWriteResponse.getLocation`).
+//! - An item of an update that changes nothing has `_shards` and `forced_refresh` of the bulk's part
+//!   (`BulkShardResponse.setShardInfo`); the answer alone has `_shards` of zeros and no `forced_refresh`
+//!   (`TransportUpdateAction`).
+//! - An item with an error has `_index`, `_id`, `status` and `error`; the answer alone has `error` with its
+//!   `root_cause`, and `status` (`ElasticsearchException.generateFailureXContent`).
 
 use serde_json::value::RawValue;
 
 use crate::Op;
 use crate::slow::{Members, members};
 
-/// What an item comes to alone.
+/// The result of turning an item into an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turned {
-    /// The same answer, but for header fields.
+    /// The answer that the single-document API gives, except for header fields.
     Answer(SingleAnswer),
-    /// A refusal that the single-document API may word otherwise; in the item's words. Nothing was executed.
+    /// A refusal, in the item's words; the single-document API may word it otherwise. Nothing was executed.
     Refused(SingleAnswer),
-    /// Not an item that we know how to read.
+    /// The item cannot be read.
     Unread,
 }
 
@@ -33,7 +33,7 @@ pub struct SingleAnswer {
     pub status: u16,
     /// JSON.
     pub body: Vec<u8>,
-    /// Index and id of a document that is new: what `Location` is made of.
+    /// The index and id of a new document, from which `Location` is made.
     pub created: Option<(String, String)>,
 }
 
@@ -86,9 +86,9 @@ fn turned(item: &[u8]) -> Option<Turned> {
     }))
 }
 
-/// A refusal is told in its own words where its root cause is known to be itself. What is no fault of the
-/// request (429, 5xx) is told so too: asking again would only add to the trouble, or might execute the
-/// operation a second time.
+/// Turns a failed item into an answer. A refusal is given in its own words if its root cause is known to be
+/// itself. So are errors that are not the request's fault (429, 5xx): sending the request again would only
+/// add to the trouble, or might execute the operation a second time.
 fn failed(status: u16, error: &str) -> Option<Turned> {
     let Members(told) = members(error.as_bytes()).ok()?;
     let kind = told.iter().find(|(name, _)| name == "type")?.1.get();
@@ -108,8 +108,8 @@ fn failed(status: u16, error: &str) -> Option<Turned> {
     })
 }
 
-/// Errors that name no other as their cause, with their status. Each is given by the shard itself, in the
-/// same words whoever asks (`VersionConflictEngineException`, `DocumentMissingException`).
+/// Errors that name no other error as their cause, with their status. The shard itself gives each of them, in
+/// the same words for either API (`VersionConflictEngineException`, `DocumentMissingException`).
 const OWN_CAUSES: [(u16, &str); 2] = [
     (409, "version_conflict_engine_exception"),
     (404, "document_missing_exception"),

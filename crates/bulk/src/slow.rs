@@ -1,7 +1,7 @@
-//! The slow reader of action lines: decides about what [`crate::scan`] refused.
+//! The slow reader of action lines, which decides about the lines that [`crate::scan`] refused.
 //!
-//! It follows the servers' `BulkRequestParser` key by key, and takes a line only when every version of the
-//! dialect reads it in the way that we do; else it says why the request must pass whole.
+//! The reader follows the servers' `BulkRequestParser` key by key, and takes a line only if every version of
+//! the dialect reads it as this reader does; otherwise it returns the reason why the request must pass whole.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::action::{Action, Form, IdGap, Op, TypeAt};
 use crate::strict::Strict;
 use crate::{Dialect, Flavour, Why};
 
-/// An action line, read slowly; owns what had to be decoded.
+/// An action line from the slow reader; owns the strings that had to be decoded.
 #[derive(Debug)]
 pub(crate) struct SlowAction<'a> {
     op: Op,
@@ -32,7 +32,7 @@ pub(crate) struct SlowAction<'a> {
     versioned: bool,
 }
 
-/// Reads an action line, given without its newline. `None`: the line is blank, and servers skip it.
+/// Reads an action line, given without its newline. `None` means that the line is blank: servers skip it.
 pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<SlowAction<'a>>, Why> {
     if line.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r')) {
         return Ok(None);
@@ -104,7 +104,7 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
     }))
 }
 
-/// What the keys of an action line say.
+/// The values of the keys of an action line.
 #[derive(Default)]
 struct Keys<'a> {
     index: Option<Cow<'a, str>>,
@@ -138,7 +138,7 @@ impl<'a> Keys<'a> {
             "version_type" => self.versioning.kind = Some(text(raw)?),
             "if_seq_no" => self.versioning.seq_no = Some(whole_number(raw)?),
             "if_primary_term" => self.versioning.primary_term = Some(whole_number(raw)?),
-            // An `int` of the servers': one that is larger fails the whole request.
+            // The servers read an `int`: a larger number fails the whole request.
             "retry_on_conflict" if whole_number(raw)? <= i32::MAX as u64 => self.retries = raw != "0",
             "retry_on_conflict" => return Err(Why::OddValue),
             "_source" if op == Op::Update => drop(boolean(raw)?),
@@ -153,7 +153,7 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    /// Whether `op_type` makes an `index` a `create`.
+    /// Returns whether `op_type` makes an `index` a `create`.
     fn creates(&self, op: Op) -> Result<bool, Why> {
         match (op, self.op_type.as_deref()) {
             (_, None) | (Op::Index, Some("index")) | (Op::Create, Some("create")) => Ok(false),
@@ -162,7 +162,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Refuses names that are there and empty.
+    /// Refuses names that are given and empty.
     fn refuse_empty(&self) -> Result<(), Why> {
         for (value, why) in [
             (&self.index, Why::NoIndex),
@@ -178,12 +178,13 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Where a part of a line begins.
+/// Returns the place where a part of a line begins.
 fn offset_in(line: &[u8], part: &str) -> u32 {
     (part.as_ptr() as usize - line.as_ptr() as usize) as u32
 }
 
-/// The place of the type among a line's pairs, the object of which begins with a brace at `opens`.
+/// Returns the place of the type among a line's pairs; `opens` is the place of the brace that begins their
+/// object.
 fn type_at(line: &[u8], opens: u32, pairs: &[(String, &RawValue)]) -> Option<TypeAt> {
     let nth = pairs.iter().position(|(key, _)| key == "_type")?;
     let end_of = |value: &RawValue| {
@@ -194,7 +195,7 @@ fn type_at(line: &[u8], opens: u32, pairs: &[(String, &RawValue)]) -> Option<Typ
     let (start, end) = match nth.checked_sub(1) {
         Some(before) => (end_of(pairs[before].1), end),
         None if pairs.len() == 1 => (opens + 1, end),
-        // The next key's comma is the first thing that follows, but for spaces.
+        // The next key's comma is the first thing that follows, apart from spaces.
         None => (opens + 1, end + memchr(b',', &line[end as usize..])? as u32 + 1),
     };
     Some(TypeAt {
@@ -229,14 +230,14 @@ impl SlowAction<'_> {
     }
 }
 
-/// Which versions know a key (`BulkRequestParser`'s parse fields).
+/// Returns whether the dialect's version knows a key (`BulkRequestParser`'s parse fields).
 fn known(key: &str, dialect: &Dialect) -> bool {
     match key {
         "_index" | "_id" | "routing" | "pipeline" | "op_type" | "version" | "version_type" | "if_seq_no"
         | "if_primary_term" | "retry_on_conflict" | "_source" => true,
         "require_alias" => dialect.flavour == Flavour::OpenSearch || dialect.elasticsearch_from(7, 10),
         "dynamic_templates" => dialect.elasticsearch_from(7, 13),
-        // Seen in 8.19 and 9.5; which earlier 8.x began with them does not matter: those requests pass.
+        // Seen in 8.19 and 9.5. It does not matter which earlier 8.x introduced them: those requests pass.
         "require_data_stream" | "list_executed_pipelines" => dialect.elasticsearch_from(8, 19),
         _ => false,
     }
@@ -246,7 +247,7 @@ fn writes(op: Op) -> bool {
     matches!(op, Op::Index | Op::Create)
 }
 
-/// A value as `XContentParser.text` gives it: strings decoded; whole numbers and booleans as they are
+/// Returns a value as `XContentParser.text` gives it: strings decoded; whole numbers and booleans as they are
 /// written.
 fn text(raw: &str) -> Result<Cow<'_, str>, Why> {
     match raw.as_bytes()[0] {
@@ -273,7 +274,7 @@ fn text(raw: &str) -> Result<Cow<'_, str>, Why> {
     }
 }
 
-/// A number from 0 to 10^18 - 1, written plainly.
+/// Reads a number from 0 to 10^18 - 1, written plainly.
 fn whole_number(raw: &str) -> Result<u64, Why> {
     if raw.len() <= 18 && raw.bytes().all(|b| b.is_ascii_digit()) {
         raw.parse().map_err(|_| Why::OddValue)
@@ -290,7 +291,7 @@ fn boolean(raw: &str) -> Result<bool, Why> {
     }
 }
 
-/// An object of strings.
+/// Checks an object of strings.
 fn names_of_templates(raw: &str) -> Result<(), Why> {
     let read = |strict: &mut Strict<'_>| {
         strict.peek()?;
@@ -311,8 +312,9 @@ struct Versioning<'a> {
 }
 
 impl Versioning<'_> {
-    /// The combinations that `IndexRequest.validate`, `DeleteRequest.validate` and `UpdateRequest.validate`
-    /// surely accept; true when the write is conditional on a sequence number.
+    /// Accepts the combinations that `IndexRequest.validate`, `DeleteRequest.validate` and
+    /// `UpdateRequest.validate` certainly accept; returns true when the write is conditional on a sequence
+    /// number.
     fn admit(&self, op: Op, has_id: bool, retries: bool) -> Result<bool, Why> {
         let conditional = self.seq_no.is_some();
         match (self.version, self.kind.as_deref(), self.seq_no, self.primary_term) {
@@ -332,7 +334,7 @@ impl Versioning<'_> {
     }
 }
 
-/// The members of a JSON object that is all of a text, in order.
+/// The members of a JSON object that is the whole of a text, in order.
 pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 pub(crate) fn members(text: &[u8]) -> Result<Members<'_>, Why> {

@@ -1,14 +1,14 @@
-//! A strict reader of JSON values: tells whether a text is one that every server version surely accepts.
+//! A strict reader of JSON values, which accepts only text that every server version certainly accepts.
 //!
 //! The servers' parser (Jackson) is laxer in places (comments, NaN) and stricter in others (duplicate keys,
-//! broken surrogates, depth). What this reader takes, they all take: it refuses when in doubt.
+//! broken surrogates, depth). They all accept what this reader accepts: it refuses when in doubt.
 
-/// Reads JSON tokens of one line; every method returns `None` when the text is not surely accepted.
+/// Reads the JSON tokens of one line; every method returns `None` when the text is not certainly accepted.
 pub(crate) struct Strict<'a> {
     text: &'a [u8],
     at: usize,
     depth: u32,
-    /// Keys of the objects that are open, innermost last.
+    /// The keys of the open objects, innermost last.
     keys: Vec<&'a [u8]>,
 }
 
@@ -18,7 +18,7 @@ const KEY_BYTES_MAX: usize = 10_000;
 // === impl Strict ===
 
 impl<'a> Strict<'a> {
-    /// A reader of `text`, which must be UTF-8.
+    /// Makes a reader of `text`, which must be UTF-8.
     pub(crate) fn new(text: &'a [u8]) -> Option<Self> {
         std::str::from_utf8(text).ok()?;
         Some(Self {
@@ -29,12 +29,12 @@ impl<'a> Strict<'a> {
         })
     }
 
-    /// Nothing but white space is left.
+    /// Checks that only white space is left.
     pub(crate) fn end(&mut self) -> Option<()> {
         if self.peek().is_none() { Some(()) } else { None }
     }
 
-    /// The next token's first byte.
+    /// Returns the next token's first byte.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.text.get(self.at) {
             self.at += 1;
@@ -42,7 +42,7 @@ impl<'a> Strict<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// An object. `member` is called with each key and must read its value.
+    /// Reads an object. `member` is called with each key and must read its value.
     pub(crate) fn object(&mut self, mut member: impl FnMut(&mut Self, &'a [u8]) -> Option<()>) -> Option<()> {
         self.take(b'{')?;
         self.depth += 1;
@@ -78,7 +78,7 @@ impl<'a> Strict<'a> {
         Some(())
     }
 
-    /// Any value.
+    /// Reads any value.
     pub(crate) fn value(&mut self) -> Option<()> {
         match self.peek()? {
             b'{' => self.object(|strict, _| strict.value()),
@@ -91,7 +91,7 @@ impl<'a> Strict<'a> {
         }
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub(crate) fn boolean(&mut self) -> Option<bool> {
         match self.peek()? {
             b't' => self.word(b"true").map(|()| true),
@@ -99,7 +99,7 @@ impl<'a> Strict<'a> {
         }
     }
 
-    /// A string; returned as it stands between its quotes.
+    /// Reads a string; returns it as it stands between its quotes.
     pub(crate) fn string(&mut self) -> Option<&'a [u8]> {
         self.peek()?;
         self.take(b'"')?;
@@ -136,7 +136,7 @@ impl<'a> Strict<'a> {
         Some(())
     }
 
-    /// True at the closing bracket, false after a comma.
+    /// Reads a comma or the closing bracket; returns true at the bracket, false after a comma.
     fn comma_or(&mut self, close: u8) -> Option<bool> {
         let byte = self.peek()?;
         self.at += 1;
@@ -168,7 +168,7 @@ impl<'a> Strict<'a> {
         }
     }
 
-    /// `\uXXXX`.
+    /// Reads `\uXXXX`.
     fn unit(&mut self) -> Option<u16> {
         let text = self.text.get(self.at..self.at + 6)?;
         if !text.starts_with(b"\\u") || !text[2..].iter().all(u8::is_ascii_hexdigit) {
@@ -178,7 +178,7 @@ impl<'a> Strict<'a> {
         u16::from_str_radix(std::str::from_utf8(&text[2..]).ok()?, 16).ok()
     }
 
-    /// A number that fits a long or a double with room to spare.
+    /// Reads a number that fits a long or a double with room to spare.
     fn number(&mut self) -> Option<()> {
         if self.text.get(self.at) == Some(&b'-') {
             self.at += 1;

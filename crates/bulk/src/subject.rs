@@ -1,4 +1,4 @@
-//! Which document an action line names, for those who keep some of a body back.
+//! The document that an action line names, for callers that keep back parts of a body.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::{Op, scan};
 /// The names in an action line, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject<'a> {
-    /// What is to be done.
+    /// The operation.
     pub op: Op,
     /// The index, as the line names it.
     pub index: Option<Cow<'a, str>>,
@@ -17,7 +17,7 @@ pub struct Subject<'a> {
     pub id: Option<Cow<'a, str>>,
 }
 
-/// Reads the names in the first line of an operation; none if that is no action line.
+/// Reads the names in the first line of an operation; none if that is not an action line.
 pub fn subject(lines: &[u8]) -> Option<Subject<'_>> {
     if let Some((action, _)) = scan::action(lines, 0) {
         return Some(Subject {

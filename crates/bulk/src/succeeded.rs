@@ -1,13 +1,13 @@
-//! Answers without errors, told at a glance.
+//! A quick check for answers without errors.
 
 use memchr::memmem;
 
-/// Whether a node's answer to a bulk says of each of `docs` operations that it was executed. `false` may also
-/// mean that it takes [`crate::Reply::split`] to tell.
+/// Returns whether a node's answer to a bulk says of each of `docs` operations that it was executed. `false`
+/// may also mean that only [`crate::Reply::split`] can decide.
 ///
 /// The items are counted by their statuses: within a string the same bytes would have a backslash before the
-/// second quote. An answer that quotes documents which have such a key themselves has too many, and is not
-/// told at a glance.
+/// second quote. An answer that quotes documents with such a key of their own has too many of them, and is
+/// left to [`crate::Reply::split`].
 pub fn all_succeeded(answer: &[u8], docs: u32) -> bool {
     let Some(head) = answer.strip_prefix(b"{") else {
         return false;

@@ -1,14 +1,14 @@
-//! What every name of a cluster stands for.
+//! The meaning of every name of a cluster.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::{Dialect, Formula, IndexRoute, Level, Why};
 
-/// What a name that an action line can carry stands for.
+/// The meaning of a name in an action line.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A concrete index, backing indices of data streams included.
+    /// A concrete index, including the backing indices of data streams.
     Index(Arc<IndexRoute>),
     /// An alias with a write index.
     Alias {
@@ -17,30 +17,30 @@ pub enum Target {
         /// The alias's `index_routing` on that index (one value; an alias with several is opaque).
         index_routing: Option<Box<str>>,
     },
-    /// A data stream: `create` goes to the write index, all else is answered with item errors.
+    /// A data stream: a `create` goes to the write index, and any other operation gets an item error.
     DataStream {
         /// The newest backing index.
         write: Arc<IndexRoute>,
     },
-    /// A name whose documents cannot be predicted: a request that has it passes whole.
+    /// A name whose documents cannot be predicted: a request that uses it passes whole.
     Opaque(Why),
 }
 
-/// Where every document of a cluster goes: made by the cluster crate whenever metadata or shards change,
-/// immutable, shared by all cores.
+/// The destination of every document of a cluster: made by the cluster crate whenever metadata or shards
+/// change, immutable, shared by all cores.
 #[derive(Debug)]
 pub struct RouteTable {
     dialect: Dialect,
     nodes: u16,
     names: HashMap<Arc<str>, Entry>,
-    /// The names by their numbers.
+    /// The names, by their numbers.
     numbered: Vec<Arc<str>>,
-    /// By alias and data stream: all indices behind it.
+    /// All indices behind each alias and data stream.
     members: HashMap<Box<str>, Box<[Box<str>]>>,
     harmless_pipelines: HashSet<Box<str>>,
-    /// Pipelines that write who sent a request.
+    /// Pipelines that write the sender of a request into its documents.
     telling_pipelines: HashSet<Box<str>>,
-    /// What a name that nobody has is taken for, if somebody supposes that it is new.
+    /// The entry for a name that the cluster does not have, where the name is supposed to be new.
     new_index: Entry,
     indices: u32,
 }
@@ -57,21 +57,22 @@ pub(crate) struct Entry {
     pub(crate) target: Target,
     /// A dense number of the name.
     pub(crate) number: u32,
-    /// A dense number of the concrete index behind the name: alias and index share it.
+    /// A dense number of the concrete index behind the name: an alias and its index share it.
     pub(crate) ordinal: u32,
-    /// The same, where only the proof is missing that the shards are those that the server would choose, or
-    /// the index is closed or not ready, or documents that stand together share their fate in a pipeline.
-    /// Lanes need none of this: they want the same number for the same document, whatever it is.
+    /// The same entry without the reason against splitting. It is there when the only reason is that the
+    /// shards are not proven to be those that the server would choose, that the index is closed or not ready,
+    /// or that documents of one request share their fate in a pipeline. Lanes need none of this: they only
+    /// need the same number for the same document, whatever it is.
     pub(crate) unproven: Option<Box<Entry>>,
 }
 
-/// Of an entry that is none of the table's names.
+/// The number of an entry that is none of the table's names.
 const NO_NUMBER: u32 = u32::MAX;
 
 // === impl Target ===
 
 impl Target {
-    /// The concrete index that a write to this name goes to.
+    /// Returns the concrete index that a write to this name goes to.
     pub fn write(&self) -> Result<&Arc<IndexRoute>, Why> {
         match self {
             Target::Index(write) | Target::Alias { write, .. } | Target::DataStream { write } => Ok(write),
@@ -96,7 +97,7 @@ impl Entry {
 // === impl RouteTable ===
 
 impl RouteTable {
-    /// Begins a table of a cluster with `nodes` nodes.
+    /// Begins the table of a cluster with `nodes` nodes.
     pub fn builder(dialect: Dialect, nodes: u16) -> RouteTableBuilder {
         RouteTableBuilder {
             table: RouteTable {
@@ -119,50 +120,52 @@ impl RouteTable {
         }
     }
 
-    /// How this cluster reads bodies.
+    /// Returns how this cluster reads bodies.
     pub fn dialect(&self) -> &Dialect {
         &self.dialect
     }
 
-    /// The number of nodes that a [`crate::NodeIx`] can name.
+    /// Returns the number of nodes that a [`crate::NodeIx`] can name.
     pub fn nodes(&self) -> u16 {
         self.nodes
     }
 
-    /// The number of concrete indices that names lead to.
+    /// Returns the number of concrete indices that names lead to.
     pub fn indices(&self) -> u32 {
         self.indices
     }
 
-    /// How many names have a number.
+    /// Returns the number of names that have a number.
     pub(crate) fn names(&self) -> usize {
         self.numbered.len()
     }
 
-    /// All names, in no order.
+    /// Iterates over all names, in no particular order.
     pub fn each_name(&self) -> impl Iterator<Item = &str> {
         self.numbered.iter().map(|name| &**name)
     }
 
-    /// What `name` stands for; `None` for a name that the cluster does not have.
+    /// Returns the meaning of `name`; `None` for a name that the cluster does not have.
     pub fn target(&self, name: &str) -> Option<&Target> {
         self.names.get(name).map(|entry| &entry.target)
     }
 
-    /// Where writes to `name` go that are given to lanes; `None` for a name that the cluster does not have,
-    /// or whose documents no lane can be told for. It knows indices whose routing is not proven, as lanes do.
+    /// Returns where writes to `name` go when they are put into lanes; `None` for a name that the cluster
+    /// does not have, or whose documents no lane can be determined for. This includes indices whose routing
+    /// is not proven, as lanes do.
     pub fn laned(&self, name: &str) -> Option<&Target> {
         let entry = self.names.get(name)?;
         let entry = entry.unproven.as_deref().unwrap_or(entry);
         entry.target.write().is_ok().then_some(&entry.target)
     }
 
-    /// All names that the cluster has, of indices, aliases and data streams.
+    /// Iterates over all names that the cluster has: of indices, aliases and data streams.
     pub fn known_names(&self) -> impl Iterator<Item = &str> {
         self.numbered.iter().map(|name| &**name)
     }
 
-    /// The indices behind a name, those too that are not written through it; `None` where they are not known.
+    /// Returns the indices behind a name, including those that are not written through it; `None` where they
+    /// are unknown.
     pub fn members_of(&self, name: &str) -> Option<Vec<&str>> {
         if let Some(members) = self.members.get(name) {
             return Some(members.iter().map(|index| &**index).collect());
@@ -173,19 +176,19 @@ impl RouteTable {
         }
     }
 
-    /// The name that has this number in [`crate::Plan::names`].
+    /// Returns the name that has this number in [`crate::Plan::names`].
     ///
     /// # Panics
-    /// If it is a number of another table.
+    /// If the number is of another table.
     pub fn name_of(&self, number: u32) -> &str {
         &self.numbered[number as usize]
     }
 
-    /// Whether documents that a request sends through this pipeline may be split, or, with [`Level::Lane`],
-    /// given to lanes: whoever delivers them sees to it that none dies of what another holds.
+    /// Checks whether documents that a request sends through this pipeline may be split, or, with
+    /// [`Level::Lane`], put into lanes; delivery ensures that no document of a lane fails because of another.
     ///
     /// # Errors
-    /// Why they may not.
+    /// The reason why they may not.
     pub fn admit_pipeline(&self, name: &str, level: Level) -> Result<(), Why> {
         let laned = matches!(level, Level::Lane(_));
         match name {
@@ -197,8 +200,8 @@ impl RouteTable {
         }
     }
 
-    /// The concrete index that a write to `name`, in UTF-8, goes to, whether its routing is proven or not;
-    /// none if that is not known.
+    /// Returns the concrete index that a write to `name`, in UTF-8, goes to, whether its routing is proven or
+    /// not; `None` if it is unknown.
     pub fn write_index(&self, name: &[u8]) -> Option<&str> {
         let entry = self.names.get(std::str::from_utf8(name).ok()?)?;
         let target = match &entry.unproven {
@@ -208,17 +211,17 @@ impl RouteTable {
         target.write().ok().map(|route| &*route.name)
     }
 
-    /// Whether a pipeline writes who sent the request.
+    /// Returns whether a pipeline writes the sender of the request into documents.
     pub fn tells_caller(&self, pipeline: &str) -> bool {
         self.telling_pipelines.contains(pipeline)
     }
 
-    /// What a name that nobody has is taken for where it is supposed to be new.
+    /// Returns the entry for a name that the cluster does not have, where the name is supposed to be new.
     pub(crate) fn new_index(&self) -> &Entry {
         &self.new_index
     }
 
-    /// What `name`, in UTF-8, stands for.
+    /// Returns the entry of `name`, in UTF-8.
     pub(crate) fn entry(&self, name: &[u8]) -> Option<&Entry> {
         self.names.get(std::str::from_utf8(name).ok()?)
     }
@@ -227,7 +230,7 @@ impl RouteTable {
 // === impl RouteTableBuilder ===
 
 impl RouteTableBuilder {
-    /// Says what a name stands for. A name that is given twice keeps the last meaning.
+    /// Sets the meaning of a name. If a name is given twice, the last meaning counts.
     pub fn name(&mut self, name: &str, target: Target) -> &mut Self {
         let number = self.table.numbered.len() as u32;
         let entry = match target.write() {
@@ -267,32 +270,32 @@ impl RouteTableBuilder {
         }
     }
 
-    /// A concrete index under its own name.
+    /// Adds a concrete index under its own name.
     pub fn index(&mut self, route: Arc<IndexRoute>) -> &mut Self {
         let name = route.name.clone();
         self.name(&name, Target::Index(route))
     }
 
-    /// Says which indices are behind an alias or a data stream.
+    /// Sets the indices behind an alias or a data stream.
     pub fn members(&mut self, name: &str, indices: &[Box<str>]) -> &mut Self {
         self.table.members.insert(name.into(), indices.into());
         self
     }
 
-    /// A pipeline that is known to leave `_index`, `_id` and `_routing` alone; requests that name any other
-    /// pass.
+    /// Adds a pipeline that is known to leave `_index`, `_id` and `_routing` alone; requests that name any
+    /// other pipeline pass.
     pub fn harmless_pipeline(&mut self, name: &str) -> &mut Self {
         self.table.harmless_pipelines.insert(name.into());
         self
     }
 
-    /// A pipeline that writes who sent the request.
+    /// Adds a pipeline that writes the sender of the request into documents.
     pub fn telling_pipeline(&mut self, name: &str) -> &mut Self {
         self.table.telling_pipelines.insert(name.into());
         self
     }
 
-    /// The finished table.
+    /// Returns the finished table.
     pub fn build(self) -> RouteTable {
         self.table
     }

@@ -1,24 +1,24 @@
-//! Documents without id among others of their index: the server chooses their shards, so any of the others
-//! may get into the same shard, and a shard executes what one request brings it in the request's order. Sent
-//! apart they would be numbered (`_seq_no`) in whatever order the requests arrive, so all of them go in one
-//! part, to any node.
+//! Keeping documents together with others of their index that have no id. The server chooses the shards of
+//! documents without an id, so any of the others may get into the same shard, and a shard executes the
+//! operations of one request in the request's order. If they were sent apart, they would be numbered
+//! (`_seq_no`) in whatever order the requests arrive, so all of them go in one part, to any node.
 
 use crate::plan::{ARENA, Part, Piece};
 use crate::walk::{Aim, Walk};
 use crate::{Ask, Destination, Pass, Plan, RouteTable, Scratch};
 
-/// What a body has of an index.
+/// The kinds of documents that a body has for one index.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Seen {
     /// Documents whose shard the server chooses.
     free: bool,
-    /// Others that are sent to the nodes of their shards.
+    /// Other documents, which are sent to the nodes of their shards.
     placed: bool,
 }
 
-/// Puts the documents of each index that has some with a known shard and some without into the part that any
-/// node may take. Bodies are rarely so mixed, so this reads the body a second time and not each document's
-/// index in the first.
+/// Moves the documents of each index that has some with a known shard and some without into the part that any
+/// node may take. Few bodies are mixed in this way, so this function reads the body a second time, which
+/// spares the first reading from noting each document's index.
 #[cold]
 pub(crate) fn keep(
     plan: &mut Plan,
@@ -56,7 +56,7 @@ pub(crate) fn keep(
     Ok(())
 }
 
-/// Tells of each operation its number, its end in the body, its index's number and its aim.
+/// Passes each operation's number, its end in the body, its index's number and its aim to `see`.
 fn each(
     body: &[u8],
     ask: &Ask<'_>,
@@ -73,14 +73,14 @@ fn each(
     Ok(())
 }
 
-/// A plan whose documents get into other parts.
+/// A plan whose documents are moved to other parts.
 struct Moves<'p> {
     plan: &'p mut Plan,
     /// The part that any node may take.
     any: usize,
-    /// The parts as they were, and how far each one's pieces are used up.
+    /// The parts as they were, and how many pieces of each are used up.
     before: Vec<(Part, usize)>,
-    /// The new number of each of these.
+    /// The new number of each of these parts.
     numbers: Vec<Option<u16>>,
 }
 
@@ -115,7 +115,8 @@ impl<'p> Moves<'p> {
         let part = &mut parts[usize::from(number)];
         part.docs += 1;
         let (before, at) = &mut self.before[from];
-        // What was spliced into an operation stands before its last bytes, and neighbours may be one piece.
+        // A piece that was spliced into an operation stands before the operation's last bytes, and neighbours
+        // may be one piece.
         while let Some(piece) = before.pieces.get_mut(*at) {
             if piece.start & ARENA != 0 {
                 part.pieces.push(*piece);
@@ -198,7 +199,8 @@ mod tests {
         (body, verdict)
     }
 
-    /// The numbers of the documents of each part, in their order, and whether any node may take it.
+    /// Returns the numbers of the documents of each part, in their order, and whether any node may take the
+    /// part.
     fn split(lines: &[(&str, &str)], level: Level) -> Vec<(Vec<usize>, bool)> {
         let table = table(Flavour::OpenSearch, Version::new(3, 8, 0));
         let (body, Verdict::Plan(plan)) = verdict(lines, level, NullId::Keep, &table) else {
@@ -260,7 +262,7 @@ mod tests {
         assert_eq!(why(Flavour::OpenSearch, 3, NullId::Keep), required);
         assert_eq!(why(Flavour::OpenSearch, 1, NullId::Always), required);
         assert_eq!(why(Flavour::Elasticsearch, 7, NullId::Keep), required);
-        // With an id it is answered by itself.
+        // With an id the document is answered by itself.
         assert_eq!(why(Flavour::OpenSearch, 3, NullId::Mint), None);
         assert_eq!(why(Flavour::Elasticsearch, 9, NullId::Keep), None);
     }

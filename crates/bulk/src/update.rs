@@ -1,12 +1,12 @@
 //! The source line of an update, which the coordinating node parses.
 //!
-//! A malformed one makes the servers reject the whole request (`UpdateRequest.fromXContent`,
-//! `UpdateRequest.validate`, `Script.parse`), so a split is safe only for those that every server surely
+//! A malformed line makes the servers reject the whole request (`UpdateRequest.fromXContent`,
+//! `UpdateRequest.validate`, `Script.parse`), so a split is safe only for lines that every server certainly
 //! accepts.
 
 use crate::strict::Strict;
 
-/// Whether every server version surely accepts this source line of an update.
+/// Returns whether every server version certainly accepts this source line of an update.
 pub(crate) fn acceptable(source: &[u8], compare_and_set: bool) -> bool {
     read(source, compare_and_set).is_some()
 }

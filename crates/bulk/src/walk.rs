@@ -1,5 +1,5 @@
-//! Goes through a body operation by operation, with the shard of each: what planning, explaining and the
-//! making of failed items have in common.
+//! A walk through a body, operation by operation, with the shard of each: the common part of planning,
+//! explaining and making failed items.
 
 use memchr::memchr;
 
@@ -12,39 +12,39 @@ use crate::{
     Ask, Direct, IndexRoute, Level, NullId, Pass, RouteTable, Target, Why, murmur, scan, slow, update,
 };
 
-/// One operation and where it goes.
+/// One operation and its destination.
 pub(crate) struct Doc<'s, 't> {
     pub(crate) action: Action<'s>,
-    /// Its lines in the body, newlines included.
+    /// The start of the operation's lines in the body; `end` is after its last newline.
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) route: &'t IndexRoute,
     /// A dense number of the concrete index.
     pub(crate) ordinal: u32,
-    /// A dense number of the name that the operation has for it.
+    /// A dense number of the name that the operation uses for the index.
     pub(crate) name: u32,
-    /// The effective routing, URL and alias considered.
+    /// The effective routing, with the URL and the alias considered.
     pub(crate) routing: Option<&'s [u8]>,
     pub(crate) aim: Aim,
 }
 
-/// What is known about an operation's shard.
+/// The knowledge about an operation's shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
     /// The shard is known.
     Shard(u32),
-    /// The server will choose: there is no id, and no routing that decides alone.
+    /// The server will choose the shard: there is no id, and no routing that decides alone.
     Free,
     /// An id is to be minted, and the shard follows from it.
     Mint,
-    /// A shard is to be chosen, and an id minted that leads to it.
+    /// A shard is to be chosen, and an id that leads to it is to be minted.
     Pack,
-    /// A shard is to be chosen, and a routing value given that leads to it.
+    /// A shard is to be chosen, and a routing value that leads to it is to be added.
     Route,
 }
 
 impl Aim {
-    /// Whether an id is made here.
+    /// Returns whether an id is made here.
     pub(crate) fn mints(self) -> bool {
         matches!(self, Aim::Mint | Aim::Pack)
     }
@@ -60,27 +60,28 @@ pub(crate) struct Walk<'b, 't> {
     resolver: Resolver<'b, 't>,
 }
 
-/// What the name in an action line stands for.
+/// The meaning of the name in an action line.
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'t> {
     entry: &'t Entry,
     route: &'t IndexRoute,
-    /// The aim of its documents that have neither id nor routing, or why a request with one passes.
+    /// The aim of the index's documents that have neither id nor routing, or why a request with such a
+    /// document passes.
     neither: Result<Aim, Why>,
 }
 
-/// Knows what names stand for, and remembers the last one.
+/// Resolves names, and remembers the last one.
 struct Resolver<'b, 't> {
     ask: &'b Ask<'b>,
     table: &'t RouteTable,
-    /// The index name looked up last, and what it stands for.
+    /// The index name that was looked up last.
     name: Vec<u8>,
     last: Option<Found<'t>>,
-    /// The pipeline found harmless last; empty if none.
+    /// The pipeline that was last found harmless; empty if none.
     pipeline: Vec<u8>,
-    /// Some operation so far may have gone through an ingest pipeline.
+    /// Whether some operation so far may go through an ingest pipeline.
     ingests: bool,
-    /// Some action line so far has a type.
+    /// Whether some action line so far has a type.
     typed: bool,
 }
 
@@ -90,7 +91,7 @@ const BODY_BYTES_END: usize = 1 << 31;
 // === impl Walk ===
 
 impl<'b, 't> Walk<'b, 't> {
-    /// Begins a walk; refuses what can be refused at a glance. `fast` is off in oracle tests only.
+    /// Begins a walk; refuses bodies that can be refused at a glance. `fast` is false only in oracle tests.
     pub(crate) fn new(
         body: &'b [u8],
         ask: &'b Ask<'b>,
@@ -139,7 +140,7 @@ impl<'b, 't> Walk<'b, 't> {
         })
     }
 
-    /// The next operation; `None` at the end of the body.
+    /// Returns the next operation; `None` at the end of the body.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Doc<'_, 't>>, Pass> {
         let (body, start) = (self.body, self.at);
@@ -151,7 +152,7 @@ impl<'b, 't> Walk<'b, 't> {
         self.next_unlike()
     }
 
-    /// The next operation, whose line is like none of those before.
+    /// Returns the next operation, whose line matches no model.
     #[inline(never)]
     fn next_unlike(&mut self) -> Result<Option<Doc<'_, 't>>, Pass> {
         let fast = if self.fast {
@@ -194,18 +195,18 @@ impl<'b, 't> Walk<'b, 't> {
         Ok(doc)
     }
 
-    /// Whether some operation so far may go through an ingest pipeline.
+    /// Returns whether some operation so far may go through an ingest pipeline.
     pub(crate) fn ingests(&self) -> bool {
         self.resolver.ingests
     }
 
-    /// Whether some action line so far has a type.
+    /// Returns whether some action line so far has a type.
     pub(crate) fn typed(&self) -> bool {
         self.resolver.typed
     }
 
-    /// Reads the next action that is not a blank line into `self.slow`: its start, and the place after its
-    /// newline.
+    /// Reads the next action that is not a blank line into `self.slow`; returns its start, and the place
+    /// after its newline.
     #[cold]
     #[inline(never)]
     fn read_slowly(&mut self) -> Result<Option<(usize, usize)>, Pass> {
@@ -226,7 +227,7 @@ impl<'b, 't> Walk<'b, 't> {
     }
 }
 
-/// What is known of an operation once its action line, which ends at `after`, is resolved.
+/// Returns the operation once its action line, which ends at `after`, is resolved.
 #[inline(always)]
 fn doc<'s, 'b: 's, 't: 's>(
     resolver: &Resolver<'b, 't>,
@@ -253,13 +254,13 @@ fn doc<'s, 'b: 's, 't: 's>(
     })
 }
 
-/// The end of the operation whose action line ends at `at`.
+/// Returns the end of the operation whose action line ends at `at`.
 #[inline]
 fn source_end(body: &[u8], at: usize, action: &Action<'_>) -> Result<usize, Why> {
     if action.op == Op::Delete {
         return Ok(at);
     }
-    // The servers drop such an action without a word.
+    // The servers silently drop an action without a source.
     let length = memchr(b'\n', &body[at..]).ok_or(Why::NoSource)?;
     let source = &body[at..at + length];
     match source {
@@ -280,7 +281,7 @@ fn pass_at(body: &[u8], at: usize, why: Why) -> Pass {
     }
 }
 
-/// The number of the line that `at` lies in, from 1.
+/// Returns the number of the line that contains `at`, from 1.
 fn line_of(body: &[u8], at: usize) -> u32 {
     memchr::memchr_iter(b'\n', &body[..at]).count() as u32 + 1
 }
@@ -288,7 +289,7 @@ fn line_of(body: &[u8], at: usize) -> u32 {
 // === impl Resolver ===
 
 impl<'b, 't> Resolver<'b, 't> {
-    /// What an action's index stands for, if it is one that is not refused.
+    /// Returns the meaning of an action's index name, unless the action is refused.
     fn resolve(&mut self, action: &Action<'_>) -> Result<Found<'t>, Why> {
         if action.typed {
             self.check_type()?;
@@ -305,8 +306,8 @@ impl<'b, 't> Resolver<'b, 't> {
         Ok(found)
     }
 
-    /// What is queued is answered before anybody looks whether its name is an alias or a data stream, as it
-    /// requires.
+    /// Checks `require_alias` and `require_data_stream` against the table: a queued operation is answered
+    /// before the cluster checks whether its name is an alias or a data stream.
     #[inline]
     fn check_required(&self, action: &Action<'_>) -> Result<(), Why> {
         let alias = action.require_alias.unwrap_or(self.ask.require_alias);
@@ -330,7 +331,7 @@ impl<'b, 't> Resolver<'b, 't> {
         }
     }
 
-    /// The effective routing.
+    /// Returns the effective routing.
     #[inline(always)]
     fn routing<'s>(&self, action: &Action<'s>, entry: &'t Entry) -> Option<&'s [u8]>
     where
@@ -373,11 +374,11 @@ impl<'b, 't> Resolver<'b, 't> {
         }
     }
 
-    /// The aim of an index's documents that have neither id nor routing.
+    /// Returns the aim of an index's documents that have neither id nor routing.
     #[cold]
     fn neither(&self, entry: &Entry, route: &IndexRoute) -> Result<Aim, Why> {
-        // A missing routing that the mapping requires is the cluster's to complain of, and where it does so
-        // of the whole request none of it may be executed.
+        // It is the cluster that must complain of a missing routing that the mapping requires, and where it
+        // rejects the whole request, none of the request may be executed.
         let refused = route.routing_required
             && self.ask.null_id != NullId::Mint
             && self.table.dialect().fails_whole_without_routing();
@@ -391,16 +392,17 @@ impl<'b, 't> Resolver<'b, 't> {
         };
         let stream = matches!(entry.target, Target::DataStream { .. });
         Ok(match (direct, self.ask.null_id) {
-            // Nothing to choose. Beside the documents with ids they keep their place in the shard's order.
+            // There is nothing to choose. Beside the documents with ids, these documents keep their place in
+            // the shard's order.
             (_, NullId::Keep) if route.shards() == 1 => Aim::Shard(0),
             (Direct::Off, _) => self.without_id(),
             (_, _) if route.shards() == 1 => Aim::Mint,
-            // The ids of a request that is put into a log are told by the first and the last.
+            // The ids of a request that is put into a log are recorded by the first and the last.
             (Direct::Mint, NullId::Always) if !mints_in_order(route.shards()) => Aim::Mint,
             (Direct::Mint, _) => Aim::Pack,
             // Data streams refuse a routing.
             (Direct::Route, NullId::Keep) if !stream => Aim::Route,
-            // Who makes ids for all has no use for a routing.
+            // If every document gets an id, a routing is of no use.
             (Direct::Route, _) => self.without_id(),
         })
     }

@@ -1,8 +1,8 @@
-//! Why a request is not split.
+//! The reasons why a request is not split.
 
-/// Declares an enum of reasons: each variant has a label for its counter, and its documentation as the words
-/// for people. It gets `ALL` in the order of declaration, so that counters are indexed by `why as usize`;
-/// `as_str`, the label; and `meaning`, the words.
+/// Declares an enum of reasons: each variant has a label for its counter, and its documentation serves as the
+/// words for people. The enum gets `ALL`, in the order of declaration, so that counters are indexed by `why
+/// as usize`; `as_str`, which returns the label; and `meaning`, which returns the words.
 #[macro_export]
 macro_rules! whys {
     ($(#[$attribute:meta])* $visible:vis enum $Whys:ident {
@@ -20,14 +20,14 @@ macro_rules! whys {
             /// All reasons, in the order of their declaration: counters are indexed by `why as usize`.
             $visible const ALL: [$Whys; [$($label),+].len()] = [$($Whys::$name),+];
 
-            /// The label of this reason's counter.
+            /// Returns the label of this reason's counter.
             $visible const fn as_str(self) -> &'static str {
                 match self {
                     $($Whys::$name => $label,)+
                 }
             }
 
-            /// What it means, in a sentence or two.
+            /// Returns the meaning of this reason, in a sentence or two.
             $visible fn meaning(self) -> &'static str {
                 match self {
                     $($Whys::$name => concat!($($doc),+).trim_start(),)+
@@ -37,20 +37,20 @@ macro_rules! whys {
     };
 }
 
-/// Why a body is not split, and where that was seen.
+/// The reason why a body is not split, and the place where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// The reason.
     pub why: Why,
-    /// The line of the body that it was seen on, from 1, if it was on one.
+    /// The line of the body where it was found, from 1, if it was found in a line.
     pub line: Option<u32>,
 }
 
 whys! {
-    /// The reason for which a whole request goes to one node untouched. Each is a counter.
+    /// The reason why a whole request goes to one node untouched. Each reason has a counter.
     ///
-    /// Most of these are requests that the cluster itself will reject, and should word the rejection of; the
-    /// rest are requests whose shards cannot be told beforehand.
+    /// Most reasons concern requests that the cluster itself will reject, in its own words; the rest concern
+    /// requests whose shards cannot be determined beforehand.
     #[non_exhaustive]
     pub enum Why {
         /// The body has no operation.

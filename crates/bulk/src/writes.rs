@@ -1,16 +1,16 @@
-//! Which indices a body writes to, and how: what somebody needs rights for who writes it.
+//! The indices that a body writes to, and how: the basis for the rights that the writer needs.
 
 use std::collections::HashMap;
 
 use crate::action::Op;
 use crate::walk::Doc;
 
-/// What a body does to one index.
+/// The operations of a body on one index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writes {
     /// The index, alias or data stream as it is written, not what it stands for.
     pub name: Box<str>,
-    /// What is done.
+    /// The kinds of operations.
     pub ops: Ops,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct Written {
 #[derive(Debug, Default)]
 pub(crate) struct WritesSoFar {
     list: Vec<Writes>,
-    /// For each of the list its number.
+    /// The number of each name in the list.
     numbers: Vec<u32>,
-    /// Where a number stands in the list, once it is too long to be looked through.
+    /// The place of a number in the list, once the list is too long to be searched.
     places: HashMap<u32, usize>,
 }
 
@@ -41,17 +41,17 @@ impl Ops {
     /// All kinds, in the order of [`Ops::iter`].
     pub const ALL: [Op; 4] = [Op::Index, Op::Create, Op::Update, Op::Delete];
 
-    /// Adds one.
+    /// Adds a kind.
     pub fn insert(&mut self, op: Op) {
         self.0 |= 1 << op as u8;
     }
 
-    /// Whether it is one of them.
+    /// Returns whether the set contains a kind.
     pub fn contains(self, op: Op) -> bool {
         self.0 & (1 << op as u8) != 0
     }
 
-    /// One after the other.
+    /// Iterates over the kinds in the set.
     pub fn iter(self) -> impl Iterator<Item = Op> {
         Self::ALL.into_iter().filter(move |op| self.contains(*op))
     }
@@ -76,7 +76,7 @@ impl Written {
         }
     }
 
-    /// Its place among so many, a power of two.
+    /// Returns the place of this value among `places` places, a power of two.
     #[inline]
     pub(crate) fn place(self, places: usize) -> usize {
         (self.name as usize * Ops::ALL.len() + self.op as usize) % places
@@ -86,7 +86,7 @@ impl Written {
 // === impl WritesSoFar ===
 
 impl WritesSoFar {
-    /// Notes an operation that is not like one of those before it; noting one twice changes nothing.
+    /// Notes an operation; noting one twice changes nothing.
     #[inline(never)]
     pub(crate) fn note(&mut self, of: Written, doc: &Doc<'_, '_>, default_index: Option<&str>) {
         if let Some(place) = self.place(of.name) {
@@ -128,7 +128,7 @@ impl WritesSoFar {
     }
 }
 
-/// So many names are compared one by one.
+/// The most names that are compared one by one.
 const LOOKED_THROUGH_MAX: usize = 16;
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
             ..Ask::default()
         };
         let mut scratch = Scratch::default();
-        // The second time in used memory.
+        // The second time with used memory.
         let mut found = Vec::new();
         for _ in 0..2 {
             let verdict = plan(body.as_bytes(), &ask, &table, &mut IdMint::new(7), &mut scratch);

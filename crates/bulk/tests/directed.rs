@@ -1,5 +1,5 @@
-//! Documents with neither id nor routing, directed: what is sent is what a plain reader of the servers' rules
-//! finds in the wanted shard, and all other documents are as they were.
+//! Directing documents with neither id nor routing: a plain reader of the servers' rules finds the sent
+//! documents in the wanted shard, and all other documents are unchanged.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -52,7 +52,7 @@ fn table() -> RouteTable {
     table.build()
 }
 
-/// Gives runs of a few documents to shards in turn, and knows what it gave.
+/// Gives runs of a few documents to shards in turn, and remembers what it gave.
 #[derive(Debug)]
 struct InTurn {
     direct: fn(&str) -> Direct,
@@ -81,7 +81,7 @@ impl Directing for InTurn {
         let mut next = self.next.borrow_mut();
         let turn = next.entry(index.name.to_string()).or_default();
         *turn += 1;
-        // Now and then nobody knows.
+        // Now and then no shard is known.
         (!turn.is_multiple_of(7)).then(|| Run {
             shard: *turn * 5 % index.shards(),
             docs: self.docs,
@@ -97,7 +97,7 @@ impl Directing for InTurn {
     }
 }
 
-/// The servers' hash, from its definition.
+/// Returns the servers' hash, from its definition.
 fn slow_hash(text: &str) -> i32 {
     let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let scramble = |k: u32| {
@@ -140,7 +140,7 @@ fn concrete(name: &str) -> &str {
     }
 }
 
-/// One operation: its action line's members and what becomes of it.
+/// One operation: its action line's members and its expected result.
 #[derive(Clone, Debug)]
 struct Doc {
     index: &'static str,
@@ -230,7 +230,7 @@ fn gathered(plan: &Plan, body: &[u8]) -> Vec<String> {
     plan.parts.iter().map(part).collect()
 }
 
-/// By index: the `wide` one otherwise than the others.
+/// Directs by index: `wide` and `modulo` differ from the others.
 fn mixed(index: &str) -> Direct {
     match index {
         "wide" => Direct::Route,
@@ -280,7 +280,7 @@ proptest! {
                 let original: Value = serde_json::from_str(original).unwrap();
                 let (meta, before) = (&action[doc.op], &original[doc.op]);
                 let direct = which(concrete(doc.index));
-                // Who makes ids for all has no use for a routing.
+                // If every document gets an id, a routing is of no use.
                 let directed = doc.is_directed(direct) && !(mint_all && direct == Direct::Route);
                 let index = concrete(doc.index);
                 let mut expected = before.clone();
@@ -293,7 +293,7 @@ proptest! {
                         expected["routing"] = meta["routing"].clone();
                         meta["routing"].as_str()
                     }
-                    // Nobody knew a shard.
+                    // No shard was known.
                     (true, _) => None,
                     (false, _) => {
                         let routed = doc.has("routing") || doc.index == "alias";
@@ -317,7 +317,7 @@ proptest! {
                     prop_assert!(direct == Direct::Route && part.destination == Destination::Any);
                 }
             }
-            // Items for a part that nobody answers have the ids that were made.
+            // Items for a part that no node answers have the ids that were made.
             let error = RawError { status: 503, kind: "k", reason: "r" };
             let failed = Reply::failed(&plan, number, body.as_bytes(), &ask, &table, error);
             let own: Vec<usize> = (0..docs.len()).filter(|at| plan.part_of(*at as u32) == number).collect();
@@ -329,7 +329,7 @@ proptest! {
                     None => prop_assert_eq!(id.is_some(), docs[*at].has("_id")),
                 }
             }
-            // Sent again only if every document of the part has an id.
+            // A part may be sent again only if each of its documents has an id.
             let all_have = own.iter().all(|at| docs[*at].has("_id") || made_by_number.contains_key(at));
             let repeat = Repeat::of(&plan, number, body.as_bytes(), &ask, &table, &table);
             prop_assert_eq!(repeat.is_some(), all_have);
@@ -339,7 +339,7 @@ proptest! {
         for (index, shard, docs) in in_turn.given.borrow().iter() {
             *given.entry((index.clone(), *shard)).or_default() += docs;
         }
-        // Beyond them ids that were made without a wanted shard.
+        // The rest are ids that were made without a wanted shard.
         for (shard, docs) in given {
             prop_assert!(counted.get(&shard).is_some_and(|counted| *counted >= docs), "{:?}", shard);
         }

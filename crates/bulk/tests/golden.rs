@@ -1,6 +1,6 @@
-//! Bodies as client libraries and shippers write them: each is split as its `.snap` says.
+//! Bodies as client libraries and shippers write them: each is split as its `.snap` file says.
 //!
-//! `UPDATE=1 cargo test -p bulk --test golden` writes the snapshots anew: read the difference before you keep
+//! `UPDATE=1 cargo test -p bulk --test golden` rewrites the snapshots: read the difference before you keep
 //! it.
 
 use std::fmt::Write as _;

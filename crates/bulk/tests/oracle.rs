@@ -1,5 +1,5 @@
-//! Fast against slow: for every body, valid or broken, the fast reader and the slow one must plan alike, and
-//! what a plan sends must be what a plain, slow model of the servers says.
+//! Compares the fast reader with the slow one: for every body, valid or broken, both must plan alike, and a
+//! plan must send what a plain, slow model of the servers predicts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ fn gathered(plan: &Plan, body: &[u8], max: usize) -> Vec<Vec<u8>> {
     parts
 }
 
-/// The obviously right hash: the servers' definition, over a byte array.
+/// Returns the obviously right hash: the servers' definition, over a byte array.
 fn slow_hash(text: &str) -> i32 {
     let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let mut h = 0_u32;
@@ -124,7 +124,7 @@ fn slow_hash(text: &str) -> i32 {
     (h ^ (h >> 16)) as i32
 }
 
-/// One valid operation, and how its action line is written.
+/// One valid operation, and the style of its action line.
 #[derive(Clone, Debug)]
 struct Doc {
     op: &'static str,
@@ -179,7 +179,7 @@ impl Doc {
         }
     }
 
-    /// The concrete index, and the shard if it is decided.
+    /// Returns the concrete index, and the shard if it is decided.
     fn aim(&self, default_index: &str) -> (&'static str, Option<u32>) {
         let name = self
             .index
@@ -284,7 +284,7 @@ fn same(fast: &Verdict, slow: &Verdict, body: &[u8]) {
     }
 }
 
-/// Operations that differ in little; most bodies of a few of them are whole.
+/// Operations that differ in small details; most bodies of a few of them are valid.
 const ALIKE: [&str; 14] = [
     "{\"index\":{\"_index\":\"logs\",\"_id\":\"ID\"}}\n{}\n",
     "{\"index\":{\"_index\":\"logs\",\"_id\":\"ID\"}}\n{\"a\":1}\n",
@@ -302,7 +302,7 @@ const ALIKE: [&str; 14] = [
     "{\"index\":{}}\n{}\n",
 ];
 
-/// Ids, and what stands in the place of one and is none.
+/// Ids, and texts in place of an id that are none.
 const IDS: [&str; 12] = [
     "a",
     "7",
@@ -335,15 +335,15 @@ proptest! {
         let Verdict::Plan(plan) = &verdict else { panic!("{verdict:?}\n{body}") };
         same(&verdict, &planned(body.as_bytes(), &ask, &mut Scratch::without_fast_path()), body.as_bytes());
 
-        // What each destination must get, in order.
+        // The operations that each destination must get, in order.
         let (table, mut expected, mut order) = (table(), BTreeMap::<_, String>::new(), Vec::new());
         let of_index = |index: &str, known: bool| {
             docs.iter().map(|doc| doc.aim(url_index)).any(|(of, shard)| of == index && shard.is_some() == known)
         };
         for doc in &docs {
             let (index, shard) = doc.aim(url_index);
-            // A document whose shard the server chooses may get among those of any shard, so they keep
-            // together.
+            // A document whose shard the server chooses may get into the same shard as any other, so they are
+            // kept together.
             let shard = shard.filter(|_| !of_index(index, false));
             let Some(Target::Index(route)) = table.target(index) else { panic!("{index}") };
             let node = shard.and_then(|shard| route.node(shard));
@@ -455,7 +455,7 @@ proptest! {
         let Verdict::Plan(plan) = planned(body.as_bytes(), &ask, &mut Scratch::default()) else { panic!("{body}") };
         let keep = Ask { null_id: NullId::Keep, ..ask };
         for (part, text) in plan.parts.iter().zip(gathered(&plan, body.as_bytes(), 77)) {
-            // Planned again as it is sent, each part must go whole to where it goes, with an id for each
+            // Planned again as it is sent, each part must go whole to its destination, with an id for each
             // document.
             let Verdict::Plan(again) = planned(&text, &keep, &mut Scratch::default()) else { panic!("{body}") };
             prop_assert_eq!(again.parts.len(), 1);

@@ -1,5 +1,6 @@
-//! What is not put into a log, because it would be answered before anybody has looked: names that a request
-//! requires to be aliases or data streams, and pipelines that write who sent it.
+//! The operations that are not put into a log, because they would be answered before anybody has checked
+//! them: names that a request requires to be aliases or data streams, and pipelines that write the sender of
+//! the request.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 

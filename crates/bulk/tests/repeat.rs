@@ -1,6 +1,6 @@
-//! Parts that are sent a second time, against a plain model of a shard: whatever the first try had executed
-//! before it broke off, the second one leaves the same documents, and no item that the client gets tells what
-//! isn't so.
+//! Parts that are sent a second time, compared with a plain model of a shard: whatever the first try had
+//! executed before it broke off, the second one leaves the same documents, and no item that the client gets
+//! says anything untrue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn route(name: &str) -> Arc<IndexRoute> {
     Arc::new(IndexRoute::new(name, Formula::Modulo, [Some(NodeIx(0))]))
 }
 
-/// `logs`, and the alias `write` that leads to `of_alias`.
+/// Makes a table with `logs`, and with the alias `write` that leads to `of_alias`.
 fn table(of_alias: &str) -> RouteTable {
     let mut table = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0)), 1);
     table.index(route("logs")).index(route(of_alias));

@@ -1,11 +1,11 @@
-//! Shards as the servers choose them: `vectors.txt` holds what a plain reading of their rules gives
+//! Shards as the servers choose them: `vectors.txt` holds the results of a plain reading of their rules
 //! (`vectors.py`).
 
 use std::num::Wrapping;
 
 use bulk::{Formula, IndexRoute, NodeIx};
 
-/// The same documents as `vectors.py` makes.
+/// Makes the same documents as `vectors.py`.
 fn document(kind: &str, number: u64) -> (String, Option<String>) {
     let spread = number * 2_654_435_761 % (1 << 32);
     let char_at = |base: u64, range: u64| char::from_u32((base + spread % range) as u32).expect("assigned");

@@ -1,5 +1,5 @@
 //! Writes of single documents as bulks of one: what goes in is what the plan of a bulk reads, and what comes
-//! back is the item without its frame, against a slow and obvious version on `serde_json`.
+//! back is the item without its frame, compared with a slow and obvious version on `serde_json`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is kept for servers that may know no types has none, and is the same otherwise.
+//! Lines kept for servers that may not know types have no type, and are the same otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
@@ -26,7 +26,7 @@ fn types_are_left_out_of_action_lines_and_nothing_else_changes() {
         without_types: true,
         ..Ask::default()
     };
-    // The type first, last, between, alone and not there; lines of the fast reader and of the slow one.
+    // The type first, last, in the middle, alone and missing; lines of the fast reader and of the slow one.
     let lines = [
         "{\"index\":{\"_index\":\"a\",\"_type\":\"_doc\",\"_id\":\"ID\"}}",
         "{ \"create\" : { \"_index\" : \"bb\",\"_type\":\"_doc\", \"_id\" : \"ID\" } }",
@@ -77,7 +77,7 @@ fn types_are_left_out_of_action_lines_and_nothing_else_changes() {
             for (got, wanted) in got.iter().zip(&mut wanted) {
                 let mut read: Value = serde_json::from_str(got).expect(got);
                 for read in [&mut read, &mut *wanted] {
-                    // Ids that were made here, or are to be made.
+                    // Ids that were made here, or are still to be made.
                     let inner = read.as_object_mut().unwrap().values_mut().next().unwrap();
                     if let Some(inner) = inner.as_object_mut()
                         && inner.get("_id").is_none_or(|id| {

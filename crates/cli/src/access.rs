@@ -1,4 +1,4 @@
-//! How a cluster is reached from the command line: its address, our account, whom to trust.
+//! How the command line says to reach a cluster: its address, the gateway's account, and whom to trust.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Whether the command line says anything of it.
+    /// Whether the command line gives any of these options.
     pub(crate) fn is_given(&self) -> bool {
         self.user.is_some() || self.password_file.is_some() || self.ca.is_some() || self.insecure
     }

@@ -41,14 +41,14 @@ pub(crate) struct Admin {
     agent: ureq::Agent,
 }
 
-/// What the admin port would not do, in its words.
+/// A refusal by the admin port, in the admin port's words.
 #[derive(Debug)]
 pub(crate) struct Refused {
     status: u16,
     reason: String,
 }
 
-/// What a query says.
+/// The parameters of a query.
 pub(crate) type Terms = Vec<(&'static str, String)>;
 
 // === impl AdminArguments ===
@@ -93,7 +93,7 @@ impl Admin {
         self.answer(self.authorized(request).call())
     }
 
-    /// What one of the port's questions of health is answered: whether all is well, and more.
+    /// Asks one of the admin port's health questions. Returns whether all is well, and the answer's body.
     pub(crate) fn health(&self, path: &str) -> Result<(bool, Value)> {
         let request = self.agent.get(self.url(path)).config();
         let request = request.timeout_global(Some(HEALTH_TIMEOUT)).build();
@@ -149,7 +149,8 @@ impl Admin {
         match json {
             Some(json) if answer.status().is_success() => Ok(json),
             _ if status == 401 => {
-                let reason = "the admin port wants its token: set TIDEGATE_ADMIN_TOKEN, or give --token-file";
+                let reason =
+                    "the admin port requires its token: set TIDEGATE_ADMIN_TOKEN, or give --token-file";
                 Err(refuse(status, reason.to_owned()))
             }
             json => {
@@ -166,7 +167,7 @@ fn pairs(query: &Terms) -> impl Iterator<Item = (&str, &str)> {
     query.iter().map(|(name, value)| (*name, value.as_str()))
 }
 
-/// What a command refuses by itself, as the admin port would with this status.
+/// Returns an error for what a command itself refuses, with the status that the admin port would give.
 pub(crate) fn refuse(status: u16, reason: String) -> anyhow::Error {
     Refused { status, reason }.into()
 }
@@ -181,13 +182,13 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The status that the admin port refused with.
+/// Returns the status with which the admin port refused.
 pub(crate) fn status_of(error: &anyhow::Error) -> Option<u16> {
     error.downcast_ref::<Refused>().map(|refused| refused.status)
 }
 
-/// The exit status of a command: [`exit::NO`] for `Ok(false)` and what is not there, [`exit::USAGE`] for what
-/// was asked wrongly, [`exit::FAILED`] for anything else.
+/// Returns the exit status of a command: [`exit::NO`] for `Ok(false)` and for something that is not there,
+/// [`exit::USAGE`] for a wrong request, [`exit::FAILED`] for any other error.
 pub(crate) fn exit_code(done: Result<bool>) -> ExitCode {
     let error = match done {
         Ok(true) => return ExitCode::SUCCESS,
@@ -206,7 +207,7 @@ pub(crate) fn exit_code(done: Result<bool>) -> ExitCode {
     }
 }
 
-/// A name as a path has it.
+/// Escapes a name for use as one segment of a path.
 pub(crate) fn segment(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let written = name.bytes().map(|byte| match plain(byte) {
@@ -216,11 +217,11 @@ pub(crate) fn segment(name: &str) -> String {
     written.collect()
 }
 
-/// Asks on a terminal whether to go on; if not, says that nothing was done. Elsewhere nobody can answer, and
-/// only `--yes` will do.
+/// Asks on a terminal whether to go on, and says that nothing was done if the answer is no. Without a
+/// terminal nobody can answer, so only `--yes` is accepted.
 pub(crate) fn confirm(question: &str) -> Result<bool> {
     if !io::stdin().is_terminal() {
-        let reason = format!("{question} Nobody can be asked here: say --yes");
+        let reason = format!("{question} There is no terminal to ask on: give --yes");
         return Err(refuse(400, reason));
     }
     write!(io::stderr(), "{question} [y/N] ")?;
@@ -233,7 +234,7 @@ pub(crate) fn confirm(question: &str) -> Result<bool> {
     Ok(agreed)
 }
 
-/// Why nobody was reached, in words.
+/// Returns why the gateway could not be reached, in words.
 fn unreached(error: &ureq::Error) -> String {
     match error {
         ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -244,7 +245,7 @@ fn unreached(error: &ureq::Error) -> String {
     }
 }
 
-/// Whoever checks the health of a process waits no longer.
+/// The longest wait for a health check's answer.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: u64 = 1 << 30;

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     pub(crate) quiet: bool,
 }
 
-/// Runs the command. Output that can't be written (a closed pipe) is nobody's error.
+/// Runs the command. It ignores errors of writing its output (a closed pipe).
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let (loaded, mut problems) = match Config::load(&arguments.file) {
         Ok(loaded) => {
@@ -139,7 +139,7 @@ fn write_text(arguments: &Arguments, valid: bool, problems: &[Problem]) -> io::R
     }
 }
 
-/// The severity and the key stand out; the words are those of the plain line.
+/// Highlights the severity and the key; the words are those of the plain line.
 fn coloured(problem: &Problem) -> String {
     let (word, code) = match problem.severity {
         Severity::Error => ("error: ", "1;31"),

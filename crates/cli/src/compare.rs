@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     /// Give documents ids, but update nothing
     #[arg(long)]
     no_updates: bool,
-    /// Number of rounds, each both ways; at least three tell a difference from noise
+    /// Number of rounds, each both ways; at least three are needed to tell a difference from noise
     #[arg(long, value_name = "ROUNDS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
     /// Number of clients, each with one request under way
@@ -147,12 +147,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// A password of nobody.
+/// A password without a user name.
 #[derive(Debug, thiserror::Error)]
 #[error("--password needs --user, or TIDEGATE_USER")]
 struct PasswordWithoutUser;
 
-/// What is typed, and who we are from the environment where that is not typed.
+/// Combines the arguments with the user name and password from the environment, where the arguments give
+/// none.
 fn options(arguments: &Arguments) -> Result<CompareOptions, PasswordWithoutUser> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let user = arguments.user.clone().or_else(|| variable("TIDEGATE_USER"));
@@ -192,11 +193,11 @@ fn options(arguments: &Arguments) -> Result<CompareOptions, PasswordWithoutUser>
     })
 }
 
-/// Tells on standard error what happens; on a terminal the run under way has a line that changes.
+/// Reports progress on standard error; on a terminal, one changing line shows the current run.
 #[derive(Default)]
 struct Watcher {
     terminal: bool,
-    /// What is under way.
+    /// Description of the current run.
     now: String,
     /// Columns of the changing line.
     shown: usize,
@@ -244,7 +245,7 @@ impl Watcher {
 
     fn clear(&mut self) {
         if self.shown > 0 {
-            // Back to the begin of the line, and erase it.
+            // Return to the beginning of the line, and erase it.
             let _ = write!(io::stderr(), "\r\x1b[K");
             self.shown = 0;
         }
@@ -274,7 +275,7 @@ fn print(arguments: &Arguments, compared: &Compared) -> io::Result<()> {
         let title = "Direct against gateway";
         write_file(file, |out| compared.write_html(title, out))?;
     }
-    // Output that can't be written (a closed pipe) is nobody's error.
+    // An error of writing the output (a closed pipe) is ignored.
     let _ = if arguments.json {
         serde_json::to_writer(io::stdout(), compared)
             .map_err(io::Error::from)
@@ -288,14 +289,14 @@ fn print(arguments: &Arguments, compared: &Compared) -> io::Result<()> {
 fn seconds(text: &str) -> anyhow::Result<f64> {
     match text.parse() {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => anyhow::bail!("`{text}` is no number of seconds from 0 to 86400"),
+        _ => anyhow::bail!("`{text}` is not a number of seconds from 0 to 86400"),
     }
 }
 
-/// `NAME=VALUE`, with or without `index.` before it.
+/// Parses `NAME=VALUE`, with or without the prefix `index.`.
 fn setting(text: &str) -> anyhow::Result<(String, String)> {
     let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-        anyhow::bail!("`{text}` is no NAME=VALUE");
+        anyhow::bail!("`{text}` is not NAME=VALUE");
     };
     let name = name.strip_prefix("index.").unwrap_or(name);
     Ok((name.to_owned(), value.to_owned()))

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use config::{self, Config, Explanation, NoSuchKey, Rejected};
 
-/// Look at configuration: schema, effective values, the meaning of a key
+/// Look at the configuration: schema, effective values, the meaning of a key
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -51,13 +51,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             .map_err(Failure::File),
         Command::Explain { key, json } => config::explain(key)
             .map(|explained| match json {
-                // Only text and lists of text are in it, which are always JSON.
+                // The value contains only text and lists of text, which JSON can always express.
                 true => serde_json::to_string_pretty(&explained).unwrap_or_default() + "\n",
                 false => in_words(&explained),
             })
             .map_err(Failure::Key),
     };
-    // A closed pipe is nobody's error.
+    // A closed pipe is not an error.
     match result {
         Ok(text) => {
             let _ = io::stdout().write_all(text.as_bytes());

@@ -20,11 +20,11 @@ use demo::Demo;
 ///     tidegate console --listen 0.0.0.0:9000 --tls-cert c.pem --tls-key k.pem
 ///     tidegate console --demo
 ///
-/// The console is a separate process. It asks clusters by their APIs and gateways
-/// by their admin API; no write depends on it. The first start prints a link that
-/// creates the first user. The console stores the registry (passwords are encrypted
-/// with a key in a file beside it), users, texts of the dev tools and the audit
-/// log. It never stores a document or an answer of a cluster.
+/// The console is a separate process. It asks clusters through their APIs and
+/// gateways through their admin API; no write depends on it. The first start prints
+/// a link that creates the first user. The console stores the registry (passwords
+/// are encrypted with a key in a file beside it), users, texts of the dev tools and
+/// the audit log. It never stores a document or an answer of a cluster.
 ///
 /// Exit status: 0 stopped as told, 2 wrong usage, 3 it could not start.
 #[derive(clap::Args)]
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(options) => options,
         Err(reason) => return fail(exit::FAILED, &reason),
     };
-    // Held until the end: what was started for the demo ends with it.
+    // Held until the end: dropping it stops what was started for the demo.
     let demo = match arguments.demo.then(Demo::start).transpose() {
         Ok(demo) => demo,
         Err(reason) => return fail(exit::FAILED, &reason),
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// A file of the certificate that cannot be read.
+/// A certificate file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", file.display())]
 struct Unreadable {

@@ -1,4 +1,4 @@
-//! `tidegate dead-letters`: what clusters would not take, and what is to become of it.
+//! `tidegate dead-letters`: the documents that clusters refused, and what to do with them.
 
 use std::io::{self, Read as _, Write};
 use std::ops::ControlFlow;
@@ -45,7 +45,7 @@ enum Verb {
     Purge(Purge),
 }
 
-/// Which letters: those that fit all that is said
+/// Select the letters that match all of these options
 #[derive(clap::Args)]
 struct Filter {
     /// Select letters of this consumer group
@@ -86,7 +86,7 @@ struct Filter {
 struct List {
     #[command(flatten)]
     filter: Filter,
-    /// Number of letters at most
+    /// Largest number of letters to list
     #[arg(long, value_name = "LETTERS", default_value_t = 100)]
     limit: u64,
     /// Continue where an earlier list ended: the number that it printed
@@ -96,8 +96,8 @@ struct List {
 
 /// Count dead letters by what they have in common
 ///
-/// A line for each value of each thing, the most frequent first. A reason stands
-/// for all that differ from it only in numbers and in what is quoted. --like,
+/// The command prints one line per value, the most frequent first. A reason stands
+/// for all reasons that differ from it only in numbers and in quoted text. --like,
 /// --field, --index, --type, --status and --group take these values.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -106,7 +106,7 @@ struct Count {
     filter: Filter,
 }
 
-/// Show one letter: why it died, and its lines
+/// Show one letter: the reason why it died, and its lines
 #[derive(clap::Args)]
 struct Show {
     /// Id of the letter, as the list shows it
@@ -238,7 +238,7 @@ fn run_list(list: &List, admin: &Admin, mut query: Terms, json: bool, out: &mut 
     Ok(true)
 }
 
-/// What letters have in common, in the order in which people ask for it.
+/// The properties that letters may have in common, in the order in which people usually ask for them.
 const COMMON: [(&str, &str); 6] = [
     ("like", "reason like"),
     ("field", "field"),
@@ -338,7 +338,7 @@ fn write_letter(letter: &Value, json: bool, out: &mut impl Write) -> Result<bool
     Ok(true)
 }
 
-/// The body of an edit. What was written goes as it was written.
+/// Returns the body of an edit. It contains the action and the source exactly as they were written.
 fn edited(edit: &Edit) -> Result<String> {
     let raw = |name: &str, text: String| {
         let text = text.trim().to_owned();
@@ -371,7 +371,7 @@ fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut 
         ControlFlow::Break(done) => return Ok(done),
     };
     let mut done = admin.post("/dead_letters/_replay", &query)?;
-    // A long one is answered in between, and goes on when it is asked for again.
+    // The gateway answers a long replay part by part; each further request continues it.
     let (mut all, mut now) = (0, done["replayed"].as_u64().unwrap_or(0));
     while done["more"] == true && now > 0 {
         all += now;
@@ -398,7 +398,7 @@ fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut 
         if untried {
             writeln!(
                 out,
-                "not all were tried: so many are refused; purge or edit them first"
+                "not all were tried, since too many are refused; purge or edit those first"
             )?;
         }
     }
@@ -421,8 +421,9 @@ fn run_purge(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut i
     Ok(!which.misses(done["purged"].as_u64().unwrap_or(0)))
 }
 
-/// The query for the letters that are meant, once somebody has said yes to their number; or, if there is
-/// nothing to do, whether that is as it should be: a letter that is named and not there, and a no, are not.
+/// Returns the query for the selected letters, once the user has confirmed their number. If there is nothing
+/// to do, returns whether that counts as success: it does not if a named letter is missing or the user said
+/// no.
 fn chosen(
     which: &Which,
     admin: &Admin,
@@ -440,7 +441,7 @@ fn chosen(
     if which.all {
         query.push(("all", true.to_string()));
     } else if which.ids.is_empty() && which.filter.is_empty() {
-        let reason = "say which letters: their ids, a filter as in `--index NAME`, or --all";
+        let reason = "select letters: give their ids, a filter as in `--index NAME`, or --all";
         return Err(admin::refuse(400, reason.to_owned()));
     }
     if which.yes && !which.dry_run {
@@ -473,7 +474,7 @@ fn chosen(
 // === impl Which ===
 
 impl Which {
-    /// Whether fewer letters were there than are named, and says so.
+    /// Returns whether fewer letters were there than are named, and prints how many are missing.
     fn misses(&self, found: u64) -> bool {
         let mut named = self.ids.clone();
         named.sort_unstable();
@@ -481,8 +482,8 @@ impl Which {
         let missing = (named.len() as u64).saturating_sub(found);
         match missing {
             0 => {}
-            1 => eprintln!("tidegate: 1 letter that is named is not there"),
-            _ => eprintln!("tidegate: {missing} letters that are named are not there"),
+            1 => eprintln!("tidegate: 1 of the named letters does not exist"),
+            _ => eprintln!("tidegate: {missing} of the named letters do not exist"),
         }
         missing > 0
     }
@@ -522,7 +523,7 @@ impl Filter {
     }
 }
 
-/// A time as the admin port takes it. `2h` is two hours ago.
+/// Converts a time to the admin port's form. `2h` means two hours ago.
 pub(crate) fn moment(text: &str) -> Result<String> {
     let ago = text.char_indices().next_back().and_then(|(at, unit)| {
         let seconds = match unit {
@@ -541,12 +542,12 @@ pub(crate) fn moment(text: &str) -> Result<String> {
             .to_string());
     }
     if text.parse::<jiff::Timestamp>().is_err() && text.parse::<u64>().is_err() {
-        bail!("{text} is no time: write 2026-11-21T10:00:00Z, or 30m, 6h, 2d for so long ago");
+        bail!("{text} is not a time: write 2026-11-21T10:00:00Z, or 30m, 6h, 2d for a time ago");
     }
     Ok(text.to_owned())
 }
 
-/// As much of a reason as fits a line.
+/// Cuts a reason to what fits on a line.
 fn cut(reason: &str) -> String {
     match reason.char_indices().nth(REASON_CHARS_MAX) {
         Some((at, _)) => format!("{}…", &reason[..at]),

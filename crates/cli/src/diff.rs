@@ -1,4 +1,4 @@
-//! `tidegate diff`: whether an index holds the same on two clusters, and what differs.
+//! `tidegate diff`: whether an index holds the same documents on two clusters, and what differs.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     progress.clear();
     match outcome {
         Ok(difference) => {
-            // Output that can't be written (a closed pipe) is nobody's error.
+            // An error of writing the output (a closed pipe) is ignored.
             let _ = match arguments.json {
                 true => print_json(&difference),
                 false => print(&difference),
@@ -196,7 +196,7 @@ fn row(document: &DocumentDifference) -> Vec<String> {
     ]
 }
 
-/// On a terminal, a line that says how far it is.
+/// On a terminal, a line that shows the progress.
 struct Progress {
     terminal: bool,
     shown: bool,
@@ -243,13 +243,13 @@ impl Progress {
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
-            // Back to the begin of the line, and erase it.
+            // Return to the beginning of the line, and erase it.
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
 }
 
-/// `256mb`, as configuration files write sizes.
+/// Parses a size such as `256mb`, as configuration files write it.
 pub(crate) fn bytes(text: &str) -> anyhow::Result<u64> {
     let lower = text.trim().to_ascii_lowercase();
     let units = [("gb", 30), ("mb", 20), ("kb", 10), ("b", 0)];
@@ -257,7 +257,7 @@ pub(crate) fn bytes(text: &str) -> anyhow::Result<u64> {
         .iter()
         .find_map(|(unit, shift)| Some((lower.strip_suffix(unit)?, *shift)))
         .unwrap_or((&lower, 0));
-    let wrong = || anyhow::anyhow!("`{text}` is no size, as in 256mb");
+    let wrong = || anyhow::anyhow!("`{text}` is not a size, as in 256mb");
     let number: u64 = digits.trim().parse().map_err(|_| wrong())?;
     let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
     match bytes {

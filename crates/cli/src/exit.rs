@@ -4,9 +4,9 @@
 pub(crate) const NO: u8 = 1;
 /// The command was used wrongly.
 pub(crate) const USAGE: u8 = 2;
-/// It could not be done: a server can't be reached or won't answer, a file can't be read.
+/// The command could not do its work: a server can't be reached or won't answer, or a file can't be read.
 pub(crate) const FAILED: u8 = 3;
-/// A bug left the gateway without a thread that it needs, and it ended by itself: it is to be started again.
+/// A bug cost the gateway a thread that it needs, so it ended by itself. It has to be started again.
 pub(crate) const BROKEN: u8 = 4;
 /// Stopped by Ctrl-C.
 pub(crate) const STOPPED: u8 = 130;

@@ -73,7 +73,7 @@ fn fail(error: &anyhow::Error, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// What is to be explained.
+/// Reads the bulk to be explained.
 fn body(file: &Path) -> anyhow::Result<Vec<u8>> {
     use anyhow::Context as _;
     if file.to_str() != Some("-") {
@@ -84,7 +84,7 @@ fn body(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(body)
 }
 
-/// Whether the bulk would be split.
+/// Explains the bulk, and returns whether it would be split.
 fn explain(arguments: &Arguments, body: &[u8]) -> anyhow::Result<bool> {
     use anyhow::Context as _;
     let loaded = Config::quick_start(&QuickStart {
@@ -128,13 +128,14 @@ fn explain(arguments: &Arguments, body: &[u8]) -> anyhow::Result<bool> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let printed = print(&mut out, arguments.json, body, &ask, &snapshot, &snapshot.table);
     match printed.and_then(|split| out.flush().map(|()| split)) {
-        // Whoever closed the pipe has seen enough.
+        // A reader that closed the pipe has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
         other => Ok(other?),
     }
 }
 
-/// A snapshot in which the body's indices are verified; one in which they are not if that takes too long.
+/// Returns a snapshot in which the body's indices are verified, or the newest one if the verification takes
+/// too long.
 async fn verified(cluster: &Cluster, body: &[u8], ask: &Ask<'_>) -> Arc<Snapshot> {
     let mut generations = cluster.generations();
     let waited = generations.wait_for(|_| {
@@ -142,7 +143,7 @@ async fn verified(cluster: &Cluster, body: &[u8], ask: &Ask<'_>) -> Arc<Snapshot
         let mut explained = bulk::explain(body, ask, &snapshot.table);
         !explained.any(|doc| doc.is_err_and(|pass| pass.why == Why::UnverifiedIndex))
     });
-    // Whatever came of it, the newest snapshot is what there is to show.
+    // Whether or not the wait succeeded, the newest snapshot is the one to show.
     let _ = tokio::time::timeout(VERIFY_TIMEOUT, waited).await;
     cluster.snapshot()
 }
@@ -218,8 +219,8 @@ fn print(
     Ok(true)
 }
 
-/// Then the last error is told.
+/// Time limit for reading the topology; then the last error is shown.
 const LEARN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// New indices are compared with the cluster's own answers within moments, unless it doesn't answer.
+/// Time limit for the verification of indices, which takes only moments if the cluster answers.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -38,8 +38,8 @@ use crate::{exit, typed};
 /// `tidegate upgrade`.
 ///
 /// Exit status: 0 stopped as told, 1 the configuration file can't be used, 2 wrong
-/// usage, 3 it could not start (an address is taken, say), 4 it ended by itself,
-/// because a bug left it without a thread that it needs: start it again.
+/// usage, 3 it could not start (for example, an address is taken), 4 it ended by
+/// itself, because a bug left it without a thread that it needs: start it again.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 #[group(skip)]
@@ -121,23 +121,25 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return fail(exit::FAILED, &error.to_string()),
     };
     let file = arguments.from.config.as_deref();
-    let program = program.inspect_err(|error| tracing::warn!(%error, "an upgrade wants a restart"));
+    let program = program.inspect_err(|error| tracing::warn!(%error, "an upgrade will need a restart"));
     let program = program.ok();
     match runtime.block_on(serve(file, loaded, &level, program.as_ref(), left)) {
         Ok(Ended::AsTold | Ended::GivesWay(_)) => ExitCode::SUCCESS,
-        // What is left of it may wait for a thread that is gone: nothing is to keep it from ending.
+        // What is left of the gateway may wait for a thread that is gone. Nothing may keep the process from
+        // ending.
         Ok(Ended::Broken) => std::process::exit(exit::BROKEN.into()),
         Err(reason) => fail(exit::FAILED, &reason.to_string()),
     }
 }
 
-/// The configuration, from the file or from the command line; or an exit status, and what to tell the user.
+/// Reads the configuration from the file or from the command line. An error has an exit status and a message
+/// for the user.
 fn load(arguments: &Arguments) -> Result<Loaded, (u8, String)> {
     let usage = |why: String| (exit::USAGE, why);
     if let Some(file) = &arguments.from.config {
         if arguments.access.is_given() {
-            let why = "--config goes without --user, --password-file, --ca and --insecure: \
-                       the file says these for each cluster";
+            let why = "--config cannot be combined with --user, --password-file, --ca and --insecure: \
+                       the file sets these for each cluster";
             return Err(usage(why.to_owned()));
         }
         let loaded = Config::load(file)
@@ -193,7 +195,7 @@ fn load(arguments: &Arguments) -> Result<Loaded, (u8, String)> {
 // === impl From ===
 
 impl From {
-    /// The cluster, from the command line or the environment.
+    /// The cluster's URL, from the command line or the environment.
     fn cluster(&self) -> Option<String> {
         let variable = || {
             std::env::var(typed::CLUSTER)
@@ -211,13 +213,13 @@ fn address(text: &str) -> anyhow::Result<SocketAddr> {
 /// Why a gateway has ended.
 enum Ended<'a> {
     AsTold,
-    /// A thread has panicked that it cannot do without.
+    /// A thread that the gateway needs has panicked.
     Broken,
-    /// Another program takes this one's place.
+    /// Another program takes this program's place.
     GivesWay(Next<'a>),
 }
 
-/// A program that is fit to take this one's place, and what it gets.
+/// A program that is fit to take this program's place, and what it inherits.
 struct Next<'a> {
     program: &'a Program,
     sockets: gateway::Sockets,
@@ -225,13 +227,13 @@ struct Next<'a> {
 }
 
 impl Next<'_> {
-    /// Returns only if neither it nor this program can be run.
+    /// Returns only if neither the next program nor this one can be run.
     fn give_way(&self) -> anyhow::Error {
         self.program.give_way(&self.sockets, &self.running)
     }
 }
 
-/// What the system tells a gateway.
+/// The signals that the gateway handles.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -249,15 +251,15 @@ impl Signals {
         })
     }
 
-    /// Whether it was told to end by now. From here on that ends the process at once, since nothing is under
-    /// way any more.
+    /// Returns whether a signal to end has arrived. From here on such a signal ends the process at once,
+    /// since nothing is under way any more.
     async fn were_to_end(&mut self) -> bool {
         handover::let_go_of_signals();
         tokio::select! {
             biased;
             _ = self.terminate.recv() => true,
             _ = self.interrupt.recv() => true,
-            // What has arrived is passed on by the runtime, between two turns of its tasks.
+            // The runtime delivers a signal that has arrived between two turns of its tasks.
             () = tokio::time::sleep(Duration::from_millis(1)) => false,
         }
     }
@@ -281,7 +283,7 @@ async fn serve<'a>(
     let watch = file.and_then(|file| match FileWatch::new(file, &loaded) {
         Ok(watch) => Some(watch),
         Err(error) => {
-            tracing::warn!(%error, "the configuration file is not watched; SIGHUP reads it again");
+            tracing::warn!(%error, "the configuration file is not watched; send SIGHUP to have it read again");
             None
         }
     });
@@ -315,7 +317,7 @@ async fn serve<'a>(
     Ok(ended)
 }
 
-/// Does what it is told while the gateway runs, until it is told to end.
+/// Handles signals, upgrades and changed files until the gateway has to end.
 async fn until_told<'a>(
     gateway: &Gateway,
     signals: &mut Signals,
@@ -364,8 +366,8 @@ async fn until_told<'a>(
     }
 }
 
-/// Starts a gateway; with what a program before has left, where there was one, which is put back if this one
-/// cannot start.
+/// Starts a gateway, with what an earlier program has left, if there was one. If this program cannot start,
+/// the earlier one is put back.
 async fn start(loaded: &Loaded, left: Option<Left>) -> anyhow::Result<Gateway> {
     let told = |error: gateway::StartError| anyhow!("{}", error.problem(loaded));
     let Some(mut left) = left else {
@@ -376,15 +378,15 @@ async fn start(loaded: &Loaded, left: Option<Left>) -> anyhow::Result<Gateway> {
         .await
         .map_err(told);
     if let Err(error) = &started {
-        tracing::error!("this program cannot take over; the one before goes on, if there is one: {error}");
+        tracing::error!("this program cannot take over; the previous one goes on, if there is one: {error}");
         if let Some(error) = left.go_back() {
-            tracing::error!(%error, "the program before cannot be put back");
+            tracing::error!(%error, "the previous program cannot be put back");
         }
     }
     started
 }
 
-/// The program that takes this one's place, if it is fit to; else what is wrong with it is told.
+/// Returns the program that takes this one's place, if it is fit to. Otherwise logs what is wrong with it.
 fn next_program<'a>(program: Option<&'a Program>, gateway: &Gateway) -> anyhow::Result<Next<'a>> {
     let program = program.ok_or_else(|| anyhow!("the system does not say which program runs"))?;
     let next = program.try_beside().and_then(|()| {
@@ -396,23 +398,23 @@ fn next_program<'a>(program: Option<&'a Program>, gateway: &Gateway) -> anyhow::
     });
     next.inspect_err(|error| {
         let path = program.path().display();
-        tracing::error!(program = %path, "no upgrade, this program goes on: {error:#}");
+        tracing::error!(program = %path, "no upgrade; this program goes on: {error:#}");
     })
 }
 
-/// The start fails: the program before is put back, where there was one.
+/// Reports that the start has failed, and puts the earlier program back, if there was one.
 fn instead(left: Option<&Left>, status: u8, reason: &str) -> ExitCode {
     let cannot = left.and_then(Left::go_back);
     match cannot {
         Some(error) => fail(
             status,
-            &format!("{reason}\nthe program before cannot be put back: {error:#}"),
+            &format!("{reason}\nthe previous program cannot be put back: {error:#}"),
         ),
         None => fail(status, reason),
     }
 }
 
-/// Ends the process after this time, whatever it waits for then.
+/// Ends the process after this time, whatever it is waiting for then.
 fn end_after(time: Duration) {
     let ends = move || {
         std::thread::sleep(time);
@@ -424,7 +426,7 @@ fn end_after(time: Duration) {
     }
 }
 
-/// Waits for the file to change; for ever, without a file that is watched.
+/// Waits for the file to change; waits for ever if no file is watched.
 async fn changed(watch: &mut Option<FileWatch>) {
     match watch {
         Some(watch) => watch.changed().await,
@@ -435,7 +437,7 @@ async fn changed(watch: &mut Option<FileWatch>) {
 fn certificates(gateway: &Gateway, asked: bool) {
     let looked = caught(Work::Reload, || gateway.reload_certificates(asked));
     let reloaded = looked.unwrap_or_else(|panicked| {
-        panicked.report(Work::Reload, "certificates are looked at again in a second");
+        panicked.report(Work::Reload, "the certificates are checked again in a second");
         Vec::new()
     });
     for entry in reloaded {
@@ -443,7 +445,7 @@ fn certificates(gateway: &Gateway, asked: bool) {
     }
 }
 
-/// The same, whatever it does to the gateway.
+/// Reloads the file, and reports a panic instead of letting it end the gateway.
 fn guarded_reload(gateway: &Gateway, file: &Path, watch: &mut Option<FileWatch>, level: &Level) {
     let reloaded = caught(Work::Reload, || {
         fault("reload", b"");
@@ -455,7 +457,7 @@ fn guarded_reload(gateway: &Gateway, file: &Path, watch: &mut Option<FileWatch>,
     }
 }
 
-/// Reads the file and puts it in force, or says why not and leaves everything as it is.
+/// Reads the file and puts it in force. On an error, logs the reason and leaves everything as it is.
 fn reload(gateway: &Gateway, file: &Path, watch: &mut Option<FileWatch>, level: &Level) {
     if let Some(watch) = watch {
         watch.settle(true); // unless it turns out otherwise
@@ -491,7 +493,7 @@ fn reload(gateway: &Gateway, file: &Path, watch: &mut Option<FileWatch>, level: 
     }
 }
 
-/// Warnings without the word, which the line's level says.
+/// Logs the warnings of the file, without the word "warning": the line's level says it.
 fn warn_of(loaded: &Loaded) {
     for warning in &loaded.warnings {
         let line = warning.place.map(|place| place.line);
@@ -510,12 +512,12 @@ fn fail(status: u8, reason: &str) -> ExitCode {
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8000));
 
-/// A broken gateway ends so long after its deadline for what is under way, if nothing else ends it.
+/// How long after its drain deadline a broken gateway is ended, if nothing else has ended it.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
-/// So long what waits in the sockets that another program has left is not accepted, while topologies are
-/// learnt.
+/// The longest time to learn topologies before connections are accepted that wait in the sockets another
+/// program has left.
 const LEARN_TIME: Duration = Duration::from_secs(5);
 
-/// How often certificate files are looked at.
+/// How often the certificate files are checked for changes.
 const CERTIFICATES_LOOK: Duration = Duration::from_secs(1);

@@ -1,10 +1,11 @@
-//! Another program in this one's place, without a request that fails: an upgrade.
+//! Replaces the running program with another one, without failing a request: an upgrade.
 //!
-//! The process stays, so that whoever watches it notices nothing; its program changes (`execve`). First the
-//! new program is tried beside the old one, which goes on. Then the old one leaves: it accepts no more,
-//! answers what is under way, and lets go of its queues. The listening sockets stay open in the process, and
-//! connections wait in them until the new program has opened the queues, learnt the topologies and accepts.
-//! If it cannot, it puts the old one back in its place.
+//! The process stays, so a supervisor that watches it notices nothing; only its program changes (`execve`).
+//! First the new program is tried beside the old one, which goes on working. Then the old program leaves: it
+//! accepts no more connections, answers the requests under way, and releases its queues. The listening
+//! sockets stay open in the process, and connections wait in them until the new program has opened the
+//! queues, learnt the topologies and starts to accept. If the new program cannot do that, it puts the old one
+//! back.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -21,29 +22,29 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use gateway::Sockets;
 use rustix::io::{FdFlags, fcntl_setfd};
 
-/// The program that this process runs, and the file that it was started from.
+/// The program that this process runs, and the file from which it was started.
 pub(crate) struct Program {
     path: PathBuf,
     started_as: Option<Metadata>,
 }
 
-/// What a program finds that takes over.
+/// The inheritance of a program that takes over from an earlier one.
 pub(crate) struct Left {
     pub(crate) sockets: Sockets,
-    /// The program before, to be put back; none if this is the one that was put back.
+    /// The earlier program, to be put back; none if this program is the one that was put back.
     before: Option<OwnedFd>,
-    /// The sockets again, for it.
+    /// Duplicates of the sockets, for the earlier program.
     again: Sockets,
 }
 
 // === impl Program ===
 
 impl Program {
-    /// The one that runs now. To be asked at the start: once the file is replaced the system tells another
-    /// name.
+    /// Returns the program that runs now. Must be called at the start: once the file is replaced, the system
+    /// gives another name.
     pub(crate) fn running() -> io::Result<Self> {
         let path = std::env::current_exe()?;
-        // A program that was put back has been deleted, it may be.
+        // The file of a program that was put back may have been deleted.
         let name = path.to_string_lossy();
         let path = PathBuf::from(name.strip_suffix(DELETED).unwrap_or(&name));
         Ok(Self {
@@ -56,7 +57,7 @@ impl Program {
         &self.path
     }
 
-    /// Whether another program has come to its place since it was started.
+    /// Whether the program's file has been replaced since the program was started.
     pub(crate) fn was_replaced(&self) -> bool {
         let identity = |of: &Metadata| (of.dev(), of.ino(), of.mtime(), of.size());
         match (&self.started_as, fs::metadata(&self.path)) {
@@ -65,10 +66,10 @@ impl Program {
         }
     }
 
-    /// Has the program that is at its place now look at the configuration, as it would at its start.
+    /// Runs the program that is installed now, and lets it check the configuration as it would at its start.
     ///
     /// # Errors
-    /// Why it cannot take over; what it says itself.
+    /// The reason why the new program cannot take over, in its own words.
     pub(crate) fn try_beside(&self) -> Result<()> {
         let mut trial = Command::new(&self.path)
             .args(arguments())
@@ -88,7 +89,7 @@ impl Program {
                 let _ = trial.kill();
                 let _ = trial.wait();
                 bail!(
-                    "it has not looked at the configuration in {} s",
+                    "it has not checked the configuration within {} s",
                     TRIAL_TIME.as_secs()
                 );
             }
@@ -101,19 +102,19 @@ impl Program {
         if let Some(mut errors) = trial.stderr.take() {
             let _ = errors.read_to_string(&mut told);
         }
-        bail!("tried beside this one it ends with {status}: {}", told.trim())
+        bail!("its trial beside this one ended with {status}: {}", told.trim())
     }
 
-    /// The running program's file, which outlives its name.
+    /// Opens the running program's file, which stays usable when its name is gone.
     pub(crate) fn keep() -> io::Result<OwnedFd> {
         File::open(RUNNING).map(OwnedFd::from)
     }
 
-    /// Puts the program that is at its place now in this one's place. Returns only if that fails; then the
-    /// one that runs starts anew, which returns only if that fails too.
+    /// Replaces this program with the one that is installed now. Returns only on failure: if the new program
+    /// cannot be run, this one starts anew, and the method returns if that fails too.
     pub(crate) fn give_way(&self, sockets: &Sockets, running: &OwnedFd) -> anyhow::Error {
         let error = become_program(&self.path, sockets, Some(running));
-        tracing::error!(%error, program = %self.path.display(), "the new program cannot be run: the one before starts again");
+        tracing::error!(%error, program = %self.path.display(), "the new program cannot be run; the previous one starts again");
         become_program(Path::new(RUNNING), sockets, None)
     }
 }
@@ -121,11 +122,11 @@ impl Program {
 // === impl Left ===
 
 impl Left {
-    /// What an earlier program in this process has left; none, if this is the first. To be called once,
-    /// before anything else opens files.
+    /// Finds what an earlier program in this process has left; returns none if this program is the first.
+    /// Must be called once, before anything else opens files.
     ///
     /// # Errors
-    /// When it is not what such a program leaves.
+    /// If the variable does not describe what such a program leaves.
     pub(crate) fn find() -> Result<Option<Self>> {
         let Ok(text) = std::env::var(LEFT) else {
             return Ok(None);
@@ -136,7 +137,8 @@ impl Left {
             again: Sockets::default(),
         };
         let mut parts = text.split(' ');
-        // Whoever starts programs with its own environment is not meant: its numbers are another process's.
+        // Another process may have inherited the variable in its environment; its descriptor numbers mean
+        // nothing here.
         if parts.next() != Some(&std::process::id().to_string()) {
             return Ok(None);
         }
@@ -146,8 +148,8 @@ impl Left {
             if fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_err() {
                 bail!("{LEFT}: {number} is not open");
             }
-            // SAFETY: The program before has left it open in this process, under this number, for us alone;
-            // it is open, and nothing has been opened or closed here before.
+            // SAFETY: The earlier program has left the descriptor open in this process, under this number,
+            // for us alone; it is open, and nothing has been opened or closed here before.
             let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
             fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
             let address = |text: &str| {
@@ -173,8 +175,8 @@ impl Left {
         Ok(Some(left))
     }
 
-    /// Puts the program before back in this one's place, which cannot start. Returns only if there is none,
-    /// or that fails.
+    /// Replaces this program, which cannot start, with the earlier one. Returns only if there is no earlier
+    /// program, or if that fails.
     pub(crate) fn go_back(&self) -> Option<anyhow::Error> {
         let before = self.before.as_ref()?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", before.as_raw_fd()));
@@ -182,7 +184,8 @@ impl Left {
     }
 }
 
-/// Runs a program in this one's place, with these sockets and, if it may fail, this one's file.
+/// Runs the program at `path` in this one's place, and leaves it the sockets and, if it may fail, this
+/// program's file.
 fn become_program(path: &Path, sockets: &Sockets, running: Option<&OwnedFd>) -> anyhow::Error {
     let mut text = std::process::id().to_string();
     let mut leave = |name: String, descriptor: BorrowedFd<'_>| {
@@ -200,7 +203,7 @@ fn become_program(path: &Path, sockets: &Sockets, running: Option<&OwnedFd>) -> 
     let program = running.into_iter().map(|file| ("p".to_owned(), file));
     for (name, descriptor) in entries.chain(admin).chain(program) {
         if let Err(error) = leave(name, descriptor.as_fd()) {
-            return anyhow!(error).context("a socket cannot be left to the next program");
+            return anyhow!(error).context("a socket cannot be passed to the next program");
         }
     }
     let name = std::env::args_os().next().unwrap_or_else(|| "tidegate".into());
@@ -209,8 +212,9 @@ fn become_program(path: &Path, sockets: &Sockets, running: Option<&OwnedFd>) -> 
     anyhow!(next.exec())
 }
 
-/// For the moment between two programs: a request for another upgrade, or for a reload, is not heard, and one
-/// to end ends the process. `execve` forgets who handles a signal, but not that one is ignored.
+/// Sets the signals for the moment between two programs: a request for another upgrade or a reload is
+/// ignored, and a request to end ends the process. `execve` resets signal handlers, but keeps ignored signals
+/// ignored.
 pub(crate) fn let_go_of_signals() {
     let ignored = [libc::SIGUSR2, libc::SIGHUP].map(|signal| (signal, libc::SIG_IGN));
     let deadly = [libc::SIGTERM, libc::SIGINT].map(|signal| (signal, libc::SIG_DFL));
@@ -220,22 +224,22 @@ pub(crate) fn let_go_of_signals() {
     }
 }
 
-/// Those of this program.
+/// The arguments of this program.
 fn arguments() -> impl Iterator<Item = OsString> {
     std::env::args_os().skip(1)
 }
 
-/// The variable that says what was left: the process, and names with descriptors.
+/// The variable that names what was left: the process id, and names with file descriptors.
 const LEFT: &str = "TIDEGATE_LEFT";
 
-/// The flag that has a program look at the configuration and end.
+/// The flag that makes a program check the configuration and end.
 const TRIAL: &str = "--trial";
 
-/// The program that a process runs, whatever became of its file.
+/// The program that a process runs, whatever has happened to its file.
 const RUNNING: &str = "/proc/self/exe";
 
-/// What the system adds to the name of a program whose file is gone.
+/// The suffix that the system adds to the name of a program whose file is gone.
 const DELETED: &str = " (deleted)";
 
-/// A trial reads files, and waits for nobody.
+/// Time limit for a trial, which only reads files and waits for nothing.
 const TRIAL_TIME: Duration = Duration::from_secs(30);

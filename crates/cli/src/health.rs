@@ -1,4 +1,4 @@
-//! `tidegate health`: a running gateway is asked how it is, for health checks that can only run a command.
+//! `tidegate health`: asks a running gateway how it is, for health checks that can only run a command.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,9 +9,9 @@ use crate::admin::{self, AdminArguments};
 
 /// Ask a running gateway whether it is ready, or alive
 ///
-/// For health checks of containers, and for scripts. A gateway is ready if it can
-/// do what its entries promise; otherwise the command prints each reason on a
-/// line. It is alive if its process answers.
+/// The command is for health checks of containers, and for scripts. A gateway is
+/// ready if it can do what its entries promise; otherwise the command prints each
+/// reason on a line. It is alive if its process answers.
 ///
 /// The command asks the gateway's admin port. It reads a token from --token-file or
 /// TIDEGATE_ADMIN_TOKEN, never from the command line.

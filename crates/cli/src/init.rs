@@ -68,7 +68,7 @@ pub(crate) struct Arguments {
     no_check: bool,
 }
 
-/// What the file is made of.
+/// The answers from which the file is written.
 struct Answers {
     cluster: String,
     user: Option<String>,
@@ -80,7 +80,7 @@ struct Answers {
     admin: String,
 }
 
-/// TLS to clients.
+/// TLS for clients.
 enum Tls {
     None,
     SelfSigned,
@@ -142,7 +142,7 @@ fn write(file: &Path, text: &str) -> Result<()> {
     std::fs::write(file, text).with_context(|| file.display().to_string())
 }
 
-/// What the flags say, and what is asked for.
+/// Collects the answers from the flags, and asks for the missing ones.
 fn answers(arguments: &Arguments) -> Result<Answers> {
     let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
     let ask = |given: Option<String>, question: &str, usual: &str| -> Result<String> {
@@ -210,7 +210,7 @@ fn answers(arguments: &Arguments) -> Result<Answers> {
     })
 }
 
-/// Asks on the terminal.
+/// Asks a question on the terminal.
 fn put(question: &str, usual: &str) -> Result<String> {
     match usual {
         "" => write!(io::stderr(), "{question}: ")?,
@@ -227,11 +227,11 @@ fn put(question: &str, usual: &str) -> Result<String> {
     })
 }
 
-/// The file, once it has been read back.
+/// Returns the text of the file, after parsing it once.
 fn text_of(answers: &Answers) -> Result<String> {
     let mut text = String::new();
     answers.write(&mut text)?;
-    // What is only known when the gateway starts is stood for.
+    // A placeholder stands for variables that are only set when the gateway starts.
     let known = |name: &str| Some(std::env::var(name).unwrap_or_else(|_| "-".to_owned()));
     if let Err(rejected) = Config::parse(&text, None, &known) {
         bail!("no valid configuration follows from these answers:\n{rejected}");
@@ -320,8 +320,8 @@ impl Answers {
     }
 }
 
-/// A service's folder, named in whole: whoever reads its file from a shell finds the same queues as the
-/// service.
+/// Returns the absolute data folder of a service, so that a command run from a shell finds the same queues as
+/// the service.
 fn data_of(output: &Path) -> Option<PathBuf> {
     output
         .starts_with("/etc/tidegate")
@@ -333,7 +333,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// From the environment, which `systemctl` and containers can set without anybody reading it in a file.
+/// The password comes from the environment, which `systemctl` and containers can set without a readable file.
 const PASSWORD: &str = "'$[[env.TIDEGATE_PASSWORD]]'";
 const HEAD: &str = "\
 # Configuration of Tidegate, written by `tidegate init`. docs/configuration.md describes all keys.

@@ -6,7 +6,7 @@ use loadgen::Stop;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Both signals; caught from the moment that this is made.
+/// Both signals, caught from the moment that this value is made.
 struct Signals {
     runtime: Runtime,
     interrupt: Signal,
@@ -19,7 +19,7 @@ pub(crate) fn wait() -> io::Result<()> {
     Ok(())
 }
 
-/// The first SIGINT or SIGTERM ends the run in good order, the second one at once.
+/// Stops the run in good order at the first SIGINT or SIGTERM, and ends the process at the second one.
 pub(crate) fn stop_at_interrupt(stop: &Stop, saying: &'static str) {
     let stop = stop.clone();
     let watch = move || -> io::Result<()> {
@@ -30,7 +30,7 @@ pub(crate) fn stop_at_interrupt(stop: &Stop, saying: &'static str) {
         signals.next();
         std::process::exit(130);
     };
-    // Without it the signal ends the process at once, which is no harm.
+    // Without this thread the signal ends the process at once, which does no harm.
     let _ = std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(watch);

@@ -1,4 +1,4 @@
-//! `tidegate loadgen`: load from a file, and the truth about what came of it.
+//! `tidegate loadgen`: sends load from a file, and reports exactly what became of it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -128,7 +128,7 @@ pub(crate) struct Arguments {
     version: Option<bool>,
 }
 
-/// Lets loadgen's flags be written with one dash or two, as its users type them: `-config`, `--c 5`.
+/// Allows loadgen's flags to be written with one dash or two, as its users type them: `-config`, `--c 5`.
 pub(crate) fn dashes(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
     if arguments.get(1).is_none_or(|command| command != "loadgen") {
@@ -151,7 +151,7 @@ pub(crate) fn dashes(arguments: impl Iterator<Item = OsString>) -> Vec<OsString>
     arguments
 }
 
-/// `-c8`: a letter with its value.
+/// Whether the argument is a letter joined with its value, as in `-c8`.
 fn is_joined(name: &str) -> bool {
     name.len() > 1 && name[1..].bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -188,7 +188,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return fail(&error.to_string(), exit::FAILED),
     };
     if wants_screen(arguments, &load) {
-        // A terminal that can't be drawn on still takes lines.
+        // A terminal that the screen can't draw on still shows lines.
         outlets.screen = Screen::open(&arguments.config.display().to_string(), &options, &stop).ok();
     }
     let report = loadgen::run(&load, &options, &stop, |now| outlets.show(now));
@@ -203,7 +203,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
                 note("reading the documents back");
                 match loadgen::verify(&load, &options, &report, &how) {
                     Ok(verified) => report.verified = Some(verified),
-                    Err(error) => note(&format!("tidegate: they can't be read back: {error}")),
+                    Err(error) => note(&format!("tidegate: the documents can't be read back: {error}")),
                 }
             }
             match print(arguments, &report) {
@@ -215,7 +215,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Where figures go while the load runs.
+/// The places that figures go to while the load runs.
 struct Outlets {
     statsd: Option<Statsd>,
     prometheus: Option<Prometheus>,
@@ -241,14 +241,14 @@ impl Outlets {
             prometheus.show(now);
         }
         match &mut self.screen {
-            // A terminal that went away takes nothing more, and the run goes on.
+            // A terminal that has gone away shows nothing more, but the run goes on.
             Some(screen) => drop(screen.show(now)),
             None => note(&progress(now)),
         }
     }
 }
 
-/// On a terminal, unless lines of the log would run across the screen.
+/// Whether to show the screen: on a terminal, unless lines of the log would run across it.
 fn wants_screen(arguments: &Arguments, load: &Load) -> bool {
     let runner = load.runner();
     let logs = runner.log_requests || !runner.log_status_codes.is_empty();
@@ -282,7 +282,7 @@ fn options(arguments: &Arguments, load: &Load) -> Options {
         write_timeout: seconds(arguments.write_timeout),
         dial_timeout: Duration::from_secs(arguments.dial_timeout.max(1)),
         cores: usize::try_from(arguments.cpu).unwrap_or(0),
-        // What is typed counts more than what the file says.
+        // The command line takes precedence over the file.
         ca_file: match arguments.insecure {
             true => None,
             false => arguments.ca.clone().or_else(|| load.runner().ca.clone()),
@@ -325,11 +325,11 @@ fn see(warm_up: &WarmUp) -> ControlFlow<()> {
     }
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         note(
-            "the warm-up was not fine, and there is no terminal to ask: stopping (`no_warm: true` leaves it out, `valid_status_codes_during_warmup` allows statuses)",
+            "the warm-up failed, and there is no terminal to ask on: stopping (`no_warm: true` leaves it out, `valid_status_codes_during_warmup` allows statuses)",
         );
         return ControlFlow::Break(());
     }
-    let _ = write!(io::stderr(), "go on all the same? [y/N] ");
+    let _ = write!(io::stderr(), "go on anyway? [y/N] ");
     let mut answer = String::new();
     let _ = io::stdin().lock().read_line(&mut answer);
     match answer.trim() {
@@ -365,7 +365,7 @@ fn progress(now: &Progress) -> String {
     line
 }
 
-/// Prints and writes the report wherever it was asked for.
+/// Prints the report, and writes it to each file that was asked for.
 fn print(arguments: &Arguments, report: &Report) -> io::Result<()> {
     if let Some(file) = &arguments.csv {
         write_file(file, |out| report.write_csv(out))?;
@@ -374,7 +374,7 @@ fn print(arguments: &Arguments, report: &Report) -> io::Result<()> {
         let title = format!("Load of {}", arguments.config.display());
         write_file(file, |out| report.write_html(&title, out))?;
     }
-    // Output that can't be written (a closed pipe) is nobody's error.
+    // An error of writing the output (a closed pipe) is ignored.
     let _ = if arguments.json {
         serde_json::to_writer(io::stdout(), report)
             .map_err(io::Error::from)
@@ -411,7 +411,7 @@ fn start_logging(arguments: &Arguments) {
         .try_init();
 }
 
-/// A line for the person who watches.
+/// Prints a line for the person who is watching.
 fn note(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
@@ -421,7 +421,7 @@ fn fail(reason: &str, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// So much of an answer is shown in the warm-up.
+/// The number of characters of an answer that the warm-up shows.
 const ANSWER_CHARS_SHOWN: usize = 300;
 
 #[cfg(test)]

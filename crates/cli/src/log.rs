@@ -1,4 +1,4 @@
-//! `tidegate log`: what is in a durable log, what is broken, what can be put right.
+//! `tidegate log`: shows what is in a durable log, what is damaged, and what can be repaired.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -58,7 +58,7 @@ struct Dump {
     /// Begin with the first record at or after this position
     #[arg(long, value_name = "POSITION", default_value_t = 0)]
     from: u64,
-    /// Number of records at most
+    /// Largest number of records to print
     #[arg(long, value_name = "RECORDS", default_value_t = u64::MAX, hide_default_value = true)]
     limit: u64,
     /// Print the documents too
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // Whoever closed the pipe has seen enough.
+        // A reader that closed the pipe has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "tidegate: {}", why(&error));
@@ -108,12 +108,12 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// The file that each log has.
+/// Checks that the folder has the file `LOG`, which every log has.
 fn is_log(folder: &Path) -> Result<()> {
     let there = folder.join("LOG").exists();
     anyhow::ensure!(
         there,
-        "{} is no log: there is no file LOG in it; name the folder of a queue, as in data/queue/NAME",
+        "{} is not a log: it has no file LOG; name the folder of a queue, as in data/queue/NAME",
         folder.display()
     );
     Ok(())
@@ -200,7 +200,7 @@ fn write_report(out: &mut impl Write, report: &Report) -> io::Result<()> {
     )
 }
 
-/// What is to be said of a segment in a word or two.
+/// Describes the state of a segment in a word or two.
 fn state(segment: &SegmentReport) -> String {
     let mut state = Vec::new();
     if !segment.header {
@@ -244,7 +244,7 @@ fn write_cursors(out: &mut impl Write, cursors: &[CursorReport]) -> io::Result<(
     Ok(())
 }
 
-/// What is damaged, missing, put aside or cut off.
+/// Lists what is damaged, missing, put aside or cut off.
 fn write_damage(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for segment in &report.segments {
         for damage in &segment.damaged {
@@ -265,7 +265,7 @@ fn write_damage(out: &mut impl Write, report: &Report) -> io::Result<()> {
         let bytes: u64 = report.spares.iter().map(|spare| spare.bytes).sum();
         writeln!(
             out,
-            "spare files, to be written again: {}, {bytes} bytes",
+            "spare files, to be reused: {}, {bytes} bytes",
             report.spares.len()
         )?;
     }
@@ -287,10 +287,10 @@ fn write_repaired(out: &mut impl Write, repaired: &Repaired) -> io::Result<()> {
         writeln!(out, "{}", told(event))?;
     }
     for segment in &repaired.indexes {
-        writeln!(out, "index of segment {segment} written anew")?;
+        writeln!(out, "index of segment {segment} was written again")?;
     }
     for cursor in &repaired.cursors {
-        writeln!(out, "cursors of {cursor} set aside: it begins anew")?;
+        writeln!(out, "cursors of {cursor} were set aside: it begins again")?;
     }
     Ok(())
 }
@@ -387,7 +387,7 @@ fn report_json(report: &Report) -> Value {
     })
 }
 
-/// What an event says.
+/// Describes an event.
 fn told(event: &Event) -> String {
     match event {
         Event::TornTail { range } => format!("torn end cut off: {} to {}", range.start, range.end),
@@ -405,7 +405,7 @@ fn told(event: &Event) -> String {
             )
         }
         Event::CursorsAhead { consumer, documents } => {
-            format!("{consumer} was {documents} documents ahead of the log, and is at its end now")
+            format!("{consumer} was {documents} documents ahead of the log, and is now at its end")
         }
         other => format!("{other:?}"),
     }

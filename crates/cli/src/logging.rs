@@ -1,4 +1,4 @@
-//! The log of `tidegate gateway`: lines on standard error, whose least level a reload can change.
+//! The log of `tidegate gateway`: lines on standard error, whose lowest level a reload can change.
 
 use std::io::IsTerminal;
 
@@ -10,14 +10,14 @@ use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
 
-/// The log's least level.
+/// The lowest level that is logged.
 pub(crate) struct Level {
-    /// From the command line, whatever the file says.
+    /// The level from the command line, which overrides the file's.
     pinned: Option<LevelFilter>,
     filter: Handle<Targets, Registry>,
 }
 
-/// Starts to log; `pinned` is a level that overrides the configuration's, also after a reload.
+/// Starts to log. `pinned` is a level that overrides the configuration's, also after a reload.
 pub(crate) fn start(pinned: Option<&str>, logging: &Logging) -> Level {
     let pinned = pinned.and_then(|level| level.parse().ok());
     let (filter, handle) = reload::Layer::new(targets(pinned.unwrap_or_else(|| least(logging))));
@@ -32,7 +32,7 @@ pub(crate) fn start(pinned: Option<&str>, logging: &Logging) -> Level {
         true => lines.json().flatten_event(true).boxed(),
         false => lines.with_target(false).boxed(),
     };
-    // A second subscriber in one process can only be a test's; the first one stays.
+    // Only tests start a second subscriber in one process; the first one stays.
     let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
     Level {
         pinned,
@@ -43,7 +43,7 @@ pub(crate) fn start(pinned: Option<&str>, logging: &Logging) -> Level {
 // === impl Level ===
 
 impl Level {
-    /// Follows a configuration that is in force from now on.
+    /// Takes the level from a configuration that has just come into force.
     pub(crate) fn set(&self, logging: &Logging) {
         let level = self.pinned.unwrap_or_else(|| least(logging));
         if let Err(error) = self.filter.reload(targets(level)) {
@@ -62,7 +62,7 @@ fn least(logging: &Logging) -> LevelFilter {
     }
 }
 
-/// The access log is on or off by itself, not by its level.
+/// The access log has a switch of its own, so the level does not turn it off.
 fn targets(least: LevelFilter) -> Targets {
     let access = least.max(LevelFilter::INFO);
     Targets::new().with_default(least).with_target(ACCESS_LOG, access)

@@ -45,7 +45,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     propagate_version = true,
     max_term_width = 100,
     after_help = "Exit status of every command but loadgen: 0 done, 1 the answer is no, 2 wrong usage, \
-                  3 it could not be done (a server can't be reached, say), 130 stopped."
+                  3 it could not be done (for example, a server can't be reached), 130 stopped."
 )]
 struct Arguments {
     #[command(subcommand)]

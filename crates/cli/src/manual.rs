@@ -71,7 +71,7 @@ pub(crate) fn complete(arguments: &CompletionsArguments) -> ExitCode {
 fn ended(done: io::Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever closed the pipe has seen enough.
+        // A reader that closed the pipe has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "tidegate: {error}");

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes a file; an error names it.
+/// Writes a file; an error names the file.
 pub(crate) fn write_file(
     file: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -13,7 +13,7 @@ pub(crate) fn write_file(
     write(&mut out).and_then(|()| out.flush()).map_err(named)
 }
 
-/// As in `2026-11-21T10:00:00Z`; `-` for 0.
+/// Formats a time as in `2026-11-21T10:00:00Z`; 0 becomes `-`.
 pub(crate) fn time(ms: u64) -> String {
     let seconds = i64::try_from(ms / 1000).unwrap_or(i64::MAX);
     let stamp = (ms > 0)
@@ -22,7 +22,7 @@ pub(crate) fn time(ms: u64) -> String {
     stamp.map_or_else(|| "-".to_owned(), |stamp| stamp.to_string())
 }
 
-/// A number with its noun, in the plural if it is not one.
+/// Formats a count with its noun, in the plural unless the count is one.
 pub(crate) fn counted(count: u64, word: &str) -> String {
     match count {
         1 => format!("1 {word}"),
@@ -30,13 +30,13 @@ pub(crate) fn counted(count: u64, word: &str) -> String {
     }
 }
 
-/// Whoever closed the pipe has seen enough.
+/// Whether the error is a closed pipe: its reader has seen enough.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// An error with what caused it, each said once: causes are often repeated by the errors that wrap them.
+/// Formats an error with its causes, each said once: an error often repeats the causes that it wraps.
 pub(crate) fn why(error: &anyhow::Error) -> String {
     let mut said = String::new();
     for cause in error.chain() {
@@ -52,25 +52,25 @@ pub(crate) fn why(error: &anyhow::Error) -> String {
     said
 }
 
-/// Where a text stops being JSON, in words.
+/// Says in words where a text stops being JSON.
 pub(crate) fn no_json(error: &serde_json::Error) -> String {
     match error.classify() {
-        serde_json::error::Category::Eof => "it is no JSON: it ends too early".to_owned(),
+        serde_json::error::Category::Eof => "it is not JSON: it ends too early".to_owned(),
         _ => format!(
-            "it is no JSON at line {}, column {}",
+            "it is not JSON at line {}, column {}",
             error.line(),
             error.column()
         ),
     }
 }
 
-/// A text as a terminal may have it: what others have written must not move its cursor or change its colours.
+/// Makes a text safe for a terminal: foreign text must not move the cursor or change the colours.
 pub(crate) fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// Rows below heads, each column as wide as its longest text; the last one is as long as it is. Heads that
-/// begin with `>` are of columns that stand to the right.
+/// Writes rows below their heads. Each column is as wide as its longest text; the last one is not padded. A
+/// head that begins with `>` belongs to a right-aligned column.
 pub(crate) fn table(out: &mut dyn Write, heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
     let rows: Vec<Vec<String>> = rows
         .iter()

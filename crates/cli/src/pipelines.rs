@@ -1,4 +1,4 @@
-//! `tidegate pipelines`: what delivers from queues, started and stopped.
+//! `tidegate pipelines`: lists, starts and stops what delivers from queues.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

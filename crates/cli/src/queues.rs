@@ -1,4 +1,4 @@
-//! `tidegate queues`: what is in queues, and where consumer groups are.
+//! `tidegate queues`: shows what is in queues, and where consumer groups are.
 
 mod carry;
 mod export;
@@ -41,7 +41,7 @@ enum Verb {
     Import(import::Import),
 }
 
-/// What a running gateway is asked.
+/// The subcommands that ask a running gateway.
 #[derive(Subcommand)]
 enum Asked {
     /// List queues, the accounts of their consumer groups, and why nothing moves
@@ -53,7 +53,7 @@ enum Asked {
     Parked(Parked),
 }
 
-/// The data of a gateway that need not run.
+/// The data folder of a gateway, which need not run.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct InData {
@@ -74,7 +74,7 @@ impl InData {
         let loaded = ::config::Config::load(file);
         let loaded =
             loaded.map_err(|rejected| anyhow::anyhow!("the configuration can't be used:\n{rejected}"))?;
-        // In whole: a relative one means another folder for a service than for a shell.
+        // The path is made absolute: a relative one means another folder for a service than for a shell.
         Ok(std::path::absolute(&loaded.config.paths.data)?)
     }
 }
@@ -97,7 +97,7 @@ struct Browse {
     /// Begin with the first record at or after this position
     #[arg(long, value_name = "POSITION", default_value_t = 0)]
     from: u64,
-    /// Number of records at most
+    /// Largest number of records to show
     #[arg(long, value_name = "RECORDS", default_value_t = 20)]
     limit: u64,
     /// Print the documents too
@@ -188,7 +188,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 fn dispatch(arguments: &Arguments) -> Result<bool> {
     let json = arguments.admin.json;
     let mut out = io::stdout().lock();
-    // No gateway runs when a queue is exported or imported.
+    // An export or import needs no running gateway.
     let asked = match &arguments.verb {
         Verb::Export(export) => return export::run(export, json, &mut out),
         Verb::Import(import) => return import::run(import, json, &mut out),
@@ -393,7 +393,7 @@ fn run_parked(parked: &Parked, admin: &Admin, json: bool, out: &mut dyn Write) -
     }
     if parked.give_up {
         let what = parked.key.as_deref().unwrap_or("anything");
-        let question = format!("make dead letters of what is parked for {what} in the queue {queue}?");
+        let question = format!("turn what is parked for {what} in the queue {queue} into dead letters?");
         if !parked.yes && !admin::confirm(&question)? {
             return Ok(false);
         }
@@ -437,7 +437,7 @@ fn run_parked(parked: &Parked, admin: &Admin, json: bool, out: &mut dyn Write) -
     })
 }
 
-/// Where a group in Kafka is.
+/// Writes the positions of a consumer group in Kafka.
 fn write_shared(answer: &Value, out: &mut dyn Write) -> io::Result<()> {
     let lanes = answer["lanes"].as_array().into_iter().flatten().enumerate();
     let rows: Vec<_> = lanes
@@ -507,5 +507,5 @@ const GROUP_HEADS: [&str; 13] = [
     ">lost",
     ">lag s",
 ];
-/// Bytes of a record's documents that `--text` prints.
+/// The largest number of bytes of a record's documents that `--text` prints.
 const TEXT_BYTES: usize = 1 << 20;

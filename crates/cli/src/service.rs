@@ -1,4 +1,4 @@
-//! `tidegate service`: a gateway as a service of systemd.
+//! `tidegate service`: runs a gateway as a systemd service.
 
 mod unit;
 
@@ -40,9 +40,9 @@ enum Command {
     Install(Install),
     /// Start the service
     Start(Which),
-    /// Stop the service: what is in flight is finished first
+    /// Stop the service, after it has finished the requests in flight
     Stop(Which),
-    /// Say whether it runs, and its last log lines
+    /// Show whether the service runs, and its last log lines
     Status(Which),
     /// Stop the service and remove its unit
     Uninstall(Which),
@@ -174,7 +174,7 @@ impl Which {
         format!("{}.service", self.name)
     }
 
-    /// Where its unit is.
+    /// The path of the service's unit file.
     fn file(&self) -> Result<PathBuf> {
         let folder = match self.user {
             false => PathBuf::from("/etc/systemd/system"),
@@ -212,7 +212,7 @@ impl Which {
             .command(&["status", "--no-pager", "--lines=10", &unit])
             .status();
         let status = status.map_err(no_systemd)?;
-        // 3: it does not run; 4: there is no such unit.
+        // 3: the service does not run; 4: there is no such unit.
         match status.code() {
             Some(0) => Ok(true),
             Some(3 | 4) => Ok(false),
@@ -231,7 +231,7 @@ impl Which {
         self.systemctl(&["daemon-reload"])?;
         writeln!(
             io::stdout(),
-            "{} is removed; configuration and data are left as they are",
+            "{} is removed; configuration and data stay as they are",
             file.display()
         )?;
         Ok(true)
@@ -241,22 +241,22 @@ impl Which {
 fn no_systemd(error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            anyhow::anyhow!("there is no systemctl here: this machine is not run by systemd")
+            anyhow::anyhow!("there is no systemctl: this machine does not use systemd")
         }
         _ => anyhow::anyhow!("systemctl: {error}"),
     }
 }
 
-/// A value that a unit's file would read otherwise.
+/// A value that would have another meaning in a unit file.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 enum BadValue {
-    #[error("at most 64 letters, digits, `-` and `_` are possible")]
+    #[error("write at most 64 letters, digits, `-` and `_`")]
     Name,
     #[error("write numbers and ranges with commas, as in 0-3,6")]
     Cpus,
 }
 
-/// The name of a unit or a user: nothing that a unit's file would read otherwise.
+/// Parses the name of a unit or a user; it must contain nothing that has a meaning in a unit file.
 fn name(text: &str) -> Result<String, BadValue> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     match !text.is_empty() && text.len() <= 64 && text.bytes().all(plain) {
@@ -265,7 +265,7 @@ fn name(text: &str) -> Result<String, BadValue> {
     }
 }
 
-/// Numbers and ranges with commas.
+/// Parses numbers and ranges, separated by commas.
 fn cpus(text: &str) -> Result<String, BadValue> {
     let number = |text: &str| text.parse::<u16>().ok();
     let part = |part: &str| match part.split_once('-') {

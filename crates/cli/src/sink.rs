@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// Further delay for each document of a bulk, in microseconds, as if one thread worked them off
     #[arg(long, value_name = "US", default_value_t = 0)]
     doc_us: u64,
-    /// Documents per second that all nodes together accept at most
+    /// Largest number of documents per second that all nodes together accept
     #[arg(long, value_name = "DOCUMENTS")]
     capacity: Option<u32>,
     /// Bulks that a node works on at once; twice as many wait, and others get 429
@@ -106,7 +106,7 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
     writeln!(io::stdout(), "{}", json!(cluster.counts()))
 }
 
-/// The error that servers give with a status.
+/// The type of error that servers give with a status.
 fn error_of(status: u16) -> String {
     let kind = match status {
         429 => "es_rejected_execution_exception",
@@ -121,8 +121,8 @@ fn error_of(status: u16) -> String {
 fn refusal(text: &str) -> anyhow::Result<Refusal> {
     let (status, every) = text
         .split_once(':')
-        .context("STATUS:N is wanted, as in 429:100")?;
-    let wrong_status = || anyhow!("`{status}` is no status from 400 to 599");
+        .context("STATUS:N is expected, as in 429:100")?;
+    let wrong_status = || anyhow!("`{status}` is not a status from 400 to 599");
     let status = status.parse().map_err(|_| wrong_status())?;
     if !(400..=599).contains(&status) {
         return Err(wrong_status());
@@ -133,15 +133,15 @@ fn refusal(text: &str) -> anyhow::Result<Refusal> {
             status,
             error: error_of(status),
         }),
-        _ => bail!("`{every}` is no number from 1"),
+        _ => bail!("`{every}` is not a number from 1"),
     }
 }
 
 fn index(text: &str) -> anyhow::Result<(String, u32)> {
-    let (name, shards) = text.rsplit_once(':').context("NAME:SHARDS is wanted")?;
+    let (name, shards) = text.rsplit_once(':').context("NAME:SHARDS is expected")?;
     match shards.parse() {
         Ok(shards) if (1..=1_024).contains(&shards) => Ok((name.to_owned(), shards)),
-        _ => bail!("`{shards}` is no number of shards from 1 to 1024"),
+        _ => bail!("`{shards}` is not a number of shards from 1 to 1024"),
     }
 }
 

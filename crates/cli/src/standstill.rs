@@ -1,4 +1,4 @@
-//! Why documents of queues do not move, in lines for people.
+//! Explains to people, in lines, why the documents of queues do not move.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::output::plain;
 
-/// Lines on a queue, as the admin port tells of it.
+/// Returns the lines about a queue, as the admin port describes it.
 pub(crate) fn lines(name: &str, queue: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(why) = queue["refuses"].as_str() {
@@ -61,7 +61,7 @@ fn line(wait: &Value) -> String {
     format!("{out}: {}", text("why"))
 }
 
-/// Writes them below a table; nothing if there are none.
+/// Writes the lines below a table; writes nothing if there are none.
 pub(crate) fn write(lines: &[String], out: &mut dyn Write) -> io::Result<()> {
     if lines.is_empty() {
         return Ok(());

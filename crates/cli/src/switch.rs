@@ -1,4 +1,4 @@
-//! `tidegate switch`: what has been switched at run time, and switching it.
+//! `tidegate switch`: shows what has been switched at run time, and switches it.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -23,8 +23,8 @@ use crate::admin::{AdminArguments, Terms, exit_code, refuse, segment};
 ///     combine.enabled               true or false
 ///     combine.flush_threshold_size  a size, as in 1mb
 ///     combine.interval              a time, as in 50ms (a bare number: ms)
-///     direct_routing.enabled        true or false; with --index, of these
-///                                   indices, whatever holds for the others
+///     direct_routing.enabled        true or false; with --index, for these
+///                                   indices, regardless of the others
 ///
 /// The command asks the gateway's admin port. It reads a token from --token-file or
 /// TIDEGATE_ADMIN_TOKEN, never from the command line.
@@ -117,12 +117,14 @@ impl Set {
                     (INDICES, json!([{"index": index, "enabled": value}]))
                 }
                 Some(_) => {
-                    let why = format!("{name} is a whole cluster's: --index goes with {DIRECT_ROUTING} only");
+                    let why = format!(
+                        "{name} applies to a whole cluster: --index works with {DIRECT_ROUTING} only"
+                    );
                     return Err(refuse(400, why));
                 }
             };
             if change.insert(name.to_owned(), value).is_some() {
-                return Err(refuse(400, format!("{name} is there twice")));
+                return Err(refuse(400, format!("{name} is given twice")));
             }
         }
         self.target.change(&change)
@@ -157,12 +159,12 @@ impl Reset {
 // === impl Target ===
 
 impl Target {
-    /// Everything that the gateway says of its switches.
+    /// Returns everything that the gateway says about its switches.
     fn list(&self) -> Result<Value> {
         self.admin.client()?.get("/switches", &Terms::new())
     }
 
-    /// Switches, and shows what holds then.
+    /// Sets switches, and shows what is in force afterwards.
     fn change(&self, change: &Map<String, Value>) -> Result<()> {
         let all = self.list()?;
         let cluster = self.cluster(&all)?;
@@ -185,13 +187,16 @@ impl Target {
         match (&self.cluster, known.as_slice()) {
             (Some(cluster), _) if known.contains(cluster) => Ok(cluster.clone()),
             (Some(cluster), _) => {
-                let why = format!("there is no cluster {cluster}; there are {}", known.join(", "));
+                let why = format!(
+                    "there is no cluster {cluster}; the clusters are {}",
+                    known.join(", ")
+                );
                 Err(refuse(404, why))
             }
             (None, [only]) => Ok(only.clone()),
             (None, _) => Err(refuse(
                 400,
-                format!("which cluster? Give --cluster one of {}", known.join(", ")),
+                format!("which cluster? Give --cluster with one of {}", known.join(", ")),
             )),
         }
     }
@@ -214,7 +219,7 @@ impl Target {
     }
 }
 
-/// A line for each switch of each cluster.
+/// Returns a line for each switch of each cluster.
 fn table(all: &Value) -> Vec<String> {
     let mut rows = vec![["CLUSTER", "SWITCH", "SWITCHED TO", "IN FORCE"].map(str::to_owned)];
     for (cluster, now) in all["clusters"].as_object().into_iter().flatten() {
@@ -250,14 +255,14 @@ fn table(all: &Value) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// What a switch amounts to at the cluster's filters; they may differ where it is not switched.
+/// Returns what a switch amounts to at the cluster's filters, which may differ where it is not switched.
 fn in_force(now: &Value, name: &str) -> String {
     let Some((section, key)) = name.split_once('.') else {
         return String::new();
     };
     let mut values: Vec<String> = Vec::new();
     for filter in now["filters"].as_array().into_iter().flatten() {
-        // How documents are directed says whether they are.
+        // The filter's kind of direct routing says whether direct routing is on.
         let value = match filter[section].get(key).unwrap_or(&filter[section]) {
             Value::String(text) => text.clone(),
             Value::Null => continue,

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Position of a request, as its answer named it
     #[arg(long, value_name = "POSITION", conflicts_with = "id")]
     position: Option<u64>,
-    /// Continue at this position, which an earlier search named as it ran out of time
+    /// Continue at this position, which an earlier search named when it ran out of time
     #[arg(long, value_name = "POSITION", requires_all = ["id", "queue"])]
     from: Option<u64>,
     #[command(flatten)]
@@ -199,7 +199,7 @@ fn write_searched(queue: &Value, out: &mut dyn Write) -> io::Result<()> {
     if let Some(next) = searched["next"].as_u64() {
         writeln!(
             out,
-            "  time was over: --from {next} --queue {} goes on",
+            "  time ran out: --from {next} --queue {} continues",
             text(&queue["queue"])
         )?;
     }
@@ -215,7 +215,7 @@ fn write_searched(queue: &Value, out: &mut dyn Write) -> io::Result<()> {
         ("dead_letters_searched", "the dead letters"),
     ] {
         if queue[key] == false {
-            writeln!(out, "  {what} could not all be looked through in time")?;
+            writeln!(out, "  {what} could not be searched completely in time")?;
         }
     }
     Ok(())
@@ -233,7 +233,7 @@ fn write_request(answer: &Value, out: &mut dyn Write) -> io::Result<()> {
         )?,
         false => writeln!(
             out,
-            "{queue} {position}: gone from the queue, which begins at {}: every consumer group was past it",
+            "{queue} {position}: no longer in the queue, which begins at {}: every consumer group has passed it",
             answer["start"]
         )?,
     }

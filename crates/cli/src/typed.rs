@@ -1,12 +1,12 @@
-//! The command line as people type it: long options with one dash, as the programs that they come from take
-//! them, and the cluster from the environment.
+//! The command line as people type it: long options with one dash, as in the programs that people come from,
+//! and the cluster from the environment.
 
 use std::ffi::{OsStr, OsString};
 
 use clap::Command;
 
-/// Arguments as `command` reads them: `-config FILE` is `--config FILE`, where the command has such an
-/// option.
+/// Rewrites the arguments to what `command` reads: `-config FILE` becomes `--config FILE`, where the command
+/// has such an option.
 pub(crate) fn with_two_dashes(command: &Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
     let mut command = command;
     for argument in arguments.iter_mut().skip(1) {
@@ -33,7 +33,7 @@ pub(crate) fn with_two_dashes(command: &Command, mut arguments: Vec<OsString>) -
     arguments
 }
 
-/// The variable that says which cluster is meant where the command line does not.
+/// The variable that names the cluster where the command line does not.
 pub(crate) const CLUSTER: &str = "TIDEGATE_CLUSTER";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `tidegate upgrade`: the program of a running gateway is replaced by the one that is in its place now.
+//! `tidegate upgrade`: replaces the program of a running gateway with the one that is installed now.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ fn upgrade(arguments: &Arguments) -> Result<bool> {
     gateway
         .post("/upgrade", &Vec::new())
         .map_err(|error| match admin::status_of(&error) {
-            // The answer is no.
+            // The gateway's answer is no.
             Some(409) => admin::refuse(404, error.to_string()),
             _ => error,
         })?;
@@ -54,7 +54,7 @@ fn upgrade(arguments: &Arguments) -> Result<bool> {
             Some(now) => break now,
             None if Instant::now() > deadline => {
                 bail!(
-                    "no other program has answered in {} s; the gateway's log says why",
+                    "no other program has answered within {} s; the gateway's log says why",
                     arguments.wait
                 )
             }
@@ -66,7 +66,7 @@ fn upgrade(arguments: &Arguments) -> Result<bool> {
         writeln!(out, "{now:#}")?;
     }
     if now["put_back"] == true {
-        let reason = "the new program could not start, and the one before was put back; its log says why";
+        let reason = "the new program could not start, and the previous one was put back; its log says why";
         return Err(admin::refuse(404, reason.to_owned()));
     }
     if !arguments.admin.json {
@@ -76,7 +76,7 @@ fn upgrade(arguments: &Arguments) -> Result<bool> {
     Ok(true)
 }
 
-/// What the program says of itself, once it is another one than before.
+/// Returns what the program says about itself, once it is another one than before.
 fn another(gateway: &Admin, before: &Value) -> Option<Value> {
     let (_, now) = gateway.health(LIVE).ok()?;
     (now["started_ms"] != before["started_ms"]).then_some(now)
@@ -84,5 +84,5 @@ fn another(gateway: &Admin, before: &Value) -> Option<Value> {
 
 const LIVE: &str = "/health/live";
 
-/// Between two looks.
+/// The pause between two looks.
 const AGAIN: Duration = Duration::from_millis(50);

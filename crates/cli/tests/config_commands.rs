@@ -1,4 +1,4 @@
-//! `tidegate check` and `tidegate config`, from outside.
+//! `tidegate check` and `tidegate config`, tested from outside.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 

@@ -1,4 +1,4 @@
-//! What `--help` says looks right on a terminal of 80 columns.
+//! Checks that the output of `--help` looks right on a terminal of 80 columns.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
@@ -15,11 +15,11 @@ fn help(command: &[&str], columns: &str) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// The words of the commands below `command`.
+/// Returns the names of the commands below `command`.
 fn commands_of(help: &str) -> Vec<String> {
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let list = list.take_while(|line| !line.is_empty());
-    // What a description is continued with stands further to the right.
+    // Continued descriptions are indented further.
     let names = list.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names = names.filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
@@ -35,7 +35,8 @@ fn the_help_of_every_command_fits_80_columns_as_it_was_written() {
         for line in narrow.lines() {
             assert!(line.chars().count() <= 80, "{command:?}: {line}");
         }
-        // Text that is wrapped by hand is wrapped once more if it is too wide, which tears its lines apart.
+        // Text that was wrapped by hand would be wrapped again if it were too wide, which would tear its
+        // lines apart.
         let written = |help: &str| help.split("Usage:").next().unwrap_or_default().to_owned();
         assert_eq!(written(&narrow), written(&help(&words, "200")), "{command:?}");
         seen += 1;

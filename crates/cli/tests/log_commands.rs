@@ -1,4 +1,4 @@
-//! `tidegate log`, on logs that are sound, damaged and torn.
+//! `tidegate log` on sound, damaged and torn logs.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use log::{Log, Next, Options, RealDisk, StartAt};
 use serde_json::Value;
 
-/// A log of some segments, all read by `primary` in lane 0 only.
+/// Makes a log of some segments; `primary` has read all of it, in lane 0 only.
 fn sample(folder: &Path) {
     let options = Options {
         lanes: 2,
@@ -41,7 +41,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The segments' files, oldest first.
+/// Returns the segments' files, oldest first.
 fn segments(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder)
         .unwrap()
@@ -84,7 +84,7 @@ fn a_sound_log_is_called_sound_and_its_numbers_add_up() {
     let text = tidegate(&["check"], folder.path());
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("sound: 2 lanes"), "{text}");
-    assert!(text.contains("to be written again: 1, 13 bytes"), "{text}");
+    assert!(text.contains("to be reused: 1, 13 bytes"), "{text}");
     let dumped = tidegate(&["dump", "--json", "--text", "--limit", "3"], folder.path());
     let lines: Vec<Value> = String::from_utf8(dumped.stdout)
         .unwrap()

@@ -1,5 +1,5 @@
-//! Asynchronous mode before real clusters: what was acknowledged is there as it was sent, across kill -9, and
-//! what the cluster refuses is a dead letter with the cluster's own reason.
+//! Asynchronous mode before real clusters: after `kill -9`, acknowledged documents are there as they were
+//! sent, and a document that the cluster refuses is a dead letter with the cluster's own reason.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ fn acknowledged_documents_arrive_at_elasticsearch() -> Result<()> {
     prove(Kind::Elasticsearch)
 }
 
-/// An index whose documents have a number, and the file of a gateway that queues what is written to it.
+/// An index whose documents have a number, and the file of a gateway that queues writes to it.
 struct Prepared {
     index: String,
     folder: tempfile::TempDir,
@@ -78,7 +78,7 @@ fn prove(kind: Kind) -> Result<()> {
         let answer = stranger.post_ndjson(&format!("/{index}/_bulk"), b"{\"delete\":{\"_id\":\"1\"}}\n")?;
         ensure!(answer.status == 401, "{}", answer.status);
     }
-    // A new index passes until its first prediction is verified.
+    // Bulks for a new index pass until its first prediction is verified.
     let probe = "{\"index\":{\"_id\":\"0\"}}\n{\"n\":0}\n";
     let began = Instant::now();
     let mut queued = 0;

@@ -1,7 +1,8 @@
 //! The bulk helpers of the official client libraries, unchanged, through Tidegate.
 //!
-//! `clients/README.md` says what each program does. Here they are prepared with their toolchains' own
-//! package clients, run against a matching cluster, and their reports compared with what the cluster holds.
+//! `clients/README.md` says what each program does. The tests prepare the programs with their toolchains' own
+//! package clients, run them against a matching cluster, and compare their reports with the cluster's
+//! contents.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
 
@@ -20,10 +21,10 @@ use real::world;
 use serde_json::{Value, json};
 use testkit::real::Kind;
 
-/// Documents that each helper writes, and the old one that it updates.
+/// Number of documents that each helper writes, plus the old one that it updates.
 const KEPT: u64 = 1001;
 
-/// Runs one program and checks what its helpers reported, and did.
+/// Runs a program, and checks what its helpers reported and did.
 fn proves(kind: Kind, helpers: &[&str], program: impl FnOnce(&str, &str) -> Result<Command>) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::before(&server)?;
@@ -31,15 +32,16 @@ fn proves(kind: Kind, helpers: &[&str], program: impl FnOnce(&str, &str) -> Resu
     gateway.split_at_least(0.9)
 }
 
-/// The same in asynchronous mode: what a helper takes for written is written, but for the document that the
-/// cluster refuses, which is a dead letter.
+/// Does the same in asynchronous mode: every document that a helper takes for written is written, except for
+/// the one that the cluster refuses, which is a dead letter.
 fn queues(kind: Kind, helpers: &[&str], program: impl FnOnce(&str, &str) -> Result<Command>) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::queueing(&server)?;
     does_its_work(&server, &mut gateway, helpers, 1003, program)
 }
 
-/// Each helper is to report so many successes, the document that the cluster refuses among them or not.
+/// Checks that each helper reports this many successes, with or without the document that the cluster
+/// refuses.
 fn does_its_work(
     server: &Server,
     gateway: &mut Gateway,
@@ -215,7 +217,7 @@ fn clients_of_elasticsearch_9_are_queued() -> Result<()> {
     queues(kind, &["ingester"], java("elasticsearch", None))
 }
 
-/// pino-elasticsearch writes lines without ids, and nothing else.
+/// pino-elasticsearch writes only lines without ids.
 #[test]
 fn lines_of_pino_are_queued() -> Result<()> {
     let server = Server::shared(Kind::Elasticsearch)?;
@@ -248,8 +250,8 @@ fn clients_of_elasticsearch_7_are_queued() -> Result<()> {
     queues(kind, &["olivere"], go("olivere"))
 }
 
-/// Bulks in other formats than JSON go on as they are: what the server makes of them, it makes of them
-/// through Tidegate.
+/// Bulks in formats other than JSON are passed on unchanged: the server treats them the same with and without
+/// Tidegate.
 fn formats_prove(kind: Kind) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::before(&server)?;
@@ -262,7 +264,7 @@ fn formats_prove(kind: Kind) -> Result<()> {
     gateway.wait_for_now(&mut direct)?;
     let action = json!({"index": {"_id": "1"}});
     let source = json!({"word": "tide", "n": 7});
-    // Elasticsearch and OpenSearch know SMILE's end of a document, and none of CBOR's and YAML's.
+    // Elasticsearch and OpenSearch know SMILE's end of a document, but not CBOR's and YAML's.
     let smile = [&smile(&action)[..], b"\xff", &smile(&source), b"\xff"].concat();
     let cbor = [&cbor(&action)[..], b"\xff", &cbor(&source), b"\xff"].concat();
     let yaml = b"---\nindex:\n  _id: '1'\n---\nword: tide\n".to_vec();
@@ -305,7 +307,8 @@ fn formats_prove(kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// As SMILE (specification 1.0), without shared names: objects, short ASCII texts and small numbers.
+/// Encodes a value as SMILE (specification 1.0), without shared names: objects, short ASCII texts and small
+/// numbers.
 fn smile(value: &Value) -> Vec<u8> {
     fn write(out: &mut Vec<u8>, value: &Value) {
         match value {
@@ -330,7 +333,7 @@ fn smile(value: &Value) -> Vec<u8> {
     out
 }
 
-/// As CBOR (RFC 8949): the same few kinds.
+/// Encodes a value of the same few kinds as CBOR (RFC 8949).
 fn cbor(value: &Value) -> Vec<u8> {
     match value {
         Value::Object(members) => {

@@ -1,11 +1,11 @@
-//! Clients whose bulks travel to the nodes together get the answers that each would have got alone.
+//! Clients whose bulks travel to the nodes together get the same answers as each would get alone.
 //!
 //! Each client writes the same bulks directly into one index and through Tidegate into another; through
-//! Tidegate all clients send at the same moment. Answers must be the same byte for byte, sequence numbers
-//! included, and so must the contents. A second proof does the same with random bulks, valid and broken ones,
-//! as `real_differential` does with one client (`SEED=n` changes its bulks). A third has neighbours that do
-//! one another harm where they can ([`neighbours`]). And the calls by which users of the faster-bulk plug-in
-//! switch combining are understood.
+//! Tidegate all clients send at the same moment. Answers and contents must be the same byte for byte,
+//! including sequence numbers. A second proof does the same with random bulks, valid and broken ones, as
+//! `real_differential` does with one client (`SEED=n` changes its bulks). A third has neighbours that harm
+//! one another where they can ([`neighbours`]). Finally, Tidegate must understand the calls with which users
+//! of the faster-bulk plug-in switch combining.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
 
@@ -28,9 +28,9 @@ use testkit::real::Kind;
 const CLIENTS: usize = 12;
 const ROUNDS: usize = 15;
 
-/// New documents, some that are there already, some that cannot be parsed, deletes of what is there and of
-/// what is not, updates with and without a document: what fails differs from client to client and round to
-/// round.
+/// Returns a body with new documents, existing ones, unparsable ones, deletes of existing and missing
+/// documents, and updates with and without a document. The failures differ from client to client and from
+/// round to round.
 fn body(index: &str, client: usize, round: usize) -> String {
     let mut lines = String::new();
     let mut push = |action: &str, meta: Value, source: Option<Value>| {
@@ -155,7 +155,7 @@ fn write(
         };
         let direct = http.send(&bulk(&prefixes.direct));
         together.wait();
-        // Whoever gets no answer goes on all the same: the others wait for it.
+        // A client without an answer goes on all the same: the others wait for it.
         let answer = through.send(&bulk(&prefixes.other));
         let difference = match (&direct, &answer) {
             (Ok(direct), Ok(answer)) => answers_differ(direct, answer, &prefixes.direct, &prefixes.other),
@@ -166,12 +166,12 @@ fn write(
     failures
 }
 
-/// The plug-in's calls are admitted or refused by the cluster, which keeps what is its own.
+/// The cluster admits or refuses the plug-in's calls, and keeps its own settings.
 fn switches(kind: Kind) -> Result<()> {
     let server = Server::shared(kind)?;
     let gateway = Gateway::before(&server)?;
     if gateway.counters()?.is_null() {
-        return Ok(()); // clusters know nothing of these settings
+        return Ok(()); // clusters do not know these settings
     }
     let index = format!("{}switched", Prefixes::fresh().direct);
     let (mut direct, mut through) = (server.http(), gateway.http());
@@ -194,7 +194,7 @@ fn switches(kind: Kind) -> Result<()> {
         &json!("50"),
     )?;
 
-    // Another's setting of the same body is the cluster's.
+    // Another setting in the same body is the cluster's own.
     const THEIRS: &str = "cluster.routing.allocation.node_concurrent_recoveries";
     let mixed = json!({"persistent": {THEIRS: "3", "index": {"direct_routing": {"global.enable": true}}}});
     let mut expected = nothing.clone();
@@ -256,9 +256,9 @@ fn same(found: &Value, expected: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Clients with random bulks.
+/// Number of clients with random bulks.
 const CROWD: usize = 8;
-/// Bulks of each.
+/// Number of bulks of each client.
 const BULKS: usize = 40;
 
 fn random_proof(kind: Kind) -> Result<()> {
@@ -276,7 +276,7 @@ fn random_proof(kind: Kind) -> Result<()> {
         let clients: Vec<_> = (0..CROWD as u64)
             .map(|client| {
                 let (server, gateway, prefixes, together) = (&server, &gateway, &prefixes, &together);
-                // Ids hold the seed, so each client has documents of its own.
+                // Ids contain the seed, so each client has documents of its own.
                 let inventor = Inventor::new(seed * 100 + client, &prefixes.direct, server).in_company();
                 scope.spawn(move || write_random(server, gateway, prefixes, inventor, together))
             })

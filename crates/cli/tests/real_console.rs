@@ -1,9 +1,9 @@
-//! The console in a real browser: before three nodes of OpenSearch behind two gateways, and a second cluster;
-//! and before what misbehaves.
+//! The console in a real browser: before three nodes of OpenSearch behind two gateways and a second cluster,
+//! and before servers that misbehave.
 //!
-//! The walk itself is `web/test/real/walk.test.mjs`; this starts what it walks on. `broken.test.mjs` starts
-//! all of its own. They want Node, Chromium, and the packages of `web/package-lock.json`, which `./dev test`
-//! brings.
+//! The walk itself is `web/test/real/walk.test.mjs`; this test starts the servers that it needs.
+//! `broken.test.mjs` starts its own. Both need Node, Chromium, and the packages of `web/package-lock.json`,
+//! which `./dev test` installs.
 
 #![allow(
     clippy::unwrap_used,
@@ -76,7 +76,7 @@ fn users_roles_and_the_audit_log_in_a_browser() -> Result<()> {
     Ok(())
 }
 
-/// Documents with a number as text, which the cluster refuses.
+/// Number of documents with a number as text, which the cluster refuses.
 const LETTERS: usize = 100_000;
 const BULK: usize = 5000;
 
@@ -143,7 +143,7 @@ fn many_dead_letters_are_changed_and_replayed_in_a_browser_and_every_count_is_ex
     Ok(())
 }
 
-/// A configuration that queues what is written: its file.
+/// Returns the file of a configuration that queues writes.
 fn queueing_file(home: &Path, endpoint: &str) -> Result<String> {
     let file = home.join("queueing.yml");
     let text = format!(
@@ -201,7 +201,7 @@ fn the_walk_through_runs_in_a_browser() -> Result<()> {
         .env("PREFIX", &prefix)
         .output()
         .context("Node cannot be run")?;
-    // Others have their indices there, too.
+    // Other tests have their indices there, too.
     let _ = cluster.client()?.delete(&format!("/{prefix}-walk"));
     ensure!(
         output.status.success(),

@@ -1,5 +1,5 @@
-//! The same random bulks go to a cluster directly and through Tidegate, into equal index sets: every
-//! status, header, item, error and all contents must be the same.
+//! The same random bulks go to a cluster directly and through Tidegate, into equal index sets. Every status,
+//! header, item, error and all contents must be the same.
 //!
 //! `SEED=n` replays one seed, `SEEDS=n` tries that many (default 8). `TIDEGATE_PROOF_AGAINST=direct` sends
 //! both sides to the cluster itself (to two of its nodes): what differs then is the test's own fault.
@@ -16,7 +16,7 @@ use real::server::Server;
 use real::world::{self, Prefixes};
 use testkit::real::Kind;
 
-/// Bulks of one seed.
+/// Number of bulks of one seed.
 const BULKS: u32 = 40;
 
 fn differential(server: &Server, gateway: &mut Gateway) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Documents with neither id nor routing, directed: every one is where the server looks for it, and shards
-//! fill evenly.
+//! Directed documents, with neither id nor routing: every document is where the server looks for it, and
+//! shards fill evenly.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
 
@@ -13,14 +13,14 @@ use real::world::Prefixes;
 use serde_json::{Value, json};
 use testkit::real::Kind;
 
-/// Documents in all. `DIRECTED_DOCS=1000000` measures what the project promises.
+/// Number of documents in all. `DIRECTED_DOCS=1000000` measures what the project promises.
 fn docs() -> usize {
     let told = std::env::var("DIRECTED_DOCS").ok();
     told.and_then(|docs| docs.parse().ok()).unwrap_or(200_000)
 }
 
 fn fresh_index(http: &mut Http, name: &str, shards: u32) -> Result<()> {
-    // No refresh: what a shard remembers of ids that it was sent stays visible.
+    // No refresh, so that what a shard remembers of the ids sent to it stays visible.
     http.put(
         &format!("/{name}"),
         &json!({"settings": {"number_of_shards": shards, "number_of_replicas": 0, "refresh_interval": -1}}),
@@ -39,7 +39,7 @@ fn bulk(through: &mut Http, index: &str, docs: usize) -> Result<Vec<String>> {
         .collect()
 }
 
-/// Bulks of changing sizes until there are `docs()`; some of the ids.
+/// Sends bulks of changing sizes until there are `docs()` documents, and returns some of the ids.
 fn fill(through: &mut Http, index: &str) -> Result<Vec<String>> {
     let (mut written, mut round, mut some) = (0, 0, Vec::new());
     while written < docs() {
@@ -53,7 +53,7 @@ fn fill(through: &mut Http, index: &str) -> Result<Vec<String>> {
     Ok(some)
 }
 
-/// Documents by shard.
+/// Returns the number of documents in each shard.
 fn filled(http: &mut Http, index: &str) -> Result<Vec<u64>> {
     http.send(&Request::new("POST", &format!("/{index}/_refresh")))?;
     let shards = http.get(&format!("/_cat/shards/{index}?format=json&h=shard,docs"))?;
@@ -94,7 +94,7 @@ fn proof(kind: Kind, shards: u32) -> Result<()> {
         spread * 100.0
     );
     ensure!(filled.iter().sum::<u64>() == docs() as u64);
-    // Two percent of what a shard has after a million documents, or of more.
+    // Two percent of a shard's share of a million documents, or of more.
     let allowed = 0.02 * mean.max(1e6 / f64::from(shards));
     ensure!((most - least) as f64 <= allowed, "{filled:?}");
     for ids in ids.chunks(500) {
@@ -117,7 +117,7 @@ fn proof(kind: Kind, shards: u32) -> Result<()> {
     routed(&server, shards)
 }
 
-/// With a routing the server makes the ids, and looks none up.
+/// With a routing, the server makes the ids, and looks none up.
 fn routed(server: &Server, shards: u32) -> Result<()> {
     let index = format!("{}directed", Prefixes::fresh().direct);
     let mut http = server.http();
@@ -129,7 +129,7 @@ fn routed(server: &Server, shards: u32) -> Result<()> {
     for size in [1, 10, 1_000, 3_000].repeat(3) {
         ids.extend(bulk(&mut through, &index, size)?);
     }
-    // The answer is the server's own: what a client that sets the routing itself is told.
+    // The answer is the server's own, the same as for a client that sets the routing itself.
     let meta = json!({"index": {"_index": index, "routing": "r"}});
     let own = Request::new("POST", "/_bulk").ndjson(format!("{meta}\n{{}}\n").into_bytes());
     items.push(http.send(&own)?.value()?["items"][0]["index"].clone());

@@ -1,8 +1,8 @@
-//! Nodes that die and return, shards that move, indices that come, go and roll over: all during load through
-//! Tidegate, and never a wrong answer.
+//! Nodes that die and return, shards that move, indices that come, go and roll over, all during load through
+//! Tidegate: there must never be a wrong answer.
 //!
-//! A wrong answer is an item that was acknowledged and is not in the index as it was sent. An item with an
-//! error may be there or not; what the client can't know must not be claimed.
+//! A wrong answer is an item that was acknowledged but is not in the index as it was sent. An item with an
+//! error may or may not be there; what the client can't know must not be claimed.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
 
@@ -20,26 +20,26 @@ use real::world;
 use serde_json::{Value, json};
 use testkit::real::{Kind, Own, RealCluster};
 
-/// A change must be seen within this.
+/// A change must be noticed within this time.
 const SEEN_WITHIN: Duration = Duration::from_secs(1);
 
-/// What the load was told.
+/// The answers to the load's clients.
 #[derive(Default)]
 struct Told {
     /// Id → number in the document that was acknowledged last.
     acknowledged: HashMap<String, u64>,
     /// Ids whose deletion was acknowledged last.
     gone: Vec<String>,
-    /// Ids of which an operation failed or got no answer: their content is open.
+    /// Ids with an operation that failed or got no answer: their content is undetermined.
     open: HashMap<String, Vec<u64>>,
     bulks: u32,
     items_failed: u32,
     requests_failed: u32,
 }
 
-/// Writes bulks through the gateway until told to stop, by turns: documents that are written again and again,
-/// new ones that are created, and the deletion of those. Each id is one writer's, so a conflict, or a
-/// document that is not found, could only be the work of a second try.
+/// Writes bulks through the gateway until told to stop. A bulk either rewrites old documents or creates new
+/// ones, which a later bulk deletes. Each id belongs to one writer, so a conflict or a missing document could
+/// only come from a second try.
 fn load(origin: &Origin, index: &str, writer: u32, stop: &AtomicBool) -> Told {
     let mut http = Http::with_patience(origin, Duration::from_secs(120));
     let mut told = Told::default();
@@ -105,7 +105,7 @@ fn load(origin: &Origin, index: &str, writer: u32, stop: &AtomicBool) -> Told {
     told
 }
 
-/// Every acknowledged document is there with its content.
+/// Checks that every acknowledged document is there with its content.
 fn compare(http: &mut Http, index: &str, told: &Told) -> Result<()> {
     http.must(&Request::new("POST", &format!("/{index}/_refresh")))?;
     let answer = http.get(&format!("/{index}/_search?size=10000&version=true"))?;
@@ -133,7 +133,7 @@ fn compare(http: &mut Http, index: &str, told: &Told) -> Result<()> {
     Ok(())
 }
 
-/// Runs writers through the gateway while `faults` happen, and compares.
+/// Runs writers through the gateway while `faults` happen, and compares the result.
 fn under_load(
     server: &Server,
     gateway: &mut Gateway,
@@ -185,7 +185,7 @@ fn create(http: &mut Http, name: &str, shards: u32, replicas: u32) -> Result<()>
     world::wait_green(http)
 }
 
-/// Names of the nodes that the gateway believes in and finds well.
+/// Returns the number of nodes that the gateway knows and considers healthy.
 fn nodes_up(topology: &Value) -> usize {
     let nodes = topology["nodes"].as_array().map_or(&[][..], Vec::as_slice);
     nodes.iter().filter(|node| node["health"]["up"] == true).count()
@@ -233,7 +233,7 @@ fn a_shard_that_moves_under_load_loses_nothing_and_is_followed() -> Result<()> {
     gateway.wait_for_now(&mut http)?;
     under_load(&server, &mut gateway, &index, |gateway| {
         let mut http = server.http();
-        // What a busy machine holds up is some of them; a gateway that looks too seldom holds up most.
+        // A busy machine delays some changes; a gateway that looks too seldom delays most of them.
         let mut all_took = Vec::new();
         while all_took.iter().filter(|took| **took < SEEN_WITHIN).count() < 3 {
             ensure!(all_took.len() < 6, "relocations were seen after {all_took:?}");
@@ -317,7 +317,8 @@ fn indices_that_come_go_and_roll_over_are_seen_within_a_second() -> Result<()> {
         "the new index's documents do not go to their nodes"
     );
 
-    // The same name, but other shards: an old table would send nearly everything to the wrong node.
+    // The name is the same, but the shards are others: an old table would send nearly everything to the wrong
+    // node.
     http.must(&Request::new("DELETE", &format!("/{name}")))?;
     create(&mut http, &name, 7, 0)?;
     within(&mut gateway, &mut http, "an index deleted and made anew")?;
@@ -346,7 +347,7 @@ fn indices_that_come_go_and_roll_over_are_seen_within_a_second() -> Result<()> {
 
     http.must(&Request::new("DELETE", &format!("/_data_stream/{stream}")))?;
     http.must(&Request::new("DELETE", &format!("/{name}")))?;
-    // What a busy machine holds up is one of them; a gateway that looks too seldom holds up most.
+    // A busy machine delays one of them; a gateway that looks too seldom delays most of them.
     all_took.sort();
     ensure!(all_took[1] < SEEN_WITHIN, "seen after {all_took:?}");
     gateway.split_at_least(0.9)
@@ -354,7 +355,7 @@ fn indices_that_come_go_and_roll_over_are_seen_within_a_second() -> Result<()> {
 
 #[test]
 fn a_cluster_rebuilt_behind_the_same_address_is_learnt_anew() -> Result<()> {
-    // Two clusters take turns behind one address, which a small relay stands for.
+    // Two clusters take turns behind one address, which is that of a small relay.
     let own = Own {
         nodes: 1,
         ..Own::new(Kind::Elasticsearch7)

@@ -1,6 +1,6 @@
-//! Queues in Kafka, before a real broker of Kafka's own: several gateways share a topic, and whatever becomes
-//! of one, what was acknowledged arrives, each document with its last version. The target is a fake cluster,
-//! so that it is fast and misbehaves on cue.
+//! Queues in Kafka, before a real Kafka broker. Several gateways share a topic, and whatever happens to one
+//! of them, acknowledged documents arrive, each with its last version. The target is a fake cluster, so that
+//! it is fast and misbehaves on cue.
 
 #![allow(
     clippy::unwrap_used,
@@ -48,12 +48,12 @@ struct GatewayHome {
 }
 
 impl GatewayHome {
-    /// Before a cluster, with a topic as its queue.
+    /// Makes a home before a cluster, with a topic as its queue.
     fn new(cluster: &FakeCluster, broker: &Broker, topic: &str, more: &str) -> Self {
         Self::at(cluster, broker.address(), topic, more)
     }
 
-    /// With brokers at this address.
+    /// Makes a home with brokers at this address.
     fn at(cluster: &FakeCluster, brokers: &str, topic: &str, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tidegate.yml");
@@ -87,7 +87,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         self.start_with(&[])
     }
 
-    /// In an environment with these variables too.
+    /// Starts a gateway with these additional environment variables.
     fn start_with(&self, variables: &[(&str, &str)]) -> Gateway {
         let gateway = Gateway::start_with(&["--config", self.file.to_str().unwrap()], variables);
         gateway.wait_until("the topology is known", |status| status["state"] == "watching");
@@ -96,7 +96,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
 }
 
 impl GatewayHome {
-    /// A gateway of this place ends at once; returns what it said.
+    /// Starts a gateway that must end at once, and returns its output.
     fn does_not_start(&self) -> String {
         let refused = Command::new(gateway::program())
             .args(["gateway", "--config", self.file.to_str().unwrap()])
@@ -107,7 +107,7 @@ impl GatewayHome {
         said
     }
 
-    /// Stops a gateway of this place in the usual way, and starts another.
+    /// Stops a gateway of this home in the usual way, and starts another.
     fn start_again(&self, mut gateway: Gateway) -> Gateway {
         gateway.signal("TERM");
         assert!(gateway.wait().success(), "{}", gateway.log());
@@ -120,7 +120,7 @@ fn queue(gateway: &Gateway) -> Value {
     stats.json().unwrap()["q"].clone()
 }
 
-/// Waits until the group of the queue is as told.
+/// Waits until the queue's group meets the condition.
 fn wait(gateway: &Gateway, holds: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -164,7 +164,7 @@ fn a_bulk_is_answered_once_kafka_has_it_and_delivered_from_there_across_a_restar
     );
     assert_eq!(cluster.docs("logs").len(), 300);
     assert_eq!(cluster.counts().misrouted, 0, "each part went to its node");
-    // What is done is committed by then, and not delivered again.
+    // Finished work is committed by then, and is not delivered again.
     let gateway = place.start_again(gateway);
     gateway.bulk(&body(100)).ok().unwrap();
     let one = wait(&gateway, |one| one["indexed"] == 400);
@@ -191,7 +191,7 @@ fn one_message_that_the_gateway_fails_on_dies_and_its_partition_goes_on() {
     gateway.bulk(&body(100)).ok().unwrap();
     let all = |one: &Value| one["indexed"] == 200 && one["dead"] == 1 && one["pending"] == 0;
     wait(&gateway, all);
-    // Another gateway has it dead once too.
+    // With another gateway, the document is also dead only once.
     drop(gateway);
     let gateway = place.start();
     gateway.bulk(&body(10)).ok().unwrap();
@@ -208,7 +208,7 @@ fn after_a_panic_of_the_whole_delivery_the_gateway_takes_part_once_and_delivers_
     wait(&gateway, |one| one["indexed"] == 200 && one["lanes_held"] == 4);
     let log = gateway.logged("planted at assigned");
     assert!(log.contains("the gateway has a bug"), "{log}");
-    // A second member of the group that nobody listens to would have had half of the partitions.
+    // A second member of the group that nobody polls would have got half of the partitions.
     let joined = gateway.log().matches("\"lanes\":4,").count();
     assert_eq!(joined, 3, "{}", gateway.log());
     let other = GatewayHome::new(&cluster, broker(), "failing", ", partitions: 4").start();
@@ -220,7 +220,7 @@ fn after_a_panic_of_the_whole_delivery_the_gateway_takes_part_once_and_delivers_
 #[test]
 fn several_gateways_share_a_topic_and_one_that_is_killed_loses_and_reorders_nothing() {
     let cluster = cluster();
-    // So that there is always something under way.
+    // The delay keeps something under way at all times.
     cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(15))).always());
     let places = [(), ()].map(|()| GatewayHome::new(&cluster, broker(), "shared", ", partitions: 6"));
     let gateways = places.each_ref().map(|place| Mutex::new(Some(place.start())));
@@ -255,7 +255,7 @@ fn several_gateways_share_a_topic_and_one_that_is_killed_loses_and_reorders_noth
         (&drained["dead"], &drained["lost_messages"]),
         (&json!(0), &json!(0))
     );
-    // Each lane is one gateway's, and all have some.
+    // Each lane belongs to one gateway, and both gateways have some.
     for gateway in &both {
         wait(gateway, |one| one["lanes_held"] == 3);
     }
@@ -289,13 +289,14 @@ fn several_gateways_share_a_topic_and_one_that_is_killed_loses_and_reorders_noth
     }
 }
 
-/// Documents of a round: so many that are written once, and so many that each round writes twice.
+/// Number of documents in a round that are written once; the next constant is for those that each round
+/// writes twice.
 const UNIQUE: usize = 20;
 const SHARED: usize = 10;
 const DOCUMENTS: usize = UNIQUE + 2 * SHARED;
 
-/// Writes until the end, a round after the other, each until it is acknowledged, at whichever gateway is
-/// there. Returns the rounds, and how many of them it had to repeat.
+/// Writes one round after the other until the end, each until it is acknowledged, at any gateway that is up.
+/// Returns the number of rounds, and how many of them it had to repeat.
 fn write(writer: usize, ends: Instant, address: &impl Fn(usize) -> Option<String>) -> (usize, usize) {
     let (mut round, mut repeated) = (0, 0);
     while Instant::now() < ends {
@@ -358,7 +359,7 @@ fn a_gateway_that_was_frozen_sends_nothing_that_another_has_delivered_since() {
     for n in 0..60 {
         round(&frozen, n);
     }
-    // In the middle of it: a document's versions travel one after the other.
+    // The gateway is frozen in the middle of the work: a document's versions travel one after the other.
     frozen.signal("STOP");
     wait(&other, |one| one["lanes_held"] == 4);
     round(&other, 1000);
@@ -462,7 +463,7 @@ fn lanes_do_not_change_under_a_queue() {
         said.contains("topic fixed has 3 partitions and the configuration says 5"),
         "{said}"
     );
-    // Without a number those that it has are taken.
+    // Without a number, the topic's existing partitions are used.
     let third = GatewayHome::new(&cluster, broker(), "fixed", "");
     let third = third.start();
     wait(&gateway, |one| one["lanes_held"].as_u64().unwrap() < 3);

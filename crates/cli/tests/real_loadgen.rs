@@ -1,5 +1,5 @@
-//! The example load files on real clusters: what loadgen says was written is what is there. And the
-//! comparison of a gateway with the cluster behind it.
+//! The example load files on real clusters: everything that loadgen reports as written is there. Also
+//! compares a gateway with the cluster behind it.
 
 mod guides;
 mod real;
@@ -43,7 +43,7 @@ fn run_examples(kind: Kind) -> Result<()> {
     ensure!(report["documents"]["accepted"] == 5_000, "{report}");
     ensure!(report["documents"]["statuses"]["201"] == 5_000, "{report}");
     ensure!(count(&client, &index)? == 5_000);
-    // The same ids once more: updates, and no document more.
+    // The same ids once more are updates, which add no documents.
     let report = report_of(&cluster, &index, "sequence", &["-l", "5", "-compress"])?;
     ensure!(report["documents"]["statuses"]["200"] == 5_000, "{report}");
     ensure!(count(&client, &index)? == 5_000);
@@ -62,7 +62,7 @@ fn run_examples(kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// What is tampered with between the run and the reading back is found, and nothing else.
+/// The verification finds everything that was tampered with after the run, and nothing else.
 #[test]
 fn the_proof_finds_what_is_missing_changed_or_doubled() -> Result<()> {
     let cluster = RealCluster::shared(Kind::OpenSearch)?;
@@ -87,7 +87,7 @@ requests:
         cluster.urls()[0]
     );
     let load = Arc::new(Load::parse(&file, None, Path::new(""), &|_| None)?.load);
-    // 1,000 writes to 700 documents by several users at once: the last value of each is what counts.
+    // 1,000 writes to 700 documents by several users at once: the last value of each document counts.
     let options = Options {
         users: 4,
         requests_max: Some(10),
@@ -121,7 +121,7 @@ requests:
     Ok(())
 }
 
-/// A queue answers before there are versions, and its documents are followed all the same.
+/// A queue answers before there are versions; its documents are followed all the same.
 #[test]
 fn the_proof_follows_documents_through_a_queue() -> Result<()> {
     let server = Server::shared(Kind::OpenSearch)?;
@@ -149,7 +149,7 @@ fn the_proof_follows_documents_through_a_queue() -> Result<()> {
     Ok(())
 }
 
-/// The report of a run that ended well.
+/// Returns the report of a run that succeeded.
 fn report_of(cluster: &RealCluster, index: &str, example: &str, arguments: &[&str]) -> Result<Value> {
     let (user, password) = cluster.credentials().unwrap_or(("admin", "admin"));
     let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
@@ -188,8 +188,8 @@ fn a_gateway_is_compared_with_the_secured_elasticsearch_behind_it() -> Result<()
     compare(Kind::ElasticsearchSecure, 1)
 }
 
-/// Every document is accepted and counted in both ways, new and updated, the nodes tell their CPU times, and
-/// nothing is left. Which way is faster is not what a test on a busy machine can say.
+/// Checks that every document is accepted and counted both ways, new and updated, that the nodes report their
+/// CPU times, and that nothing is left. A test on a busy machine cannot say which way is faster.
 fn compare(kind: Kind, rounds: usize) -> Result<()> {
     let server = Server::shared(kind)?;
     let gateway = Gateway::before(&server)?;
@@ -242,7 +242,7 @@ fn compare(kind: Kind, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// The guides name their indices, and one cluster is shared by all tests.
+/// The guides fix the names of their indices, and all tests share one cluster.
 static GUIDES_INDICES: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -264,7 +264,7 @@ fn the_walk_throughs_load_with_types_is_split_before_elasticsearch_7_and_queued(
         gateway.wait_for_now(&mut server.http())?;
         let report = walk_through(&gateway.url())?;
         ensure!(report["documents"]["accepted"] == 10_000, "{report}");
-        // The warm-up sends one more.
+        // The warm-up sends one more request.
         expected += 15_000;
         if queued {
             gateway.delivered(15_000, 0)?;
@@ -289,7 +289,7 @@ fn walk_through(url: &str) -> Result<Value> {
     )
 }
 
-/// The report of a run of a guide's load file that ended well.
+/// Returns the report of a successful run of a guide's load file.
 fn guide_load(file: &str, places: &[(&str, &str)], how: &[&str]) -> Result<Value> {
     let folder = guides::folder()?;
     let output = guides::run(folder.path(), file, places, how)?;
@@ -298,7 +298,8 @@ fn guide_load(file: &str, places: &[(&str, &str)], how: &[&str]) -> Result<Value
     serde_json::from_slice(&output.stdout).context("a report")
 }
 
-/// Word for word but for hosts and ports: this cluster speaks no TLS and asks nobody who he is.
+/// Starts the guides' gateway, word for word except for hosts and ports: this cluster has no TLS and requires
+/// no account.
 fn guide_gateway(server: &Server) -> Result<Gateway> {
     let mut gateway = Gateway::from_file(server, |listen, admin| {
         let mut text = guides::GATEWAY.replace("0.0.0.0:8000", listen);
@@ -311,7 +312,7 @@ fn guide_gateway(server: &Server) -> Result<Gateway> {
     Ok(gateway)
 }
 
-/// Each file of the guides through the gateway of the guides: all of it is accepted, and all of it is there.
+/// Sends each file of the guides through the guides' gateway: all documents are accepted, and all are there.
 #[test]
 fn every_load_of_the_guides_goes_through_their_gateway_to_elasticsearch_7() -> Result<()> {
     let server = Server::shared(Kind::Elasticsearch7)?;
@@ -326,7 +327,7 @@ fn every_load_of_the_guides_goes_through_their_gateway_to_elasticsearch_7() -> R
         guides::with_requests(guides::SEARCH, guides::SEQUENCE),
     );
     let walk = guides::WALK_DIRECT.map(guides::as_written);
-    // The file, its host and port, how it is started, where it writes, and how many documents with the
+    // The file, its host and port, its arguments, its target, and the number of documents, including the
     // warm-up's.
     let loads: [(&str, &str, &[&str], &str, u64); 6] = [
         (
@@ -372,7 +373,7 @@ fn every_load_of_the_guides_goes_through_their_gateway_to_elasticsearch_7() -> R
             210,
         ),
     ];
-    // Searches of an index that nobody made are 404, in the guide's world too.
+    // Searches of a missing index are 404, in the guide's world too.
     client.put("/medcl", &json!({}))?.ok()?;
     for (file, guides_place, how, indices, documents) in loads {
         client

@@ -1,5 +1,5 @@
 //! Aliases and data streams of a real cluster that come to lead elsewhere while writes through them are
-//! queued, or in doubt: the newer version wins, and nothing is in two indices.
+//! queued or in doubt: the newer version wins, and no document is in two indices.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +28,8 @@ struct Before {
 }
 
 impl Before {
-    /// A gateway's file; `pipeline` is what its pipeline says, `indexing` its processor.
+    /// Makes a gateway's file; `pipeline` has the settings of its pipeline, `indexing` those of its
+    /// processor.
     fn new(pipeline: &str, indexing: &str) -> Result<Self> {
         let cluster = RealCluster::shared(Kind::OpenSearch)?;
         let folder = tempfile::tempdir()?;
@@ -74,7 +75,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         Ok(())
     }
 
-    /// What the document of this number is in an index, refreshed or not.
+    /// Returns the document of this number in an index, refreshed or not.
     fn doc(&self, index: &str, n: usize) -> Result<Option<Value>> {
         let answer = self.nodes.get(&format!("/{index}/_doc/{n}"))?;
         Ok((answer.status == 200).then_some(answer.json()?["_source"].clone()))
@@ -147,7 +148,7 @@ fn the_newer_version_wins_when_an_alias_is_swapped_while_writes_through_it_are_q
     before.make(&two, 5)?;
     before.aliases(&json!([{"add": {"index": one, "alias": alias}}]))?;
     let gateway = before.start();
-    // Many lines before them: the lane of the older ones has more to do.
+    // Many lines come before them, so the lane of the older ones has more to do.
     before.queued(&gateway, &alias, &one, "", &body("index", 8, 0).repeat(40))?;
     before.queued(&gateway, &alias, &one, "", &body("index", 8, 1))?;
     before.aliases(&json!([

@@ -1,5 +1,5 @@
-//! What waits apart from its lane, before real clusters: what concerns an index or a request holds up nothing
-//! else, and nothing dies of what passes.
+//! Documents that are parked, before real clusters: a problem of an index or a request holds up nothing else,
+//! and a temporary problem kills no document.
 
 #![allow(
     clippy::unwrap_used,
@@ -56,10 +56,10 @@ fn conditions_of_an_index_or_a_request_hold_up_nothing_else_on_opensearch() -> R
     let writes =
         |writes: bool| aliases(json!([{"add": {"index": bad, "alias": alias, "is_write_index": writes}}]));
     let mut sent = 0;
-    // What was asked with is not among what is counted below.
+    // The operations that were used to ask are not counted below.
     wait(&gateway, |one| one["pending"] == 0)?;
-    // While it is so, everything for the other index arrives; afterwards the rest, in order, and nothing is
-    // dead.
+    // While the problem lasts, everything for the other index arrives; afterwards the rest arrives in order,
+    // and nothing is dead.
     for (number, target) in [&bad, &bad, &alias, &good].into_iter().enumerate() {
         let parameters = if number == 3 {
             "?wait_for_active_shards=99"
@@ -123,7 +123,7 @@ fn conditions_of_an_index_or_a_request_hold_up_nothing_else_on_opensearch() -> R
     Ok(())
 }
 
-/// 20 documents with ids.
+/// Sends 20 documents with ids.
 fn send(gateway: &Gateway, index: &str, parameters: &str, name: &str, n: usize) -> Result<u64> {
     let text: String = (0..20)
         .map(|id| format!("{{\"index\":{{\"_id\":\"{name}-{id}\"}}}}\n{{\"n\":{n}}}\n"))
@@ -134,7 +134,8 @@ fn send(gateway: &Gateway, index: &str, parameters: &str, name: &str, n: usize) 
     Ok(20)
 }
 
-/// Waits until a bulk for an index is queued: a new one passes until its first prediction is verified.
+/// Waits until a bulk for an index is queued: bulks for a new index pass until its first prediction is
+/// verified.
 fn queued(gateway: &Gateway, index: &str) -> Result<()> {
     let began = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! Who may write in asynchronous mode, before real clusters with users who may do little: what is queued is
-//! what the cluster itself would have taken from them.
+//! Rights in asynchronous mode, before real clusters with users of few rights: a write is queued if and only
+//! if the cluster itself would have accepted it from its user.
 
 #![allow(
     clippy::unwrap_used,
@@ -56,7 +56,7 @@ fn an_opensearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
     stream(&cluster)
 }
 
-/// What docs/health.md says that the gateway's account needs is what it needs.
+/// The rights that docs/health.md lists for the gateway's account are the rights that it needs.
 #[test]
 fn an_account_with_the_documented_rights_is_told_to_have_them_and_another_what_it_lacks() -> Result<()> {
     let cluster = RealCluster::shared(Kind::OpenSearchSecure)?;
@@ -116,7 +116,7 @@ fn an_account_with_the_documented_rights_is_told_to_have_them_and_another_what_i
     Ok(())
 }
 
-/// `tidegate check --online` with this account, for an index that is written to for certain.
+/// Runs `tidegate check --online` with this account, for an index that is certainly written to.
 fn checked(cluster: &RealCluster, user: &str, index: &str) -> Result<(Option<i32>, String)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("gateway.yml");
@@ -151,10 +151,10 @@ fn an_elasticsearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
     )
 }
 
-/// No password that OpenSearch finds weak.
+/// A password that OpenSearch does not find weak.
 const OPENSEARCH: &str = "Tidegate-On-Looker-7";
 
-/// User, operation, and whether it may.
+/// The user, the operation, and whether it is allowed.
 const EVERYWHERE: [(&str, &str, bool); 10] = [
     ("reader", "index", false),
     ("reader", "update", false),
@@ -190,7 +190,7 @@ fn prove(cluster: &RealCluster, password: &str, more: &[(&str, &str, bool)]) -> 
     }
     let writer = gateway.client().basic_auth("writer", password);
     ensure!(told(&writer, &line("index", &other, "1"))? == Told::Refused);
-    // An index that is not there yet is made by its writer's own rights.
+    // A missing index is created with its writer's own rights.
     ensure!(told(&writer, &line("index", &format!("{index}-new"), "1"))? == Told::Queued);
     ensure!(told(&writer, &line("index", &format!("{other}-new"), "1"))? == Told::Refused);
     delivered(gateway)?;
@@ -223,8 +223,8 @@ fn prove(cluster: &RealCluster, password: &str, more: &[(&str, &str, bool)]) -> 
     Ok(())
 }
 
-/// A bulk says of a closed index that it is closed before anybody looks at rights; who may write to it is
-/// queued for it all the same, and parked until it is open.
+/// A closed index is reported as closed before rights are checked. A write by a user with rights is queued
+/// all the same, and parked until the index is open.
 fn closed(cluster: &RealCluster) -> Result<()> {
     let nodes = cluster.client()?;
     let index = format!("rights-{}", cluster.fresh_name("closed"));
@@ -264,8 +264,8 @@ fn closed(cluster: &RealCluster) -> Result<()> {
     Ok(())
 }
 
-/// A server that runs a pipeline for many documents at once refuses all of them for one that it cannot read.
-/// What is queued for it is delivered all the same, and only that one dies.
+/// A server that runs a pipeline for many documents at once refuses all of them for one that it cannot parse.
+/// Documents queued for it are delivered all the same, and only that one dies.
 fn through_a_pipeline(cluster: &RealCluster) -> Result<()> {
     let nodes = cluster.client()?;
     let pipeline = cluster.fresh_name("stamps");
@@ -291,7 +291,7 @@ fn through_a_pipeline(cluster: &RealCluster) -> Result<()> {
         };
         (from..from + 50).map(line).collect()
     };
-    // What the server itself does with them.
+    // This is what the server itself does with them.
     let direct = nodes.post_ndjson(
         &format!("/_bulk?pipeline={pipeline}"),
         lines(&named, 0).as_bytes(),
@@ -333,10 +333,10 @@ fn through_a_pipeline(cluster: &RealCluster) -> Result<()> {
     Ok(())
 }
 
-/// The document whose end is missing.
+/// The number of the document whose end is missing.
 const BROKEN: usize = 17;
 
-/// Streams take `create` only, and rights for what a stream is made of are asked about instead.
+/// Streams accept `create` only; the gateway asks about rights for the stream's backing indices instead.
 fn stream(cluster: &RealCluster) -> Result<()> {
     let nodes = cluster.client()?;
     let name = cluster.fresh_name("stream");
@@ -361,12 +361,12 @@ fn stream(cluster: &RealCluster) -> Result<()> {
 #[derive(Debug, PartialEq)]
 enum Told {
     Queued,
-    /// By the cluster, for want of a right.
+    /// Refused by the cluster, since a right is missing.
     Refused,
     Other(u16, String),
 }
 
-/// What becomes of a bulk; a new index's documents pass for a moment.
+/// Returns what becomes of a bulk; documents of a new index pass for a moment.
 fn told(client: &Client, body: &str) -> Result<Told> {
     let began = Instant::now();
     loop {

@@ -1,7 +1,7 @@
-//! Each document's predicted shard is the shard that the server keeps it in.
+//! Checks that each document's predicted shard is the shard where the server keeps it.
 //!
-//! Tens of thousands of documents are indexed; then each shard is searched by itself, which tells where the
-//! server put each of them, and every place is compared with what `bulk` foretells for the very bytes that
+//! The test indexes tens of thousands of documents and then searches each shard by itself, which shows where
+//! the server put each document. It compares every place with what `bulk` predicts for the very bytes that
 //! were sent.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
@@ -19,9 +19,9 @@ use real::{ids, table, world};
 use serde_json::{Value, json};
 use testkit::real::Kind;
 
-/// Documents in each index of ids alone.
+/// Number of documents in each index with ids only.
 const IDS: usize = 6000;
-/// Documents in each of the other indices.
+/// Number of documents in each of the other indices.
 const ROUTED: usize = 2000;
 
 struct Proof {
@@ -29,7 +29,7 @@ struct Proof {
     http: Http,
     rng: Rng,
     tag: String,
-    /// Every body that was sent.
+    /// All bodies that were sent.
     bodies: Vec<Vec<u8>>,
 }
 
@@ -52,7 +52,7 @@ impl Proof {
         Ok(name)
     }
 
-    /// Indexes documents into `name`, with routing values where asked for.
+    /// Indexes documents into `name`, with routing values if wanted.
     fn fill(&mut self, name: &str, documents: usize, routed: bool) -> Result<()> {
         let mut body = String::new();
         for n in 0..documents {
@@ -83,7 +83,7 @@ impl Proof {
 
     fn resize(&mut self, how: &str, from: &str, to: &str, shards: u32) -> Result<()> {
         let http = &mut self.http;
-        // To shrink, all shards have to be on one node.
+        // Before an index can be shrunk, all of its shards must be on one node.
         let settings = http.get("/_nodes?filter_path=nodes.*.name")?;
         let node = settings["nodes"]
             .as_object()
@@ -102,7 +102,7 @@ impl Proof {
         world::wait_green(http)
     }
 
-    /// Compares every prediction with the truth; returns how many there were.
+    /// Compares every prediction with the real place, and returns how many there were.
     fn compare(&mut self) -> Result<usize> {
         let table = table::of_state(&self.server, &mut self.http)?;
         let mut truths: HashMap<String, HashMap<(String, Option<String>), u32>> = HashMap::new();
@@ -139,7 +139,7 @@ impl Proof {
     }
 }
 
-/// Where the server keeps the documents of one index: (id, routing) → shard.
+/// Returns where the server keeps the documents of one index: (id, routing) → shard.
 fn shards_of(http: &mut Http, index: &str) -> Result<HashMap<(String, Option<String>), u32>> {
     http.must(&Request::new("POST", &format!("/{index}/_refresh")))?;
     let settings = http.get(&format!("/{index}/_settings?flat_settings=true"))?;
@@ -194,7 +194,7 @@ fn on(kind: Kind) -> Result<()> {
     let parted = proof.create("parted", partitioned, json!({"_routing": {"required": true}}))?;
     proof.fill(&parted, ROUTED, true)?;
 
-    // Indices that were made of others keep their slots' number, or (Elasticsearch 9.4) take another.
+    // Indices made from others keep the number of their slots, or (Elasticsearch 9.4) get another.
     let small = proof.create(
         "small",
         json!({"number_of_shards": 2, "number_of_routing_shards": 48}),

@@ -1,4 +1,4 @@
-//! Writes of single documents that travel as bulks get the answers that the cluster gives them directly.
+//! Writes of single documents that travel as bulks get the same answers as directly from the cluster.
 //!
 //! The same requests go to a cluster directly and through Tidegate with `rewrite_to_bulk` and `combine`, into
 //! equal index sets: every status, header and body must be the same, and so must all contents, `_source` byte
@@ -25,15 +25,15 @@ use real::world::{self, AUTO, Prefixes};
 use serde_json::json;
 use testkit::real::Kind;
 
-/// Requests of one seed.
+/// Number of requests of one seed.
 const REQUESTS: u32 = 150;
-/// Clients that write at the same moment.
+/// Number of clients that write at the same moment.
 const CLIENTS: usize = 12;
 const ROUNDS: usize = 25;
-/// The index that they write to.
+/// The index that these clients write to.
 const SHARED: &str = "shared";
 
-/// A request worded for the other index set.
+/// Returns the request worded for the other index set.
 fn twin(request: &Request, prefixes: &Prefixes) -> Request {
     let reword = |text: &[u8]| replaced(text, prefixes.direct.as_bytes(), prefixes.other.as_bytes());
     Request {
@@ -72,8 +72,8 @@ fn differ(direct: &Answer, other: &Answer, prefixes: &Prefixes) -> Option<String
     )
 }
 
-/// Without sequence numbers where documents get their ids, and so their shards, by chance, and where several
-/// clients write.
+/// Removes sequence numbers. They differ where documents get their ids, and therefore their shards, at
+/// random, and where several clients write.
 fn unnumbered(body: &str, prefix: &str) -> String {
     let keys = ["\"_seq_no\":", "\"_seq_no\" : "];
     let by_chance = |before: &str| {
@@ -108,8 +108,8 @@ fn one_by_one(server: &Server, gateway: &mut Gateway) -> Result<()> {
             let other = through.send(&twin(&request, &prefixes))?;
             *statuses.entry(direct.status).or_default() += 1;
             inventor.learn(&direct);
-            // What is refused changes nothing, so each node can be asked for its words: a cause that crossed
-            // from one node to another reads otherwise.
+            // A refused request changes nothing, so each node can be asked for its wording: a cause that
+            // crossed from one node to another reads differently.
             let by_another = |node: &Origin| -> Option<String> {
                 let direct = Http::to(node).send(&request).ok()?;
                 differ(&direct, &other, &prefixes)
@@ -183,7 +183,7 @@ fn all_at_once(server: &Server, gateway: &mut Gateway) -> Result<()> {
                         let request = write_of(&format!("{}{SHARED}", prefixes.direct), client, round);
                         let direct = http.send(&request);
                         together.wait();
-                        // Whoever gets no answer goes on all the same: the others wait for it.
+                        // A client without an answer goes on all the same: the others wait for it.
                         let other = through.send(&twin(&request, prefixes));
                         let difference = match (&direct, &other) {
                             (Ok(direct), Ok(other)) => differ(direct, other, prefixes),
@@ -220,7 +220,7 @@ fn all_at_once(server: &Server, gateway: &mut Gateway) -> Result<()> {
     Ok(())
 }
 
-/// What a client writes in a round: new documents, conflicts, what cannot be parsed, deletes, updates.
+/// Returns what a client writes in a round: new documents, conflicts, unparsable documents, deletes, updates.
 fn write_of(index: &str, client: usize, round: usize) -> Request {
     let id = format!("{client}-{}", round / 5);
     let document = json!({"n": round, "client": client});

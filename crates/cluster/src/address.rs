@@ -1,5 +1,5 @@
-//! Where a node listens: scheme, host and port; read from endpoints as users write them and from publish
-//! addresses as nodes report them.
+//! The address of a node: scheme, host and port. It is read from endpoints as users write them, and from
+//! publish addresses as nodes report them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,24 +18,23 @@ pub struct Address {
     pub port: u16,
 }
 
-/// Why an endpoint or a publish address could not be read.
+/// The reason why an endpoint or a publish address could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not an address of a node: {why}")]
 pub struct BadAddress {
-    /// What was given, without any credentials that it held.
+    /// The given text, without any credentials that it held.
     pub text: String,
-    /// What is wrong with it.
+    /// The fault.
     pub why: &'static str,
 }
 
 impl Address {
     /// Reads an endpoint as users write it: `https://es:9200`, `http://[::1]:9200/`, `es:9200`, `es`.
     ///
-    /// Without a scheme it is `http`; without a port it is 9200, as in the clients of both engines.
+    /// The default scheme is `http`, the default port 9200, as in the clients of both engines.
     ///
-    /// # Errors
-    /// An unknown scheme, credentials or a path in the URL (both have their own place in the configuration),
-    /// an empty host, a port that is none.
+    /// # Errors If the scheme is unknown, if the URL has credentials or a path (both have their own place in
+    /// the configuration), if the host is empty, or if the port is not valid.
     pub fn from_endpoint(endpoint: &str) -> Result<Self, BadAddress> {
         let (tls, rest) = match endpoint.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
@@ -69,10 +68,10 @@ impl Address {
     /// Reads a node's `http.publish_address`: `127.0.0.1:9200`, `[::1]:9200`, or `es-1.local/10.0.0.5:9200`
     /// (host name and address; the name is taken, since a certificate is issued for it).
     ///
-    /// The scheme is not part of it: nodes publish the same text with TLS and without.
+    /// The text does not include the scheme: nodes publish the same text with TLS and without.
     ///
     /// # Errors
-    /// No host or no port in it.
+    /// If there is no host or no port.
     pub fn from_publish_address(text: &str, tls: bool) -> Result<Self, BadAddress> {
         let (name, socket) = match text.split_once('/') {
             Some((name, socket)) => (name, socket),
@@ -88,7 +87,7 @@ impl Address {
         })
     }
 
-    /// `host:port`, with brackets around an IPv6 address: the `Host` header's value.
+    /// Returns `host:port`, with brackets around an IPv6 address: the value of the `Host` header.
     pub fn authority(&self) -> String {
         if self.host.parse::<Ipv6Addr>().is_ok() {
             format!("[{}]:{}", self.host, self.port)
@@ -97,7 +96,7 @@ impl Address {
         }
     }
 
-    /// Whether the address leads back to this machine.
+    /// Returns whether the address leads back to this machine.
     pub fn is_loopback(&self) -> bool {
         self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
@@ -120,7 +119,7 @@ impl Serialize for Address {
     }
 }
 
-/// `host`, `host:port`, `[v6]`, `[v6]:port`, or a bare v6 address.
+/// Splits `host`, `host:port`, `[v6]`, `[v6]:port`, or a bare v6 address.
 fn split_host_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or("its bracket is not closed")?;

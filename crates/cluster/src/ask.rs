@@ -1,4 +1,4 @@
-//! The gateway's own questions to the cluster: small GETs with its own credentials, one at a time.
+//! The gateway's own requests to the cluster: small GETs with its own credentials, one at a time.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use wire::{Client, ClientConfig, Deadlines, Origin, Outgoing, Pool, RequestHead,
 use crate::config::{BadConfig, ClusterConfig};
 use crate::health::Outcome;
 
-/// Asks nodes. Lives on the watch's thread.
+/// Sends the watch's requests to nodes. Lives on the watch's thread.
 #[derive(Clone)]
 pub(crate) struct Asker {
     client: Client,
@@ -18,36 +18,36 @@ pub(crate) struct Asker {
     timeout: Duration,
 }
 
-/// An answer that was not one.
+/// An answer that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
     /// The exchange failed.
     #[error(transparent)]
     Send(#[from] SendError),
-    /// 401 or 403.
+    /// The answer is 401 or 403.
     #[error("{target} is answered with {status}: the configured credentials are not accepted for it")]
     Unauthorized {
-        /// What was asked, without its query.
+        /// The path asked for, without its query.
         target: String,
         /// 401 or 403.
         status: StatusCode,
     },
-    /// Any other status that is no success.
+    /// The answer has any other status that is no success.
     #[error("{target} is answered with {status}")]
     Status {
-        /// What was asked, without its query.
+        /// The path asked for, without its query.
         target: String,
-        /// The answer's.
+        /// The status of the answer.
         status: StatusCode,
-        /// What it says of the node.
+        /// The outcome for the node's health.
         outcome: Outcome,
     },
-    /// A success whose body is not what it should be.
+    /// The answer is a success with an unexpected body.
     #[error("{target} is answered with something unexpected: {why}")]
     Unexpected {
-        /// What was asked, without its query.
+        /// The path asked for, without its query.
         target: String,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
 }
@@ -67,12 +67,12 @@ impl Asker {
         })
     }
 
-    /// Whether the configuration makes headers that can be sent.
+    /// Checks that the configuration makes headers that can be sent.
     pub(crate) fn check(config: &ClusterConfig) -> Result<(), BadConfig> {
         own_headers(config).map(drop)
     }
 
-    /// `GET target`, parsed.
+    /// Sends `GET target` and parses the answer.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         origin: &Origin,
@@ -85,7 +85,7 @@ impl Asker {
         })
     }
 
-    /// `GET target`, as it came. Statuses other than 2xx are errors.
+    /// Sends `GET target` and returns the answer's body as it came. Statuses other than 2xx are errors.
     pub(crate) async fn get_bytes(&self, origin: &Origin, target: &str) -> Result<wire::Buffer, AskError> {
         let deadlines = Deadlines::within(self.timeout);
         let head = RequestHead {
@@ -117,7 +117,8 @@ impl Asker {
 }
 
 impl AskError {
-    /// What it says about the node's health; `None` when it says nothing (our own limits).
+    /// Returns the outcome for the node's health; `None` when the error says nothing about it (our own
+    /// limits).
     pub(crate) fn outcome(&self) -> Option<Outcome> {
         match self {
             Self::Send(error) => Outcome::of_error(error),
@@ -130,8 +131,8 @@ impl AskError {
         matches!(self, Self::Unauthorized { .. })
     }
 
-    /// Whether it is a 4xx that says "this build has no such API" or "you may not": the rest can go on
-    /// without it.
+    /// Returns whether the error is a 4xx that means "this build has no such API" or "you may not": then the
+    /// rest can continue without the answer.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Unauthorized { .. } => true,
@@ -171,5 +172,5 @@ fn without_query(target: &str) -> String {
 
 const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
 
-/// Largest answer that is read, bytes: a routing table of some 500,000 shards.
+/// The largest answer that is read, in bytes: a routing table of some 500,000 shards.
 pub(crate) const REPLY_BYTES_MAX: usize = 128 << 20;

@@ -1,4 +1,4 @@
-//! One choice of nodes, kept up with the cluster, and its turns.
+//! One choice of nodes, kept up to date with the cluster, and its turns.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,8 +14,8 @@ use crate::pick::{PickReason, Rotations, RoundRobin};
 use crate::snapshot::Snapshot;
 use crate::status::ChoiceStatus;
 
-/// Chooses nodes for requests that no primary calls for, as one [`NodeChoice`] says. All cores share it, so
-/// that they take turns together. Given by [`Cluster::chooser`](crate::Cluster::chooser).
+/// Chooses nodes for requests that no primary calls for, as one [`NodeChoice`] says. All cores share a
+/// chooser, so that they take turns together. Returned by [`Cluster::chooser`](crate::Cluster::chooser).
 #[derive(Debug)]
 pub struct Chooser {
     cluster: String,
@@ -25,7 +25,7 @@ pub struct Chooser {
     first: OnceLock<Vec<Address>>,
     requests: RoundRobin,
     documents: RoundRobin,
-    /// It has been said that the choice admits nobody.
+    /// Whether the log has been told that the choice admits no node.
     warned: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ struct Made {
     rotations: Rotations,
 }
 
-/// The choosers that somebody holds.
+/// The choosers that are in use.
 #[derive(Debug, Default)]
 pub(crate) struct Choosers(Mutex<Vec<Weak<Chooser>>>);
 
@@ -53,9 +53,9 @@ impl Chooser {
         }
     }
 
-    /// The next node: weighted round robin among the healthy nodes of the choice, of which those that are
-    /// slow are passed over by what any node may take. `not` lists nodes that were tried already. Falls back
-    /// to nodes outside the choice, then to unhealthy ones: some node is always returned.
+    /// Returns the next node: weighted round robin among the healthy nodes of the choice, in which slow nodes
+    /// are passed over by requests that any node may take. `not` lists nodes that were tried already. The
+    /// pick falls back to nodes outside the choice, then to unhealthy ones: some node is always returned.
     ///
     /// # Panics
     /// Never: a snapshot has at least one node.
@@ -71,7 +71,8 @@ impl Chooser {
             .clone()
     }
 
-    /// Made anew when the snapshot is another one than the last time.
+    /// Returns the rotations of a snapshot; they are rebuilt when the snapshot is another one than the last
+    /// time.
     fn made(&self, snapshot: &Snapshot) -> Arc<Made> {
         if let Some(made) = &*self.made.load()
             && made.generation == snapshot.generation
@@ -116,7 +117,7 @@ impl Chooser {
 // === impl Choosers ===
 
 impl Choosers {
-    /// The chooser of this choice: the one that somebody has already, or a new one.
+    /// Returns the chooser of this choice: the one that is already in use, or a new one.
     pub(crate) fn get(&self, cluster: &str, choice: NodeChoice) -> Arc<Chooser> {
         let mut held = self.0.lock();
         held.retain(|chooser| chooser.strong_count() > 0);

@@ -1,4 +1,4 @@
-//! The handle that the gateway holds: snapshots, picks, reports, hints, samples.
+//! The gateway's handle to a cluster: snapshots, picks, reports, hints, samples.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -25,7 +25,7 @@ use crate::topology::Roster;
 use crate::verify::Sample;
 use crate::watch::Watch;
 
-/// A cluster that is being watched. The watch has a thread of its own and ends when the last handle is
+/// A cluster that is being watched. The watch has a thread of its own. It ends when the last handle is
 /// dropped, or by [`Cluster::stop`].
 #[derive(Debug)]
 pub struct Cluster {
@@ -35,11 +35,12 @@ pub struct Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Starts to watch a cluster. Returns at once, with a snapshot that knows the endpoints only; every bulk
-    /// passes through unsplit until the cluster was read for the first time (see [`Cluster::learnt`]).
+    /// Starts to watch a cluster. Returns at once, with a snapshot that knows only the endpoints; every bulk
+    /// passes through unsplit until the cluster has been read for the first time (see [`Cluster::learnt`]).
     ///
     /// # Errors
-    /// A configuration that cannot work. A cluster that cannot be reached is no error: it is watched for.
+    /// If the configuration cannot work. A cluster that cannot be reached is no error: the watch waits for
+    /// it.
     pub fn start(config: ClusterConfig) -> Result<Arc<Self>, BadConfig> {
         if config.endpoints.is_empty() {
             return Err(BadConfig::NoEndpoint(config.name));
@@ -75,12 +76,14 @@ impl Cluster {
         Ok(Arc::new(Self { shared }))
     }
 
-    /// The newest snapshot. Costs an atomic load and a reference count; take it once per request.
+    /// Returns the newest snapshot. This costs an atomic load and a reference count; take a snapshot once per
+    /// request.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()
     }
 
-    /// Waits until the cluster was read for the first time; `false` when that took longer than `timeout`.
+    /// Waits until the cluster has been read for the first time; returns `false` if that took longer than
+    /// `timeout`.
     pub async fn learnt(&self, timeout: Duration) -> bool {
         let mut generations = self.shared.generation.subscribe();
         let learnt = generations.wait_for(|_| self.shared.snapshot.load().learnt());
@@ -89,46 +92,48 @@ impl Cluster {
             .is_ok_and(|waited| waited.is_ok())
     }
 
-    /// Tells of each new snapshot by its generation.
+    /// Returns a receiver that is told of each new snapshot by its generation.
     pub fn generations(&self) -> watch::Receiver<u64> {
         self.shared.generation.subscribe()
     }
 
-    /// Who chooses the nodes for requests that no primary calls for. Whoever asks with an equal choice gets
+    /// Returns the chooser of nodes for requests that no primary calls for. Callers with an equal choice get
     /// the same chooser, as long as somebody holds it.
     pub fn chooser(&self, choice: NodeChoice) -> Arc<Chooser> {
         self.shared.choosers.get(&self.shared.config.name, choice)
     }
 
-    /// A request is about to be sent to a node; `read`: it changes nothing. What is under way to a node, and
-    /// how long its answers take beside those of others to requests of this size, decides how much of what
-    /// any node may take it gets. Dropped without [`Cluster::end`], it counts as given up.
+    /// Begins an exchange: a request is about to be sent to a node. `read` means that the request changes
+    /// nothing. A node's share of the requests that any node may take depends on the requests under way to
+    /// it, and on how long its answers take beside other nodes' answers to requests of this size. An exchange
+    /// that is dropped without [`Cluster::end`] counts as given up.
     pub fn begin<'n>(&self, node: &'n Node, read: bool, body_bytes: Option<u64>) -> Exchange<'n> {
         let kind = kind_of(read, body_bytes);
         node.health.pace.begin(&self.shared.usual, kind)
     }
 
-    /// Says what became of an exchange with a node, at the head of its answer. Lock-free; a node that fails
-    /// leaves the rotation at once, and is probed until it answers.
+    /// Reports the outcome of an exchange with a node, when the head of its answer has arrived. Lock-free; a
+    /// node that fails leaves the rotation at once, and is probed until it answers.
     pub fn end(&self, exchange: Exchange<'_>, node: &Node, outcome: Outcome) {
         self.shared.end(exchange, node, outcome);
     }
 
-    /// Says what became later of an exchange with a node that had ended well, or of one that was not begun
-    /// here; `latency` is the time to the reply's head. See [`Cluster::end`].
+    /// Reports a later outcome of an exchange with a node that had ended well, or the outcome of an exchange
+    /// that was not begun here; `latency` is the time to the reply's head. See [`Cluster::end`].
     pub fn report(&self, node: &Node, outcome: Outcome, latency: Duration) {
         self.shared.report(node, outcome, latency);
     }
 
-    /// Says that a reply hinted at a change (an index that was not known, a shard that had moved, a node that
-    /// refused): the cluster is asked at once, but not more than twenty times a second whatever is hinted.
+    /// Reports that a reply hinted at a change (an unknown index, a shard that had moved, a node that
+    /// refused): the cluster is asked at once, but not more than twenty times a second however many hints
+    /// there are.
     pub fn hint(&self) {
         self.shared.wake.notify_one();
     }
 
-    /// Whether a prediction of the live traffic is wanted for checking now. `true` a few times a second at
-    /// most ([`crate::Verify::samples_per_second`]), and then for one caller only; costs a clock and an
-    /// atomic load.
+    /// Returns whether a prediction for live traffic is wanted for checking now: `true` at most a few times a
+    /// second ([`crate::Verify::samples_per_second`]), and then for only one caller. This costs a clock
+    /// reading and an atomic load.
     pub fn wants_sample(&self) -> bool {
         let per_second = u64::from(self.shared.config.verify.samples_per_second);
         if per_second == 0 || !self.shared.config.discovery {
@@ -145,20 +150,20 @@ impl Cluster {
                 .is_ok()
     }
 
-    /// Gives a prediction for checking: that `index` (a concrete one) keeps documents with the effective
-    /// `routing` (the routing value, else the id) in `shard`. Dropped when the check is busy. Ask
-    /// [`Cluster::wants_sample`] first.
+    /// Submits a prediction for checking: that `index` (a concrete one) keeps documents with the effective
+    /// `routing` (the routing value, or else the id) in `shard`. The prediction is dropped while the check is
+    /// busy. Ask [`Cluster::wants_sample`] first.
     pub fn sample(&self, index: &str, routing: &str, shard: u32) {
         let sample = Sample {
             index: index.to_owned(),
             routing: routing.to_owned(),
             shard,
         };
-        // Full means that the check is behind: there will be other samples.
+        // A full channel means that the check is behind: there will be other samples.
         let _ = self.shared.samples.try_send(sample);
     }
 
-    /// Everything the admin API shows.
+    /// Returns everything that the admin API shows.
     pub fn status(&self) -> Status {
         let snapshot = self.snapshot();
         let choices = self.shared.choosers.status(&snapshot);
@@ -166,15 +171,15 @@ impl Cluster {
         Status::of(&self.shared.config.name, &snapshot, choices, &watched)
     }
 
-    /// Ends the watch, as dropping the last handle does: snapshots stay as they are, nodes that are down stay
-    /// so until an answer of theirs is reported.
+    /// Ends the watch, as dropping the last handle does: snapshots stay as they are, and nodes that are down
+    /// stay so until an answer of theirs is reported.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Relaxed);
         self.shared.wake.notify_one();
         self.shared.probe_wake.notify_one();
     }
 
-    /// What the cluster was started with.
+    /// Returns the configuration that the cluster was started with.
     pub fn config(&self) -> &ClusterConfig {
         &self.shared.config
     }
@@ -208,8 +213,8 @@ fn watch_thread(shared: Arc<ClusterInner>, roster: Roster, mut wanted: mpsc::Rec
     }
 }
 
-/// Watches until the handle is dropped. After a panic the watch begins anew, with what it knew of nodes when
-/// it began first; until it has read the cluster again, the last snapshot holds.
+/// Watches until the handle is dropped. After a panic the watch starts again, with the nodes that it knew
+/// when it first started; until it has read the cluster again, the last snapshot holds.
 async fn watch(
     shared: &Arc<ClusterInner>,
     asker: &Asker,
@@ -231,8 +236,8 @@ async fn watch(
     }
 }
 
-/// Samples that wait for their check.
+/// The most samples that wait for their check.
 const SAMPLES_WAITING_MAX: usize = 8;
 
-/// Memory for the replies to the watch's questions.
+/// The memory for the replies to the watch's questions.
 const REPLIES_BYTES_MAX: usize = 2 * REPLY_BYTES_MAX;

@@ -1,4 +1,4 @@
-//! What a user says about a cluster.
+//! The configuration of a cluster.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,35 +14,35 @@ use crate::role::Role;
 /// Everything that [`Cluster::start`](crate::Cluster::start) needs to know.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// The name that flows refer to; it stands in logs, metrics and the status.
+    /// The name that flows refer to; it appears in logs, metrics and the status.
     pub name: String,
-    /// Where to begin: any nodes of the cluster, at least one. They are the fallback when the cluster cannot
-    /// be discovered or its publish addresses cannot be reached from here.
+    /// The addresses to begin with: any nodes of the cluster, at least one. They are the fallback when the
+    /// cluster cannot be discovered or its publish addresses cannot be reached from here.
     pub endpoints: Vec<Address>,
-    /// How the gateway's own requests authenticate.
+    /// The credentials of the gateway's own requests.
     pub credentials: Credentials,
-    /// Headers that go with each of the gateway's own requests.
+    /// The headers of each of the gateway's own requests.
     pub headers: Vec<(HeaderName, Secret)>,
-    /// How `https` nodes are trusted.
+    /// The TLS files for `https` nodes.
     pub tls: TlsFiles,
-    /// Whether nodes and indices are discovered. Without it the endpoints are all that is known and every
+    /// Whether nodes and indices are discovered. Without discovery only the endpoints are known, and every
     /// bulk passes through unsplit.
     pub discovery: bool,
-    /// How often the cluster is asked whether anything changed. `None`: only when something hints at a change
-    /// (see [`Cluster::hint`](crate::Cluster::hint)), or a node leaves the rotation or returns.
+    /// The interval in which the cluster is asked whether anything changed. `None`: only when something hints
+    /// at a change (see [`Cluster::hint`](crate::Cluster::hint)), or a node leaves the rotation or returns.
     pub refresh: Option<Duration>,
-    /// How long one of the gateway's own requests may take.
+    /// The longest time that one of the gateway's own requests may take.
     pub timeout: Duration,
-    /// How predictions are checked against the cluster.
+    /// The rules for checking predictions against the cluster.
     pub verify: Verify,
-    /// When a node leaves the rotation and how it comes back.
+    /// The rules by which a node leaves the rotation and comes back.
     pub health: HealthRules,
 }
 
-/// Who the gateway is to the cluster.
+/// The gateway's identity towards the cluster.
 #[derive(Clone, Debug, Default)]
 pub enum Credentials {
-    /// Nobody.
+    /// No credentials.
     #[default]
     None,
     /// HTTP basic authentication.
@@ -52,105 +52,107 @@ pub enum Credentials {
         /// Password.
         password: Secret,
     },
-    /// `Authorization: ApiKey …`: the encoded key as the cluster gave it.
+    /// `Authorization: ApiKey …` with the encoded key as the cluster gave it.
     ApiKey(Secret),
 }
 
-/// TLS towards the nodes, by file names. Files are read when the cluster is started.
+/// TLS for connections to the nodes, by file names. The files are read when the cluster is started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// PEM file with the authorities to trust instead of the system's.
+    /// The PEM file with the authorities to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
-    /// Trust any certificate. Whoever sets it warns the user.
+    /// Whether to trust any certificate. The code that sets it must warn the user.
     pub insecure: bool,
-    /// PEM file with our certificate chain, where nodes ask for one.
+    /// The PEM file with our certificate chain, for nodes that require one.
     pub certificate: Option<PathBuf>,
-    /// PEM file with the key of `certificate`.
+    /// The PEM file with the key of `certificate`.
     pub key: Option<PathBuf>,
 }
 
-/// Which nodes take the traffic that no primary calls for, and how much of it each. Where that leaves no node
-/// at all, it is ignored, and the log and the status say so. Parts of a split bulk go to their primaries'
-/// nodes all the same.
+/// The nodes that take the traffic that no primary calls for, with their weights. A choice that leaves no
+/// node at all is ignored, and the log and the status say so. The parts of a split bulk go to their
+/// primaries' nodes all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeChoice {
-    /// Who takes part.
+    /// The nodes that take part.
     pub filter: NodeFilter,
-    /// Weight in the rotation by `host:port`, host or node name; 1 for nodes that are not named, 0 keeps a
-    /// node out.
+    /// The weights in the rotation by `host:port`, host or node name; 1 for nodes that are not named, 0 keeps
+    /// a node out.
     pub weights: BTreeMap<String, u32>,
-    /// Nodes that come later get nothing: those take part that were there when the cluster was first read.
+    /// Whether nodes that join later get nothing: only nodes that were there when the cluster was first read
+    /// take part.
     pub frozen: bool,
 }
 
-/// Which nodes take part. Empty lists say nothing; `exclude` wins over `include`.
+/// The nodes that take part. Empty lists have no effect; `exclude` wins over `include`.
 ///
-/// Taken literally: excluding `master` excludes every node that has the role, whatever else it does.
+/// Terms are taken literally: excluding `master` excludes every node that has the role, whatever else it
+/// does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFilter {
-    /// Roles; `master` and `cluster_manager` are one.
+    /// The roles; `master` and `cluster_manager` are one.
     pub roles: Terms<Role>,
-    /// `host`, `host:port` or node name.
+    /// The `host`, `host:port` or node name.
     pub hosts: Terms<String>,
-    /// Node attributes, `name=value`.
+    /// The node attributes, as `name=value`.
     pub tags: Terms<(String, String)>,
 }
 
 /// A pair of lists. With a non-empty `include`, one of its terms must hold; none of `exclude` may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms<T> {
-    /// One of these must hold, unless empty.
+    /// One of these terms must hold, unless there are none.
     pub include: Vec<T>,
-    /// None of these may hold.
+    /// None of these terms may hold.
     pub exclude: Vec<T>,
 }
 
 /// The check of predictions against `GET /INDEX/_search_shards?routing=`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verify {
-    /// Check each index with a few made-up routing values before its first split.
+    /// Whether to check each index with a few made-up routing values before its first split.
     pub before_split: bool,
-    /// How many predictions from live traffic are checked per second, at most; 0 turns sampling off.
+    /// The most predictions for live traffic that are checked per second; 0 turns sampling off.
     pub samples_per_second: u32,
 }
 
 /// Passive and active health checking of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthRules {
-    /// Failures in a row after which a node leaves the rotation. A refused connection takes it out at once,
-    /// and so do its own words that it can do nothing ([`Outcome`](crate::Outcome)).
+    /// The failures in a row after which a node leaves the rotation. A refused connection takes it out at
+    /// once, and so does its own statement that it can do nothing ([`Outcome`](crate::Outcome)).
     pub failures_max: u32,
-    /// First pause before a node that is out is probed; doubled up to `probe_interval_max`.
+    /// The first pause before a node that is out is probed; it is doubled up to `probe_interval_max`.
     pub probe_interval_min: Duration,
-    /// Longest pause between probes.
+    /// The longest pause between probes.
     pub probe_interval_max: Duration,
 }
 
-/// A configuration that cannot work. Always the configuration's fault.
+/// A configuration that cannot work. The configuration is always at fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadConfig {
     /// There is no endpoint to begin with.
     #[error("cluster '{0}' has no endpoints")]
     NoEndpoint(String),
-    /// A header's value holds what no header may hold. The value is a secret and not shown.
+    /// A header's value has characters that no header may have. The value is a secret and not shown.
     #[error("the value of header '{0}' holds characters that a header cannot carry")]
     Header(String),
-    /// A certificate without its key, or the other way round.
+    /// There is a certificate without its key, or the other way round.
     #[error("a client certificate needs both files, the certificate and its key")]
     HalfIdentity,
     /// A TLS file could not be read.
     #[error("{path}: {source}")]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
     /// TLS could not be set up.
     #[error("TLS: {0}")]
     Tls(#[from] wire::TlsError),
-    /// The system gave no thread for the watch.
+    /// The system provided no thread for the watch.
     #[error("the watch's thread could not be started: {0}")]
     Thread(std::io::Error),
 }
@@ -158,7 +160,7 @@ pub enum BadConfig {
 // === impl ClusterConfig ===
 
 impl ClusterConfig {
-    /// A configuration with defaults for everything but name and endpoints.
+    /// Makes a configuration with defaults for everything except name and endpoints.
     pub fn new(name: impl Into<String>, endpoints: Vec<Address>) -> Self {
         Self {
             name: name.into(),
@@ -178,10 +180,10 @@ impl ClusterConfig {
 // === impl Credentials ===
 
 impl Credentials {
-    /// The value of the `Authorization` header, marked sensitive; `None` for no credentials.
+    /// Returns the value of the `Authorization` header, marked as sensitive; `None` for no credentials.
     ///
     /// # Errors
-    /// A key that no header can hold (line breaks and the like).
+    /// If the key cannot be sent in a header (because of line breaks and the like).
     pub fn authorization(&self) -> Result<Option<HeaderValue>, BadConfig> {
         use base64::Engine as _;
         let text = match self {
@@ -205,7 +207,8 @@ impl TlsFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file that cannot be read or holds no PEM of the right kind, a certificate without key.
+    /// If a file cannot be read or holds no PEM of the right kind, or if there is a certificate without a
+    /// key.
     pub fn load(&self) -> Result<ClientTls, BadConfig> {
         let read = |path: &PathBuf| {
             std::fs::read(path).map_err(|source| BadConfig::File {
@@ -267,6 +270,6 @@ impl Default for HealthRules {
     }
 }
 
-/// One poll costs a node about 0.4 ms of CPU (OpenSearch 3.8, measured), so a thousandth of a core.
+/// One poll costs a node about 0.4 ms of CPU (OpenSearch 3.8, measured), so about a thousandth of a core.
 const REFRESH_DEFAULT: Duration = Duration::from_millis(300);
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Who is there: the reply to `_nodes/http,settings`, read.
+//! Discovery of the nodes: parsing the reply to `_nodes/http,settings`.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 use crate::flavour::{flavour_of, parse_version, show_version};
 use crate::role::Role;
 
-/// What is asked. `GET /` plays no part: trimmed builds of Elasticsearch answer it with 405.
+/// The request that discovers nodes. `GET /` is not used: trimmed builds of Elasticsearch answer it with 405.
 pub(crate) const NODES: &str = "/_nodes/http,settings?filter_path=cluster_name,nodes.*.name,nodes.*.version,\
     nodes.*.build_flavor,nodes.*.roles,nodes.*.attributes,nodes.*.http,nodes.*.settings.rest,nodes.*.settings.http.compression";
 
-/// What a probe asks: alive, and who.
+/// The request of a probe: is the node alive, and which node is it?
 pub(crate) const WHO: &str = "/_nodes/_local/http?filter_path=nodes.*.name";
 
 /// The reply to [`WHO`].
@@ -31,11 +31,11 @@ pub(crate) struct Discovered {
     /// How bodies are read, by the lowest version; `None` when no node gives a version that we can read, and
     /// when both engines are among the nodes.
     pub(crate) dialect: Option<Dialect>,
-    /// Lowest first, without duplicates.
+    /// The versions, lowest first, without duplicates.
     pub(crate) versions: Vec<Version>,
-    /// Smallest among the nodes, bytes.
+    /// The smallest limit among the nodes, in bytes.
     pub(crate) max_content_length_bytes: Option<u64>,
-    /// `http.compression`, where nodes have it set; false if one of them says so.
+    /// `http.compression`, if nodes have it set; false if one of them says so.
     pub(crate) compression: Option<bool>,
     pub(crate) warnings: Vec<String>,
 }
@@ -80,7 +80,7 @@ struct HttpReply {
 }
 
 impl Discovered {
-    /// Whether a node has told where it can be reached.
+    /// Returns whether a node has told where it can be reached.
     pub(crate) fn knows(&self, id: &str) -> bool {
         let mut nodes = self.nodes.iter();
         nodes.any(|node| node.id == id && node.publish_address.is_some())
@@ -150,7 +150,7 @@ impl Discovered {
         })
     }
 
-    /// The engine, when there is just one.
+    /// Returns the engine, when there is only one.
     pub(crate) fn flavour(&self) -> Option<Flavour> {
         self.dialect.map(|dialect| dialect.flavour)
     }
@@ -168,13 +168,13 @@ impl DiscoveredNode {
     }
 }
 
-/// `rest.action.multi.allow_explicit_index`, a node setting; absent means `true`.
+/// Returns the node setting `rest.action.multi.allow_explicit_index`; absent means `true`.
 fn allows_explicit_index(settings: &Value) -> bool {
     let value = settings.pointer("/rest/action/multi/allow_explicit_index");
     !value.is_some_and(|value| *value == Value::Bool(false) || value.as_str() == Some("false"))
 }
 
-/// `http.compression`, if it is set.
+/// Returns `http.compression`, if it is set.
 fn compresses(settings: &Value) -> Option<bool> {
     let value = settings.pointer("/http/compression")?;
     value.as_bool().or_else(|| value.as_str()?.parse().ok())

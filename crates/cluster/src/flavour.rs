@@ -1,8 +1,8 @@
-//! Which engine and version a node is, told from `_nodes` alone (`GET /` is not answered by every build).
+//! The engine and version of a node, determined from `_nodes` alone (not every build answers `GET /`).
 
 use bulk::{Flavour, Version};
 
-/// Reads `9.5.3`, `3.0.0-alpha1`, `8.19`; qualifiers are dropped. `None` for anything that begins otherwise.
+/// Parses `9.5.3`, `3.0.0-alpha1`, `8.19`; qualifiers are dropped. `None` for any text that begins otherwise.
 pub(crate) fn parse_version(text: &str) -> Option<Version> {
     let mut numbers = text.split(['.', '-', '+']).map(|part| part.parse::<u16>().ok());
     Some(Version {
@@ -12,12 +12,12 @@ pub(crate) fn parse_version(text: &str) -> Option<Version> {
     })
 }
 
-/// `9.5.3`.
+/// Formats a version as `9.5.3`.
 pub(crate) fn show_version(version: &Version) -> String {
     format!("{}.{}.{}", version.major, version.minor, version.patch)
 }
 
-/// Tells the engine from what a node says of itself in `_nodes`.
+/// Determines the engine from a node's description of itself in `_nodes`.
 ///
 /// Elasticsearch has reported a `build_flavor` (`oss`, `default`, `serverless`) since 6.3 and OpenSearch
 /// never did; seen on OpenSearch 2.19 and 3.8, Elasticsearch 7.10, 8.19 and 9.5. Before 6.3 the version
@@ -30,7 +30,7 @@ pub(crate) fn flavour_of(version: Version, has_build_flavor: bool) -> Flavour {
     }
 }
 
-/// `opensearch` or `elasticsearch`.
+/// Returns `opensearch` or `elasticsearch`.
 pub(crate) fn show_flavour(flavour: Flavour) -> &'static str {
     match flavour {
         Flavour::OpenSearch => "opensearch",

@@ -1,5 +1,5 @@
-//! How a node has been doing, in atomics that all cores share: out of the rotation on failures, back by a
-//! probe.
+//! The health of a node, in atomics that all cores share: failures take the node out of the rotation, and a
+//! probe brings it back.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -15,22 +15,23 @@ use crate::config::HealthRules;
 use crate::limiter::Limiter;
 use crate::pace::Pace;
 
-/// What became of one exchange with a node, as far as the node's health is concerned.
+/// The outcome of one exchange with a node, as far as the node's health is concerned.
 ///
-/// Statuses as `RestStatus` of both engines gives them to exceptions; `NoMasterBlockService`,
+/// The statuses are those that `RestStatus` of both engines assigns to exceptions; `NoMasterBlockService`,
 /// `NoClusterManagerBlockService` and `GatewayService` make the blocks of [`Outcome::Incapable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// An answer that speaks of a living node: everything below 500 but 429; 500 itself, which a request can
-    /// bring about; and 502, 503 and 504 in the server's own words, which speak of an index (a red one
-    /// answers 503) or of the cluster's work, not of the node that says them.
+    /// An answer that shows a living node: every status below 500 except 429; 500 itself, which a request can
+    /// cause; and 502, 503 and 504 in the server's own words, which concern an index (a red one answers 503)
+    /// or the cluster's work, not the node that answers.
     Answered,
-    /// 429: alive, but asks for less.
+    /// The node answered 429: it is alive, but asks for less.
     Busy,
-    /// 503 in the server's own words, which say that this node can do nothing now: it follows no elected
-    /// node, has not recovered the cluster's state, or is closing.
+    /// The node answered 503 in the server's own words, which say that this node can do nothing now: it
+    /// follows no elected node, has not recovered the cluster's state, or is closing.
     Incapable,
-    /// 502, 503 or 504 in other words than a server's: something stands before the node and can't reach it.
+    /// The answer was 502, 503 or 504 in words that are not a server's: something in front of the node can't
+    /// reach it.
     ServerError,
     /// The connection was refused or the host unreachable: nothing was sent.
     ConnectRefused,
@@ -38,13 +39,13 @@ pub enum Outcome {
     ConnectFailed,
     /// The connection broke during the exchange.
     Broken,
-    /// No answer in time.
+    /// There was no answer in time.
     TimedOut,
 }
 
 impl Outcome {
-    /// What an answer says whose body need not be looked at; `None`: its body decides, ask
-    /// [`Outcome::of_words`].
+    /// Returns the outcome of an answer whose body need not be looked at; `None` if the body decides: then
+    /// call [`Outcome::of_words`].
     pub fn of_head(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         match status {
             StatusCode::TOO_MANY_REQUESTS => Some(Self::Busy),
@@ -52,7 +53,7 @@ impl Outcome {
                 let theirs = headers.contains_key("x-elastic-product") || is_a_servers(headers);
                 match theirs {
                     false => Some(Self::ServerError),
-                    // Packed words can't be read here, and are a server's.
+                    // Compressed words can't be read here, and only a server would send them.
                     true if headers.contains_key(CONTENT_ENCODING) => Some(Self::Answered),
                     true => None,
                 }
@@ -61,7 +62,8 @@ impl Outcome {
         }
     }
 
-    /// What 502, 503 or 504 with a body that begins so says. An empty one is that of an answer to `HEAD`.
+    /// Returns the outcome of a 502, 503 or 504 whose body begins with `begins`. An empty body answers a
+    /// `HEAD`.
     pub fn of_words(begins: &[u8]) -> Self {
         let text = String::from_utf8_lossy(&begins[..begins.len().min(WORDS_BYTES_MAX)]);
         let mut plain = text.split_ascii_whitespace().flat_map(str::chars);
@@ -75,7 +77,8 @@ impl Outcome {
         }
     }
 
-    /// What a failed exchange says; `None` when it was our own doing (our limits, the client's body).
+    /// Returns the outcome of a failed exchange; `None` if the cause was on our side (our limits, the
+    /// client's body).
     pub fn of_error(error: &SendError) -> Option<Self> {
         match &error.kind {
             SendErrorKind::Connect(io) => Some(match io.kind() {
@@ -86,7 +89,7 @@ impl Outcome {
             }),
             SendErrorKind::Tls(_) | SendErrorKind::ConnectTimeout => Some(Self::ConnectFailed),
             SendErrorKind::Deadline | SendErrorKind::Timeout => Some(Self::TimedOut),
-            // A kept connection that the node had closed says nothing: that race is everyday.
+            // A kept connection that the node had closed proves nothing: that race is common.
             SendErrorKind::Closed | SendErrorKind::Io(_) => (!error.reused).then_some(Self::Broken),
             SendErrorKind::Malformed(_) => Some(Self::Broken),
             _ => None,
@@ -94,8 +97,7 @@ impl Outcome {
     }
 }
 
-/// Whether a body is of a kind that servers write errors in, and that hardly anything that stands before one
-/// does.
+/// Returns whether a body is of a kind in which servers write errors, and in which hardly any proxy does.
 fn is_a_servers(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = kind
@@ -111,16 +113,16 @@ fn is_a_servers(headers: &HeaderMap) -> bool {
 /// The health of one node.
 #[derive(Debug)]
 pub struct Health {
-    /// How quick it is, and what is on its way to it.
+    /// The node's pace, and the exchanges under way to it.
     pub(crate) pace: Pace,
-    /// How much it is sent at once.
+    /// The limit on what the node is sent at once.
     limiter: Arc<Limiter>,
     up: AtomicBool,
     failures_in_row: AtomicU32,
     answers: AtomicU64,
     failures: AtomicU64,
     busy: AtomicU64,
-    /// Exponentially weighted mean of the latency of answers, microseconds; 0 before the first.
+    /// The exponentially weighted mean of the latency of answers, in microseconds; 0 before the first answer.
     latency_us: AtomicU64,
 }
 
@@ -137,21 +139,21 @@ pub struct HealthStatus {
     pub failures: u64,
     /// Answers of 429 so far.
     pub busy: u64,
-    /// Mean latency of recent answers, microseconds.
+    /// Mean latency of recent answers, in microseconds.
     pub latency_us: u64,
-    /// How many times longer its answers take than answers of the whole cluster to requests of the same size
-    /// do; 1 is as long as usual.
+    /// How many times longer the node's answers take than answers of the whole cluster to requests of the
+    /// same size; 1 is as long as usual.
     pub slowness: f32,
     /// Exchanges under way.
     pub in_flight: u32,
-    /// Requests from queues that it is sent at once, as its answers have shown.
+    /// The most requests from queues that the node is sent at once, as found from its answers.
     pub limit: usize,
 }
 
-/// What a report changed.
+/// The effect of a report on the rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RotationChange {
-    /// Nothing.
+    /// The report changed nothing.
     Same,
     /// The node has just left the rotation.
     Down,
@@ -175,23 +177,24 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Whether the node is in the rotation.
+    /// Returns whether the node is in the rotation.
     pub fn is_up(&self) -> bool {
         self.up.load(Relaxed)
     }
 
-    /// What it costs to send one more request there, by what is under way and how slow its answers are; a
-    /// natural logarithm, of which only differences mean something.
+    /// Returns the cost of sending one more request to the node, by what is under way and how slow its
+    /// answers are; a natural logarithm, of which only differences are meaningful.
     pub fn cost(&self) -> f32 {
         self.pace.cost(1.0)
     }
 
-    /// How many requests it is sent at once, for whoever keeps to it.
+    /// Returns the limiter of what the node is sent at once, for callers that keep to it.
     pub fn limiter(&self) -> &Arc<Limiter> {
         &self.limiter
     }
 
-    /// Counts one exchange. Lock-free; racing reports may lose a step of the latency mean, never a turn.
+    /// Counts one exchange. Lock-free; racing reports may lose a step of the latency mean, but never a change
+    /// of the rotation.
     pub(crate) fn report(&self, outcome: Outcome, latency: Duration, rules: &HealthRules) -> RotationChange {
         match outcome {
             Outcome::Answered | Outcome::Busy => {
@@ -223,7 +226,7 @@ impl Health {
         }
     }
 
-    /// Numbers for the admin API.
+    /// Returns the numbers for the admin API.
     pub fn status(&self) -> HealthStatus {
         HealthStatus {
             up: self.is_up(),
@@ -250,10 +253,11 @@ impl Health {
     }
 }
 
-/// So much of an answer's words is looked at.
+/// The most bytes of an answer's words that are looked at.
 const WORDS_BYTES_MAX: usize = 4 << 10;
-/// What a node says that can do nothing: blocks of the whole cluster by their numbers (1: not recovered, 2:
-/// no elected node), which the engines have worded differently over time, and what has the same reasons.
+/// The words of a node that can do nothing: blocks of the whole cluster by their numbers (1: not recovered,
+/// 2: no elected node), which the engines have worded differently over time, and exceptions with the same
+/// causes.
 const INCAPABLE: [&str; 5] = [
     "SERVICE_UNAVAILABLE/1/",
     "SERVICE_UNAVAILABLE/2/",
@@ -261,7 +265,7 @@ const INCAPABLE: [&str; 5] = [
     "\"cluster_manager_not_discovered_exception\"",
     "\"node_closed_exception\"",
 ];
-/// The mean forgets about half of its past in this many answers.
+/// The number of answers in which the mean forgets about half of its past.
 const LATENCY_WINDOW: u64 = 8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the handle and the watch's thread share.
+//! The state that the handle and the watch's thread share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ use crate::snapshot::Snapshot;
 use crate::status::Watched;
 use crate::verify::Sample;
 
-/// One for each cluster; lives as long as the longer-lived of the two.
+/// The shared state of one cluster; it lives as long as the longer-lived of the two.
 #[derive(Debug)]
 pub(crate) struct ClusterInner {
     pub(crate) config: ClusterConfig,
     pub(crate) snapshot: ArcSwap<Snapshot>,
     pub(crate) generation: watch::Sender<u64>,
     pub(crate) choosers: Choosers,
-    /// A hint came, or the handle was dropped.
+    /// Notified when a hint comes, or when the handle is dropped.
     pub(crate) wake: Notify,
-    /// A node left the rotation, or the handle was dropped.
+    /// Notified when a node leaves the rotation, or when the handle is dropped.
     pub(crate) probe_wake: Notify,
     pub(crate) stopping: AtomicBool,
     pub(crate) samples: mpsc::Sender<Sample>,
@@ -33,7 +33,7 @@ pub(crate) struct ClusterInner {
     /// Milliseconds since `started` at which the next sample is wanted.
     pub(crate) next_sample_ms: AtomicU64,
     pub(crate) watched: Mutex<Watched>,
-    /// What answers of this cluster take.
+    /// The usual times of this cluster's answers.
     pub(crate) usual: Usual,
 }
 
@@ -76,7 +76,7 @@ impl ClusterInner {
     }
 
     pub(crate) fn watched(&self) -> MutexGuard<'_, Watched> {
-        // Plain numbers and strings: whatever a panic left is still worth showing.
+        // These are plain numbers and strings: whatever a panic left is still worth showing.
         self.watched.lock()
     }
 }

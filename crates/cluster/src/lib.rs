@@ -1,21 +1,22 @@
-//! What a cluster looks like now: discovery, state, health, flavour and version, watch.
+//! The present state of a cluster: discovery, cluster state, health, flavour and version, watch.
 //!
 //! # The story
 //!
-//! [`Cluster::start`] begins to watch a cluster from any of its endpoints, on a thread of its own. It asks
-//! `_nodes` who is there and which engine and version they run, then polls the version of the cluster state a
-//! few times a second, which costs a node next to nothing; only when that changed does it read where the
-//! primaries are, what the indices' settings say about routing, and which aliases, data streams and pipelines
-//! there are. Mappings, the expensive part of a large state, are read for new indices only. Everything
-//! becomes an immutable [`Snapshot`], which is swapped in.
+//! [`Cluster::start`] begins to watch a cluster from any of its endpoints, on a thread of its own. The watch
+//! asks `_nodes` which nodes there are and which engine and version they run, then polls the version of the
+//! cluster state a few times a second, which costs a node next to nothing. Only when the version has changed
+//! does it read where the primaries are, what the indices' settings say about routing, and which aliases,
+//! data streams and pipelines there are. Mappings, the expensive part of a large state, are read only for new
+//! indices. The result is an immutable [`Snapshot`], which is swapped in.
 //!
-//! The gateway takes a snapshot per request. Parts of a split bulk go where its route table says; everything
-//! else goes to the node that a [`Chooser`] picks. What became of it is [reported](Cluster::end), so that a
-//! dead node leaves the rotation at once, until a probe brings it back, and a slow one gets less.
+//! The gateway takes one snapshot for each request. The parts of a split bulk go where the snapshot's route
+//! table says; every other request goes to the node that a [`Chooser`] picks. The outcome is
+//! [reported](Cluster::end), so that a dead node leaves the rotation at once, until a probe brings it back,
+//! and a slow node gets less.
 //!
-//! Predictions are not trusted: each index's are checked against the cluster's own answer before the first
-//! split, and a sample of the live traffic's after that. An index that fails passes through until its
-//! metadata changes.
+//! Predictions are not trusted: those for each index are checked against the cluster's own answer before the
+//! first split, and a sample of those for live traffic after that. An index that fails a check passes through
+//! until its metadata changes.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -1,9 +1,9 @@
-//! How many requests a node is sent at once, found from its answers.
+//! The limit on the requests that a node is sent at once, found from its answers.
 //!
-//! Too few leave a node idle, too many make requests wait in its queue, where they help nobody, until it
-//! refuses them. What a node can work on at once is nowhere to be read, and changes: so it is found by a
-//! [`Law`] from how long answers take, and from refusals. Whoever sends to a node shares its limiter, on
-//! whatever thread.
+//! Too few requests leave a node idle; too many wait in its queue, where they do no good, until it refuses
+//! them. No API says how many requests a node can work on at once, and the number changes. So a [`Law`] finds
+//! it from how long answers take, and from refusals. All senders to a node share its limiter, on whatever
+//! thread they are.
 
 mod law;
 
@@ -25,33 +25,33 @@ pub struct Limiter {
 #[derive(Debug)]
 struct Permits {
     law: Law,
-    /// Permits in circulation, taken ones included.
+    /// The permits in circulation, including those that are taken.
     issued: usize,
-    /// Permits to be taken out of circulation when they come back.
+    /// The permits to be taken out of circulation when they come back.
     surplus: usize,
     under_way: usize,
 }
 
-/// Leave to send one request to a node. Dropped without a word, it says nothing of the node.
+/// Permission to send one request to a node. Dropping it without [`Permit::end`] says nothing about the node.
 #[derive(Debug)]
 #[must_use = "whoever lets go of it has nothing to send"]
 pub struct Permit {
     limiter: Arc<Limiter>,
     permit: Option<OwnedSemaphorePermit>,
     began: Instant,
-    /// How it ended has been said.
+    /// Whether [`Permit::end`] has been called.
     told: bool,
 }
 
-/// How a request ended, as far as the node's capacity is concerned.
+/// The result of a request, as far as the node's capacity is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was worked off; with so many bytes of operations, since larger ones take longer.
+    /// The node executed it; larger requests take longer, so the bytes of its operations are given.
     Worked {
         /// The request's size.
         bytes: u64,
     },
-    /// The node refused it, or some of it, because there was too much (429).
+    /// The node refused it, or a part of it, because there was too much (429).
     Refused,
     /// There was no answer in time, or it broke off.
     Lost,
@@ -76,13 +76,13 @@ impl Default for Limiter {
 }
 
 impl Limiter {
-    /// Waits, in the order of asking, until the node may be sent one more.
+    /// Waits, in the order of the calls, until the node may be sent one more request.
     pub async fn acquire(self: &Arc<Self>) -> Permit {
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         self.give(permit.ok())
     }
 
-    /// Leave to send the node one more, if it may be sent now and nobody waits.
+    /// Returns a permit if the node may be sent one more request now and nobody waits.
     pub fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         Some(self.give(Some(permit)))
@@ -104,7 +104,7 @@ impl Limiter {
         }
     }
 
-    /// Requests that may be at the node at once, now.
+    /// Returns how many requests may be at the node at once, now.
     pub fn limit(&self) -> usize {
         self.state().law.limit()
     }
@@ -143,7 +143,7 @@ impl Limiter {
     }
 
     fn state(&self) -> MutexGuard<'_, Permits> {
-        // Numbers, each of which is of use by itself.
+        // These are numbers, each of which is useful by itself.
         self.state.lock()
     }
 }
@@ -151,14 +151,14 @@ impl Limiter {
 // === impl Permit ===
 
 impl Permit {
-    /// Says how the request ended that was sent with it.
+    /// Reports the result of the request that was sent with this permit.
     pub fn end(mut self, ended: Ended) {
         let permit = self.permit.take();
         self.limiter.end(permit, self.began, Some(ended));
         self.told = true;
     }
 
-    /// The request is sent now, and not when leave was given.
+    /// Notes that the request is sent now, and not when the permit was given.
     pub fn sent(&mut self) {
         self.began = Instant::now();
     }
@@ -181,7 +181,7 @@ mod tests {
 
     const WORKED: Ended = Ended::Worked { bytes: 1_000 };
 
-    /// Takes what the limit allows, and gives it back as it was worked off.
+    /// Takes as many permits as the limit allows, and gives them back as for executed requests.
     async fn work(limiter: &Arc<Limiter>) -> usize {
         let mut permits = Vec::new();
         for _ in 0..limiter.limit() {

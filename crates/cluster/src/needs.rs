@@ -1,24 +1,24 @@
-//! What the watch asks of a cluster, and the right that the gateway's account needs for each question.
+//! The watch's requests to a cluster, and the right that the gateway's account needs for each of them.
 
 use crate::{discover, state};
 
-/// A question that changes nothing, and what it is asked for.
+/// A request that changes nothing, and its purpose.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
-    /// Path and parameters of a GET.
+    /// The path and parameters of a GET.
     pub target: &'static str,
-    /// What it tells.
+    /// The information in its answer.
     pub tells: &'static str,
-    /// The privilege that includes it, as Elasticsearch calls it.
+    /// The privilege that includes it, as Elasticsearch names it.
     pub elasticsearch: &'static str,
-    /// The permission for it, as OpenSearch's security plug-in calls it.
+    /// The permission for it, as OpenSearch's security plug-in names it.
     pub opensearch: &'static str,
-    /// What the gateway does without an answer; `None`: nothing of the cluster is known then, so that bulks
-    /// pass whole and nothing is delivered.
+    /// The gateway's behaviour without an answer; `None`: nothing is known of the cluster then, so bulks pass
+    /// whole and nothing is delivered.
     pub without: Option<&'static str>,
 }
 
-/// The questions of [`crate::Cluster`]'s watch.
+/// The requests of [`crate::Cluster`]'s watch.
 pub const NEEDS: [Need; 6] = [
     Need {
         target: state::TOPOLOGY,

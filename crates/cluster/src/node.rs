@@ -1,4 +1,4 @@
-//! One node: what it says about itself, and how it has been doing.
+//! A node: its description of itself, and its health.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,29 +15,29 @@ use crate::role::Role;
 pub struct Node {
     /// The node's id in the cluster state; empty for an endpoint that was never discovered.
     pub id: String,
-    /// `node.name`; the endpoint's authority for one that was never discovered.
+    /// The `node.name`; for an endpoint that was never discovered, the endpoint's authority.
     pub name: String,
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: Address,
-    /// The same, as a client takes it (TLS set up).
+    /// The same address as a client's origin (with TLS set up).
     pub origin: Origin,
-    /// What it does. Empty when unknown, and for a coordinating-only node.
+    /// The node's roles. Empty when unknown, and for a coordinating-only node.
     pub roles: Vec<Role>,
-    /// `node.attr.*`.
+    /// The attributes `node.attr.*`.
     pub attributes: BTreeMap<String, String>,
     /// Whether the roles, id and name were learnt from the cluster.
     pub discovered: bool,
-    /// How it has been doing; shared by all cores.
+    /// The health of the node; shared by all cores.
     pub health: Arc<Health>,
 }
 
 impl Node {
-    /// Whether the node can hold shards. A node whose roles are unknown might.
+    /// Returns whether the node can hold shards. A node whose roles are unknown might.
     pub fn holds_data(&self) -> bool {
         !self.discovered || self.roles.iter().any(Role::is_data)
     }
 
-    /// Whether `text` names this node: its name, id, host or `host:port`.
+    /// Returns whether `text` names this node: its name, id, host or `host:port`.
     pub fn is_called(&self, text: &str) -> bool {
         text == self.name
             || (!text.is_empty() && text == self.id)
@@ -47,7 +47,7 @@ impl Node {
 }
 
 impl NodeChoice {
-    /// The node's weight, without regard to the filter.
+    /// Returns the node's weight, without regard to the filter.
     pub(crate) fn weight(&self, node: &Node) -> u32 {
         let names = [&node.address.authority(), &node.address.host, &node.name];
         let said = names.into_iter().find_map(|name| self.weights.get(name));
@@ -56,7 +56,7 @@ impl NodeChoice {
 }
 
 impl NodeFilter {
-    /// Whether the filter lets a node take part. Roles and attributes that are unknown are no obstacle.
+    /// Returns whether the filter lets a node take part. Unknown roles and attributes are no obstacle.
     pub fn admits(&self, node: &Node) -> bool {
         self.hosts.admits(|text| node.is_called(text))
             && (!node.discovered

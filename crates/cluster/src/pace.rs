@@ -1,38 +1,37 @@
-//! How quick a node is, so that what any node may take goes to those that take it quickly.
+//! The pace of a node, so that requests that any node may take go to nodes that answer quickly.
 //!
 //! Requests differ more than nodes do: a bulk of five megabytes takes a quick node longer than `GET /` takes
-//! a slow one. So each answer is compared with what answers to requests of about the same size take at this
-//! cluster, and a node's slowness is the mean of these comparisons. It is kept as a logarithm: one search
-//! that takes a thousand times as long as others must not take its node out of use for minutes, and twice as
-//! slow weighs as much as twice as quick.
+//! a slow one. So the time of each answer is compared with the usual time for requests of about the same size
+//! at this cluster, and a node's slowness is the mean of these comparisons. The slowness is kept as a
+//! logarithm: one search that takes a thousand times as long as others must not take its node out of use for
+//! minutes, and twice as slow must weigh as much as twice as quick.
 //!
-//! What a node was like is forgotten within seconds, since one that gets nothing to do can't show that it is
-//! quick again. What is under way counts as well: a node that has stopped answers nothing that could be
-//! measured.
+//! Measurements are forgotten within seconds, since a node without requests can't show that it is quick
+//! again. Requests under way count as well: a node that has stopped gives no answers to measure.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How quick one node is. Lock-free; racing answers may lose one comparison.
+/// The pace of one node. Lock-free; racing answers may lose one comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Slowness as a natural logarithm (`f32` bits, low half), and when it was measured (milliseconds since
-    /// the first look at the clock, high half; 0: never).
+    /// The slowness as a natural logarithm (`f32` bits, low half), and when it was measured (milliseconds
+    /// since the first look at the clock, high half; 0: never).
     measured: AtomicU64,
     in_flight: AtomicU32,
-    /// Since when nothing has come while something was under way, microseconds.
+    /// Since when nothing has come while something was under way, in microseconds.
     waiting_since_us: AtomicU64,
-    /// What the slowest kind of request under way usually takes, microseconds.
+    /// The usual time of the slowest kind of request under way, in microseconds.
     expected_us: AtomicU64,
 }
 
-/// What answers of one cluster usually take, by the size of the request.
+/// The usual times of one cluster's answers, by the size of the request.
 #[derive(Debug, Default)]
 pub(crate) struct Usual([AtomicU32; KINDS]);
 
-/// A request on its way to a node, from before it is sent to its answer's head. Dropped, it counts as given
-/// up.
+/// A request on its way to a node, from before it is sent until its answer's head arrives. An exchange that
+/// is dropped counts as given up.
 #[derive(Debug)]
 #[must_use = "what is under way counts as long as this lives"]
 pub struct Exchange<'a> {
@@ -42,7 +41,7 @@ pub struct Exchange<'a> {
 }
 
 impl Pace {
-    /// A request goes out.
+    /// Notes that a request goes out.
     pub(crate) fn begin<'a>(&'a self, usual: &Usual, kind: usize) -> Exchange<'a> {
         let began = Instant::now();
         if self.in_flight.fetch_add(1, Relaxed) == 0 {
@@ -60,14 +59,15 @@ impl Pace {
         }
     }
 
-    /// An answer came after this time.
+    /// Notes an answer that took `latency`.
     pub(crate) fn answered(&self, usual: &Usual, kind: usize, latency: Duration) {
         let took = log(latency.as_micros() as f32);
         self.remember(usual.of(kind).map_or(0.0, |usual| took - usual));
         usual.blend(kind, took);
     }
 
-    /// A refusal, or no answer, came after this time. However quickly it came, it speaks for others.
+    /// Notes a refusal or a failure that took `latency`. However quickly it came, it stands for other
+    /// requests.
     pub(crate) fn failed(&self, usual: &Usual, kind: usize, latency: Duration) {
         let took = log(latency.as_micros() as f32);
         let compared = usual.of(kind).map_or(0.0, |usual| (took - usual).max(0.0));
@@ -83,8 +83,8 @@ impl Pace {
             .store(u64::from(now) << 32 | u64::from(blended.to_bits()), Relaxed);
     }
 
-    /// What it costs to send one more there, as a natural logarithm; only differences mean something. `share`
-    /// is the node's weight divided by the mean weight.
+    /// Returns the cost of sending one more request to the node, as a natural logarithm; only differences are
+    /// meaningful. `share` is the node's weight divided by the mean weight.
     pub(crate) fn cost(&self, share: f32) -> f32 {
         let now = Instant::now();
         let (slowness, _) = self.remembered(millis(now));
@@ -97,7 +97,7 @@ impl Pace {
         slowness.max(overdue) + (in_flight as f32 / share).ln_1p()
     }
 
-    /// How many times longer than usual its answers take.
+    /// Returns how many times longer than usual the node's answers take.
     pub(crate) fn slowness(&self) -> f32 {
         self.remembered(millis(Instant::now())).0.exp()
     }
@@ -106,7 +106,7 @@ impl Pace {
         self.in_flight.load(Relaxed)
     }
 
-    /// The slowness as far as it is still believed, and how many milliseconds ago it was measured.
+    /// Returns the slowness as far as it is still believed, and how many milliseconds ago it was measured.
     fn remembered(&self, now_ms: u32) -> (f32, Option<f32>) {
         let measured = self.measured.load(Relaxed);
         let at = (measured >> 32) as u32;
@@ -122,7 +122,7 @@ impl Pace {
 // === impl Usual ===
 
 impl Usual {
-    /// Natural logarithm of microseconds; `None` before the first answer.
+    /// Returns the natural logarithm of the usual time in microseconds; `None` before the first answer.
     fn of(&self, kind: usize) -> Option<f32> {
         let bits = self.0[kind].load(Relaxed);
         (bits != 0).then(|| f32::from_bits(bits))
@@ -136,8 +136,8 @@ impl Usual {
     }
 }
 
-/// Requests are compared with others of the same kind: reads, writes, each by the size of the body (a factor
-/// of four).
+/// Returns the kind of a request: requests are compared with others of the same kind, which are reads or
+/// writes of a similar body size (within a factor of four).
 pub(crate) fn kind_of(read: bool, body_bytes: Option<u64>) -> usize {
     let size = match body_bytes {
         Some(bytes) => (bytes >> 10)
@@ -157,7 +157,7 @@ impl Drop for Exchange<'_> {
     }
 }
 
-/// Differences that are small beside [`FLOOR_US`] are noise.
+/// Returns a logarithm in which differences that are small beside [`FLOOR_US`] hardly count: they are noise.
 fn log(us: f32) -> f32 {
     (us + FLOOR_US).ln()
 }
@@ -167,7 +167,7 @@ fn micros(at: Instant) -> u64 {
 }
 
 fn millis(at: Instant) -> u32 {
-    // Wraps after 49 days, when one measurement looks old, or new, once.
+    // This wraps after 49 days; one measurement then looks old, or new, once.
     (at.saturating_duration_since(start()).as_millis() as u32).max(1)
 }
 
@@ -180,14 +180,14 @@ const SIZES: usize = 8;
 const KINDS: usize = 2 * SIZES;
 /// A few milliseconds more or less are no reason to prefer a node.
 const FLOOR_US: f32 = 5_000.0;
-/// Slowness is forgotten to a third in this time, so a node that gets nothing is tried again after a few
-/// seconds.
+/// The time in which slowness is forgotten to a third, so that a node that gets nothing is tried again after
+/// a few seconds.
 const FORGET_MS: f32 = 2_000.0;
 /// A failure counts as an answer that takes eight times as long (natural logarithm).
 const FAILURE: f32 = 2.08;
-/// No single answer counts for more than this.
+/// The most that a single answer counts for.
 const ONE_MAX: f32 = 0.25;
-/// A node's slowness is a mean over about so many answers, when they come quickly.
+/// The number of answers over which a node's slowness is about the mean, when they come quickly.
 const WINDOW: f32 = 16.0;
 const USUAL_WINDOW: f32 = 64.0;
 

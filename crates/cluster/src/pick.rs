@@ -1,5 +1,5 @@
-//! Which node takes a request that no primary calls for: weighted round robin among the healthy, and what any
-//! node may take passes by those that are slow.
+//! Picking a node for a request that no primary calls for: weighted round robin among the healthy nodes, in
+//! which requests that any node may take pass over slow ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -8,39 +8,40 @@ use crate::address::Address;
 use crate::config::NodeChoice;
 use crate::node::Node;
 
-/// What the request is, as far as choosing a node goes.
+/// The kind of a request, as far as choosing a node is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickReason {
-    /// Any API: every admitted node will do, and one that is slow is passed over.
+    /// Any API: every admitted node will do, and a slow one is passed over.
     Request,
-    /// Documents without a destination of their own: admitted nodes that hold data, so that some of the
-    /// documents are at home there. Strictly in turn: shards are filled evenly by it, and a slow node holds
-    /// its primaries anyway.
+    /// Documents without a destination of their own: they go to admitted nodes that hold data, so that some
+    /// of the documents are at home there. The nodes are strictly in turn: that fills shards evenly, and a
+    /// slow node holds its primaries anyway.
     Documents,
 }
 
-/// The order in which nodes are asked, made once per snapshot and choice; each slot is a position in the
+/// The order in which nodes are asked, made once for each snapshot and choice; each slot is a position in the
 /// snapshot's nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Rotations {
     request: Box<[u16]>,
     documents: Box<[u16]>,
-    /// By node; 0 keeps it out.
+    /// The weight of each node; 0 keeps the node out.
     weights: Box<[u32]>,
-    /// The same, divided by the mean of those that are not 0.
+    /// The weights divided by the mean of those that are not 0.
     shares: Box<[f32]>,
-    /// Nodes outside the filter, for when nobody inside is well. Those of weight 0 stay out.
+    /// Nodes outside the filter, for when no node inside is healthy. Nodes of weight 0 stay out.
     spare: Box<[u16]>,
-    /// No node was left, so the choice was ignored.
+    /// Whether no node was left, so that the choice was ignored.
     pub(crate) filter_ignored: bool,
 }
 
-/// Where a rotation stands. One for all cores: a shared counter costs less than cores that beat in step.
+/// The position in a rotation. All cores share one: a shared counter costs less than cores that hit the same
+/// nodes in step.
 #[derive(Debug, Default)]
 pub(crate) struct RoundRobin(AtomicUsize);
 
 impl Rotations {
-    /// Of `only` these addresses, if some are given.
+    /// Makes the rotations of the nodes; of only those with the addresses in `only`, if that is given.
     pub(crate) fn new(nodes: &[Arc<Node>], choice: &NodeChoice, only: Option<&[Address]>) -> Self {
         let admits = |node: &Arc<Node>| {
             choice.filter.admits(node) && only.is_none_or(|only| only.contains(&node.address))
@@ -82,14 +83,14 @@ impl Rotations {
         }
     }
 
-    /// The weights of the nodes, in the order of the snapshot; 0 for those that are kept out.
+    /// Returns the weights of the nodes, in the order of the snapshot; 0 for nodes that are kept out.
     pub(crate) fn weights(&self) -> &[u32] {
         &self.weights
     }
 
-    /// The next healthy node in turn that is not among `not`; for a request, another one if that costs less
-    /// than half. When all are down, the next in turn all the same (better a try than a certain refusal);
-    /// when all are among `not`, any of them.
+    /// Returns the next healthy node in turn that is not among `not`; for a request, another node if that
+    /// costs less than half. When all are down, returns the next in turn all the same (a try is better than a
+    /// certain refusal); when all are among `not`, any of them.
     pub(crate) fn pick<'a>(
         &self,
         nodes: &'a [Arc<Node>],
@@ -114,7 +115,7 @@ impl Rotations {
             PickReason::Documents => next,
         };
         next
-            // Nobody of the rotation is well: nodes outside it that are.
+            // No node of the rotation is healthy: try healthy nodes outside it.
             .or_else(|| {
                 let mut spare = self.spare.iter().filter_map(|at| nodes.get(usize::from(*at)));
                 spare.find(well)
@@ -124,9 +125,10 @@ impl Rotations {
             .or_else(|| nodes.first())
     }
 
-    /// A node in place of `next`, if one of two drawn at random, by weight, costs less than half of it. Nodes
-    /// that are alike so keep their turns, whatever chance says of their latencies; and the quickest isn't
-    /// everybody's choice at the same moment, as it would be if all were compared.
+    /// Returns a node in place of `next`, if one of two that are drawn at random, by weight, costs less than
+    /// half as much. So nodes that are alike keep their turns, whatever chance does to their latencies; and
+    /// the quickest node isn't every core's choice at the same moment, as it would be if all nodes were
+    /// compared.
     fn or_quicker<'a>(
         &self,
         next: &'a Arc<Node>,
@@ -159,8 +161,8 @@ impl Rotations {
     }
 }
 
-/// Smooth weighted round robin, written out: each position appears as often as its (reduced) weight says,
-/// spread as evenly as can be.
+/// Returns the slots of a smooth weighted round robin: each position appears as often as its (reduced) weight
+/// says, spread as evenly as possible.
 fn interleave(weights: &[u32]) -> Box<[u16]> {
     let divisor = weights.iter().copied().filter(|w| *w > 0).fold(0, gcd).max(1);
     let mut weights: Vec<i64> = weights.iter().map(|w| i64::from(w / divisor)).collect();
@@ -193,7 +195,7 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Longest rotation; weights are scaled down to it.
+/// The longest rotation; weights are scaled down to it.
 const SLOTS_MAX: i64 = 4096;
 
 #[cfg(test)]

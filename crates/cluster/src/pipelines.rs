@@ -1,16 +1,16 @@
-//! Which ingest pipelines may run over a split bulk: those that cannot move a document to another shard.
+//! The ingest pipelines that may run on a split bulk: those that cannot move a document to another shard.
 //!
 //! A pipeline that changes `_index`, `_id` or `_routing` makes our prediction meaningless, so a bulk that
-//! meets one passes through whole. The decision is conservative: a processor is harmless only when its type
-//! is known here *and* nothing that it is told to write can be one of the three. `script`, `reroute`,
-//! `date_index_name`, plugins' processors, and field names that are computed from the document are all taken
-//! to be harmful.
+//! uses such a pipeline passes through whole. The decision is conservative: a processor is harmless only when
+//! its type is known here *and* none of the fields that it is configured to write can be one of the three.
+//! `script`, `reroute`, `date_index_name`, plugins' processors, and field names that are computed from the
+//! document all count as harmful.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-/// The names of the harmless pipelines among `definitions`, the body of `GET /_ingest/pipeline`.
+/// Returns the names of the harmless pipelines among `definitions`, the body of `GET /_ingest/pipeline`.
 pub(crate) fn harmless_pipelines(definitions: &Map<String, Value>) -> BTreeSet<String> {
     let mut known = Judged {
         definitions,
@@ -23,8 +23,8 @@ pub(crate) fn harmless_pipelines(definitions: &Map<String, Value>) -> BTreeSet<S
         .collect()
 }
 
-/// The names of the pipelines that write who sent a request, or run one that does: from a queue, that would
-/// be another.
+/// Returns the names of the pipelines that write the sender of a request into documents, or that run such a
+/// pipeline: in a request from a queue, the sender would be another.
 pub(crate) fn telling_pipelines(definitions: &Map<String, Value>) -> BTreeSet<String> {
     let mut telling: BTreeSet<String> = definitions
         .iter()
@@ -32,7 +32,7 @@ pub(crate) fn telling_pipelines(definitions: &Map<String, Value>) -> BTreeSet<St
         .map(|(name, _)| name.clone())
         .collect();
     loop {
-        // A name that the document decides may be any.
+        // A name that is computed from the document may be any name.
         let runs_one = |key: &str, told: &Value| {
             let name = told.get("name").and_then(Value::as_str).unwrap_or_default();
             key == "pipeline" && (telling.contains(name) || name.contains("{{") && !telling.is_empty())
@@ -49,7 +49,7 @@ pub(crate) fn telling_pipelines(definitions: &Map<String, Value>) -> BTreeSet<St
     }
 }
 
-/// Whether some member, however deep (in a `foreach`, in what runs on a failure), is one that is looked for.
+/// Returns whether some member, however deep (in a `foreach`, or in the handlers of a failure), is wanted.
 fn holds(value: &Value, wanted: &dyn Fn(&str, &Value) -> bool) -> bool {
     match value {
         Value::Object(members) => members
@@ -62,7 +62,8 @@ fn holds(value: &Value, wanted: &dyn Fn(&str, &Value) -> bool) -> bool {
 
 struct Judged<'a> {
     definitions: &'a Map<String, Value>,
-    /// `false` from the moment that a pipeline is looked at, so a cycle is harmful and not endless.
+    /// The verdict on each pipeline: `false` from the moment that it is looked at, so that a cycle is harmful
+    /// and not endless.
     verdicts: BTreeMap<&'a str, bool>,
 }
 
@@ -104,10 +105,11 @@ impl<'a> Judged<'a> {
             return false;
         }
         match kind {
-            // Writes nothing, or the one field that it names; `value` may be anything, it is only a value.
+            // These write nothing, or the one field that they name; `value` may be anything, since it is only
+            // a value.
             "drop" | "fail" | "terminate" => true,
             "set" | "append" => told.get("field").is_some_and(is_plain_field),
-            // Runs another pipeline, which must be one that we can see.
+            // This runs another pipeline, which must be one that we can see.
             "pipeline" => match told.get("name").and_then(Value::as_str) {
                 Some(name) if !name.contains("{{") => self.pipeline(name),
                 _ => false,
@@ -133,7 +135,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// No string in the processor's settings is, or computes, the name of a metadata field.
+/// Returns whether no string in the processor's settings is, or computes, the name of a metadata field.
 fn names_nothing(told: &Map<String, Value>) -> bool {
     told.iter().all(|(key, value)| {
         matches!(key.as_str(), "if" | "description" | "tag" | "on_failure")
@@ -152,8 +154,8 @@ fn is_plain_field(value: &Value) -> bool {
     }
 }
 
-/// Holds no template and none of the three metadata fields as a word (`user_id` is none, `%{DATA:_id}` is
-/// one).
+/// Returns whether the text holds no template and none of the three metadata fields as a word (`user_id` is
+/// none, `%{DATA:_id}` is one).
 fn is_plain_text(text: &str) -> bool {
     let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     !text.contains("{{")
@@ -164,7 +166,7 @@ fn is_plain_text(text: &str) -> bool {
         })
 }
 
-/// Processors of both engines that write only fields which their settings (or fixed defaults such as `geoip`)
+/// Processors of both engines that write only fields that their settings (or fixed defaults such as `geoip`)
 /// name.
 const WRITE_WHAT_THEY_NAME: [&str; 33] = [
     "attachment",

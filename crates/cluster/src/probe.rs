@@ -1,4 +1,4 @@
-//! Nodes that left the rotation are asked until they answer.
+//! Probing nodes that left the rotation, until they answer.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::inner::ClusterInner;
 use crate::state::{StateVersion, VERSION};
 use crate::topology::Backoff;
 
-/// Asks nodes that are out of the rotation, with growing pauses, until they answer.
+/// Probes nodes that are out of the rotation, with growing pauses, until they answer.
 pub(crate) async fn probe(shared: Arc<ClusterInner>, asker: Asker) {
     let rules = shared.config.health.clone();
     let mut waiting: HashMap<Address, (Instant, Backoff)> = HashMap::new();
@@ -61,9 +61,8 @@ pub(crate) async fn probe(shared: Arc<ClusterInner>, asker: Asker) {
     }
 }
 
-/// Whether a node answers, and follows an elected node: others can do nothing for anybody. One that will not
-/// say (401,
-/// 403) does answer.
+/// Returns whether a node answers, and follows an elected node: a node without one can do nothing. A node
+/// that refuses to say (401, 403) does answer.
 async fn serves(asker: &Asker, origin: &Origin) -> bool {
     match asker.get::<StateVersion>(origin, VERSION).await {
         Ok(state) => state.master_node.is_some(),
@@ -71,5 +70,5 @@ async fn serves(asker: &Asker, origin: &Origin) -> bool {
     }
 }
 
-/// The prober looks around this often even when nobody tells it of a failure.
+/// The interval in which the prober checks for failures of which nobody told it.
 const PROBE_LOOK: Duration = Duration::from_millis(250);

@@ -1,10 +1,10 @@
-//! What a node is there for.
+//! The roles of a node.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A role, normalised: OpenSearch's `cluster_manager` and Elasticsearch's `master` are one.
+/// A role, normalised: OpenSearch's `cluster_manager` and Elasticsearch's `master` are the same role.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// May be elected (`master`, `cluster_manager`).
@@ -15,14 +15,14 @@ pub enum Role {
     DataTier(String),
     /// Runs ingest pipelines.
     Ingest,
-    /// Any other, by its own name.
+    /// Any other role, by its own name.
     Other(String),
 }
 
 // === impl Role ===
 
 impl Role {
-    /// Reads the name that a node reports or a user writes.
+    /// Parses the name that a node reports or a user writes.
     pub fn parse(name: &str) -> Self {
         match name {
             "master" | "cluster_manager" => Self::Master,
@@ -35,7 +35,7 @@ impl Role {
         }
     }
 
-    /// Whether it means shards.
+    /// Returns whether a node with this role holds shards.
     pub fn is_data(&self) -> bool {
         matches!(self, Self::Data | Self::DataTier(_))
     }

@@ -1,4 +1,4 @@
-//! From what was read of the cluster to the table that bulks are planned with.
+//! Making the table with which bulks are planned from a reading of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::state::{AliasMember, IndexMetadata, IndexSettings, Placement, Topolog
 /// The route table in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RoutesStatus {
-    /// Indices that bulks are split for.
+    /// The indices for which bulks are split.
     pub indices_split: usize,
-    /// Indices that pass through, by reason.
+    /// The indices whose bulks pass through, by reason.
     pub indices_passed: BTreeMap<String, usize>,
     /// Aliases.
     pub aliases: usize,
     /// Data streams.
     pub data_streams: usize,
-    /// Primaries without a node.
+    /// The primaries without a node.
     pub primaries_missing: usize,
 }
 
@@ -30,42 +30,43 @@ pub(crate) struct Reading {
     pub(crate) topology: Topology,
     pub(crate) settings: BTreeMap<String, IndexSettings>,
     pub(crate) aliases: BTreeMap<String, Vec<AliasMember>>,
-    /// With their backing indices, the write index last.
+    /// The data streams with their backing indices, the write index last.
     pub(crate) data_streams: BTreeMap<String, Vec<String>>,
     pub(crate) harmless_pipelines: BTreeSet<String>,
-    /// Those that write who sent a request.
+    /// The pipelines that write the sender of a request into documents.
     pub(crate) telling_pipelines: BTreeSet<String>,
 }
 
-/// Whether an index's predictions have been compared with the cluster's own answers.
+/// Whether an index's predictions have been compared with the cluster's own answers, and the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// They agreed, or need no check.
+    /// The predictions agreed, or need no check.
     Trusted,
-    /// They did not.
+    /// The predictions disagreed.
     Failed,
-    /// Not compared yet.
+    /// The predictions have not been compared yet.
     Unchecked,
 }
 
-/// The table, and what the watch wants to know about its making.
+/// The table, with the facts about its making that the watch needs.
 #[derive(Debug)]
 pub(crate) struct Routes {
     pub(crate) table: Arc<RouteTable>,
     /// Every open index that could be read, by name.
     pub(crate) indices: BTreeMap<String, Arc<IndexRoute>>,
-    /// Indices that would be predictable once checked; write indices of aliases and data streams first.
+    /// The indices that would be predictable once checked; write indices of aliases and data streams come
+    /// first.
     pub(crate) unchecked: Vec<Arc<IndexRoute>>,
     pub(crate) status: RoutesStatus,
 }
 
-/// A table that knows no name.
+/// Makes a table that knows no name.
 pub(crate) fn nothing(dialect: Option<Dialect>, nodes: usize) -> Arc<RouteTable> {
     let dialect = dialect.unwrap_or(Dialect::new(Flavour::OpenSearch, bulk::Version::new(1, 0, 0)));
     Arc::new(RouteTable::builder(dialect, u16::try_from(nodes).unwrap_or(u16::MAX)).build())
 }
 
-/// Makes the table. `trust` is asked for indices that are predictable otherwise.
+/// Makes the table. `trust` is called for indices that are predictable otherwise.
 pub(crate) fn make(
     reading: &Reading,
     metadata: &HashMap<String, IndexMetadata>,
@@ -131,7 +132,7 @@ pub(crate) fn make(
     }
 }
 
-/// Puts data streams and aliases into the table; the indices that they write to.
+/// Puts data streams and aliases into the table; returns the indices that they write to.
 fn names<'r>(
     reading: &'r Reading,
     indices: &BTreeMap<String, Arc<IndexRoute>>,
@@ -162,7 +163,7 @@ fn names<'r>(
     written
 }
 
-/// One index, without regard to trust.
+/// Makes the route of one index, without regard to trust.
 fn route(
     name: &str,
     settings: &IndexSettings,
@@ -187,7 +188,7 @@ fn route(
         Placement::Adaptive => Some(Why::AdaptiveShards),
         Placement::Hash if metadata.is_some_and(|m| m.split_in_place) => Some(Why::UnknownFormula),
         Placement::Hash if formula.is_none() => Some(Why::UnknownFormula),
-        // Of what moves documents and tells the caller, the latter counts for more.
+        // If one pipeline moves documents and another one writes the sender, the latter decides.
         Placement::Hash if tells_caller && pipelines().any(moves) => Some(Why::CallersPipeline),
         Placement::Hash if pipelines().any(moves) => Some(Why::MovingPipeline),
         Placement::Hash if pipelines().next().is_some() && !dialect.ingests_singly() => {
@@ -212,9 +213,10 @@ fn route(
     }
 }
 
-/// Elasticsearch routes indices that 9.4 or later made by the plain number of shards, although it still
-/// reports `routing_num_shards` for them (`IndexVersions.MOD_ROUTING_FUNCTION`). OpenSearch's version ids
-/// carry a mask and are never compared with it.
+/// Returns the routing formula of an index. Elasticsearch routes indices that were made by 9.4 or later by
+/// the plain number of shards, although it still reports `routing_num_shards` for them
+/// (`IndexVersions.MOD_ROUTING_FUNCTION`). OpenSearch's version ids carry a mask and are never compared with
+/// it.
 fn formula(settings: &IndexSettings, metadata: Option<&IndexMetadata>, dialect: Dialect) -> Option<Formula> {
     if dialect.flavour == Flavour::Elasticsearch && settings.created >= MOD_ROUTING_FUNCTION {
         return Some(Formula::Modulo);
@@ -223,15 +225,16 @@ fn formula(settings: &IndexSettings, metadata: Option<&IndexMetadata>, dialect: 
     let six = dialect.flavour == Flavour::Elasticsearch && dialect.version.major <= 6;
     let routing_num_shards = match told {
         Some(number) => number,
-        // Elasticsearch 6 does not tell: it is the number of shards unless it was set.
+        // Elasticsearch 6 does not report it: it is the number of shards unless it was set.
         None if six => settings.routing_shards.unwrap_or(settings.shards),
         None => return None,
     };
     Some(Formula::Classic { routing_num_shards })
 }
 
-/// The member that takes writes: the only one marked so, or the only one there is unless marked otherwise
-/// (`IndexAbstraction.Alias`). Two marked ones, or none among several, take no writes.
+/// Returns the member that takes writes: the only one marked so, or the only one there is unless it is marked
+/// otherwise (`IndexAbstraction.Alias`). If two members are marked, or none of several, the alias takes no
+/// writes.
 fn write_member(members: &[AliasMember]) -> Option<&AliasMember> {
     let mut marked = members
         .iter()
@@ -275,7 +278,7 @@ fn data_stream(write: Option<&Arc<IndexRoute>>) -> Target {
 /// The first `index.version.created` that is routed by the number of shards (Elasticsearch 9.4).
 const MOD_ROUTING_FUNCTION: u64 = 9_064_000;
 
-/// Far over what servers allow; bounds what a nonsensical reply can make us allocate.
+/// Far above what servers allow; bounds the memory that a nonsensical reply can make us allocate.
 const SHARDS_MAX: u32 = 65_537;
 
 #[cfg(test)]
@@ -387,7 +390,7 @@ mod tests {
         // The metadata fixture covers some indices only; the others must pass through rather than be guessed.
         let (mut reading, mut metadata, nodes, dialect) = read("opensearch-3.8.0");
         for settings in reading.settings.values_mut() {
-            // Pipelines are another matter.
+            // Pipelines are tested elsewhere.
             settings.default_pipeline = None;
             let told = IndexMetadata {
                 routing_num_shards: Some(1024),

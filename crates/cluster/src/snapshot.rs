@@ -1,4 +1,4 @@
-//! One look at the cluster, immutable: nodes, versions, where everything is.
+//! An immutable view of the cluster: nodes, versions, and where everything is.
 
 use std::sync::Arc;
 
@@ -8,32 +8,33 @@ use crate::discover::Discovered;
 use crate::node::Node;
 use crate::state::StateVersion;
 
-/// What the cluster looked like when it was last read. A request takes one snapshot and keeps it to its end.
+/// The cluster as it was last read. A request takes one snapshot and keeps it to its end.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Counts snapshots, from 1 for the one that knows only the endpoints.
+    /// The number of the snapshot; the first, 1, knows only the endpoints.
     pub generation: u64,
-    /// What the cluster calls itself; `None` until learnt.
+    /// The cluster's own name; `None` until learnt.
     pub cluster_name: Option<String>,
-    /// Changes when the cluster is built anew; `None` until learnt.
+    /// The cluster's UUID, which changes when the cluster is rebuilt; `None` until learnt.
     pub cluster_uuid: Option<String>,
-    /// `version` of the cluster state that this was made from.
+    /// The `version` of the cluster state from which this was made.
     pub state_version: Option<u64>,
     /// The nodes; a [`NodeIx`] is a position in this list. Never empty.
     pub nodes: Vec<Arc<Node>>,
-    /// Where every document goes. Until the cluster was read it knows no name, so every bulk passes through;
-    /// [`Snapshot::learnt`] tells.
+    /// The destination of every document. Until the cluster has been read the table knows no name, so every
+    /// bulk passes through; see [`Snapshot::learnt`].
     pub table: Arc<RouteTable>,
-    /// Which engine; `None` until learnt, and when both are among the nodes.
+    /// The engine; `None` until learnt, and when both engines are among the nodes.
     pub flavour: Option<Flavour>,
     /// The versions among the nodes, lowest first, without duplicates.
     pub versions: Vec<Version>,
-    /// Largest body that every node accepts (`http.max_content_length`), bytes; `None` until learnt.
+    /// The largest body that every node accepts (`http.max_content_length`), in bytes; `None` until learnt.
     pub max_content_length_bytes: Option<u64>,
-    /// Whether nodes pack their answers for clients that accept it (`http.compression`). Unless it is set
-    /// they do so in clear text only: lengths of packed answers tell of what is encrypted.
+    /// Whether nodes compress their answers for clients that accept it (`http.compression`). Unless that is
+    /// set, nodes compress only answers on clear-text connections, since the length of a compressed answer
+    /// reveals something about encrypted contents.
     pub compresses_answers: bool,
-    /// What a person should know, in sentences.
+    /// Facts that a person should know, in sentences.
     pub warnings: Vec<String>,
 }
 
@@ -76,12 +77,12 @@ impl Snapshot {
         self
     }
 
-    /// Whether the cluster's state has been read: only then does the table mean anything.
+    /// Returns whether the cluster's state has been read: only then does the table mean anything.
     pub fn learnt(&self) -> bool {
         self.state_version.is_some()
     }
 
-    /// The node that a part of a plan is for; `None` for a number that is none of this snapshot's.
+    /// Returns the node that a part of a plan is for; `None` for a number that is not in this snapshot.
     pub fn node(&self, ix: NodeIx) -> Option<&Arc<Node>> {
         self.nodes.get(usize::from(ix.0))
     }

@@ -1,44 +1,45 @@
-//! Where everything is: the replies that make up one reading of the cluster state.
+//! The cluster state: the replies that make up one reading of it.
 //!
 //! Rendering a mapping costs the server the most, even when `filter_path` throws it away afterwards: 150
 //! indices of 300 fields cost OpenSearch 3.8 76 ms of CPU in `_cluster/state/metadata`, against 3.5 ms for
-//! their settings, 2.5 ms for their aliases and 1 ms for the routing table. So `metadata` is asked for new
-//! indices only, by name; what it tells (`routing_num_shards`, `_routing.required`) never changes for an
-//! index (its uuid) once made.
+//! their settings, 2.5 ms for their aliases and 1 ms for the routing table. So `metadata` is requested only
+//! for new indices, by name; its relevant parts (`routing_num_shards`, `_routing.required`) never change for
+//! an index (its uuid) once made.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The poll: 0.4 ms of CPU of one node. `local` asks the node itself, so that the elected one is left alone;
-/// a node that lost its cluster shows it by having no `master_node`.
+/// The poll: it costs one node 0.4 ms of CPU. `local` asks the node itself, so that the elected one is left
+/// alone; a node that lost its cluster shows that by having no `master_node`.
 pub(crate) const VERSION: &str = "/_cluster/state/version,master_node?local=true\
     &filter_path=cluster_name,version,state_uuid,cluster_uuid,master_node";
 
-/// Nodes, primaries, closed indices.
+/// The nodes, primaries and closed indices.
 pub(crate) const TOPOLOGY: &str = "/_cluster/state/version,master_node,nodes,blocks,routing_table?local=true\
     &filter_path=cluster_name,version,state_uuid,cluster_uuid,master_node,nodes.*.ephemeral_id,blocks.indices,\
     routing_table.indices.*.shards.*.primary,routing_table.indices.*.shards.*.state,\
     routing_table.indices.*.shards.*.node";
 
-/// What the indices' settings say about routing.
+/// The indices' settings that concern routing.
 pub(crate) const SETTINGS: &str = "/_all/_settings/index.uuid,index.version.created,index.number_of_shards,\
     index.number_of_routing_shards,index.number_of_virtual_shards,index.routing_partition_size,index.mode,\
     index.routing_path,index.logsdb.*,index.default_pipeline,index.final_pipeline,index.append_only.*,index.bulk.*,\
     index.hidden?expand_wildcards=all&flat_settings=true";
 
-/// Aliases. A `filter_path` would drop aliases without properties.
+/// The aliases. A `filter_path` would drop aliases without properties.
 pub(crate) const ALIASES: &str = "/_alias?expand_wildcards=all";
 
-/// Data streams, in a form that every version since 7.9 and every build has (trimmed ones lack
+/// The data streams, in a form that every version since 7.9 and every build has (trimmed builds lack
 /// `_data_stream`).
 pub(crate) const DATA_STREAMS: &str = "/_resolve/index/*?expand_wildcards=all&filter_path=data_streams";
 
-/// Definitions of ingest pipelines.
+/// The definitions of ingest pipelines.
 pub(crate) const PIPELINES: &str = "/_ingest/pipeline";
 
-/// What never changes for an index once made; in chunks that fit a request line.
+/// Returns the requests for metadata that never changes for an index once made, in chunks that fit a request
+/// line.
 pub(crate) fn metadata_targets<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut chunks = Vec::new();
     let mut names = names.map(path_segment).peekable();
@@ -84,7 +85,7 @@ pub(crate) struct StateVersion {
     pub(crate) version: u64,
     #[serde(default)]
     pub(crate) state_uuid: String,
-    /// `None` when the node follows nobody.
+    /// The elected node; `None` when the node follows none.
     pub(crate) master_node: Option<String>,
 }
 
@@ -93,7 +94,7 @@ pub(crate) struct StateVersion {
 pub(crate) struct Topology {
     #[serde(flatten)]
     pub(crate) at: StateVersion,
-    /// By node id; the value changes when the node restarts.
+    /// The nodes by id; the value changes when the node restarts.
     #[serde(default)]
     pub(crate) nodes: BTreeMap<String, Value>,
     #[serde(default)]
@@ -129,11 +130,12 @@ struct ShardCopy {
     node: Option<String>,
 }
 
-/// An index's settings, as far as routing goes.
+/// An index's settings, as far as routing is concerned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IndexSettings {
     pub(crate) uuid: String,
-    /// `index.version.created`. OpenSearch masks its ids with a bit of its own: never compare across engines.
+    /// `index.version.created`. OpenSearch masks its ids with a bit of its own: never compare ids across
+    /// engines.
     pub(crate) created: u64,
     pub(crate) shards: u32,
     /// `index.number_of_routing_shards`, reported only where it was set.
@@ -144,25 +146,25 @@ pub(crate) struct IndexSettings {
     pub(crate) placement: Placement,
 }
 
-/// Who chooses the shard.
+/// The way in which the shard is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// The routing value or the id.
+    /// By the routing value or the id.
     #[default]
     Hash,
-    /// The document's content: time series, logsdb, `routing_path`, and modes that we do not know.
+    /// By the document's content: time series, logsdb, `routing_path`, and modes that we do not know.
     Content,
-    /// The server's mood: append-only, adaptive and virtual shards of OpenSearch 3.
+    /// By the server, unpredictably: append-only, adaptive and virtual shards of OpenSearch 3.
     Adaptive,
 }
 
-/// What never changes for an index once made.
+/// The metadata that never changes for an index once made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IndexMetadata {
     /// `None` in Elasticsearch 6, which does not report it.
     pub(crate) routing_num_shards: Option<u32>,
     pub(crate) routing_required: bool,
-    /// Shards were split in place (OpenSearch 3): the formula no longer tells the shard.
+    /// Whether shards were split in place (OpenSearch 3): the formula no longer gives the shard.
     pub(crate) split_in_place: bool,
 }
 
@@ -189,7 +191,7 @@ impl Topology {
 }
 
 impl IndexShards {
-    /// For each of `shards` shards, the id of the node that holds its started primary.
+    /// Returns, for each of `shards` shards, the id of the node that holds its started primary.
     pub(crate) fn primaries(&self, shards: u32) -> impl Iterator<Item = Option<&str>> {
         (0..shards).map(|shard| {
             let copies = self.shards.get(&shard)?;
@@ -251,7 +253,7 @@ impl IndexSettings {
 
 // === impl IndexMetadata ===
 
-/// Reads a reply to one of [`metadata_targets`]: by the uuid of the index.
+/// Parses a reply to one of [`metadata_targets`]; returns the metadata with the uuid of each index.
 pub(crate) fn parse_metadata(body: &[u8]) -> Result<Vec<(String, IndexMetadata)>, serde_json::Error> {
     let reply: Value = serde_json::from_slice(body)?;
     let Some(indices) = reply.pointer("/metadata/indices").and_then(Value::as_object) else {
@@ -279,7 +281,7 @@ pub(crate) fn parse_metadata(body: &[u8]) -> Result<Vec<(String, IndexMetadata)>
 
 // === aliases and data streams ===
 
-/// Reads the reply to [`ALIASES`]: by the alias's name, its members.
+/// Parses the reply to [`ALIASES`]; returns the members of each alias by its name.
 pub(crate) fn parse_aliases(body: &[u8]) -> Result<BTreeMap<String, Vec<AliasMember>>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Entry {
@@ -299,7 +301,8 @@ pub(crate) fn parse_aliases(body: &[u8]) -> Result<BTreeMap<String, Vec<AliasMem
     Ok(aliases)
 }
 
-/// Reads the reply to [`DATA_STREAMS`]: by the stream's name, its backing indices, the write index last.
+/// Parses the reply to [`DATA_STREAMS`]; returns the backing indices of each stream by its name, the write
+/// index last.
 pub(crate) fn parse_data_streams(body: &[u8]) -> Result<BTreeMap<String, Vec<String>>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Reply {
@@ -312,7 +315,7 @@ pub(crate) fn parse_data_streams(body: &[u8]) -> Result<BTreeMap<String, Vec<Str
         #[serde(default)]
         backing_indices: Backing,
     }
-    // One backing index is reported as a plain string by some versions' resolve API.
+    // Some versions' resolve API reports a single backing index as a plain string.
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Backing {

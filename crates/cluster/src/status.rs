@@ -1,4 +1,4 @@
-//! What the admin API shows of a cluster.
+//! The state of a cluster as the admin API shows it.
 
 use serde::Serialize;
 
@@ -10,69 +10,70 @@ use crate::routes::RoutesStatus;
 use crate::snapshot::Snapshot;
 use crate::verify::{PredictionsStatus, Score};
 
-/// A cluster as it is seen now; serialisable, without secrets.
+/// The present view of a cluster; serialisable, without secrets.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// The configured name.
     pub name: String,
-    /// How the watch is doing.
+    /// The state of the watch.
     pub state: WatchState,
-    /// What the cluster calls itself; `null` until it was asked.
+    /// The cluster's own name; `null` until it was asked.
     pub cluster_name: Option<String>,
-    /// Changes when the cluster is built anew.
+    /// The cluster's UUID, which changes when the cluster is rebuilt.
     pub cluster_uuid: Option<String>,
     /// `opensearch` or `elasticsearch`; `null` until known.
     pub flavour: Option<&'static str>,
     /// The versions seen among the nodes, lowest first.
     pub versions: Vec<String>,
-    /// Counts the snapshots; each one is immutable.
+    /// The number of the snapshot; each snapshot is immutable.
     pub generation: u64,
-    /// `version` of the cluster state that the snapshot was made from.
+    /// The `version` of the cluster state from which the snapshot was made.
     pub state_version: Option<u64>,
     /// Milliseconds since the cluster last answered the watch; `null` if it never did.
     pub polled_ago_ms: Option<u64>,
-    /// Polls so far, and how many found a change or failed.
+    /// The polls so far, and how many found a change or failed.
     pub polls: Polls,
-    /// Largest body that every node accepts, bytes; `null` until known.
+    /// The largest body that every node accepts, in bytes; `null` until known.
     pub max_content_length_bytes: Option<u64>,
     /// The nodes.
     pub nodes: Vec<NodeStatus>,
-    /// Who takes requests that no primary calls for: one entry for each way in which filters choose nodes.
+    /// The nodes that take requests that no primary calls for: one entry for each way in which filters choose
+    /// nodes.
     pub choices: Vec<ChoiceStatus>,
     /// The route table in numbers.
     pub routes: RoutesStatus,
     /// The check of predictions.
     pub predictions: PredictionsStatus,
-    /// Everything a person should know, in sentences; empty when all is well.
+    /// Facts that a person should know, in sentences; empty when all is well.
     pub warnings: Vec<String>,
 }
 
-/// How the watch is doing.
+/// The state of the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WatchState {
-    /// Discovery is switched off: the endpoints are all that is known.
+    /// Discovery is switched off: only the endpoints are known.
     Off,
-    /// Nothing learnt yet.
+    /// Nothing has been learnt yet.
     Starting,
     /// The snapshot is current.
     Watching,
-    /// The cluster refuses our credentials (401 or 403): requests pass through, nothing is split.
+    /// The cluster refuses our credentials (401 or 403): requests pass through, and nothing is split.
     Unauthorized,
-    /// The cluster does not answer; the last snapshot stands.
+    /// The cluster does not answer; the last snapshot holds.
     Unreachable,
 }
 
 /// Counters of the watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Polls {
-    /// Asked for the state's version.
+    /// Polls of the state's version.
     pub total: u64,
-    /// Found it changed and read what changed.
+    /// Polls that found it changed and read the changes.
     pub changed: u64,
-    /// Got no usable answer.
+    /// Polls without a usable answer.
     pub failed: u64,
-    /// Found another cluster at the addresses of the one before.
+    /// Polls that found another cluster at the addresses of the one before.
     pub rebuilt: u64,
 }
 
@@ -81,26 +82,26 @@ pub struct Polls {
 pub struct NodeStatus {
     /// `node.name`.
     pub name: String,
-    /// Id in the cluster state; empty when not discovered.
+    /// The id in the cluster state; empty when not discovered.
     pub id: String,
-    /// Where requests go.
+    /// The address to which requests go.
     pub address: Address,
-    /// What it does.
+    /// The node's roles.
     pub roles: Vec<Role>,
-    /// How it has been doing.
+    /// The node's health.
     pub health: HealthStatus,
 }
 
-/// What a choice of nodes comes to.
+/// The result of a choice of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ChoiceStatus {
     /// The nodes and their weights.
     pub nodes: std::collections::BTreeMap<String, u32>,
-    /// It would leave no node, so it is ignored.
+    /// Whether the choice would leave no node, and is ignored.
     pub ignored: bool,
 }
 
-/// What the watch tells the status. Locked for moments, never on a request's path.
+/// The watch's part of the status. Locked only for moments, never on a request's path.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) state: WatchState,

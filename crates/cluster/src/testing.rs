@@ -1,8 +1,8 @@
-//! For tests: replies captured from real clusters.
+//! Test helpers: replies captured from real clusters.
 
 use std::path::Path;
 
-/// A reply as a real cluster gave it: `fixture("opensearch-3.8.0", "settings")`.
+/// Returns a reply as a real cluster gave it: `fixture("opensearch-3.8.0", "settings")`.
 pub(crate) fn fixture(cluster: &str, reply: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
@@ -11,7 +11,7 @@ pub(crate) fn fixture(cluster: &str, reply: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// A node that was discovered, called `name` in every respect.
+/// Makes a node that was discovered, called `name` in every respect.
 pub(crate) fn node(name: &str, roles: &[&str]) -> std::sync::Arc<crate::node::Node> {
     std::sync::Arc::new(crate::node::Node {
         id: name.to_owned(),

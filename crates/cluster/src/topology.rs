@@ -1,4 +1,4 @@
-//! From what nodes say of themselves to nodes that can be reached from here.
+//! Turning nodes' descriptions of themselves into nodes that can be reached from here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::discover::{DiscoveredNode, WHO, WhoReply};
 use crate::health::{Health, Outcome};
 use crate::node::Node;
 
-/// Makes nodes, and keeps what is known of an address from one topology to the next.
+/// Makes nodes, and keeps the knowledge about each address from one topology to the next.
 #[derive(Clone, Debug)]
 pub(crate) struct Roster {
     config: ClusterConfig,
     tls: Option<ClientTls>,
-    /// By address, so that health outlives a change of the topology.
+    /// The health of each address, so that it outlives a change of the topology.
     known: HashMap<Address, Arc<Health>>,
-    /// The configured endpoints, as nodes of whom nothing is known.
+    /// The configured endpoints, as nodes about which nothing is known.
     pub(crate) endpoints: Vec<Arc<Node>>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Roster {
 pub(crate) struct Reached {
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) warnings: Vec<String>,
-    /// Some publish address could not be reached: worth another look later.
+    /// Whether some publish address could not be reached, so that another attempt later is worthwhile.
     pub(crate) incomplete: bool,
 }
 
@@ -51,9 +51,9 @@ impl Roster {
         roster
     }
 
-    /// Tries each new publish address. `tls` is inherited from the endpoint that was asked: publish addresses
-    /// do not say it. Nodes that cannot be reached there are looked for behind the given endpoints; when none
-    /// can be reached at all, the endpoints are the nodes.
+    /// Tries each new publish address. `tls` is inherited from the endpoint that was asked, since publish
+    /// addresses do not say whether they use TLS. Nodes that cannot be reached there are looked for behind
+    /// the configured endpoints; when none can be reached at all, the endpoints are the nodes.
     pub(crate) async fn reach(&mut self, asker: &Asker, found: &[DiscoveredNode], tls: bool) -> Reached {
         let mut tries = Vec::new();
         let mut warnings = Vec::new();
@@ -69,7 +69,7 @@ impl Roster {
                     guard::spawn(Work::Watch, async move {
                         let said = |who: Option<String>| who.is_none_or(|who| who == id);
                         let answers = known || who(&asker, &origin).await.is_ok_and(said);
-                        let _ = tell.send(answers); // who asked may be gone
+                        let _ = tell.send(answers); // the caller may be gone
                     });
                     tries.push((node, address, reached));
                 }
@@ -125,7 +125,7 @@ impl Roster {
                     warnings.push(format!("node {} publishes {address}, which cannot be reached from here", node.name));
                     let node = self.node(address.clone(), Some(node));
                     node.health.report(Outcome::ConnectRefused, Duration::ZERO, &self.config.health);
-                    // Not remembered: the next topology tries it again.
+                    // The address is not remembered: the next topology tries it again.
                     self.known.remove(&address);
                     nodes.push(node);
                 }
@@ -133,8 +133,8 @@ impl Roster {
         }
     }
 
-    /// Which node answers behind each endpoint. One that gives two answers is a load balancer: it stands for
-    /// no node.
+    /// Returns which node answers behind each endpoint. An endpoint that gives two different answers is a
+    /// load balancer: it stands for no node.
     async fn behind_endpoints(&self, asker: &Asker) -> HashMap<String, Address> {
         let mut behind: BTreeMap<String, Vec<Address>> = BTreeMap::new();
         for endpoint in &self.endpoints {
@@ -148,7 +148,7 @@ impl Roster {
                 behind.entry(first).or_default().push(endpoint.address.clone());
             }
         }
-        // One endpoint alone may be a balancer that keeps us on one node for now; it still is the way to that
+        // A single endpoint may be a balancer that keeps us on one node for now; it is still the way to that
         // node.
         behind
             .into_iter()
@@ -181,7 +181,8 @@ impl Roster {
     }
 }
 
-/// Asks who answers at `origin`. `Ok(None)` when somebody does who will not say (401, 403).
+/// Asks which node answers at `origin`. `Ok(None)` means that a node answers but refuses to say which (401,
+/// 403).
 pub(crate) async fn who(asker: &Asker, origin: &Origin) -> Result<Option<String>, AskError> {
     match asker.get::<WhoReply>(origin, WHO).await {
         Ok(reply) => Ok(reply.nodes.into_keys().next()),
@@ -190,7 +191,7 @@ pub(crate) async fn who(asker: &Asker, origin: &Origin) -> Result<Option<String>
     }
 }
 
-/// When a node that is out is to be asked again.
+/// The pauses after which a node that is out is asked again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     pause: Duration,
@@ -203,7 +204,7 @@ impl Backoff {
         }
     }
 
-    /// The pause before the next try; each is twice the last.
+    /// Returns the pause before the next try; each pause is twice as long as the last.
     pub(crate) fn next(&mut self, rules: &HealthRules) -> Duration {
         let pause = self.pause;
         self.pause = (pause * 2).min(rules.probe_interval_max);

@@ -1,4 +1,4 @@
-//! The check of predictions against the cluster's own: questions to `_search_shards`, and the score.
+//! Checking predictions against the cluster's own answers: requests to `_search_shards`, and the score.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::path_segment;
 
-/// The check of predictions.
+/// The results of checking predictions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PredictionsStatus {
     /// Predictions compared with the cluster's own answer since the cluster was (re)learnt.
     pub checked: u64,
-    /// Those that agreed.
+    /// Predictions that agreed.
     pub right: u64,
-    /// `right / checked`; `null` before the first.
+    /// `right / checked`; `null` before the first check.
     pub hit_rate: Option<f64>,
     /// Indices whose predictions were checked.
     pub indices: BTreeMap<String, IndexPredictions>,
 }
 
-/// The check of one index.
+/// The results of checking one index.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct IndexPredictions {
-    /// Compared.
+    /// Predictions that were compared.
     pub checked: u64,
-    /// Agreed.
+    /// Predictions that agreed.
     pub right: u64,
-    /// A prediction failed: the index passes through until its metadata changes.
+    /// Whether a prediction failed: the index then passes through until its metadata changes.
     pub failed: bool,
 }
 
-/// A prediction from the live traffic.
+/// A prediction for live traffic.
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) index: String,
@@ -39,8 +39,8 @@ pub(crate) struct Sample {
     pub(crate) shard: u32,
 }
 
-/// A question whose right answer one formula in many knows: made-up routing values that should all lead to
-/// the same shards (one shard; `routing_partition_size` of them for partitioned indices).
+/// A request that only one formula in many answers correctly: made-up routing values that should all lead to
+/// the same shards (one shard, or `routing_partition_size` shards for partitioned indices).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Challenge {
     pub(crate) target: String,
@@ -68,9 +68,9 @@ pub(crate) struct Score {
 }
 
 impl Challenge {
-    /// `None` for an index of one shard, where there is nothing to predict.
+    /// Makes a challenge for an index; `None` for an index of one shard, where there is nothing to predict.
     ///
-    /// A formula that is wrong has a chance of 1 in shards^7 to be taken for right.
+    /// A wrong formula has a chance of 1 in shards^7 to pass.
     pub(crate) fn for_index(route: &IndexRoute) -> Option<Self> {
         if route.shards() < 2 {
             return None;
@@ -87,7 +87,8 @@ impl Challenge {
         })
     }
 
-    /// Asks for one routing value of the live traffic. `None` for values that the URL cannot carry as one.
+    /// Returns the request for one routing value of live traffic; `None` for values that the URL cannot carry
+    /// as one value.
     pub(crate) fn for_sample(sample: &Sample) -> Option<String> {
         // The server splits the parameter at commas; an empty value means none.
         let fits = !sample.routing.contains(',') && !sample.routing.is_empty() && sample.routing.len() <= 512;
@@ -95,7 +96,7 @@ impl Challenge {
     }
 }
 
-/// All shards that documents with this routing value may be in.
+/// Returns all shards that documents with this routing value may be in.
 pub(crate) fn shards_of(route: &IndexRoute, routing: &str) -> BTreeSet<u32> {
     let hash = bulk::hash(routing);
     (0..route.partition_size.max(1))
@@ -104,7 +105,7 @@ pub(crate) fn shards_of(route: &IndexRoute, routing: &str) -> BTreeSet<u32> {
 }
 
 impl SearchShards {
-    /// The shard numbers; `None` when a shard has no active copy and so no number in the reply.
+    /// Returns the shard numbers; `None` when a shard has no active copy and so no number in the reply.
     pub(crate) fn numbers(&self) -> Option<BTreeSet<u32>> {
         let numbers: Option<BTreeSet<u32>> = self
             .shards
@@ -127,12 +128,12 @@ impl Score {
         }
     }
 
-    /// Marks an index as failed, or as given another chance.
+    /// Marks an index as failed, or as having another chance.
     pub(crate) fn mark(&mut self, index: &str, failed: bool) {
         self.indices.entry(index.to_owned()).or_default().failed = failed;
     }
 
-    /// Forgets indices that are no more.
+    /// Drops indices that no longer exist.
     pub(crate) fn keep(&mut self, exists: impl Fn(&str) -> bool) {
         self.indices.retain(|name, _| exists(name));
     }

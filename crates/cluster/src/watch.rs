@@ -1,4 +1,4 @@
-//! The loop that keeps the snapshot current: poll the version, read what changed, check, publish.
+//! The loop that keeps the snapshot current: it polls the version, reads what changed, checks, and publishes.
 
 mod checking;
 mod reading;
@@ -27,7 +27,7 @@ use crate::status::WatchState;
 use crate::topology::Roster;
 use crate::verify::{Sample, Score};
 
-/// What the watch knows.
+/// The knowledge of the watch.
 pub(crate) struct Watch {
     shared: Arc<ClusterInner>,
     asker: Asker,
@@ -36,24 +36,24 @@ pub(crate) struct Watch {
     home: Option<Arc<Node>>,
     nodes: Vec<Arc<Node>>,
     node_warnings: Vec<String>,
-    /// Publish addresses that could not be reached are tried again then.
+    /// When publish addresses that could not be reached are tried again.
     reprobe_at: Option<Instant>,
-    /// The last pause before nodes that are silent were asked again.
+    /// The last pause before silent nodes were asked again.
     silence_pause: Duration,
     discovered: Option<Discovered>,
-    /// The node set that `discovered` describes: ids, with what changes when a node restarts.
+    /// The nodes that `discovered` describes: their ids, with the value that changes when a node restarts.
     discovered_for: BTreeMap<String, Value>,
     at: Option<StateVersion>,
     reading: Option<Reading>,
     routes: Option<Routes>,
     metadata: HashMap<String, IndexMetadata>,
-    /// By the index's uuid: what was checked, and how that went.
+    /// By the index's uuid: what was checked, and the result.
     trust: HashMap<String, (Checked, Trust)>,
     generation: u64,
     read_took: Duration,
 }
 
-/// What a check was about; another number of shards is another question.
+/// The subject of a check; another number of shards needs another check.
 type Checked = (Formula, u32, u32);
 
 impl Watch {
@@ -117,7 +117,7 @@ impl Watch {
         }
     }
 
-    /// Whether there are indices whose predictions are to be checked before they are split.
+    /// Returns whether there are indices whose predictions are to be checked before they are split.
     fn is_checking(&self) -> bool {
         let routes = self.routes.as_ref();
         routes.is_some_and(|routes| !routes.unchecked.is_empty())
@@ -130,7 +130,7 @@ impl Watch {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => return,
                 () = self.shared.wake.notified() => {
-                    // Hints may come by the thousand: they bring the poll forward, not more than that.
+                    // Hints may come by the thousand: they only bring the poll forward.
                     if !self.shared.stopping.load(Relaxed) {
                         tokio::time::sleep_until(until.min(polled + HINT_PAUSE)).await;
                     }
@@ -140,8 +140,8 @@ impl Watch {
                     if let Err(error) = self.check_sample(&sample).await {
                         tracing::debug!(cluster = self.shared.config.name, %error, "a prediction could not be checked");
                     }
-                    // What the sample showed to be new is checked before it is split, without waiting for the
-                    // next poll.
+                    // If the sample revealed new indices, they are checked before they are split, without
+                    // waiting for the next poll.
                     if self.is_checking() {
                         return;
                     }
@@ -186,7 +186,7 @@ impl Watch {
         Ok(())
     }
 
-    /// The first node that answers, the last one's first; and what it says.
+    /// Returns the first node that answers, with its answer; the node that answered last is asked first.
     async fn ask_version(&mut self) -> Result<(Arc<Node>, StateVersion), AskError> {
         let mut candidates: Vec<Arc<Node>> = Vec::new();
         let healthy = self.nodes.iter().filter(|node| node.health.is_up());
@@ -222,7 +222,7 @@ impl Watch {
                     if let Some(outcome) = error.outcome() {
                         self.shared.report(&node, outcome, begun.elapsed());
                     }
-                    // A refusal of our credentials says more than a dead node.
+                    // A refusal of our credentials is more informative than a dead node.
                     if worst.as_ref().is_none_or(|worst| !worst.is_unauthorized()) {
                         worst = Some(error);
                     }
@@ -233,7 +233,7 @@ impl Watch {
         Err(worst.expect("there are endpoints, so somebody was asked and failed"))
     }
 
-    /// Another cluster lives at these addresses now.
+    /// Drops everything learnt, since another cluster is now at these addresses.
     fn forget(&mut self, version: &StateVersion) {
         let (cluster, uuid) = (&self.shared.config.name, &version.cluster_uuid);
         warn!(
@@ -253,14 +253,14 @@ impl Watch {
     }
 }
 
-/// However many hints come, polls are this far apart at least.
+/// The least time between polls, however many hints come.
 const HINT_PAUSE: Duration = Duration::from_millis(50);
 const CHECK_PAUSE: Duration = Duration::from_millis(50);
 const FAILURE_PAUSE_MIN: Duration = Duration::from_millis(250);
 const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(2);
 const UNAUTHORIZED_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Until somebody hints at a change.
+/// Until something hints at a change.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Nodes of the cluster state that did not tell where they can be reached are asked again after twice this,
-/// then after twice as long, and so on.
+/// The first pause for nodes in the cluster state that did not tell where they can be reached: they are asked
+/// again after twice this time, then after twice as long, and so on.
 const SILENCE_PAUSE_MIN: Duration = Duration::from_millis(150);

@@ -1,5 +1,5 @@
-//! The watch against real clusters: what changes there is in the snapshot within a second of the cluster's
-//! own answer.
+//! The watch with real clusters: a change there is in the snapshot within a second of the cluster's own
+//! answer.
 
 #![allow(
     clippy::disallowed_methods,
@@ -50,14 +50,15 @@ fn wait_for(
     }
 }
 
-/// The id of the node with the first primary of what `name` writes to, once all its primaries are known.
+/// Returns the id of the node with the first primary of the index that `name` writes to, once all its
+/// primaries are known.
 fn home(snapshot: &Snapshot, name: &str) -> Option<String> {
     let write = snapshot.table.target(name)?.write().ok()?;
     write.primaries.iter().all(Option::is_some).then_some(())?;
     Some(snapshot.node(write.node(0)?)?.id.clone())
 }
 
-/// A machine with much to do may be late, but not each time with something.
+/// Checks that changes are seen in time. A busy machine may be late, but not in every round.
 fn changes_are_seen(kind: Kind) -> Result<()> {
     let mut all = Vec::new();
     for _ in 0..4 {
@@ -70,7 +71,7 @@ fn changes_are_seen(kind: Kind) -> Result<()> {
     anyhow::bail!("not within a second: {all:?}")
 }
 
-/// Changes a cluster in each way there is; how long it took until each was seen.
+/// Changes a cluster in every possible way; returns how long it took until each change was seen.
 fn changes(kind: Kind) -> Result<Vec<Duration>> {
     let mut took = Vec::new();
     let mut seen = |cluster: &Cluster, what: &str, holds: &dyn Fn(&Snapshot) -> bool| {
@@ -205,7 +206,7 @@ fn a_killed_node_leaves_and_returns() {
     })
     .unwrap();
     real.start_node(3).unwrap();
-    // Without shards to wait for, the cluster is green before the node has joined.
+    // If there are no shards to wait for, the cluster is green before the node has joined.
     let joined = real
         .client()
         .unwrap()

@@ -1,5 +1,6 @@
-//! Checks a tree against the schema of the file's types: every unknown key, wrong type and missing key at
-//! once, each with its place and the nearest valid key. What passes is JSON that the file's types read.
+//! Checks a tree against the schema of the file's types. It reports every unknown key, wrong type and missing
+//! key at once, each with its place and the nearest valid key. What passes is JSON that the file's types can
+//! read.
 
 use std::collections::HashMap;
 
@@ -10,17 +11,17 @@ use super::problem::{Position, Problems, nearest};
 use super::vocabulary;
 use super::yaml::{Node, Scalar, Value};
 
-/// Where each key path stood: `entry[0].network.binding` to the place of its value.
+/// The place of each key path: from `entry[0].network.binding` to the place of its value.
 #[derive(Debug, Default)]
 pub(super) struct Positions(HashMap<String, Position>);
 
 impl Positions {
-    /// Whether `path` itself was written.
+    /// Returns whether `path` itself was written.
     pub(super) fn has(&self, path: &str) -> bool {
         self.0.contains_key(path)
     }
 
-    /// The place of `path`, or of the nearest section around it.
+    /// Returns the place of `path`, or of the nearest section around it.
     pub(super) fn of(&self, path: &str) -> Position {
         let mut path = path;
         loop {
@@ -42,7 +43,7 @@ pub(super) fn check(root: &Node, schema: &Json, problems: &mut Problems) -> (Jso
         problems,
         places: Positions::default(),
     };
-    // An empty file has no keys, and so lacks those that are required.
+    // An empty file has no keys, and so lacks the required ones.
     let empty = root.is_null().then(|| Node {
         place: root.place,
         value: Value::Map(Vec::new()),
@@ -54,7 +55,7 @@ pub(super) fn check(root: &Node, schema: &Json, problems: &mut Problems) -> (Jso
     (value, checker.places)
 }
 
-/// A schema's definition by its `$ref`, with that definition's name.
+/// Returns the definition that a schema's `$ref` refers to, with its name.
 pub(super) fn follow<'a>(root: &'a Json, schema: &'a Json, name: &'a str) -> (&'a Json, &'a str) {
     match schema
         .get("$ref")
@@ -66,7 +67,7 @@ pub(super) fn follow<'a>(root: &'a Json, schema: &'a Json, name: &'a str) -> (&'
     }
 }
 
-/// The types that a schema allows, without `null`.
+/// Returns the types that a schema allows, without `null`.
 pub(super) fn types(schema: &Json) -> Vec<&str> {
     match &schema["type"] {
         Json::String(one) => vec![one.as_str()],
@@ -79,7 +80,7 @@ pub(super) fn types(schema: &Json) -> Vec<&str> {
     }
 }
 
-/// The values of an enumeration; empty if the schema is none.
+/// Returns the values of an enumeration, or nothing if the schema is not one.
 pub(super) fn choices(schema: &Json) -> Vec<&str> {
     let groups = schema["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
     let single = std::slice::from_ref(schema);
@@ -106,7 +107,7 @@ struct Checker<'a> {
 // === impl Checker ===
 
 impl<'a> Checker<'a> {
-    /// `None`: as if nothing had been written.
+    /// Checks a node. `None` means that the key counts as not written.
     fn node(&mut self, node: &Node, schema: &'a Json, path: &str, section: &'a str) -> Option<Json> {
         self.places.0.insert(path.to_owned(), node.place);
         if node.is_null() {
@@ -167,7 +168,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Of a schema with alternatives, the one that `node` is shaped for.
+    /// Returns the alternative of a schema that has the shape of `node`.
     fn branch(&self, node: &Node, schema: &'a Json, section: &'a str) -> (&'a Json, &'a str) {
         let (schema, section) = follow(self.schema, schema, section);
         let Some(branches) = schema["anyOf"].as_array() else {
@@ -246,7 +247,8 @@ impl<'a> Checker<'a> {
         Some(Json::Object(out))
     }
 
-    /// Where keys are names of the user's (node attributes), a dot is part of the name: nesting is undone.
+    /// Reads a map whose keys are names chosen by the user (node attributes). A dot is part of such a name,
+    /// so nesting is undone.
     fn names(&mut self, node: &Node, schema: &'a Json, path: &str, name: &str, out: &mut Map<String, Json>) {
         let Value::Map(entries) = &node.value else { return };
         for (key, value) in entries {
@@ -284,7 +286,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Why a scalar is not what its key wants: continues a sentence that names the value.
+/// Why a scalar is not valid for its key. The message continues a sentence that names the value.
 struct Wrong {
     message: String,
     help: Option<String>,

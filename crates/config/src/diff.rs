@@ -1,5 +1,5 @@
-//! What differs between the configuration in force and a new one, what of that waits for a restart, and which
-//! listeners stay.
+//! What differs between the configuration in force and a new one, which of these changes wait for a restart,
+//! and which listeners stay.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::runtime::*;
 /// The difference between a configuration in force and a new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Entries by name.
+    /// The entries that differ, by name.
     pub entries: BTreeMap<Arc<str>, EntryChange>,
     /// Routers that are new, gone or different.
     pub routers: BTreeMap<Arc<str>, Change>,
@@ -24,7 +24,7 @@ pub struct Changes {
     pub queues: BTreeMap<Arc<str>, Change>,
     /// Pipelines that are new, gone or different.
     pub pipelines: BTreeMap<Arc<str>, Change>,
-    /// Other keys whose change is in force.
+    /// Other keys whose change is put in force.
     pub keys: Vec<&'static str>,
     /// Keys whose change waits for a restart.
     pub restart: Vec<&'static str>,
@@ -33,11 +33,11 @@ pub struct Changes {
 /// How a named section differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is new.
+    /// The section is new.
     Added,
-    /// It is gone.
+    /// The section is gone.
     Removed,
-    /// It is different.
+    /// The section is different.
     Changed,
 }
 
@@ -48,11 +48,11 @@ pub enum EntryChange {
     Added,
     /// A listener to close, once its requests in flight are answered.
     Removed,
-    /// Router, TLS, limits or timeouts: for new requests on the same listener.
+    /// Another router, TLS, limits or timeouts, for new requests on the same listener.
     Changed,
-    /// The same listener, and whatever else may be different, under another name; this was the old one.
+    /// The same listener under another name, whatever else may differ. This is the old name.
     Renamed(Arc<str>),
-    /// Another binding: a listener to close and one to open.
+    /// Another binding: one listener is closed and another is opened.
     Moved,
 }
 
@@ -82,8 +82,8 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
     }
 }
 
-/// Puts back what only a restart can change to what is in force, so that `new` says what will be in force.
-/// Returns the keys of which the file says something else.
+/// Resets what only a restart can change to its value in force, so that `new` describes what will be in
+/// force. Returns the keys for which the file has another value.
 pub fn hold_back(new: &mut Loaded, old: &Config, old_file: &ConfigFile) -> Vec<&'static str> {
     let (config, file) = (&mut new.config, &mut new.file);
     let moved = old.admin.binding != config.admin.binding;
@@ -112,7 +112,8 @@ pub fn hold_back(new: &mut Loaded, old: &Config, old_file: &ConfigFile) -> Vec<&
     config.paths = old.paths.clone();
     file.path.data.clone_from(&old_file.path.data);
     if moved {
-        // All of it: a token that is not wanted at the new address may be all that guards the old one.
+        // The whole section: the token may be unnecessary at the new address, and still be all that protects
+        // the old one.
         config.admin = old.admin.clone();
         file.admin.clone_from(&old_file.admin);
         file.api.clone_from(&old_file.api);
@@ -131,8 +132,8 @@ pub fn hold_back(new: &mut Loaded, old: &Config, old_file: &ConfigFile) -> Vec<&
     differing(&held)
 }
 
-/// For each new entry the place of the old one whose listener it goes on with: one with the same binding,
-/// with the same name if there are several (port 0 may stand in more than one entry).
+/// Returns, for each new entry, the index of the old entry whose listener it takes over: one with the same
+/// binding, and with the same name if there are several (port 0 may appear in more than one entry).
 pub fn listeners_that_stay(old: &[Entry], new: &[Entry]) -> Vec<Option<usize>> {
     let mut stay = vec![None; new.len()];
     for same_name in [true, false] {
@@ -174,7 +175,7 @@ fn named<T: PartialEq>(
     gone.chain(there).collect()
 }
 
-/// What each pipeline delivers.
+/// Returns what each pipeline delivers.
 fn pipelines(config: &Config) -> BTreeMap<Arc<str>, Vec<&Delivery>> {
     let mut pipelines: BTreeMap<Arc<str>, Vec<&Delivery>> = BTreeMap::new();
     for delivery in &config.deliveries {
@@ -211,13 +212,13 @@ fn entries(old: &[Entry], new: &[Entry]) -> BTreeMap<Arc<str>, EntryChange> {
 // === impl Changes ===
 
 impl Changes {
-    /// Whether nothing differs that this can tell.
+    /// Returns whether no difference was found.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// One line: `flows: f changed; entries: e added; needs a restart: worker.count`.
+/// Writes one line, as in `flows: f changed; entries: e added; needs a restart: worker.count`.
 impl fmt::Display for Changes {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();

@@ -1,10 +1,11 @@
 //! The configuration: a YAML file in the vocabulary that users know, checked as a whole before anything runs.
 //!
-//! A file goes through five steps: of [`settings`], `yaml` reads text into a tree that knows where everything
-//! stood; `tree` nests dotted keys and puts in the environment; `check` compares the tree with the schema of
-//! the [`mod@file`] types (unknown keys, types, missing keys); `resolve` turns those into the runtime types
-//! that the gateway works with (names looked up, addresses read); [`reload`] says when to do it again and
-//! [`mod@diff`] what that means. Every step reports all problems that it finds, with line, column and key.
+//! A file goes through five steps. Of [`settings`], `yaml` reads the text into a tree that knows the place of
+//! every value, and `tree` nests dotted keys and inserts the environment. `check` compares the tree with the
+//! schema of the [`mod@file`] types (unknown keys, types, missing keys). `resolve` turns the tree into the
+//! runtime types that the gateway works with (names looked up, addresses parsed). [`reload`] decides when to
+//! read the file again, and [`mod@diff`] what that changes. Every step reports all problems that it finds,
+//! with line, column and key.
 //!
 //! ```
 //! use config::Config;
@@ -12,13 +13,16 @@
 //! let text = r#"
 //! entry:  [{name: e, router: r, network.binding: "127.0.0.1:8000"}]
 //! router: [{name: r, default_flow: f}]
-//! flow:   [{name: f, filter: [{bulk_reshuffle: {elasticsearch: prod, mode: sync}}, {elasticsearch: {elasticsearch: prod}}]}]
+//! flow:
+//!   - name: f
+//!     filter: [{bulk_reshuffle: {elasticsearch: prod, mode: sync}}, {elasticsearch: {elasticsearch: prod}}]
 //! elasticsearch: [{name: prod, endpoints: ["http://127.0.0.1:9200"]}]
 //! "#;
 //! let loaded = Config::parse(text, Some("gateway.yml"), &|_| None).expect("nothing is wrong with it");
 //! assert_eq!(loaded.config.flows["f"].filters.len(), 2);
 //!
-//! let rejected = Config::parse(&text.replace("router: r", "ruoter: r"), Some("gateway.yml"), &|_| None).unwrap_err();
+//! let wrong = text.replace("router: r", "ruoter: r");
+//! let rejected = Config::parse(&wrong, Some("gateway.yml"), &|_| None).unwrap_err();
 //! let first = rejected.problems[0].to_string();
 //! assert!(first.contains("did you mean `router`?") || first.contains("`router` is missing"), "{first}");
 //! ```
@@ -64,61 +68,61 @@ use file::{
 use settings::problem::Problems;
 use settings::{problem, tree, yaml};
 
-/// A configuration and what there is to say about it.
+/// A checked configuration, with what there is to say about it.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What to run.
+    /// The configuration to run.
     pub config: Config,
-    /// Accepted, but worth a line in the log each: keys that mean nothing any more, risky settings, doors
-    /// left open to strangers.
+    /// What was accepted but deserves a line in the log: keys without effect, risky settings, access that is
+    /// open to strangers.
     pub warnings: Vec<Problem>,
-    /// The file with every default filled in, for `config show`; secrets print as [`MASK`].
+    /// The file with all defaults filled in, for `config show`. Secrets print as [`MASK`].
     pub file: ConfigFile,
-    /// None for a configuration without a file.
+    /// The source; `None` for a configuration without a file.
     source: Option<Source>,
 }
 
-/// Where a configuration was written.
+/// The text that a configuration was read from.
 #[derive(Clone, Debug)]
 struct Source {
     name: Option<String>,
     places: Arc<Positions>,
-    /// Of the text.
+    /// The fingerprint of the text.
     fingerprint: u64,
 }
 
-/// What the command line says in a file's place.
+/// The command line options that replace a file.
 #[derive(Clone, Debug)]
 pub struct QuickStart {
-    /// `--cluster`: URL of any node; may carry `user:password@`.
+    /// `--cluster`: the URL of any node, which may contain `user:password@`.
     pub cluster: String,
     /// `--listen`.
     pub listen: SocketAddr,
-    /// Take any certificate of the cluster.
+    /// Accept any certificate of the cluster.
     pub insecure_skip_verify: bool,
-    /// Authorities (PEM) in place of the system's.
+    /// Authorities (PEM) that replace the system's.
     pub ca_file: Option<PathBuf>,
-    /// What happens to client requests that carry no credentials.
+    /// What happens to client requests without credentials.
     pub anonymous: Anonymous,
-    /// Where the admin port listens; none: its default.
+    /// The address of the admin port; `None` for the default.
     pub admin: Option<SocketAddr>,
-    /// Unless `--no-combine`: small bulks of different clients travel together.
+    /// Small bulks of different clients travel together, unless `--no-combine` is given.
     pub combine: bool,
-    /// `--direct-routing`: what is done with documents that have neither id nor routing.
+    /// `--direct-routing`: what happens to documents that have neither id nor routing.
     pub direct_routing: DirectRouting,
-    /// `--rewrite-to-bulk`: writes of single documents are sent as bulks of one.
+    /// `--rewrite-to-bulk`: writes of single documents are sent as bulks of one operation.
     pub rewrite_to_bulk: bool,
-    /// `--user` and its password: the gateway's own account, in place of one in the URL.
+    /// `--user` and its password: the gateway's own account, which replaces one in the URL.
     pub account: Option<Credentials>,
 }
 
 // === impl Config ===
 
 impl Config {
-    /// Reads and checks a file, with the process's environment.
+    /// Reads and checks a file, with the environment of the process.
     ///
     /// # Errors
-    /// Everything that is wrong with it, with places.
+    /// Returns everything that is wrong with the file, with places.
     pub fn load(file: &Path) -> Result<Loaded, Rejected> {
         let name = file.display().to_string();
         match std::fs::read_to_string(file) {
@@ -135,10 +139,10 @@ impl Config {
 
     /// Checks the text of a file. `name` is the file's name in messages.
     ///
-    /// Besides the text, only the certificate files that it names are looked at.
+    /// Besides the text, only the certificate files that it names are read.
     ///
     /// # Errors
-    /// Everything that is wrong with it, with places.
+    /// Returns everything that is wrong with the text, with places.
     pub fn parse(text: &str, name: Option<&str>, environment: Environment<'_>) -> Result<Loaded, Rejected> {
         let mut problems = Problems::new(name.map(str::to_owned));
         let loaded = Self::parse_into(text, environment, &mut problems);
@@ -168,8 +172,8 @@ impl Config {
         let mut node = tree::nest(node, problems);
         tree::substitute(&mut node, environment, tree::Unknown::Refused, problems);
         let (json, places) = check::check(&node, schema::cached(), problems);
-        // Values that failed the check are left out of `json`, so this reads whatever was right, and the
-        // references among it are checked too.
+        // Values that failed the check are left out of `json`. So this reads everything that was right, and
+        // the references among it are checked too.
         let file: ConfigFile = match serde_json::from_value(json) {
             Ok(file) => file,
             Err(error) => {
@@ -184,10 +188,11 @@ impl Config {
         Some((config, file, places))
     }
 
-    /// Without a file: one entry, one cluster, bulk requests split by node, everything else forwarded.
+    /// Builds a configuration without a file: one entry, one cluster, bulk requests split by node, everything
+    /// else forwarded.
     ///
     /// # Errors
-    /// What is wrong with the URL or the files it names.
+    /// Returns what is wrong with the URL or with the files that the options name.
     pub fn quick_start(from: &QuickStart) -> Result<Loaded, Rejected> {
         let mut problems = Problems::new(None);
         let cluster = match from.cluster() {
@@ -289,7 +294,7 @@ impl QuickStart {
 // === impl Loaded ===
 
 impl Loaded {
-    /// What turned out to be wrong with `key` when the configuration was put in force.
+    /// Returns a problem with `key` that was found when the configuration was put in force.
     pub fn problem(&self, key: &str, message: String) -> Problem {
         let problem = Problem {
             severity: Severity::Error,
@@ -305,19 +310,20 @@ impl Loaded {
         }
     }
 
-    /// What tells the text that this was read from from others; none if there is no file.
+    /// Returns a fingerprint of the text that this was read from, or `None` if there is no file.
     pub fn fingerprint(&self) -> Option<u64> {
         self.source.as_ref().map(|source| source.fingerprint)
     }
 
-    /// Where `key`, or the nearest section around it, was written; none if there is no file, or no key.
+    /// Returns where `key`, or the nearest section around it, was written, or `None` if there is no file or
+    /// no key.
     pub fn place(&self, key: &str) -> Option<Position> {
         let source = self.source.as_ref().filter(|_| !key.is_empty());
         source.map(|source| source.places.of(key))
     }
 }
 
-/// A problem of the quick start's, told to somebody who has written options and no file.
+/// Rewords a problem of the quick start for a user who has given options and no file.
 fn for_options(mut problem: Problem) -> Problem {
     let option = match problem.path.as_str() {
         "elasticsearch[0].tls.ca_file" => "--ca",
@@ -336,5 +342,5 @@ fn for_options(mut problem: Problem) -> Problem {
     problem
 }
 
-/// The name of the quick start's cluster.
+/// The name of the cluster in a quick start.
 const CLUSTER: &str = "cluster";

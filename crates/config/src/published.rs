@@ -1,13 +1,13 @@
-//! The JSON Schema as editors are given it. It accepts what `check` accepts and refuses what `check` refuses
-//! (`tests` holds the two equal); so it says in JSON Schema's words what the checker knows by itself: bare
-//! numbers are text where text is wanted, keys may be dotted, `$[[env.NAME]]` may stand for anything, and a
-//! key without a value is as good as none.
+//! The JSON Schema as it is published for editors. It accepts what `check` accepts and refuses what `check`
+//! refuses (`tests` holds the two equal). So it expresses in JSON Schema what the checker knows by itself:
+//! bare numbers are text where text is expected, keys may be dotted, `$[[env.NAME]]` may replace any value,
+//! and a key without a value counts as missing.
 
 use serde_json::{Map, Value as Json, json};
 
 use super::check::{choices, follow, types};
 
-/// The published form of `root`, the schema as derived.
+/// Returns the published form of `root`, the derived schema.
 pub(super) fn publish(root: &Json) -> Json {
     let publisher = Publisher { root };
     let mut out = publisher.schema(root);
@@ -47,7 +47,7 @@ impl Publisher<'_> {
             Some(values @ Json::Object(_)) => {
                 out.insert("additionalProperties".to_owned(), self.named(values));
                 if types(values) != ["string"] {
-                    // A dot is a level, but in the name of a request's field.
+                    // A dot means a level, except in the name of a request's field.
                     let whole = json!({ "pattern": "^_ctx|^[^.]*$" });
                     out.insert("propertyNames".to_owned(), whole);
                 }
@@ -59,7 +59,7 @@ impl Publisher<'_> {
         Json::Object(out)
     }
 
-    /// What a map whose keys are the user's names holds.
+    /// Returns the schema of the values of a map whose keys are names chosen by the user.
     fn named(&self, values: &Json) -> Json {
         match types(values).as_slice() {
             ["string"] => json!({ "$ref": format!("#/$defs/{WORDS}") }),
@@ -89,8 +89,8 @@ impl Publisher<'_> {
         }
     }
 
-    /// The keys below the sections of `schema`, with dots. `around` are the sections that are being written,
-    /// since some hold themselves.
+    /// Adds the dotted keys below the sections of `schema`. `around` lists the sections that are being
+    /// written, since some contain themselves.
     fn dotted<'b>(
         &'b self,
         prefix: &str,
@@ -125,7 +125,7 @@ impl Publisher<'_> {
         }
     }
 
-    /// The section that stands at a key itself, and not in a list.
+    /// Returns the section at a key itself, not one in a list.
     fn section_of<'b>(&'b self, property: &'b Json) -> Option<&'b Json> {
         let (schema, _) = follow(self.root, property, "");
         if let Some(branches) = schema["anyOf"].as_array() {
@@ -134,7 +134,8 @@ impl Publisher<'_> {
         types(schema).contains(&"object").then_some(schema)
     }
 
-    /// A section may be there by its dotted keys only; then those that it requires are among them.
+    /// Adds the required keys. A section may be present by its dotted keys only; then the keys that it
+    /// requires must be among them.
     fn required(&self, schema: &Json, out: &mut Map<String, Json>) {
         let sections = keys_of(schema).filter_map(|(key, property)| Some((key, self.section_of(property)?)));
         let mut either = Vec::new();
@@ -183,7 +184,7 @@ fn is_ignored(property: &Json) -> bool {
     property["deprecated"] == true
 }
 
-/// The choices of `schema`, or a variable in their place.
+/// Returns the choices of `schema`, or a variable instead.
 fn or_variable(schema: &Map<String, Json>) -> Json {
     let mut choices = schema.clone();
     let mut out = Map::new();
@@ -195,7 +196,7 @@ fn or_variable(schema: &Map<String, Json>) -> Json {
     Json::Object(out)
 }
 
-/// Says what may be written in the place of a scalar.
+/// Describes what may be written as a scalar.
 fn scalar(schema: &Json, out: &mut Map<String, Json>) {
     let known = types(schema);
     let none = schema["type"] != json!(known) && schema["type"].is_array();
@@ -210,7 +211,7 @@ fn scalar(schema: &Json, out: &mut Map<String, Json>) {
             (vec!["string", "number"], format!(r"{bytes}|^\s*-1\s*$"), Some(-1))
         }
         _ if known.contains(&"string") => {
-            // Whatever is written bare is text here.
+            // Any bare value counts as text here.
             let kinds = known.iter().copied().chain(["number", "boolean"]);
             (kinds.collect(), String::new(), None)
         }
@@ -235,7 +236,7 @@ fn scalar(schema: &Json, out: &mut Map<String, Json>) {
     }
 }
 
-/// `schema`, or nothing: a key without a value.
+/// Returns `schema` extended by null, for a key without a value.
 fn nullable(mut schema: Json) -> Json {
     let nothing = json!({ "type": "null" });
     if let Some(branches) = schema.get_mut("anyOf").and_then(Json::as_array_mut) {
@@ -260,7 +261,8 @@ fn nullable(mut schema: Json) -> Json {
     schema
 }
 
-/// Values of a map whose keys are the user's names: a dot in such a name is read as nesting.
+/// Returns the schema of the values of a map whose keys are names chosen by the user. A dot in such a name is
+/// read as nesting.
 fn words() -> Json {
     json!({
         "type": ["string", "number", "boolean", "null", "object"],

@@ -1,4 +1,4 @@
-//! When the file is to be read again.
+//! Decides when to read the file again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ use super::Loaded;
 #[derive(Debug)]
 pub struct FileWatch {
     file: PathBuf,
-    /// What was seen last, good or bad.
+    /// The file as it was last seen, whether valid or not.
     last: Seen,
-    /// Whether it is in force, or will never be as it is. If not (an address was taken, say), it is news
-    /// again as soon as somebody touches the file.
+    /// Whether the last content is in force, or can never be. Otherwise (if an address was taken, for
+    /// example), the same content counts as a change once the file is touched.
     settled: bool,
-    /// Something may have happened that nobody has looked at yet. At first, that somebody wrote between
-    /// loading and watching.
+    /// Whether something may have happened that has not been looked at yet. This is set at first, since the
+    /// file may have been written between loading and watching.
     stirred: bool,
     changed: mpsc::Receiver<()>,
     _watcher: RecommendedWatcher,
 }
 
-/// The file can't be watched: the system refuses to watch its directory.
+/// The file cannot be watched, since the system refuses to watch its directory.
 #[derive(Debug, thiserror::Error)]
 #[error("can't watch {directory}: {source}")]
 pub struct WatchError {
@@ -42,13 +42,13 @@ struct Seen {
 // === impl FileWatch ===
 
 impl FileWatch {
-    /// Watches `file`, of which `loaded` is in force.
+    /// Watches `file`, whose content `loaded` is in force.
     ///
-    /// The directory is what is watched: editors and orchestrators replace files (and symbolic links) rather
-    /// than write to them.
+    /// The directory is watched, since editors and orchestrators replace files (and symbolic links) instead
+    /// of writing to them.
     ///
     /// # Errors
-    /// The system has no watches left.
+    /// Fails if the system cannot watch the directory.
     pub fn new(file: &Path, loaded: &Loaded) -> Result<Self, WatchError> {
         let (tell, changed) = mpsc::channel(1);
         let directory = match file.parent() {
@@ -56,9 +56,9 @@ impl FileWatch {
             _ => PathBuf::from("."),
         };
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Reading the file must not wake us again.
+            // Reading the file must not wake this watch again.
             if event.is_ok_and(|event| !event.kind.is_access()) {
-                // A full channel already says that there is something to look at.
+                // A full channel already shows that there is something to look at.
                 let _ = tell.try_send(());
             }
         });
@@ -79,8 +79,8 @@ impl FileWatch {
         })
     }
 
-    /// Waits for the file to say something that it did not say before. Must be called within a tokio runtime
-    /// with time; cancel-safe.
+    /// Waits until the content of the file changes. Must be called within a tokio runtime with time.
+    /// Cancel-safe.
     pub async fn changed(&mut self) {
         loop {
             if !self.stirred {
@@ -89,7 +89,7 @@ impl FileWatch {
                     None => return std::future::pending().await, // the watch has ended
                 }
             }
-            // Whoever writes the file may need several writes.
+            // The program that writes the file may need several writes.
             tokio::time::sleep(SETTLE).await;
             while self.changed.try_recv().is_ok() {}
             self.stirred = false;
@@ -99,8 +99,8 @@ impl FileWatch {
         }
     }
 
-    /// Says whether what the file says now is settled: in force, or rejected for what it says. If neither,
-    /// the same text is worth another try when the file is touched.
+    /// Records whether the present content of the file is settled: in force, or rejected because of what it
+    /// says. If it is not, the same text is tried again when the file is touched.
     pub fn settle(&mut self, settled: bool) {
         self.last = Seen::of(&self.file);
         self.settled = settled;
@@ -132,7 +132,7 @@ impl Seen {
     }
 }
 
-/// Tells texts apart; a text may hold secrets, which are not kept for that.
+/// Returns a number that identifies a text. The text itself may contain secrets, so it is not kept.
 pub(super) fn fingerprint(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -177,7 +177,7 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
         let mut watch = watch(&file);
         std::fs::write(&file, "two").unwrap();
         assert!(tells(&mut watch).await);
-        // Replaced, as editors do it.
+        // The file is replaced, as editors do it.
         let new = directory.path().join("new");
         std::fs::write(&new, "three").unwrap();
         std::fs::rename(&new, &file).unwrap();

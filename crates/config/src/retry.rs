@@ -1,43 +1,42 @@
-//! What becomes of an operation that a node refuses by itself, where a pipeline says other than the gateway
-//! does.
+//! The rules of a pipeline for operations that a node refuses individually, where these rules differ from the
+//! gateway's defaults.
 
 use std::time::Duration;
 
-/// How delivery tries again.
+/// How delivery retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Wait before the first retry; doubled for each further one.
+    /// The wait before the first retry. Each further wait is doubled.
     pub delay: Duration,
-    /// The same after a node had too much to do (429).
+    /// The same wait after a node was overloaded (429).
     pub busy_delay: Duration,
-    /// How often an operation is sent again that nodes refuse by itself; none: as the gateway does by
-    /// default.
+    /// The most retries of an operation that nodes refuse individually. `None`: the gateway's default.
     pub times_max: Option<u32>,
-    /// Which refusals are tried again.
+    /// Which refusals are retried.
     pub rules: RetryRules,
 }
 
-/// Which refusals of single operations are tried again, and which are dead letters at once.
+/// Which refusals of single operations are retried, and which become dead letters at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryRules {
-    /// 429.
+    /// Whether 429 is retried.
     pub busy: bool,
-    /// Any other 4xx.
+    /// Whether any other 4xx is retried.
     pub client_errors: bool,
-    /// What is neither.
+    /// Whether all other failures are retried.
     pub others: bool,
-    /// Tried again, whatever the three above say.
+    /// Refusals that are retried, whatever the three rules above say.
     pub permitted: Matching,
-    /// Never tried again, whatever else is said.
+    /// Refusals that are never retried, whatever the other rules say.
     pub denied: Matching,
 }
 
-/// What a refusal has to say to be meant: one of the numbers or one of the words.
+/// The refusals that match: by one of the statuses or one of the keywords.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matching {
-    /// Statuses of items.
+    /// The statuses of items.
     pub statuses: Vec<u16>,
-    /// Text within an error's type or reason.
+    /// Texts within an error's type or reason.
     pub keywords: Vec<String>,
 }
 
@@ -56,7 +55,7 @@ impl Default for RetryRules {
 }
 
 impl RetryRules {
-    /// Whether a refusal is tried again; none: the gateway knows best.
+    /// Returns whether a refusal is retried. `None`: the gateway's default applies.
     pub fn of(&self, status: u16, kind: &str, reason: &str) -> Option<bool> {
         if self.denied.means(status, kind, reason) {
             return Some(false);

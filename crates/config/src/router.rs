@@ -1,4 +1,4 @@
-//! Which flows a request takes: a router's rules, compiled. [`Pattern`] says what a path may look like.
+//! The choice of flows for a request: the rules of a router, compiled. [`Pattern`] describes paths.
 
 mod decode;
 mod names;
@@ -16,15 +16,15 @@ use std::sync::Arc;
 
 use http::Method;
 
-/// A router, compiled. Matching allocates nothing (but for `regexp` segments) and takes time linear in the
-/// path.
+/// A compiled router. Matching allocates nothing (except for `regexp` segments) and takes time linear in the
+/// length of the path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Router {
-    /// Its name.
+    /// The name of the router.
     pub name: Arc<str>,
     default_flow: [Arc<str>; 1],
     rules: Vec<Rule>,
-    /// Whether some rule is for certain indices.
+    /// Whether any rule is for certain indices.
     binds_indices: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Rule {
 // === impl Router ===
 
 impl Router {
-    /// A router of `rules`, tried in order.
+    /// Creates a router of `rules`, which are tried in order.
     pub fn new(name: Arc<str>, default_flow: Arc<str>, rules: Vec<Rule>) -> Self {
         let binds_indices = rules
             .iter()
@@ -53,14 +53,14 @@ impl Router {
         }
     }
 
-    /// Every flow that a request may take.
+    /// Returns every flow that a request may take.
     pub fn flows(&self) -> impl Iterator<Item = &Arc<str>> {
         self.default_flow
             .iter()
             .chain(self.rules.iter().flat_map(|rule| &rule.flows))
     }
 
-    /// The indices that rules name outright and whose flows are among these.
+    /// Returns the indices that rules name exactly, for rules with at least one of these flows.
     pub fn indices(&self, flows: &dyn Fn(&str) -> bool) -> Vec<&str> {
         let rules = self.rules.iter();
         rules
@@ -70,11 +70,11 @@ impl Router {
             .collect()
     }
 
-    /// The names of the flows that a request for `path` and `query`, as sent, takes: the path is read as
-    /// servers read it.
+    /// Returns the names of the flows for a request with this `path` and `query`, as sent. The path is read
+    /// as servers read it.
     ///
     /// # Errors
-    /// Where a rule is for certain indices, and it cannot be said whether the request is for these.
+    /// Fails if a rule is for certain indices, and it cannot be determined whether the request is for these.
     pub fn decide(&self, method: &Method, path: &str, query: Option<&str>) -> Result<&[Arc<str>], Undecided> {
         match (names::canonical(path), self.binds_indices) {
             (Some(path), true) => names::decide(self, method, &path, query),
@@ -84,13 +84,13 @@ impl Router {
         }
     }
 
-    /// Whether some rule is for certain indices.
+    /// Returns whether any rule is for certain indices.
     pub fn binds_indices(&self) -> bool {
         self.binds_indices
     }
 
-    /// The flows of rules that some indices of a pattern, the first segment of `path`, may be for, and of no
-    /// rule.
+    /// Returns the flows of the rules that may cover some of the indices of a pattern, which is the first
+    /// segment of `path`.
     fn rules_that_may_cover(
         &self,
         method: &Method,
@@ -108,8 +108,8 @@ impl Router {
             .map(|rule| &*rule.flows)
     }
 
-    /// The names of the flows that a request for `path` (decoded, without the query) takes, in order; all are
-    /// keys of [`crate::Config::flows`]. The first rule that matches wins.
+    /// Returns the names of the flows for a request with this `path` (decoded, without the query), in order.
+    /// All are keys of [`crate::Config::flows`]. The first rule that matches wins.
     pub fn route(&self, method: &Method, path: &str) -> &[Arc<str>] {
         self.rules
             .iter()
@@ -121,7 +121,7 @@ impl Router {
 // === impl Rule ===
 
 impl Rule {
-    /// A rule for `methods` (none: any).
+    /// Creates a rule for `methods`; `None` means any method.
     pub fn new(methods: Option<Vec<Method>>, patterns: Vec<Pattern>, flows: Vec<Arc<str>>) -> Self {
         Self {
             methods: methods.map(Vec::into_boxed_slice),

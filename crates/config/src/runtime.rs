@@ -1,5 +1,5 @@
-//! The configuration as the gateway runs it: every default filled in, every name resolved, every number in
-//! one unit. Only sections that are switched on (`enabled: true`) are here.
+//! The configuration as the gateway runs it: all defaults filled in, all names resolved, all numbers in one
+//! unit. It contains only sections that are switched on (`enabled: true`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,8 @@ use crate::when::When;
 
 /// A configuration that has passed every check.
 ///
-/// The maps' keys are the sections' names. Every name that one section gives for another is a key here.
+/// The keys of the maps are the names of the sections. Every name by which one section refers to another is a
+/// key here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Directories.
@@ -31,7 +32,7 @@ pub struct Config {
     pub clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
     /// Queues of asynchronous mode by name.
     pub queues: BTreeMap<Arc<str>, Queue>,
-    /// Who delivers from which queue to which cluster: one for each queue and consumer group.
+    /// The deliveries from a queue to a cluster, one for each queue and consumer group.
     pub deliveries: Vec<Delivery>,
     /// The admin port.
     pub admin: Admin,
@@ -39,46 +40,48 @@ pub struct Config {
     pub logging: Logging,
     /// Cores and memory.
     pub worker: Worker,
-    /// Whether a changed file is loaded by itself; `SIGHUP` always does it.
+    /// Whether a changed file is loaded automatically. `SIGHUP` always loads it.
     pub auto_reload: bool,
 }
 
 /// Directories the gateway writes to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Paths {
-    /// `path.data`: queues, dead letters, what is switched at run time.
+    /// `path.data`: queues, dead letters, and settings that were switched at run time.
     pub data: PathBuf,
 }
 
 /// A listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its name.
+    /// The name of the entry.
     pub name: Arc<str>,
-    /// The router its requests go through: a key of [`Config::routers`].
+    /// The router for the requests of this entry: a key of [`Config::routers`].
     pub router: Arc<str>,
     /// Address and port to listen on. Port 0 asks the system for a free one.
     pub binding: SocketAddr,
-    /// When the port is taken: try the next ports (at most 100) instead of failing.
+    /// Whether to try the next ports (at most 100) when the port is taken, instead of failing.
     pub skip_occupied_port: bool,
-    /// Share the port with other processes (`SO_REUSEPORT`).
+    /// Whether to share the port with other processes (`SO_REUSEPORT`).
     pub reuse_port: bool,
     /// TLS towards clients, if any.
     pub tls: Option<EntryTls>,
-    /// `max_concurrency`: connections at most; more are closed at accept.
+    /// `max_concurrency`: the most connections. A further one replaces a connection that waits, or is closed
+    /// itself.
     pub connections_max: usize,
-    /// What a request may weigh.
+    /// The size limits of a request.
     pub limits: Limits,
-    /// How long a client may take.
+    /// The time limits of a client.
     pub timeouts: EntryTimeouts,
 }
 
 /// TLS towards clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryTls {
-    /// The certificate shown to clients.
+    /// The certificate that clients are shown.
     pub certificate: Certificate,
-    /// Authorities (PEM) whose certificates clients must show; none: clients need no certificate.
+    /// Authorities (PEM); clients must present a certificate of one of them. `None`: clients need no
+    /// certificate.
     pub client_ca_file: Option<PathBuf>,
     /// Whether the files are watched and a changed certificate is used for new connections.
     pub hot_reload: bool,
@@ -94,12 +97,12 @@ pub enum Certificate {
         /// The key.
         key_file: PathBuf,
     },
-    /// Made when the listener is opened, in memory, signed by itself: for trying things out. Start-up warns
-    /// of it.
+    /// A self-signed certificate, made in memory when the listener is opened. It is meant for trying things
+    /// out, and the gateway warns about it when it starts.
     SelfSigned,
 }
 
-/// What a request may weigh. Zero is nowhere "unlimited".
+/// The size limits of a request. Zero never means "unlimited".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of request line and headers.
@@ -110,45 +113,45 @@ pub struct Limits {
     pub body_bytes_max: u64,
 }
 
-/// How long a client may take.
+/// The time limits of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryTimeouts {
     /// From a request's first byte (or the connection's start, TLS handshake included) to the end of its
     /// head.
     pub header: Duration,
-    /// Between two reads of a body.
+    /// The time between two reads of a body.
     pub read: Duration,
-    /// Between two writes of a reply that make progress.
+    /// The time between two writes of a reply that make progress.
     pub write: Duration,
-    /// A connection with no request on it.
+    /// The life of a connection without a request.
     pub idle: Duration,
-    /// Slowest body accepted, bytes per second, measured after `read` has passed; 0: no such limit.
+    /// The slowest body that is accepted, in bytes per second, measured after `read` has passed; 0 means no
+    /// such limit.
     pub body_bytes_per_second_min: u64,
 }
 
 /// A named list of filters, run in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Its name.
+    /// The name of the flow.
     pub name: Arc<str>,
-    /// Run in order, until one answers the request.
+    /// The filters, run in order until one answers the request.
     pub filters: Vec<Filter>,
 }
 
 /// One step of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
-    /// Run only if this holds; none: always.
+    /// The filter runs only if this holds. `None`: always.
     pub when: Option<When>,
-    /// What it does.
+    /// What the filter does.
     pub action: FilterAction,
 }
 
 /// What a filter does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FilterAction {
-    /// `bulk_reshuffle`: answers bulk requests by splitting them. What isn't a bulk request goes on to the
-    /// next filter.
+    /// `bulk_reshuffle`: answers bulk requests by splitting them. Other requests go on to the next filter.
     BulkReshuffle(BulkReshuffle),
     /// `elasticsearch`: answers any request by forwarding it to a node.
     Elasticsearch(Forward),
@@ -159,20 +162,20 @@ pub enum FilterAction {
 pub struct BulkReshuffle {
     /// The cluster: a key of [`Config::clusters`].
     pub cluster: Arc<str>,
-    /// What a part of a request is made for.
+    /// The unit for which the gateway makes one part of a request.
     pub level: Level,
-    /// The queue that requests are put into, in asynchronous mode: a key of [`Config::queues`]. None:
+    /// The queue that requests are put into in asynchronous mode: a key of [`Config::queues`]. `None`:
     /// synchronous mode.
     pub queue: Option<Arc<str>>,
-    /// Give documents with neither id nor routing an id made here (`true`), or leave that to the server.
+    /// Whether documents with neither id nor routing get an id made here (`true`), or from the server.
     pub fix_null_id: bool,
-    /// When parts of different requests travel together, unless it is switched at run time.
+    /// When parts of different requests travel together, unless this is switched at run time.
     pub combine: Combine,
-    /// What is done with documents that have neither id nor routing, unless it is switched at run time.
+    /// What happens to documents that have neither id nor routing, unless this is switched at run time.
     pub direct_routing: DirectRouting,
-    /// Send writes of single documents as bulks of one.
+    /// Whether writes of single documents are sent as bulks of one operation.
     pub rewrite_to_bulk: bool,
-    /// Pack answers for clients that accept it, where nodes do.
+    /// Whether answers are compressed for clients that accept it, if the nodes do so.
     pub compress_answers: bool,
     /// How parts are sent.
     pub sending: Sending,
@@ -181,17 +184,18 @@ pub struct BulkReshuffle {
 /// When parts of different bulk requests travel to a node together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Combine {
-    /// Whether they do at all.
+    /// Whether parts travel together at all.
     pub enabled: bool,
-    /// What waits is sent once it is as many bytes. A part of more than half of that never waits.
+    /// The number of bytes at which waiting parts are sent. A part of more than half of this size never
+    /// waits.
     pub flush_bytes: u64,
-    /// What waits is sent once it is as many documents.
+    /// The number of documents at which waiting parts are sent.
     pub docs_max: u32,
-    /// What waits is sent once it is of as many requests.
+    /// The number of requests at which their waiting parts are sent.
     pub requests_max: u32,
-    /// No part waits longer, unless its node has as many requests as it takes.
+    /// The longest wait of a part, unless its node has as many requests as it takes.
     pub interval: Duration,
-    /// Whether how many requests a node is sent at once is found from its answers.
+    /// Whether the number of requests that a node is sent at once is found from its answers.
     pub adaptive: bool,
 }
 
@@ -202,13 +206,13 @@ pub struct Forward {
     pub cluster: Arc<str>,
     /// How a node is chosen.
     pub balancer: Balancer,
-    /// Weight by `host:port`; nodes not named weigh 1, 0 takes a node out.
+    /// Weights by `host:port`. Nodes that are not named have weight 1; weight 0 excludes a node.
     pub weights: BTreeMap<Arc<str>, u32>,
     /// Which nodes may be chosen.
     pub nodes: NodeFilter,
-    /// Only nodes that were there when the cluster was first read.
+    /// Whether only nodes that were there when the cluster was first read may be chosen.
     pub frozen: bool,
-    /// Bytes of a reply at most; none: no limit (replies are streamed).
+    /// The largest reply in bytes. `None`: no limit (replies are streamed).
     pub response_bytes_max: Option<u64>,
     /// How requests are sent.
     pub sending: Sending,
@@ -217,23 +221,23 @@ pub struct Forward {
 /// How requests are sent to nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sending {
-    /// Connections to one node at most, over all cores.
+    /// The most connections to one node, over all cores.
     pub connections_per_node_max: usize,
-    /// Tries after the first, only where sending twice can't write twice.
+    /// The most retries, which happen only where sending twice cannot write twice.
     pub retry_count_max: u32,
-    /// Wait before the first retry; doubled for each further one, with jitter.
+    /// The wait before the first retry. Each further wait is doubled, with jitter.
     pub retry_delay: Duration,
-    /// To establish a connection, TLS included.
+    /// The time to establish a connection, TLS included.
     pub connect_timeout: Duration,
-    /// From the request sent to the reply's last byte.
+    /// The time from sending the request to the last byte of the reply.
     pub response_timeout: Duration,
-    /// Between two writes that make progress.
+    /// The time between two writes that make progress.
     pub write_timeout: Duration,
-    /// An unused connection is closed after this.
+    /// The time after which an unused connection is closed.
     pub idle_timeout: Duration,
 }
 
-/// What a part of a bulk request is made for.
+/// The unit for which the gateway makes one part of a bulk request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -249,7 +253,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// As the file has it.
+    /// Returns the level as the file names it.
     pub fn as_str(self) -> &'static str {
         match self {
             Level::Cluster => "cluster",
@@ -260,94 +264,94 @@ impl Level {
     }
 }
 
-/// What is done with documents that have neither id nor routing.
+/// What happens to documents that have neither id nor routing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectRouting {
     /// They go to any node, and the server chooses a shard for each.
     #[default]
     Off,
-    /// They get ids made here, so that a run of them is for one shard. GET by id finds them.
+    /// They get ids that are made here, so that a run of them is for one shard. GET by id finds them.
     MintPacked,
     /// They get a routing value, so that a run of them is for one shard, and the server makes the ids without
-    /// looking for older versions. GET by id needs the routing then.
+    /// looking for older versions. GET by id then needs the routing.
     Routing,
 }
 
 /// A durable log that bulk requests are put into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Its name: letters, digits, `-`, `_`; at most 64.
+    /// The name of the queue: letters, digits, `-`, `_`; at most 64.
     pub name: Arc<str>,
-    /// The cluster whose topology decides about lanes: a key of [`Config::clusters`].
+    /// The cluster whose topology determines the lanes: a key of [`Config::clusters`].
     pub cluster: Arc<str>,
-    /// What a request is made for that delivers from it.
+    /// The unit for which a delivering request is made.
     pub level: Level,
-    /// Lanes of a queue that is made now.
+    /// The number of lanes of a queue that is created now.
     pub lanes: u32,
     /// When an appended request counts as safe.
     pub fsync: Fsync,
-    /// How documents are packed on disk.
+    /// How documents are compressed on disk.
     pub compression: Compression,
-    /// Bytes on disk at most; none: no such limit.
+    /// The most bytes on disk. `None`: no such limit.
     pub bytes_max: Option<u64>,
-    /// Bytes that stay free on the disk.
+    /// The number of bytes that stay free on the disk.
     pub free_bytes_min: u64,
-    /// Bytes of used-up files that are kept to be written again.
+    /// The bytes of used-up files that are kept to be written again.
     pub spare_bytes: u64,
-    /// Bytes of dead letters at most.
+    /// The most bytes of dead letters.
     pub dead_letters_bytes_max: u64,
-    /// Bytes of parked operations at most, of one consumer group.
+    /// The most bytes of parked operations of one consumer group.
     pub parked_bytes_max: u64,
     /// How long an operation is parked before it becomes a dead letter.
     pub parked_age_max: Duration,
-    /// Whether requests may have an `Idempotency-Key`, and for how long that counts.
+    /// Whether requests may have an `Idempotency-Key`, and for how long keys are remembered.
     pub idempotency: Option<Idempotency>,
-    /// The topic that it is; none: it is on this machine's disk. Only name, cluster and dead letters count
-    /// then.
+    /// The topic that holds the queue. `None`: the queue is on this machine's disk. With a topic, only the
+    /// name, the cluster and the settings of dead letters count.
     pub kafka: Option<KafkaTopic>,
-    /// What is done with writes that cannot be queued.
+    /// What happens to writes that cannot be queued.
     pub passing: Passing,
 }
 
-/// What is done with writes that cannot be put into a queue.
+/// What happens to writes that cannot be queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passing {
-    /// How long they wait for what is queued before them; none: they don't.
+    /// How long such writes wait for what is queued before them. `None`: they do not wait.
     pub waits: Option<Duration>,
-    /// They are refused where the queue has a second cluster, which would miss them.
+    /// Whether such writes are refused if the queue has a second cluster, which would miss them.
     pub refused_with_second_cluster: bool,
 }
 
-/// Requests that are written once however often they come.
+/// The settings of requests that are written once, however often they come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idempotency {
-    /// So long a key is remembered.
+    /// How long a key is remembered.
     pub window: Duration,
-    /// So many are, at most.
+    /// The most keys that are remembered.
     pub keys_max: usize,
 }
 
-/// A Kafka topic that is a queue.
+/// A Kafka topic that is used as a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KafkaTopic {
     /// `host:port` of some brokers; at least one.
     pub brokers: Vec<Arc<str>>,
-    /// Its name.
+    /// The name of the topic.
     pub topic: Arc<str>,
-    /// Partitions; none: those that it has, or 16 if it is made.
+    /// The number of partitions. `None`: those that the topic has, or 16 if it is created.
     pub partitions: Option<u32>,
-    /// Replicas, if it is made; none: the brokers' default.
+    /// The number of replicas, if the topic is created. `None`: the brokers' default.
     pub replicas: Option<u16>,
-    /// How long messages are kept, if it is made.
+    /// How long messages are kept, if the topic is created.
     pub retention: Duration,
-    /// Bytes of a message at most, if it is made; none: the brokers' default.
+    /// The largest message in bytes, if the topic is created. `None`: the brokers' default.
     pub message_bytes_max: Option<u32>,
-    /// A request that is not acknowledged after this is refused.
+    /// The time after which a request that is not acknowledged is refused.
     pub ack_timeout: Duration,
-    /// A gateway that is not heard of for so long loses its lanes.
+    /// The time after which a gateway that the brokers have not heard of loses its lanes.
     pub session_timeout: Duration,
-    /// How brokers' certificates are checked; none: TLS is not spoken.
+    /// How brokers' certificates are checked. `None`: no TLS.
     pub tls: Option<ClusterTls>,
     /// The gateway's account at the brokers.
     pub sasl: Option<Sasl>,
@@ -356,31 +360,31 @@ pub struct KafkaTopic {
 /// An account at Kafka's brokers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sasl {
-    /// How it is proved.
+    /// How the account is proved.
     pub mechanism: SaslMechanism,
-    /// User name.
+    /// The user name.
     pub username: String,
-    /// Password.
+    /// The password.
     pub password: Secret,
 }
 
 /// How an account at Kafka's brokers is proved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub enum SaslMechanism {
-    /// With the password itself, which must not travel without TLS.
+    /// The password itself, which must not travel without TLS.
     #[serde(rename = "PLAIN")]
     Plain,
-    /// With the knowledge of it, and SHA-256.
+    /// Proof of knowing the password, with SHA-256.
     #[serde(rename = "SCRAM-SHA-256")]
     ScramSha256,
-    /// With the knowledge of it, and SHA-512.
+    /// Proof of knowing the password, with SHA-512.
     #[default]
     #[serde(rename = "SCRAM-SHA-512")]
     ScramSha512,
 }
 
 impl SaslMechanism {
-    /// Its name, as it is registered.
+    /// Returns the registered name of the mechanism.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -396,16 +400,16 @@ impl SaslMechanism {
 pub enum Fsync {
     /// Once it is synced.
     Always,
-    /// Once it is written; synced this often.
+    /// Once it is written. The log is synced at this interval.
     Interval(Duration),
     /// Once it is written.
     Os,
 }
 
-/// How documents are packed on disk.
+/// How documents are compressed on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
     /// LZ4.
@@ -417,51 +421,51 @@ pub enum Compression {
 /// Delivery from one queue to one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The pipeline's name.
+    /// The name of the pipeline.
     pub pipeline: Arc<str>,
     /// The queue: a key of [`Config::queues`].
     pub queue: Arc<str>,
     /// The cluster: a key of [`Config::clusters`].
     pub cluster: Arc<str>,
-    /// The consumer group's name.
+    /// The name of the consumer group.
     pub group: Arc<str>,
     /// Where the group begins if it is new.
     pub start: Start,
-    /// Whether it runs from the start.
+    /// Whether the delivery runs from the start.
     pub enabled: bool,
-    /// Whether it goes on when everything is delivered.
+    /// Whether the delivery continues when everything is delivered.
     pub keep_running: bool,
-    /// What a request is made for.
+    /// The unit for which a request is made.
     pub level: Level,
-    /// Bytes of a request, and of what a lane reads at once.
+    /// The most bytes of a request, and of what a lane reads at once.
     pub batch_bytes_max: usize,
-    /// Documents of a request, and of what a lane reads at once.
+    /// The most documents of a request, and of what a lane reads at once.
     pub batch_docs_max: usize,
-    /// How long a lane waits for more than it has, if that would not fill a request.
+    /// How long a lane waits for further documents, if those it has would not fill a request.
     pub linger: Duration,
     /// Whether requests are compressed.
     pub compress: bool,
-    /// Requests that are at the cluster at once; a node may be sent one in any case.
+    /// The most requests under way to the cluster. A node may be sent one in any case.
     pub workers_max: usize,
-    /// Requests that are at one node at once, if that is bounded.
+    /// The most requests under way to one node, if that is limited.
     pub slices_max: Option<usize>,
-    /// Whether how many of them are at one node is found from its answers.
+    /// Whether the number of requests under way to one node is found from its answers.
     pub adaptive: bool,
-    /// How it tries again.
+    /// How delivery retries.
     pub retry: Retry,
     /// How requests are sent.
     pub sending: Sending,
 }
 
-/// Where a consumer group that is new begins.
+/// Where a new consumer group begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// With the oldest record that is still there.
+    /// The oldest record that is still there.
     #[default]
     Earliest,
-    /// With what is accepted from now on.
+    /// What is accepted from now on.
     Latest,
-    /// With what was accepted at this time or later, ms since 1970.
+    /// What was accepted at this time or later, ms since 1970.
     Time(u64),
 }
 
@@ -474,8 +478,7 @@ pub enum Balancer {
     Weight,
 }
 
-/// Which nodes may be chosen: those of every `include` list that isn't empty, but for those that `exclude`
-/// names.
+/// Which nodes may be chosen: those of every `include` list that is not empty, except those in `exclude`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFilter {
     /// By `host:port`.
@@ -486,7 +489,7 @@ pub struct NodeFilter {
     pub tags: Choice<(Arc<str>, Arc<str>)>,
 }
 
-/// What is in and what is out.
+/// What is included, and what is excluded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice<T> {
     /// If not empty: only these.
@@ -498,9 +501,9 @@ pub struct Choice<T> {
 /// A cluster of Elasticsearch or OpenSearch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
-    /// Its name.
+    /// The name of the cluster.
     pub name: Arc<str>,
-    /// Where to reach it; at least one, all with the same scheme.
+    /// The addresses of the cluster: at least one, all with the same scheme.
     pub endpoints: Vec<Endpoint>,
     /// The gateway's own account.
     pub credentials: Option<Credentials>,
@@ -515,11 +518,11 @@ pub struct Cluster {
 /// One address of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// Whether TLS is spoken there.
+    /// Whether to use TLS.
     pub tls: bool,
-    /// Name or address, without brackets.
+    /// The name or address, without brackets.
     pub host: Arc<str>,
-    /// Port.
+    /// The port.
     pub port: u16,
 }
 
@@ -537,63 +540,63 @@ pub enum Credentials {
     ApiKey(Secret),
 }
 
-/// What happens to client requests that carry no credentials.
+/// What happens to client requests without credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Anonymous {
-    /// They travel as they came, and the cluster decides.
+    /// They are sent as they are, and the cluster decides.
     #[default]
     Pass,
-    /// They are sent with the gateway's own account (`basic_auth` or `api_key`): whoever reaches the port
-    /// writes with that account.
+    /// They are sent with the gateway's own account (`basic_auth` or `api_key`): anyone who reaches the port
+    /// acts with this account.
     UseGatewayAccount,
 }
 
 /// How nodes' certificates are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterTls {
-    /// `true`: any certificate is taken. Default `false`.
+    /// Whether any certificate is accepted. The default is `false`.
     pub insecure_skip_verify: bool,
-    /// Authorities (PEM) in place of the system's.
+    /// Authorities (PEM) that replace the system's.
     pub ca_file: Option<PathBuf>,
-    /// Certificate and key that the gateway shows.
+    /// The certificate and key that the gateway presents.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
 }
 
 /// How a cluster is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discovery {
-    /// Ask the cluster for its nodes and routing (`true`), or use the given endpoints only.
+    /// Whether to ask the cluster for its nodes and routing (`true`), or to use only the given endpoints.
     pub enabled: bool,
-    /// Between two looks at them; none: only when something hints at a change.
+    /// The time between two looks at the cluster. `None`: only when something hints at a change.
     pub interval: Option<Duration>,
-    /// For each of these looks.
+    /// The timeout of each look.
     pub timeout: Duration,
 }
 
 /// The admin port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
-    /// Where it listens; none: switched off.
+    /// The address of the admin port. `None`: the port is switched off.
     pub binding: Option<SocketAddr>,
-    /// `Authorization: Bearer` expected of everyone; required when `binding` isn't loopback.
+    /// The `Authorization: Bearer` token that every request needs. Required when `binding` is not loopback.
     pub token: Option<Secret>,
 }
 
 /// Logging.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Logging {
-    /// Least level written.
+    /// The lowest level that is written.
     pub level: LogLevel,
-    /// Shape of lines.
+    /// The format of log lines.
     pub format: LogFormat,
-    /// Requests slower than this are logged; none: never.
+    /// The duration beyond which a request is logged as slow. `None`: never.
     pub slow_request: Option<Duration>,
-    /// One request in so many gets a line of the access log; none: there is no access log.
+    /// One request in this many gets a line of the access log. `None`: there is no access log.
     pub access: Option<u32>,
 }
 
-/// Least level written.
+/// The lowest level of log lines to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
@@ -601,16 +604,16 @@ pub enum LogLevel {
     Trace,
     /// For debugging.
     Debug,
-    /// What happens.
+    /// Normal events.
     #[default]
     Info,
-    /// What may need a look.
+    /// Events that may need attention.
     Warn,
-    /// What went wrong.
+    /// Failures.
     Error,
 }
 
-/// Shape of log lines.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -619,21 +622,22 @@ pub enum LogFormat {
     Auto,
     /// Text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// Cores and memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Worker {
-    /// Data-path threads; none: one for each core that the process may use.
+    /// The number of data-path threads. `None`: one for each core that the process may use.
     pub count: Option<usize>,
-    /// Bytes of request bodies held at once, over all entries; more wait, then get 429.
+    /// The most bytes of request bodies held at once, over all entries. Requests beyond it wait, then get
+    /// 429.
     pub body_memory_bytes_max: u64,
-    /// The rules between clients that want of them.
+    /// The rules by which clients share this memory.
     #[serde(skip)]
     pub fairness: wire::Fairness,
-    /// Bytes of documents that delivery of all queues holds at once.
+    /// The most bytes of documents that delivery of all queues holds at once.
     pub delivery_memory_bytes_max: u64,
     /// How long a graceful stop waits for requests under way.
     pub drain_timeout: Duration,
@@ -675,6 +679,6 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-/// The consumer of a queue's log that is there while dead letters go back; no consumer group may have its
-/// name.
+/// The name of a consumer of a queue's log that exists while dead letters are replayed. No consumer group may
+/// have this name.
 pub const REPLAYING: &str = "_replay";

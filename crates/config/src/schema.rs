@@ -9,25 +9,25 @@ use serde_json::Value as Json;
 use super::check::{choices, follow, types};
 use super::file::ConfigFile;
 
-/// The JSON Schema of the file, for editors (`# yaml-language-server: $schema=…`).
+/// Returns the JSON Schema of the file, for editors (`# yaml-language-server: $schema=…`).
 pub fn schema() -> Json {
     super::published::publish(cached())
 }
 
-/// What there is to say about one key.
+/// The explanation of one key.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// The key, without indices: `entry.network.binding`.
     pub path: String,
-    /// What it is for.
+    /// The purpose of the key.
     pub description: String,
-    /// What may be written, in words.
+    /// The possible values, in words.
     pub value: String,
-    /// What holds if nothing is written; none: nothing does.
+    /// The default. `None`: there is no default.
     pub default: Option<String>,
-    /// Why it has no effect, if it has none.
+    /// Why the key has no effect, if it has none.
     pub ignored: Option<String>,
-    /// Keys below it, each with the first sentence of its description.
+    /// The keys below it, each with the first sentence of its description.
     pub keys: Vec<(String, String)>,
 }
 
@@ -39,14 +39,14 @@ pub struct NoSuchKey {
     place: String,
     /// The first part that does not.
     step: String,
-    /// What could be meant.
+    /// A suggestion.
     hint: String,
 }
 
-/// What there is to say about `path`, written with or without indices.
+/// Explains the key at `path`, which may have indices.
 ///
 /// # Errors
-/// The longest part of the path that exists, and the keys there.
+/// Returns the longest part of the path that exists, and the keys there.
 pub fn explain(path: &str) -> Result<Explanation, NoSuchKey> {
     let root = cached();
     let (mut schema, mut walked) = (root, String::new());
@@ -105,8 +105,8 @@ pub fn explain(path: &str) -> Result<Explanation, NoSuchKey> {
     })
 }
 
-/// The reference page: every section, key, unit and default. `docs/configuration.md` holds it, and a test
-/// keeps it so.
+/// Returns the reference page: every section, key, unit and default. `docs/configuration.md` contains this
+/// page, which a test checks.
 pub fn markdown() -> String {
     let root = cached();
     let mut page = Page {
@@ -123,13 +123,13 @@ pub fn markdown() -> String {
     out
 }
 
-/// The schema as derived.
+/// Returns the derived schema.
 pub(super) fn cached() -> &'static Json {
     static SCHEMA: OnceLock<Json> = OnceLock::new();
     SCHEMA.get_or_init(|| schemars::schema_for!(ConfigFile).to_value())
 }
 
-/// The section that a property leads to, through references, lists and `null` alternatives.
+/// Returns the section that a property leads to, through references, lists and `null` alternatives.
 fn section<'a>(root: &'a Json, schema: &'a Json) -> &'a Json {
     let (schema, _) = follow(root, schema, "");
     if let Some(branches) = schema["anyOf"].as_array() {
@@ -164,7 +164,7 @@ fn default_in_words(schema: &Json) -> Option<String> {
     }
 }
 
-/// What may be written, in words.
+/// Describes the possible values in words.
 fn value_in_words(root: &Json, schema: &Json) -> String {
     let units = schema["x-units"].as_str();
     let (schema, _) = follow(root, schema, "");
@@ -217,7 +217,7 @@ struct Page<'a> {
 // === impl Page ===
 
 impl Page<'_> {
-    /// The table of one section, then those of the sections below it.
+    /// Writes the table of one section, then those of the sections below it.
     fn section(&mut self, path: &str, schema: &Json) {
         let title = if path.is_empty() { "The file" } else { path };
         let heading = if path.contains('.') { "###" } else { "##" };
@@ -257,7 +257,7 @@ impl Page<'_> {
         self.tables.push('\n');
         for (key, property) in properties.into_iter().flatten() {
             let below = section(self.root, property);
-            // Conditions and filters hold themselves.
+            // Conditions and filters contain themselves.
             let nested = path
                 .split('.')
                 .any(|step| matches!(step.trim_end_matches("[]"), "if" | "then" | "else" | "when"));

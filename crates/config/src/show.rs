@@ -1,4 +1,4 @@
-//! `config show`: the file with every default filled in, secrets masked.
+//! `config show`: the file with all defaults filled in, and secrets masked.
 
 use serde_json::Value as Json;
 use settings::MASK;
@@ -7,13 +7,13 @@ use super::check::{follow, types};
 use super::file::ConfigFile;
 use super::schema::cached;
 
-/// The configuration as YAML: what was written, and every default, marked as such. No secret is in it: not
-/// those of secret keys, not those in URLs, and no value of the section `env`.
+/// Returns the configuration as YAML: what was written, and every default, marked as such. It contains no
+/// secret: neither those in secret keys nor those in URLs, and no value of the section `env`.
 pub fn show(file: &ConfigFile) -> String {
     let mut out = String::new();
-    // The file's types have no maps with keys other than text.
+    // The types of the file have no maps with keys other than text.
     let mut json = serde_json::to_value(file).unwrap_or_default();
-    // What `$[[env.NAME]]` stands for is often a password, and nothing tells which is one.
+    // The value of `$[[env.NAME]]` is often a password, and nothing shows which values are.
     if let Some(env) = json.get_mut("env").and_then(Json::as_object_mut) {
         env.values_mut().for_each(|value| *value = MASK.into());
     }
@@ -30,7 +30,7 @@ fn write_map(out: &mut String, value: &Json, schema: &Json, depth: usize) {
         {
             continue;
         }
-        // A secret prints as its mask, which says nothing of whether it is the default.
+        // A secret prints as its mask, which does not show whether it is the default.
         let secret = property.is_some_and(|property| section_of(property)["format"] == "password");
         let default = !secret && property.and_then(|property| property.get("default")) == Some(value);
         let below = property.map_or(&schema["additionalProperties"], |property| property);
@@ -65,7 +65,7 @@ fn write_value(out: &mut String, value: &Json, schema: &Json, depth: usize) {
                 let mut inner = String::new();
                 write_map(&mut inner, item, section_of(&schema["items"]), depth + 2);
                 let indent = "  ".repeat(depth + 1);
-                // The first key stands beside the dash.
+                // The first key is written beside the dash.
                 let first = inner.strip_prefix(&format!("{indent}  ")).unwrap_or("{}\n");
                 out.push_str(&format!("{indent}- {first}"));
             }
@@ -90,7 +90,7 @@ fn section_of(schema: &Json) -> &Json {
     }
 }
 
-/// Plain if that reads back as the same text, else in quotes (JSON's are YAML's).
+/// Writes a text plain if it reads back as the same text, otherwise in quotes (JSON's are valid in YAML).
 fn scalar(value: &Json) -> String {
     let Json::String(text) = value else {
         return value.to_string();
@@ -114,7 +114,7 @@ fn scalar(value: &Json) -> String {
     }
 }
 
-/// `http://user:password@host` without the password.
+/// Returns `http://user:password@host` with the password masked.
 fn mask_account(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else {
         return text.to_owned();

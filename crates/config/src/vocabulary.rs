@@ -1,8 +1,9 @@
-//! Words that users may know from elsewhere and that would do nothing here, although something is expected of
-//! them: these are errors that say so. (Words that may be dropped without harm are in the file's types, with
-//! `x-ignored`.)
+//! Words that users may know from elsewhere and that would have no effect here, although an effect is
+//! expected: using them is an error that says so. (Words that can be ignored without harm are in the file's
+//! types, with `x-ignored`.)
 
-/// Why `key` is refused in the section that the file type `section` describes; none: nothing is known of it.
+/// Returns why `key` is refused in the section that the file type `section` describes, or `None` if the key
+/// is not a known word.
 pub(super) fn refused(section: &str, key: &str) -> Option<&'static str> {
     let why = match (section, key) {
         ("FilterFile", key) if FILTERS.contains(&key) => {

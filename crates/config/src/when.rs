@@ -1,7 +1,7 @@
 //! `when`: the condition under which a filter runs, evaluated on a request's head.
 //!
-//! Text is compared as it was sent (a path isn't decoded), letter case included; header names in any case. A
-//! comparison with a field that the request doesn't have fails, so `not` of it holds.
+//! Text is compared as it was sent (a path is not decoded), and letter case matters, except in header names.
+//! A comparison with a field that the request does not have fails, so its `not` holds.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -9,33 +9,33 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, Method, header};
 use regex::Regex;
 
-/// What conditions can look at. Everything is borrowed; nothing is computed unless a condition asks.
+/// What conditions can look at. Everything is borrowed; nothing is computed unless a condition needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// `_ctx.request.method`.
     pub method: &'a Method,
-    /// `_ctx.request.path`: without the query, as sent.
+    /// `_ctx.request.path`: the path without the query, as sent.
     pub path: &'a str,
-    /// `_ctx.request.query_args.NAME` are taken from here; without the `?`.
+    /// The query without the `?`, which contains `_ctx.request.query_args.NAME`.
     pub query: &'a str,
     /// `_ctx.request.header.NAME` and `_ctx.request.host`.
     pub headers: &'a HeaderMap,
     /// `_ctx.remote_ip`.
     pub client: IpAddr,
-    /// `_ctx.tls`: whether the client speaks TLS to us.
+    /// `_ctx.tls`: whether the client's connection uses TLS.
     pub tls: bool,
     /// `_ctx.request.body_length`: the body's declared length, if it has one.
     pub body_length: Option<u64>,
 }
 
-/// A condition, compiled.
+/// A compiled condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum When {
-    /// All hold.
+    /// All of these conditions hold.
     All(Vec<When>),
-    /// One holds at least.
+    /// At least one of these conditions holds.
     Any(Vec<When>),
-    /// It doesn't hold.
+    /// This condition does not hold.
     Not(Box<When>),
     /// The request has the field.
     Exists(Field),
@@ -69,24 +69,24 @@ pub enum Field {
 /// A test of a text.
 #[derive(Clone, Debug)]
 pub enum Test {
-    /// Contains one of these.
+    /// The text contains one of these.
     Contains(Vec<String>),
-    /// Equals one of these.
+    /// The text equals one of these.
     Equals(Vec<String>),
-    /// Begins with one of these.
+    /// The text begins with one of these.
     Prefix(Vec<String>),
-    /// Ends with one of these.
+    /// The text ends with one of these.
     Suffix(Vec<String>),
-    /// One of these is found in it.
+    /// One of these expressions is found in the text.
     Regexp(Vec<Regex>),
-    /// Is a number from the first to the second, both included.
+    /// The text is a number from the first to the second, both included.
     Range(i64, i64),
 }
 
 // === impl When ===
 
 impl When {
-    /// Whether the condition holds for `request`.
+    /// Returns whether the condition holds for `request`.
     pub fn holds(&self, request: &Request<'_>) -> bool {
         match self {
             Self::All(all) => all.iter().all(|when| when.holds(request)),
@@ -98,21 +98,21 @@ impl When {
     }
 }
 
-/// A name that stands for no field of a request.
+/// A name that is not the name of a request's field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadField {
-    /// A header that no request can have.
+    /// A name that no header can have.
     #[error("`{0}` is no name for a header")]
     Header(String),
-    /// There is a field whose name is nearly that.
+    /// There is a field with a similar name.
     #[error("`{name}` is no field of a request; did you mean `{near}`?")]
     Near {
         /// The name as it was written.
         name: String,
-        /// The one that is near.
+        /// The similar name.
         near: &'static str,
     },
-    /// No name is near.
+    /// No field has a similar name.
     #[error("`{0}` is no field of a request; there are {names}", names = NAMES.join(", "))]
     Unknown(String),
 }
@@ -120,10 +120,10 @@ pub enum BadField {
 // === impl Field ===
 
 impl Field {
-    /// The field that `name` stands for.
+    /// Returns the field that `name` stands for.
     ///
     /// # Errors
-    /// The names that there are, the nearest first if one is near.
+    /// Returns the similar field name if there is one, otherwise all field names.
     pub fn parse(name: &str) -> Result<Self, BadField> {
         let request = name.strip_prefix("_ctx.request.").unwrap_or_default();
         Ok(match (name, request) {
@@ -174,7 +174,7 @@ fn text_of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, str>
         .map(|value| String::from_utf8_lossy(value.as_bytes()))
 }
 
-/// The first argument `name` of a query, decoded; one without `=` is empty.
+/// Returns the first argument `name` of a query, decoded. An argument without `=` is empty.
 fn argument<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
     query.split('&').find_map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));

@@ -1,9 +1,10 @@
-//! Whether a queue's accounts add up: what was accepted is indexed, dead, parked, pending or given up, and
-//! nothing else. The gateway tells all of it as of one instant, so a sum that is wrong at any time is wrong.
+//! Checks whether a queue's accounts add up: each accepted document is indexed, dead, parked, pending or
+//! given up, and nothing else. The gateway reports all numbers as of one instant, so a sum that is ever wrong
+//! is really wrong.
 
 use serde_json::Value;
 
-/// What may have become of a document, as gateways call it.
+/// The states of a document, by the gateway's names.
 const STATES: [&str; 8] = [
     "indexed", "dead", "parked", "pending", "replayed", "purged", "skipped", "lost",
 ];
@@ -11,15 +12,15 @@ const STATES: [&str; 8] = [
 /// A consumer group's sum.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sum {
-    /// Accepted, and gone back over.
+    /// Documents that were accepted, plus those that the group has gone back over.
     pub(crate) accounted: u64,
-    /// All states together.
+    /// Documents in all states together.
     pub(crate) states: u64,
 }
 
 impl Sum {
-    /// Of a group of a queue; none where the gateway does not tell all of it, or cannot: of a queue in Kafka
-    /// no gateway knows all at one instant.
+    /// Returns the sum of a queue's consumer group; none if the gateway does not report all numbers, or
+    /// cannot: no gateway knows all numbers of a queue in Kafka at one instant.
     pub(crate) fn of(queue: &Value, group: &Value) -> Option<Self> {
         if queue["topic"].is_string() {
             return None;
@@ -38,7 +39,7 @@ impl Sum {
     }
 }
 
-/// What does not add up, in words; of all queues that a gateway tells of.
+/// Returns in words what does not add up, for all queues that a gateway reports.
 pub(crate) fn faults(queues: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     for (name, queue) in queues.as_object().into_iter().flatten() {

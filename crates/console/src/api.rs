@@ -43,29 +43,29 @@ pub(crate) use refusal::Refusal;
 /// The state as handlers get it.
 type Shared = Arc<ApiState>;
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct ApiState {
     pub(crate) polls: Polls,
     pub(crate) passwords: Passwords,
     pub(crate) throttle: Throttle,
-    /// What the one-time link holds, until there is a user.
+    /// The token in the one-time link, until there is a user.
     pub(crate) setup: Mutex<Option<Secret>>,
     pub(crate) names: Names,
-    /// What gateways have said of their queues a moment ago.
+    /// Recent answers of gateways about their queues.
     pub(crate) asked: Asked,
     /// The overview as of this second.
     pub(crate) overview: watch::Receiver<Arc<Value>>,
-    /// Names by which this server may be called, besides addresses and `localhost`.
+    /// Host names of this server, besides addresses and `localhost`.
     pub(crate) hosts: Vec<String>,
-    /// Whether browsers come by TLS.
+    /// Whether browsers connect with TLS.
     pub(crate) tls: bool,
 }
 
-/// Where a request comes from.
+/// The address that a request comes from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// Registers what the command line was given, as an import does.
+/// Registers the entries given on the command line, as an import does.
 pub(crate) fn register(api: &ApiState, yaml: &str) -> Result<(), StartError> {
     let failed = |why: String| Err(StartError::Registry(why));
     match registry::take_in(api, "(start)", yaml) {
@@ -81,7 +81,7 @@ pub(crate) fn register(api: &ApiState, yaml: &str) -> Result<(), StartError> {
     }
 }
 
-/// Everything there is, below the base path.
+/// Returns the routes of everything below the base path.
 pub(crate) fn router(api: &Shared) -> Router {
     let mut routes = Router::new();
     for endpoint in ENDPOINTS {
@@ -106,5 +106,5 @@ pub(crate) fn router(api: &Shared) -> Router {
         .layer(from_fn(guard::with_headers))
 }
 
-/// Longest body of most requests: the texts of all tabs.
+/// The largest body of most requests: the texts of all tabs.
 const BODY_BYTES_MAX: usize = 4 << 20;

@@ -1,5 +1,5 @@
-//! What is known of each cluster and gateway at the moment, and how it was: written by the polls, read by the
-//! pages.
+//! The board: what is known about each cluster and gateway now, and their past. Polls write it, pages read
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::clock::now_ms;
 use crate::series::{FINE_MS, Series, step_for};
 use crate::store::{ClusterEntry, GatewayEntry};
 
-/// Of what: a cluster or a gateway, by its id.
+/// A cluster or a gateway, by its id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
     Cluster(String),
     Gateway(String),
 }
 
-/// How something is. The order is that of the overview.
+/// How well something is. The order is that of the overview.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
@@ -28,7 +28,7 @@ pub(crate) enum Severity {
     Ok,
 }
 
-/// What one poll found out, or the latest that was found out.
+/// The latest facts that polls found out.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Facts {
     pub(crate) docs_per_s: Option<f64>,
@@ -43,22 +43,22 @@ pub(crate) struct Facts {
     pub(crate) queues: Option<Value>,
 }
 
-/// One cluster's or gateway's present and past.
+/// The present and past of one cluster or gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) facts: Facts,
-    /// When it last answered.
+    /// The time of its last answer.
     pub(crate) seen_ms: Option<i64>,
-    /// Why it did not answer the latest poll.
+    /// The reason why it did not answer the latest poll.
     pub(crate) failed: Option<(Severity, String)>,
-    /// What else is not as it should be, by which question found out.
+    /// Other things that are not as they should be, by the question that found them.
     pub(crate) notes: BTreeMap<&'static str, Vec<(Severity, String)>>,
     pub(crate) series: BTreeMap<&'static str, Series>,
-    /// What a gateway delivers, by the cluster's name in its configuration.
+    /// The documents that a gateway delivers, by the cluster's name in its configuration.
     pub(crate) delivered: BTreeMap<String, Series>,
     /// How far a gateway's consumer groups are behind, by queue and group.
     pub(crate) groups: BTreeMap<(String, String), Behind>,
-    /// The table of nodes as the page gets it, and when it was asked for.
+    /// The table of nodes as the page gets it, and the time when it was asked for.
     pub(crate) nodes: Option<(i64, Vec<Value>)>,
 }
 
@@ -69,21 +69,21 @@ pub(crate) struct Behind {
     pub(crate) pending: Series,
 }
 
-/// All of them.
+/// All clusters and gateways.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     watched: Mutex<BTreeMap<Key, Watched>>,
 }
 
 impl Board {
-    /// Changes what is known of one. Each change leaves it sound.
+    /// Changes what is known about one target. Each change leaves the data consistent.
     pub(crate) fn change(&self, key: &Key, change: impl FnOnce(&mut Watched)) {
         if let Some(watched) = self.lock().get_mut(key) {
             change(watched);
         }
     }
 
-    /// These are registered; what was known of others is forgotten.
+    /// Keeps only these targets, which are registered, and forgets all others.
     pub(crate) fn only(&self, keys: &[Key]) {
         let mut watched = self.lock();
         watched.retain(|key, _| keys.contains(key));
@@ -92,12 +92,12 @@ impl Board {
         }
     }
 
-    /// Nothing is known of it any more, since it is another one now.
+    /// Forgets everything about a target, whose entry has been changed.
     pub(crate) fn forget(&self, key: &Key) {
         self.lock().insert(key.clone(), Watched::default());
     }
 
-    /// The overview, worst first.
+    /// Returns the overview, worst first.
     pub(crate) fn overview(&self, clusters: &[ClusterEntry], gateways: &[GatewayEntry]) -> Value {
         let (now, watched) = (now_ms(), self.lock());
         let nothing = Watched::default();
@@ -127,7 +127,7 @@ impl Board {
         json!({"at_ms": now, "rows": rows})
     }
 
-    /// A cluster's series of the last minutes, what its gateways deliver to it beside what it indexes.
+    /// Returns a cluster's series of the last minutes: what its gateways deliver to it, and what it indexes.
     pub(crate) fn series(&self, id: &str, gateways: &[GatewayEntry], minutes: u32) -> Value {
         let (step_ms, span_ms) = step_for(minutes);
         let to_ms = now_ms().div_euclid(step_ms) * step_ms;
@@ -165,7 +165,7 @@ impl Board {
         json!({"step_ms": step_ms, "from_ms": from_ms, "series": series})
     }
 
-    /// How far the consumer groups of a gateway's queue were behind in the last minutes.
+    /// Returns how far the consumer groups of a gateway's queue were behind in the last minutes.
     pub(crate) fn lag(&self, id: &str, queue: &str, minutes: u32) -> Value {
         let (step_ms, span_ms) = step_for(minutes);
         let to_ms = now_ms().div_euclid(step_ms) * step_ms;
@@ -184,7 +184,7 @@ impl Board {
         json!({"step_ms": step_ms, "from_ms": from_ms, "groups": groups})
     }
 
-    /// A cluster's nodes, as of when they were asked for.
+    /// Returns a cluster's nodes, as of the time when they were asked for.
     pub(crate) fn nodes(&self, id: &str) -> Value {
         let watched = self.lock();
         match watched
@@ -225,7 +225,7 @@ impl Watched {
         );
         let mut row = serde_json::to_value(&self.facts).unwrap_or_default();
         if self.failed.is_some() {
-            // Rates are of the present: there are none while nothing is heard.
+            // Rates describe the present: there are none while the target does not answer.
             for rate in ["docs_per_s", "requests_per_s", "errors_per_s"] {
                 row[rate] = Value::Null;
             }
@@ -238,7 +238,7 @@ impl Watched {
     }
 }
 
-/// The series of a cluster that come from itself.
+/// The series of a cluster that come from the cluster itself.
 pub(crate) const CLUSTER_SERIES: [&str; 5] = [
     "cluster_docs_per_s",
     "index_latency_ms",

@@ -1,4 +1,4 @@
-//! The time of day in milliseconds, as it is stored and told.
+//! The time of day in milliseconds, as it is stored and sent.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What a form or a file gives of a cluster or gateway, checked before it is kept.
+//! A cluster or gateway as a form or a file describes it, checked before it is stored.
 
 use cluster::{Address, BadAddress};
 use serde::{Deserialize, Deserializer};
@@ -7,7 +7,7 @@ use settings::Secret;
 use crate::secrets::row_id;
 use crate::store::{ClusterEntry, GatewayEntry};
 
-/// A cluster as it is given. What is absent stays as it is; `null` removes.
+/// A described cluster. An absent field leaves the stored value as it is; `null` removes it.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ClusterDraft {
     pub(crate) id: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) struct ClusterDraft {
     pub(crate) protected: Option<bool>,
 }
 
-/// The same of a gateway.
+/// A described gateway, with the same rules.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct GatewayDraft {
     pub(crate) id: Option<String>,
@@ -39,7 +39,7 @@ pub(crate) struct GatewayDraft {
     pub(crate) verify: Option<bool>,
 }
 
-/// What is wrong with what is given, after the name of its field.
+/// Why a description is refused, as text that follows the name of the field.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadDraft {
     #[error("name: 1 to {NAME_CHARS_MAX} characters are wanted")]
@@ -54,13 +54,13 @@ pub(crate) enum BadDraft {
     Colour,
 }
 
-/// Tells `null` from what is absent.
+/// Distinguishes `null` from an absent field.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(from).map(Some)
 }
 
 impl ClusterDraft {
-    /// The entry that it makes of the stored one, or of nothing; or what is wrong with it.
+    /// Applies the draft to the stored entry, or to an empty one. An error says what is wrong with the draft.
     pub(crate) fn on(&self, stored: Option<ClusterEntry>) -> Result<ClusterEntry, BadDraft> {
         let mut entry = stored.unwrap_or_else(|| ClusterEntry {
             id: row_id(),
@@ -98,14 +98,14 @@ impl ClusterDraft {
         Ok(entry)
     }
 
-    /// What becomes of the stored password.
+    /// Returns the change of the stored password: none, removal, or a new password.
     pub(crate) fn secret(&self) -> Option<Option<&Secret>> {
         secret_of(&self.password)
     }
 }
 
 impl GatewayDraft {
-    /// The entry that it makes of the stored one, or of nothing; or what is wrong with it.
+    /// Applies the draft to the stored entry, or to an empty one. An error says what is wrong with the draft.
     pub(crate) fn on(&self, stored: Option<GatewayEntry>) -> Result<GatewayEntry, BadDraft> {
         let mut entry = stored.unwrap_or_else(|| GatewayEntry {
             id: row_id(),
@@ -127,13 +127,13 @@ impl GatewayDraft {
         Ok(entry)
     }
 
-    /// What becomes of the stored token.
+    /// Returns the change of the stored token: none, removal, or a new token.
     pub(crate) fn secret(&self) -> Option<Option<&Secret>> {
         secret_of(&self.token)
     }
 }
 
-/// An empty secret is none.
+/// An empty secret means removal.
 fn secret_of(given: &Option<Option<Secret>>) -> Option<Option<&Secret>> {
     let given = given.as_ref()?;
     Some(given.as_ref().filter(|secret| !secret.is_empty()))

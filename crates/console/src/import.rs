@@ -1,4 +1,4 @@
-//! The registry from a file: all of it, or nothing and what is wrong with it, by line and column.
+//! Reads the registry from a file: all of it, or else what is wrong with it, by line and column.
 
 use serde_json::{Value, json};
 use settings::Position;
@@ -9,14 +9,14 @@ use settings::yaml::{self, Node};
 use crate::draft::{ClusterDraft, GatewayDraft};
 use crate::store::{ClusterEntry, GatewayEntry};
 
-/// What a file asks for.
+/// The entries that a file asks for.
 #[derive(Debug, Default)]
 pub(crate) struct Import {
     pub(crate) clusters: Vec<(ClusterDraft, ClusterEntry)>,
     pub(crate) gateways: Vec<(GatewayDraft, GatewayEntry)>,
 }
 
-/// Reads a file against what is registered: entries are known by their names.
+/// Reads a file. An entry with the name of a registered one changes that one; the others are new.
 pub(crate) fn read(
     text: &str,
     clusters: &[ClusterEntry],
@@ -110,7 +110,7 @@ fn gateway(node: &Node, registered: &[GatewayEntry], import: &mut Import, proble
     }
 }
 
-/// The entries of a map whose keys are known; others are problems.
+/// Returns the entries of a map with known keys; other keys are problems.
 fn entries<'a>(
     node: &'a Node,
     what: &str,
@@ -148,7 +148,7 @@ fn entries<'a>(
     found
 }
 
-/// A text; a secret may be among these, so what is wrong is told without it.
+/// Returns a text. It may be a secret, so a problem is reported without it.
 fn text(node: &Node, problems: &mut Problems) -> Option<String> {
     match &node.value {
         _ if node.is_null() => None,

@@ -3,16 +3,16 @@
 //! # The story
 //!
 //! [`run`] opens the embedded store (users, the registry with its secrets sealed, texts, the audit log),
-//! listens, and prints where; while there is no user, it prints a one-time link that makes the first one. All
-//! of it is one thread: browsers' requests, a task that polls each registered cluster and gateway, and the
-//! client that asks them.
+//! listens, and prints its address. While there is no user, it also prints a one-time link that makes the
+//! first one. Everything runs on one thread: browsers' requests, a task that polls each registered cluster
+//! and gateway, and the client that asks them.
 //!
-//! Polls write what they find out on a board, in memory; pages read it from there, so a page that is open in
-//! ten browsers costs a cluster no more than one. A poll has one question under way, is asked less often the
-//! longer its answers take, and backs off while they fail. Of gateways, only the admin API is asked.
+//! Polls write their findings on a board in memory, and pages read them from there, so a page that is open in
+//! ten browsers costs a cluster no more than one. A poll has one question under way, asks less often the
+//! longer the answers take, and backs off while they fail. Of a gateway, polls ask only the admin API.
 //!
-//! Calls of the dev tools go to registered clusters only, with the account of the registry; what a cluster is
-//! registered for (read-only, protected) is enforced here, whatever the page does. No answer to a call is
+//! The dev tools send calls to registered clusters only, with the account in the registry. A cluster's
+//! restrictions (read-only, protected) are enforced here, whatever the page does. No answer to a call is
 //! stored.
 
 #![cfg_attr(
@@ -66,29 +66,29 @@ use crate::outbound::Outbound;
 use crate::poll::Polls;
 use crate::store::Store;
 
-/// How a console is started.
+/// Options with which a console starts.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// The folder of its store and its key.
+    /// The folder of the console's store and key.
     pub data: PathBuf,
-    /// The path below which it is served: empty, or `/path` without a slash at its end.
+    /// The path below which the console is served: empty, or `/path` without a slash at its end.
     pub base_path: String,
     /// Certificate chain and key, as PEM.
     pub tls: Option<(Vec<u8>, Vec<u8>)>,
-    /// Names by which it may be called, besides addresses and `localhost`.
+    /// Host names that browsers may use, besides addresses and `localhost`.
     pub hosts: Vec<String>,
     /// Listen beyond this machine without TLS.
     pub insecure_http: bool,
-    /// What is registered at the start, as a file to import has it.
+    /// The entries to register at the start, as an import file.
     pub registry: Option<Secret>,
 }
 
-/// Where a console is, once it listens.
+/// The addresses of a console, once it listens.
 #[derive(Debug, Clone)]
 pub struct Started {
-    /// Its address.
+    /// The console's address.
     pub url: String,
     /// The one-time link that makes the first user, if there is none.
     pub setup_url: Option<String>,
@@ -104,51 +104,51 @@ pub enum StartError {
          of it speaks TLS"
     )]
     InTheClear(SocketAddr),
-    /// The base path is none.
+    /// The base path is not valid.
     #[error(
         "`{0}` is no base path: it begins with `/`, does not end with one, and has letters, digits and `-._~/`"
     )]
     BasePath(String),
-    /// The address is taken, say.
+    /// The console cannot listen on the address, for example because it is taken.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Which one.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// The folder cannot be made or used.
+    /// The folder cannot be created or used.
     #[error("{folder}: {source}")]
     Folder {
-        /// Which one.
+        /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// The key file.
+    /// The key file cannot be used.
     #[error("{file}: {why}")]
     Key {
-        /// Which one.
+        /// The key file.
         file: PathBuf,
-        /// Why it cannot be used.
+        /// The reason.
         why: String,
     },
-    /// The store.
+    /// The store cannot be opened.
     #[error("the store cannot be opened: {0}")]
     Store(#[from] rusqlite::Error),
-    /// The store is of a version that comes after this one.
+    /// The store is of a newer version.
     #[error("the store was written by a newer version of tidegate")]
     NewerStore,
     /// The store cannot be read.
     #[error("{0}")]
     Read(String),
-    /// What was to be registered at the start.
+    /// The entries to register at the start cannot be registered.
     #[error("what is to be registered: {0}")]
     Registry(String),
-    /// Certificate or key.
+    /// The certificate or key cannot be used.
     #[error("TLS: {0}")]
     Tls(String),
-    /// The system gives no thread or descriptor.
+    /// The system gave no thread or descriptor.
     #[error(transparent)]
     System(#[from] std::io::Error),
 }
@@ -156,7 +156,7 @@ pub enum StartError {
 /// Runs a console until `stopped`.
 ///
 /// # Errors
-/// When it cannot start. Nothing that happens later ends it.
+/// If the console cannot start. Nothing that happens later ends it.
 pub fn run(
     options: &Options,
     announce: impl FnOnce(&Started),
@@ -208,7 +208,7 @@ pub fn run(
     })?
 }
 
-/// What requests share; what goes on besides them is started.
+/// Creates the state that requests share, and starts the tasks that run besides them.
 fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) -> ApiState {
     let (outbound, runner) = Outbound::new();
     let polls = Polls {
@@ -241,7 +241,7 @@ fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) ->
     }
 }
 
-/// Takes the overview once a second, for all who look at it, while anybody does.
+/// Publishes the overview once a second, for everybody who looks at it, while anybody does.
 async fn tell(polls: Polls, told: watch::Sender<Arc<Value>>) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -255,7 +255,7 @@ async fn tell(polls: Polls, told: watch::Sender<Arc<Value>>) {
         match (polls.store.clusters(), polls.store.gateways()) {
             (Ok(clusters), Ok(gateways)) => {
                 let overview = polls.board.overview(&clusters, &gateways);
-                // Fails when nobody is there to be told, which is no loss.
+                // Sending fails if nobody listens, which does no harm.
                 let _ = told.send(Arc::new(overview));
             }
             (Err(error), _) | (_, Err(error)) => tracing::error!(%error, "the registry cannot be read"),
@@ -285,7 +285,7 @@ fn acceptor((certificate, key): &(Vec<u8>, Vec<u8>)) -> Result<TlsAcceptor, Star
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Memory for answers of clusters that are being read.
+/// Memory for clusters' answers that are being read.
 const BUFFER_BYTES_MAX: usize = 512 << 20;
 
 #[cfg(test)]

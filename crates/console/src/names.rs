@@ -1,4 +1,4 @@
-//! Names in a cluster, for completion: asked for at most once a minute, and never on the keystroke.
+//! Names in a cluster, for completion: asked for at most once a minute, and never on a keystroke.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::target::Target;
 /// Sorted names.
 type List = Arc<Vec<String>>;
 
-/// What is known, by cluster and kind, with the time when it was asked for.
+/// The known names by cluster and kind, with the time when they were asked for.
 type Known = HashMap<(String, &'static str), (Instant, List)>;
 
-/// Names by cluster and kind, each with the time when they were asked for.
+/// A cache of names by cluster and kind.
 #[derive(Default)]
 pub(crate) struct Names {
     known: Mutex<Known>,
 }
 
 impl Names {
-    /// The names of a kind; `None` for a kind that there is not.
+    /// Returns the names of a kind; `None` for an unknown kind.
     pub(crate) async fn of(
         &self,
         outbound: &Outbound,
@@ -47,7 +47,7 @@ impl Names {
                 Err(error) => failed = Some(error),
             }
         }
-        // Old servers lack one of two kinds of templates, which says nothing of the other.
+        // Old servers lack one of the two kinds of templates, which says nothing about the other.
         if let Some(error) = failed.filter(|_| names.is_empty()) {
             return Err(error);
         }
@@ -58,7 +58,7 @@ impl Names {
         Ok(Some(list))
     }
 
-    /// Something in the cluster may have changed.
+    /// Forgets a cluster's names, since something in the cluster may have changed.
     pub(crate) fn forget(&self, id: &str) {
         self.lock().retain(|(of, _), _| of != id);
     }
@@ -99,7 +99,8 @@ fn take(kind: &str, told: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// The servers bound how deep mappings are; an answer need not come from one.
+/// Adds the fields of a mapping. Servers limit the depth of mappings, but the answer need not come from one
+/// of them.
 fn fields(path: &str, mapping: &Value, add: &mut impl FnMut(&str)) {
     if path.matches('.').count() > DEPTH_MAX {
         return;

@@ -1,5 +1,5 @@
-//! Questions to clusters and gateways. The client lives on one thread; whoever asks, sends it a job and may
-//! drop the answer, which closes the connection, by which the cluster knows that nobody waits any more.
+//! Questions to clusters and gateways. The client lives on one thread. A caller sends it a job and may drop
+//! the future, which closes the connection: so the cluster learns that nobody waits for the answer any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +26,9 @@ pub(crate) struct Ask {
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// For all of it, the answer's body included.
+    /// Time limit for the whole exchange, including the answer's body.
     pub(crate) within: Duration,
-    /// Of the answer; what is beyond is left out.
+    /// Longest part of the answer that is read; the rest is left out.
     pub(crate) bytes_max: usize,
 }
 
@@ -41,26 +41,26 @@ pub(crate) struct Answer {
     pub(crate) truncated: bool,
 }
 
-/// Why there is no answer, or not the one that was asked for.
+/// Why there is no answer, or not the expected one.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
     /// The exchange failed.
     #[error(transparent)]
     Send(#[from] SendError),
-    /// Another status than success.
+    /// The status is not a success.
     #[error("{path} is answered with {status}{}", .words.as_ref().map(|words| format!(": {words}")).unwrap_or_default())]
     Status {
         path: String,
         status: StatusCode,
         words: Option<String>,
     },
-    /// No JSON.
+    /// The answer is no JSON.
     #[error("{path} is answered with something that is not JSON: {why}")]
     NoJson { path: String, why: String },
-    /// More than a console reads.
+    /// The answer is longer than a console reads.
     #[error("{path} is answered with more than {bytes_max} bytes")]
     TooLong { path: String, bytes_max: usize },
-    /// The console stops.
+    /// The console is stopping.
     #[error("the console is stopping")]
     Stopping,
 }
@@ -71,7 +71,7 @@ struct Job {
     answer: oneshot::Sender<Result<Answer, SendError>>,
 }
 
-/// What is asked for, on the thread that has the client.
+/// Executes the jobs, on the thread that has the client.
 pub(crate) struct Runner {
     jobs: mpsc::UnboundedReceiver<Job>,
 }
@@ -82,7 +82,7 @@ impl Outbound {
         (Self { jobs }, Runner { jobs: queue })
     }
 
-    /// Asks. Dropping the future gives up, and closes the connection.
+    /// Sends a question. Dropping the future gives up, and closes the connection.
     pub(crate) async fn send(&self, target: &Arc<Target>, ask: Ask) -> Result<Answer, AskError> {
         let (answer, answered) = oneshot::channel();
         let job = Job {
@@ -94,7 +94,7 @@ impl Outbound {
         Ok(answered.await.map_err(|_| AskError::Stopping)??)
     }
 
-    /// `GET path`, as JSON; other statuses than success are errors.
+    /// Sends `GET path`, and returns the answer as JSON; a status other than success is an error.
     pub(crate) async fn get(
         &self,
         target: &Arc<Target>,
@@ -107,7 +107,7 @@ impl Outbound {
 }
 
 impl Ask {
-    /// `GET path`.
+    /// Creates the question `GET path`.
     pub(crate) fn get(path: &str, within: Duration) -> Self {
         Self {
             method: Method::GET,
@@ -121,7 +121,7 @@ impl Ask {
 }
 
 impl Answer {
-    /// The body of a success.
+    /// Returns the body of a successful answer.
     pub(crate) fn json(self, path: &str) -> Result<Value, AskError> {
         let path = || path.split('?').next().unwrap_or_default().to_owned();
         if !self.status.is_success() {
@@ -144,7 +144,7 @@ impl Answer {
     }
 }
 
-/// The reason in an error as clusters and gateways word it, cut short.
+/// Returns the reason in an error, as clusters and gateways write it, shortened.
 fn words_of(body: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let error = &value["error"];
@@ -153,7 +153,7 @@ fn words_of(body: &[u8]) -> Option<String> {
 }
 
 impl Runner {
-    /// Works off jobs until nobody can send any more.
+    /// Executes jobs until nobody can send any more.
     pub(crate) async fn run(mut self, worker: Worker) {
         let config = ClientConfig {
             connections_per_origin_max: CONNECTIONS_MAX,
@@ -176,7 +176,7 @@ impl Runner {
     }
 }
 
-/// One exchange; another address is tried only while nothing was sent.
+/// Runs one exchange. Another address is tried only if nothing was sent.
 async fn exchange(client: &Client, target: &Target, ask: &Ask) -> Result<Answer, SendError> {
     let mut headers = ask.headers.clone();
     headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
@@ -208,7 +208,7 @@ async fn exchange(client: &Client, target: &Target, ask: &Ask) -> Result<Answer,
             Err(error) => return Err(error),
         }
     }
-    // A target has an address, or it could not have been made.
+    // A target without an address could not have been created.
     Err(last.unwrap_or_else(|| unreachable!("a target without an address")))
 }
 
@@ -232,9 +232,9 @@ async fn read(reply: wire::Reply, bytes_max: usize) -> Result<Answer, SendError>
 }
 
 const USER_AGENT: &str = concat!("tidegate-console/", env!("CARGO_PKG_VERSION"));
-/// Longest answer to a poll that is read, bytes.
+/// The largest answer to a poll that is read, in bytes.
 pub(crate) const POLL_BYTES_MAX: usize = 32 << 20;
-/// Connections to one address.
+/// The largest number of connections to one address.
 const CONNECTIONS_MAX: usize = 8;
-/// Characters of a server's words that are passed on.
+/// The number of characters of a server's error text that are passed on.
 const WORDS_MAX: usize = 300;

@@ -1,4 +1,4 @@
-//! The page: files that are part of the binary, packed once, with their digest as `ETag`.
+//! The page: files that are part of the binary, compressed once, with their digest as `ETag`.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -21,17 +21,17 @@ use crate::api::Refusal;
 
 include!(concat!(env!("OUT_DIR"), "/page_files.rs"));
 
-/// A file as it is served.
+/// A file of the page.
 struct File {
     plain: &'static [u8],
     packed: OnceLock<Option<Bytes>>,
     kind: &'static str,
     etag: String,
-    /// Its name has a digest, so it never changes.
+    /// The file's name contains a digest, so the file never changes.
     is_forever: bool,
 }
 
-/// Serves a file, or says that there is none.
+/// Serves a file, or answers that there is none.
 pub(crate) async fn serve(request: Request) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Refusal::method().into_response();

@@ -1,4 +1,5 @@
-//! Passwords: hashed by argon2id, at most two at once, and as slowly for a user who does not exist.
+//! Passwords: hashed with argon2id, at most two at once. For a user who does not exist, the check takes just
+//! as long.
 
 use std::sync::Arc;
 
@@ -16,11 +17,11 @@ use crate::secrets::random;
 #[derive(Clone)]
 pub(crate) struct Passwords {
     at_once: Arc<Semaphore>,
-    /// What a password is compared with where there is no user.
+    /// The hash that a password is compared with if there is no such user.
     nobody: Arc<str>,
 }
 
-/// No hash could be made: no memory, or no thread.
+/// No hash could be computed: there was no memory, or no thread.
 #[derive(Debug, thiserror::Error)]
 #[error("no password can be checked at the moment")]
 pub(crate) struct NotHashed;
@@ -38,7 +39,7 @@ impl Passwords {
         }
     }
 
-    /// What is stored of a password.
+    /// Returns the form in which a password is stored.
     pub(crate) async fn hash(&self, password: Secret) -> Result<String, NotHashed> {
         let salt = random::<SALT_BYTES>();
         let hash = self.digest(password, salt.to_vec()).await?;
@@ -49,7 +50,8 @@ impl Passwords {
         ))
     }
 
-    /// Whether this is the password whose hash is stored; without one it takes as long, and is no.
+    /// Whether the password matches the stored hash. Without a hash the check takes just as long, and returns
+    /// false.
     pub(crate) async fn matches(&self, password: Secret, stored: Option<&str>) -> Result<bool, NotHashed> {
         let (salt, expected) = parts(stored.unwrap_or(&self.nobody)).ok_or(NotHashed)?;
         let hash = self.digest(password, salt).await?;
@@ -90,7 +92,7 @@ fn parts(stored: &str) -> Option<(Vec<u8>, Vec<u8>)> {
 /// 19 MiB and two passes: OWASP's parameters for argon2id.
 const MEMORY_KIB: u32 = 19 << 10;
 const PASSES: u32 = 2;
-/// Hashes under way at once: more would let strangers use the machine's memory.
+/// The largest number of hashes under way: more would let strangers use up the machine's memory.
 const AT_ONCE: usize = 2;
 const SALT_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;

@@ -1,4 +1,4 @@
-//! Polls: one task for each cluster and gateway, so that none waits for another, and each asks one question
+//! Polls: one task for each cluster and gateway, so that none waits for another. Each task asks one question
 //! at a time.
 
 mod attention;
@@ -23,13 +23,13 @@ pub(crate) use attention::Attention;
 pub(crate) use clusters::flavour_of;
 pub(crate) use gateways::adopt;
 
-/// What the polls share with the pages.
+/// The state that polls share with the pages.
 #[derive(Clone)]
 pub(crate) struct Polls {
     pub(crate) store: Store,
     pub(crate) board: Arc<Board>,
     pub(crate) outbound: Outbound,
-    /// Told when the registry has changed.
+    /// Notified when the registry has changed.
     pub(crate) changed: Arc<Notify>,
     pub(crate) attention: Arc<Attention>,
 }
@@ -41,7 +41,7 @@ enum Entry {
 }
 
 impl Polls {
-    /// Keeps a task running for each registered entry, until it is dropped.
+    /// Keeps a task running for each registered entry, until the future is dropped.
     pub(crate) async fn run(self) {
         let mut running: HashMap<Key, (Entry, JoinHandle<()>)> = HashMap::new();
         loop {
@@ -56,7 +56,7 @@ impl Polls {
     fn entries(&self) -> Result<Vec<(Key, Entry)>, crate::store::StoreError> {
         let clusters = self.store.clusters()?.into_iter();
         let clusters = clusters.map(|entry| (Key::Cluster(entry.id.clone()), Entry::Cluster(entry)));
-        // Which clusters a gateway has does not change how it is asked.
+        // A gateway's clusters do not change how the gateway is asked.
         let gateways = self.store.gateways()?.into_iter().map(|entry| GatewayEntry {
             clusters: Vec::new(),
             ..entry
@@ -103,7 +103,7 @@ impl Polls {
             .change(key, |one| one.failed = Some((Severity::Bad, why.to_string())));
     }
 
-    /// Notes how the main question of a poll went; how long to wait is for the caller to say.
+    /// Notes how the main question of a poll went. The caller decides how long to wait.
     fn heard(&self, key: &Key, went: Result<(), &AskError>) {
         self.board.change(key, |one| match went {
             Ok(()) => {
@@ -134,10 +134,10 @@ fn severity(error: &AskError) -> Severity {
             Severity::Bad
         }
         AskError::Send(_) | AskError::Stopping => Severity::Bad,
-        // It is there, and says something.
+        // The target is there and has answered something.
         AskError::Status { .. } | AskError::NoJson { .. } | AskError::TooLong { .. } => Severity::Warn,
     }
 }
 
-/// How long a question of a poll may take.
+/// Time limit for a question of a poll.
 const QUESTION_WITHIN: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The connection test: step by step, so that what fails has a name.
+//! The connection test, step by step, so that the user sees which step fails.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -18,7 +18,7 @@ use crate::outbound::{Ask, AskError, Outbound};
 use crate::poll::flavour_of;
 use crate::target::{BadTarget, Target};
 
-/// How a step went.
+/// The result of a step.
 #[derive(Debug, Serialize)]
 struct Step {
     step: &'static str,
@@ -27,14 +27,14 @@ struct Step {
     took_ms: u64,
 }
 
-/// What is expected to answer.
+/// The kind of server that is expected to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Cluster,
     Gateway,
 }
 
-/// The steps so far, and when the present one began.
+/// The steps so far, and the time when the current one began.
 struct Steps {
     list: Vec<Step>,
     began: Instant,
@@ -55,7 +55,7 @@ impl Steps {
     }
 }
 
-/// Tries a cluster or a gateway: the answer of the API.
+/// Tests a cluster or a gateway. Returns the answer of the API.
 pub(crate) async fn probe(outbound: &Outbound, kind: Kind, target: Result<Target, BadTarget>) -> Value {
     let mut steps = Steps {
         list: Vec::new(),
@@ -86,7 +86,7 @@ async fn try_all(
             return None;
         }
     };
-    // The first address stands for all: they are one cluster.
+    // The first address stands for all of them: they belong to one cluster.
     let address = target.addresses.first()?.clone();
     steps.note("address", true, address.to_string());
     reach(&address, steps).await?;
@@ -136,7 +136,7 @@ async fn try_all(
     }
 }
 
-/// Resolves the name and connects, so that each can fail by itself.
+/// Resolves the name and then connects, so that each step can fail by itself.
 async fn reach(address: &Address, steps: &mut Steps) -> Option<()> {
     let resolved = timeout(WITHIN, look_up(address)).await;
     let found = match resolved {
@@ -184,14 +184,14 @@ async fn look_up(address: &Address) -> io::Result<Vec<SocketAddr>> {
     let (tell, told) = oneshot::channel();
     let (host, port) = (address.host.clone(), address.port);
     thread("resolve", Work::Other, move || {
-        // Whoever asked may have given up.
+        // The caller may have given up.
         let _ = tell.send((&*host, port).to_socket_addrs().map(Iterator::collect));
     })?;
     told.await
         .map_err(|_| io::Error::other("looking up the name failed"))?
 }
 
-/// The step at which an exchange failed.
+/// Returns the step at which an exchange failed.
 fn named(error: &AskError) -> (&'static str, String) {
     let AskError::Send(send) = error else {
         return ("version", error.to_string());
@@ -269,5 +269,5 @@ async fn gateway(
     Some((found, names.unwrap_or_default()))
 }
 
-/// For each step.
+/// Time limit for each step.
 const WITHIN: Duration = Duration::from_secs(5);

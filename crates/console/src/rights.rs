@@ -1,22 +1,22 @@
-//! What a call to a cluster may do: which paths go out at all, and which calls only read.
+//! Rights of calls to a cluster: which paths may be called at all, and which calls only read.
 //!
-//! A call reads if it is known to; whatever is not known counts as writing.
+//! A call counts as reading only if it is known to read; every other call counts as writing.
 
 use http::Method;
 
-/// A path that a call may have, taken apart.
+/// The path of a call, split into segments.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CallPath {
     segments: Vec<String>,
 }
 
-/// Why a path goes nowhere.
+/// Why a path is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct BadPath(&'static str);
 
 impl CallPath {
-    /// Reads path and query as the page gives them.
+    /// Parses path and query as the page gives them.
     pub(crate) fn parse(target: &str) -> Result<Self, BadPath> {
         if !target.starts_with('/') {
             return Err(BadPath(
@@ -51,18 +51,18 @@ impl CallPath {
         Ok(Self { segments })
     }
 
-    /// The index that it is about, as it is written: one, several, or a pattern.
+    /// Returns the index that the path names, as it is written: one, several, or a pattern.
     pub(crate) fn index(&self) -> Option<&str> {
         let first = self.segments.first()?;
         (!first.starts_with('_') || first == "_all").then_some(first)
     }
 
-    /// Its segments, decoded.
+    /// The segments of the path, decoded.
     pub(crate) fn segments(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().map(String::as_str)
     }
 
-    /// Whether a call only reads, as far as is known.
+    /// Whether the call is known to only read.
     pub(crate) fn only_reads(&self, method: &Method) -> bool {
         let words: Vec<&str> = self.segments.iter().map(String::as_str).collect();
         let (of_index, api): (bool, &[&str]) = match words.as_slice() {
@@ -77,7 +77,7 @@ impl CallPath {
     }
 }
 
-/// APIs whose question is a body, so that it is often sent by POST.
+/// Whether the API reads although it is called with POST, since its question is a body.
 fn reads_by_post(api: &[&str]) -> bool {
     matches!(
         api,
@@ -89,7 +89,7 @@ fn reads_by_post(api: &[&str]) -> bool {
     )
 }
 
-/// Those that are asked of the cluster, and not of an index.
+/// Like [`reads_by_post`], for APIs of the cluster and not of an index.
 fn reads_the_cluster_by_post(api: &[&str]) -> bool {
     matches!(
         api,
@@ -120,7 +120,7 @@ fn decoded(segment: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// APIs that change something although a server takes them as GET.
+/// APIs that change something although a server accepts them as GET.
 const ACT_ON_GET: [&str; 9] = [
     "_bulk",
     "_cache",

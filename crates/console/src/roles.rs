@@ -1,4 +1,4 @@
-//! Who may do what: a role for everything, and another one for single clusters.
+//! Roles: what a user may do, in general and on single clusters.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,26 +9,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::GatewayEntry;
 
-/// What somebody may do. Each role may do what those before it may.
+/// A role. Each role includes the rights of the roles before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
-    /// Nothing: it is not shown.
+    /// Sees nothing.
     None,
-    /// Looks, and makes calls that only read.
+    /// Sees everything, and makes calls that only read.
     Viewer,
-    /// Makes every call, and acts on queues, dead letters and pipelines.
+    /// Makes all calls, and acts on queues, dead letters and pipelines.
     Operator,
-    /// Changes the registration. For everything: users and the audit log, too.
+    /// Changes the registration. As the general role: manages users and reads the audit log, too.
     Admin,
 }
 
 /// A user's roles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Roles {
-    /// The role for the console itself, and for each cluster that is not among `clusters`.
+    /// The general role: for the console itself, and for each cluster that is not in `clusters`.
     pub(crate) role: Role,
-    /// By the cluster's id.
+    /// Other roles, by the cluster's id.
     #[serde(default)]
     pub(crate) clusters: BTreeMap<String, Role>,
 }
@@ -59,7 +59,7 @@ impl ToSql for Role {
 }
 
 impl FromSql for Role {
-    /// A word that is no role is an error, so that it gives no rights.
+    /// Reads a role. A word that is not a role is an error, so that it gives no rights.
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         let word = value.as_str()?;
         let found = Self::ALL.into_iter().find(|role| role.word() == word);
@@ -68,13 +68,13 @@ impl FromSql for Role {
 }
 
 impl Roles {
-    /// The role on a cluster.
+    /// Returns the role on a cluster.
     pub(crate) fn on_cluster(&self, id: &str) -> Role {
         self.clusters.get(id).copied().unwrap_or(self.role)
     }
 
-    /// The role on a gateway: the lowest of those on its clusters. What acts on a gateway acts on all of
-    /// them, and its queues show the documents of all of them.
+    /// Returns the role on a gateway: the lowest of the roles on its clusters. A call that acts on a gateway
+    /// acts on all of them, and its queues show the documents of all of them.
     pub(crate) fn on_gateway(&self, gateway: &GatewayEntry) -> Role {
         let linked = gateway.clusters.iter().map(|link| {
             let id = link.cluster_id.as_deref();
@@ -83,7 +83,7 @@ impl Roles {
         linked.min().unwrap_or(self.role)
     }
 
-    /// Whether nothing is hidden.
+    /// Returns whether nothing is hidden from the user.
     pub(crate) fn see_all(&self) -> bool {
         self.role >= Role::Viewer && self.clusters.values().all(|role| *role >= Role::Viewer)
     }

@@ -1,7 +1,7 @@
-//! Secrets of the registry: sealed by AES-256-GCM with a key that is kept in a file of its own.
+//! Secrets of the registry: sealed with AES-256-GCM and a key that is kept in a file of its own.
 //!
-//! The store can be copied, backed up and looked at with `sqlite3` without giving away a password; who has
-//! the key file as well has them all.
+//! The store can be copied, backed up and looked at with `sqlite3` without revealing a password. Anyone who
+//! also has the key file has all of them.
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
@@ -21,13 +21,13 @@ pub(crate) struct Vault {
     key: RandomizedNonceKey,
 }
 
-/// A sealed secret that does not open: another key, another owner, or damage.
+/// A sealed secret that cannot be opened: another key, another owner, or damage.
 #[derive(Debug, thiserror::Error)]
 #[error("a stored secret cannot be opened with this key file")]
 pub(crate) struct NotOpened;
 
 impl Vault {
-    /// With the key in `file`, which is made if there is none.
+    /// Opens the vault with the key in `file`, which is created if it does not exist.
     pub(crate) fn open(file: &Path) -> Result<Self, StartError> {
         let failed = |why: String| StartError::Key {
             file: file.to_owned(),
@@ -67,7 +67,7 @@ impl Vault {
         Ok(Self { key })
     }
 
-    /// Seals a secret for its owner: it opens for nobody else, so rows cannot be swapped.
+    /// Seals a secret for its owner. It opens for no other owner, so rows cannot be swapped.
     pub(crate) fn seal(&self, owner: &str, secret: &Secret) -> Result<Vec<u8>, NotOpened> {
         let mut text = secret.expose().as_bytes().to_vec();
         let nonce = self
@@ -79,7 +79,7 @@ impl Vault {
         Ok(sealed)
     }
 
-    /// Opens what was sealed for `owner`.
+    /// Opens a secret that was sealed for `owner`.
     pub(crate) fn unseal(&self, owner: &str, sealed: &[u8]) -> Result<Secret, NotOpened> {
         let (nonce, text) = sealed.split_at_checked(NONCE_BYTES).ok_or(NotOpened)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| NotOpened)?;
@@ -93,25 +93,25 @@ impl Vault {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Returns bytes that nobody can guess.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    // Fails only where the system has no randomness; nothing of a console may run there.
+    // Fails only where the system has no randomness; no part of a console may run there.
     assert!(rand::fill(&mut bytes).is_ok(), "the system gives no random bytes");
     bytes
 }
 
-/// A text that nobody can guess, of 256 bits.
+/// Returns a text of 256 bits that nobody can guess.
 pub(crate) fn token() -> String {
     URL_SAFE_NO_PAD.encode(random::<32>())
 }
 
-/// A short name for a row, of 72 bits.
+/// Returns a short name for a row, of 72 bits.
 pub(crate) fn row_id() -> String {
     URL_SAFE_NO_PAD.encode(random::<9>())
 }
 
-/// What is stored of a token.
+/// Returns the form in which a token is stored.
 pub(crate) fn digest_of(token: &str) -> Vec<u8> {
     digest::digest(&digest::SHA256, token.as_bytes())
         .as_ref()

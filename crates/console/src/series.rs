@@ -1,6 +1,7 @@
-//! Numbers over time, in memory: each second of a quarter of an hour, and each ten seconds of two hours.
+//! Numbers over time, in memory: every second of the last quarter of an hour, and every ten seconds of the
+//! last two hours.
 //!
-//! What was not measured is a gap, and never a zero or the value before it.
+//! A value that was not measured is a gap, never a zero or the previous value.
 
 use std::collections::VecDeque;
 
@@ -11,14 +12,14 @@ pub(crate) struct Series {
     coarse: Ring,
 }
 
-/// Means of equal steps of time.
+/// Mean values over equal steps of time.
 #[derive(Debug, Clone)]
 struct Ring {
     step_ms: i64,
     len_max: usize,
     /// The number of the last step, counted from 1970.
     newest: i64,
-    /// Sum and count of each step's values.
+    /// The sum and the count of each step's values.
     steps: VecDeque<(f64, u32)>,
 }
 
@@ -32,7 +33,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// Puts in what was measured of the time from `since_ms`, left out, to `at_ms`.
+    /// Adds a value that was measured over the time from `since_ms` (exclusive) to `at_ms`.
     pub(crate) fn put(&mut self, since_ms: i64, at_ms: i64, value: f64) {
         if value.is_finite() {
             self.fine.put(since_ms, at_ms, value);
@@ -40,7 +41,7 @@ impl Series {
         }
     }
 
-    /// The values of the steps from the one of `from_ms` to the one of `to_ms`, left out.
+    /// Returns the values of the steps from the step of `from_ms` to the step of `to_ms` (exclusive).
     pub(crate) fn values(&self, step_ms: i64, from_ms: i64, to_ms: i64) -> Vec<Option<f64>> {
         let ring = if step_ms == FINE_MS {
             &self.fine
@@ -51,7 +52,7 @@ impl Series {
     }
 }
 
-/// How finely so many minutes can be told: the step, and how many milliseconds back there is anything.
+/// Returns the step for a span of minutes, and how many milliseconds back there are values.
 pub(crate) fn step_for(minutes: u32) -> (i64, i64) {
     let asked_ms = i64::from(minutes) * 60_000;
     if asked_ms <= FINE_SPAN_MS {

@@ -1,4 +1,4 @@
-//! Connections of browsers: accepted up to a number, in clear or by TLS, each with limits on time.
+//! Connections of browsers: accepted up to a limit, in plain text or with TLS, each with time limits.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use wire::guard::{Work, spawn};
 
 use crate::api::Peer;
 
-/// Accepts for ever.
+/// Accepts connections for ever.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -93,7 +93,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         .map_err(io::Error::other)
 }
 
-/// The request without the base path; or what to answer if it has another one.
+/// Returns the request without the base path, or the answer to a request with another path.
 fn below(
     base_path: &str,
     mut request: hyper::Request<Incoming>,
@@ -127,9 +127,9 @@ fn elsewhere(status: http::StatusCode, location: Option<String>) -> Box<hyper::R
     Box::new(response)
 }
 
-/// Connections at once; a browser has up to six.
+/// The largest number of connections; a browser has up to six.
 const CONNECTIONS_MAX: usize = 512;
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-/// For a request's head, and between requests.
+/// Time limit for a request's head, and between requests.
 const HEAD_WITHIN: Duration = Duration::from_secs(60);
 const HEAD_BYTES_MAX: usize = 64 << 10;

@@ -1,5 +1,5 @@
-//! The embedded store: users, sessions, the registry, texts, and who changed what. No document and no answer
-//! of a cluster is ever in it.
+//! The embedded store: users, sessions, the registry, texts, and the audit log. It never contains a document
+//! or an answer of a cluster.
 
 mod audit;
 mod registry;
@@ -33,13 +33,13 @@ pub(crate) struct Store {
 /// Why something could not be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// SQLite says no.
+    /// SQLite reported an error.
     #[error("the store: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// A secret does not open.
+    /// A secret cannot be opened.
     #[error(transparent)]
     Secret(#[from] NotOpened),
-    /// What is stored as JSON is none.
+    /// Stored JSON is not valid.
     #[error("the store holds something unexpected: {0}")]
     Json(#[from] serde_json::Error),
     /// Another row has this name.
@@ -48,7 +48,7 @@ pub(crate) enum StoreError {
     /// There is no such row.
     #[error("there is none with this id")]
     Missing,
-    /// Nobody would be left who may change users.
+    /// No user would be left who may change users.
     #[error("this is the last user with the role admin for everything")]
     LastAdmin,
 }
@@ -63,7 +63,7 @@ impl Store {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
-        // What is deleted is overwritten: a removed password should be gone, sealed as it was.
+        // Deleted data is overwritten: a removed password should be gone, even its sealed form.
         connection.pragma_update(None, "secure_delete", true)?;
         migrate(&mut connection)?;
         Ok(Self {
@@ -72,13 +72,14 @@ impl Store {
         })
     }
 
-    /// Each use is a statement or a transaction, so a panic in between leaves the store sound.
+    /// Locks the connection. Each use is a statement or a transaction, so a panic in between leaves the store
+    /// consistent.
     fn sql(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock()
     }
 }
 
-/// A row that could not be kept because another one has its name.
+/// Turns the violation of a unique name into [`StoreError::Taken`].
 fn taken(kept: Result<usize, rusqlite::Error>, name: &str) -> Result<(), StoreError> {
     match kept {
         Ok(_) => Ok(()),
@@ -106,7 +107,7 @@ fn migrate(connection: &mut Connection) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Each is applied once, in order; those that were released are never changed.
+/// Each migration is applied once, in order; released ones are never changed.
 const MIGRATIONS: [&str; 2] = ["
 CREATE TABLE users (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE COLLATE NOCASE, role TEXT NOT NULL, password TEXT NOT NULL,
@@ -146,7 +147,7 @@ CREATE TABLE grants (
 CREATE INDEX audit_by_time ON audit (at_ms);
 "];
 
-/// How long a statement waits for another process, `sqlite3` say.
+/// How long a statement waits for another process, for example `sqlite3`.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -9,43 +9,43 @@ use wire::{ClientTls, ClientTlsConfig, Origin, Roots, TlsError};
 
 use crate::store::{ClusterEntry, GatewayEntry, Store, StoreError};
 
-/// Where requests go, and as whom.
+/// The addresses to ask, and the account.
 pub(crate) struct Target {
     pub(crate) addresses: Vec<Address>,
     origins: Vec<Origin>,
     pub(crate) authorization: Option<HeaderValue>,
-    /// The address that answered last.
+    /// The index of the address that answered last.
     current: AtomicUsize,
 }
 
-/// Why a registered entry cannot be asked. Its own fault.
+/// Why a registered entry cannot be asked; the entry itself is at fault.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadTarget {
-    /// An address is none.
+    /// An address is not valid.
     #[error(transparent)]
     Address(#[from] BadAddress),
-    /// There is none.
+    /// The entry has no address.
     #[error("it has no address")]
     NoAddress,
     /// The certificate authority cannot be read.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// Name and password make no header.
+    /// Name and password cannot be put into a header.
     #[error(transparent)]
     Credentials(#[from] BadConfig),
-    /// The secret does not open.
+    /// The secret cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Target {
-    /// A registered cluster, with its stored password.
+    /// Creates the target of a registered cluster, with its stored password.
     pub(crate) fn of_cluster(store: &Store, entry: &ClusterEntry) -> Result<Self, BadTarget> {
         let password = store.cluster_secret(entry)?;
         Self::cluster(entry, password)
     }
 
-    /// A cluster with this password.
+    /// Creates the target of a cluster with this password.
     pub(crate) fn cluster(entry: &ClusterEntry, password: Option<Secret>) -> Result<Self, BadTarget> {
         let credentials = match (&entry.username, password) {
             (Some(username), password) => Credentials::Basic {
@@ -65,13 +65,13 @@ impl Target {
         )
     }
 
-    /// A registered gateway, with its stored token.
+    /// Creates the target of a registered gateway, with its stored token.
     pub(crate) fn of_gateway(store: &Store, entry: &GatewayEntry) -> Result<Self, BadTarget> {
         let token = store.gateway_secret(entry)?;
         Self::gateway(entry, token)
     }
 
-    /// A gateway with this token.
+    /// Creates the target of a gateway with this token.
     pub(crate) fn gateway(entry: &GatewayEntry, token: Option<Secret>) -> Result<Self, BadTarget> {
         let authorization = token
             .map(|token| HeaderValue::from_str(&format!("Bearer {}", token.expose())))
@@ -128,7 +128,7 @@ impl Target {
         })
     }
 
-    /// The origins, the one that answered last first.
+    /// Returns the origins; the one that answered last comes first.
     pub(crate) fn origins(&self) -> impl Iterator<Item = (usize, &Origin)> {
         let (count, first) = (self.origins.len(), self.current.load(Ordering::Relaxed));
         (0..count).map(move |at| {
@@ -137,7 +137,7 @@ impl Target {
         })
     }
 
-    /// This one has answered.
+    /// Notes that this origin has answered.
     pub(crate) fn answered(&self, at: usize) {
         self.current.store(at, Ordering::Relaxed);
     }

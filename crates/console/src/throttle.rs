@@ -1,4 +1,4 @@
-//! Slows down who guesses passwords: by account and by address.
+//! Slows down guesses of passwords, by account and by address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Failed logins, by whom they were tried for and from where.
+/// Failed logins, by account and by address.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     failures: Mutex<HashMap<Key, Failures>>,
@@ -25,8 +25,8 @@ struct Failures {
 }
 
 impl Throttle {
-    /// How long a login has to wait; each try counts as a failure until it is [forgiven](Self::forgive), so
-    /// that tries that are made at once count as well.
+    /// Admits a login, or returns how long it has to wait. Each try counts as a failure until it is
+    /// [forgiven](Self::forgive), so that simultaneous tries count too.
     pub(crate) fn admit(&self, account: &str, address: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut failures = self.failures.lock();
         if failures.len() >= KEYS_MAX {
@@ -51,7 +51,7 @@ impl Throttle {
         Ok(())
     }
 
-    /// The login was right.
+    /// Forgets the failures, since the login was right.
     pub(crate) fn forgive(&self, account: &str, address: IpAddr) {
         let mut failures = self.failures.lock();
         for key in keys(account, address) {
@@ -74,13 +74,13 @@ fn keys(account: &str, address: IpAddr) -> [Key; 2] {
     [Key::Account(account.to_lowercase()), Key::Address(address)]
 }
 
-/// Tries that are free.
+/// Number of tries without a pause.
 const FREE: u32 = 5;
-/// The pause after those; each further try doubles it.
+/// The pause after the free tries; each further try doubles it.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
-/// Accounts and addresses that are remembered. Beyond, every login waits.
+/// The largest number of accounts and addresses that are remembered. Above it, every login waits.
 const KEYS_MAX: usize = 10_000;
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
         }
         assert_eq!(pauses[..5], [1, 2, 4, 8, 16]);
         assert_eq!(pauses[11], 900);
-        // Another address does not help who guesses one account, nor another account who guesses from one
+        // Another address does not help to guess one account, nor does another account help to guess from one
         // address.
         assert!(throttle.admit("ada", IpAddr::from([10, 0, 0, 2]), now).is_err());
         assert!(throttle.admit("bob", address, now).is_err());

@@ -1,10 +1,10 @@
-//! Answers put together from those of nodes.
+//! Answers that are put together from the answers of nodes.
 
 use http::header::{CONTENT_LENGTH, WARNING};
 use http::{HeaderMap, Response, response};
 use wire::Outgoing;
 
-/// An answer with a node's head: its headers, and the warnings of the other nodes that it lacks.
+/// Builds an answer with the head of one node: its headers, plus the warnings of other nodes that it lacks.
 pub(crate) fn with_head(
     mut head: response::Parts,
     others: &[&response::Parts],

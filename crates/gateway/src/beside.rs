@@ -1,20 +1,20 @@
-//! Work that waits for the disk, on a thread of its own beside the one that serves requests. Where the system
-//! gives no thread (a bound on their number), that is an error of the request that wanted it; the runtime's
-//! own way would panic.
+//! Work that waits for the disk runs on a thread of its own, beside the thread that serves requests. If the
+//! system cannot start a thread (their number is limited), only the request that needed the thread fails; the
+//! runtime's own method would panic.
 
 use std::io;
 
 use tokio::sync::oneshot;
 use wire::guard::{self, Work};
 
-/// Runs it beside this thread.
+/// Runs `work` on a thread beside this one.
 ///
 /// # Errors
-/// If there is no thread, or if the work broke off.
+/// Fails if no thread can be started, or if the work broke off.
 pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let (tell, told) = oneshot::channel();
     let spawned = guard::thread("beside", Work::Other, move || {
-        // Whoever waited may have gone.
+        // The waiting task may be gone.
         let _ = tell.send(work());
     });
     spawned.map_err(|error| io::Error::new(error.kind(), format!("no thread to do it: {error}")))?;

@@ -1,5 +1,5 @@
-//! Which requests are bulk requests, and what their heads say. What a head alone shows to be beyond the fast
-//! path is found here, before a byte of the body is read.
+//! Recognizes bulk requests and reads their heads. A request that its head alone excludes from the fast path
+//! is found here, before a byte of its body is read.
 
 use std::borrow::Cow;
 
@@ -20,18 +20,18 @@ pub(crate) struct BulkHead<'a> {
     pub(crate) routing: Option<Cow<'a, str>>,
     /// `pipeline=`.
     pub(crate) pipeline: Option<Cow<'a, str>>,
-    /// The path is `/{index}/_doc/_bulk`, which servers that know types take for `/{index}/_bulk`.
+    /// The path is `/{index}/_doc/_bulk`, which servers with mapping types treat as `/{index}/_bulk`.
     pub(crate) typed: bool,
-    /// `require_alias`, unless it says `false`.
+    /// `require_alias`: set unless the parameter says `false`.
     pub(crate) require_alias: bool,
-    /// `require_data_stream`, unless it says `false`.
+    /// `require_data_stream`: set unless the parameter says `false`.
     pub(crate) require_data_stream: bool,
 }
 
 // === impl BulkHead ===
 
 impl BulkHead<'_> {
-    /// The same, without the request that it was read from.
+    /// Returns the same head, independent of the request that it was read from.
     pub(crate) fn into_owned(self) -> BulkHead<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         BulkHead {
@@ -45,21 +45,21 @@ impl BulkHead<'_> {
     }
 }
 
-/// What kind of request it is, as far as `bulk_reshuffle` is concerned.
+/// The kind of a request, as far as `bulk_reshuffle` is concerned.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind<'a> {
     /// Not a bulk request at all.
     Other,
-    /// A bulk request that goes on whole.
+    /// A bulk request that passes whole.
     Pass(HeadWhy),
-    /// A bulk request whose body decides.
+    /// A bulk request whose body decides what happens to it.
     Bulk(BulkHead<'a>),
 }
 
-/// Looks at a request's head. `target` is the path and query as sent.
+/// Classifies a request by its head. `target` is the path and query as sent.
 ///
 /// Paths and methods are those that `RestBulkAction.routes()` registers: `POST` and `PUT` of `/_bulk` and
-/// `/{index}/_bulk` (and, up to version 7, `/{index}/{type}/_bulk`); empty path segments count for nothing
+/// `/{index}/_bulk` (and, up to version 7, `/{index}/{type}/_bulk`). Empty path segments are ignored
 /// (`PathTrie`).
 pub(crate) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap) -> Kind<'a> {
     if !matches!(*method, Method::POST | Method::PUT) {
@@ -86,7 +86,7 @@ fn read<'a>(index: Option<&'a str>, query: &'a str, headers: &HeaderMap) -> Resu
     let mut head = BulkHead::default();
     if let Some(index) = index {
         let name = decode(index, false).ok_or(HeadWhy::UrlIndex)?;
-        // Several names, patterns and date math: the cluster reads or rejects them.
+        // Lists of names, patterns and date math: the cluster reads or rejects them.
         if name.contains([',', '*', '<', '>', ':']) || name.starts_with(['_', '-', '+']) {
             return Err(HeadWhy::UrlIndex);
         }
@@ -98,7 +98,7 @@ fn read<'a>(index: Option<&'a str>, query: &'a str, headers: &HeaderMap) -> Resu
     Ok(head)
 }
 
-/// Each parameter at most once, and only those that mean the same for a part as for the whole.
+/// Reads the parameters. Each may appear at most once, and must mean the same for a part as for the whole.
 fn read_parameters<'a>(query: &'a str, head: &mut BulkHead<'a>) -> Result<(), HeadWhy> {
     let mut seen = 0u32;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -122,7 +122,7 @@ fn read_parameters<'a>(query: &'a str, head: &mut BulkHead<'a>) -> Result<(), He
     Ok(())
 }
 
-/// Whether a request speaks JSON, so far as it says, and takes an answer in it.
+/// Returns whether a request sends JSON, if it names a content type at all, and accepts a JSON answer.
 pub(crate) fn takes_json(headers: &HeaderMap) -> bool {
     let spoken = !headers.contains_key(CONTENT_TYPE) || check_content_type(headers).is_ok();
     spoken && check_accept(headers).is_ok()
@@ -177,9 +177,9 @@ const JSON_TYPES: [&str; 4] = [
     "application/vnd.elasticsearch+x-ndjson",
 ];
 
-/// Parameters that travel with every part and mean the same there (`RestBulkAction.prepareRequest`). Others
-/// change the answer's shape (`filter_path`, `pretty`, `format`, …), how the request is run (`batch_size`),
-/// or are unknown.
+/// Parameters that travel with every part and mean the same there (`RestBulkAction.prepareRequest`). Other
+/// parameters change the shape of the answer (`filter_path`, `pretty`, `format`, …), change how the request
+/// is run (`batch_size`), or are unknown.
 const KNOWN_PARAMETERS: [&str; 12] = [
     "refresh",
     "timeout",
@@ -195,7 +195,7 @@ const KNOWN_PARAMETERS: [&str; 12] = [
     "include_source_on_error",
 ];
 
-/// What a plan asks of a request: what its URL says for all of its lines, and how finely it is split.
+/// Returns what a request asks of a plan: what its URL says for all of its lines, and how finely it is split.
 pub(crate) fn ask_of<'a>(head: &'a BulkHead<'_>, level: Level) -> Ask<'a> {
     Ask {
         default_index: head.index.as_deref(),

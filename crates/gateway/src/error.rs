@@ -1,5 +1,5 @@
 //! The only place where an error becomes HTTP, in the shape that Elasticsearch and OpenSearch give their own
-//! (`ElasticsearchException.generateFailureXContent`, `OpenSearchException.generateFailureXContent`).
+//! errors (`ElasticsearchException.generateFailureXContent`, `OpenSearchException.generateFailureXContent`).
 
 use config::router::Undecided;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -12,29 +12,29 @@ use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind, SourceError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) status: StatusCode,
-    /// `type` of the error, one of the cluster's own where one fits.
+    /// `type` of the error: a type of the cluster's own where one fits.
     pub(crate) kind: &'static str,
-    /// `reason` of the error: whose fault, and what to do next if that can be said. Begins with `gateway:`,
-    /// so that nobody takes it for the cluster's.
+    /// `reason` of the error: who caused it, and what to do next if that is known. It begins with `gateway:`,
+    /// so that nobody takes it for a message of the cluster.
     pub(crate) reason: String,
     retry_after_s: Option<u32>,
 }
 
-/// What a request gets instead of what it asked for.
+/// The answer to a request that is not carried out.
 #[derive(Debug)]
 pub(crate) enum Rejection {
-    /// The gateway itself refuses it, or failed.
+    /// The gateway itself refuses the request, or failed.
     Fault(Fault),
-    /// The cluster was asked about it and refuses it, in these words.
+    /// The cluster was asked about the request and refuses it, in these words.
     Cluster(Box<Response<Outgoing>>),
 }
 
-/// The reply is larger than `max_response_size`, in bytes.
+/// A reply that is larger than `max_response_size`, in bytes.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the node's reply is larger than max_response_size ({0} bytes)")]
 pub(crate) struct ReplyTooLarge(pub(crate) u64);
 
-/// Why a request was not put into a journal.
+/// Why a request was not appended to a journal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotQueued {
     #[error(transparent)]
@@ -58,7 +58,7 @@ impl From<Response<Outgoing>> for Rejection {
 }
 
 impl Rejection {
-    /// The answer to send.
+    /// Returns the answer to send.
     pub(crate) fn response(self) -> Response<Outgoing> {
         match self {
             Self::Fault(fault) => fault.response(),
@@ -70,7 +70,7 @@ impl Rejection {
 // === impl NotQueued ===
 
 impl NotQueued {
-    /// Whether it is longer than a record may be, whatever room there is.
+    /// Returns whether the request is longer than a record may be, however much room there is.
     pub(crate) fn is_too_large(&self) -> bool {
         matches!(
             self,
@@ -102,7 +102,7 @@ impl Fault {
         Self::new(status, kind, refusal.reason())
     }
 
-    /// The client's body could not be read; `None` when nobody is there to be told.
+    /// The client's body could not be read; `None` when there is no client left to answer.
     pub(crate) fn body(error: &BodyError) -> Option<Self> {
         Some(match error {
             BodyError::Refused(refusal) => Self::refused(*refusal),
@@ -136,7 +136,7 @@ impl Fault {
 
     /// No node could be asked, or none answered.
     pub(crate) fn upstream(error: &SendError) -> Self {
-        // What broke was the client's body on its way through.
+        // The client's body broke on its way through.
         if let SendErrorKind::Body(source) = &error.kind
             && let Some(error) = source.downcast_ref::<BodyError>()
         {
@@ -194,7 +194,7 @@ impl Fault {
         )
     }
 
-    /// Nodes answered, but their answers contradict the plan that they were asked by.
+    /// Nodes answered, but their answers contradict the plan of the request.
     pub(crate) fn unmerged(why: &str) -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -214,12 +214,13 @@ impl Fault {
         )
     }
 
-    /// A bulk that the queue did not take: nothing of it will be delivered, but for parts of it that Kafka
-    /// may have.
+    /// A bulk that the queue did not take: nothing of it will be delivered, except for parts that Kafka may
+    /// have.
     pub(crate) fn not_queued(error: &NotQueued) -> Self {
         use kafka::AppendError as OfKafka;
         use log::AppendError as OfDisk;
-        // What kept the rest out decides the status; that some of it is in says the reason.
+        // The cause that kept the rest out decides the status; the reason says that some of the bulk was
+        // taken.
         let (why, partly) = match error {
             NotQueued::Kafka(OfKafka::Partly { why, .. }) => (&NotQueued::Kafka((**why).clone()), true),
             other => (other, false),
@@ -231,10 +232,11 @@ impl Fault {
             NotQueued::Disk(OfDisk::TooLarge { .. }) | NotQueued::Kafka(OfKafka::TooLarge { .. }) => {
                 (too_large, None)
             }
-            // It is over with the next sync, or the brokers' next answer; room on the disk takes longer.
+            // Such a refusal ends with the next sync, or with the next answer of the brokers. Room on the
+            // disk takes longer.
             NotQueued::Disk(OfDisk::Full(Full::Waiting { .. })) => (too_many, Some(1)),
             NotQueued::Disk(OfDisk::Full(_)) => (too_many, Some(10)),
-            // A 429 would say that nothing of it was executed.
+            // A 429 would say that nothing of the bulk was executed.
             NotQueued::Kafka(OfKafka::Full { .. }) => (if partly { away } else { too_many }, Some(1)),
             NotQueued::Kafka(OfKafka::Away(_)) => (away, Some(1)),
             _ => (away, Some(10)),
@@ -252,7 +254,7 @@ impl Fault {
         }
     }
 
-    /// The dead letters of an index have no more room anywhere.
+    /// The dead letters of an index have no room left, and more of its refused documents wait for room.
     pub(crate) fn letters_full(index: &str, bytes: u64) -> Self {
         Self {
             retry_after_s: Some(10),
@@ -267,7 +269,7 @@ impl Fault {
         }
     }
 
-    /// The key is none.
+    /// The idempotency key is not valid.
     pub(crate) fn bad_key() -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -276,7 +278,7 @@ impl Fault {
         )
     }
 
-    /// The key names another request.
+    /// The idempotency key belongs to another request.
     pub(crate) fn key_of_another() -> Self {
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -285,7 +287,7 @@ impl Fault {
         )
     }
 
-    /// The request is under way already, and takes long.
+    /// The request with this idempotency key is already under way, and takes long.
     pub(crate) fn key_under_way() -> Self {
         Self {
             retry_after_s: Some(1),
@@ -297,7 +299,7 @@ impl Fault {
         }
     }
 
-    /// So many requests had keys that another cannot be remembered.
+    /// So many requests had idempotency keys that no further key can be remembered.
     pub(crate) fn too_many_keys() -> Self {
         Self {
             retry_after_s: Some(10),
@@ -309,7 +311,7 @@ impl Fault {
         }
     }
 
-    /// The same of one client, so that others have room.
+    /// One client used so many idempotency keys that it gets no more, so that others have room.
     pub(crate) fn too_many_keys_of_one() -> Self {
         Self {
             retry_after_s: Some(10),
@@ -321,7 +323,7 @@ impl Fault {
         }
     }
 
-    /// A repeated request whose answer cannot be made once more.
+    /// A repeated request whose answer cannot be produced again.
     pub(crate) fn not_repeatable(position: u64, why: &str) -> Self {
         Self::new(
             StatusCode::CONFLICT,
@@ -332,7 +334,7 @@ impl Fault {
         )
     }
 
-    /// What is queued was not delivered in time, and this write was not to come before it.
+    /// The queued writes before this write were not delivered in time, and this write must not overtake them.
     pub(crate) fn would_overtake(queue: &str) -> Self {
         Self {
             retry_after_s: Some(1),
@@ -346,7 +348,7 @@ impl Fault {
         }
     }
 
-    /// A write that cannot be queued, where other clusters get what is queued.
+    /// A write that cannot be queued, although other clusters receive what is queued.
     pub(crate) fn would_be_missing(queue: &str, clusters: &[&str], why: &str) -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -358,8 +360,8 @@ impl Fault {
         )
     }
 
-    /// A write that the cluster refuses to its client, or refuses in part, and that other clusters would miss
-    /// if it went there.
+    /// A write that the cluster refuses to its client, wholly or in part. If it went to that cluster alone,
+    /// the other clusters would miss it.
     pub(crate) fn not_allowed(queue: &str, clusters: &[&str]) -> Self {
         Self::new(
             StatusCode::FORBIDDEN,
@@ -371,7 +373,7 @@ impl Fault {
         )
     }
 
-    /// A bulk for a queue before anything is known of the cluster.
+    /// A bulk for a queue, before anything is known about the cluster.
     pub(crate) fn nothing_learnt() -> Self {
         Self {
             retry_after_s: Some(1),
@@ -383,7 +385,8 @@ impl Fault {
         }
     }
 
-    /// A write for a queue, for an index of which too little is known to tell the documents' lanes.
+    /// A write for a queue. Too little is known about one of its indices to determine the lanes of its
+    /// documents.
     pub(crate) fn index_not_ready() -> Self {
         Self {
             retry_after_s: Some(1),
@@ -395,7 +398,7 @@ impl Fault {
         }
     }
 
-    /// A bulk for a queue, for an index that the cluster has not made yet.
+    /// A bulk for a queue, with an index that the cluster has not created yet.
     pub(crate) fn not_introduced(index: &str) -> Self {
         Self {
             retry_after_s: Some(1),
@@ -409,7 +412,7 @@ impl Fault {
         }
     }
 
-    /// No node could say whether the cluster lets the client in.
+    /// No node could say whether the cluster accepts the client's credentials.
     pub(crate) fn unchecked(why: &str) -> Self {
         Self {
             retry_after_s: Some(1),
@@ -421,7 +424,7 @@ impl Fault {
         }
     }
 
-    /// No node could say whether the cluster takes requests with such parameters and headers.
+    /// No node could say whether the cluster accepts requests with these parameters and headers.
     pub(crate) fn form_unknown(why: &str) -> Self {
         Self {
             retry_after_s: Some(1),
@@ -435,12 +438,12 @@ impl Fault {
         }
     }
 
-    /// A setting of ours that cannot be: nothing has changed, here or at the cluster.
+    /// A setting of the gateway that is not valid: nothing has changed, here or in the cluster.
     pub(crate) fn bad_switch(why: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "illegal_argument_exception", why)
     }
 
-    /// A setting of ours for indices that its client may not set anything of.
+    /// A setting of the gateway for indices whose settings this client may not change.
     pub(crate) fn not_covered(patterns: &str) -> Self {
         Self::new(
             StatusCode::FORBIDDEN,
@@ -451,7 +454,7 @@ impl Fault {
         )
     }
 
-    /// Switches that the cluster admits and the disk does not take.
+    /// Switches that the cluster accepted and that could not be written to the disk.
     pub(crate) fn not_kept(why: &dyn std::fmt::Display) -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -471,7 +474,7 @@ impl Fault {
         )
     }
 
-    /// A request of which rules for certain indices cannot say where it belongs.
+    /// A request whose flow cannot be determined from rules for certain indices.
     pub(crate) fn undecided(why: Undecided) -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -480,7 +483,7 @@ impl Fault {
         )
     }
 
-    /// A bulk with operations for an index that a rule sends elsewhere.
+    /// A bulk with operations for an index that a rule sends to another flow.
     pub(crate) fn belongs_elsewhere(index: &str) -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -491,7 +494,7 @@ impl Fault {
         )
     }
 
-    /// A name in a body that belongs to other flows than the request's path.
+    /// A body that names an index which belongs to another flow than the request's path.
     pub(crate) fn named_elsewhere(index: &str) -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -503,7 +506,7 @@ impl Fault {
         )
     }
 
-    /// A body that may name indices which belong elsewhere, and cannot be read.
+    /// A body that cannot be read and may name indices which belong to another flow.
     pub(crate) fn names_unreadable() -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -513,12 +516,12 @@ impl Fault {
         )
     }
 
-    /// Something that clients cannot ask of a gateway.
+    /// A request that a gateway does not support.
     pub(crate) fn unsupported(what: &str) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "illegal_argument_exception", what)
     }
 
-    /// A client that left before its request was there. Nobody will read this, but the log says it.
+    /// The client left before its whole request had arrived. Nobody reads this answer, but the log shows it.
     pub(crate) fn gone() -> Self {
         Self::new(
             StatusCode::REQUEST_TIMEOUT,
@@ -527,7 +530,7 @@ impl Fault {
         )
     }
 
-    /// The answer to send. It carries the fault in its extensions, for the log.
+    /// Returns the answer to send. The fault travels in its extensions, for the log.
     pub(crate) fn response(self) -> Response<Outgoing> {
         let cause = json!({"type": self.kind, "reason": self.reason});
         let body = json!({

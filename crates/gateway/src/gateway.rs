@@ -1,4 +1,4 @@
-//! The whole, put together: workers, listeners, clusters, admin port; reload and graceful stop.
+//! Puts the gateway together: workers, listeners, clusters and the admin port, with reload and graceful stop.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use crate::start_error::StartError;
 use crate::switches::Switches;
 use crate::upgrades::{UpgradeAsked, Upgrades};
 
-/// A running gateway. Dropping it cuts every connection; see [`Gateway::drain`].
+/// A running gateway. Dropping it cuts every connection; [`Gateway::drain`] stops it gracefully.
 #[derive(Debug)]
 pub struct Gateway {
     shared: Arc<GatewayState>,
@@ -41,13 +41,14 @@ pub struct Gateway {
 /// What a reload did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
-    /// How the new configuration differs from the one before; [`Changes::restart`] is not in force.
+    /// How the new configuration differs from the previous one. What [`Changes::restart`] names is not in
+    /// force.
     pub changes: Changes,
     /// Listeners that were opened.
     pub opened: Vec<Opened>,
 }
 
-/// A gateway that does all but listen.
+/// A gateway that is complete except for its listeners.
 struct Begun {
     shared: Arc<GatewayState>,
     live: Arc<Live>,
@@ -131,20 +132,21 @@ impl Begun {
 }
 
 impl Gateway {
-    /// Starts everything. Listeners accept at once; until a cluster's topology is learnt its bulks pass
-    /// whole.
+    /// Starts everything. Listeners accept at once; bulks pass whole until the topology of their cluster is
+    /// known.
     ///
     /// # Errors
-    /// What the operator has to mend. Clusters that cannot be reached are no error.
+    /// Returns what the operator has to correct. A cluster that cannot be reached is not an error.
     pub fn start(loaded: &Loaded) -> Result<Self, StartError> {
         Begun::begin(loaded)?.listen(loaded, Sockets::default())
     }
 
-    /// The same with the sockets of a program that was here before. What waits in them is accepted once the
-    /// topologies are learnt, so that the change is not seen in answers; after `patience` anyhow.
+    /// Starts like [`Gateway::start`], but on the sockets of the program that ran before. Connections that
+    /// wait in these sockets are accepted once the topologies are known, so that answers do not reveal the
+    /// change of programs, or after `patience` at the latest.
     ///
     /// # Errors
-    /// As [`Gateway::start`].
+    /// The same as for [`Gateway::start`].
     pub async fn take_over(
         loaded: &Loaded,
         sockets: Sockets,
@@ -155,25 +157,26 @@ impl Gateway {
         begun.listen(loaded, sockets)
     }
 
-    /// Each entry's name and the address that it really listens on.
+    /// Returns the name of each entry and the address that it actually listens on.
     pub fn entries(&self) -> Vec<Opened> {
         self.listeners().addresses()
     }
 
-    /// Where the admin port listens, if it does.
+    /// Returns the address of the admin port, if there is one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::address)
     }
 
-    /// Waits until every cluster's topology is known; `false` when that took longer than `timeout`.
+    /// Waits until the topology of every cluster is known. Returns `false` when that takes longer than
+    /// `timeout`.
     pub async fn learnt(&self, timeout: Duration) -> bool {
         learnt(&self.shared.live.load_full(), timeout).await
     }
 
-    /// The listening sockets once more, for the program that comes next.
+    /// Duplicates the listening sockets for the next program.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// Fails when the system has no descriptor left.
     pub fn sockets(&self) -> io::Result<Sockets> {
         Ok(Sockets {
             entries: self.listeners().sockets()?,
@@ -182,12 +185,13 @@ impl Gateway {
         })
     }
 
-    /// Puts a new configuration in force: routers, flows, clusters and limits for requests from now on,
-    /// queues, pipelines and listeners at once (new ones are opened, and those that are gone finish what they
-    /// have in flight). Either all of it, but for what [`Changes::restart`] names, or nothing.
+    /// Puts a new configuration in force. Routers, flows, clusters and limits apply to requests from now on;
+    /// queues, pipelines and listeners change at once (new listeners are opened, and removed ones finish what
+    /// they have in flight). Either everything except what [`Changes::restart`] names is put in force, or
+    /// nothing.
     ///
     /// # Errors
-    /// What cannot work; the old configuration stays in force, every listener included.
+    /// Returns what cannot work. The old configuration then stays in force, with all of its listeners.
     pub fn reload(&self, loaded: &Loaded) -> Result<Reloaded, StartError> {
         let reloaded = self.put_in_force(loaded);
         match &reloaded {
@@ -197,13 +201,13 @@ impl Gateway {
         reloaded
     }
 
-    /// Notes that a changed file cannot be used, so that there was nothing to [`reload`](Self::reload).
+    /// Records that a changed file cannot be used, so that there was nothing to [`reload`](Self::reload).
     pub fn not_reloaded(&self) {
         self.shared.reloads.failed();
     }
 
     fn put_in_force(&self, loaded: &Loaded) -> Result<Reloaded, StartError> {
-        let mut listeners = self.listeners(); // held to the end: one reload after the other
+        let mut listeners = self.listeners(); // held to the end: one reload at a time
         let before = self.shared.live.load_full();
         let paths = (&before.config.paths.data, &loaded.config.paths.data);
         if paths.0 != paths.1 && !(before.config.queues.is_empty() && loaded.config.queues.is_empty()) {
@@ -236,29 +240,30 @@ impl Gateway {
         Ok(Reloaded { changes, opened })
     }
 
-    /// Whoever asks at the admin port for another program in this one's place. To be heard once.
+    /// Returns the receiver of upgrade requests from the admin port, each of which asks to replace this
+    /// program. Only the first call returns it.
     pub fn upgrades(&self) -> Option<mpsc::Receiver<UpgradeAsked>> {
         self.shared.upgrades.hear()
     }
 
-    /// How the configuration in force wants to be logged.
+    /// Returns the log settings of the configuration in force.
     pub fn logging(&self) -> Logging {
         self.shared.live.load().config.logging.clone()
     }
 
-    /// Whether the configuration in force wants its file to be loaded when it changes.
+    /// Returns whether the configuration in force asks for its file to be reloaded when the file changes.
     pub fn auto_reload(&self) -> bool {
         self.shared.live.load().config.auto_reload
     }
 
-    /// How long the configuration in force lets a stop wait for requests under way.
+    /// Returns how long a stop waits for requests under way, according to the configuration in force.
     pub fn drain_timeout(&self) -> Duration {
         self.shared.live.load().config.worker.drain_timeout
     }
 
     /// Loads certificates whose files have changed; new connections get them. With `asked`, entries with
-    /// `tls.hot_reload: false` are looked at too. Returns the entries that changed, and logs those whose
-    /// files cannot be used (they keep what they have).
+    /// `tls.hot_reload: false` are checked too. Returns the entries that changed, and logs the entries whose
+    /// files cannot be used (these keep their present certificates).
     pub fn reload_certificates(&self, asked: bool) -> Vec<Arc<str>> {
         self.listeners().look_at_certificates(asked)
     }
@@ -269,8 +274,9 @@ impl Gateway {
         self.end(deadline, Close::ForGood).await
     }
 
-    /// The same before another program goes on with [`Gateway::sockets`]: clients that are between two
-    /// requests are heard for a moment, and told to come again with the next answer.
+    /// Stops like [`Gateway::drain`] before another program takes over the [`Gateway::sockets`]: connections
+    /// that are between two requests stay open for a moment, and their next answer tells the client to
+    /// reconnect.
     pub async fn leave(self, deadline: Duration) -> u64 {
         self.end(deadline, Close::ForTheNext).await
     }
@@ -291,7 +297,7 @@ impl Gateway {
         }
         // Joins the workers' threads.
         drop(self.workers);
-        // Batches under way are finished; what is not delivered by then is delivered after the next start.
+        // Batches under way are finished. What is not delivered by then is delivered after the next start.
         let left = ends.saturating_duration_since(Instant::now());
         let deliveries = self.deliveries;
         let shared = self.shared;
@@ -304,7 +310,7 @@ impl Gateway {
             }
         };
         if beside(close.clone()).await.is_err() {
-            // There is nobody left whom it could hold up.
+            // The last step of the stop may block: no other work is left on this thread.
             close();
         }
         cut
@@ -315,7 +321,7 @@ impl Gateway {
     }
 }
 
-/// Waits until every cluster's topology is known; `false` when that took longer than `timeout`.
+/// Waits until the topology of every cluster is known. Returns `false` when that takes longer than `timeout`.
 async fn learnt(live: &Live, timeout: Duration) -> bool {
     let deadline = Instant::now() + timeout;
     for cluster in live.clusters.values() {
@@ -327,8 +333,8 @@ async fn learnt(live: &Live, timeout: Duration) -> bool {
     true
 }
 
-/// A batch under way gets this long at least, however long connections took to drain.
+/// The time that a batch under way gets at least, however long the connections took to drain.
 const DELIVERY_STOP_MIN: Duration = Duration::from_millis(500);
 
-/// What cutting connections after the deadline may take.
+/// The time that cutting connections after the deadline may take.
 const CUT_MAX: Duration = Duration::from_secs(1);

@@ -1,20 +1,22 @@
-//! The product: configuration, entry, router, flow of filters, synchronous ingest, proxy, admin, metrics.
+//! The gateway itself: configuration, entries, router, flows of filters, synchronous ingest, proxy, admin
+//! port and metrics.
 //!
 //! # The story
 //!
-//! A [`config::Config`] says everything. [`Gateway::start`] starts the workers (one thread a core), a
-//! listener for each entry, a watch for each cluster, and the admin port. A request comes in on a core and
-//! ends there: its entry's router names its flow, and the flow's filters take it in turn until one answers.
+//! A [`config::Config`] holds every setting. [`Gateway::start`] starts the workers (one thread per core), a
+//! listener for each entry, a watch for each cluster, and the admin port. A request is accepted on one core
+//! and stays on that core until it is answered: the router of its entry chooses a flow, and the filters of
+//! the flow are tried in order until one answers.
 //!
-//! # The wings
+//! # The folders
 //!
-//! Each folder is a part of the story, and its `mod.rs` tells it: `front` (a request finds its filters),
-//! `reshuffle` (what a bulk is, and what is decided about it), `split` (its parts to their nodes and back) or
-//! `queue` (its record, and what is known of it) and `delivery` (from the queue to a cluster), `gather` (what
-//! waits for a busy node), `admission` (what may be queued), `nodes` (the way to the nodes). Beside them are
-//! `admin` (the admin port) and `switches` (what is switched without a reload). The files are the ground
-//! floor: what goes wrong becomes HTTP in one place (`error.rs`), `bulk_request.rs` tells bulk requests by
-//! their heads, `metrics.rs` counts.
+//! Each folder is one part of the story, which its `mod.rs` tells: `front` (a request finds its filters),
+//! `reshuffle` (what a bulk is, and what is decided about it), then either `split` (its parts travel to their
+//! nodes and back) or `queue` (its record, and what is known about the record) and `delivery` (from the queue
+//! to a cluster), `gather` (what waits for a busy node), `admission` (what may be queued) and `nodes` (the
+//! way to the nodes). Beside them are `admin` (the admin port) and `switches` (settings that change without a
+//! reload). The files in this folder serve all of them: `error.rs` is the only place where an error becomes
+//! HTTP, `bulk_request.rs` recognizes bulk requests by their heads, and `metrics.rs` counts.
 //!
 //! ```no_run
 //! use config::Config;

@@ -1,4 +1,4 @@
-//! What is in force now: a configuration and the clusters that it watches. Replaced as a whole by a reload.
+//! What is in force now: a configuration and the clusters that it watches. A reload replaces both as a whole.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,45 +20,44 @@ use crate::start_error::StartError;
 use crate::switches::Switches;
 use crate::upgrades::Upgrades;
 
-/// What all cores share.
+/// The state that all cores share.
 #[derive(Debug)]
 pub(crate) struct GatewayState {
     pub(crate) live: ArcSwap<Live>,
     pub(crate) metrics: Metrics,
-    /// Queues and who delivers from them, as the newest configuration has them.
+    /// The queues and their consumer groups, as the newest configuration has them.
     pub(crate) queues: ArcSwap<Queues>,
-    /// What has been switched at run time: it outlives configurations.
+    /// Settings that were switched at run time. They outlive configurations.
     pub(crate) switches: Arc<Switches>,
-    /// Whose turn it is to be given documents.
+    /// The round robins of all indices, which give documents their shards.
     pub(crate) directory: Directory,
-    /// What deliveries may hold in memory together.
+    /// The memory that all deliveries may use together.
     pub(crate) delivery_memory: Arc<Memory>,
-    /// Whether the gateway was told to stop.
+    /// Whether the gateway has been told to stop.
     pub(crate) draining: AtomicBool,
-    /// Whether what runs is what the file says.
+    /// Whether the running configuration is the one in the file.
     pub(crate) reloads: Reloads,
-    /// Who asks for another program.
+    /// Requests to replace this program with another.
     pub(crate) upgrades: Upgrades,
-    /// Who may write in asynchronous mode.
+    /// Clients that may write in asynchronous mode.
     pub(crate) rights: Arc<Rights>,
 }
 
-/// A configuration in force. Requests keep theirs to their end.
+/// A configuration in force. A request keeps its configuration until it ends.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) config: Config,
-    /// The same as a file with its defaults.
+    /// The same configuration as a file, with its defaults.
     pub(crate) file: ConfigFile,
     pub(crate) clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
-    /// The queues that its filters fill.
+    /// The queues that the filters of this configuration fill.
     pub(crate) queues: BTreeMap<Arc<str>, Arc<Queue>>,
-    /// Requests that may travel together.
+    /// The families of requests whose parts may travel together.
     pub(crate) families: Arc<Families>,
 }
 
 impl Live {
-    /// Puts a configuration in force; clusters that `before` watches in just the same way go on being
-    /// watched.
+    /// Puts a configuration in force. Clusters that `before` watches with the same settings stay watched.
     pub(crate) fn new(
         loaded: Loaded,
         before: Option<&Live>,
@@ -86,9 +85,9 @@ impl Live {
         })
     }
 
-    /// Ends the watch of clusters that `next`, which has taken this one's place, does not watch in the same
-    /// way. Requests under way keep what was known last; cores that get no request would keep the cluster
-    /// watched for ever.
+    /// Stops watching the clusters that `next`, which has replaced this configuration, does not watch with
+    /// the same settings. Requests under way keep the last known topology. Without this, a core that gets no
+    /// further requests would keep the old configuration, and so its clusters would be watched for ever.
     pub(crate) fn retire(&self, next: &Live) {
         for (name, cluster) in &self.clusters {
             let kept = next.clusters.get(name);
@@ -99,10 +98,10 @@ impl Live {
     }
 }
 
-/// Watches a cluster as a gateway with this section would; for tools that only look.
+/// Watches a cluster as a gateway with this section would. Meant for tools that only look.
 ///
 /// # Errors
-/// Settings that cannot work.
+/// Fails when the settings cannot work.
 pub fn watch(settings: &config::Cluster) -> Result<Arc<Cluster>, cluster::BadConfig> {
     Cluster::start(watch_config(settings))
 }
@@ -142,7 +141,7 @@ pub(crate) fn watch_config(settings: &config::Cluster) -> ClusterConfig {
     watch
 }
 
-/// How an `elasticsearch` filter chooses nodes.
+/// Returns how an `elasticsearch` filter chooses nodes.
 pub(crate) fn node_choice(forward: &Forward) -> NodeChoice {
     let weights = forward.weights.iter();
     NodeChoice {

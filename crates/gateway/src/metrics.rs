@@ -1,4 +1,4 @@
-//! Counters. Each core has its own set, added to once a request; `/stats` and `/metrics` sum them.
+//! Counters. Each core has its own set, which every request updates once; `/stats` and `/metrics` sum them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,10 +11,10 @@ use wire::guard;
 
 use crate::why::{HeadWhy, SingleWhy};
 
-/// What names of the gateway's metrics begin with.
+/// The prefix of the names of all metrics of the gateway.
 pub(crate) const PREFIX: &str = "tidegate_";
 
-/// A count that only grows, on a core of its own.
+/// A count that only grows, kept by one core.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -30,7 +30,7 @@ impl Count {
     }
 }
 
-/// Counts of one thing by kind.
+/// Counts of one event by kind.
 #[derive(Debug)]
 pub(crate) struct Counts<const N: usize>([Count; N]);
 
@@ -49,7 +49,7 @@ impl<const N: usize> std::ops::Index<usize> for Counts<N> {
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// One core's counters.
+        /// The counters of one core.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $($(#[doc = $doc])+ pub(crate) $name: Count,)+
@@ -160,19 +160,19 @@ impl Histogram {
     }
 }
 
-/// The end of a bucket, seconds.
+/// Returns the upper bound of a bucket, in seconds.
 fn bucket_end_s(bucket: usize) -> f64 {
     0.000_25 * f64::from(1u32 << bucket)
 }
 
 impl Counters {
-    /// Counts a bulk request that passes for a reason found in its body.
+    /// Counts a bulk request that passes whole for a reason found in its body.
     pub(crate) fn pass(&self, why: Why) {
         self.bulk_passed.add(1);
         self.passed[why as usize].add(1);
     }
 
-    /// Counts a bulk request that passes for a reason found in its head.
+    /// Counts a bulk request that passes whole for a reason found in its head.
     pub(crate) fn pass_by_head(&self, why: HeadWhy) {
         self.bulk_passed.add(1);
         self.passed_by_head[why as usize].add(1);
@@ -197,31 +197,31 @@ impl Counters {
     }
 }
 
-/// All cores' counters.
+/// The counters of all cores.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     cores: Arc<[Arc<Counters>]>,
 }
 
 impl Metrics {
-    /// Counters for `cores` cores.
+    /// Creates counters for `cores` cores.
     pub(crate) fn new(cores: usize) -> Self {
         Self {
             cores: (0..cores).map(|_| Arc::default()).collect(),
         }
     }
 
-    /// The counters of one core.
+    /// Returns the counters of one core.
     pub(crate) fn core(&self, core: usize) -> Arc<Counters> {
         Arc::clone(&self.cores[core % self.cores.len()])
     }
 
-    /// The sum of one counter over all cores.
+    /// Returns the sum of one counter over all cores.
     pub(crate) fn sum(&self, of: impl Fn(&Counters) -> &Count) -> u64 {
         self.cores.iter().map(|core| of(core).get()).sum()
     }
 
-    /// Bulk requests passed through, by reason; reasons that never occurred are left out.
+    /// Returns the number of bulk requests passed through, by reason.
     fn passed(&self) -> Vec<(&'static str, u64)> {
         let by_body = Why::ALL
             .iter()
@@ -232,7 +232,7 @@ impl Metrics {
         by_body.chain(by_head).collect()
     }
 
-    /// The same of single-document writes.
+    /// Returns the number of single-document writes that went on as they came, by reason.
     fn single_passed(&self) -> Vec<(&'static str, u64)> {
         let by_plan = Why::ALL.iter().map(|why| {
             let count = self.sum(|core| &core.single_passed_by_plan[*why as usize]);
@@ -245,7 +245,7 @@ impl Metrics {
         by_plan.chain(by_us).collect()
     }
 
-    /// The counters as `/stats` shows them.
+    /// Returns the counters as `/stats` shows them.
     pub(crate) fn to_json(&self) -> Value {
         let mut stats = Map::new();
         for (name, _, of) in PLAIN {
@@ -277,7 +277,7 @@ impl Metrics {
         Value::Object(stats)
     }
 
-    /// The counters in Prometheus' text format.
+    /// Writes the counters in the text format of Prometheus.
     pub(crate) fn write_prometheus(&self, page: &mut String) {
         let mut out = Exposition::new(page);
         for (name, help, of) in PLAIN {

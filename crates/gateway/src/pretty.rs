@@ -1,5 +1,5 @@
-//! Answers for people: JSON in the layout that the clusters give it with `?pretty`, two spaces a level and
-//! spaces around the colon.
+//! Answers for people: JSON in the layout that the clusters produce with `?pretty`, with two spaces per level
+//! and spaces around the colon.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -10,23 +10,24 @@ use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 use serde_json::value::RawValue;
 
-/// Whether a query asks for such an answer.
+/// Returns whether a query asks for such an answer.
 pub(crate) fn is_asked(query: Option<&str>) -> bool {
     let mut pairs = query.into_iter().flat_map(|query| query.split('&'));
     pairs.any(|pair| matches!(pair, "pretty" | "pretty=" | "pretty=true"))
 }
 
-/// `value`, with a line's end at its end.
+/// Lays out `value` and appends a line break.
 pub(crate) fn pretty(value: &Value) -> String {
     let mut out = Vec::new();
     let layout = Layout(PrettyFormatter::new());
-    // Values without maps of odd keys can always be written, and so can memory.
+    // Writing cannot fail: a `Value` has only string keys, and the output is memory.
     let _ = value.serialize(&mut Serializer::with_formatter(&mut out, layout));
     out.push(b'\n');
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// The same for JSON as text, which is never held as a value: that would take many times its length.
+/// Lays out JSON that is given as text. The text is never parsed into a value, which would take many times
+/// its length.
 pub(crate) fn pretty_text(text: &RawValue) -> String {
     let mut out = String::with_capacity(text.get().len() * 2);
     lay_out(text, 0, &mut out);
@@ -82,7 +83,7 @@ struct Entries<'a>(Vec<(String, &'a RawValue)>);
 impl<'a> Piece<'a> {
     pub(crate) fn of(text: &'a RawValue) -> Self {
         let text = text.get();
-        // What is a value already can be read, but for what is nested deeper than anybody reads.
+        // The text is a valid value, so it can be opened, unless it is nested deeper than the parser allows.
         let opened = match text.as_bytes().first() {
             Some(b'{') => serde_json::from_str(text)
                 .ok()

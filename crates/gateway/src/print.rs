@@ -1,4 +1,4 @@
-//! What a text is known by: a part of its SHA-256, so that nobody can make two that look alike.
+//! Fingerprints of texts: a part of the SHA-256, so that nobody can make two texts with the same fingerprint.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Print(u128);
 
-/// Of several texts, each with its length before it.
+/// Returns the print of several texts, each hashed with its length before it.
 pub(crate) fn print_of(parts: &[&[u8]]) -> Print {
     let mut context = Context::new(&SHA256);
     for part in parts {
@@ -22,7 +22,7 @@ pub(crate) fn print_of(parts: &[&[u8]]) -> Print {
 // === impl Print ===
 
 impl Print {
-    /// Its bytes, the first of them first.
+    /// Returns the bytes of the print, the most significant first.
     pub(crate) fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }

@@ -1,4 +1,4 @@
-//! What became of reloads: whether what runs is what the file says, and since when.
+//! The outcome of reloads: whether the running configuration is the one in the file, and since when.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,16 +8,16 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub(crate) struct Reloads(Mutex<Counted>);
 
-/// What is counted.
+/// The counts and the state of the last reload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     pub(crate) succeeded: u64,
     pub(crate) failed: u64,
-    /// Whether the last one succeeded.
+    /// Whether the last reload succeeded.
     pub(crate) in_force: bool,
     /// Keys of the file that wait for a restart.
     pub(crate) waiting: usize,
-    /// When the last one succeeded, in seconds since 1970.
+    /// When the last successful reload took place, in seconds since 1970.
     pub(crate) succeeded_at: f64,
 }
 
@@ -36,14 +36,14 @@ impl Default for Reloads {
 }
 
 impl Reloads {
-    /// A configuration was put in force, but for so many keys that wait for a restart.
+    /// Records that a configuration was put in force, except for `waiting` keys that need a restart.
     pub(crate) fn succeeded(&self, waiting: usize) {
         let mut counted = self.0.lock();
         counted.succeeded += 1;
         (counted.in_force, counted.waiting, counted.succeeded_at) = (true, waiting, now());
     }
 
-    /// A configuration was refused: the one before stays in force.
+    /// Records that a configuration was refused: the previous one stays in force.
     pub(crate) fn failed(&self) {
         let mut counted = self.0.lock();
         counted.failed += 1;

@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Replaces a file so that, whatever happens, there is the old one or the new one, and when this returns the
-/// new one outlives a loss of power. Only the gateway's user can read it.
+/// Replaces a file so that at any moment either the old or the new content is there. When this function
+/// returns, the new content survives a power failure. Only the gateway's user can read the file.
 pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -15,7 +15,7 @@ pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let mut new = file.as_os_str().to_owned();
     new.push(".new");
-    // An earlier one may be there, of a process that ended in between, and with other permissions.
+    // A process that was killed midway may have left such a file, possibly with other permissions.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

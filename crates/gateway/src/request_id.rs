@@ -1,19 +1,20 @@
-//! Each request's id: the client's own `X-Request-Id` if it is a sane one, else one made here. It stands in
-//! the logs and in the answer.
+//! The id of each request: the client's own `X-Request-Id` if it is well-formed, otherwise one made here. The
+//! id appears in the logs and in the answer.
 
 use std::fmt;
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 
-/// Carries the id, both ways.
+/// The header that carries the id, in requests and in answers.
 pub(crate) static HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The id of one request, in the extensions of its head: printable ASCII. Every log line of a request carries
-/// it as `request_id`.
+/// The id of one request, stored in the extensions of its head. It is printable ASCII. Every log line of a
+/// request carries it as `request_id`.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestId(pub(crate) HeaderValue);
 
-/// Makes ids on one core: `PPPPPPPP-NNNNNNNN`, the process and core drawn at random, then a count.
+/// Makes ids on one core, in the form `PPPPPPPP-NNNNNNNN`: a prefix drawn at random for the process and core,
+/// then a count.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
     prefix: u32,
@@ -28,7 +29,7 @@ impl RequestIds {
         }
     }
 
-    /// The id of a request with these headers.
+    /// Returns the id of a request with these headers.
     pub(crate) fn of(&self, headers: &HeaderMap) -> RequestId {
         RequestId(match headers.get(&HEADER) {
             Some(theirs) if is_sane(theirs.as_bytes()) => theirs.clone(),
@@ -47,7 +48,7 @@ impl RequestIds {
 }
 
 impl RequestId {
-    /// The id that [`RequestIds::of`] gave to the request with these extensions.
+    /// Returns the id that [`RequestIds::of`] gave to the request with these extensions.
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let id = extensions.get::<Self>();
         id.expect("every request gets its id before anything else")
@@ -61,7 +62,8 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// What is taken over into logs and answers: printable ASCII without quotes, of a sensible length.
+/// Returns whether an id may appear in logs and answers: printable ASCII without quotes, of a sensible
+/// length.
 fn is_sane(id: &[u8]) -> bool {
     (1..=128).contains(&id.len())
         && id

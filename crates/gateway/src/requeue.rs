@@ -1,4 +1,4 @@
-//! Queues and pipelines of a new configuration: what a reload opens, changes and closes, and what it refuses.
+//! Queues and pipelines of a new configuration: what a reload opens, changes, closes and refuses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::live::GatewayState;
 use crate::queue::{Group, Phase, Queue, Queues};
 use crate::start_error::StartError;
 
-/// What is to become of queues and pipelines, with what can be opened before anything changes open. Dropping
-/// it leaves all as it is.
+/// The planned change of queues and pipelines. Everything that can be opened beforehand is already open.
+/// Dropping the plan before it is in force leaves everything as it was.
 pub(crate) struct Requeue {
     before: Arc<Queues>,
     queues: BTreeMap<Arc<str>, Arc<Queue>>,
@@ -20,18 +20,18 @@ pub(crate) struct Requeue {
     adjusted: Vec<(Arc<Queue>, config::Queue)>,
     gone: Vec<Arc<Queue>>,
     opened: Vec<Arc<Queue>>,
-    /// Consumer groups that do not go on as they are.
+    /// Consumer groups that the new configuration changes or removes.
     halted: Vec<Arc<Group>>,
-    /// Those of them that ran.
+    /// The halted groups that were running.
     ran: Vec<Arc<Group>>,
     in_force: bool,
 }
 
 impl Requeue {
-    /// Opens queues that are new.
+    /// Plans the change and opens the new queues.
     ///
     /// # Errors
-    /// What needs a restart, or somebody's hand; nothing has changed then.
+    /// Returns what needs a restart or the operator's action. Nothing has changed then.
     pub(crate) fn prepare(before: &Arc<Queues>, old: &Config, new: &Config) -> Result<Self, StartError> {
         let mut requeue = Self {
             before: Arc::clone(before),
@@ -70,12 +70,12 @@ impl Requeue {
         Ok(requeue)
     }
 
-    /// The queues that the new configuration's filters fill.
+    /// Returns the queues that the filters of the new configuration fill.
     pub(crate) fn queues(&self) -> &BTreeMap<Arc<str>, Arc<Queue>> {
         &self.queues
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there is nothing to do.
     fn is_nothing(&self) -> bool {
         let same = self.deliveries.len() == self.before.groups().len();
         same && self.adjusted.is_empty()
@@ -84,12 +84,13 @@ impl Requeue {
             && self.halted.is_empty()
     }
 
-    /// Stops the pipelines that change, and shows everybody the new queues; before the configuration that has
-    /// them is in force. If that fails then all the same, [`Requeue::back`] undoes it.
+    /// Stops the pipelines that change, and publishes the new queues, before the configuration that contains
+    /// them is in force. If putting the configuration in force fails afterwards, [`Requeue::back`] undoes
+    /// this step.
     ///
     /// # Errors
-    /// When batches under way are not done in time, or a consumer group cannot be made; all is as it was
-    /// then.
+    /// Fails when batches under way are not done in time, or when a consumer group cannot be created.
+    /// Everything is then as it was before.
     pub(crate) fn put_in_force(
         &mut self,
         shared: &GatewayState,
@@ -121,7 +122,7 @@ impl Requeue {
         }
     }
 
-    /// Everything as it will be; consumer groups that stay as they are are the same ones.
+    /// Returns all queues and groups of the new configuration. Consumer groups that do not change are kept.
     fn next(&self) -> Result<Queues, StartError> {
         let before = self.before.groups();
         let groups = self.deliveries.iter().map(|settings| {
@@ -144,14 +145,15 @@ impl Requeue {
 
     fn go_on(&self, deliveries: &Deliveries) {
         for group in &self.ran {
-            // One that is still stopping is stopped then, and says so; somebody can start it.
+            // A group that is still stopping is stopped then, and logs it; an operator can start it.
             if let Err(error) = deliveries.start_one(group) {
                 tracing::error!(pipeline = &*group.settings.pipeline, %error, "pipeline not started again");
             }
         }
     }
 
-    /// The new configuration is in force: quotas count, new pipelines start, queues that are gone are closed.
+    /// Completes the change once the new configuration is in force: quotas count, new pipelines start, and
+    /// removed queues are closed.
     pub(crate) fn finish(mut self, shared: &GatewayState, deliveries: &Deliveries) {
         if !std::mem::take(&mut self.in_force) {
             return;
@@ -166,7 +168,7 @@ impl Requeue {
             let before = self.before.group(&group.settings.queue, &group.settings.group);
             let runs = match before {
                 Some(same) if Arc::ptr_eq(same, group) => continue,
-                // Stopped by hand it stays so, unless the file has a new word on it.
+                // A pipeline that was stopped by hand stays stopped, unless the file now enables it anew.
                 Some(was) => {
                     let ran = self.ran.iter().any(|ran| Arc::ptr_eq(ran, was));
                     group.settings.enabled && (ran || !was.settings.enabled)
@@ -179,7 +181,7 @@ impl Requeue {
         }
         for queue in &self.gone {
             queue.close();
-            // A request that was under way may have come in between.
+            // A request that was under way may have added documents in the meantime.
             let late = pending(queue);
             if late > 0 {
                 let queue = &*queue.name;
@@ -195,14 +197,14 @@ impl Requeue {
 
 impl Drop for Requeue {
     fn drop(&mut self) {
-        // Nobody has seen them.
+        // Nothing else has seen these queues yet.
         for queue in self.opened.drain(..) {
             queue.close();
         }
     }
 }
 
-/// Documents that somebody has yet to deliver.
+/// Returns the number of documents that some consumer group has yet to deliver.
 fn pending(queue: &Arc<Queue>) -> u64 {
     let account = queue.account();
     account
@@ -213,7 +215,7 @@ fn pending(queue: &Arc<Queue>) -> u64 {
         .unwrap_or(0)
 }
 
-/// Whether a queue may be removed: nothing in it waits for anybody.
+/// Checks that a queue may be removed, which requires that nothing in it is waiting.
 fn may_go(queue: &Arc<Queue>) -> Result<(), StartError> {
     let refused = |why: String| Err(StartError::QueuesDiffer { key: "flow", why });
     let (name, pending) = (&queue.name, pending(queue));
@@ -231,7 +233,7 @@ fn may_go(queue: &Arc<Queue>) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether an open queue can be changed to this.
+/// Checks that an open queue can change to the new settings.
 fn may_change(was: &config::Queue, now: &config::Queue) -> Result<(), StartError> {
     let name = &now.name;
     let adjusted = config::Queue {
@@ -267,5 +269,5 @@ fn may_change(was: &config::Queue, now: &config::Queue) -> Result<(), StartError
     Err(StartError::QueuesDiffer { key: "flow", why })
 }
 
-/// So long batches under way of a pipeline that changes may take.
+/// How long a changing pipeline's batches under way may take to finish.
 const HALT_WITHIN: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! Why a gateway cannot start, or a new configuration cannot be put in force, and which key of the file is to
-//! blame.
+//! Why a gateway cannot start, or why a new configuration cannot be put in force, and which key of the file
+//! causes it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,74 +10,74 @@ use config::file::{ConfigFile, EntryTlsFile};
 use config::{Loaded, Problem};
 use wire::TlsError;
 
-/// Why a gateway cannot start, or a new configuration cannot be put in force. Always something that the
-/// operator can mend; [`StartError::problem`] says where.
+/// Why a gateway cannot start, or why a new configuration cannot be put in force. The operator can always
+/// correct the cause; [`StartError::problem`] says where.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// A cluster's settings cannot work.
     #[error("{source}")]
     Cluster {
-        /// The cluster's name.
+        /// The name of the cluster.
         cluster: Arc<str>,
-        /// Why.
+        /// The reason.
         source: cluster::BadConfig,
     },
     /// An entry's certificate cannot be used.
     #[error("entry '{entry}': {files}: {source}")]
     Tls {
-        /// The entry's name.
+        /// The name of the entry.
         entry: Arc<str>,
-        /// Which files it is about.
+        /// The files that cannot be used.
         files: String,
-        /// Why.
+        /// The reason.
         source: TlsError,
     },
     /// A file of an entry's TLS settings cannot be read.
     #[error("entry '{entry}': {path}: {source}")]
     File {
-        /// The entry's name.
+        /// The name of the entry.
         entry: Arc<str>,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// An entry's address cannot be listened on.
     #[error("entry '{entry}' cannot listen on {address}: {source}")]
     Listen {
-        /// The entry's name.
+        /// The name of the entry.
         entry: Arc<str>,
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// The admin port's address cannot be listened on.
     #[error("the admin port cannot listen on {address}: {source}")]
     Admin {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// A self-signed certificate could not be made.
     #[error("entry '{entry}': no certificate could be made: {reason}")]
     SelfSigned {
-        /// The entry's name.
+        /// The name of the entry.
         entry: Arc<str>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A queue, or its dead letters, cannot be opened.
     #[error("queue '{queue}': {why}")]
     Queue {
-        /// Its name.
+        /// The name of the queue.
         queue: Arc<str>,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// What was switched before cannot be read.
+    /// The file with the settings that were switched at run time cannot be read.
     #[error(
         "what was switched at run time cannot be read: {}: {why}; mend the file, or remove it, which leaves every switch to the configuration",
         .file.display()
@@ -85,21 +85,21 @@ pub enum StartError {
     Switches {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A reload that asks for something of queues or pipelines that cannot be done now.
+    /// A reload asks for a change of queues or pipelines that cannot be made now.
     #[error("{why}")]
     QueuesDiffer {
         /// The section that differs.
         key: &'static str,
-        /// Why it cannot.
+        /// The reason.
         why: String,
     },
     /// The admin port is open to strangers and has no token.
     #[error("the admin port is not on loopback ({0}) and has no token: set one, or bind it to 127.0.0.1")]
     OpenAdmin(SocketAddr),
-    /// The system gave no thread.
+    /// The system could not start a thread.
     #[error("threads could not be started: {0}")]
     Threads(#[source] io::Error),
 }
@@ -107,12 +107,12 @@ pub enum StartError {
 // === impl StartError ===
 
 impl StartError {
-    /// The same as a problem of the file that it comes from, with the key to mend and its place.
+    /// Returns this error as a problem of the configuration file, with the key to correct and its place.
     pub fn problem(&self, loaded: &Loaded) -> Problem {
         loaded.problem(&self.key(&loaded.file), self.to_string())
     }
 
-    /// The key to mend; empty if it is no single one.
+    /// Returns the key to correct, or an empty string if no single key is the cause.
     fn key(&self, file: &ConfigFile) -> String {
         let of_entry = |name: &Arc<str>, key: &dyn Fn(&EntryTlsFile) -> &'static str| {
             let at = file.entry.iter().position(|entry| *entry.name == **name);

@@ -1,15 +1,16 @@
-//! What has been switched at run time: for each cluster, whether small parts travel together and how, and
-//! whether documents are directed, for all of its `bulk_reshuffle` filters. It comes before the
-//! configuration, and outlives restarts and reloads.
+//! Settings that are switched at run time. For each cluster they say whether small parts travel together and
+//! how, and whether documents are directed, in all `bulk_reshuffle` filters of the cluster. Switches take
+//! precedence over the configuration, and outlive restarts and reloads.
 //!
-//! Two ways lead here. The admin port ([`admin`]) is the operator's. And users of the faster-bulk plug-in
-//! switch as they always have, by `PUT _cluster/settings` and `PUT {index}/_settings` ([`calls`]): the
-//! settings that are ours are taken out of the body ([`body`]), the cluster gets the others, or, if there are
-//! none, a request that changes nothing, so that it is the cluster that says whether this client may; and
-//! `GET` shows ours among the cluster's ([`shown`]).
+//! There are two ways to switch. The operator uses the admin port ([`admin`]). Users of the faster-bulk
+//! plug-in switch as they always have, with `PUT _cluster/settings` and `PUT {index}/_settings` ([`calls`]):
+//! the settings that belong to the gateway are taken out of the body ([`body`]), and the cluster gets the
+//! others. If there are no others, the cluster gets a request that changes nothing, so that it is the cluster
+//! that decides whether this client may change settings. `GET` shows the gateway's settings among the
+//! cluster's ([`shown`]).
 //!
-//! Requests look at a snapshot, [`Switched`], behind an atomic pointer. A change is written to the disk
-//! before it is in force ([`kept`]), and one comes after the other.
+//! Requests read a snapshot, [`Switched`], behind an atomic pointer. Changes are made one at a time, and each
+//! is written to disk before it is in force ([`kept`]).
 
 pub(crate) mod admin;
 mod body;
@@ -40,12 +41,12 @@ use setting::Meaning;
 /// The switches of all clusters.
 #[derive(Debug)]
 pub(crate) struct Switches {
-    /// Where they outlive the process.
+    /// The file in which the switches outlive the process.
     file: PathBuf,
     known: Mutex<BTreeMap<Arc<str>, Arc<ArcSwap<Switched>>>>,
 }
 
-/// The switches of one cluster, to look at and to change.
+/// The switches of one cluster, to read and to change.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterSwitches {
     pub(crate) cluster: Arc<str>,
@@ -53,20 +54,20 @@ pub(crate) struct ClusterSwitches {
     all: Arc<Switches>,
 }
 
-/// What has been switched at one cluster.
+/// The state of the switches of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Switched {
-    /// As it was written, by section and setting.
+    /// The values as they were written, by section and setting.
     given: [[Option<Box<str>>; Setting::ALL.len()]; Section::ALL.len()],
     indices: Indices,
-    /// What is given, read: the section that comes first decides.
+    /// The values as they were read; the section that takes precedence decides.
     combine: Option<bool>,
     flush_bytes: Option<u64>,
     interval: Option<Duration>,
     direct: Option<bool>,
 }
 
-/// A cluster keeps settings in two sections; what is transient comes first.
+/// The two sections in which a cluster keeps settings. Transient settings take precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Section {
@@ -74,7 +75,7 @@ pub(crate) enum Section {
     Persistent,
 }
 
-/// What is to be switched, in this order. `None` leaves it to the configuration.
+/// A change of switches, applied in order. `None` leaves a setting to the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) settings: Vec<(Section, Setting, Option<Box<str>>)>,
@@ -93,10 +94,10 @@ pub(crate) enum NotSwitched {
 // === impl Switches ===
 
 impl Switches {
-    /// What earlier processes left below `path.data`.
+    /// Reads the switches that earlier processes left below `path.data`.
     ///
     /// # Errors
-    /// A file that cannot be read, or is none of ours.
+    /// Fails if the file cannot be read, or is not one of the gateway's.
     pub(crate) fn open(loaded: &Loaded) -> Result<Self, StartError> {
         let config = &loaded.config;
         let name = match loaded.fingerprint() {
@@ -124,12 +125,12 @@ impl Switches {
         }
     }
 
-    /// The file that they are kept in.
+    /// Returns the file that the switches are kept in.
     pub(crate) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The switches of a cluster, by its name in the configuration.
+    /// Returns the switches of a cluster, by its name in the configuration.
     pub(crate) fn of(self: &Arc<Self>, cluster: &Arc<str>) -> ClusterSwitches {
         let now = Arc::clone(self.known().entry(Arc::clone(cluster)).or_default());
         ClusterSwitches {
@@ -147,17 +148,17 @@ impl Switches {
 // === impl ClusterSwitches ===
 
 impl ClusterSwitches {
-    /// As it is now.
+    /// Returns the switches as they are now.
     pub(crate) fn now(&self) -> Guard<Arc<Switched>> {
         self.now.load()
     }
 
-    /// Switches, durably. Waits for the disk: not for a core.
+    /// Changes switches durably. This waits for the disk, so it must not run on a core.
     ///
     /// # Errors
-    /// Nothing has changed then.
+    /// Nothing has changed after an error.
     pub(crate) fn change(&self, change: &Change) -> Result<Arc<Switched>, NotSwitched> {
-        let known = self.all.known(); // held to the end: one change after the other
+        let known = self.all.known(); // held to the end: one change at a time
         let next = Arc::new(self.now.load().with(change)?);
         let all = known.iter().map(|(cluster, now)| match *cluster == self.cluster {
             true => (&**cluster, Arc::clone(&next)),
@@ -175,7 +176,7 @@ impl ClusterSwitches {
 // === impl Switched ===
 
 impl Switched {
-    /// How parts travel together at a filter with this configuration; `None`: they don't.
+    /// Returns how parts travel together at a filter with this configuration, or `None` if they do not.
     pub(crate) fn combine(&self, configured: &Combine) -> Option<Combine> {
         self.combine.unwrap_or(configured.enabled).then(|| Combine {
             enabled: true,
@@ -185,7 +186,7 @@ impl Switched {
         })
     }
 
-    /// Whether documents for this index are directed; `None`: as the configuration says.
+    /// Returns whether documents for this index are directed, or `None` to follow the configuration.
     pub(crate) fn directs(&self, index: &str) -> Option<bool> {
         if self.indices.is_empty() {
             return self.direct;
@@ -193,29 +194,29 @@ impl Switched {
         self.indices.of(index).or(self.direct)
     }
 
-    /// Whether documents for some index may be directed that the configuration says nothing of.
+    /// Returns whether documents for some index may be directed although the configuration does not say so.
     pub(crate) fn directs_some(&self) -> bool {
         self.direct == Some(true) || !self.indices.is_empty()
     }
 
-    /// The same of an index that nothing was said of.
+    /// Returns whether documents for an index without a switch of its own are directed.
     pub(crate) fn directs_others(&self) -> Option<bool> {
         self.direct
     }
 
-    /// What a section says of a setting, as it was written.
+    /// Returns the value of a setting in a section, as it was written.
     pub(crate) fn given(&self, section: Section, setting: Setting) -> Option<&str> {
         self.given[section as usize][setting as usize].as_deref()
     }
 
-    /// What is in force of a setting, as it was written, and the section that says it.
+    /// Returns the value of a setting that is in force, as it was written, and its section.
     pub(crate) fn first(&self, setting: Setting) -> Option<(&str, Section)> {
         Section::ALL
             .into_iter()
             .find_map(|section| Some((self.given(section, setting)?, section)))
     }
 
-    /// How many switches there are.
+    /// Returns the number of switches.
     pub(crate) fn count(&self) -> usize {
         let settings = self.given.iter().flatten().filter(|given| given.is_some());
         settings.count() + self.indices.iter().filter(|(_, on)| on.is_some()).count()
@@ -229,7 +230,7 @@ impl Switched {
         !self.has_settings() && self.indices.is_empty()
     }
 
-    /// The same after a change.
+    /// Returns the switches after a change.
     fn with(&self, change: &Change) -> Result<Self, BadSwitch> {
         let mut next = self.clone();
         for (section, setting, value) in &change.settings {
@@ -262,7 +263,7 @@ impl Switched {
         Ok(())
     }
 
-    /// What is in force, for the log.
+    /// Returns what is in force, for the log.
     fn to_text(&self) -> String {
         let settings = Setting::ALL.into_iter().filter_map(|setting| {
             let (text, _) = self.first(setting)?;
@@ -278,10 +279,10 @@ impl Switched {
 // === impl Section ===
 
 impl Section {
-    /// Both, the one that comes first first.
+    /// Both sections, in order of precedence.
     pub(crate) const ALL: [Section; 2] = [Section::Transient, Section::Persistent];
 
-    /// As the cluster names it.
+    /// Returns the cluster's name for the section.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Section::Transient => "transient",
@@ -293,7 +294,7 @@ impl Section {
 // === impl Change ===
 
 impl Change {
-    /// What it does, for the log.
+    /// Returns what the change does, for the log.
     pub(crate) fn to_text(&self) -> String {
         let settings = self.settings.iter().map(|(section, setting, value)| {
             let value = value.as_deref().unwrap_or("null");
@@ -312,11 +313,11 @@ fn index_text((pattern, on): (&str, Option<bool>)) -> String {
     format!("direct_routing.enabled[{pattern}]={on}")
 }
 
-/// How documents are directed, by what a switch makes of what is configured.
+/// Returns how documents are directed when a switch is applied to the configuration.
 pub(crate) fn in_force(switched: Option<bool>, configured: DirectRouting) -> DirectRouting {
     match (switched, configured) {
         (Some(false), _) => DirectRouting::Off,
-        // What is switched on says nothing of how; this way a document is got by its id as ever.
+        // The switch does not say how to direct. With this method a document is still found by its id alone.
         (Some(true), DirectRouting::Off) => DirectRouting::MintPacked,
         (_, configured) => configured,
     }

@@ -1,19 +1,19 @@
-//! Work that grows with one request, in slices: who does it lets the other tasks of its core go on after
-//! each, so that nobody waits longer for a request of another client than a slice takes. ARCHITECTURE.md says
-//! which steps are not in slices, and how long they take.
+//! Work that grows with the size of one request is done in slices. After each slice the other tasks of the
+//! core get a turn, so that no task waits longer for another client's request than one slice. ARCHITECTURE.md
+//! lists the steps that are not sliced, and how long they take.
 
 use std::time::{Duration, Instant};
 
-/// One task's present slice.
+/// The current slice of one task.
 pub(crate) struct Turns {
     since: Instant,
 }
 
-/// A slice: what a neighbour does not notice beside the network's own delays.
+/// The length of a slice: short enough that a neighbour does not notice it beside the network's own delays.
 const SLICE: Duration = Duration::from_millis(5);
 
-/// Bodies and answers that are longer are worked on in turns. Of shorter ones even the smallest operations
-/// take no longer than a slice.
+/// Longer bodies and answers are worked on in slices. A shorter one takes no longer than one slice, even with
+/// the smallest operations.
 pub(crate) const AT_ONCE_BYTES: usize = 1 << 20;
 
 // === impl Turns ===
@@ -25,8 +25,8 @@ impl Turns {
         }
     }
 
-    /// Lets others go on if the slice is over. To be called every few thousand operations, or every chunk: it
-    /// looks at the clock.
+    /// Lets other tasks run if the slice is over. Call this every few thousand operations, or for every
+    /// chunk, since it reads the clock.
     pub(crate) async fn pass(&mut self) {
         if self.since.elapsed() >= SLICE {
             tokio::task::yield_now().await;
@@ -58,7 +58,7 @@ mod tests {
             }
         };
         tokio::join!(long, other);
-        // Once before the work begins, and after each slice but perhaps the last.
+        // The other task runs once before the work begins, and after each slice except perhaps the last.
         assert!((2..=6).contains(&turns_of_other.get()), "{turns_of_other:?}");
     }
 }

@@ -1,42 +1,42 @@
-//! Somebody asks at the admin port for another program in this one's place. Programs are the business of
-//! whoever runs the gateway, who hears of it here.
+//! Requests at the admin port to replace this program with another one. The program that runs the gateway
+//! receives these requests and starts the new program.
 
 use parking_lot::Mutex;
 
 use tokio::sync::{mpsc, oneshot};
 
-/// Somebody who waits for what becomes of an upgrade: that it begins, or why not.
+/// The sender that tells the asking client whether the upgrade begins, or why it does not.
 pub type UpgradeAsked = oneshot::Sender<Result<(), NoUpgrade>>;
 
 /// Why there is no upgrade.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoUpgrade {
-    /// Nobody hears those who ask.
+    /// Nothing receives upgrade requests.
     #[error("what runs this gateway does not upgrade it")]
     NobodyHears,
-    /// One at a time.
+    /// Another upgrade is under way.
     #[error("another upgrade is under way")]
     UnderWay,
-    /// The gateway ends.
+    /// The gateway stops.
     #[error("it was stopped meanwhile")]
     Stopped,
-    /// The new program is not fit; what it says itself.
+    /// The new program is not fit; the string is its own message.
     #[error("{0}")]
     NotFit(String),
 }
 
-/// Those who ask, and who hears them.
+/// The channel between the clients that ask for an upgrade and the program that carries it out.
 #[derive(Debug)]
 pub(crate) struct Upgrades {
     asks: mpsc::Sender<UpgradeAsked>,
-    /// Until somebody hears.
+    /// The receiver, until [`Upgrades::hear`] takes it.
     heard: Mutex<Option<mpsc::Receiver<UpgradeAsked>>>,
 }
 
 impl Default for Upgrades {
     fn default() -> Self {
-        // One at a time: another one would find another program.
+        // One request at a time: a second one would concern a program that is being replaced.
         let (asks, heard) = mpsc::channel(1);
         Self {
             asks,
@@ -46,15 +46,15 @@ impl Default for Upgrades {
 }
 
 impl Upgrades {
-    /// What is asked from now on; none, if somebody hears already.
+    /// Returns the receiver of upgrade requests, or `None` if it was taken before.
     pub(crate) fn hear(&self) -> Option<mpsc::Receiver<UpgradeAsked>> {
         self.heard.lock().take()
     }
 
-    /// Asks, and waits for what becomes of it.
+    /// Asks for an upgrade, and waits for the outcome.
     ///
     /// # Errors
-    /// Why there is no upgrade.
+    /// Returns why there is no upgrade.
     pub(crate) async fn ask(&self) -> Result<(), NoUpgrade> {
         if self.heard.lock().is_some() {
             return Err(NoUpgrade::NobodyHears);

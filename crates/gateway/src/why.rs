@@ -1,5 +1,5 @@
-//! Why a request goes on as it came: the reasons that its head and body show. `bulk::Why` has those that a
-//! plan finds.
+//! Why a request goes on as it came, for reasons that its head and body show. `bulk::Why` has the reasons
+//! that a plan finds.
 
 bulk::whys! {
     /// Why a bulk request is passed through whole without a look at its body.

@@ -1,32 +1,34 @@
-//! How far a consumer group is in a lane, as it is committed: an offset, and running totals in its metadata.
+//! The progress of a consumer group in a lane, as it is committed: an offset, and running totals in its
+//! metadata.
 
-/// Where a consumer group is in a lane, and what became of all that lies before, whoever delivered it.
+/// The place of a consumer group in a lane, and the outcome of everything before it, whichever gateway
+/// delivered it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// Offset of the next message.
+    /// The offset of the next message.
     pub offset: u64,
-    /// Documents done since the group began in this lane.
+    /// The number of documents done since the group began in this lane.
     pub documents: u64,
-    /// Bytes of those.
+    /// The bytes of those documents.
     pub bytes: u64,
-    /// Of those documents, the ones that became dead letters.
+    /// How many of those documents became dead letters.
     pub dead: u64,
-    /// Of those documents, the ones that were passed over on purpose.
+    /// How many of those documents were skipped on purpose.
     pub skipped: u64,
-    /// Of those documents, the ones that wait apart from their lane.
+    /// How many of those documents are parked.
     pub parked: u64,
-    /// Of those documents, the ones that waited apart and became dead letters; none of them is in `dead`.
+    /// How many of those documents were parked and became dead letters; none of them is counted in `dead`.
     pub parked_dead: u64,
-    /// **Messages** that Kafka deleted before they were delivered; what they held nobody knows.
+    /// The number of **messages** that Kafka deleted before they were delivered. Their content is unknown.
     pub lost_messages: u64,
 }
 
 impl Cursor {
-    /// The metadata that goes with the offset.
+    /// Returns the metadata of the offset.
     ///
-    /// Once something was parked, it says so in such a way that a gateway of a version that knows nothing of
-    /// it refuses the group, for having had another number of partitions: it would deliver past what is
-    /// parked. There is no room for the bytes then, which nobody asks for.
+    /// Once something was parked, the metadata is written in such a way that a gateway of a version that does
+    /// not know parking refuses the group, because the number of partitions seems to differ: it would deliver
+    /// past what is parked. There is then no room for the bytes, which nothing reads.
     #[must_use]
     pub fn metadata(&self, lanes: u32) -> String {
         let (lanes, bytes) = match (self.parked, self.parked_dead) {
@@ -42,8 +44,9 @@ impl Cursor {
         )
     }
 
-    /// A committed offset with its metadata, and the number of lanes that was valid then. Without metadata of
-    /// ours (somebody has set the offset with Kafka's own tools) the totals begin anew.
+    /// Reads a committed offset with its metadata. Returns the cursor and the number of lanes at the time of
+    /// the commit. Without metadata of a gateway (when the offset was set with Kafka's own tools) the totals
+    /// begin anew.
     #[must_use]
     pub fn read(offset: u64, metadata: &str) -> (Self, Option<u32>) {
         let anew = Self {
@@ -83,7 +86,7 @@ impl Cursor {
 }
 
 const VERSION: u64 = 1;
-/// Stands with the number of lanes where something was parked.
+/// A flag in the number of lanes, set where something was parked.
 const PARKED: u32 = 1 << 31;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of this crate.
 
 /// A topic that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -6,39 +6,40 @@ pub enum OpenError {
     /// No broker answered in time.
     #[error("no broker of {brokers} answers: {why}")]
     Away {
-        /// Those that were asked.
+        /// The brokers that were asked.
         brokers: String,
-        /// What the client library says.
+        /// The message of the client library.
         why: String,
     },
-    /// A broker answered, and either it does not know the gateway's account or the gateway does not trust it.
+    /// A broker answered, but either it refuses the gateway's account or the gateway does not trust the
+    /// broker.
     #[error(
         "the brokers {brokers} are there and cannot be used (`sasl` and `tls` of the queue say how): {why}"
     )]
     Refused {
-        /// Those that were asked.
+        /// The brokers that were asked.
         brokers: String,
-        /// What the client library says.
+        /// The message of the client library.
         why: String,
     },
-    /// The topic cannot be made, or asked about.
+    /// The topic cannot be created or asked about.
     #[error("topic {topic}: {why}")]
     Topic {
-        /// Its name.
+        /// The name of the topic.
         topic: String,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
-    /// It has another number of partitions than the configuration says.
+    /// The topic has another number of partitions than the configuration says.
     #[error(
         "topic {topic} has {has} partitions and the configuration says {said}: which partition a document is in depends on it, so it cannot change; write `partitions: {has}`, or use another topic"
     )]
     Partitions {
-        /// Its name.
+        /// The name of the topic.
         topic: String,
-        /// What it has.
+        /// The number of partitions that the topic has.
         has: u32,
-        /// What was asked for.
+        /// The number of partitions in the configuration.
         said: u32,
     },
     /// This build has no client.
@@ -46,39 +47,40 @@ pub enum OpenError {
     NotBuilt,
 }
 
-/// A request that was not accepted. Some of its parts may be in the topic all the same.
+/// Why a request was not accepted. Some of its parts may be in the topic all the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// Requests come faster than the brokers acknowledge them.
     #[error("{waiting} bytes wait for the brokers, at most {most} may")]
     Full {
-        /// Bytes waiting.
+        /// The bytes that wait.
         waiting: u64,
-        /// Bytes that may wait.
+        /// The most bytes that may wait.
         most: u64,
     },
     /// One document, or the request's parameters, is larger than a message may be.
     #[error("{bytes} bytes, and the topic takes {}", at_most(*most))]
     TooLarge {
-        /// How large it is.
+        /// The size.
         bytes: u64,
-        /// How large it may be; 0 where only the brokers know.
+        /// The largest allowed size; 0 if only the brokers know it.
         most: u64,
     },
-    /// Some of its parts are in the topic, and are delivered; the others are not, or nobody knows.
+    /// Some parts of the request are in the topic, and are delivered. The other parts are not, or their fate
+    /// is unknown.
     #[error("{stored} of its {parts} parts are in the topic and are delivered: {why}")]
     Partly {
-        /// Parts that are acknowledged.
+        /// The number of parts that are acknowledged.
         stored: usize,
-        /// Parts of the request.
+        /// The number of parts of the request.
         parts: usize,
-        /// Why not all are.
+        /// Why the other parts are not acknowledged.
         why: Box<AppendError>,
     },
-    /// The brokers did not acknowledge all of it in time.
+    /// The brokers did not acknowledge the whole request in time.
     #[error("Kafka has not taken all of it: {0}")]
     Away(String),
-    /// Nothing is accepted any more until the gateway is started again.
+    /// Nothing is accepted until the gateway is restarted.
     #[error("{0}")]
     Poisoned(String),
     /// The gateway is stopping.
@@ -93,10 +95,10 @@ fn at_most(most: u64) -> String {
     }
 }
 
-/// Why a message is not one that this version knows.
+/// Why this version does not know a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// It was not written by a gateway.
+    /// The message was not written by a gateway.
     #[error("it has no header `{}`", crate::Head::NAME)]
     Missing,
     /// The header is not UTF-8.
@@ -105,15 +107,15 @@ pub enum HeadError {
     /// The header is not what a gateway writes.
     #[error("its head is {0:?}")]
     Odd(String),
-    /// A newer gateway wrote it.
+    /// A newer gateway wrote the message.
     #[error("it was written by a newer version ({0})")]
     Newer(u32),
 }
 
-/// What cannot be read or committed.
+/// Why something cannot be read or committed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// What is there is not a message of ours.
+    /// The message is not one of a gateway.
     #[error(
         "the message at {lane}:{offset} of topic {topic} is not one that this version knows to send ({why}); nothing of its partition is delivered until the group's offset is set past it"
     )]
@@ -122,12 +124,12 @@ pub enum ReadError {
         topic: String,
         /// The partition.
         lane: u32,
-        /// Where.
+        /// The offset.
         offset: u64,
-        /// What is wrong with it.
+        /// The problem with the message.
         why: String,
     },
-    /// The brokers do not answer, or refuse.
+    /// The brokers do not answer, or they refuse.
     #[error("{0}")]
     Kafka(String),
     /// A gateway takes part in the group.

@@ -1,36 +1,36 @@
-//! What a message says of itself in its headers.
+//! The head of a message, which describes it in its headers.
 
 use crate::HeadError;
 
 /// The head of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The record's kind, which is the gateway's to know.
+    /// The record's kind, which only the gateway interprets.
     pub kind: u8,
-    /// Operations in it.
+    /// The number of operations.
     pub documents: u32,
-    /// Lanes that it was planned for.
+    /// The number of lanes that the message was planned for.
     pub lanes: u32,
-    /// A document's lane follows from its id; else from its index and shard.
+    /// Whether a document's lane follows from its id; otherwise it follows from index and shard.
     pub by_id: bool,
 }
 
 impl Head {
-    /// The value of the header [`Head::NAME`].
+    /// Returns the value of the header [`Head::NAME`].
     #[must_use]
     pub fn write(&self) -> String {
         let by = if self.by_id { BY_ID } else { "" };
         format!("{VERSION} {} {} {}{by}", self.kind, self.documents, self.lanes)
     }
 
-    /// Reads such a value.
+    /// Reads the value of the header [`Head::NAME`].
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with the value.
     pub fn read(value: &[u8]) -> Result<Self, HeadError> {
         let text = std::str::from_utf8(value).map_err(|_| HeadError::NoText)?;
         let odd = || HeadError::Odd(text.to_owned());
-        // Earlier versions read no further than the lanes.
+        // Earlier versions read only as far as the number of lanes.
         let (text, by_id) = match text.strip_suffix(BY_ID) {
             Some(rest) => (rest, true),
             None => (text, false),
@@ -54,9 +54,9 @@ impl Head {
         }
     }
 
-    /// The header that has it.
+    /// The name of the header with the head.
     pub const NAME: &'static str = "tidegate";
-    /// The header that has the record's parameters.
+    /// The name of the header with the record's parameters.
     pub const PARAMS: &'static str = "tidegate-params";
 }
 

@@ -1,55 +1,63 @@
-//! A queue in a Kafka topic, for gateways that outgrow one machine: what one accepts another may deliver.
+//! A queue in a Kafka topic, for gateways that outgrow one machine: what one gateway accepts, another may
+//! deliver.
 //!
 //! # The story of a record
 //!
 //! A client's bulk request becomes one [`Part`] for each lane that it writes to, and a lane is a partition of
-//! the topic. [`Topic::append`] hands all of them to an idempotent producer that waits for all in-sync
-//! replicas, and says so once **every** part is acknowledged. If one is not, none counts: the client is told
-//! that nothing was accepted and repeats the whole, so that a part may be there twice (at least once).
+//! the topic. [`Topic::append`] hands all parts to an idempotent producer that waits for all in-sync
+//! replicas, and succeeds once **every** part is acknowledged. If one part is not, the whole append fails:
+//! the client is told that not all of its request was accepted and repeats the whole, so that a part may be
+//! stored twice (at least once).
 //!
-//! A [`Group`] is a Kafka consumer group: one for each target cluster, in as many gateways as there are. The
-//! broker gives each partition to one of them. [`Change::Assigned`] says which lanes are this process's,
-//! [`Change::Revoked`] that they go: the broker hands them on once whoever holds the [`Handed`] that comes
-//! along has let go of it, which is when nothing of theirs is under way. What was done by then is committed,
-//! with the generation of the group, so that a member that the group has given up cannot commit.
+//! A [`Group`] is a Kafka consumer group. There is one for each target cluster, shared by any number of
+//! gateways. The broker gives each partition to one of them. [`Change::Assigned`] names the lanes that belong
+//! to this process, and [`Change::Revoked`] announces that they are taken away: the broker hands them on once
+//! the [`Handed`] that comes with it is dropped, which has to happen when nothing of these lanes is under
+//! way. What was done by then is committed, with the generation of the group, so that a member that the group
+//! has given up cannot commit.
 //!
-//! A [`LaneReader`] reads the messages of one partition in order, from what is committed on.
+//! A [`LaneReader`] reads the messages of one partition in order, starting at the committed offset.
 //!
-//! # Nobody sends for a lane that is another's
+//! # No process sends for a lane of another
 //!
-//! A process that was stopped for a while (a paused machine) does not know that its lanes are another's by
-//! now. So a lane sends only while the group's lease is valid ([`Group::lease`]): the broker does not give up
-//! a member before `session_timeout` has passed since it last heard of it, and every commit that it takes is
-//! that. The lease is three quarters of the session, counted from *before* the last commit that succeeded; a
-//! commit is made often enough to keep it.
+//! A process that was stopped for a while (on a paused machine) does not know that its lanes belong to
+//! another process by now. Therefore a lane sends only while the lease of the group is valid
+//! ([`Group::lease`]). The broker does not give up a member before `session_timeout` has passed since it last
+//! heard of the member, and every commit that the broker accepts is such a sign. The lease lasts three
+//! quarters of the session, counted from *before* the last successful commit, and commits are frequent enough
+//! to renew it.
 //!
-//! What a process that was killed had sent beyond its last commit nobody knows exactly. So a lane sends
-//! [`SENT_AHEAD_MAX`] messages beyond that at most, and who has it next takes those for sent.
+//! When a process is killed, it is not known exactly what it had sent beyond its last commit. Therefore a
+//! lane sends at most [`SENT_AHEAD_MAX`] messages beyond the committed offset, and the next owner treats
+//! these messages as sent.
 //!
 //! # A message
 //!
-//! The value is the lines of the part as they are (newline-delimited JSON, as in a bulk body); the headers
-//! `tidegate` (`1 KIND DOCUMENTS LANES`, in decimal) and `tidegate-params` say the rest
-//! ([`head`](crate::Head)). There is no key: the partition is chosen here, by the hash of index and shard,
-//! and so is the number of partitions that all gateways must agree on; a message that was written for another
-//! number stops its lane.
+//! The value consists of the unchanged lines of the part (newline-delimited JSON, as in a bulk body). The
+//! headers `tidegate` (`1 KIND DOCUMENTS LANES`, in decimal, followed by ` id` if lanes follow from ids) and
+//! `tidegate-params` describe the part ([`Head`]). There is no key: the gateway itself chooses the partition,
+//! by the hash of the document's id or, in topics that earlier versions began, of index and shard
+//! ([`Topic::has_lanes_by_id`]). All gateways must agree on the number of partitions; a message that was
+//! written for another number stops its lane.
 //!
 //! # What is committed
 //!
-//! An offset, and in its metadata running totals of the lane (see [`Cursor`]): documents and bytes done, and
-//! of those the dead, the skipped, the parked and the lost. So what became of all documents before the
-//! committed offset is told exactly, whoever delivered them and however often a gateway was killed.
+//! The commit of a lane is an offset, with running totals of the lane in its metadata (see [`Cursor`]): the
+//! documents and bytes done, and how many of these documents are dead, skipped, parked or lost. So the
+//! outcome of all documents before the committed offset is known exactly, whichever gateway delivered them
+//! and however often a gateway was killed.
 //!
-//! # What waits apart
+//! # What is parked
 //!
-//! What the owner of a lane sets aside is behind the committed offset, and the next owner has to know it: it
-//! is in a topic of its own beside the queue's ([`Aside`]), with a partition for each lane.
+//! Operations that the owner of a lane parks are behind the committed offset, and the next owner has to know
+//! them. They are kept in a separate topic beside the queue's topic ([`Aside`]), with a partition for each
+//! lane.
 //!
 //! # Without librdkafka
 //!
-//! The client is `librdkafka`, compiled in by the feature `client`. What it can do is declared as traits
-//! ([`Topic`], [`Group`] and those that they hand out), which only the module `client` implements. So a build
-//! without it checks all code that uses a topic, and [`open`] says what is missing.
+//! The client is `librdkafka`, compiled in by the feature `client`. Its operations are declared as traits
+//! ([`Topic`], [`Group`] and the traits that these hand out), which only the module `client` implements. So a
+//! build without the client still checks all code that uses a topic, and [`open`] reports what is missing.
 
 #![cfg_attr(
     test,
@@ -81,10 +89,10 @@ pub use topic::{Append, Aside, Browsed, Part, Receipt, Status, Topic};
 #[cfg(feature = "client")]
 pub use client::open;
 
-/// A topic cannot be opened in a build without the client.
+/// Fails, since this build has no client and cannot open a topic.
 ///
 /// # Errors
-/// [`OpenError::NotBuilt`].
+/// Always [`OpenError::NotBuilt`].
 #[cfg(not(feature = "client"))]
 pub fn open(_: &Options) -> Result<std::sync::Arc<dyn Topic>, OpenError> {
     Err(OpenError::NotBuilt)

@@ -1,31 +1,31 @@
-//! What is said of a topic.
+//! The options of a topic.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where a topic is, and how it is made if it is missing.
+/// The place of a topic, and how it is created if it is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// `host:port` of some brokers; the others are learnt from them.
+    /// `host:port` of some brokers. The client learns the others from them.
     pub brokers: Vec<String>,
     /// The topic's name.
     pub topic: String,
-    /// Partitions. None: those that the topic has, or 16 of one that is made.
+    /// The number of partitions. `None`: those that the topic has, or 16 for a topic that is created.
     pub partitions: Option<u32>,
-    /// Replicas of a topic that is made. None: as many as the brokers make by default.
+    /// The number of replicas of a topic that is created. `None`: the default of the brokers.
     pub replicas: Option<u16>,
-    /// How long a topic that is made keeps messages, delivered or not; [`Duration::MAX`]: for ever.
+    /// How long a topic that is created keeps messages, delivered or not. [`Duration::MAX`]: for ever.
     pub retention: Duration,
-    /// Bytes of a message at most, in a topic that is made. None: as the brokers have it.
+    /// The largest message in bytes, in a topic that is created. `None`: the default of the brokers.
     pub message_bytes_max: Option<u32>,
-    /// A request that is not acknowledged after this is refused.
+    /// The time after which a request that is not acknowledged is refused.
     pub ack_timeout: Duration,
-    /// A gateway that the brokers have not heard of for so long loses its lanes to others.
+    /// The time after which a gateway that the brokers have not heard of loses its lanes to others.
     pub session_timeout: Duration,
-    /// How brokers are spoken to over TLS; none: in plain text.
+    /// TLS to the brokers. `None`: plain text.
     pub tls: Option<Tls>,
-    /// The account; none: there is none.
+    /// The account at the brokers. `None`: no account.
     pub sasl: Option<Sasl>,
 }
 
@@ -34,35 +34,35 @@ pub struct Options {
 pub struct Tls {
     /// Whether a broker's certificate and its name are checked.
     pub verify: bool,
-    /// Authorities (PEM) in place of the system's.
+    /// Authorities (PEM) that replace the system's.
     pub ca_file: Option<PathBuf>,
-    /// Certificate and key (PEM) that brokers are shown.
+    /// Certificate and key (PEM) that are presented to brokers.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
 }
 
-/// An account at the brokers. Its password never prints.
+/// An account at the brokers. Its password is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sasl {
-    /// How it is proved: the name of a mechanism as it is registered, `PLAIN` (RFC 4616) or `SCRAM-SHA-512`
+    /// The registered name of the mechanism that proves the account: `PLAIN` (RFC 4616) or `SCRAM-SHA-512`
     /// (RFC 5802).
     pub mechanism: &'static str,
-    /// User name.
+    /// The user name.
     pub username: String,
-    /// Password.
+    /// The password.
     pub password: String,
 }
 
-/// Where a consumer group that is new begins; one that has committed something goes on from there.
+/// Where a new consumer group begins. A group that has committed something continues from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartAt {
-    /// With the oldest message that is still there.
+    /// The oldest message that is still there.
     #[default]
     Oldest,
-    /// With the next message that comes.
+    /// The next message that comes.
     Newest,
-    /// With the first message of this time or later, ms since 1970.
+    /// The first message of this time or later, ms since 1970.
     Time(u64),
-    /// With the message of this offset, or the next that is there.
+    /// The message at this offset, or the next one that is there.
     Offset(u64),
 }
 

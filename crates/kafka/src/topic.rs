@@ -1,4 +1,4 @@
-//! What can be done with a topic, and what goes into it and comes out.
+//! The operations of a topic, and what is appended to it and read from it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,133 +7,134 @@ use crate::{AppendError, Group, Head, HeadError, OpenError, ReadError, StartAt};
 
 /// A topic that is used as a queue.
 pub trait Topic: Send + Sync {
-    /// How many partitions it has.
+    /// The number of partitions.
     #[must_use]
     fn lanes(&self) -> u32;
 
-    /// Whether a document's lane follows from its id alone. That is so unless there are messages whose lanes
-    /// follow from index and shard, as they did in earlier versions: documents would be in other lanes than
+    /// Whether a document's lane follows from its id alone. That is so unless the topic has messages whose
+    /// lanes follow from index and shard, as in earlier versions: documents would then be in other lanes than
     /// before, and overtake each other.
     #[must_use]
     fn has_lanes_by_id(&self) -> bool;
 
-    /// Its name.
+    /// The name of the topic.
     #[must_use]
     fn name(&self) -> &str;
 
-    /// Bytes that a part may have, with so many bytes of parameters.
+    /// The number of bytes that a part may have besides `params` bytes of parameters.
     #[must_use]
     fn part_bytes_max(&self, params: usize) -> usize;
 
-    /// Appends the parts of a request, those of one lane in their order. Never blocks. If one part is too
-    /// large, none is appended.
+    /// Appends the parts of a request; the parts of one lane keep their order. Never blocks. If one part is
+    /// too large, none is appended.
     fn append(&self, kind: u8, params: &[u8], parts: Vec<Part>) -> Append;
 
-    /// As [`Topic::append`], and waits.
+    /// Appends like [`Topic::append`], and waits.
     ///
     /// # Errors
-    /// As the append says.
+    /// The same as the append's.
     fn append_blocking(&self, kind: u8, params: &[u8], parts: Vec<Part>) -> Result<Receipt, AppendError>;
 
-    /// The consumer group of this name, `TOPIC.NAME` at the brokers. It knows how far it is.
+    /// Returns the consumer group of this name, which is `TOPIC.NAME` at the brokers. The group knows its
+    /// progress when this returns.
     ///
     /// # Errors
-    /// If the brokers do not say how far it is.
+    /// Fails if the brokers do not report the progress.
     fn group(&self, name: &str, start: StartAt) -> Result<Arc<dyn Group>, OpenError>;
 
-    /// The topic of this name beside this one, which is made if it is missing: it keeps what it has until
-    /// somebody deletes it. Blocks on the brokers.
+    /// Returns the topic of this name beside this one, and creates it if it is missing. Such a topic keeps
+    /// its messages until they are deleted explicitly. Blocks on the brokers.
     ///
     /// # Errors
-    /// If it cannot be made, or not be used.
+    /// Fails if the topic cannot be created or used.
     fn aside(&self, name: &str) -> Result<Arc<dyn Aside>, OpenError>;
 
-    /// Messages of a lane from an offset on, or from the oldest that is there, until `each` says `false`, or
-    /// there is no more. Blocks on the brokers.
+    /// Visits the messages of a lane, starting at an offset or at the oldest message that is there, until
+    /// `each` returns `false` or there are no more. Blocks on the brokers.
     ///
     /// # Errors
-    /// If there is no such lane, or the brokers do not answer.
+    /// Fails if there is no such lane, or if the brokers do not answer.
     fn browse(&self, lane: u32, from: u64, each: &mut dyn FnMut(Browsed) -> bool) -> Result<(), ReadError>;
 
-    /// What this process has put there.
+    /// What this process has put into the topic.
     #[must_use]
     fn status(&self) -> Status;
 
-    /// How often somebody has looked how long the topic is and how far its groups are. What other processes
-    /// have put there shows in a look that begins afterwards.
+    /// How often the length of the topic and the progress of its groups have been looked up. What other
+    /// processes have written is visible only in a look that begins afterwards.
     #[must_use]
     fn looks(&self) -> u64;
 
-    /// Refuses more, and waits for what is under way.
+    /// Refuses further appends, and waits for those under way.
     fn close(&self);
 }
 
-/// A topic beside a queue's, with a partition for each lane: what the owner of a lane keeps of it for the
-/// next owner.
+/// A topic beside a queue's topic, with a partition for each lane. In it the owner of a lane keeps what the
+/// next owner has to know.
 pub trait Aside: Topic {
-    /// Visits all records of these lanes, each lane's in order and up to a place that is known to hold one.
+    /// Visits all records of these lanes, each lane's in order, up to a place that is known to hold a record.
     /// Blocks on the brokers.
     ///
     /// # Errors
-    /// If they do not answer.
+    /// Fails if the brokers do not answer.
     fn read(&self, until: &[(u32, u64)], each: &mut dyn FnMut(u32, Browsed)) -> Result<(), ReadError>;
 
-    /// Deletes what lies before these places. Blocks on the brokers.
+    /// Deletes the records before these places. Blocks on the brokers.
     ///
     /// # Errors
-    /// If they do not do it.
+    /// Fails if the brokers do not delete them.
     fn delete_before(&self, places: &[(u32, u64)]) -> Result<(), ReadError>;
 }
 
-/// The outcome of an append, to be awaited on any runtime. It comes when no part of the request is under way
-/// any more, so that nothing of a request that was refused can be stored after one that was accepted later.
-/// Dropping it doesn't undo the append.
+/// The outcome of an append, which can be awaited on any runtime. It is ready when no part of the request is
+/// under way any more, so that nothing of a refused request can be stored after a request that was accepted
+/// later. Dropping it does not undo the append.
 pub type Append = Pin<Box<dyn Future<Output = Result<Receipt, AppendError>> + Send>>;
 
-/// What a request has for one lane.
+/// The part of a request for one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// The lane, which is the partition.
     pub lane: u32,
-    /// Operations in it.
+    /// The number of operations.
     pub documents: u32,
-    /// Their lines.
+    /// The lines of the operations.
     pub bytes: Vec<u8>,
 }
 
-/// Where the parts of a request went: partition and offset of each.
+/// The places of a request's parts: partition and offset of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
-    /// In the order of the partitions.
+    /// The places, in the order of the partitions.
     pub places: Vec<(u32, u64)>,
 }
 
-/// What a gateway has put into a topic since it opened it, and how it is with the brokers.
+/// What a gateway has put into a topic since it opened the topic, and the state of the topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Documents of requests that were acknowledged as a whole.
+    /// Documents in requests that were acknowledged as a whole.
     pub documents: u64,
-    /// Such requests.
+    /// The number of such requests.
     pub records: u64,
     /// Bytes handed over and not yet acknowledged.
     pub waiting_bytes: u64,
-    /// Messages that the topic holds, delivered or not, as of a moment ago.
+    /// Messages that the topic holds, delivered or not, as of the last look.
     pub messages: u64,
-    /// Why nothing is accepted any more, if so.
+    /// Why nothing is accepted any more, if that is so.
     pub poisoned: Option<String>,
 }
 
-/// A message that is looked at.
+/// A message that is read without being delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Browsed {
-    /// Its offset.
+    /// The offset of the message.
     pub offset: u64,
     /// When it was written, ms since 1970.
     pub time_ms: u64,
-    /// What it says of itself, or why it is not a gateway's.
+    /// The head of the message, or why the message is not a gateway's.
     pub head: Result<Head, HeadError>,
-    /// Its parameters.
+    /// The parameters of the record.
     pub params: Vec<u8>,
-    /// Its lines.
+    /// The lines of the part.
     pub lines: Vec<u8>,
 }

@@ -1,7 +1,8 @@
-//! How fast bodies are rendered, on one core: `cargo bench -p loadgen`.
+//! Measures how fast bodies are rendered on one core: `cargo bench -p loadgen`.
 //!
-//! CPU time of the thread, so that what else the machine does is left out. Each case is rendered for a
-//! second, three times, into the same buffer, as a core of a run does it; the fastest counts.
+//! The benchmark counts the CPU time of the thread, so other work on the machine does not matter. It renders
+//! each case for a second, three times, into the same buffer, as a core of a run does; the fastest time
+//! counts.
 
 #![allow(clippy::print_stdout, reason = "the figures are what it is for")]
 
@@ -25,7 +26,7 @@ fn main() {
         let file = std::fs::read_to_string(folder.join(name)).expect("the example is there");
         let lines = |variable: &str| (variable == "LINES").then(|| LINES.to_string());
         let loaded = Load::parse(&file, Some(name), &folder, &lines).expect("the example is right");
-        // sequence.yml has its own number of lines.
+        // sequence.yml sets its own number of lines.
         let lines = if name == "bulk.yml" { LINES } else { 1_000 };
         measure(about, &Arc::new(loaded.load), lines);
     }
@@ -56,7 +57,7 @@ fn measure(about: &str, load: &Arc<Load>, lines: usize) {
     );
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

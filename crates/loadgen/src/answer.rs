@@ -1,4 +1,4 @@
-//! What an answer says: of a bulk, what became of each of its operations.
+//! Reads answers, in particular what became of each operation of a bulk.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,16 +7,16 @@ use bulk::Reply;
 use memchr::memmem::{self, Finder};
 use serde::Deserialize;
 
-/// What became of operations.
+/// Counts of what became of operations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Items {
-    /// Operations whose item carries no error.
+    /// Operations whose item has no error.
     pub(crate) succeeded: u64,
-    /// Operations whose item carries one.
+    /// Operations whose item has an error.
     pub(crate) failed: u64,
     /// Operations in requests that were refused as a whole.
     pub(crate) refused: u64,
-    /// Operations of whose fate nothing is known: no answer came, or one that does not speak of them.
+    /// Operations whose fate is unknown: no answer came, or the answer does not mention them.
     pub(crate) unknown: u64,
     /// Items by their status.
     pub(crate) statuses: BTreeMap<u16, u64>,
@@ -24,7 +24,7 @@ pub(crate) struct Items {
     pub(crate) errors: BTreeMap<String, u64>,
 }
 
-/// Why an answer is not that of the bulk which was sent.
+/// Why an answer does not belong to the bulk that was sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerError {
     #[error("the answer is not that of a bulk: {0}")]
@@ -35,10 +35,10 @@ pub(crate) enum AnswerError {
     Items(bulk::MergeError),
 }
 
-/// Looks into the answer to a bulk of so many operations. Returns the server's own `took`, milliseconds.
+/// Reads the answer to a bulk of `operations` operations. Returns the server's own `took` in milliseconds.
 ///
 /// # Errors
-/// When it is not the answer to such a bulk; nothing is counted then.
+/// If it is not the answer to such a bulk; nothing is counted then.
 pub(crate) fn look(answer: &[u8], operations: u64, items: &mut Items) -> Result<Option<u64>, AnswerError> {
     let head = Head::of(answer);
     if head.all_well && count_all_well(answer, &head, operations, items) {
@@ -46,7 +46,7 @@ pub(crate) fn look(answer: &[u8], operations: u64, items: &mut Items) -> Result<
     }
     if head.items_at.is_none() {
         return match serde_json::from_slice::<Bare>(answer) {
-            // A `filter_path` that leaves the items out, and keeps the word on errors.
+            // A `filter_path` left the items out, but kept `errors`.
             Ok(Bare {
                 errors: Some(false), ..
             }) => {
@@ -64,7 +64,7 @@ pub(crate) fn look(answer: &[u8], operations: u64, items: &mut Items) -> Result<
     let reply = match Reply::split(answer, count) {
         Ok(reply) => reply,
         Err(error) if head.took_ms.is_some() => return Err(AnswerError::Items(error)),
-        // Without `took` (a `filter_path` again) it is read the slow way.
+        // An answer without `took` (again because of a `filter_path`) is read the slow way.
         Err(_) => return look_slowly(answer, operations, items),
     };
     for item in 0..reply.items() {
@@ -83,7 +83,7 @@ pub(crate) fn look(answer: &[u8], operations: u64, items: &mut Items) -> Result<
     Ok(head.took_ms)
 }
 
-/// The operations of a bulk body, by its action lines.
+/// Counts the operations of a bulk body, by its action lines.
 pub(crate) fn operations(body: &[u8]) -> u64 {
     let mut lines = body
         .split(|byte| *byte == b'\n')
@@ -99,13 +99,13 @@ pub(crate) fn operations(body: &[u8]) -> u64 {
     count
 }
 
-/// What stands before the items.
+/// The part of an answer before its items.
 #[derive(Debug, Default)]
 struct Head {
     took_ms: Option<u64>,
-    /// `"errors":false` is in it.
+    /// The head contains `"errors":false`.
     all_well: bool,
-    /// Where the first item begins.
+    /// The position at which the first item begins.
     items_at: Option<usize>,
 }
 
@@ -136,8 +136,8 @@ impl Head {
     }
 }
 
-/// Counts the items of a compact answer whose head says that none failed; false when it can't be sure of
-/// their number.
+/// Counts the items of a compact answer whose head says that none failed. Returns false if it can't be sure
+/// of their number.
 ///
 /// Each boundary between two items reads `}},{"`. The text may occur elsewhere too, but every true boundary
 /// matches: as many matches as boundaries mean that there is no false one.
@@ -174,7 +174,7 @@ fn count_all_well(answer: &[u8], head: &Head, operations: u64, items: &mut Items
     true
 }
 
-/// The status with which an item ends.
+/// Returns the status with which an item ends.
 fn status_before(text: &[u8]) -> Option<u16> {
     let [.., one, two, three] = text else {
         return None;
@@ -184,12 +184,12 @@ fn status_before(text: &[u8]) -> Option<u16> {
     text[..text.len() - 3].ends_with(b"\"status\":").then_some(status)
 }
 
-/// The type of a failed item's error.
+/// Returns the type of a failed item's error.
 fn error_type(item: &[u8]) -> String {
     let parsed = serde_json::from_slice::<BTreeMap<String, FailedItem>>(item).unwrap_or_default();
     match parsed.into_values().next().map(|item| item.error) {
         Some(Some(FailedError::Object { kind })) => kind,
-        // Elasticsearch 1 and some proxies write a sentence.
+        // Elasticsearch 1 and some proxies write a sentence here.
         Some(Some(FailedError::Text(text))) => text,
         _ => "unknown".to_owned(),
     }
@@ -216,7 +216,7 @@ struct Filtered {
     items: Vec<BTreeMap<String, FailedItem>>,
 }
 
-/// An answer whose keys were filtered.
+/// Reads an answer whose keys were filtered.
 fn look_slowly(answer: &[u8], operations: u64, items: &mut Items) -> Result<Option<u64>, AnswerError> {
     let filtered: Filtered = serde_json::from_slice(answer).map_err(AnswerError::NotBulk)?;
     if filtered.items.len() as u64 != operations {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     proptest! {
-        /// The fast count says what the slow one says.
+        /// The fast count and the slow one agree.
         #[test]
         fn fast_and_slow_agree(picks in prop::collection::vec(0_usize..3, 1..20), off in 0_u64..2) {
             let texts = [CREATED, UPDATED, r#"{"delete":{"_id":"a","result":"not_found","status":404}}"#];

@@ -1,4 +1,4 @@
-//! Questions to a cluster beside the load: one at a time, each with a whole answer.
+//! Questions to a cluster besides the load: one at a time, each with a whole answer.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub enum AskError {
     Answer(String, serde_json::Error),
 }
 
-/// Asks one server.
+/// Asks questions of one server.
 pub(crate) struct Ask {
     client: Client,
     origin: Origin,
@@ -36,7 +36,7 @@ pub(crate) struct Ask {
 // === impl Ask ===
 
 impl Ask {
-    /// Asks `server` as the account of `authorization`, each answer within `timeout`.
+    /// Prepares to ask `server` with the account of `authorization`; each answer must come within `timeout`.
     pub(crate) fn new(
         worker: &Worker,
         server: &Server,
@@ -60,7 +60,7 @@ impl Ask {
         }
     }
 
-    /// The answer to a question, if its status says that all went well.
+    /// Returns the answer to a question, if its status reports success.
     pub(crate) async fn bytes(
         &self,
         method: &Method,
@@ -89,7 +89,7 @@ impl Ask {
         Ok(answer.to_vec())
     }
 
-    /// The same, read as JSON.
+    /// Returns the answer like [`bytes`](Self::bytes), parsed as JSON.
     pub(crate) async fn json<T: DeserializeOwned>(
         &self,
         method: &Method,

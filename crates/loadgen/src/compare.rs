@@ -1,11 +1,11 @@
-//! A cluster written to directly against the same cluster through a gateway, done right.
+//! Compares writing to a cluster directly with writing to it through a gateway.
 //!
-//! Each round writes the same documents into an index of its own each way; which way goes first alternates (A
-//! B, B A, A B, …), so that what drifts meets both. Then, where documents have ids, the same documents once
-//! more: updates. A run's time ends when the index *counts* the documents, not when they were acknowledged
-//! (that time is told too), and every item of every answer is looked at. Of the rounds' paired differences
-//! the report says what the gateway changes, with the interval in which the truth is with 95 % confidence,
-//! and says so when that is within the noise.
+//! Each round writes the same documents both ways, each way into an index of its own. The way that goes first
+//! alternates (A B, B A, A B, …), so that a drift affects both. If documents have ids, the same documents are
+//! then written once more, as updates. A run's time ends when the index *counts* the documents, not when they
+//! were acknowledged (that time is reported too), and every item of every answer is checked. From the paired
+//! differences of the rounds, the report computes what the gateway changes, with the 95 % confidence
+//! interval, and says so if the change is within the noise.
 
 mod documents;
 mod error;
@@ -26,10 +26,10 @@ use self::run::Runner;
 use self::servers::Servers;
 use crate::engine::Stop;
 
-/// Compares. Indices that were made are removed whatever happens, unless they are to be kept.
+/// Compares the two ways. Indices that were made are removed in any case, unless they are to be kept.
 ///
 /// # Errors
-/// When nothing can be compared. What was wrong with single runs is in the outcome.
+/// If nothing can be compared. The outcome says what was wrong with single runs.
 pub fn compare(
     options: &CompareOptions,
     stop: &Stop,

@@ -1,4 +1,4 @@
-//! Assertions: what an answer must be like.
+//! Assertions: conditions that an answer must meet.
 
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use serde_json::Value;
 use crate::slot::Slot;
 use crate::template::Template;
 
-/// An answer that is looked at.
+/// An answer that is checked.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     pub(crate) headers: &'a HeaderMap,
-    /// Unpacked.
+    /// The unpacked body.
     pub(crate) body: &'a [u8],
     pub(crate) elapsed: Duration,
     json: OnceCell<Option<Value>>,
@@ -30,7 +30,7 @@ pub(crate) enum Field {
     Header(HeaderName),
     /// `_ctx.response.body`
     Body,
-    /// `_ctx.response.body_length`: bytes.
+    /// `_ctx.response.body_length`, in bytes.
     Length,
     /// `_ctx.response.body_json.PATH`
     Json(Vec<String>),
@@ -38,7 +38,7 @@ pub(crate) enum Field {
     Elapsed,
 }
 
-/// What must hold.
+/// A condition that an answer must meet.
 #[derive(Debug)]
 pub(crate) enum Condition {
     All(Vec<Condition>),
@@ -52,9 +52,9 @@ pub(crate) enum Condition {
 #[derive(Debug)]
 pub(crate) enum Test {
     Equals(Expected),
-    /// Equals one of these.
+    /// The field equals one of these values.
     In(Vec<Expected>),
-    /// Its text contains this, or it is an array with such an element.
+    /// The field's text contains this value, or the field is an array with such an element.
     Contains(Expected),
     Prefix(Expected),
     Suffix(Expected),
@@ -62,7 +62,7 @@ pub(crate) enum Test {
     Range(Vec<(Bound, f64)>),
 }
 
-/// A value as the file has it; it may use what earlier answers registered.
+/// An expected value as the file writes it; it may use what earlier answers registered.
 #[derive(Debug)]
 pub(crate) struct Expected(pub(crate) Template);
 
@@ -75,7 +75,7 @@ pub(crate) enum Bound {
     AtMost,
 }
 
-/// Why a condition doesn't hold.
+/// Why a condition does not hold.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) why: String,
@@ -103,7 +103,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// A name that no field of an answer has.
+/// A name that is not the name of any field of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FieldError {
     #[error(
@@ -118,10 +118,10 @@ pub(crate) enum FieldError {
 // === impl Field ===
 
 impl Field {
-    /// The field of this name.
+    /// Parses the name of a field.
     ///
     /// # Errors
-    /// A name that no field has.
+    /// If no field has this name.
     pub(crate) fn parse(name: &str) -> Result<Field, FieldError> {
         let known = || FieldError::Unknown(name.to_owned());
         if matches!(name, "_ctx.elapsed" | "_ctx.response.elapsed") {
@@ -149,7 +149,7 @@ impl Field {
         })
     }
 
-    /// Its value in an answer.
+    /// Returns the field's value in an answer.
     pub(crate) fn read(&self, answer: &Answer<'_>) -> Option<Value> {
         match self {
             Field::Status => Some(answer.status.into()),
@@ -168,8 +168,8 @@ impl Field {
     }
 }
 
-/// The value at a path. A key may itself hold dots (`index.number_of_shards`): the shortest that is there is
-/// taken.
+/// Finds the value at a path. A key may itself contain dots (`index.number_of_shards`): the shortest existing
+/// key is taken.
 fn find<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
     let Some((first, rest)) = path.split_first() else {
         return Some(value);
@@ -192,7 +192,7 @@ fn find<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
     }
 }
 
-/// A value as text: a string without its quotes, anything else as JSON.
+/// Returns a value as text: a string without its quotes, anything else as JSON.
 pub(crate) fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -203,10 +203,10 @@ pub(crate) fn text_of(value: &Value) -> String {
 // === impl Condition ===
 
 impl Condition {
-    /// Whether it holds for an answer; `registered` is what earlier answers left.
+    /// Checks whether the condition holds for an answer; `registered` has what earlier answers registered.
     ///
     /// # Errors
-    /// The first thing that doesn't hold.
+    /// The first thing that does not hold.
     pub(crate) fn check(&self, answer: &Answer<'_>, registered: &[Vec<u8>]) -> Result<(), Broken> {
         match self {
             Condition::All(all) => all
@@ -316,7 +316,7 @@ impl Expected {
         String::from_utf8_lossy(&out).into_owned()
     }
 
-    /// Numbers are equal as numbers, everything else as text.
+    /// Compares numbers as numbers, and everything else as text.
     fn equals(&self, value: &Value, registered: &[Vec<u8>]) -> bool {
         let text = self.text(registered);
         match (value, text.parse::<f64>()) {

@@ -1,4 +1,4 @@
-//! One core's part of a run: its users, their connections, what they draw with and what they count.
+//! One core's part of a run: its users, their connections, the values that they draw, and their counts.
 
 mod exchange;
 
@@ -23,16 +23,16 @@ use crate::request::{Request, Server};
 use crate::tally::Tally;
 use crate::variable::Draws;
 
-/// What all cores share.
+/// The state that all cores share.
 #[derive(Debug, Default)]
 pub(crate) struct RunState {
-    /// No further request is begun.
+    /// Set when no further request may begin.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Requests begun, where they are limited.
+    /// Number of requests begun, if they are limited.
     pub(crate) tickets: AtomicU64,
-    /// Rounds begun, where they are limited.
+    /// Number of rounds begun, if they are limited.
     pub(crate) rounds: AtomicU64,
-    /// Requests taken from the schedule.
+    /// Number of requests taken from the schedule.
     pub(crate) scheduled: AtomicU64,
 }
 
@@ -46,41 +46,41 @@ pub(crate) struct Core {
     tls: ClientTls,
     draws: RefCell<Draws>,
     origins: RefCell<HashMap<Server, Origin>>,
-    /// By request: its fixed headers, ready to be sent.
+    /// The fixed headers of each request, ready to be sent.
     headers: Vec<HeaderMap>,
-    /// By request: the room that its body will want.
+    /// The buffer space that each request's body is expected to need.
     room: Vec<Cell<usize>>,
     tallies: RefCell<Vec<Tally>>,
     ledger: RefCell<Ledger>,
-    /// What schedules count from.
+    /// The moment from which schedules count.
     begun: Instant,
     interval: Arc<Interval>,
 }
 
-/// What a core is given for its part.
+/// The input for a core's part.
 pub(crate) struct Part {
     pub(crate) load: Arc<Load>,
     pub(crate) options: Arc<Options>,
     pub(crate) shared: Arc<RunState>,
     pub(crate) tls: ClientTls,
-    /// Users of this core.
+    /// Number of users on this core.
     pub(crate) users: usize,
-    /// What schedules count from.
+    /// The moment from which schedules count.
     pub(crate) begun: Instant,
     pub(crate) interval: Arc<Interval>,
 }
 
-/// What a user remembers from one request to the next.
+/// A user's memory from one request to the next.
 #[derive(Debug, Default)]
 pub(crate) struct User {
-    /// By name: what answers registered.
+    /// The values that answers registered, by the number of their name.
     registered: Vec<Vec<u8>>,
 }
 
 // === impl User ===
 
 impl User {
-    /// A user who remembers nothing yet.
+    /// Creates a user who remembers nothing yet.
     pub(crate) fn of(load: &Load) -> User {
         User {
             registered: vec![Vec::new(); load.registered],
@@ -105,7 +105,7 @@ impl Core {
             connections_per_origin_max: users.max(1),
             connect_timeout: options.dial_timeout,
             stall_timeout: options.write_timeout.unwrap_or(options.timeout),
-            // A connection lasts as long as the run, unless the server ends it.
+            // A connection lasts as long as the run, unless the server closes it.
             idle_timeout: Duration::from_secs(3_600),
             ..ClientConfig::default()
         };
@@ -134,12 +134,12 @@ impl Core {
         }
     }
 
-    /// Takes what was counted and noted.
+    /// Takes the counts and the ledger.
     pub(crate) fn take_counts(&self) -> (Vec<Tally>, Ledger) {
         (self.tallies.take(), self.ledger.take())
     }
 
-    /// One user: goes through the requests in order, round after round, one request at a time.
+    /// Runs one user: it goes through the requests in order, round after round, one request at a time.
     pub(crate) async fn user(self: Rc<Self>, until: Option<Instant>) {
         let mut user = User::of(&self.load);
         let mut now = Instant::now();
@@ -168,7 +168,7 @@ impl Core {
                     if exchanged.outcome.is_ok() || intended.is_some() {
                         patience = PAUSE_MIN;
                     } else {
-                        // A server that refuses connections is asked again, but not in a tight loop.
+                        // The user asks a server that refuses connections again, but not in a tight loop.
                         now = self.sleep(patience, until).await;
                         patience = (patience * 2).min(PAUSE_MAX);
                     }
@@ -176,7 +176,7 @@ impl Core {
                         && exchanged.complaint.is_some()
                         && !runner.continue_on_assert_invalid
                     {
-                        // What follows may stand on what this answer should have been.
+                        // The rest of the round may depend on what this answer should have been.
                         break 'round;
                     }
                     if let Some(pause) = request.sleep {
@@ -187,8 +187,8 @@ impl Core {
         }
     }
 
-    /// Waits for the next request's turn on the schedule and gives the moment at which it was to be sent, if
-    /// there is a schedule; `None` when the run has ended.
+    /// Waits for the next request's turn on the schedule. Returns the moment at which the request was to be
+    /// sent, if there is a schedule, or `None` when the run has ended.
     async fn turn(&self, pace: Option<&Pace>, until: Option<Instant>) -> Option<Option<Instant>> {
         let Some(schedule) = &self.options.schedule else {
             return Some(None);
@@ -209,13 +209,14 @@ impl Core {
             let step = (intended - now).min(STOP_LOOK);
             match pace {
                 Some(pace) => pace.wait(step).await.ok()?,
-                // Out of file descriptors: milliseconds are better than nothing.
+                // Without a file descriptor for the timer, a precision of milliseconds is better than
+                // nothing.
                 None => tokio::time::sleep(step).await,
             }
         }
     }
 
-    /// Sleeps, but not past the end of the run. Returns the time.
+    /// Sleeps, but not past the end of the run. Returns the current time.
     async fn sleep(&self, pause: Duration, until: Option<Instant>) -> Instant {
         let begun = Instant::now();
         let end = until.map_or(begun + pause, |until| until.min(begun + pause));
@@ -245,9 +246,9 @@ impl std::fmt::Debug for Core {
     }
 }
 
-/// Sleeping users look so often whether the run is to stop.
+/// How often sleeping users check whether the run is to stop.
 const STOP_LOOK: Duration = Duration::from_millis(100);
-/// After a request without an answer a user waits this long, then twice as long, …
+/// The first pause of a user after a request without an answer; each further pause is twice as long …
 const PAUSE_MIN: Duration = Duration::from_millis(10);
-/// … but no longer than this.
+/// … up to this limit.
 const PAUSE_MAX: Duration = Duration::from_secs(1);

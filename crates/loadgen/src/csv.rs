@@ -1,4 +1,4 @@
-//! The run second by second as comma-separated values.
+//! The run, second by second, as comma-separated values.
 
 use std::io::{self, Write};
 
@@ -6,10 +6,10 @@ use crate::progress::Progress;
 use crate::report::Report;
 
 impl Report {
-    /// Writes a line for each second: rates of that second, latencies in milliseconds.
+    /// Writes a line for each second: the rates of that second, and latencies in milliseconds.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,

@@ -1,11 +1,10 @@
-//! Whether an index holds the same on two clusters, and what differs.
+//! Finds out whether an index holds the same documents on two clusters, and what differs.
 //!
-//! Neither side is sorted, and neither is held in memory. In a first pass each side is read in whatever order
-//! it has, and comes down to ranges: each document belongs to one by a digest of its id, and a range is a
-//! count and the sum of its documents' digests. Ranges that are equal hold the same. In a second pass the
-//! documents of the others are told from one another by their ids, as many ranges at a time as the memory has
-//! room for. What is found is looked at once more by its id, so that nothing is told that was only on its
-//! way.
+//! Neither side is sorted, and neither is held in memory. In a first pass each side is read in its own order
+//! and reduced to ranges: a digest of its id assigns each document to a range, and a range is a count and the
+//! sum of its documents' digests. Equal ranges hold the same documents. In a second pass the documents of the
+//! differing ranges are compared by their ids, as many ranges at a time as fit into memory. Each difference
+//! is looked at once more by its id, so that documents that were only on their way are not reported.
 
 mod candidates;
 mod canonical;
@@ -47,13 +46,13 @@ pub use self::outcome::{Difference, DocumentDifference, Found, SideOutcome, What
 pub enum DiffEvent<'e> {
     /// Something worth a line.
     Note(&'e str),
-    /// So many documents of the left and the right side have been read in this pass.
+    /// Numbers of documents of the left and the right side that have been read in this pass.
     Reading {
-        /// 1: all of both; from 2 on: what differs.
+        /// 1: all documents of both sides; from 2 on: differing ranges.
         pass: u32,
-        /// Left and right.
+        /// Documents read, left and right.
         read: [u64; 2],
-        /// As many as they count.
+        /// Documents that each side counts.
         of: [u64; 2],
     },
 }
@@ -61,7 +60,7 @@ pub enum DiffEvent<'e> {
 /// Compares an index on two clusters. `watch` is called now and then, on this thread.
 ///
 /// # Errors
-/// When they can't be compared. That they differ is no error.
+/// If the indices can't be compared. A difference is not an error.
 pub fn diff(
     options: &DiffOptions,
     stop: &Stop,
@@ -88,7 +87,7 @@ pub fn diff(
         });
     })?;
     let mut open = sides[0].0.differing(&sides[1].0);
-    // What was read is what is compared, whatever was counted.
+    // The comparison is of what was read, whatever was counted before.
     for (at, (ranges, without_source)) in sides.iter().enumerate() {
         let side = if at == 0 {
             &mut outcome.left
@@ -125,8 +124,8 @@ pub fn diff(
     Ok(outcome)
 }
 
-/// Takes ranges whose documents find room; not many more than differences are wanted, since each has one at
-/// least.
+/// Takes as many ranges as there is memory for their documents, but not many more than the wanted number of
+/// differences, since each range has at least one.
 fn some_of(open: &mut Vec<Differing>, bytes_max: u64, wanted: Option<usize>) -> Vec<Differing> {
     let ranges_max = wanted.map_or(usize::MAX, |wanted| wanted.max(RANGES_MIN));
     let mut bytes = 0;
@@ -138,7 +137,7 @@ fn some_of(open: &mut Vec<Differing>, bytes_max: u64, wanted: Option<usize>) -> 
     open.drain(..some).collect()
 }
 
-/// Both sides, and how to speak to them.
+/// Both sides, and the means to ask them.
 struct Work<'w> {
     options: &'w DiffOptions,
     sides: [IndexSide<'w>; 2],
@@ -217,13 +216,13 @@ impl<'w> Work<'w> {
         )
     }
 
-    /// How many parts of each are read at the same time.
+    /// Returns how many slices of each side are read at the same time.
     fn slices(&self) -> Result<[u32; 2], DiffError> {
         let most = self.options.slices.max(1);
         self.both(async |_, side| Ok(side.shards().await.min(most)), |_| ())
     }
 
-    /// The ranges of both, and how many documents have no source.
+    /// Reads the ranges of both sides, and how many documents have no source.
     fn ranges(
         &self,
         bits: u32,
@@ -256,7 +255,7 @@ impl<'w> Work<'w> {
         Ok(sides.map(|side| side.into_inner()))
     }
 
-    /// The ids of these ranges that are not alike; and ranges that found no room.
+    /// Returns the ids in these ranges that are not alike, and the ranges for which there was no memory.
     fn candidates(
         &self,
         bits: u32,
@@ -285,7 +284,8 @@ impl<'w> Work<'w> {
         Ok(candidates.take())
     }
 
-    /// Looks at documents once more, until so many really differ; how many were looked at.
+    /// Looks at documents once more, until the wanted number of them really differ. Returns how many were
+    /// looked at.
     fn look_again(
         &self,
         ids: &[String],
@@ -316,7 +316,7 @@ impl<'w> Work<'w> {
         Ok(looked_at)
     }
 
-    /// Does something with both sides at once.
+    /// Runs `work` for both sides at once.
     fn both<T: Send>(
         &self,
         work: impl AsyncFn(usize, &Side<'_>) -> Result<T, Trouble> + Sync,
@@ -329,8 +329,8 @@ impl<'w> Work<'w> {
         }
     }
 
-    /// Does something with so many slices of each side at once, each on a thread of its own; what came of
-    /// those of the left side comes first.
+    /// Runs `work` for this many slices of each side at once, each on a thread of its own. The results of the
+    /// left side come first.
     fn all<T: Send>(
         &self,
         slices: [u32; 2],
@@ -377,7 +377,8 @@ impl<'w> Work<'w> {
             let answer = answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             match answer {
                 Ok(answer) => done.push(answer),
-                // What stopped because something else failed has nothing to say.
+                // An error that only says that the work was stopped, because something else failed, has
+                // nothing to add.
                 Err(Trouble::Stopped) if !self.stop.is_asked() => {}
                 Err(trouble) => failed = failed.or_else(|| Some(self.error(at, &trouble))),
             }
@@ -416,9 +417,9 @@ fn no_json(of: &str) -> Trouble {
 
 const ANSWERS_BYTES: usize = 1 << 30;
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
-/// Documents that are looked at again in one request.
+/// Number of documents that are looked at again in one request.
 const LOOKED_AT_TOGETHER: usize = 100;
-/// Reading costs the same however few ranges are wanted.
+/// Reading costs the same however few ranges are wanted, so at least this many are taken.
 const RANGES_MIN: usize = 64;
 const ID_BYTES_TYPICAL: u64 = 20;
 

@@ -1,4 +1,4 @@
-//! Runs a load: spreads users over cores, ends them in time, adds up what they counted.
+//! Runs a load: spreads users over cores, ends them in time, and adds up their counts.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use crate::tally::Tally;
 /// Why a load can't be run at all.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The system gave no threads.
+    /// The system could not create threads.
     #[error("no threads: {0}")]
     Threads(#[from] std::io::Error),
-    /// The authorities can't be used.
+    /// The certificate authorities can't be used.
     #[error("authorities: {0}")]
     Tls(#[from] TlsError),
-    /// A core's thread ended before its time; its figures are lost.
+    /// A core's thread ended early; its figures are lost.
     #[error("a core ended before its time")]
     CoreEnded,
 }
 
-/// Ends a run before its time: no further request is begun, those under way are finished.
+/// Ends a run early: no further request is begun, and those under way are finished.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     asked: Arc<AtomicBool>,
@@ -39,12 +39,12 @@ pub struct Stop {
 // === impl Stop ===
 
 impl Stop {
-    /// Ends it.
+    /// Ends the run.
     pub fn stop(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was.
+    /// Whether the run was told to end.
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
@@ -53,7 +53,7 @@ impl Stop {
 /// Runs a load to its end. `watch` is called about once a second and at the end, on this thread.
 ///
 /// # Errors
-/// When it can't be run at all. What goes wrong with requests is in the report.
+/// If the load can't be run at all. The report says what went wrong with requests.
 pub fn run(
     load: &Arc<Load>,
     options: &Options,
@@ -124,7 +124,7 @@ pub fn run(
     Ok(report)
 }
 
-/// Runs a core's users to their end.
+/// Runs the users of a core to their end.
 async fn run_core(worker: Worker, part: Part, until: Option<Instant>) -> Ended {
     let users = part.users;
     let core = Rc::new(Core::new(&worker, part));
@@ -132,18 +132,18 @@ async fn run_core(worker: Worker, part: Part, until: Option<Instant>) -> Ended {
         .map(|_| tokio::task::spawn_local(Rc::clone(&core).user(until)))
         .collect();
     for task in tasks {
-        // A user that panicked has counted what it did before.
+        // A user that panicked has counted what it did before the panic.
         let _ = task.await;
     }
     let (tallies, ledger) = core.take_counts();
     (tallies, ledger, Instant::now())
 }
 
-/// What a core has counted, and when it ended.
+/// The counts of a core, and the time when it ended.
 type Ended = (Vec<Tally>, Ledger, Instant);
 type Counted = tokio::sync::oneshot::Receiver<Ended>;
 
-/// Waits for all cores, and looks in about once a second.
+/// Waits for all cores, and calls `look` about once a second.
 fn wait(parts: Vec<Counted>, mut look: impl FnMut()) -> Result<Vec<Ended>, RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -165,7 +165,7 @@ fn wait(parts: Vec<Counted>, mut look: impl FnMut()) -> Result<Vec<Ended>, RunEr
     })
 }
 
-/// Adds up the cores' tallies, request by request.
+/// Adds up the tallies of the cores, request by request.
 fn sum(cores: impl Iterator<Item = Vec<Tally>>) -> Vec<Tally> {
     cores
         .reduce(|mut sum, tallies| {
@@ -177,5 +177,5 @@ fn sum(cores: impl Iterator<Item = Vec<Tally>>) -> Vec<Tally> {
         .unwrap_or_default()
 }
 
-/// Bodies and answers under way, all cores together.
+/// Memory for bodies and answers under way on all cores together.
 const BUDGET_BYTES: usize = 4 << 30;

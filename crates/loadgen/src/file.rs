@@ -1,7 +1,7 @@
-//! The load file: what it says, checked as a whole before anything is sent.
+//! The load file, which is checked as a whole before anything is sent.
 //!
-//! [`Load::read`] gives requests whose texts are compiled templates over the file's variables. Everything
-//! that is wrong with the file is reported at once, each with its line, its key and the nearest valid one.
+//! [`Load::read`] returns requests whose texts are compiled templates over the file's variables. It reports
+//! every problem of the file at once, each with its line, its key and the nearest valid key.
 
 mod account;
 mod condition;
@@ -31,17 +31,17 @@ pub struct Load {
     pub(crate) runner: Runner,
     pub(crate) variables: Arc<[Variable]>,
     pub(crate) requests: Arc<[Request]>,
-    /// How many values of answers each user keeps.
+    /// The number of values of answers that each user keeps.
     pub(crate) registered: usize,
     pub(crate) statsd: Option<StatsdTarget>,
 }
 
-/// A load file and what there is to say about it.
+/// A load file with its warnings.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What to run.
+    /// The load to run.
     pub load: Load,
-    /// Accepted, but worth a line each.
+    /// Problems that are accepted, but worth a line each.
     pub warnings: Vec<Problem>,
 }
 
@@ -51,7 +51,7 @@ impl Load {
     /// Reads a file, with the process's environment.
     ///
     /// # Errors
-    /// Everything that is wrong with it, with places.
+    /// Every problem of the file, with its place.
     pub fn read(file: &Path) -> Result<Loaded, Rejected> {
         let name = file.display().to_string();
         let folder = file.parent().unwrap_or(Path::new(""));
@@ -67,11 +67,11 @@ impl Load {
         }
     }
 
-    /// Checks the text of a file. `name` is the file's name in messages; files of values that are named by a
-    /// relative path are looked for in the working directory, then in `folder`.
+    /// Checks the text of a file. `name` is the file's name in messages. A file of values with a relative
+    /// path is looked for in the working directory, then in `folder`.
     ///
     /// # Errors
-    /// Everything that is wrong with it, with places.
+    /// Every problem of the file, with its place.
     pub fn parse(
         text: &str,
         name: Option<&str>,
@@ -91,17 +91,17 @@ impl Load {
         }
     }
 
-    /// How the file wants to be run.
+    /// How the file says to run it.
     pub fn runner(&self) -> &Runner {
         &self.runner
     }
 
-    /// Where figures are sent while it runs; none: nowhere.
+    /// The server that receives figures during the run; none: figures are not sent.
     pub fn statsd(&self) -> Option<&StatsdTarget> {
         self.statsd.as_ref()
     }
 
-    /// The requests, as the summary names them.
+    /// The names of the requests, as the summary uses them.
     pub fn request_names(&self) -> impl Iterator<Item = &str> {
         self.requests.iter().map(|request| request.name.as_str())
     }
@@ -130,7 +130,7 @@ impl Load {
         }
         let mut registered: Vec<String> = Vec::new();
         for node in &requests {
-            // What is wrong with it is told when the request itself is read.
+            // Problems here are reported when the request itself is read.
             for (name, _) in request::registered(node, "", &mut Problems::default()) {
                 if !registered.contains(&name) {
                     registered.push(name);
@@ -157,7 +157,7 @@ impl Load {
     }
 }
 
-/// The section `statsd`.
+/// Reads the section `statsd`.
 fn statsd(top: &mut Section<'_, '_>) -> Option<StatsdTarget> {
     let node = top.get("statsd")?;
     let mut section = Section::of(node, "statsd", top.problems)?;
@@ -188,8 +188,8 @@ fn statsd(top: &mut Section<'_, '_>) -> Option<StatsdTarget> {
     })
 }
 
-/// A variable of the process's environment. Load files call the cluster `ES_ENDPOINT`; all other commands,
-/// and so those who export it once for all of them, `TIDEGATE_CLUSTER`.
+/// Returns a variable of the process's environment. Load files call the cluster `ES_ENDPOINT`. All other
+/// commands call it `TIDEGATE_CLUSTER`, and so do users who export it once for all of them.
 fn variable_of_process(name: &str) -> Option<String> {
     let value = |name| std::env::var(name).ok();
     match name {

@@ -1,4 +1,5 @@
-//! The report as one file for a browser: tables, and charts drawn as SVG. It loads nothing from anywhere.
+//! The report as one file for a browser: tables, and charts drawn as SVG. The page loads nothing from
+//! anywhere.
 
 mod bars;
 mod chart;
@@ -17,14 +18,14 @@ impl Report {
     /// Writes the page.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn write_html(&self, title: &str, out: &mut dyn Write) -> io::Result<()> {
         let body = tiles(self) + &charts(self) + &tables(self);
         out.write_all(page(title, &body).as_bytes())
     }
 }
 
-/// A whole page.
+/// Returns a whole page.
 pub(crate) fn page(title: &str, body: &str) -> String {
     let title = escape(title);
     format!(
@@ -35,7 +36,7 @@ pub(crate) fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// The figures that matter most.
+/// Returns the most important figures as tiles.
 fn tiles(report: &Report) -> String {
     let total = &report.total;
     let mut tiles = vec![("requests/s", decimal(total.answers_per_s), false)];
@@ -64,7 +65,7 @@ fn tiles(report: &Report) -> String {
 }
 
 fn charts(report: &Report) -> String {
-    // The stretch at the end may be so short that its rates say nothing.
+    // The last stretch may be so short that its rates say nothing.
     let whole = |second: &&Progress| second.span_s >= 0.5 || report.timeline.len() == 1;
     let seconds: Vec<&Progress> = report.timeline.iter().filter(whole).collect();
     let line = |name, colour, value: &dyn Fn(&Progress) -> Option<f64>| Line {
@@ -104,7 +105,7 @@ fn charts(report: &Report) -> String {
     out
 }
 
-/// Latency by share of requests, each step ten times rarer than the one before.
+/// Draws latency by share of requests; each step is ten times rarer than the one before.
 fn distribution(spread: &Spread) -> Chart<'static> {
     let steps = [
         ("50 %", spread.p50),
@@ -213,7 +214,7 @@ fn latencies(report: &Report) -> String {
     out + "</table>"
 }
 
-/// For text between tags and in attributes.
+/// Escapes a text for use between tags and in attributes.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

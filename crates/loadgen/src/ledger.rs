@@ -1,4 +1,4 @@
-//! What was accepted.
+//! The ledger of accepted documents.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,33 +6,33 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Documents that were accepted, by index and id.
+/// The documents that were accepted, by index and id.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pub(crate) indices: HashMap<String, HashMap<String, Entry>>,
-    /// Answers that accepted something and do not say what.
+    /// Number of answers that accepted something but do not say what.
     pub(crate) unread: u64,
 }
 
-/// The last that was accepted of a document.
+/// The last accepted write of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// As the server counts writes to the document; answers may come in another order. A queue answers before
-    /// there is a version, with -1.
+    /// The server's version of the document; answers may come in another order. A queue answers before there
+    /// is a version, with -1.
     version: i64,
     pub(crate) expected: ExpectedDoc,
 }
 
-/// What must be there.
+/// The state in which verification must find a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExpectedDoc {
     /// A source with this digest.
     Source(u64),
-    /// A source, whatever it is (after an update).
+    /// Any source (after an update).
     Some,
-    /// Nothing.
+    /// No document.
     Nothing,
-    /// Nobody knows: requests wrote different values to it, and no answer says which was the last.
+    /// Unknown: requests wrote different values to the document, and no answer says which was the last.
     Unknown,
 }
 
@@ -54,7 +54,7 @@ struct Item {
 // === impl Ledger ===
 
 impl Ledger {
-    /// Notes what the answer to a bulk accepted. One that succeeded and cannot be read is counted.
+    /// Notes what the answer to a bulk accepted. A successful answer that cannot be read is counted.
     pub(crate) fn note(&mut self, body: &[u8], status: u16, answer: &[u8]) {
         let succeeded = (200..300).contains(&status);
         let answer = serde_json::from_slice::<Answer>(answer).ok();
@@ -64,12 +64,12 @@ impl Ledger {
         }
     }
 
-    /// Nothing if the answer is not one to this body.
+    /// Notes the items. Returns none if the answer does not belong to this body.
     fn note_items(&mut self, body: &[u8], answer: Answer) -> Option<()> {
         let mut lines = body
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.trim_ascii().is_empty());
-        // Within a request the last line of a document counts, whether the answer has versions or not.
+        // Within a request the last line of a document counts, whether or not the answer has versions.
         let mut last: HashMap<(String, String), Entry> = HashMap::with_capacity(answer.items.len());
         for item in answer.items {
             let (operation, item) = item.into_iter().next()?;
@@ -114,7 +114,7 @@ impl Ledger {
     }
 }
 
-/// A digest of a document's source that doesn't depend on spaces or on the order of keys.
+/// Returns a digest of a document's source that does not depend on spaces or on the order of keys.
 pub(crate) fn digest(source: &[u8]) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     hash(&serde_json::from_slice(source).ok()?, &mut hasher);

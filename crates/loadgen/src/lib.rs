@@ -1,13 +1,13 @@
-//! Load for Elasticsearch, OpenSearch and what stands before them, from a file of requests; and the truth
-//! about what came of it.
+//! Sends load from a file of requests to Elasticsearch, OpenSearch or a gateway before them, and reports
+//! exactly what became of it.
 //!
 //! # The story
 //!
 //! [`Load::read`] reads a load file and compiles it: every text of a request becomes a template of static
-//! pieces and slots. [`run`] spreads users over cores; each user goes through the requests in order, one at a
-//! time: the template is rendered into a pooled buffer, sent with `wire`'s client, and the answer is read
-//! whole. Of a bulk, every item is looked at: a document counts as accepted when its own item says so. Each
-//! core counts on its own; at the end the counts become a [`Report`].
+//! pieces and slots. [`run`] spreads users over cores. Each user goes through the requests in order, one at a
+//! time: the core renders the template into a pooled buffer, sends it with `wire`'s client, and reads the
+//! whole answer. It looks at every item of a bulk's answer: a document counts as accepted when its own item
+//! says so. Each core counts separately; at the end the counts become a [`Report`].
 //!
 //! ```
 //! use std::path::Path;
@@ -36,8 +36,8 @@
 //! # anyhow::Ok(())
 //! ```
 //!
-//! [`compare()`] measures two ways to a cluster against one another; [`diff()`] tells whether an index holds
-//! the same on two clusters.
+//! [`compare()`] measures two ways to a cluster against each other; [`diff()`] finds out whether an index
+//! holds the same documents on two clusters.
 
 #![cfg_attr(
     test,

@@ -1,4 +1,4 @@
-//! How a load is run.
+//! Options of a run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,46 +7,46 @@ use wire::{ClientTls, ClientTlsConfig, Roots, TlsError};
 
 use crate::schedule::Schedule;
 
-/// How a load is run.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Users: each has one request under way at a time.
+    /// Number of users, each with one request under way at a time.
     pub users: usize,
-    /// No request is begun after so long; none: only a limit ends the run.
+    /// Time after which no request is begun; none: only a limit ends the run.
     pub duration: Option<Duration>,
-    /// Requests in all.
+    /// Number of requests in all.
     pub requests_max: Option<u64>,
-    /// Rounds over all requests, by all users together.
+    /// Number of rounds over all requests, by all users together.
     pub rounds_max: Option<u64>,
-    /// When requests are to be sent; none: as soon as a user is free.
+    /// The schedule of requests; none: a user sends as soon as it is free.
     ///
-    /// With a schedule latency counts from the moment at which a request was to be sent, so that a server
-    /// which stalls can't hide the requests that it kept from being sent.
+    /// With a schedule, latency counts from the moment at which a request was to be sent, so that a server
+    /// that stalls can't hide the requests that it kept from being sent.
     pub schedule: Option<Schedule>,
-    /// Bodies are sent gzipped, at this level (1 to 9).
+    /// Compression level (1 to 9) with which bodies are sent gzipped.
     pub gzip: Option<u32>,
-    /// From a request's begin to the end of its answer.
+    /// Time limit from the beginning of a request to the end of its answer.
     pub timeout: Duration,
-    /// From the last byte of a request to the head of its answer; none: only `timeout` counts.
+    /// Time limit from the last byte of a request to the head of its answer; none: only `timeout` counts.
     pub read_timeout: Option<Duration>,
-    /// While the server takes no byte of a request; none: `timeout`.
+    /// Time limit while the server takes no byte of a request; none: `timeout`.
     pub write_timeout: Option<Duration>,
-    /// For a connection to be made.
+    /// Time limit for making a connection.
     pub dial_timeout: Duration,
     /// Note every document that is accepted, for [`verify`](crate::verify()).
     pub ledger: bool,
-    /// Threads; 0: one for each core, but no more than users.
+    /// Number of threads; 0: one for each core, but no more than users.
     pub cores: usize,
-    /// Authorities (PEM) that servers' certificates are checked against; none: the system's.
+    /// Certificate authorities (PEM) against which servers' certificates are checked; none: the system's.
     pub ca_file: Option<PathBuf>,
-    /// Servers' certificates are not checked at all: for servers of one's own, on a network of one's own.
+    /// Do not check servers' certificates at all: only for one's own servers, on one's own network.
     pub insecure: bool,
 }
 
 // === impl Options ===
 
 impl Default for Options {
-    /// One user for five seconds.
+    /// Returns options for one user for five seconds.
     fn default() -> Self {
         Options {
             users: 1,

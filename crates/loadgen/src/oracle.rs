@@ -1,4 +1,4 @@
-//! Rendering, held equal to the obvious way of doing it.
+//! Compares rendering with the obvious way of doing it.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn variables() -> Arc<[Variable]> {
     .into()
 }
 
-/// `once` is a runtime variable of the request, `line` one of body lines; both draw from `id`.
+/// `once` is a runtime variable of the request, `line` is one of body lines; both draw from `id`.
 fn resolve(name: &str) -> Result<Slot, TemplateError> {
     match name {
         "id" => Ok(Slot::Variable(0)),
@@ -37,7 +37,7 @@ fn resolve(name: &str) -> Result<Slot, TemplateError> {
     }
 }
 
-/// The slow and obvious renderer: replaces the first name that is left, until none is.
+/// The slow and obvious renderer: replaces the first remaining name, until none remains.
 fn obvious(text: &str, repeat: u32) -> String {
     let mut drawn = 0_u64;
     let mut next = || {

@@ -1,5 +1,5 @@
-//! Waiting for a moment to the microsecond: tokio's timers know milliseconds only, which would make up most
-//! of the latency of a fast server.
+//! Waits for a moment with microsecond precision. Tokio's timers have only milliseconds, which would make up
+//! most of the latency of a fast server.
 
 use std::io;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::net::unix::pipe::Receiver;
 /// A timer of one user.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// To the reactor a timer is like the end of a pipe: once its moment has come eight bytes can be read
+    /// The reactor treats a timer like the end of a pipe: once its moment has come, eight bytes can be read
     /// from it.
     timer: Receiver,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Pace {
 // === impl Pace ===
 
 impl Pace {
-    /// A timer in the runtime of this thread.
+    /// Creates a timer in the runtime of this thread.
     pub(crate) fn new() -> io::Result<Pace> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -29,7 +29,7 @@ impl Pace {
         })
     }
 
-    /// Waits so long.
+    /// Waits for this time.
     pub(crate) async fn wait(&self, time: Duration) -> io::Result<()> {
         let zero = Timespec {
             tv_sec: 0,

@@ -1,4 +1,4 @@
-//! What happens while a load runs, second by second.
+//! Progress of a load, second by second.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub struct Counts {
     pub answers: u64,
     /// Requests without an answer.
     pub errors: u64,
-    /// Answers that were not as they should be.
+    /// Answers that were invalid.
     pub invalid: u64,
     /// Documents accepted, by their items.
     pub documents: u64,
@@ -29,32 +29,32 @@ pub struct Counts {
     pub received_bytes: u64,
 }
 
-/// What happened in the last second or so, and so far.
+/// The progress in the last second or so, and since the beginning.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Progress {
-    /// Seconds since the begin.
+    /// Seconds since the beginning.
     pub at_s: f64,
-    /// Seconds that `last` stands for.
+    /// Length of the stretch that `last` covers, in seconds.
     pub span_s: f64,
-    /// In this stretch of time.
+    /// Counts of this stretch.
     pub last: Counts,
-    /// Since the begin.
+    /// Counts since the beginning.
     pub total: Counts,
-    /// Latency of the answers of this stretch; none without an answer.
+    /// Latency of the answers of this stretch; none if there were no answers.
     pub latency_ms: Option<Spread>,
-    /// An error, or what was wrong with an answer, of this stretch; none when all was well.
+    /// An error, or a complaint about an answer, in this stretch; none if all was well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
-/// What one core has done since somebody last looked.
+/// The progress of one core since the last look.
 #[derive(Debug)]
 pub(crate) struct Interval {
     inner: Mutex<(Counts, Histogram<u64>)>,
     trouble: Mutex<Option<String>>,
 }
 
-/// Looks at all cores from time to time, and remembers.
+/// Collects the progress of all cores from time to time, and remembers it.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     pub(crate) intervals: Vec<Arc<Interval>>,
@@ -91,7 +91,7 @@ impl Default for Interval {
 }
 
 impl Interval {
-    /// Adds an answer. The lock is free but for once a second.
+    /// Adds an answer. The lock is contended only once a second.
     pub(crate) fn add(&self, latency: Duration, counts: &Counts) {
         let (sum, latencies) = &mut *self.lock();
         sum.add(counts);
@@ -121,7 +121,7 @@ impl Interval {
         latencies.reset();
     }
 
-    /// Counts are whole whatever thread panicked while it held the lock.
+    /// The counts are consistent even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, (Counts, Histogram<u64>)> {
         self.inner.lock()
     }
@@ -141,7 +141,7 @@ impl Timeline {
         }
     }
 
-    /// Of what went wrong on the cores since the last look, one thing.
+    /// Returns one of the errors and complaints on the cores since the last look.
     fn take_trouble(&self) -> Option<String> {
         let each = self.intervals.iter().map(|interval| interval.take_trouble());
         each.reduce(Option::or).flatten()
@@ -172,7 +172,7 @@ impl Timeline {
 // === impl Progress ===
 
 impl Progress {
-    /// A count of the last stretch, a second.
+    /// Converts a count of the last stretch to a rate per second.
     pub fn rate(&self, count: u64) -> f64 {
         if self.span_s > 0.0 {
             count as f64 / self.span_s

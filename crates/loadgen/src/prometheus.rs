@@ -1,4 +1,4 @@
-//! Figures for Prometheus to scrape, on a port of its own while the load runs.
+//! Figures for Prometheus to scrape, on a port of their own while the load runs.
 
 use std::io::{self, Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -23,11 +23,11 @@ impl Prometheus {
     /// Listens until the process ends.
     ///
     /// # Errors
-    /// When the port can't be had.
+    /// If the port can't be bound.
     pub fn listen(address: SocketAddr) -> io::Result<Prometheus> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        // Before the first second is over there is nothing to tell but zeros.
+        // Before the first second is over, all figures are zero.
         let page = Arc::new(Mutex::new(text(&Progress::default())));
         let shown = Arc::clone(&page);
         std::thread::Builder::new()
@@ -35,19 +35,19 @@ impl Prometheus {
             .spawn(move || {
                 for stream in listener.incoming().flatten() {
                     let page = shown.lock().clone();
-                    // A scraper that goes away is its own business.
+                    // A scraper that goes away does not matter.
                     let _ = answer(stream, &page);
                 }
             })?;
         Ok(Prometheus { page, address })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What is answered from now on.
+    /// Sets the figures that are answered from now on.
     pub fn show(&self, now: &Progress) {
         *self.page.lock() = text(now);
     }

@@ -1,4 +1,4 @@
-//! What came of a run: figures for people ([`Report`]'s `Display`) and for programs (it serialises).
+//! The report of a run: figures for people ([`Report`]'s `Display`) and for programs (it serialises).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,78 +15,78 @@ use crate::tally::Tally;
 use crate::units::{bytes, decimal, number, time};
 use crate::verified::Verified;
 
-/// What came of a run.
+/// The report of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// From the first request to the last answer.
+    /// Seconds from the first request to the last answer.
     pub seconds: f64,
-    /// Users that sent.
+    /// Number of users that sent.
     pub users: usize,
-    /// Everything together.
+    /// Figures of all requests together.
     #[serde(flatten)]
     pub total: Figures,
-    /// Each request of the file, in its order.
+    /// Figures of each request of the file, in its order.
     pub by_request: Vec<(String, Figures)>,
-    /// Requests of the schedule that were never sent, since all users were busy until the end. They are in no
-    /// latency.
+    /// Requests of the schedule that were never sent, since all users were busy until the end. No latency
+    /// includes them.
     pub unsent: u64,
-    /// What happened in each second.
+    /// Progress in each second.
     pub timeline: Vec<Progress>,
-    /// What a reading back found, where one was made.
+    /// The outcome of the verification, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
-    /// What was accepted, if that was noted.
+    /// The accepted documents, if they were noted.
     #[serde(skip)]
     pub(crate) ledger: Option<Arc<Ledger>>,
 }
 
-/// Figures of one request of the file, or of all.
+/// Figures of one request of the file, or of all requests.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figures {
     /// Requests that were answered.
     pub answers: u64,
-    /// Answers a second.
+    /// Answers per second.
     pub answers_per_s: f64,
-    /// Bytes of bodies sent, as they travelled.
+    /// Bytes of bodies sent, as transferred.
     pub sent_bytes: u64,
     /// Bytes of bodies received.
     pub received_bytes: u64,
     /// Requests that got no answer.
     pub errors: u64,
-    /// Those by what went wrong.
+    /// Requests that got no answer, by what went wrong.
     pub errors_by_kind: BTreeMap<String, u64>,
     /// Answers that failed their request's assertions; without assertions, those with a status of 400 or more
     /// or with documents that failed.
     pub invalid: u64,
-    /// Those by what was wrong with them.
+    /// Invalid answers, by what was wrong with them.
     pub invalid_by_kind: BTreeMap<String, u64>,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// What became of the documents in bulk requests; none without such requests.
+    /// The fate of the documents in bulk requests; none without such requests.
     pub documents: Option<Documents>,
-    /// From the first byte sent (on a schedule: from when it was to be sent) to the last byte read; none
-    /// without an answer.
+    /// Time from the first byte sent (on a schedule: from when it was to be sent) to the last byte read; none
+    /// if there were no answers.
     pub latency_ms: Option<Spread>,
-    /// On a schedule: from the first byte sent.
+    /// On a schedule: time from the first byte sent to the last byte read.
     pub service_ms: Option<Spread>,
     /// On a schedule: how much later than intended requests were sent.
     pub behind_ms: Option<Spread>,
-    /// What the servers say that bulk requests took; none when they don't.
+    /// The time that servers report for bulk requests; none if they report none.
     pub took_ms: Option<Spread>,
 }
 
-/// What became of the documents in bulk requests.
+/// The fate of the documents in bulk requests.
 #[derive(Debug, Clone, Serialize)]
 pub struct Documents {
-    /// Their items carry no error.
+    /// Documents whose items have no error.
     pub accepted: u64,
-    /// Accepted documents a second.
+    /// Accepted documents per second.
     pub accepted_per_s: f64,
-    /// Their items carry an error, although the request as a whole succeeded.
+    /// Documents whose items have an error, although the request as a whole succeeded.
     pub failed: u64,
-    /// Their requests were refused as a whole.
+    /// Documents whose requests were refused as a whole.
     pub refused: u64,
-    /// Nobody knows: no answer came, or it does not speak of them.
+    /// Documents whose fate is unknown: no answer came, or the answer does not mention them.
     pub unknown: u64,
     /// Items by status.
     pub statuses: BTreeMap<u16, u64>,

@@ -1,4 +1,4 @@
-//! A request of the file, compiled.
+//! A compiled request of the file.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::slot::Slot;
 use crate::template::Template;
 use crate::variable::{Draws, Kind, Need, Variable};
 
-/// A request, compiled: rendering it only copies.
+/// A compiled request: rendering it only copies.
 #[derive(Debug)]
 pub(crate) struct Request {
     /// Method and path as the file has them.
@@ -19,30 +19,30 @@ pub(crate) struct Request {
     pub(crate) url: Url,
     pub(crate) headers: Headers,
     pub(crate) body: Option<Body>,
-    /// How often it is sent in each round.
+    /// How often the request is sent in each round.
     pub(crate) times: u32,
     /// The variables that its runtime variables draw from.
     pub(crate) once: Box<[u16]>,
-    /// What rendering it draws from numbered variables.
+    /// The numbers of values that rendering the request draws from numbered variables.
     pub(crate) needs: Box<[Need]>,
-    /// What its answer must be like.
+    /// The condition that its answer must meet.
     pub(crate) assertion: Option<Condition>,
-    /// What later requests of the same user may use of its answer.
+    /// The fields of its answer that later requests of the same user may use.
     pub(crate) register: Box<[(u16, Field)]>,
-    /// The user sleeps so long after it.
+    /// How long the user sleeps after the request.
     pub(crate) sleep: Option<Duration>,
 }
 
-/// Where a request goes.
+/// The address of a request.
 #[derive(Debug)]
 pub(crate) enum Url {
-    /// Always to the same server; the rest, beginning with `/`, may vary.
+    /// The server is always the same; the rest, beginning with `/`, may vary.
     Fixed { server: Server, target: Template },
     /// The server varies too.
     Moving(Template),
 }
 
-/// A server, by name and port.
+/// A server's name and port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Server {
     pub(crate) tls: bool,
@@ -64,16 +64,16 @@ pub(crate) struct Headers {
 pub(crate) struct Body {
     pub(crate) text: Template,
     pub(crate) repeat: u32,
-    /// The variables that its runtime variables draw from, once a repetition.
+    /// The variables that its runtime variables draw from, once per repetition.
     pub(crate) once: Box<[u16]>,
-    /// No variable stands in the place of an action: every repetition has as many operations as the first.
+    /// No variable stands in the place of an action, so every repetition has as many operations as the first.
     pub(crate) uniform: bool,
 }
 
 // === impl Body ===
 
 impl Body {
-    /// Appends the body; returns the length of the first repetition.
+    /// Appends the body, and returns the length of the first repetition.
     pub(crate) fn render(&self, draws: &mut Draws, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         draws.begin_line(&self.once);
@@ -90,12 +90,12 @@ impl Body {
 // === impl Headers ===
 
 impl Headers {
-    /// Whether any of them has variables.
+    /// Whether any of the headers has variables.
     pub(crate) fn vary(&self) -> bool {
         !self.moving.is_empty() || self.account.is_some()
     }
 
-    /// The headers of one request, on the ground of `fixed`. A value that can't travel in a header is left
+    /// Returns the headers of one request, based on `fixed`. A value that is not valid in a header is left
     /// out.
     pub(crate) fn render(&self, fixed: &HeaderMap, draws: &mut Draws) -> HeaderMap {
         let mut headers = fixed.clone();
@@ -118,7 +118,7 @@ impl Headers {
     }
 }
 
-/// The value of `Authorization` for `user:password`.
+/// Returns the value of `Authorization` for `user:password`.
 pub(crate) fn basic(account: &[u8]) -> HeaderValue {
     use base64::Engine as _;
     let text = base64::engine::general_purpose::STANDARD.encode(account);
@@ -127,7 +127,7 @@ pub(crate) fn basic(account: &[u8]) -> HeaderValue {
     value
 }
 
-/// What is wrong with a URL, continuing a sentence that names it.
+/// Why a URL is wrong, as the end of a sentence that begins with its name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// There is no `://`.
@@ -136,7 +136,7 @@ pub enum UrlError {
     /// A scheme other than http and https.
     #[error("has the scheme `{0}`, and only http and https are spoken")]
     Scheme(String),
-    /// No host, or a port that is none.
+    /// The URL has no host, or its port is not a port.
     #[error("has no server in `{0}`")]
     NoServer(String),
 }
@@ -144,10 +144,10 @@ pub enum UrlError {
 // === impl Server ===
 
 impl Server {
-    /// The server of an absolute URL and where its path begins; the account in it, if any.
+    /// Returns the server of an absolute URL, where its path begins, and the account in it, if any.
     ///
     /// # Errors
-    /// What is wrong with it, continuing a sentence that names it.
+    /// What is wrong with the URL, as the end of a sentence that begins with its name.
     pub(crate) fn of(url: &str) -> Result<(Server, usize, Option<&str>), UrlError> {
         let (scheme, rest) = url.split_once("://").ok_or(UrlError::NoScheme)?;
         let tls = match scheme.to_ascii_lowercase().as_str() {
@@ -181,7 +181,7 @@ impl Server {
     }
 }
 
-/// What a whole request draws from numbered variables.
+/// Returns what a whole request draws from numbered variables.
 pub(crate) fn needs(
     variables: &[Variable],
     texts: &[&Template],

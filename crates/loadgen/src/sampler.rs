@@ -1,4 +1,4 @@
-//! Requests rendered without being sent: to look at them, and to measure the rendering alone.
+//! Renders requests without sending them: to look at them, or to measure rendering alone.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,7 +19,11 @@ use crate::variable::Draws;
 /// let file = r#"
 /// variables: [{name: id, type: sequence}]
 /// requests:
-///   - request: {method: POST, url: "http://localhost:9200/_bulk", body: '{"delete":{"_id":"$[[id]]"}}', body_repeat_times: 2}
+///   - request:
+///       method: POST
+///       url: "http://localhost:9200/_bulk"
+///       body: '{"delete":{"_id":"$[[id]]"}}'
+///       body_repeat_times: 2
 /// "#;
 /// let load = Arc::new(Load::parse(file, None, Path::new(""), &|_| None)?.load);
 /// let mut body = Vec::new();
@@ -36,7 +40,7 @@ pub struct Sampler {
 // === impl Sampler ===
 
 impl Sampler {
-    /// Draws by chance as `seed` has it: the same seed draws the same values. Sequences go on where the
+    /// Draws random values from `seed`: the same seed draws the same values. Sequences continue where the
     /// load's other requests have left them; ids of type `uuid` are never the same twice.
     pub fn new(load: &Arc<Load>, seed: u64) -> Sampler {
         Sampler {
@@ -45,8 +49,8 @@ impl Sampler {
         }
     }
 
-    /// Appends the body of a request, by its place in the file, as it would be sent at `now`. Nothing, if it
-    /// has none.
+    /// Appends the body of the request at this place in the file, as it would be sent at `now`. Appends
+    /// nothing if the request has no body.
     ///
     /// # Panics
     /// If there is no such request.

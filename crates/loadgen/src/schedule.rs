@@ -1,16 +1,16 @@
-//! When requests are to be sent, whatever becomes of those before: the open loop.
+//! Decides when requests are to be sent, whatever becomes of the earlier ones: the open loop.
 
 use std::time::Duration;
 
-/// A schedule of requests: stages one after another, each at a rate or with one that changes evenly.
+/// A schedule of requests: consecutive stages, each at a constant rate or at one that changes evenly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     stages: Vec<Stage>,
-    /// The last stage goes on for ever.
+    /// Whether the last stage goes on for ever.
     endless: bool,
 }
 
-/// A stretch of time and its rates, requests a second.
+/// A stretch of time and its rates, in requests per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Stage {
     from: f64,
@@ -18,7 +18,7 @@ struct Stage {
     seconds: f64,
 }
 
-/// A text that is no stage of a schedule.
+/// A text that is not a stage of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no stage: write RATE/TIME or FROM..TO/TIME, as in `0..1000/30s`")]
 pub struct ScheduleError(String);
@@ -26,7 +26,7 @@ pub struct ScheduleError(String);
 // === impl Schedule ===
 
 impl Schedule {
-    /// So many requests a second, without an end. `None` for a rate of nothing.
+    /// Returns a schedule with this many requests per second, without an end. `None` for a rate of zero.
     pub fn constant(rate: f64) -> Option<Schedule> {
         (rate > 0.0 && rate <= RATE_MAX).then(|| Schedule {
             stages: vec![Stage {
@@ -38,10 +38,10 @@ impl Schedule {
         })
     }
 
-    /// Reads `0..1000/30s,1000/1m,5000/5s`: stages with a rate or two, and a time.
+    /// Parses `0..1000/30s,1000/1m,5000/5s`: stages, each with a rate or two and a time.
     ///
     /// # Errors
-    /// The first stage that is none.
+    /// The first text that is not a stage.
     pub fn parse(text: &str) -> Result<Schedule, ScheduleError> {
         let stages = text.split(',').map(|stage| {
             let wrong = || ScheduleError(stage.to_owned());
@@ -68,13 +68,13 @@ impl Schedule {
         })
     }
 
-    /// How long it lasts; `None` if it has no end.
+    /// Returns how long the schedule lasts; `None` if it has no end.
     pub fn duration(&self) -> Option<Duration> {
         let seconds = self.stages.iter().map(|stage| stage.seconds).sum();
         (!self.endless).then(|| Duration::from_secs_f64(seconds))
     }
 
-    /// How many requests are to be sent before so much time has passed.
+    /// Returns how many requests are to be sent before this much time has passed.
     pub(crate) fn due(&self, time: Duration) -> u64 {
         let mut left = time.as_secs_f64();
         let mut due = 0.0;
@@ -84,11 +84,12 @@ impl Schedule {
             due += stage.from * seconds + slope * seconds * seconds / 2.0;
             left -= seconds;
         }
-        // The first one is sent at once; rounding must not make one more of them.
+        // The first request is sent at once; rounding must not turn it into two.
         (due - 1e-6).ceil().max(0.0) as u64
     }
 
-    /// When request `number` (from 0) is to be sent, from the begin; `None` after the end.
+    /// Returns when request `number` (from 0) is to be sent, counted from the beginning; `None` after the
+    /// end.
     pub(crate) fn at(&self, number: u64) -> Option<Duration> {
         let mut left = number as f64;
         let mut begin = 0.0;
@@ -110,7 +111,7 @@ impl Stage {
         (self.from + self.to) / 2.0 * self.seconds
     }
 
-    /// When so many requests have been sent, if that is within the stage.
+    /// Returns when this many requests have been sent, if that is within the stage.
     fn after(&self, requests: f64) -> Option<f64> {
         if requests >= self.requests() {
             return None;
@@ -127,7 +128,7 @@ impl Stage {
     }
 }
 
-/// `30s`, `500ms`, `2m`, `1h`; a bare number is seconds.
+/// Parses `30s`, `500ms`, `2m`, `1h`; a bare number means seconds.
 fn seconds(text: &str) -> Option<f64> {
     let letters = text
         .find(|letter: char| letter.is_ascii_alphabetic())
@@ -204,7 +205,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is sent by the time of a request is its number.
+        /// The number of requests due at a request's time is that request's number.
         #[test]
         fn times_never_go_back_and_fit_the_rates(from in 0.0_f64..500.0, to in 0.0_f64..500.0, seconds in 0.5_f64..20.0) {
             let stage = Stage { from, to, seconds };

@@ -23,14 +23,14 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::units::{bytes, decimal, number, time};
 
-/// The screen; dropping it gives the terminal back as it was.
+/// The screen; dropping it restores the terminal.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stderr>>,
     view: View,
     over: Arc<AtomicBool>,
 }
 
-/// What is shown.
+/// The contents of the screen.
 #[derive(Debug, Default)]
 struct View {
     title: String,
@@ -39,9 +39,9 @@ struct View {
     requests_max: Option<u64>,
     stop: Stop,
     now: Option<Progress>,
-    /// The newest error or complaint, and when it was.
+    /// The newest error or complaint, and when it happened.
     trouble: Option<(f64, String)>,
-    /// By second: what the sparklines show.
+    /// The values of the sparklines, by second.
     rates: VecDeque<u64>,
     p99_us: VecDeque<u64>,
 }
@@ -49,11 +49,11 @@ struct View {
 // === impl Screen ===
 
 impl Screen {
-    /// Takes the terminal on standard error. `q`, Escape and Ctrl-C end the run through `stop`; a second time
-    /// they end the process.
+    /// Takes over the terminal on standard error. `q`, Escape and Ctrl-C end the run through `stop`; a second
+    /// time they end the process.
     ///
     /// # Errors
-    /// When it is no terminal, or doesn't do as it is told.
+    /// If standard error is no terminal, or the terminal does not work.
     pub fn open(title: &str, options: &Options, stop: &Stop) -> io::Result<Screen> {
         enable_raw_mode()?;
         execute!(io::stderr(), EnterAlternateScreen)?;
@@ -84,7 +84,7 @@ impl Screen {
     /// Shows what happened in the last second.
     ///
     /// # Errors
-    /// When the terminal is gone.
+    /// If the terminal is gone.
     pub fn show(&mut self, now: &Progress) -> io::Result<()> {
         self.view.add(now);
         let view = &self.view;
@@ -107,7 +107,7 @@ impl std::fmt::Debug for Screen {
     }
 }
 
-/// The terminal as it was. What fails here fails because the terminal is gone.
+/// Restores the terminal. Errors here mean that the terminal is gone.
 fn give_back() {
     let _ = disable_raw_mode();
     let _ = execute!(io::stderr(), LeaveAlternateScreen);
@@ -189,7 +189,7 @@ impl View {
                 .unfilled_style(Style::new().fg(Color::DarkGray));
             frame.render_widget(line, gauge);
         }
-        // On a terminal of 80 columns the counts need more than half of them.
+        // On a terminal of 80 columns the counts need more than half of the width.
         let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(26)]).areas(figures);
         frame.render_widget(counts(now), left);
         frame.render_widget(latencies(now), right);
@@ -205,7 +205,7 @@ impl View {
         frame.render_widget(self.foot(), foot);
     }
 
-    /// How long it has run, and will.
+    /// Returns how long the run has lasted, and will last.
     fn time(&self, now: &Progress) -> String {
         match self.duration {
             Some(duration) => format!("{:.0} s of {:.0} s", now.at_s, duration.as_secs_f64()),
@@ -213,7 +213,7 @@ impl View {
         }
     }
 
-    /// What the keys do, and what went wrong last.
+    /// Shows what the keys do, and the last error.
     fn foot(&self) -> Line<'_> {
         let keys = if self.stop.is_asked() {
             " ending: requests under way are finished; q ends at once"
@@ -227,7 +227,7 @@ impl View {
         line
     }
 
-    /// How much of the run is over, from 0 to 1, if that is known.
+    /// Returns how much of the run is over, from 0 to 1, if that is known.
     fn done(&self, now: &Progress) -> Option<f64> {
         let by_time = self
             .duration
@@ -287,7 +287,7 @@ fn latencies(now: &Progress) -> Paragraph<'static> {
     Paragraph::new(rows.into_iter().map(line).collect::<Vec<_>>()).block(block)
 }
 
-/// The newest values that fit, the last one at the right edge.
+/// Draws the newest values that fit, the last one at the right edge.
 fn spark(
     frame: &mut ratatui::Frame<'_>,
     area: Rect,

@@ -1,14 +1,14 @@
-//! What stands in the place of a name in a text.
+//! The slots of a template, each in the place of a name.
 
 /// A place to be filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slot {
-    /// A variable of the file: every use draws anew.
+    /// A variable of the file: every use draws a new value.
     Variable(u16),
-    /// A runtime variable: drawn once a request.
+    /// A runtime variable of the request: drawn once per request.
     Request(u16),
-    /// A runtime variable of body lines: drawn once a repetition.
+    /// A runtime variable of body lines: drawn once per repetition.
     Line(u16),
-    /// What an earlier answer of the same user left; nothing before that.
+    /// A value that an earlier answer of the same user registered; empty before that.
     Registered(u16),
 }

@@ -1,9 +1,9 @@
-//! How values are spread.
+//! The distribution of values.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// How values are spread, milliseconds.
+/// The distribution of values, in milliseconds.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Spread {

@@ -1,4 +1,4 @@
-//! Figures to a statsd server, once a second, over UDP.
+//! Sends figures to a statsd server, once a second, over UDP.
 
 use std::fmt::Write as _;
 use std::io;
@@ -9,11 +9,11 @@ use crate::progress::Progress;
 /// The section `statsd` of a load file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatsdTarget {
-    /// Name or address.
+    /// The server's name or address.
     pub host: String,
     /// UDP port.
     pub port: u16,
-    /// Stands before every name, with a dot between; may be empty.
+    /// Prefix of every name, with a dot after it; may be empty.
     pub namespace: String,
 }
 
@@ -27,10 +27,10 @@ pub struct Statsd {
 // === impl Statsd ===
 
 impl Statsd {
-    /// Looks the server up. Whether it listens is not known: UDP doesn't say.
+    /// Looks the server up. Whether the server listens is not known, since UDP does not say.
     ///
     /// # Errors
-    /// When the name is not known or no socket can be had.
+    /// If the name is not known or no socket can be opened.
     pub fn connect(target: &StatsdTarget) -> io::Result<Statsd> {
         let mut addresses = (target.host.as_str(), target.port).to_socket_addrs()?;
         let address = addresses.next().ok_or(io::ErrorKind::AddrNotAvailable)?;
@@ -47,7 +47,7 @@ impl Statsd {
     }
 
     /// Sends what happened in the last second: counts as counters, latencies as gauges in milliseconds. A
-    /// datagram that nobody takes is lost, as statsd has it.
+    /// datagram that nobody receives is lost, as is usual with statsd.
     pub fn send(&self, now: &Progress) {
         let _ = self.socket.send(lines(&self.namespace, now).as_bytes());
     }

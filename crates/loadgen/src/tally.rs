@@ -1,4 +1,4 @@
-//! What is counted while a load runs: each core on its own, added up at the end.
+//! Counts kept while a load runs: one tally per core, added up at the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,30 +7,30 @@ use hdrhistogram::Histogram;
 
 use crate::answer::Items;
 
-/// What came of one request definition on one core.
+/// Counts of one request definition on one core.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
     /// Answers by status.
     pub(crate) statuses: BTreeMap<u16, u64>,
     /// Requests without an answer, by what went wrong.
     pub(crate) errors: BTreeMap<String, u64>,
-    /// Answers that were not as they should be.
+    /// Answers that were invalid.
     pub(crate) invalid: u64,
-    /// Those by what was wrong with them; of more than [`KINDS_MAX`] kinds the rest is not told apart.
+    /// Invalid answers by what was wrong with them; the kinds beyond [`KINDS_MAX`] are counted together.
     pub(crate) complaints: BTreeMap<String, u64>,
-    /// Bytes of bodies sent, as they travelled.
+    /// Bytes of bodies sent, as transferred.
     pub(crate) sent_bytes: u64,
     /// Bytes of bodies received.
     pub(crate) received_bytes: u64,
     pub(crate) items: Items,
-    /// From the first byte sent (on a schedule: from when it was to be sent) to the last byte read,
+    /// Time from the first byte sent (on a schedule: from when it was to be sent) to the last byte read, in
     /// nanoseconds.
     pub(crate) latency_ns: Histogram<u64>,
-    /// On a schedule: from the first byte sent.
+    /// On a schedule: time from the first byte sent to the last byte read.
     pub(crate) service_ns: Histogram<u64>,
     /// On a schedule: how much later than intended requests were sent.
     pub(crate) behind_ns: Histogram<u64>,
-    /// What the servers say that they took, milliseconds.
+    /// The time that servers report, in milliseconds.
     pub(crate) took_ms: Histogram<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Tally {
         }
     }
 
-    /// Records a latency; on a schedule also that from the first byte sent.
+    /// Records a latency; on a schedule also the time from the first byte sent.
     pub(crate) fn latency(&mut self, took: Duration, service: Option<Duration>) {
         self.latency_ns.saturating_record(nanos(took));
         if let Some(service) = service {
@@ -66,7 +66,7 @@ impl Tally {
         self.behind_ns.saturating_record(nanos(late));
     }
 
-    /// Counts an answer that was not as it should be.
+    /// Counts an invalid answer.
     pub(crate) fn complain(&mut self, complaint: &str) {
         self.invalid += 1;
         let kind = if self.complaints.len() < KINDS_MAX || self.complaints.contains_key(complaint) {
@@ -106,7 +106,7 @@ impl Tally {
     }
 }
 
-/// A histogram of nanoseconds.
+/// Creates a histogram of nanoseconds.
 pub(crate) fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(LATENCY_NS_MIN, LATENCY_NS_MAX, 3).expect("the bounds are in order")
 }
@@ -121,7 +121,8 @@ fn add_all<K: Ord + Clone>(to: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
     }
 }
 
-/// Answers may be wrong in as many ways as there are answers.
+/// The number of kinds of errors that are counted separately: every answer could be wrong in a way of its
+/// own.
 const KINDS_MAX: usize = 20;
 const OTHERS: &str = "others";
 const LATENCY_NS_MIN: u64 = 100;

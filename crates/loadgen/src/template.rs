@@ -1,4 +1,4 @@
-//! Texts with `$[[name]]` in them, compiled once to pieces and slots, so that rendering only copies.
+//! Texts with `$[[name]]` in them, compiled once to pieces and slots so that rendering only copies.
 
 use crate::slot::Slot;
 use crate::variable::Draws;
@@ -30,7 +30,7 @@ pub(crate) enum TemplateError {
 // === impl Template ===
 
 impl Template {
-    /// Compiles a text; `resolve` says what a name stands for; a name that is `None` stays text, as it is
+    /// Compiles a text. `resolve` says what a name stands for; a name that resolves to `None` stays as it is
     /// written.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Template {
         self.slots().next().is_none().then_some(&*self.text)
     }
 
-    /// Whether the rendered text will end like this, as far as it is known beforehand.
+    /// Whether the rendered text is known to end with `end`.
     pub(crate) fn ends_with(&self, end: &[u8]) -> bool {
         match self.pieces.last() {
             Some(Piece::Static(from, to)) => self.text[*from as usize..*to as usize].ends_with(end),
@@ -96,7 +96,7 @@ impl Template {
         self.render_with(out, |slot, out| draws.put(slot, out));
     }
 
-    /// Appends the text with what `put` appends for each slot.
+    /// Appends the text, with what `put` appends for each slot.
     #[inline]
     pub(crate) fn render_with(&self, out: &mut Vec<u8>, mut put: impl FnMut(Slot, &mut Vec<u8>)) {
         for piece in &self.pieces {

@@ -1,8 +1,8 @@
-//! Why a request got no answer, in words that say what to do.
+//! Explains why a request got no answer, in words that say what to do.
 
 use wire::SendErrorKind;
 
-/// In words; a certificate that is not trusted comes with the ways out.
+/// Describes an error in words; for a certificate that is not trusted, the words include the ways out.
 pub(crate) fn in_words(kind: &SendErrorKind) -> String {
     match kind {
         SendErrorKind::Tls(error) if is_untrusted(error) => {

@@ -1,4 +1,4 @@
-//! Numbers, sizes and times as people read them.
+//! Formats numbers, sizes and times for people.
 
 /// `1,234,567`.
 pub(crate) fn number(number: u64) -> String {

@@ -1,8 +1,8 @@
-//! Variables, and the drawing of their values.
+//! Variables, and how their values are drawn.
 //!
-//! The variables of a file are shared by all cores; each core has its own [`Draws`]. Before a request is
-//! rendered its draws of numbered variables are reserved together ([`Draws::begin`]), so that a body of
-//! 10,000 lines costs one atomic addition for each of them and not 10,000.
+//! All cores share the variables of a file; each core has its own [`Draws`]. Before a request is rendered,
+//! its draws of numbered variables are reserved together ([`Draws::begin`]), so that a body of 10,000 lines
+//! costs one atomic addition per variable and not 10,000.
 
 mod bitmap;
 mod layout;
@@ -28,16 +28,16 @@ pub(crate) struct Variable {
     pub(crate) kind: Kind,
 }
 
-/// Where values come from.
+/// The source of a variable's values.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// One of these, by chance.
+    /// One of these values, at random.
     Words(Words),
-    /// The one of these that belongs to the last number drawn from a sequence: the same in every run.
+    /// The one of these values that belongs to the last number drawn from a sequence: the same in every run.
     Tied { words: Words, to: u16 },
     /// The next number.
     Sequence(Sequence),
-    /// A number between these, both included, by chance.
+    /// A random number between these bounds, both included.
     Range { from: i64, to: i64 },
     /// 20 characters, ordered by time, never the same twice.
     Uuid,
@@ -45,25 +45,25 @@ pub(crate) enum Kind {
     Moment(Moment),
     /// Several values of another variable.
     Array(Array),
-    /// So many numbers between these by chance, as a Roaring bitmap.
+    /// A set of `size` random numbers between these bounds, as a Roaring bitmap.
     Bitmap { from: u32, to: u32, size: u32 },
 }
 
 /// Several values of another variable, with commas between.
 #[derive(Debug)]
 pub(crate) struct Array {
-    /// Not an array itself.
+    /// The other variable, which is not an array itself.
     pub(crate) of: u16,
     pub(crate) size: u32,
-    /// Stands before and after each value.
+    /// The text before and after each value.
     pub(crate) quote: String,
-    /// Whether `[` and `]` stand around the whole.
+    /// Whether `[` and `]` surround the whole array.
     pub(crate) brackets: bool,
-    /// In the whole.
+    /// Replacements in the whole text.
     pub(crate) replacements: Replacements,
 }
 
-/// Numbers in order, shared by all cores; after the last comes the first again.
+/// Consecutive numbers, shared by all cores; after the last number the first one follows.
 #[derive(Debug)]
 pub(crate) struct Sequence {
     from: u64,
@@ -78,23 +78,23 @@ pub(crate) struct Need {
     pub(crate) draws: u64,
 }
 
-/// What one core draws with.
+/// The state with which one core draws values.
 pub(crate) struct Draws {
     variables: Arc<[Variable]>,
     hand: Hand,
     /// Values of runtime variables, of the request and of the body's line.
     request: Words,
     line: Words,
-    /// What earlier answers left for this request's user.
+    /// The values that earlier answers registered for this request's user.
     registered: Vec<Vec<u8>>,
 }
 
-/// What changes while values are drawn.
+/// The state that changes while values are drawn.
 struct Hand {
     rng: fastrand::Rng,
-    /// By variable: the next number that is reserved for the request being rendered.
+    /// The next number reserved for the request being rendered, by variable.
     next: Vec<u64>,
-    /// By variable: the text of a moment, made when the request first wants it.
+    /// The text of a moment, made when the request first needs it, by variable.
     moments: Vec<Option<Vec<u8>>>,
     now: Timestamp,
     xid: Xid,
@@ -104,7 +104,7 @@ struct Hand {
 // === impl Sequence ===
 
 impl Sequence {
-    /// From `from` to `to`, both drawn.
+    /// Creates the sequence from `from` to `to`, both included.
     pub(crate) fn new(from: u64, to: u64) -> Sequence {
         Sequence {
             from,
@@ -113,7 +113,7 @@ impl Sequence {
         }
     }
 
-    /// Reserves so many numbers and gives the first.
+    /// Reserves `count` numbers, and returns the first one.
     fn reserve(&self, count: u64) -> u64 {
         let drawn = self.drawn.fetch_add(count, Ordering::Relaxed);
         match (self.to - self.from).checked_add(1) {
@@ -130,7 +130,7 @@ impl Sequence {
 // === impl Draws ===
 
 impl Draws {
-    /// Draws from these variables, by chance as `seed` has it.
+    /// Creates draws from these variables; random values follow `seed`.
     pub(crate) fn new(variables: Arc<[Variable]>, seed: u64) -> Draws {
         Draws {
             hand: Hand {
@@ -148,8 +148,8 @@ impl Draws {
         }
     }
 
-    /// Begins a request that happens `now`: reserves what it needs, draws its runtime variables (`once` says
-    /// from which variables they are).
+    /// Begins a request at the time `now`: reserves what it needs, and draws its runtime variables from the
+    /// variables `once`.
     pub(crate) fn begin(&mut self, now: Timestamp, needs: &[Need], once: &[u16]) {
         let hand = &mut self.hand;
         if hand.now != now {
@@ -174,7 +174,7 @@ impl Draws {
         }
     }
 
-    /// Draws for a user, who has this from earlier answers.
+    /// Draws for a user, with the values that earlier answers registered.
     pub(crate) fn with<T>(&mut self, registered: &mut Vec<Vec<u8>>, draw: impl FnOnce(&mut Self) -> T) -> T {
         std::mem::swap(&mut self.registered, registered);
         let drawn = draw(self);
@@ -277,7 +277,7 @@ impl Hand {
     }
 }
 
-/// Numbers that follow each other, spread over all numbers (the finish of SplitMix64).
+/// Maps consecutive numbers to numbers spread over the whole range (the finalizer of SplitMix64).
 fn scattered(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

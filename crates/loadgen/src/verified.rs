@@ -1,50 +1,50 @@
-//! What a reading back found.
+//! The outcome of a verification.
 
 use serde::Serialize;
 
 use crate::units::number;
 
-/// What a reading back found.
+/// The outcome of a verification.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Verified {
-    /// Documents that were accepted, each counted once however often it was written.
+    /// Accepted documents, each counted once however often it was written.
     pub documents: u64,
-    /// Those of them that are as they should be.
+    /// Accepted documents that are as they should be.
     pub proven: u64,
-    /// Accepted, and not there.
+    /// Accepted documents that are not there.
     pub missing: u64,
-    /// There with another value than the last one.
+    /// Documents with another value than the last one.
     pub different: u64,
-    /// There more than once.
+    /// Documents that are there more than once.
     pub repeated: u64,
-    /// Deleted last, and there all the same.
+    /// Documents that were deleted last, but are still there.
     pub undead: u64,
-    /// Written by several requests, and no answer says by which last, as a queue's do not: nothing is proven
-    /// of them.
+    /// Documents written by several requests whose answers don't say which one was last, as a queue's don't:
+    /// nothing is proven about them.
     pub unordered: u64,
-    /// Answers that accepted something and could not be read: nothing is proven of it.
+    /// Answers that accepted something but could not be read: nothing is proven about it.
     pub unread: u64,
-    /// Documents in requests of which nobody knows whether they were executed: nothing is proven of them.
+    /// Documents in requests that may or may not have been executed: nothing is proven about them.
     pub unknown: u64,
-    /// The first that are not as they should be.
+    /// The first documents that are not as they should be.
     pub examples: Vec<Flaw>,
 }
 
 /// A document that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Flaw {
-    /// Its index.
+    /// The document's index.
     pub index: String,
-    /// Its id.
+    /// The document's id.
     pub id: String,
-    /// What is wrong with it.
+    /// The flaw.
     pub what: &'static str,
 }
 
 // === impl Verified ===
 
 impl Verified {
-    /// Nothing is missing, different or repeated, and each answer said what it accepted.
+    /// Whether nothing is missing, different or repeated, and each answer said what it accepted.
     pub fn holds(&self) -> bool {
         self.proven + self.unordered == self.documents && self.unread == 0
     }

@@ -1,9 +1,9 @@
-//! The proof: what was accepted is there, once, with its last value.
+//! Proves that each accepted document is there, once, with its last value.
 //!
 //! While a load runs, a [`Ledger`](crate::ledger::Ledger) notes each document that an item of an answer
 //! accepted: its index, its id (from the item, so that ids made by servers count too), the version that the
 //! server gave it and a digest of its source. Afterwards [`verify`] reads the documents back by their ids,
-//! over all shards, and compares.
+//! over all shards, and compares them.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -25,9 +25,9 @@ use crate::verified::{DIFFERENT, Flaw, MISSING, REPEATED, UNDEAD, Verified};
 /// How documents are read back.
 #[derive(Debug, Clone, Default)]
 pub struct VerifyOptions {
-    /// Where to read, in place of where was written: the cluster behind a gateway.
+    /// The URL to read from, if not the one written to: the cluster behind a gateway.
     pub url: Option<String>,
-    /// Documents that are not there yet may come for so long.
+    /// How long to wait for documents that are not there yet.
     pub wait: Duration,
 }
 
@@ -54,10 +54,10 @@ pub enum VerifyError {
     Ask(#[from] AskError),
 }
 
-/// Reads what a run accepted, as `report` has it, back from the cluster and compares.
+/// Reads the documents that a run accepted, according to `report`, back from the cluster, and compares them.
 ///
 /// # Errors
-/// When it can't be read; what is wrong with documents is in the result.
+/// If they can't be read. The result says what is wrong with documents.
 pub fn verify(
     load: &Load,
     options: &Options,
@@ -97,7 +97,7 @@ pub fn verify(
                     flaws.into_iter().for_each(|(_, flaw)| verified.add(flaw));
                     break;
                 }
-                // What is right stays right; only the others are looked at again.
+                // Documents that are right stay right; only the others are looked at again.
                 open = flaws.into_iter().map(|(at, _)| open[at]).collect();
                 tokio::time::sleep(WAIT_STEP).await;
             }
@@ -106,7 +106,7 @@ pub fn verify(
     })?
 }
 
-/// The server to read from, and as whom.
+/// Returns the server to read from, and the account.
 fn place(load: &Load, how: &VerifyOptions) -> Result<(Server, Option<HeaderValue>), VerifyError> {
     let of = |url: &str| {
         let (server, _, account) = Server::of(url).map_err(|why| VerifyError::Url(url.to_owned(), why))?;
@@ -146,7 +146,7 @@ struct Hit {
     _source: Option<Box<RawValue>>,
 }
 
-/// Those of the documents that are not as they should be, by their place in the list.
+/// Returns the documents that are not as they should be, by their place in the list.
 async fn compare(
     ask: &Ask,
     index: &str,
@@ -158,7 +158,7 @@ async fn compare(
     let mut flaws = Vec::new();
     for (batch, documents) in documents.chunks(BATCH).enumerate() {
         let ids: Vec<&str> = documents.iter().map(|(id, _)| id.as_str()).collect();
-        // Over all shards: a document that was routed two ways is found twice.
+        // The query goes over all shards, so a document that was routed two ways is found twice.
         let query = json!({"size": ids.len() * 4, "query": {"ids": {"values": ids}}});
         let found: Found = ask.json(&Method::POST, &path, Some(&query)).await?;
         let mut copies: HashMap<&str, Vec<&Hit>> = HashMap::new();
@@ -180,7 +180,7 @@ async fn compare(
     Ok(flaws)
 }
 
-/// What is wrong with the copies of a document.
+/// Returns what is wrong with the copies of a document.
 fn judge(expected: ExpectedDoc, copies: &[&Hit]) -> Option<&'static str> {
     match (expected, copies) {
         (ExpectedDoc::Nothing, []) | (ExpectedDoc::Some, [_]) | (ExpectedDoc::Unknown, _) => None,

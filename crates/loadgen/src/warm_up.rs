@@ -1,4 +1,4 @@
-//! Each request once, before the run: to see that it is what was meant.
+//! Sends each request once before the run, to check that it is what was meant.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -20,24 +20,24 @@ pub struct WarmUp {
     pub target: String,
     /// The answer's status, or why there is none.
     pub outcome: Result<u16, Unanswered>,
-    /// What was wrong with the answer, if anything was.
+    /// The complaint about the answer, if there was one.
     pub complaint: Option<String>,
-    /// From the first byte sent to the last byte read.
+    /// Time from the first byte sent to the last byte read.
     pub took: Duration,
-    /// Bytes of the body, as it travelled.
+    /// Bytes of the body, as transferred.
     pub sent_bytes: u64,
     /// Bytes of the answer's body.
     pub received_bytes: u64,
     /// The first kibibyte of the answer's body.
     pub answer: Vec<u8>,
-    /// Worth asking whether to go on: no answer, or one with a status or documents that failed.
+    /// Whether to ask before going on: there was no answer, or it had an error status or failed documents.
     pub doubtful: bool,
 }
 
-/// Sends each request once, in order. `see` looks at each and says whether to go on.
+/// Sends each request once, in order. `see` looks at each one and says whether to go on.
 ///
 /// # Errors
-/// When nothing can be sent at all.
+/// If nothing can be sent at all.
 pub fn warm_up(
     load: &Arc<Load>,
     options: &Options,

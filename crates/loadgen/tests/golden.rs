@@ -1,7 +1,7 @@
-//! What templates become, byte for byte: `tests/golden/NAME.yml` has to be rendered as
-//! `tests/golden/NAME.txt` has it. Chance has the same seed each time, and the clock stands still.
+//! Checks what templates render, byte for byte: `tests/golden/NAME.yml` has to be rendered as
+//! `tests/golden/NAME.txt`. The random seed is the same each time, and the clock stands still.
 //!
-//! A change that is meant: `GOLDEN=write cargo test -p loadgen --test golden`, then read the difference.
+//! After an intended change, run `GOLDEN=write cargo test -p loadgen --test golden` and read the difference.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Load files as people's editors, scripts and accidents leave them: never a panic, never a refusal without a
-//! reason.
+//! Load files as editors, scripts and accidents leave them: they never cause a panic, and are never refused
+//! without a reason.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ const FILES: [&str; 4] = [
     EVERYTHING,
 ];
 
-/// What the examples leave out.
+/// The keys that the examples leave out.
 const EVERYTHING: &str = r#"
 env: {HOST: "http://localhost:9200"}
 runner: {total_rounds: 3, log_status_codes: [0, 500], default_endpoint: "$[[env.HOST]]", insecure: true}
@@ -46,7 +46,7 @@ requests:
         - exists: [_ctx.response.body_json.a.b]
 "#;
 
-/// Pieces that mean something to a reader.
+/// Pieces that have a meaning in a load file.
 const PIECES: [&str; 28] = [
     "$[[",
     "]]",
@@ -78,7 +78,7 @@ const PIECES: [&str; 28] = [
     "!!binary ",
 ];
 
-/// A text with pieces cut out, doubled, swapped and put in.
+/// An edit of a text: pieces are cut out, doubled, moved and inserted.
 #[derive(Debug, Clone)]
 enum Cut {
     Remove(usize, usize),

@@ -1,4 +1,4 @@
-//! Load files run end to end against the fake cluster.
+//! Runs load files end to end against the fake cluster.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -323,10 +323,11 @@ fn a_server_that_stalls_for_two_seconds_shows_in_the_percentiles_of_an_open_loop
     let closed = std::thread::spawn(move || stalled(None));
     let open = stalled(Schedule::constant(100.0))?;
     let closed = closed.join().expect("it does not panic")?;
-    // In the closed loop the users wait out the stall with two requests: it all but vanishes.
+    // In the closed loop the users wait during the stall with two requests under way, so it all but vanishes
+    // from the figures.
     let latency = closed.total.latency_ms.expect("there were answers");
     assert!(latency.p90 < 1_000.0 && latency.max > 1_900.0, "{latency:?}");
-    // On the schedule 200 of 300 requests were to be sent while the server stalled, and they waited.
+    // The schedule had 200 of its 300 requests to send while the server stalled, and they waited.
     let latency = open.total.latency_ms.expect("there were answers");
     assert_eq!(open.total.answers + open.unsent, 300);
     assert!(latency.p50 > 300.0 && latency.p90 > 1_300.0, "{latency:?}");

@@ -1,4 +1,4 @@
-//! What variables promise, whatever their parameters are.
+//! Checks what variables promise, for any parameters.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use loadgen::{Load, Sampler};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// `count` values of the last of these variables, a value a line.
+/// Returns `count` values of the last of these variables, one value per line.
 fn drawn(variables: &Value, count: usize, seed: u64, now: SystemTime) -> Vec<String> {
     let last = variables
         .as_array()
@@ -34,7 +34,7 @@ fn values() -> impl Strategy<Value = Vec<String>> {
         .prop_map(|values| values.into_iter().map(|value| value.replace("$", "S")).collect())
 }
 
-/// The numbers of a Roaring bitmap of array containers.
+/// Returns the numbers of a Roaring bitmap of array containers.
 fn numbers_of(bitmap: &[u8]) -> Vec<u32> {
     let word = |at: usize| u32::from(bitmap[at]) | u32::from(bitmap[at + 1]) << 8;
     let long = |at: usize| word(at) | word(at + 2) << 16;

@@ -1,10 +1,10 @@
-//! What a document costs to append and to read: `cargo bench -p tidegate-log --bench append -- [FOLDER
+//! The cost of appending and reading a document: `cargo bench -p tidegate-log --bench append -- [FOLDER
 //! [DOCUMENTS]]`.
 //!
 //! Each round is read and committed before the next, so segments come and go as they do behind a delivery
-//! that keeps up. CPU time of the whole process, all threads, and time by the clock; each case the best of
-//! five rounds, since a shared machine only ever adds. The folder should be on the disk that is meant; by
-//! default it is the target folder's.
+//! that keeps up. The report gives the CPU time of the whole process, all threads included, and the time by
+//! the clock. Each case is the best of five rounds, since a shared machine only ever adds time. The folder
+//! should be on the disk to be measured; by default it is the target folder.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "it is a report")]
 
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use log::{Codec, Fsync, Log, Next, Options, RealDisk, StartAt};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Documents of a record, its lanes, and records of a round.
+/// Documents of a record, its lanes, and the records of a round.
 const SHAPES: [(usize, u32, usize); 3] = [(5000, 16, 40), (5000, 64, 40), (100, 16, 1000)];
 const ROUNDS: usize = 5;
-/// Records on their way at a time, as of so many clients.
+/// Records on their way at a time, as if from so many clients.
 const CLIENTS: usize = 8;
 
 fn main() {
@@ -85,7 +85,7 @@ fn case(folder: &Path, body: &[Vec<u8>], lanes: u32, records: usize, fsync: Fsyn
             }),
         );
         stored = log.status().end - before;
-        // As in daily life: what is read goes, and the memory that cached it is used again.
+        // As in daily use: segments that were read are deleted, and the memory that cached them is reused.
         let marks: Vec<_> = readers.iter().map(|reader| reader.mark().done()).collect();
         consumer.commit(&marks).unwrap();
     }
@@ -103,7 +103,7 @@ fn case(folder: &Path, body: &[Vec<u8>], lanes: u32, records: usize, fsync: Fsyn
     );
 }
 
-/// Appends, with so many on their way at a time.
+/// Appends records, with [`CLIENTS`] of them on their way at a time.
 fn append(log: &Log, body: &[Vec<u8>], lanes: u32, records: usize) {
     let (sender, receiver) = std::sync::mpsc::channel();
     for number in 0..records {
@@ -127,7 +127,7 @@ fn append(log: &Log, body: &[Vec<u8>], lanes: u32, records: usize) {
     while receiver.recv().is_ok() {}
 }
 
-/// CPU time of all threads, and time by the clock.
+/// Returns the CPU time of all threads, and the time by the clock.
 fn timed(work: impl FnOnce()) -> (Duration, Duration) {
     let cpu = || Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap();
     let (before, start) = (cpu(), Instant::now());
@@ -135,7 +135,7 @@ fn timed(work: impl FnOnce()) -> (Duration, Duration) {
     (cpu() - before, start.elapsed())
 }
 
-/// Documents of about 600 bytes with their action lines, as of a web server's log.
+/// Makes documents of about 600 bytes with their action lines, like those of a web server's log.
 fn body(documents: usize) -> Vec<Vec<u8>> {
     let mut random = fastrand::Rng::with_seed(1);
     let mut document = |number: usize| {

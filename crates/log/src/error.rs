@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! The errors of a log.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,43 +6,43 @@ use std::path::PathBuf;
 /// A log that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it open; a hand-over tries again until that one has closed it.
+    /// Another process has the log open; a hand-over tries again until that process has closed it.
     #[error("the log in {0} is in use by another process")]
     Locked(PathBuf),
-    /// The file says that it is something else, or was made by a newer version.
+    /// The file is of another kind, or was made by a newer version.
     #[error("{file}: {why}")]
     Format {
         /// Which file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// An option is out of bounds.
     #[error("{0}")]
     Options(String),
-    /// The disk.
+    /// The disk failed.
     #[error("{doing} {path}: {source}")]
     Io {
-        /// What was tried, as in "cannot read".
+        /// The attempted operation, as in "cannot read".
         doing: &'static str,
-        /// With which file.
+        /// The file concerned.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// An append that was not done. Nothing of the record will ever be read, unless it is `Poisoned`: then it may
-/// be.
+/// An append that was not done. Nothing of the record will ever be read, except after `Poisoned`: then some
+/// of it may be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// No room now; try again later. The client's answer is 429 with `Retry-After`.
     #[error("the log is full: {0}")]
     Full(Full),
-    /// A write or sync failed earlier: this process accepts nothing any more. 503; needs an operator.
+    /// A write or sync failed earlier, and this process accepts nothing any more: 503; an operator is needed.
     #[error("the log accepts nothing since a write failed: {0}")]
     Poisoned(String),
-    /// The disk would not, and nothing of the record is left: 503, try again later.
+    /// The disk failed, and nothing of the record is left: 503, try again later.
     #[error("the log cannot be written: {0}")]
     Io(String),
     /// The log is being closed: 503.
@@ -51,19 +51,19 @@ pub enum AppendError {
     /// Longer than a record may be: the request is too large (413).
     #[error("the record has {bytes} bytes of {what}, at most {most} are possible")]
     TooLarge {
-        /// Which part of it.
+        /// The part of the record that is too long.
         what: &'static str,
-        /// How long it is.
+        /// The length of that part.
         bytes: u64,
-        /// How long it may be.
+        /// The greatest length allowed.
         most: u64,
     },
-    /// No documents in it: there is nothing to append.
+    /// The record has no documents: there is nothing to append.
     #[error("the record has no documents")]
     Empty,
 }
 
-/// What there is no room in.
+/// The room that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
     /// [`crate::Options::quota_bytes`].
@@ -90,7 +90,7 @@ pub enum Full {
         /// Bytes that may wait.
         most: u64,
     },
-    /// The disk itself said so.
+    /// The disk itself is full.
     #[error("no space left on the disk")]
     Disk,
 }
@@ -101,35 +101,35 @@ pub enum ReadError {
     /// There is no such lane.
     #[error("there is no lane {lane}, the log has {lanes}")]
     NoLane {
-        /// Asked for.
+        /// The lane asked for.
         lane: u32,
-        /// How many there are.
+        /// The number of lanes.
         lanes: u32,
     },
-    /// A consumer's name has 1 to 64 letters, digits, `-` or `_`.
+    /// The name is not valid: a consumer's name has 1 to 64 letters, digits, `-` or `_`.
     #[error("{0:?} is no name for a consumer: 1 to 64 letters, digits, '-' or '_'")]
     Name(String),
     /// The consumer was removed.
     #[error("the consumer {0} was removed")]
     Removed(String),
-    /// A mark that goes back, or beyond the log's end.
+    /// The mark goes back, or beyond the log's end.
     #[error("lane {lane}: a mark at {position} cannot follow one at {committed}")]
     Mark {
-        /// Of which lane.
+        /// The mark's lane.
         lane: u32,
-        /// The mark.
+        /// The mark's position.
         position: u64,
-        /// Where the lane was.
+        /// The lane's committed position.
         committed: u64,
     },
     /// The disk could not be read; trying again may help.
     #[error("{doing} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
-        /// With which file.
+        /// The file concerned.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }

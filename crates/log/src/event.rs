@@ -1,29 +1,29 @@
-//! What an operator must be told.
+//! The events that an operator must be told of.
 
 use std::ops::Range;
 
-/// Something that happened to the log which is not an answer to a caller.
+/// Something that happened to the log and is not an answer to a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The end of the log was a write that a crash had interrupted; it is cut off. Nothing acknowledged was
-    /// in it.
+    /// The log ended with a write that a crash had interrupted; that write is cut off. It held nothing that
+    /// was acknowledged.
     TornTail {
-        /// What was cut.
+        /// The positions that were cut off.
         range: Range<u64>,
     },
-    /// Documents that had been accepted cannot be read any more.
+    /// Documents that had been accepted can no longer be read.
     Lost(Lost),
-    /// A segment's index did not check and was made anew from its records: they are all right.
+    /// A segment's index did not check and was rebuilt from its records, all of which are intact.
     IndexRebuilt {
         /// The segment.
         segment: u64,
     },
-    /// A consumer had committed documents that the log no longer has: without [`crate::Fsync::Always`] a
-    /// power cut can do that. It goes on at the log's end.
+    /// A consumer had committed documents that the log no longer has: a power cut can cause this without
+    /// [`crate::Fsync::Always`]. The consumer continues at the log's end.
     CursorsAhead {
-        /// Whose.
+        /// The consumer's name.
         consumer: String,
-        /// How many documents ahead.
+        /// The number of documents that the consumer was ahead.
         documents: u64,
     },
     /// The log accepts nothing any more.
@@ -31,31 +31,31 @@ pub enum Event {
         /// The write or sync that failed.
         why: String,
     },
-    /// Cursors could not be made durable; tried again with a new file. After a crash more would be delivered
-    /// again.
+    /// Cursors could not be made durable; the log tries again with a new file. Until that succeeds, a crash
+    /// causes more documents to be delivered again.
     CursorsStuck {
-        /// Whose.
+        /// The consumer's name.
         consumer: String,
-        /// What the operating system said.
+        /// The operating system's error.
         why: String,
     },
     /// Segments could not be deleted.
     RetentionStuck {
-        /// What the operating system said.
+        /// The operating system's error, or another reason.
         why: String,
     },
 }
 
-/// A stretch of the log that cannot be read any more.
+/// A stretch of the log that can no longer be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// Where it was.
+    /// The positions of the stretch.
     pub range: Range<u64>,
-    /// Of which lane; none when that cannot be told.
+    /// The lane of its documents; none if it cannot be determined.
     pub lane: Option<u32>,
-    /// Documents in it; none when that is found out later, at the next running total.
+    /// The number of documents in it; none if it is only found later, at the next running total.
     pub documents: Option<u64>,
-    /// Why.
+    /// Why the stretch cannot be read.
     pub why: WhyLost,
     /// The file in `quarantine/` with a copy of the bytes, where there were bytes to copy.
     pub quarantined: Option<String>,
@@ -68,6 +68,6 @@ pub enum WhyLost {
     Damaged,
     /// A segment is missing, or shorter than it was.
     Missing,
-    /// Given up by [`crate::Retention::discard`].
+    /// The stretch was given up by [`crate::Retention::discard`].
     Discarded,
 }

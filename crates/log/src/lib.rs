@@ -1,17 +1,18 @@
-//! The durable segmented log: written once, read lane by lane by each consumer group, at its own pace.
+//! The durable segmented log: each record is written once, and each consumer group reads it lane by lane, at
+//! its own pace.
 //!
 //! # The story of a record
 //!
 //! A client's bulk request becomes one [`Record`]: its documents regrouped by *lane* (lane = hash(index,
 //! shard) mod lanes, so that all writes to one document stay in one lane, in order), and a few opaque bytes
-//! of parameters. Any thread hands it to [`Log::append`]. One writer thread takes all that have gathered,
-//! writes them in one go, syncs once, and then calls each one's completion with its position: that is group
-//! commit. A [`Consumer`] (one per target cluster) reads each lane with a [`LaneReader`], sees durable
-//! records only, and commits a [`Mark`] once it is done with what it read. A segment goes when every consumer
-//! is past it.
+//! of parameters. Any thread hands a record to [`Log::append`]. One writer thread takes all the records that
+//! have gathered, writes them in one go, syncs once, and then calls each record's completion with its
+//! position: this is group commit. A [`Consumer`] (one per target cluster) reads each lane with a
+//! [`LaneReader`], sees only durable records, and commits a [`Mark`] once it has dealt with the documents
+//! before it. A segment is deleted once every consumer is past it.
 //!
-//! Nothing here knows HTTP, tokio or Elasticsearch. The disk is a trait, so that tests can tear, lose and
-//! reorder writes; time and threads can be driven by hand ([`Drive::ByHand`]).
+//! This crate knows nothing of HTTP, tokio or Elasticsearch. The disk is a trait, so that tests can tear,
+//! lose and reorder writes; time and threads can be driven by hand ([`Drive::ByHand`]).
 //!
 //! # Example
 //!
@@ -29,33 +30,35 @@
 //! let (mut lane, mut bytes) = (primary.reader(3)?, Vec::new());
 //! let Some(Next::Group(group)) = lane.next(&mut bytes)? else { panic!("there is one") };
 //! assert_eq!((group.position, group.documents), (receipt.position, 1));
-//! assert_eq!((group.params.as_slice(), bytes.as_slice()), (&b"pipeline=nginx"[..], &b"{\"delete\":{\"_id\":\"1\"}}\n"[..]));
+//! assert_eq!(group.params, b"pipeline=nginx");
+//! assert_eq!(bytes, b"{\"delete\":{\"_id\":\"1\"}}\n");
 //! primary.commit(&[group.mark.done()])?; // written within `Options::cursor_interval`; `flush` waits for it
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Where to read on
 //!
-//! | folder or file | what it tells |
+//! | folder or file | what it holds |
 //! |---|---|
-//! | `log` | what users of a log call; `open` and `threads` beside it |
-//! | `format` | what lies on the disk, byte by byte, and how it is made, read and checked |
+//! | `log` | the functions that users of a log call; `open` and `threads` belong to it |
+//! | `format` | the bytes on disk: how they are made, read and checked |
 //! | `write` | how records are handed over, gathered, written and synced in one go |
 //! | `read` | how a lane is read |
 //! | `recover` | the crash rules; what opening and checking a log do |
-//! | `shared` | what all of these work on: what waits, what readers may see, consumers' cursors, files to be written again |
-//! | `retention` | which segments go, and when their files are kept to be used again |
-//! | `repair` | how a damaged log is put right |
-//! | `disk` | what a log asks of a disk, and the operating system's |
+//! | `shared` | the state that these share: waiting records, what readers may see, cursors, reusable files |
+//! | `retention` | which segments are deleted, and when their files are kept for reuse |
+//! | `repair` | how a damaged log is repaired |
+//! | `disk` | what a log needs of a disk, and the operating system's disk |
 //!
 //! # Dead letters, and other uses
 //!
-//! A dead-letter store is a second log in a folder of its own: one lane (or as many as there are indices to
-//! list by), one record per document, `kind` telling an original from one that was written again, `params`
-//! holding reason, status, attempts and origin position, the payload its action and source lines.
-//! [`Log::browse`] lists it; a consumer that is set on as letters go lets its segments go ([`Log::roll`] the
-//! last one too); [`Options::quota_bytes`] bounds it, and [`AppendError::Full`] pauses the lane that would
-//! have written there, so that nothing is dropped in silence. Delivery commits the lane's mark with
+//! A dead-letter store is a second log in a folder of its own, with one lane (or as many lanes as there are
+//! indices to list by) and one record per document. `kind` tells an original from a letter that was written
+//! again, `params` holds reason, status, attempts and origin position, and the payload holds the document's
+//! action and source lines. [`Log::browse`] lists the letters. A consumer whose cursors advance as letters
+//! are dealt with lets the store's segments be deleted ([`Log::roll`] does so for the last segment too).
+//! [`Options::quota_bytes`] bounds the store, and [`AppendError::Full`] pauses the lane that would have
+//! written there, so that nothing is dropped silently. Delivery commits the lane's mark with
 //! [`Mark::done_with`] the number of its dead, after the dead letter is durable: so accepted + rewound =
 //! indexed + dead + skipped + pending + lost holds from the cursors alone.
 

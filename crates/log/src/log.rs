@@ -1,4 +1,4 @@
-//! The log as its users hold it.
+//! The handle through which users work with a log.
 
 use std::io;
 use std::path::Path;
@@ -25,8 +25,8 @@ use crate::{
     Status,
 };
 
-/// An open log. Cheap to clone, for as many threads as there are; the last one dropped closes it. Consumers
-/// and readers of a closed log still read.
+/// An open log. A handle is cheap to clone and can be used from any number of threads; dropping the last one
+/// closes the log. Consumers and readers of a closed log can still read.
 #[derive(Clone)]
 pub struct Log {
     handle: Arc<Handle>,
@@ -41,12 +41,12 @@ struct Handle {
 // === impl Log ===
 
 impl Log {
-    /// Whether anything was ever appended to a log in this folder that may still be there. Makes and locks
-    /// nothing. A process that is killed while it makes a log leaves a folder of which this is false; on a
-    /// full disk such a log cannot be opened.
+    /// Returns whether anything was ever appended to a log in this folder and may still be there. Creates and
+    /// locks nothing. A process that is killed while it makes a log leaves a folder for which this returns
+    /// false; on a full disk such a log cannot be opened.
     ///
     /// # Errors
-    /// What keeps the folder from being listed. A folder that is not there has none.
+    /// Fails if the folder cannot be listed. A missing folder is no error.
     pub fn has_segments(folder: impl AsRef<Path>, disk: &impl Disk) -> io::Result<bool> {
         match disk.list(folder.as_ref()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -54,11 +54,11 @@ impl Log {
         }
     }
 
-    /// Opens the log in a folder, or makes it. Reads the last segment, and no other, whatever the backlog.
+    /// Opens the log in a folder, or creates it. Reads only the last segment, whatever the backlog.
     ///
     /// # Errors
-    /// [`OpenError::Locked`] while another process has it; what is wrong with it otherwise. A log that was
-    /// damaged opens: [`Event`]s tell what was found.
+    /// [`OpenError::Locked`] while another process has the log open; otherwise an error that names the fault.
+    /// A damaged log still opens: [`Event`]s report what was found.
     pub fn open(folder: impl AsRef<Path>, options: Options, disk: impl Disk) -> Result<Self, OpenError> {
         options.check()?;
         let (path, disk): (_, Arc<dyn Disk>) = (folder.as_ref(), Arc::new(disk));
@@ -85,13 +85,13 @@ impl Log {
         })
     }
 
-    /// Takes over from `options` when appends count as done, how records are compressed, how large segments
-    /// get, quota, free space, retention and spare files; the rest of it means nothing here. Holds for what
-    /// is appended from now on (`codec` for records that are begun from now on). What was appended before is
-    /// synced first where `fsync` changes.
+    /// Applies these settings of `options` to the open log: when appends count as done, how records are
+    /// compressed, how large segments get, quota, free space, retention and spare files. The other options
+    /// are ignored. The settings hold for records that are appended from now on (`codec` for records that are
+    /// begun from now on). If `fsync` changes, everything appended before is synced first.
     ///
     /// # Errors
-    /// [`OpenError::Options`], as when a log is opened; nothing has changed then.
+    /// [`OpenError::Options`], as when a log is opened; nothing has changed in that case.
     pub fn adjust(&self, options: &Options) -> Result<(), OpenError> {
         options.check()?;
         let shared = self.shared();
@@ -99,19 +99,20 @@ impl Log {
         let before = std::mem::replace(&mut *shared.adjustable.lock(), now);
         if before.fsync != now.fsync {
             self.handle.writer.lock().sync_all(shared);
-            // It looks anew when the next sync is due.
+            // The writer then recomputes when the next sync is due.
             shared.ring();
         }
         Ok(())
     }
 
-    /// How many lanes it has.
+    /// Returns the number of lanes.
     #[must_use]
     pub fn lanes(&self) -> u32 {
         self.shared().folder.lanes
     }
 
-    /// A record to fill. `params` come back with each of its groups; they are on disk in clear.
+    /// Returns an empty record to fill. `params` come back with each of its groups; they are stored on disk
+    /// in the clear.
     #[must_use]
     pub fn record(&self, kind: u8, params: &[u8]) -> Record {
         let shared = self.shared();
@@ -124,11 +125,11 @@ impl Log {
         )
     }
 
-    /// Hands a record to the writer and returns at once. `done` is called once: from here if there is no
-    /// room, or else on the writer's thread, when the record is durable. It must be quick: other clients wait
-    /// behind it.
+    /// Hands a record to the writer and returns at once. `done` is called once: within this call if there is
+    /// no room, otherwise on the writer's thread when the record is durable. `done` must be quick, since
+    /// other clients wait behind it.
     ///
-    /// Records of one thread are written in the order of the calls.
+    /// Records that one thread hands over are written in the order of its calls.
     pub fn append(&self, record: Record, done: impl FnOnce(Result<Receipt, AppendError>) + Send + 'static) {
         let shared = self.shared();
         if let Err(error) = record.check() {
@@ -148,21 +149,21 @@ impl Log {
         }
     }
 
-    /// As [`Log::append`], to be awaited on any runtime.
+    /// Like [`Log::append`], but returns a future that can be awaited on any runtime.
     pub fn append_async(&self, record: Record) -> Append {
         let (append, settle) = Append::new();
         self.append(record, |result| settle.settle(result));
         append
     }
 
-    /// As [`Log::append`], and waits.
+    /// Like [`Log::append`], but blocks until the record is durable.
     ///
     /// # Errors
-    /// As told to `done`.
+    /// The error that [`Log::append`] would pass to `done`.
     pub fn append_blocking(&self, record: Record) -> Result<Receipt, AppendError> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         self.append(record, move |result| {
-            // Whoever waited is there until this comes.
+            // This function holds the receiver until the result arrives.
             let _ = sender.send(result);
         });
         if self.shared().options.drive == Drive::ByHand {
@@ -171,18 +172,19 @@ impl Log {
         receiver.recv().unwrap_or(Err(AppendError::Closed))
     }
 
-    /// Whether a record of this length would be refused now, to answer before a body is read.
+    /// Checks whether a record of this length would be taken now, so that a request can be refused before its
+    /// body is read.
     ///
     /// # Errors
-    /// Why it would be.
+    /// The reason why the record would be refused.
     pub fn admit(&self, bytes: u64) -> Result<(), AppendError> {
         self.shared().queue.admit(bytes, &self.shared().room())
     }
 
-    /// The consumer group of this name; made, with its cursors durable, if there is none.
+    /// Returns the consumer group of this name. If there is none, creates it and makes its cursors durable.
     ///
     /// # Errors
-    /// If the name is none, or the disk fails.
+    /// If the name is not valid, or the disk fails.
     pub fn consumer(&self, name: &str, start: StartAt) -> Result<Consumer, ReadError> {
         let shared = self.shared();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -198,7 +200,7 @@ impl Log {
         }
         let mut start = consumer::start(shared, start)?;
         for cursor in &mut start {
-            // What was there before is not its own doing.
+            // The documents before its start were not skipped by this consumer's doing.
             cursor.skipped = cursor.documents;
         }
         let mut consumers = shared.consumers.lock();
@@ -212,14 +214,14 @@ impl Log {
         Ok(consumer(cursors))
     }
 
-    /// The names of all consumer groups.
+    /// Returns the names of all consumer groups.
     #[must_use]
     pub fn consumers(&self) -> Vec<String> {
         self.shared().consumers.lock().keys().cloned().collect()
     }
 
-    /// Forgets a consumer group and its cursors: nothing is kept for it any more. Nothing happens if there is
-    /// none.
+    /// Removes a consumer group and its cursors, so that nothing is kept for it any more. Does nothing if
+    /// there is no such group.
     ///
     /// # Errors
     /// If the disk fails.
@@ -232,7 +234,8 @@ impl Log {
         removed.map_err(|source| read_error("cannot remove a cursor in", &shared.folder.path, source))
     }
 
-    /// Records from the first that starts at or after a position, whole.
+    /// Returns an iterator-like [`Browse`] over whole records, beginning with the first that starts at or
+    /// after `from`.
     #[must_use]
     pub fn browse(&self, from: u64) -> Browse {
         Browse {
@@ -241,14 +244,14 @@ impl Log {
         }
     }
 
-    /// The log in numbers.
+    /// Returns the numbers of the log.
     #[must_use]
     pub fn status(&self) -> Status {
         status(self.shared(), &self.shared().state.lock())
     }
 
-    /// The numbers of the log and of all its consumers at one instant: what is accepted in one is neither
-    /// missing nor doubled in the others.
+    /// Returns the numbers of the log and of all its consumers at one instant, so that a document accepted in
+    /// one is neither missing nor counted twice in the others.
     #[must_use]
     pub fn accounts(&self) -> (Status, Vec<ConsumerStatus>) {
         let shared = self.shared();
@@ -261,25 +264,27 @@ impl Log {
         (status(shared, &state), consumers)
     }
 
-    /// Ends the segment that is being written, if it holds anything, so that it can go as soon as all
-    /// consumers are past it. Without this the last segment stays, since it says where the log goes on.
+    /// Ends the segment that is being written, if it holds anything, so that it can be deleted as soon as all
+    /// consumers are past it. Without this call the last segment stays, since it says where the log
+    /// continues.
     pub fn roll(&self) {
         self.handle.writer.lock().roll(self.shared());
     }
 
-    /// Writes what was handed over, refuses more, makes everything durable, ends the threads and unlocks the
-    /// folder.
+    /// Writes the records already handed over, refuses new ones, makes everything durable, ends the threads
+    /// and unlocks the folder.
     pub fn close(&self) {
         self.handle.close();
     }
 
-    /// With [`crate::Drive::ByHand`]: writes and syncs what has gathered, as the writer's thread would;
-    /// returns how many records.
+    /// With [`crate::Drive::ByHand`]: writes and syncs the records that have gathered, as the writer's thread
+    /// would, and returns their number.
     pub fn write_turn(&self) -> usize {
         self.handle.writer.lock().turn(self.shared())
     }
 
-    /// [`crate::Drive::ByHand`]: makes cursors durable and deletes what may go, as the keeper's thread would.
+    /// With [`crate::Drive::ByHand`]: makes cursors durable and deletes segments that may go, as the keeper's
+    /// thread would.
     pub fn keep_turn(&self) {
         self.handle.writer.lock().sync_if_due(self.shared());
         retention::turn(self.shared(), &self.handle.writer);
@@ -297,12 +302,12 @@ impl Handle {
         let threads = std::mem::take(&mut *self.threads.lock());
         let here = thread::current().id();
         if threads.iter().any(|thread| thread.thread().id() == here) {
-            // Called by a completion: the writer cannot wait for itself.
+            // A completion called this: the writer cannot wait for itself.
             let (shared, writer) = (Arc::clone(&self.shared), Arc::clone(&self.writer));
             let ended = threads::spawn("log-close", move || close(&shared, &writer, threads));
             if let Err(error) = ended {
-                // The threads end by themselves once they are told; the folder's lock goes with the last of
-                // them.
+                // The threads end by themselves once they are told to; the last of them releases the folder's
+                // lock.
                 self.shared.queue.refuse(AppendError::Closed);
                 threads::tell_to_stop(&self.shared);
                 let why = format!("no thread to close the log with: {error}");
@@ -333,7 +338,7 @@ fn close(shared: &OpenLog, writer: &Mutex<Writer>, threads: Vec<JoinHandle<()>>)
     writer.close(shared);
     drop(writer);
     for cursors in shared.cursors() {
-        // Said as it would have been by the keeper: what is not durable is delivered again.
+        // Reported as the keeper would report it: commits that are not durable are delivered again.
         if let Err(error) = cursors.write(&shared.folder) {
             let (consumer, why) = (cursors.name.clone(), error.to_string());
             shared.tell(&Event::CursorsStuck { consumer, why });

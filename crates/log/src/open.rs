@@ -1,5 +1,4 @@
-//! Opening a log: its files are looked at, what the last process left is put right, and what threads share is
-//! set up.
+//! Opens a log: looks at its files, repairs what the last process left, and sets up what the threads share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,15 +23,15 @@ use crate::write::writer::Writer;
 use crate::write::written::WrittenFile;
 use crate::{Event, Lock, OpenError, Options};
 
-/// What the names in a log's folder say is there.
+/// The contents of a log's folder, going by the names of its files.
 struct Files {
-    /// Segments: the position of the first byte, and the file's length.
+    /// The segments: the position of each one's first byte, and the file's length.
     segments: BTreeMap<u64, u64>,
     spares: Spares,
     consumers: BTreeMap<String, Arc<Cursors>>,
 }
 
-/// Opens the log in a folder that is locked.
+/// Opens the log in a folder that is already locked.
 pub(crate) fn open(folder: Folder, options: Options, lock: Lock) -> Result<(OpenLog, Writer), OpenError> {
     let failed = |doing| {
         let path = folder.path.clone();
@@ -87,7 +86,7 @@ pub(crate) fn open(folder: Folder, options: Options, lock: Lock) -> Result<(Open
     Ok((shared, writer))
 }
 
-/// Brings cursors that are beyond the log's end back to it, durably.
+/// Moves cursors that are beyond the log's end back to it, and makes that durable.
 fn bring_back(
     consumers: &BTreeMap<String, Arc<Cursors>>,
     folder: &Folder,
@@ -96,7 +95,8 @@ fn bring_back(
 ) -> Result<(), OpenError> {
     for (name, cursors) in consumers {
         let ahead = cursors.clamp(recovered.end, &recovered.totals.lanes);
-        // Before anything is appended: it would take the place of what they are ahead by.
+        // This comes before any append, which would take the place of the documents that the cursors counted
+        // too many.
         cursors
             .write(folder)
             .map_err(|source| open_error("cannot write a cursor in", &folder.path, source))?;
@@ -110,7 +110,7 @@ fn bring_back(
     Ok(())
 }
 
-/// What readers may see of a log as it was found.
+/// Builds what readers may see of a log that has just been recovered.
 fn state(recovered: Recovered, lanes: u32) -> Readable {
     Readable {
         segments: recovered.segments,
@@ -143,7 +143,7 @@ impl Files {
             if let Some(first) = segment::first_of(&file.name) {
                 files.segments.insert(first, file.bytes);
             } else if let Some(first) = spares::first_of(&file.name) {
-                // Whether there is room for it the keeper knows.
+                // The keeper decides whether there is room for the file.
                 files.spares.add(first, file.bytes, folder.disk.elapsed_ms());
             } else if file.name.ends_with(NEW) {
                 folder

@@ -1,85 +1,86 @@
-//! What may be chosen when a log is opened.
+//! The options with which a log is opened.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Codec, Event, LANES_MAX, OpenError};
 
-/// How a log is kept. `Options::default()` is durable, 16 lanes, no compression, no quota.
+/// How a log is kept. `Options::default()` is durable, with 16 lanes, no compression and no quota.
 #[derive(Clone)]
 pub struct Options {
-    /// Number of lanes, 1 to [`crate::LANES_MAX`], for a log that is made now; one that exists keeps its own
-    /// ([`crate::Log::lanes`] tells).
+    /// Number of lanes, 1 to [`crate::LANES_MAX`], for a new log; an existing log keeps its number
+    /// ([`crate::Log::lanes`] returns it).
     pub lanes: u32,
     /// When an append counts as done.
     pub fsync: Fsync,
     /// How each group is compressed.
     pub codec: Codec,
-    /// Bytes after which a new segment is begun: 4 KiB to 2 GiB. A tail of this size is scanned after a
-    /// crash.
+    /// Bytes after which a new segment is begun: 4 KiB to 2 GiB. After a crash, a tail of up to this size is
+    /// scanned.
     pub segment_bytes: u64,
-    /// Bytes that all segments together may have on disk; appends beyond it are refused. 0: no quota;
-    /// otherwise at least two segments, since the one that is being written cannot go.
+    /// Bytes that all segments together may take on disk; appends beyond that are refused. 0 means no quota;
+    /// any other value is at least two segments, since the one that is being written cannot be deleted.
     pub quota_bytes: u64,
-    /// Bytes that must stay free on the file system, whoever uses it.
+    /// Bytes that must stay free on the file system, whatever uses the rest.
     pub free_bytes_min: u64,
-    /// Bytes of records handed over and not yet durable; appends beyond it are refused. A record is always
-    /// taken when nothing else waits.
+    /// Bytes of records that may be handed over and not yet durable; appends beyond that are refused. A
+    /// record is always taken when nothing else waits.
     pub waiting_bytes_max: u64,
-    /// Which consumed segments are kept longer, and which others are given up.
+    /// Which consumed segments are kept longer, and which unconsumed ones are given up.
     pub retention: Retention,
-    /// Bytes of used-up segments' files that are kept to be written again, which is cheaper than new ones by
-    /// two thirds. As long as all segments together have no more than this, they stay in the page cache too.
-    /// Never so much that it would take room from the log: neither of its quota nor of what must stay free.
-    /// After an hour without use they go.
+    /// Bytes of used-up segments' files that are kept for reuse, which costs two thirds less than new files.
+    /// As long as all segments together have no more bytes than this, they stay in the page cache too. Spare
+    /// files never take room from the log: neither from its quota nor from the space that must stay free. A
+    /// spare file that is unused for an hour is removed.
     pub spare_bytes: u64,
-    /// At most this long after [`crate::Consumer::commit`], cursors are durable.
+    /// The longest time after [`crate::Consumer::commit`] until the cursors are durable.
     pub cursor_interval: Duration,
-    /// Bytes of copies in `quarantine/`; what is found beyond it is reported, but not copied.
+    /// Bytes of copies that `quarantine/` may hold; damage beyond that is reported, but not copied.
     pub quarantine_bytes_max: u64,
-    /// Who does the work.
+    /// The threads that do the work.
     pub drive: Drive,
-    /// Told what an operator must know; called on whatever thread noticed, so it must be quick.
+    /// Called with each event that an operator must know of. It runs on whichever thread noticed, so it must
+    /// be quick.
     pub on_event: Arc<dyn Fn(&Event) + Send + Sync>,
 }
 
 /// When an append counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Fsync {
-    /// Once it is synced; one sync serves all that came while the last one ran.
+    /// Once it is synced; one sync covers all records that arrived while the previous one ran.
     #[default]
     Always,
-    /// Once it is written; synced at most this long after.
+    /// Once it is written; it is synced at most this long after.
     Interval(Duration),
-    /// Once it is written; synced when the operating system likes, and at each new segment.
+    /// Once it is written; it is synced when the operating system chooses, and at each new segment.
     Os,
 }
 
-/// When segments go.
+/// When segments are deleted.
 ///
-/// A segment that every consumer is past is deleted, unless one of the `keep`s holds it. Without any consumer
-/// nothing is ever consumed, and nothing is deleted.
+/// A segment that every consumer is past is deleted, unless one of the `keep` settings holds it. In a log
+/// without consumers nothing is ever consumed, and nothing is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// Consumed segments younger than this are kept, so that a consumer added later can start with them.
     pub keep_for: Duration,
     /// The newest consumed segments are kept while all segments together have no more bytes than this.
     pub keep_bytes: u64,
-    /// Gives up what was *not* consumed. Never in silence: [`Event::Lost`], and [`crate::Next::Lost`] to each
-    /// consumer.
+    /// Gives up segments that were *not* consumed. The loss is always reported: by [`Event::Lost`], and by
+    /// [`crate::Next::Lost`] to each consumer.
     pub discard: Option<Discard>,
 }
 
-/// When segments that somebody has yet to read are given up.
+/// When segments that some consumer has yet to read are given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discard {
-    /// Older than this.
+    /// Segments older than this are given up.
     pub older_than: Duration,
-    /// The oldest ones, while all segments together have more bytes than this.
+    /// The oldest segments are given up while all segments together have more bytes than this.
     pub beyond_bytes: u64,
 }
 
-/// Who writes, syncs and deletes.
+/// The threads that write, sync and delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Drive {
     /// The log's own threads: a writer, and a keeper of cursors and retention.
@@ -92,7 +93,7 @@ pub enum Drive {
 // === impl Options ===
 
 impl Options {
-    /// Refuses what no log can be.
+    /// Checks that the options describe a possible log.
     pub(crate) fn check(&self) -> Result<(), OpenError> {
         let wrong = |what: String| Err(OpenError::Options(what));
         if !(1..=LANES_MAX).contains(&self.lanes) {

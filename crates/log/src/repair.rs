@@ -1,4 +1,4 @@
-//! Puts right what can be put right without losing anything more.
+//! Repairs what can be repaired without losing anything more.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -17,24 +17,24 @@ use crate::shared::OpenLog;
 use crate::shared::cursor::Cursors;
 use crate::{Drive, Event, Log, OpenError, Options};
 
-/// What was done.
+/// What a repair did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// What was found, and put right, by opening the log: a torn end cut off, damage copied to `quarantine/`.
+    /// What opening the log found and repaired: a torn end cut off, damage copied to `quarantine/`.
     pub events: Vec<Event>,
-    /// Segments whose index was written anew.
+    /// Segments whose index was rebuilt.
     pub indexes: Vec<u64>,
-    /// Consumer groups whose cursors could not be read: the files are in `quarantine/`, and the groups begin
-    /// anew.
+    /// Consumer groups whose cursors could not be read: the files are in `quarantine/`, and the groups start
+    /// over.
     pub cursors: Vec<String>,
 }
 
-/// Cuts a torn end off, copies damage to `quarantine/`, writes damaged indexes anew, and sets cursors aside
-/// that cannot be read. Records that are damaged stay where they are: their positions are told to readers as
-/// lost. No gateway may be running.
+/// Cuts a torn end off, copies damage to `quarantine/`, rebuilds damaged indexes, and sets aside cursors that
+/// cannot be read. Damaged records stay where they are: readers are told that their positions are lost. No
+/// gateway may be running on the log.
 ///
 /// # Errors
-/// [`OpenError::Locked`] while one is; if there is no log; if the disk fails.
+/// [`OpenError::Locked`] while a gateway is running; an error if there is no log, or if the disk fails.
 pub fn repair(path: impl AsRef<Path>, disk: impl Disk + Clone) -> Result<Repaired, OpenError> {
     let path = path.as_ref();
     let none = || open_error("cannot read", &path.join(LOG), io::ErrorKind::NotFound.into());
@@ -81,8 +81,8 @@ fn set_cursors_aside(folder: &Folder, repaired: &mut Repaired) -> io::Result<()>
     Ok(())
 }
 
-/// Writes the index of each full segment that has none that checks, where all its records are there: then it
-/// fits.
+/// Rebuilds the index of each full segment whose index is missing or does not check, if all its records are
+/// there: then the index fits.
 fn write_indexes(shared: &OpenLog, repaired: &mut Repaired) -> Result<(), OpenError> {
     let firsts: Vec<u64> = shared.state.lock().segments.keys().copied().collect();
     for pair in firsts.windows(2) {

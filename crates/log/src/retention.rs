@@ -1,4 +1,4 @@
-//! Deletes segments that are no longer wanted, oldest first, and makes cursors durable before.
+//! Deletes segments that are no longer wanted, oldest first, after making cursors durable.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::shared::cursor::Cursors;
 use crate::write::writer::Writer;
 use crate::{AppendError, Event, Full, Lost, ReadError, WhyLost};
 
-/// One round: cursors, then segments.
+/// Runs one round: cursors first, then segments.
 pub(crate) fn turn(shared: &OpenLog, writer: &Mutex<Writer>) {
     let consumers = shared.cursors();
     for cursors in &consumers {
@@ -38,7 +38,7 @@ pub(crate) fn turn(shared: &OpenLog, writer: &Mutex<Writer>) {
     }
 }
 
-/// What spare files may have: nothing that the log itself could want.
+/// Returns the bytes that spare files may take: never room that the log itself could want.
 fn spare_bytes_max(shared: &OpenLog) -> u64 {
     let now = shared.adjustable();
     let (used, free) = (&shared.queue.used, &shared.queue.free);
@@ -53,13 +53,13 @@ fn spare_bytes_max(shared: &OpenLog) -> u64 {
     }
 }
 
-/// Whether the segment that is being written should end, since all of it was read and its room is needed.
-/// Without this a log whose quota is small would fill up with what everybody has read.
+/// Returns whether the segment that is being written should end, because all of it was read and its room is
+/// needed. Otherwise a log with a small quota would fill up with records that every consumer has read.
 fn wants_roll(shared: &OpenLog, consumers: &[Arc<Cursors>]) -> bool {
     let room = shared
         .queue
         .admit(shared.adjustable().segment_bytes / 2, &shared.room());
-    // That much is more than may wait at once, so records on their way say nothing of the disk.
+    // Half a segment is more than may wait at once, so a lack of waiting room says nothing about the disk.
     let tight = !matches!(room, Ok(()) | Err(AppendError::Full(Full::Waiting { .. })));
     if !tight || consumers.is_empty() {
         return false;
@@ -78,15 +78,15 @@ fn delete(shared: &OpenLog, consumers: &[Arc<Cursors>]) -> Result<(), ReadError>
         let (first, next, bytes) = {
             let state = shared.state.lock();
             let mut firsts = state.segments.keys();
-            // The last one is never deleted: it says where the log goes on.
+            // The last one is never deleted: it says where the log continues.
             let (Some(&first), Some(&next)) = (firsts.next(), firsts.next()) else {
                 return Ok(());
             };
             (first, next, state.bytes())
         };
         let file = shared.folder.open_segment(next)?;
-        // Without the running totals nobody can tell what a segment held: it stays, and whoever reads it
-        // hears of it.
+        // Without the running totals the contents of the segment cannot be determined: the segment stays, and
+        // its readers are told.
         let Some(header) = shared.folder.header(&*file, next)? else {
             return Ok(());
         };
@@ -119,7 +119,7 @@ fn delete(shared: &OpenLog, consumers: &[Arc<Cursors>]) -> Result<(), ReadError>
     }
 }
 
-/// Whether everything before the segment with this header is done, durably.
+/// Returns whether everything before the segment with this header is done, durably.
 fn is_past(cursors: &Cursors, first: u64, header: &Header) -> bool {
     let lanes = cursors.durable();
     lanes
@@ -130,7 +130,7 @@ fn is_past(cursors: &Cursors, first: u64, header: &Header) -> bool {
 
 fn remove(shared: &OpenLog, first: u64) -> Result<(), ReadError> {
     let (folder, spares) = (&shared.folder, &shared.spares);
-    // Out of sight first: a reader that comes upon a file that is gone looks again.
+    // The segment is hidden first: a reader that finds a file gone looks again.
     let bytes = shared.state.lock().segments.remove(&first).unwrap_or(0);
     let path = folder.segment(first);
     let most = spare_bytes_max(shared);
@@ -151,7 +151,8 @@ fn remove(shared: &OpenLog, first: u64) -> Result<(), ReadError> {
     let synced = folder.disk.sync_folder(&folder.path);
     synced.map_err(|error| read_error("cannot sync the removal of", &path, error))?;
     if spare {
-        // Not earlier: a power cut could bring the segment back under its name, with something else in it.
+        // Not earlier: a power cut could otherwise bring the segment back under its old name, with other
+        // contents.
         spares.add(first, bytes, folder.disk.elapsed_ms());
     }
     Ok(())

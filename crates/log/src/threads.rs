@@ -13,7 +13,7 @@ use crate::retention;
 use crate::shared::OpenLog;
 use crate::write::writer::Writer;
 
-/// Starts both.
+/// Starts both threads.
 pub(crate) fn start(shared: &Arc<OpenLog>, writer: &Arc<Mutex<Writer>>) -> io::Result<Vec<JoinHandle<()>>> {
     let thread = |name: &str, run: fn(&OpenLog, &Mutex<Writer>)| {
         let (shared, writer) = (Arc::clone(shared), Arc::clone(writer));
@@ -23,17 +23,18 @@ pub(crate) fn start(shared: &Arc<OpenLog>, writer: &Arc<Mutex<Writer>>) -> io::R
     Ok(vec![writer, thread("log-keeper", keep)?])
 }
 
-/// Starts a thread, whose panics are its own to catch: nobody else hears of them.
+/// Starts a thread. The thread must catch its own panics, since nothing else would notice them.
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// A panic, and what it said.
+/// The message of a panic.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Panicked(String);
 
-/// Runs it; what it says if it panics. The process's hook for panics has told where that was.
+/// Runs `run` and turns a panic into an error. The process's panic hook has already reported where it
+/// happened.
 fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
         let text = payload.downcast_ref::<&'static str>().copied();
@@ -42,18 +43,18 @@ fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Panicked> {
     })
 }
 
-/// Tells them to end, once everything handed over is written.
+/// Tells the threads to end once everything handed over is written.
 pub(crate) fn tell_to_stop(shared: &OpenLog) {
     shared.calls.lock().closing = true;
     shared.bell.notify_all();
     shared.keeper_bell.notify_all();
 }
 
-/// Tells them to end, once everything handed over is written and waits.
+/// Tells the threads to end once everything handed over is written, and waits for them.
 pub(crate) fn stop(shared: &OpenLog, threads: Vec<JoinHandle<()>>) {
     tell_to_stop(shared);
     for thread in threads {
-        // They catch their panics; there is nothing to be heard of it.
+        // The threads catch their panics, so a join has nothing to report.
         let _ = thread.join();
     }
 }
@@ -73,9 +74,9 @@ fn write(shared: &OpenLog, writer: &Mutex<Writer>) {
             calls.closing
         };
         let written = caught(|| writer.lock().turn(shared)).unwrap_or_else(|why| {
-            // What the writer knows may be half changed, and what is on disk is known to nobody: as after a
-            // failed sync, the log takes nothing more until it is opened again. Whoever waited for this
-            // turn's records is told by their being dropped.
+            // The writer's state may be half changed, and what is on disk is unknown: as after a failed sync,
+            // the log takes nothing more until it is opened again. Dropping this turn's records tells those
+            // who wait for them.
             shared.poison(&format!("the writer failed, which is a bug: {why}"));
             1
         });
@@ -102,7 +103,7 @@ fn keep(shared: &OpenLog, writer: &Mutex<Writer>) {
             return;
         }
         shared.pool.trim(std::time::Instant::now());
-        // Nothing of a round is needed by the next one.
+        // A round needs nothing from the one before, so the next round can run.
         if let Err(why) = caught(|| retention::turn(shared, writer)) {
             let why = format!("a round of the keeper failed, which is a bug: {why}");
             shared.tell(&Event::RetentionStuck { why });

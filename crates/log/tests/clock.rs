@@ -1,4 +1,4 @@
-//! A clock that people and daemons set, forward and back, changes nothing of what is promised in time.
+//! Setting the wall clock forward or back changes nothing of what the log promises in time.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use altered::{Alter, Altered};
 use log::{Discard, Drive, Fsync, Log, Options, RealDisk, Retention, StartAt};
 
-/// A time of its own.
+/// A disk with a clock of its own.
 #[derive(Clone, Default)]
 struct Timed {
     passed_ms: Arc<AtomicU64>,
@@ -74,7 +74,7 @@ fn a_clock_set_back_an_hour_puts_no_sync_off() {
     disk.pass(1);
     log.write_turn();
     assert_eq!(log.status().syncs, before + 1);
-    // Nor does one that is set forward bring it on.
+    // Nor does setting it forward bring the sync on.
     append(&log);
     disk.set_clock(3 * HOUR_MS as i64);
     log.write_turn();
@@ -111,7 +111,7 @@ fn segments_age_by_the_time_that_passes() {
         "an hour has passed, whatever the clock says"
     );
 
-    // After a restart there is the clock, and from then on the time that passes.
+    // After a restart the wall clock counts, and from then on the time that passes.
     (0..20).for_each(|_| append(&log));
     log.close();
     drop(log);

@@ -1,5 +1,5 @@
-//! What a panic on one of the log's own threads comes to: nobody waits for ever, nothing unsound is written
-//! on, and what was there is read all the same. The disk plants them.
+//! The effect of a panic on one of the log's own threads: nobody waits for ever, nothing unsound is written,
+//! and everything already there can still be read. The disk plants the panics.
 
 #![allow(
     clippy::disallowed_methods,
@@ -20,7 +20,7 @@ use altered::{Alter, Altered};
 use log::{AppendError, Disk as _, Event, Log, Next, Options, RealDisk, Record, StartAt};
 use parking_lot::Mutex;
 
-/// A panic when the thread of this name asks how much is free.
+/// Panics when the thread of this name asks how much is free.
 #[derive(Clone, Default)]
 struct Trap {
     thread: Arc<Mutex<&'static str>>,
@@ -41,7 +41,7 @@ impl Alter for Trap {
     }
 }
 
-/// A log, and what it has told of.
+/// Opens a log; returns it with the events that it reports.
 fn open(folder: &Path, disk: &Altered<Trap>) -> (Log, Arc<Mutex<Vec<String>>>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let tells = Arc::clone(&told);
@@ -72,7 +72,7 @@ fn read(log: &Log) -> usize {
     count
 }
 
-/// Waits for something, for ten seconds at most.
+/// Waits for a value, for ten seconds at most.
 fn within<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! What the log promises its users, on a real disk.
+//! The log's promises to its users, on a real disk.
 
 #![allow(
     clippy::disallowed_methods,
@@ -35,21 +35,21 @@ fn open(folder: &Path, options: Options) -> Log {
     Log::open(folder, options, RealDisk::default()).unwrap()
 }
 
-/// A record of two documents in lane 0, a KiB long.
+/// Makes a record of two documents in lane 0, a KiB long.
 fn record(log: &Log) -> Record {
     let mut record = log.record(0, b"");
     record.group(0, 2, |out| out.resize(1000, b'x'));
     record
 }
 
-/// A hundred records.
+/// Appends a hundred records.
 fn fill(log: &Log) {
     for _ in 0..100 {
         log.append_blocking(record(log)).unwrap();
     }
 }
 
-/// Reads to the end: documents delivered, documents told lost.
+/// Reads to the end; returns the documents delivered and the documents reported lost.
 fn drain(reader: &mut LaneReader) -> (u64, u64) {
     let (mut delivered, mut lost_documents, mut out) = (0, 0, Vec::new());
     while let Some(next) = reader.next(&mut out).unwrap() {
@@ -67,7 +67,7 @@ fn commit_all(consumer: &Consumer) {
     consumer.commit(&[reader.mark().done()]).unwrap();
 }
 
-/// Polls on this thread until it is ready.
+/// Polls a future on this thread until it is ready.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -428,7 +428,7 @@ fn quota_and_syncing_change_while_the_log_is_open() {
         log.append_blocking(record(&log)).unwrap();
     }
     assert!(log.status().syncs >= synced + 10, "each by itself again");
-    // Less than there is: nothing is dropped, and nothing more taken.
+    // A quota below what is used: nothing is dropped, and nothing more is taken.
     log.adjust(&written).unwrap();
     assert!(log.append_blocking(record(&log)).is_err());
     assert_eq!(drain(&mut consumer.reader(0).unwrap()), (before + 20, 0));
@@ -445,7 +445,7 @@ fn a_small_group_far_into_a_packed_record_is_read_whole() {
         let folder = tempfile::tempdir().unwrap();
         let log = open(folder.path(), Options { codec, ..by_hand() });
         let mut record = log.record(0, b"");
-        // Hard to pack, so that what follows lies far behind the head.
+        // Hard to compress, so that what follows lies far behind the head.
         let mut state = 1u32;
         record.group(0, 1, |out| {
             out.extend(
@@ -471,7 +471,7 @@ fn a_small_group_far_into_a_packed_record_is_read_whole() {
     }
 }
 
-/// A log whose used-up files are written again.
+/// Options of a log that reuses used-up files.
 fn sparing() -> Options {
     Options {
         spare_bytes: 40 << 10,
@@ -479,7 +479,7 @@ fn sparing() -> Options {
     }
 }
 
-/// The files of a folder by the ending of their names, with what tells each from any other.
+/// Returns the files of a folder whose names end with `ending`, with their inode numbers.
 fn files(folder: &Path, ending: &str) -> Vec<(String, u64)> {
     let named = std::fs::read_dir(folder).unwrap().map(|entry| {
         let entry = entry.unwrap();
@@ -503,7 +503,7 @@ fn files_that_are_used_up_are_written_again_and_a_kill_in_the_middle_of_one_show
         "{spares:?}"
     );
 
-    // Two segments and a bit: the last one is in the midst of a file that was full.
+    // Two segments and a bit: the last one is in the middle of a file that was full.
     for _ in 0..20 {
         log.append_blocking(record(&log)).unwrap();
     }
@@ -520,7 +520,7 @@ fn files_that_are_used_up_are_written_again_and_a_kill_in_the_middle_of_one_show
     );
     assert_eq!(report.spares.len(), files(folder.path(), ".spare").len());
 
-    // As a kill leaves it.
+    // The folder as a kill leaves it.
     let killed = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let entry = entry.unwrap();
@@ -557,7 +557,8 @@ fn a_file_that_somebody_reads_is_not_written_again_under_his_eyes() {
     fill(&log);
     let all = [files(folder.path(), ".spare"), files(folder.path(), ".segment")].concat();
     assert!(all.iter().all(|(_, file)| *file != first), "{all:?}");
-    // The rest of its segment it still has, byte for byte; what followed is gone, which the lane was past.
+    // The reader still has the rest of its segment, byte for byte; the records after it are gone, since the
+    // lane was past them.
     let mut groups = 1;
     while let Some(Next::Group(group)) = slow.next(&mut out).unwrap() {
         groups += 1;
@@ -597,7 +598,8 @@ fn spare_files_take_no_room_from_the_quota() {
     }
 }
 
-/// A log that is not synced, as a process that is killed leaves it: in another folder, since this one lives.
+/// Leaves a log that is not synced as a killed process leaves it: in another folder, since this process lives
+/// on.
 fn killed(fsync: Fsync) -> tempfile::TempDir {
     let (folder, left) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let options = Options {
@@ -630,7 +632,7 @@ fn by_hand_in_one_segment() -> Options {
     }
 }
 
-/// What opening a log says of it.
+/// Opens a log; returns it with the events that opening reports.
 fn told(folder: &Path) -> (Log, Vec<Event>) {
     let events = Arc::new(Mutex::new(Vec::new()));
     let of_log = Arc::clone(&events);
@@ -670,7 +672,7 @@ fn damage_of_what_was_acknowledged_and_not_synced_is_told_after_a_kill_and_not_t
         let mut reader = log.consumer("g", StartAt::Oldest).unwrap().reader(0).unwrap();
         assert_eq!(drain(&mut reader), (4, 2), "{fsync:?} {of_end}");
         drop(log);
-        // Its end is gone.
+        // The end of the log is gone.
         let left = killed(fsync);
         std::fs::write(
             left.path().join(segment.file_name().unwrap()),

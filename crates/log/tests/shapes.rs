@@ -1,4 +1,4 @@
-//! Any record that is made is read as it was made; any bytes that are no record are refused.
+//! Any record that is made is read back as it was made; any bytes that are no record are refused.
 
 use log::Shape;
 use proptest::collection::vec;
@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 const LANES: u32 = 8;
 
-/// A head with its checksum right, as the format has it: written here a second time, number by number.
+/// Builds a head with its checksum right, as the format defines it: written here a second time, number by
+/// number.
 fn head(log: u64, position: u64, params: &[u8], groups: &[(u32, u32, u32)]) -> Vec<u8> {
     let mut bytes = b"TGR1\0\0\0\0".to_vec();
     let sum = |of: fn(&(u32, u32, u32)) -> u32| groups.iter().map(of).sum::<u32>();

@@ -1,16 +1,17 @@
-//! Files that people write, read so that a mistake is told with its line, its column and what to write
-//! instead.
+//! Configuration files that people write, read so that each mistake is reported with its line, its column and
+//! a correction.
 //!
-//! [`yaml`] turns text into a tree that remembers where everything stood; [`tree`] nests dotted keys and puts
-//! in the environment; [`problem`] collects what is wrong; a [`Secret`] never prints. What the keys mean is
-//! the business of whoever reads the tree.
+//! [`yaml`] parses text into a tree that remembers the place of every value; [`tree`] nests dotted keys and
+//! substitutes environment variables; [`problem`] collects the problems of a file; a [`Secret`] never prints.
+//! The meaning of the keys is left to the code that reads the tree.
 //!
 //! ```
 //! use settings::problem::Problems;
 //! use settings::{tree, yaml};
 //!
 //! let mut problems = Problems::new(Some("load.yml".to_owned()));
-//! let mut root = yaml::parse("env: {HOST: es1}\nurl: http://$[[env.HSOT]]:9200\n", &mut problems).expect("it is YAML");
+//! let text = "env: {HOST: es1}\nurl: http://$[[env.HSOT]]:9200\n";
+//! let mut root = yaml::parse(text, &mut problems).expect("it is YAML");
 //! tree::substitute(&mut root, &|_| None, tree::Unknown::Refused, &mut problems);
 //! assert_eq!(
 //!     problems.into_sorted()[0].to_string(),

@@ -1,4 +1,4 @@
-//! What is wrong with a file, or worth a warning: where, what, and what to write instead.
+//! Errors and warnings about a file: the place, the problem, and a correction.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use serde::Serialize;
 /// A position in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Position {
-    /// From 1.
+    /// The line, from 1.
     pub line: u32,
-    /// In characters, from 1.
+    /// The column in characters, from 1.
     pub column: u32,
 }
 
@@ -23,28 +23,28 @@ pub enum Severity {
     Warning,
 }
 
-/// One thing that is wrong, or worth a warning, and where. Never holds a secret.
+/// One error or warning, and its place. Never holds a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The file's name as it was given; none for a configuration without a file.
+    /// The file's name as given; none for a configuration without a file.
     pub file: Option<String>,
-    /// Where; none for a configuration without a file.
+    /// The place; none for a configuration without a file.
     #[serde(flatten)]
     pub place: Option<Position>,
-    /// The key, as `entry[0].network.binding`; empty for the file as a whole.
+    /// The key, as in `entry[0].network.binding`; empty for the file as a whole.
     pub path: String,
-    /// What, in one sentence.
+    /// The problem, in one sentence.
     pub message: String,
-    /// What to write instead, if that can be said.
+    /// The correction, if one is known.
     pub help: Option<String>,
 }
 
-/// Everything that is wrong with a configuration. `Display` shows one problem a line, warnings included.
+/// All problems of a configuration. `Display` shows one problem on each line, warnings included.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Rejected {
-    /// In the file's order; at least one is an error.
+    /// The problems in the file's order; at least one is an error.
     pub problems: Vec<Problem>,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for Rejected {
 // === impl Problems ===
 
 impl Problems {
-    /// Of a file, by its name in messages.
+    /// Makes a collection for a file, given by its name in messages.
     pub fn new(file: Option<String>) -> Self {
         Self {
             file,
@@ -107,7 +107,7 @@ impl Problems {
         }
     }
 
-    /// Notes a problem.
+    /// Adds a problem.
     pub fn add(
         &mut self,
         severity: Severity,
@@ -126,24 +126,24 @@ impl Problems {
         });
     }
 
-    /// Notes what keeps the file from being used.
+    /// Adds an error, which keeps the file from being used.
     pub fn error(&mut self, place: Position, path: &str, message: impl Into<String>, help: Option<String>) {
         self.add(Severity::Error, Some(place), path, message, help);
     }
 
-    /// Notes what is worth a warning.
+    /// Adds a warning.
     pub fn warning(&mut self, place: Position, path: &str, message: impl Into<String>) {
         self.add(Severity::Warning, Some(place), path, message, None);
     }
 
-    /// Whether something keeps the file from being used.
+    /// Returns whether an error keeps the file from being used.
     pub fn has_errors(&self) -> bool {
         self.list
             .iter()
             .any(|problem| problem.severity == Severity::Error)
     }
 
-    /// Whether there is an error below a key.
+    /// Returns whether there is an error below a key.
     pub fn has_errors_below(&self, path: &str) -> bool {
         let below = |problem: &Problem| {
             problem
@@ -156,7 +156,7 @@ impl Problems {
             .any(|problem| problem.severity == Severity::Error && below(problem))
     }
 
-    /// All of them, in the file's order.
+    /// Returns all problems, in the file's order.
     pub fn into_sorted(mut self) -> Vec<Problem> {
         self.list.sort_by_key(|problem| problem.place);
         self.list.dedup();
@@ -164,7 +164,8 @@ impl Problems {
     }
 }
 
-/// "did you mean …": the one of `known` nearest to `written`, if it is near enough to be a slip.
+/// Returns the name for a "did you mean …": the one of `known` nearest to `written`, if it is near enough for
+/// `written` to be a slip.
 pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written = written.to_lowercase();
     known
@@ -175,8 +176,8 @@ pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> O
         .map(|(_, name)| name)
 }
 
-/// Damerau-Levenshtein (optimal string alignment) on characters. Names are short; longer ones are far from
-/// all.
+/// Returns the Damerau-Levenshtein distance (optimal string alignment) in characters. Names are short; longer
+/// ones count as far from all others.
 fn distance(left: &str, right: &str) -> usize {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     if left.len().abs_diff(right.len()) > 16 || left.len() > 128 {

@@ -5,12 +5,13 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-/// A password, key or token. `Debug`, `Display` and serialisation show a mask of fixed length;
-/// [`Secret::expose`] is the one way to the text, so every use of it can be found by name.
+/// A password, key or token. `Debug`, `Display` and serialisation show a mask of fixed length; only
+/// [`Secret::expose`] gives the text, so every use of it can be found by name.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
-/// What is printed in a secret's place. Fixed, so that it doesn't tell the length either.
+/// The text that is printed in place of a secret. It has a fixed length, so that it doesn't reveal the
+/// secret's length either.
 pub const MASK: &str = "********";
 
 impl Secret {
@@ -19,12 +20,12 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself.
+    /// Returns the text itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether there is no text at all.
+    /// Returns whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,25 +1,26 @@
-//! Dotted keys become nested ones, `$[[env.NAME]]` becomes its value, and duplicates are refused.
+//! Transformations of a tree: dotted keys are nested, `$[[env.NAME]]` is replaced by its value, and
+//! duplicates are refused.
 
 use std::collections::BTreeMap;
 
 use crate::problem::{Position, Problems, Severity, nearest};
 use crate::yaml::{Key, Node, Scalar, Value};
 
-/// Where environment variables are looked up; a parameter, so that tests need no process environment.
+/// The source of environment variables; a parameter, so that tests need no process environment.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What becomes of a `$[[name]]` that is not `$[[env.NAME]]`.
+/// The treatment of a `$[[name]]` that is not `$[[env.NAME]]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// It is an error.
     Refused,
-    /// It stays as it is: a variable of somebody else's.
+    /// It stays as it is: a variable for another program.
     Left,
 }
 
-/// Nests dotted keys and reports duplicates, throughout.
+/// Nests dotted keys and reports duplicates, in the whole tree.
 ///
-/// A key that begins with `_ctx` names a request's field and stays whole.
+/// A key that begins with `_ctx` names a field of a request and stays whole.
 pub fn nest(node: Node, problems: &mut Problems) -> Node {
     let value = match node.value {
         Value::Scalar(scalar) => Value::Scalar(scalar),
@@ -39,7 +40,7 @@ pub fn nest(node: Node, problems: &mut Problems) -> Node {
     }
 }
 
-/// Puts `value` in `entries` under `key`, whose dots are levels.
+/// Inserts `value` into `entries` under `key`, whose dots separate levels.
 fn insert(entries: &mut Vec<(Key, Node)>, key: Key, value: Node, problems: &mut Problems) {
     let split = (!key.name.starts_with("_ctx"))
         .then(|| key.name.split_once('.'))
@@ -95,7 +96,8 @@ fn insert(entries: &mut Vec<(Key, Node)>, key: Key, value: Node, problems: &mut 
     }
 }
 
-/// Replaces `$[[env.NAME]]` in every value: by the process environment, else by the file's section `env`.
+/// Replaces `$[[env.NAME]]` in every value: from the process environment, or else from the file's section
+/// `env`.
 pub fn substitute(root: &mut Node, environment: Environment<'_>, unknown: Unknown, problems: &mut Problems) {
     if unknown == Unknown::Refused {
         warn_of_shell_variables(root, problems);
@@ -155,8 +157,8 @@ fn warn_of_shell_variables(node: &Node, problems: &mut Problems) {
     }
 }
 
-/// What to say of a value that has a variable as shells and other programs write it. A bare `$NAME` is not
-/// repeated, since it may be a password that begins so.
+/// Returns what to report about a value with a variable in the notation of shells and other programs. A bare
+/// `$NAME` is not repeated, since it may be a password that begins so.
 fn shell_variable(text: &str) -> Option<(String, Option<String>)> {
     let is_name = |name: &str| {
         let mut bytes = name.bytes();
@@ -230,7 +232,7 @@ fn replace_in(
         return Ok(());
     }
     out.push_str(rest);
-    // A variable may stand in quotes and still hold a number: not quoted.
+    // A variable may stand in quotes and still hold a number, so the result does not count as quoted.
     *scalar = Scalar {
         text: out,
         quoted: false,
@@ -284,7 +286,7 @@ mod tests {
         }
     }
 
-    /// The tree without its places.
+    /// Returns the tree without its places.
     fn shape(node: &Node) -> String {
         match &node.value {
             Value::Scalar(scalar) => scalar.text.clone(),
@@ -355,11 +357,11 @@ mod tests {
         assert_eq!((shape(&node), problems), ("{env:{E:},p:}".to_owned(), vec![]));
     }
 
-    /// A map of maps, as paths and leaves.
+    /// Makes a map of maps, as paths and leaves.
     fn leaves() -> impl Strategy<Value = Vec<(Vec<String>, u32)>> {
         prop::collection::btree_map(prop::collection::vec("[a-d]", 1..5), any::<u32>(), 1..12).prop_map(
             |map| {
-                // A path that another one passes through can't be a leaf.
+                // A path that is the beginning of another one can't be a leaf.
                 let paths: Vec<_> = map.keys().cloned().collect();
                 map.into_iter()
                     .filter(|(path, _)| !paths.iter().any(|p| p.len() > path.len() && p.starts_with(path)))

@@ -1,7 +1,8 @@
-//! YAML text to a tree that remembers where everything stood. The only place that knows the YAML parser.
+//! Parsing YAML text into a tree that remembers the place of every value. No other module knows the YAML
+//! parser.
 //!
-//! Numbers and booleans stay text here: what a scalar means is decided by the key it belongs to, so a
-//! password `0123` or a name `no` is what was written.
+//! Numbers and booleans stay text here: the key of a scalar decides what the scalar means, so a password
+//! `0123` or a name `no` stays as it was written.
 
 use std::collections::HashMap;
 
@@ -9,56 +10,57 @@ use granit_parser::{Event, Parser, ScalarStyle, Span};
 
 use crate::problem::{Position, Problems};
 
-/// A value and where it stood.
+/// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Where it begins.
+    /// The place where it begins.
     pub place: Position,
-    /// What it is.
+    /// The value.
     pub value: Value,
 }
 
-/// What stood there.
+/// A scalar, a list or a map.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// One word, number or text.
     Scalar(Scalar),
-    /// `- a`, `[a]`.
+    /// A list: `- a`, `[a]`.
     List(Vec<Node>),
-    /// `k: v`, in the file's order; a key that is written twice is there twice.
+    /// A map: `k: v`, in the file's order; a key that is written twice is there twice.
     Map(Vec<(Key, Node)>),
 }
 
-/// A scalar, its meaning still open.
+/// A scalar whose meaning is still open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scalar {
-    /// As it is written, quotes and escapes resolved.
+    /// The text as written, with quotes and escapes resolved.
     pub text: String,
-    /// Written in quotes or as a block: always text.
+    /// Whether it was written in quotes or as a block: then it is always text.
     pub quoted: bool,
-    /// Came from `$[[env.NAME]]` in part or whole: may be a secret, so messages don't repeat it.
+    /// Whether it came from `$[[env.NAME]]` in part or whole: it may be a secret, so messages don't repeat
+    /// it.
     pub from_env: bool,
 }
 
-/// A key of a map and where it stood.
+/// A key of a map and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
-    /// As it is written.
+    /// The key as written.
     pub name: String,
-    /// Where it begins.
+    /// The place where it begins.
     pub place: Position,
 }
 
-/// Largest file, bytes.
+/// The largest file, in bytes.
 const FILE_BYTES_MAX: usize = 4 << 20;
-/// Deepest nesting; real files reach ten.
+/// The deepest nesting; real files reach ten levels.
 const DEPTH_MAX: usize = 48;
-/// Longest key: its dots become levels, and levels are walked recursively.
+/// The longest key: its dots become levels, and levels are walked recursively.
 const KEY_BYTES_MAX: usize = 512;
-/// Values at most, those repeated by aliases included.
+/// The most values, including those repeated by aliases.
 const NODES_MAX: usize = 40_000;
 
-/// Parses one YAML document. `None` when its syntax is wrong; the problem is noted.
+/// Parses one YAML document. Returns `None` when its syntax is wrong; the problem is added to `problems`.
 pub fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     let start = Position { line: 1, column: 1 };
     if text.len() > FILE_BYTES_MAX {
@@ -120,7 +122,7 @@ pub fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     builder.root
 }
 
-/// What to do about a line that is not valid YAML, where that is known.
+/// Returns what to do about a line that is not valid YAML, where that is known.
 fn advice(line: &str) -> Option<&'static str> {
     if line.contains(": \\\"") {
         return Some(
@@ -131,11 +133,11 @@ fn advice(line: &str) -> Option<&'static str> {
     variable.then_some("put `$[[env.NAME]]` in quotes")
 }
 
-/// Puts events together to a tree.
+/// Builds a tree from events.
 struct Builder<'a> {
     problems: &'a mut Problems,
     stack: Vec<Open>,
-    /// Trees of anchors that are complete.
+    /// The trees of anchors that are complete.
     anchors: HashMap<usize, Node>,
     root: Option<Node>,
     nodes: usize,
@@ -150,7 +152,8 @@ struct Open {
 
 enum Collection {
     List(Vec<Node>),
-    /// `merged` is what `<<` brings: added at the end, where the map doesn't say it itself.
+    /// A map. `merged` holds the entries from `<<`: they are added at the end, where the map doesn't have the
+    /// key itself.
     Map {
         entries: Vec<(Key, Node)>,
         merged: Vec<(Key, Node)>,
@@ -161,7 +164,7 @@ enum Collection {
 // === impl Builder ===
 
 impl Builder<'_> {
-    /// Takes one event; `None` ends the parse, with the problem noted.
+    /// Takes one event; `None` ends the parse, with the problem added.
     fn event(&mut self, event: Event<'_>, span: &Span) -> Option<()> {
         let place = place(span);
         match event {
@@ -231,7 +234,7 @@ impl Builder<'_> {
     }
 
     fn open(&mut self, place: Position, anchor: usize, collection: Collection) -> Option<()> {
-        // A map as a key has nowhere to go.
+        // A map as a key cannot be represented.
         if let Some(Open {
             collection: Collection::Map { key: None, .. },
             ..
@@ -247,7 +250,7 @@ impl Builder<'_> {
         Some(())
     }
 
-    /// A node is whole: it becomes a key, a value, or the root.
+    /// Takes a complete node, which becomes a key, a value, or the root.
     fn complete(&mut self, node: Node, anchor: usize) -> Option<()> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
@@ -280,7 +283,7 @@ impl Builder<'_> {
         Some(())
     }
 
-    /// `<<: *anchor`: what the map doesn't say itself is taken from the other.
+    /// Handles `<<: *anchor`: keys that the map doesn't have itself are taken from the other map.
     fn merge(&mut self, node: Node) -> Option<()> {
         let Value::Map(others) = node.value else {
             return self.fail(node.place, "`<<` takes a map");
@@ -312,7 +315,7 @@ fn place(span: &Span) -> Position {
     }
 }
 
-/// Number of values in a tree.
+/// Returns the number of values in a tree.
 fn size(node: &Node) -> usize {
     1 + match &node.value {
         Value::Scalar(_) => 0,
@@ -324,13 +327,13 @@ fn size(node: &Node) -> usize {
 // === impl Node ===
 
 impl Node {
-    /// Nothing was written: `key:`, `~` or `null`.
+    /// Returns whether nothing was written: `key:`, `~` or `null`.
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar)
             if !scalar.quoted && !scalar.from_env && matches!(scalar.text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
-    /// What a message may call this.
+    /// Returns the words with which a message refers to this node.
     pub fn describe(&self) -> String {
         match &self.value {
             _ if self.is_null() => "nothing".to_owned(),
@@ -417,7 +420,7 @@ mod tests {
         );
         assert_eq!(problems_of("? [a]\n: b\n"), ["1:3 a key must be text"]);
         assert!(problems_of(&"[".repeat(1_000))[0].contains("not valid YAML"));
-        // Each level ten times the last: "billion laughs".
+        // Each level is ten times as large as the last: "billion laughs".
         let mut laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for n in 1..12 {
             let last = n - 1;

@@ -1,4 +1,5 @@
-//! Everything but bulks: what a gateway asks to know a cluster, and what tests ask to check one.
+//! All requests except bulks: those with which a gateway reads a cluster, and those with which tests check
+//! one.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +10,7 @@ use super::route::Formula;
 use super::state::{ClusterContext, ClusterState};
 use super::{document, search, settings, statistics, users};
 
-/// Whether the request carries a user that the cluster knows, if it asks for one.
+/// Returns whether the request carries a user that the cluster knows, if the cluster requires one.
 pub(super) fn authorized(shared: &ClusterContext, head: &Head) -> bool {
     if !users::secured(shared) {
         return true;
@@ -27,7 +28,7 @@ pub(super) fn refuse_stranger(reply: &mut Reply) {
     );
 }
 
-/// Answers a request of one node.
+/// Answers a request to one node.
 pub(super) fn answer(shared: &ClusterContext, node: usize, head: &Head, body: &[u8], reply: &mut Reply) {
     let segments: Vec<String> = head
         .path
@@ -63,7 +64,7 @@ pub(super) fn answer(shared: &ClusterContext, node: usize, head: &Head, body: &[
     }
 }
 
-/// A request, its path in parts.
+/// A request, with its path in parts.
 struct Request<'r> {
     shared: &'r ClusterContext,
     state: &'r ClusterState,
@@ -73,7 +74,7 @@ struct Request<'r> {
     body: &'r [u8],
 }
 
-/// A status and a body, if the request is of the kind that was asked about.
+/// A status and a body, if the request is of the kind in question.
 type Answer = Option<(u16, Value)>;
 
 // === impl Request ===
@@ -183,7 +184,7 @@ impl Request<'_> {
         })
     }
 
-    /// What tests ask the sink itself.
+    /// Answers requests that tests send to the sink itself.
     fn of_sink(&self) -> Answer {
         let shared = self.shared;
         Some(match (self.head.method.as_str(), self.parts) {
@@ -221,7 +222,8 @@ fn root(shared: &ClusterContext, state: &ClusterState, node: usize) -> Value {
     })
 }
 
-/// `_nodes`, with the metrics and the nodes that the path names; no metric named means all.
+/// Answers `_nodes`, with the metrics and the nodes that the path names; without a named metric, with all of
+/// them.
 fn nodes(shared: &ClusterContext, state: &ClusterState, own: usize, which: &[&str]) -> Value {
     const METRICS: [&str; 12] = [
         "settings",
@@ -281,12 +283,12 @@ fn nodes(shared: &ClusterContext, state: &ClusterState, own: usize, which: &[&st
     json!({"_nodes": {"total": total, "successful": total, "failed": 0}, "cluster_name": "fake", "nodes": list})
 }
 
-/// No node listens there: the fake's nodes talk to each other in memory.
+/// Returns a transport address on which no node listens: the fake's nodes talk to each other in memory.
 fn transport_address(http: std::net::SocketAddr) -> String {
     format!("127.0.0.1:{}", http.port() ^ 0x4000)
 }
 
-/// `_cluster/state`, with the metrics and the indices that the path names.
+/// Answers `_cluster/state`, with the metrics and the indices that the path names.
 fn cluster_state(shared: &ClusterContext, state: &ClusterState, which: &[&str]) -> Value {
     let metrics: Vec<&str> = which
         .first()
@@ -349,7 +351,7 @@ fn cluster_state(shared: &ClusterContext, state: &ClusterState, which: &[&str]) 
     answer
 }
 
-/// What the engines say of indices that are closed; nothing of indices if there are none.
+/// Returns the blocks that the engines report for closed indices; nothing about indices if none is closed.
 fn blocks(indices: &[&Index]) -> Value {
     let block =
         || json!({"4": {"description": "index closed", "retryable": false, "levels": ["read", "write"]}});
@@ -400,7 +402,7 @@ fn settings(state: &ClusterState, index: &Index) -> Value {
     }})
 }
 
-/// `_all/_settings` with `flat_settings=true`; all settings, whichever were asked for.
+/// Answers `_all/_settings` with `flat_settings=true`; with all settings, whichever were asked for.
 fn flat_settings(state: &ClusterState) -> Value {
     let entries = state
         .indices
@@ -409,7 +411,7 @@ fn flat_settings(state: &ClusterState) -> Value {
     Value::Object(entries.collect())
 }
 
-/// What every index has, by whole names.
+/// Returns the settings that every index has, by their full names.
 fn of_index(state: &ClusterState, index: &Index) -> settings::Flat {
     let own = [
         ("index.uuid", index.uuid.clone()),
@@ -421,7 +423,7 @@ fn of_index(state: &ClusterState, index: &Index) -> settings::Flat {
         .collect()
 }
 
-/// `_alias`: every index with its aliases; the first index of an alias takes the writes.
+/// Answers `_alias`: every index with its aliases; the first index of an alias takes the writes.
 fn aliases(state: &ClusterState) -> Value {
     let entries = state.indices.values().map(|index| {
         let held = state
@@ -525,7 +527,7 @@ fn doc(state: &ClusterState, name: &str, id: &str) -> (u16, Value) {
     }
 }
 
-/// `_resolve/index` of one name.
+/// Answers `_resolve/index` for one name.
 fn resolved(state: &ClusterState, name: &str) -> Value {
     let index = state
         .indices
@@ -542,7 +544,7 @@ fn resolved(state: &ClusterState, name: &str) -> Value {
     })
 }
 
-/// `_mget`, of documents that each name their index.
+/// Answers `_mget`, for documents that each name their index.
 fn mget(state: &ClusterState, body: &[u8]) -> Value {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let docs = body["docs"].as_array().into_iter().flatten().map(|wanted| {
@@ -586,13 +588,13 @@ fn create(shared: &ClusterContext, state: &ClusterState, name: &str, body: &[u8]
     )
 }
 
-/// An answer that comes as late as the cluster is slow.
+/// Returns the answer after the delay of the cluster's manners.
 fn searched(shared: &ClusterContext, answer: (u16, Value)) -> (u16, Value) {
     shared.capacity.take(&shared.manners(), 0);
     answer
 }
 
-/// `_nodes/stats`: the CPU time of this process, divided among its nodes.
+/// Answers with `answer` for the index of this name, or that there is no such index.
 fn found(state: &ClusterState, name: &str, answer: impl FnOnce(&Index) -> Value) -> (u16, Value) {
     match state.index(name) {
         Some(index) => (200, answer(index)),

@@ -1,4 +1,4 @@
-//! `_bulk`: every action is parsed, every document's shard computed, every item answered.
+//! `_bulk`: every action is parsed, every document's shard computed, and every item answered.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -20,11 +20,11 @@ use super::refusal;
 use super::state::{ClusterContext, ClusterState};
 use super::users;
 
-/// What a connection reuses from bulk to bulk.
+/// The memory that a connection reuses from bulk to bulk.
 #[derive(Default)]
 pub(super) struct Scratch {
     items: Vec<u8>,
-    /// The constant parts of a successful item of the index seen last.
+    /// The constant parts of a successful item of the index that was seen last.
     made_for: Option<(Arc<Index>, &'static str)>,
     middle: Vec<u8>,
     before_id: Vec<u8>,
@@ -38,14 +38,14 @@ pub(super) struct Action<'a> {
     pub(super) id: Option<Cow<'a, str>>,
     pub(super) routing: Option<Cow<'a, str>>,
     if_seq_no: Option<u64>,
-    /// The line has a `_type`.
+    /// Whether the line has a `_type`.
     typed: bool,
     require_alias: Option<bool>,
     /// Whether the answer is to hold the document.
     wants_document: Option<bool>,
 }
 
-/// What the URL says for actions that don't.
+/// The URL's values for actions that have none.
 pub(super) struct Defaults {
     pub(super) index: Option<String>,
     pub(super) routing: Option<String>,
@@ -131,7 +131,7 @@ pub(super) fn answer(
     shape.apply(reply.body());
 }
 
-/// The places of operations that the request's user has no right to do, and what the user is told.
+/// Returns the places of operations that the request's user has no right to do, and the words for the user.
 fn refused(
     shared: &ClusterContext,
     head: &Head,
@@ -144,7 +144,8 @@ fn refused(
     Some((refused, users::denial(&user).to_string()))
 }
 
-/// Writes the answer to so many documents. Each of `items` begins with a comma; the first one's is left out.
+/// Writes the answer to `docs` documents. Each of `items` begins with a comma; the first item's comma is left
+/// out.
 fn write_answer(shared: &ClusterContext, docs: u64, errors: bool, items: &[u8], out: &mut Vec<u8>) {
     let took = 1 + docs / 500;
     let opening = if shared.spec.flavour.errors_come_first() {
@@ -157,7 +158,7 @@ fn write_answer(shared: &ClusterContext, docs: u64, errors: bool, items: &[u8], 
     out.extend_from_slice(b"]}");
 }
 
-/// What a request comes to that waits for more copies of a shard than the one that there is.
+/// Returns the error of a request that waits for more copies of a shard than the single one that there is.
 fn too_few_copies(head: &Head) -> Option<String> {
     let wanted = head.parameter("wait_for_active_shards")?;
     let copies = wanted.parse::<u32>().ok().filter(|copies| *copies > 1)?;
@@ -167,7 +168,7 @@ fn too_few_copies(head: &Head) -> Option<String> {
     ))
 }
 
-/// How long a request waits for copies.
+/// Returns how long a request waits for copies.
 fn timeout(head: &Head) -> Duration {
     let text = head.parameter("timeout").unwrap_or_default();
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -181,34 +182,35 @@ fn timeout(head: &Head) -> Duration {
 
 struct Bulk<'a> {
     head: &'a Head,
-    /// All of it.
+    /// The whole body.
     body: &'a [u8],
     manners: &'a Manners,
     shared: &'a ClusterContext,
     node: usize,
     state: Arc<ClusterState>,
     fault: Option<&'a Fault>,
-    /// Why no shard takes a write: the request waits for more copies than there are.
+    /// The reason why no shard takes a write: the request waits for more copies than there are.
     too_few_copies: Option<String>,
-    /// The index seen last: bulks mostly name one.
+    /// The index that was seen last: bulks mostly name only one.
     seen: Option<Arc<Index>>,
-    /// Documents for it that are only counted, not yet added to its own count.
+    /// Documents for it that are only counted, and not yet added to its own count.
     counted: u64,
     tallied: Tallied,
-    /// The names whose documents a pipeline refuses, all of them for one that it cannot read.
+    /// The names whose documents a pipeline refuses: all documents of a name, because of one that the
+    /// pipeline cannot read.
     unread: HashSet<String>,
-    /// The places of operations that the user has no right to do, and what they are told.
+    /// The places of operations that the user has no right to do, and the words for the user.
     refused: Option<(HashSet<usize>, String)>,
     shape: Shape,
-    /// What each item holds beside what it should.
+    /// What each item holds in addition to its usual contents.
     bloat: Option<String>,
     scratch: &'a mut Scratch,
 }
 
-/// No operation is shorter than `{"index":{}}`, newline included.
+/// No operation is shorter than `{"index":{}}` with its newline.
 const OPERATION_BYTES_MIN: usize = 13;
 
-/// Why a bulk is refused as a whole, in the servers' words.
+/// The reason why a bulk is refused as a whole, in the servers' words.
 #[derive(Debug, thiserror::Error)]
 enum Rejected {
     #[error("Malformed action/metadata line [{0}]")]
@@ -247,7 +249,8 @@ impl Defaults {
 
 impl<'a> Bulk<'a> {
     fn run(&mut self, body: &[u8], defaults: &Defaults) -> Result<(), Rejected> {
-        // Numbers enough for as many operations as the body may hold, so that no other request has the same.
+        // Reserve enough numbers for as many operations as the body may hold, so that no other request gets
+        // the same ones.
         let reserved = (body.len() / OPERATION_BYTES_MIN + 1) as u64;
         let mut seq_no = self.shared.seq_no.fetch_add(reserved, Ordering::Relaxed);
         let mut at = 0;
@@ -281,7 +284,7 @@ impl<'a> Bulk<'a> {
         Ok(())
     }
 
-    /// Once a bulk and index, since all threads share the count.
+    /// Adds the count once for each bulk and index, since all threads share it.
     fn add_counted(&mut self) {
         let counted = std::mem::take(&mut self.counted);
         if let Some(index) = self.seen.as_ref().filter(|_| counted > 0) {
@@ -323,7 +326,8 @@ impl<'a> Bulk<'a> {
             self.add_counted();
             self.seen = self.find(name, action.operation != "delete");
         }
-        // Taken out and put back: a copy of the pointer for each document would cost two atomic additions.
+        // The index is taken out and put back: a copy of the pointer for each document would cost two atomic
+        // additions.
         match self.seen.take() {
             Some(index) => {
                 self.apply_to(&index, action, defaults, source, seq_no);
@@ -344,7 +348,8 @@ impl<'a> Bulk<'a> {
         Ok(())
     }
 
-    /// Why an operation is not executed: its status and error. `name` is the index as the operation names it.
+    /// Returns the status and error of an operation that is not executed. `name` is the index as the
+    /// operation names it.
     fn refusal<'i>(
         &self,
         index: &'i Index,
@@ -377,7 +382,7 @@ impl<'a> Bulk<'a> {
             return Some((400, ingest::unread().to_string().into()));
         }
         let manners = self.manners;
-        // Each kind begins one document earlier than the one before, so that a rare one isn't hidden by a
+        // Each kind begins one document earlier than the one before, so that a rare kind isn't hidden by a
         // frequent one.
         let mut due = (nth..).zip(&manners.failing);
         if let Some((_, refusal)) = due.find(|(nth, refusal)| nth.is_multiple_of(u64::from(refusal.every))) {
@@ -454,7 +459,7 @@ impl<'a> Bulk<'a> {
         }
     }
 
-    /// The index that takes writes to this name, created when it is not there and may be.
+    /// Returns the index that takes writes to this name; creates it if it is missing and may be created.
     fn find(&mut self, name: &str, may_create: bool) -> Option<Arc<Index>> {
         if refusal::of_name(&self.state, name).is_some() {
             return None;
@@ -462,7 +467,7 @@ impl<'a> Bulk<'a> {
         if let Some(index) = self.state.index(name) {
             return Some(Arc::clone(index));
         }
-        // A body that is refused as a whole makes nothing.
+        // A body that is refused as a whole creates nothing.
         if !self.shared.spec.auto_create || !may_create || !is_well_formed(self.body) {
             return None;
         }
@@ -475,8 +480,8 @@ impl<'a> Bulk<'a> {
         self.state.index(name).cloned()
     }
 
-    /// The item of a document that is only counted. This is the path that has to be fast: three copies and a
-    /// number.
+    /// Writes the item of a document that is only counted. This path has to be fast: it makes three copies
+    /// and writes a number.
     fn succeed_counted(&mut self, operation: &'static str, index: &Arc<Index>, id: &str, seq_no: u64) {
         let (status, result) = match operation {
             "update" => (200, "updated"),
@@ -524,7 +529,7 @@ impl<'a> Bulk<'a> {
         });
     }
 
-    /// `document`: the `get` of the item, if it has one.
+    /// Writes the item of a successful operation. `document` is the `get` of the item, if it has one.
     fn succeed(
         &mut self,
         operation: &str,
@@ -574,7 +579,7 @@ impl<'a> Bulk<'a> {
     }
 }
 
-/// Whether every action line of a body is one.
+/// Returns whether every action line of a body is valid.
 fn is_well_formed(body: &[u8]) -> bool {
     let mut lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     while let Some(line) = lines.next() {
@@ -588,7 +593,7 @@ fn is_well_formed(body: &[u8]) -> bool {
     true
 }
 
-/// An id as servers make them: 20 characters, never the same twice.
+/// Makes an id as servers do: 20 characters, never the same twice.
 pub(super) fn minted_id(seq_no: u64) -> String {
     format!("fakeid{seq_no:014x}")
 }
@@ -597,7 +602,8 @@ const VEC: &str = "a Vec takes every write";
 
 // === Action lines ===
 
-/// Operation, index and routing key of each, for who has to know all before the first is executed.
+/// Returns operation, index and routing key of each operation, for checks that need all of them before the
+/// first is executed.
 fn operations_of(body: &[u8], defaults: &Defaults) -> Vec<(&'static str, String, Option<String>)> {
     let mut lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let mut all = Vec::new();
@@ -619,8 +625,8 @@ fn operations_of(body: &[u8], defaults: &Defaults) -> Vec<(&'static str, String,
     all
 }
 
-/// The lines that clients write: an operation with `_index`, `_id` and `routing` as plain strings, without
-/// spaces.
+/// Parses lines as clients write them: an operation with `_index`, `_id` and `routing` as plain strings,
+/// without spaces.
 fn simple_action(line: &[u8]) -> Option<Action<'_>> {
     let (operation, mut rest) = ["index", "create", "update", "delete"]
         .iter()
@@ -654,7 +660,7 @@ fn simple_action(line: &[u8]) -> Option<Action<'_>> {
     (rest == b"}}").then_some(action)
 }
 
-/// Any other line.
+/// Parses any other line.
 pub(super) fn any_action(line: &[u8]) -> Option<Action<'_>> {
     let value: Value = serde_json::from_slice(line).ok()?;
     let (name, metadata) = value
@@ -714,7 +720,7 @@ fn write_number(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Takes items off the end, or repeats the last.
+/// Removes items from the end, or repeats the last one.
 fn change_item_count(items: &mut Vec<u8>, by: isize) {
     const BETWEEN: &[u8] = b"}},{\"";
     for _ in 0..by.unsigned_abs() {
@@ -727,7 +733,7 @@ fn change_item_count(items: &mut Vec<u8>, by: isize) {
     }
 }
 
-/// As a node does whose pool for writes is full.
+/// Answers like a node whose pool for writes is full.
 fn refuse(reply: &mut Reply) {
     let (kind, reason) = (
         "es_rejected_execution_exception",
@@ -744,7 +750,7 @@ fn reject(reply: &mut Reply, reason: &str) {
     reply.json(400, &json!({"error": error, "status": 400}));
 }
 
-/// An error as a test has worded it, with the document's id where it stands for it.
+/// Returns an error in the words of a test, with the document's id in place of [`ID`].
 fn error_of<'e>(error: &'e str, id: Option<&str>) -> Cow<'e, str> {
     match error.contains(ID) {
         true => error.replace(ID, id.unwrap_or_default()).into(),
@@ -752,7 +758,7 @@ fn error_of<'e>(error: &'e str, id: Option<&str>) -> Cow<'e, str> {
     }
 }
 
-/// What stands for the document's id in an error.
+/// The placeholder for the document's id in an error.
 const ID: &str = "{id}";
 
 #[cfg(test)]

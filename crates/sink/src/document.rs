@@ -1,4 +1,4 @@
-//! Documents written one by one.
+//! Documents that are written one by one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use super::index::{Index, Outcome, Write};
 use super::refusal;
 use super::state::ClusterContext;
 
-/// Writes one document, as `operation` of a bulk would, and gives the answer; without an id one is made.
+/// Writes one document, as `operation` of a bulk would, and returns the answer; without an id an id is made.
 pub(super) fn write(
     shared: &ClusterContext,
     node: usize,
@@ -83,7 +83,7 @@ pub(super) fn write(
     }
 }
 
-/// The outcome in an index that counts documents and keeps none.
+/// Returns the outcome in an index that counts documents and keeps none.
 fn counted(shared: &ClusterContext, index: &Index, operation: &str) -> Outcome {
     index.counted.fetch_add(1, Ordering::Relaxed);
     let (status, result) = match operation {
@@ -99,7 +99,7 @@ fn counted(shared: &ClusterContext, index: &Index, operation: &str) -> Outcome {
     }
 }
 
-/// The index that a document is written to; or the answer if there is none that takes writes.
+/// Returns the index that a document is written to, or the answer if no index takes writes.
 fn writable(shared: &ClusterContext, name: &str) -> Result<Arc<Index>, (u16, Value)> {
     let refused = refusal::of_name(&shared.state(), name);
     if let Some((status, error)) = refused {
@@ -113,7 +113,7 @@ fn writable(shared: &ClusterContext, name: &str) -> Result<Arc<Index>, (u16, Val
     Ok(index)
 }
 
-/// The index of this name, made when it is not there and may be.
+/// Returns the index of this name; creates it if it is missing and may be created.
 fn find(shared: &ClusterContext, name: &str) -> Option<Arc<Index>> {
     if let Some(index) = shared.state().index(name) {
         return Some(Arc::clone(index));

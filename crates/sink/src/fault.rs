@@ -18,28 +18,28 @@ pub struct Cue {
 /// The requests that a [`Cue`] is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum On {
-    /// Those whose path ends with `_bulk`.
+    /// Requests whose path ends with `_bulk`.
     Bulk,
-    /// All.
+    /// All requests.
     Any,
-    /// Those whose path (without parameters) begins with this. `/logs/_search` is the beginning of
-    /// `/logs/_search_shards`, by which a gateway has its predictions checked.
+    /// Requests whose path (without parameters) begins with this. Note that `/logs/_search_shards`, with
+    /// which a gateway checks its predictions, begins with `/logs/_search`.
     Path(String),
-    /// Those whose path (without parameters) is this.
+    /// Requests whose path (without parameters) is exactly this.
     Exactly(String),
 }
 
-/// What goes wrong.
+/// The misbehaviour.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// The body is read, nothing is written, and this is the answer.
+    /// Reads the body, writes nothing, and gives this answer.
     Status {
         /// The HTTP status.
         status: u16,
         /// The JSON body.
         body: String,
     },
-    /// The same, if the body holds this text; else nothing goes wrong.
+    /// Like `Status`, if the body holds this text; otherwise nothing goes wrong.
     StatusIfHolds {
         /// The text.
         text: String,
@@ -48,7 +48,7 @@ pub enum Fault {
         /// The JSON body.
         body: String,
     },
-    /// The same, if the body lacks this text.
+    /// Like `Status`, if the body lacks this text; otherwise nothing goes wrong.
     StatusIfLacks {
         /// The text.
         text: String,
@@ -57,47 +57,47 @@ pub enum Fault {
         /// The JSON body.
         body: String,
     },
-    /// This is the answer to the head; the body stays unread and the connection is closed. 413 comes like
-    /// this.
+    /// Gives this answer to the head; the body stays unread and the connection is closed. Servers answer with
+    /// 413 in this way.
     EarlyStatus {
         /// The HTTP status.
         status: u16,
         /// The JSON body.
         body: String,
     },
-    /// Items of a bulk are refused: every `every`th one, counted from the first. The others are written.
+    /// Refuses items of a bulk: every `every`th one, counted from the first. The others are written.
     Items {
-        /// 1 refuses all.
+        /// The interval of refused items; 1 refuses all.
         every: usize,
         /// The status of the refused items.
         status: u16,
-        /// Their `error`, a JSON object; `{id}` stands for the document's id.
+        /// The `error` of the refused items, a JSON object; `{id}` stands for the document's id.
         error: String,
     },
-    /// Does what it should, this much later.
+    /// Behaves normally, but this much later.
     Delay(Duration),
     /// Reads the body and never answers; nothing is written.
     HangUnwritten,
     /// Writes the documents and never answers.
     HangWritten,
-    /// Closes when the head has come, without reading the body.
+    /// Closes when the head has arrived, without reading the body.
     CloseAtHead,
-    /// Reads all, writes nothing, closes without an answer.
+    /// Reads everything, writes nothing, and closes without an answer.
     CloseUnwritten,
-    /// Writes the documents, closes without an answer.
+    /// Writes the documents, and closes without an answer.
     CloseWritten,
-    /// Writes the documents, closes after this many bytes of the answer.
+    /// Writes the documents, and closes after this many bytes of the answer.
     CloseMidReply(usize),
-    /// Writes the documents, answers with so many items too few (negative) or too many.
+    /// Writes the documents, and answers with this many items too few (negative) or too many.
     ItemCount(isize),
-    /// Writes the documents, answers 200 with this instead.
+    /// Writes the documents, and answers 200 with this text instead.
     Garbage(String),
-    /// Does what it should; each item of a bulk's answer that succeeded holds a document of about so many
-    /// bytes besides, whatever `filter_path` says. Where documents are kept only.
+    /// Behaves normally, but each item of a bulk's answer that succeeded also holds a document of about this
+    /// many bytes, whatever `filter_path` says. Only where documents are kept.
     Bloated(usize),
-    /// Reads the body at this many bytes a second, then does what it should.
+    /// Reads the body at this many bytes per second, then behaves normally.
     SlowRead(u64),
-    /// Does what it should, sending the answer at this many bytes a second.
+    /// Behaves normally, but sends the answer at this many bytes per second.
     SlowReply(u64),
 }
 
@@ -112,12 +112,12 @@ pub(super) struct Cues {
 // === impl Cue ===
 
 impl Cue {
-    /// The next bulk request, on any node, once.
+    /// Makes a cue for the next bulk request, on any node, once.
     pub fn bulk(fault: Fault) -> Cue {
         Cue::new(On::Bulk, fault)
     }
 
-    /// The next request of this kind, on any node, once.
+    /// Makes a cue for the next request of this kind, on any node, once.
     pub fn new(on: On, fault: Fault) -> Cue {
         Cue {
             node: None,
@@ -128,27 +128,27 @@ impl Cue {
         }
     }
 
-    /// Only on this node.
+    /// Limits the cue to this node.
     #[must_use]
     pub fn on_node(mut self, node: usize) -> Cue {
         self.node = Some(node);
         self
     }
 
-    /// So many times.
+    /// Makes the cue strike `times` times.
     #[must_use]
     pub fn times(mut self, times: u32) -> Cue {
         self.times = times;
         self
     }
 
-    /// Until [`super::FakeCluster::behave`].
+    /// Makes the cue strike until [`super::FakeCluster::behave`].
     #[must_use]
     pub fn always(self) -> Cue {
         self.times(u32::MAX)
     }
 
-    /// After so many requests that it is for have been served well.
+    /// Makes the cue strike only after `requests` matching requests have been served normally.
     #[must_use]
     pub fn after(mut self, requests: u32) -> Cue {
         self.skip = requests;
@@ -179,12 +179,12 @@ impl Cues {
         self.any.store(false, Ordering::Release);
     }
 
-    /// How many requests got a fault so far.
+    /// Returns how many requests got a fault so far.
     pub(super) fn struck(&self) -> u64 {
         self.struck.load(Ordering::Acquire)
     }
 
-    /// The fault of this request, if it is one's turn. The list is not looked at while it is empty.
+    /// Returns the fault of this request, if a cue strikes it. The list is not looked at while it is empty.
     pub(super) fn take(&self, node: usize, path: &str) -> Option<Fault> {
         if !self.any.load(Ordering::Acquire) {
             return None;

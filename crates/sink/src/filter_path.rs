@@ -1,9 +1,9 @@
-//! `filter_path`: which parts of an answer are wanted. `*` is any part of a name, `**` any number of levels,
-//! a leading `-` leaves out; a dot parts the levels.
+//! `filter_path`, which selects parts of an answer. `*` stands for any part of a name, `**` for any number of
+//! levels, a leading `-` excludes, and a dot separates levels.
 
 use serde_json::Value;
 
-/// Keeps what the parameter asks for.
+/// Keeps the parts that the parameter selects.
 pub(super) fn filter(value: &Value, filter_path: &str) -> Value {
     let (without, with): (Vec<&str>, Vec<&str>) = filter_path
         .split(',')
@@ -32,7 +32,7 @@ fn refs(paths: &[Vec<String>]) -> Vec<Path<'_>> {
     paths.iter().map(Vec::as_slice).collect()
 }
 
-/// The paths below `key`, or `None` when one ends here.
+/// Returns the paths below `key`, or `None` when one ends here.
 fn below<'a>(paths: &[Path<'a>], key: &str) -> Option<Vec<Path<'a>>> {
     let mut rest = Vec::new();
     for path in paths {
@@ -101,7 +101,7 @@ fn drop_paths(value: &mut Value, paths: &[Path<'_>]) {
     }
 }
 
-/// Whether a name fits a pattern with `*`.
+/// Returns whether a name fits a pattern with `*`.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, tail)) = pattern.split_once('*') else {
         return pattern == name;

@@ -1,4 +1,4 @@
-//! Whose answers are imitated, and where they differ.
+//! The servers whose answers are imitated, and their differences.
 
 /// A server and version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// The version as nodes report it.
+    /// Returns the version as nodes report it.
     pub fn version(self) -> &'static str {
         match self {
             Flavour::OpenSearch1 => "1.3.20",
@@ -30,7 +30,7 @@ impl Flavour {
         }
     }
 
-    /// Whether it is an OpenSearch.
+    /// Returns whether the flavour is an OpenSearch.
     pub fn is_opensearch(self) -> bool {
         matches!(
             self,
@@ -38,13 +38,14 @@ impl Flavour {
         )
     }
 
-    /// Whether answers carry `X-elastic-product`: Elasticsearch's do since 7.14.
+    /// Returns whether answers carry `X-elastic-product`, as Elasticsearch's do since 7.14.
     pub(super) fn names_itself(self) -> bool {
         matches!(self, Flavour::Elasticsearch8 | Flavour::Elasticsearch9)
     }
 
-    /// `settings.index.version.created` of new indices. OpenSearch marks its version numbers with bit 27;
-    /// Elasticsearch counts index versions on their own since 8.11, and 9064000 brought the other formula.
+    /// Returns `settings.index.version.created` of new indices. OpenSearch marks its version numbers with bit
+    /// 27; Elasticsearch counts index versions separately since 8.11, and 9064000 introduced the other
+    /// formula.
     pub(super) fn index_created(self) -> &'static str {
         match self {
             Flavour::OpenSearch1 => "135249827",
@@ -56,23 +57,24 @@ impl Flavour {
         }
     }
 
-    /// Whether a document without id whose routing is missing fails its whole request, for want of an id to
-    /// name.
+    /// Returns whether a document without an id whose routing is missing fails its whole request, for lack of
+    /// an id to name in the error.
     pub(super) fn wants_an_id_to_miss_a_routing(self) -> bool {
         self.is_opensearch() || self == Flavour::Elasticsearch7
     }
 
-    /// Whether items and documents still carry `"_type":"_doc"`.
+    /// Returns whether items and documents still carry `"_type":"_doc"`.
     pub(super) fn has_types(self) -> bool {
         matches!(self, Flavour::OpenSearch1 | Flavour::Elasticsearch7)
     }
 
-    /// Whether a bulk answer begins with `errors`, as Elasticsearch's does since 8.13; else with `took`.
+    /// Returns whether a bulk answer begins with `errors`, as Elasticsearch's does since 8.13; other answers
+    /// begin with `took`.
     pub(super) fn errors_come_first(self) -> bool {
         matches!(self, Flavour::Elasticsearch8 | Flavour::Elasticsearch9)
     }
 
-    /// The key of the elected node in the cluster state.
+    /// Returns the key of the elected node in the cluster state.
     pub(super) fn elected_key(self) -> &'static str {
         if matches!(self, Flavour::OpenSearch2 | Flavour::OpenSearch3) {
             "cluster_manager_node"
@@ -81,7 +83,7 @@ impl Flavour {
         }
     }
 
-    /// The role of nodes that can be elected.
+    /// Returns the role of nodes that can be elected.
     pub(super) fn electable_role(self) -> &'static str {
         if matches!(self, Flavour::OpenSearch2 | Flavour::OpenSearch3) {
             "cluster_manager"
@@ -99,7 +101,7 @@ pub struct UnknownFlavour(String);
 impl std::str::FromStr for Flavour {
     type Err = UnknownFlavour;
 
-    /// From `opensearch-3`, `elasticsearch-9` and so on.
+    /// Parses `opensearch-3`, `elasticsearch-9` and so on.
     fn from_str(name: &str) -> Result<Flavour, UnknownFlavour> {
         Ok(match name {
             "opensearch-1" => Flavour::OpenSearch1,

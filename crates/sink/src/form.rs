@@ -1,4 +1,4 @@
-//! What servers make of a bulk's head before they look at its body: media types, parameters, lengths. The
+//! The servers' checks of a bulk's head before they look at its body: media types, parameters, lengths. The
 //! words are those of OpenSearch 3.8, Elasticsearch 7.10 and Elasticsearch 9.5.
 
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::flavour::Flavour;
 use super::http::Head;
 
-/// Status and body of the answer to a bulk that is refused for its head.
+/// Returns the status and body of the answer to a bulk that is refused because of its head.
 pub(super) fn refusal(head: &Head, flavour: Flavour, may_be_long: bool) -> Option<(u16, Value)> {
     let too_long = too_long(head, flavour).filter(|_| !may_be_long);
     too_long
@@ -15,7 +15,7 @@ pub(super) fn refusal(head: &Head, flavour: Flavour, may_be_long: bool) -> Optio
         .or_else(|| unknown_parameter(head, flavour))
 }
 
-/// The media type of the answer.
+/// Returns the media type of the answer.
 pub(super) fn answered_type(head: &Head, flavour: Flavour) -> String {
     let vendor = head.accept.as_deref().and_then(compatible_with);
     match vendor {
@@ -75,7 +75,7 @@ fn media_type(head: &Head, flavour: Flavour) -> Option<(u16, Value)> {
     ))
 }
 
-/// The version that a vendor type names.
+/// Returns the version that a vendor type names.
 fn compatible_with(media_type: &str) -> Option<u32> {
     let (essence, parameters) = media_type.split_once(';')?;
     essence

@@ -1,5 +1,5 @@
-//! Just enough HTTP/1.1 to serve at speed: requests read whole into one reused buffer, replies sent in one
-//! write.
+//! Just enough HTTP/1.1 to serve quickly: requests are read whole into one reused buffer, and replies are
+//! sent in one write.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -14,18 +14,18 @@ use memchr::memmem;
 pub(super) trait Socket: Read + Write {}
 impl<T: Read + Write> Socket for T {}
 
-/// What the head of a request says.
+/// The head of a request.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Head {
     pub(super) method: String,
-    /// Without parameters.
+    /// The path without parameters.
     pub(super) path: String,
     pub(super) query: String,
     pub(super) authorization: Option<String>,
     pub(super) accepts_gzip: bool,
     pub(super) content_type: Option<String>,
     pub(super) accept: Option<String>,
-    /// Of its first line, and of all its headers.
+    /// The bytes of its first line, and of all its headers.
     pub(super) line_bytes: usize,
     pub(super) header_bytes: usize,
     content_length: usize,
@@ -35,16 +35,17 @@ pub(super) struct Head {
     pub(super) close: bool,
 }
 
-/// One connection's reading side: what came, from the first byte that is not yet consumed.
+/// The reading side of one connection: the bytes that have arrived, from the first one that is not yet
+/// consumed.
 pub(super) struct Reader {
     buffer: Vec<u8>,
     filled: usize,
-    /// Where the body begins once a head is read.
+    /// The place where the body begins, once a head is read.
     body_at: usize,
     inflated: Vec<u8>,
 }
 
-/// Room left before a reply's body for its head, so that both leave in one write.
+/// The room left before a reply's body for its head, so that both are sent in one write.
 const HEAD_ROOM: usize = 256;
 const FIRST_READ: usize = 64 << 10;
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -90,7 +91,7 @@ impl Head {
         self.content_length
     }
 
-    /// The decoded value of a parameter.
+    /// Returns the decoded value of a parameter.
     pub(super) fn parameter(&self, name: &str) -> Option<String> {
         let pair = |pair: &str| {
             pair.split_once('=')
@@ -106,7 +107,7 @@ impl Head {
     }
 }
 
-/// Undoes percent-encoding; `+` is a space in parameters only.
+/// Undoes percent-encoding; `+` is a space only in parameters.
 pub(super) fn decode(text: &str, plus_is_space: bool) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -135,7 +136,7 @@ impl Reader {
         }
     }
 
-    /// The next request's head; `None` when the peer has closed.
+    /// Reads the next request's head; `None` when the peer has closed.
     pub(super) fn head(&mut self, socket: &mut dyn Socket) -> io::Result<Option<Head>> {
         let mut looked = 0;
         loop {
@@ -156,8 +157,8 @@ impl Reader {
         }
     }
 
-    /// Reads the body of `head`. Its bytes as they travelled are counted; what [`Reader::body`] shows is
-    /// unpacked.
+    /// Reads the body of `head`. The bytes are counted as they travelled; [`Reader::body`] returns them
+    /// decompressed.
     pub(super) fn read_body(
         &mut self,
         head: &Head,
@@ -209,13 +210,13 @@ impl Reader {
         }
     }
 
-    /// Forgets a request; what the peer has already sent of the next one stays.
+    /// Drops a request; the bytes that the peer has already sent of the next one stay.
     pub(super) fn consume(&mut self, body: &Body) {
         self.buffer.copy_within(body.consumed..self.filled, 0);
         self.filled -= body.consumed;
     }
 
-    /// Unpacks chunks in place. Gives the body's place and where the request ends.
+    /// Decodes chunks in place. Returns the body's place and where the request ends.
     fn read_chunks(&mut self, socket: &mut dyn Socket) -> io::Result<(std::ops::Range<usize>, usize)> {
         let (mut at, mut end) = (self.body_at, self.body_at);
         loop {
@@ -263,7 +264,7 @@ impl Reader {
     }
 }
 
-/// Where a request's body is, and where the request ends.
+/// The place of a request's body, and where the request ends.
 pub(super) struct Body {
     range: std::ops::Range<usize>,
     consumed: usize,
@@ -273,12 +274,13 @@ pub(super) struct Body {
 
 // === Reply ===
 
-/// A reply in the making. The body is appended to [`Reply::body`]; the head is written before it at the end.
+/// A reply that is being built. The body is appended to [`Reply::body`]; the head is written before it at the
+/// end.
 pub(super) struct Reply {
     out: Vec<u8>,
     pub(super) status: u16,
     packed: bool,
-    /// Another media type than usual.
+    /// A media type other than the usual one.
     pub(super) media_type: Option<String>,
 }
 
@@ -315,7 +317,7 @@ impl Reply {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// Packs the body as the servers do: with gzip's level 3, whatever its length.
+    /// Compresses the body as the servers do: with gzip's level 3, whatever its length.
     pub(super) fn pack(&mut self) {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::new(3));
         let packed = encoder
@@ -327,7 +329,7 @@ impl Reply {
         self.packed = true;
     }
 
-    /// The whole reply. `HEAD` gets the head of what `GET` would get.
+    /// Returns the whole reply. `HEAD` gets the head of the reply to `GET`.
     pub(super) fn finish(&mut self, method: &str, elasticsearch: bool, close: bool) -> &[u8] {
         let length = self.out.len() - HEAD_ROOM;
         let head = format!(
@@ -378,8 +380,8 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Breaks a connection both ways.
+/// Breaks a connection in both directions.
 pub(super) fn break_off(stream: &TcpStream) {
-    // It may be gone already, which is what is wanted.
+    // The connection may be gone already, which is the desired state.
     let _ = stream.shutdown(std::net::Shutdown::Both);
 }

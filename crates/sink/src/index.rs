@@ -1,4 +1,4 @@
-//! One index: where its primaries are and, if the cluster stores, its documents.
+//! One index: the places of its primaries and, if the cluster stores documents, its documents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::route::{Formula, shard_of};
 /// A stored document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stored {
-    /// 1 at creation, raised by each write.
+    /// The version: 1 at creation, raised by each write.
     pub version: u64,
-    /// Its sequence number in the index.
+    /// The document's sequence number in the index.
     pub seq_no: u64,
-    /// As it was sent.
+    /// The source as it was sent.
     pub source: String,
-    /// The routing it was written with.
+    /// The routing with which it was written.
     pub routing: Option<String>,
 }
 
@@ -29,13 +29,13 @@ pub(super) struct Index {
     pub(super) closed: bool,
     /// The mapping's `_routing.required`.
     pub(super) routing_required: bool,
-    /// What every write to it is refused with: a status, and an `error`.
+    /// The status and `error` with which every write to it is refused.
     pub(super) refusing: Option<(u16, String)>,
     /// The node of each shard's primary; `None` when unassigned.
     pub(super) primaries: Vec<Option<usize>>,
     pub(super) formula: Formula,
     pub(super) store: Option<Arc<Mutex<Store>>>,
-    /// Writes taken, where documents are only counted.
+    /// The writes taken, where documents are only counted.
     pub(super) counted: Arc<AtomicU64>,
 }
 
@@ -52,12 +52,12 @@ pub(super) struct Write<'a> {
     pub(super) operation: &'static str,
     pub(super) id: &'a str,
     pub(super) routing: Option<&'a str>,
-    /// Only if the document has this sequence number now.
+    /// The sequence number that the document must have now.
     pub(super) if_seq_no: Option<u64>,
     pub(super) source: &'a [u8],
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Done {
@@ -112,8 +112,8 @@ impl Index {
         self.with_store(|store| store.docs.get(id).cloned()).flatten()
     }
 
-    /// Shows each document that fits, with its number among them, and gives how many there are. Documents
-    /// that are only counted all fit, and none is shown.
+    /// Passes each document that fits to `see`, with its number among them, and returns how many there are.
+    /// Documents that are only counted all fit, and none is passed.
     pub(super) fn each_match(
         &self,
         fits: &dyn Fn(&str, &Stored) -> bool,
@@ -224,7 +224,7 @@ impl Store {
         let before: Value = serde_json::from_str(&doc.source).unwrap_or(Value::Null);
         let mut after = before.clone();
         match request.get("script") {
-            // Whatever a script says, it counts.
+            // Whatever a script says, it is executed as a counter.
             Some(_) => after["n"] = json!(after["n"].as_u64().unwrap_or_default() + 1),
             None => overlay(&mut after, &request["doc"]),
         }

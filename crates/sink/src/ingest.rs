@@ -1,5 +1,5 @@
-//! The one ingest pipeline that runs here, `stamps`, and how OpenSearch runs it: for all documents of a
-//! request and index at once, so that one that cannot be read fails them all.
+//! The only ingest pipeline that runs here, `stamps`, and the way in which OpenSearch runs it: for all
+//! documents of a request and index at once, so that one document that cannot be read fails them all.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::bulk::any_action;
 use super::http::Head;
 use super::state::ClusterContext;
 
-/// A document as the pipeline leaves it, if it goes through that.
+/// Returns a document as the pipeline leaves it, if it goes through the pipeline.
 pub(super) fn stamped(head: &Head, operation: &str, source: &[u8]) -> Option<Vec<u8>> {
     let runs = operation != "update" && runs(head);
     let mut document: Value = serde_json::from_slice(source).ok().filter(|_| runs)?;
@@ -22,7 +22,7 @@ fn runs(head: &Head) -> bool {
     head.parameter("pipeline").as_deref() == Some("stamps")
 }
 
-/// The names of which some document cannot be read, if all documents for them go through the pipeline.
+/// Returns the names for which some document cannot be read, if all their documents go through the pipeline.
 pub(super) fn names_unread(
     shared: &ClusterContext,
     head: &Head,
@@ -57,7 +57,7 @@ pub(super) fn names_unread(
     names
 }
 
-/// What all documents are told then (OpenSearch 2.19).
+/// Returns the error that all documents get in that case (OpenSearch 2.19).
 pub(super) fn unread() -> Value {
     let cause = json!({"type": "json_e_o_f_exception",
         "reason": "Unexpected end-of-input within/between Object entries\n at [Source: REDACTED (`StreamReadFeature.INCLUDE_SOURCE_IN_LOCATION` disabled); line: 1, column: 6]"});

@@ -1,4 +1,4 @@
-//! The items of a bulk's answer, as `filter_path` has them.
+//! The items of a bulk's answer, as `filter_path` selects them.
 
 use std::io::Write as _;
 
@@ -9,14 +9,14 @@ use super::filter_path::filter;
 use super::http::Head;
 use super::index::Index;
 
-/// What of an answer is wanted.
+/// The wanted parts of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     All,
-    /// Statuses and errors of the items: written so at once, since an answer that is filtered afterwards
-    /// takes long.
+    /// Statuses and errors of the items. They are written in this form at once, since filtering a complete
+    /// answer takes long.
     Bare,
-    /// What this says.
+    /// The parts that this `filter_path` selects.
     Filtered(String),
 }
 
@@ -33,7 +33,7 @@ impl Shape {
         }
     }
 
-    /// Filters an answer that is written.
+    /// Filters an answer that is already written.
     pub(super) fn apply(&self, answer: &mut Vec<u8>) {
         if let Self::Filtered(paths) = self
             && let Ok(value) = serde_json::from_slice::<Value>(answer)
@@ -43,7 +43,7 @@ impl Shape {
     }
 }
 
-/// An item that says nothing but how it went.
+/// Writes an item with nothing but the outcome.
 pub(super) fn bare(items: &mut Vec<u8>, operation: &str, status: u16, error: Option<&str>) {
     items.extend_from_slice(b",{\"");
     items.extend_from_slice(operation.as_bytes());
@@ -56,7 +56,7 @@ pub(super) fn bare(items: &mut Vec<u8>, operation: &str, status: u16, error: Opt
     items.extend_from_slice(b"}}");
 }
 
-/// Whether an update's answer is to hold the document: its line, its body or the URL asks for that.
+/// Returns whether an update's answer is to hold the document: its line, its body or the URL asks for that.
 pub(super) fn wants_document(head: &Head, of_line: Option<bool>, source: &[u8]) -> bool {
     let asks = |value: &Value| !value.is_null() && *value != false;
     let of_url = ["_source", "_source_includes", "_source_excludes"]
@@ -67,14 +67,15 @@ pub(super) fn wants_document(head: &Head, of_line: Option<bool>, source: &[u8]) 
         || in_body && serde_json::from_slice::<Value>(source).is_ok_and(|body| asks(&body["_source"]))
 }
 
-/// The `get` of an update's item, before its `status`: all of the document, whatever fields are asked for.
+/// Returns the `get` of an update's item, which precedes its `status`: the whole document, whatever fields
+/// are asked for.
 pub(super) fn document(index: &Index, id: &str) -> String {
     let doc = index.doc(id);
     let source = doc.map_or_else(|| "{}".to_owned(), |doc| doc.source);
     format!("\"get\":{{\"found\":true,\"_source\":{source}}},")
 }
 
-/// The same, of a node that says more than it is asked for.
+/// Returns the `get` of an item from a node that sends more than it is asked for.
 pub(super) fn bloat(fault: Option<&Fault>) -> Option<String> {
     let Some(Fault::Bloated(bytes)) = fault else {
         return None;

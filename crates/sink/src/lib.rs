@@ -1,10 +1,10 @@
-//! A fake cluster for figures and tests: several nodes that answer bulk requests for real, at several million
-//! documents a second a core, and misbehave on cue.
+//! A fake cluster for measurements and tests: several nodes that really answer bulk requests, at several
+//! million documents per second and core, and misbehave on cue.
 //!
-//! It is not evidence of how a server behaves: real clusters are. What it offers instead is counting
-//! (documents by node and shard, and those that reached a node without their primary), speed, and faults that
-//! a real cluster cannot be asked for. It has its own small HTTP server on blocking sockets, one thread a
-//! connection, so that it shares no code with what it tests.
+//! The fake is no evidence of how a server behaves; only real clusters are. Instead it offers counts (of
+//! documents by node and shard, and of those that reached a node without their primary), speed, and faults
+//! that cannot be provoked in a real cluster. It has its own small HTTP server on blocking sockets, with one
+//! thread per connection, so that it shares no code with the code under test.
 //!
 //! ```
 //! use sink::{Cue, FakeCluster, Fault, Spec};
@@ -54,39 +54,39 @@ use node::Node;
 use state::ClusterContext;
 use tls::Identity;
 
-/// What a [`FakeCluster`] is made of.
+/// The parts of a [`FakeCluster`].
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// How many nodes; all hold data.
+    /// The number of nodes; all of them hold data.
     pub nodes: usize,
-    /// The address that all of them listen on, each on its port.
+    /// The address that all nodes listen on, each on its own port.
     pub host: IpAddr,
-    /// The port of the first node, the others following it; 0 takes free ones.
+    /// The port of the first node; the others follow it. 0 takes free ports.
     pub base_port: u16,
-    /// Whose answers the nodes imitate.
+    /// The server whose answers the nodes imitate.
     pub flavour: Flavour,
-    /// Indices that exist from the start: name and number of shards, spread over the nodes in turn.
+    /// Indices that exist from the start: name and number of shards, which are spread over the nodes in turn.
     pub indices: Vec<(String, u32)>,
-    /// Whether lines and headers may be long: `http.max_initial_line_length` and `http.max_header_size` are
-    /// raised.
+    /// Whether lines and headers may be long, as if `http.max_initial_line_length` and `http.max_header_size`
+    /// were raised.
     pub long_heads: bool,
-    /// The ingest pipelines that it tells of; none is run but the one that is named `stamps`, which adds a
-    /// field.
+    /// The ingest pipelines that the cluster reports. None of them runs except the one named `stamps`, which
+    /// adds a field.
     pub pipelines: serde_json::Map<String, serde_json::Value>,
     /// Whether documents are kept (for tests that look at contents), or only counted (for speed).
     pub store: bool,
-    /// Whether a bulk to an index that is not there creates it, with one shard, as the servers' default is.
+    /// Whether a bulk to a missing index creates it, with one shard, as servers do by default.
     pub auto_create: bool,
     /// Whether the nodes speak TLS, with a certificate of their own ([`FakeCluster::ca_pem`]).
     pub tls: bool,
-    /// User and password that every request has to carry.
+    /// The user and password that every request must carry.
     pub basic_auth: Option<(String, String)>,
     /// Users with few rights.
     pub users: Vec<User>,
-    /// Bodies above this many bytes are answered with 413.
+    /// The largest body in bytes; larger ones are answered with 413.
     pub content_length_max: usize,
-    /// `http.compression`: whether clients that accept gzip get it; without, as by the servers' default: only
-    /// in clear text.
+    /// `http.compression`: whether clients that accept gzip get it. Without a value, as by the servers'
+    /// default, they get it only in clear text.
     pub compression: Option<bool>,
     /// How slow and how faulty answers are, all the time.
     pub manners: Manners,
@@ -100,37 +100,36 @@ pub struct FakeCluster {
     identity: Option<Identity>,
 }
 
-/// What the nodes have been sent since the start or the last [`FakeCluster::reset_counts`].
+/// Counts of what the nodes have been sent since the start or the last [`FakeCluster::reset_counts`].
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// Requests of every kind.
     pub requests: u64,
-    /// Bulk requests that were read to the end and taken.
+    /// Bulk requests that were read to the end and accepted.
     pub bulks: u64,
     /// Documents written one by one.
     pub writes: u64,
     /// Operations in bulks.
     pub docs: u64,
-    /// Those of them with an id or a routing whose shard has its primary on another node than the one that
-    /// got them.
+    /// Operations with an id or a routing that reached a node other than the one with their shard's primary.
     pub misrouted: u64,
-    /// Operations by node.
+    /// Operations of each node.
     pub docs_by_node: Vec<u64>,
-    /// Bytes of bulk bodies, as they travelled.
+    /// Bytes of bulk bodies, as sent over the wire.
     pub body_bytes: u64,
     /// Bulks refused because too many were waiting ([`Workers`]).
     pub bulks_refused: u64,
-    /// Milliseconds that bulks were worked on, summed up.
+    /// Milliseconds for which bulks were worked on, in total.
     pub worked_ms: u64,
-    /// Milliseconds that bulks waited for a worker, summed up.
+    /// Milliseconds for which bulks waited for a worker, in total.
     pub waited_ms: u64,
 }
 
 // === impl Spec ===
 
 impl Default for Spec {
-    /// Three nodes of OpenSearch 3.8 on free ports, in clear text, without indices, that count and keep
-    /// nothing.
+    /// Returns a cluster of three nodes of OpenSearch 3.8 on free ports, in clear text, without indices,
+    /// which count documents and keep none.
     fn default() -> Spec {
         Spec {
             nodes: 3,
@@ -167,33 +166,33 @@ impl Spec {
         self
     }
 
-    /// Keeps documents, so that `GET /INDEX/_doc/ID`, `_count` and [`FakeCluster::docs`] know them.
+    /// Keeps documents, so that `GET /INDEX/_doc/ID`, `_count` and [`FakeCluster::docs`] return them.
     #[must_use]
     pub fn storing(mut self) -> Spec {
         self.store = true;
         self
     }
 
-    /// Whether answers are packed for clients that accept it.
+    /// Returns whether answers are compressed for clients that accept it.
     fn packs(&self) -> bool {
         self.compression.unwrap_or(!self.tls)
     }
 
-    /// Speaks TLS.
+    /// Makes the nodes speak TLS.
     #[must_use]
     pub fn tls(mut self) -> Spec {
         self.tls = true;
         self
     }
 
-    /// Knows this user, who may do what is said of it and no more.
+    /// Adds this user, who has only the rights given in it.
     #[must_use]
     pub fn user(mut self, user: User) -> Spec {
         self.users.push(user);
         self
     }
 
-    /// Asks every request for this user, who may do everything.
+    /// Requires this user, who may do everything, for every request.
     #[must_use]
     pub fn basic_auth(mut self, user: &str, password: &str) -> Spec {
         self.basic_auth = Some((user.to_owned(), password.to_owned()));
@@ -204,7 +203,7 @@ impl Spec {
 // === impl FakeCluster ===
 
 impl FakeCluster {
-    /// Starts the nodes; they answer when this returns.
+    /// Starts the nodes; they answer once this returns.
     ///
     /// # Errors
     /// When a port cannot be bound.
@@ -242,7 +241,7 @@ impl FakeCluster {
         })
     }
 
-    /// The origins of the nodes, `http://127.0.0.1:PORT` or `https://…`.
+    /// Returns the origins of the nodes, `http://127.0.0.1:PORT` or `https://…`.
     pub fn urls(&self) -> Vec<String> {
         let scheme = if self.identity.is_some() { "https" } else { "http" };
         self.addresses()
@@ -251,42 +250,42 @@ impl FakeCluster {
             .collect()
     }
 
-    /// The addresses of the nodes.
+    /// Returns the addresses of the nodes.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.shared.addresses
     }
 
-    /// The certificate that the nodes show, to be trusted by clients; `None` in clear text.
+    /// Returns the certificate that the nodes show, for clients to trust; `None` in clear text.
     pub fn ca_pem(&self) -> Option<&str> {
         self.identity
             .as_ref()
             .map(|identity| identity.certificate_pem.as_str())
     }
 
-    /// The key of that certificate, for a proxy that shows the same one; `None` in clear text.
+    /// Returns the key of that certificate, for a proxy that shows the same one; `None` in clear text.
     pub fn key_pem(&self) -> Option<&str> {
         self.identity.as_ref().map(|identity| identity.key_pem.as_str())
     }
 
-    /// Lets nodes misbehave. Cues are tried in the order in which they were given.
+    /// Makes nodes misbehave. Cues are tried in the order in which they were given.
     pub fn cue(&self, cue: Cue) {
         self.shared.cues.add(cue);
     }
 
-    /// Forgets all cues.
+    /// Drops all cues.
     pub fn behave(&self) {
         self.shared.cues.clear();
     }
 
-    /// How many requests have been struck by a cue since the start. Those of [`Fault::StatusIfHolds`] and
-    /// [`Fault::StatusIfLacks`] count whatever they hold. A request counts when its head has come, before the
-    /// fault does anything.
+    /// Returns how many requests have been struck by a cue since the start. Requests struck by
+    /// [`Fault::StatusIfHolds`] and [`Fault::StatusIfLacks`] count whatever they hold. A request counts when
+    /// its head has arrived, before the fault does anything.
     pub fn struck(&self) -> u64 {
         self.shared.cues.struck()
     }
 
     /// Ends a node as `kill -9` does: its connections break, its port refuses, and it executes nothing once
-    /// this returns. The cluster state is left as it was; [`FakeCluster::leave`] changes it too.
+    /// this returns. The cluster state stays as it was, unlike with [`FakeCluster::leave`].
     pub fn kill(&self, node: usize) {
         self.nodes[node].kill();
     }
@@ -301,19 +300,19 @@ impl FakeCluster {
         Ok(())
     }
 
-    /// Pauses a node as SIGSTOP does: connections are taken, and nothing is answered or executed until
+    /// Pauses a node as SIGSTOP does: connections are accepted, and nothing is answered or executed until
     /// [`FakeCluster::resume`].
     pub fn pause(&self, node: usize) {
         self.shared.paused[node].store(true, Ordering::Release);
     }
 
-    /// Lets a paused node go on with what it was sent meanwhile.
+    /// Lets a paused node continue with what it was sent meanwhile.
     pub fn resume(&self, node: usize) {
         self.shared.paused[node].store(false, Ordering::Release);
     }
 
-    /// Kills a node and lets the cluster notice: it is no longer listed, and its primaries move to the others
-    /// in turn.
+    /// Kills a node and lets the cluster notice: the node is no longer listed, and its primaries move to the
+    /// others in turn.
     pub fn leave(&self, node: usize) {
         self.kill(node);
         self.shared.change(|state| state.evict(node));
@@ -328,8 +327,8 @@ impl FakeCluster {
             .change(|state| state.index_mut(index).primaries[shard as usize] = Some(node));
     }
 
-    /// Creates an index with its primaries on the nodes in turn; one of the same name is deleted first and
-    /// its documents with it, and the new one gets another uuid.
+    /// Creates an index with its primaries on the nodes in turn. An index of the same name is deleted first,
+    /// with its documents, and the new one gets another uuid.
     pub fn create_index(&self, name: &str, shards: u32) {
         self.shared.change(|state| state.create(name, shards));
     }
@@ -365,7 +364,7 @@ impl FakeCluster {
     }
 
     /// Refuses every write to an index with this status and `error`, a JSON object, as a block or a missing
-    /// right does; none: takes them again.
+    /// right does; with `None`, takes writes again.
     ///
     /// # Panics
     /// When there is no such index.
@@ -375,12 +374,12 @@ impl FakeCluster {
             .change(|state| state.index_mut(name).refusing = refusal);
     }
 
-    /// Gives an alias to indices, the first of which takes the writes.
+    /// Gives an alias to indices; the first of them takes the writes.
     pub fn alias(&self, alias: &str, indices: &[&str]) {
         self.shared.change(|state| state.alias(alias, indices));
     }
 
-    /// Gives an alias to indices none of which takes the writes.
+    /// Gives an alias to indices of which none takes the writes.
     pub fn alias_without_write_index(&self, alias: &str, indices: &[&str]) {
         self.shared.change(|state| {
             state.alias(alias, indices);
@@ -388,8 +387,9 @@ impl FakeCluster {
         });
     }
 
-    /// Splits the index that takes an alias's writes, or shrinks it: another index of so many shards has its
-    /// documents and its place, and it is deleted. A server takes no writes meanwhile; here it is one moment.
+    /// Splits or shrinks the index that takes an alias's writes: a new index of `shards` shards gets its
+    /// documents and its place, and the old one is deleted. A server takes no writes meanwhile; here it is
+    /// one moment.
     ///
     /// # Panics
     /// When there is no such alias.
@@ -402,22 +402,23 @@ impl FakeCluster {
         });
     }
 
-    /// Adds a user, in the place of one of the same name.
+    /// Adds a user, replacing one of the same name.
     pub fn set_user(&self, user: User) {
         self.shared.change_users(|users| users::add(users, user));
     }
 
-    /// Forgets a user.
+    /// Removes a user.
     pub fn remove_user(&self, name: &str) {
         self.shared.change_users(|users| users::remove(users, name));
     }
 
-    /// Another cluster behind the same addresses: new uuids, the same indices, without documents.
+    /// Puts another cluster behind the same addresses: with new uuids and the same indices, without
+    /// documents.
     pub fn rebuild(&self) {
         self.shared.change(|state| state.rebuild());
     }
 
-    /// The node that holds a primary.
+    /// Returns the node that holds a primary.
     ///
     /// # Panics
     /// When there is no such index or shard.
@@ -429,33 +430,33 @@ impl FakeCluster {
             .primaries[shard as usize]
     }
 
-    /// Changes how slow and how faulty the nodes are. `POST
-    /// /_fake/manners?latency_ms=…&capacity=…&workers=…&waiting=…` does so too.
+    /// Changes how slow and how faulty the nodes are. The request `POST
+    /// /_fake/manners?latency_ms=…&capacity=…&workers=…&waiting=…` does the same.
     pub fn set_manners(&self, manners: Manners) {
         self.shared.set_manners(manners);
     }
 
-    /// What was sent so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         self.shared.counts()
     }
 
-    /// Counts from zero again.
+    /// Starts counting from zero again.
     pub fn reset_counts(&self) {
         self.shared.reset_counts();
     }
 
-    /// The connections open now, by node.
+    /// Returns the number of connections open now, for each node.
     pub fn connections(&self) -> Vec<usize> {
         self.nodes.iter().map(Node::connections).collect()
     }
 
-    /// The version of the cluster state, which every change raises.
+    /// Returns the version of the cluster state, which every change raises.
     pub fn state_version(&self) -> u64 {
         self.shared.version.load(Ordering::Relaxed)
     }
 
-    /// The documents of an index by id; empty unless the cluster is [`Spec::storing`].
+    /// Returns the documents of an index by id; empty unless the cluster is [`Spec::storing`].
     pub fn docs(&self, index: &str) -> BTreeMap<String, Stored> {
         self.shared
             .state()

@@ -10,61 +10,63 @@ use super::http::Head;
 /// How slow and how faulty answers are.
 #[derive(Debug, Clone, Default)]
 pub struct Manners {
-    /// Every bulk, single write and search is answered this much later.
+    /// The delay of the answer to every bulk, single write and search.
     pub latency: Duration,
-    /// So much longer for each document of a bulk: one thread works them off, and others other bulks.
+    /// The additional delay for each document of a bulk: one thread executes them, while others execute other
+    /// bulks.
     pub work: Duration,
-    /// No more documents a second than this, all nodes together: bulks wait for their turn.
+    /// The most documents per second, all nodes together: bulks wait for their turn.
     pub docs_per_s_max: Option<u32>,
-    /// How many bulks a node works on at once; without, as many as come.
+    /// The number of bulks that a node works on at once; without a value, as many as arrive.
     pub workers: Option<Workers>,
-    /// The mix of errors inside every bulk; of several that a document is due for, the first.
-    /// The second kind begins to count one document earlier than the first one, and so on.
+    /// The mix of errors inside every bulk; if a document is due for several of them, it gets the first. The
+    /// second kind begins to count one document earlier than the first one, and so on.
     pub failing: Vec<Refusal>,
-    /// The documents of bulks that the cluster will never take, as those that do not fit a mapping.
+    /// The documents in bulks that the cluster will never take, like those that do not fit a mapping.
     pub unfit: Option<Unfit>,
 }
 
-/// Documents that are refused for what is in them.
+/// Documents that are refused because of their contents.
 #[derive(Debug, Clone)]
 pub struct Unfit {
-    /// The text that they hold, in their source.
+    /// The text that their source holds.
     pub holds: String,
     /// The status of their items.
     pub status: u16,
-    /// Their `error`, a JSON object.
+    /// The `error` of their items, a JSON object.
     pub error: String,
 }
 
-/// What a node does with bulks that come at once, as a server's thread pool for writes does:
-/// [`Manners::latency`] and [`Manners::work`] are then the time that one of them is worked on.
+/// The way in which a node handles bulks that arrive at once, as a server's thread pool for writes does:
+/// [`Manners::latency`] and [`Manners::work`] are then the time for which one of them is worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workers {
-    /// Worked on at once.
+    /// The bulks that are worked on at once.
     pub at_once: usize,
-    /// Waiting, at most; more are refused with 429.
+    /// The most bulks that wait; more are refused with 429.
     pub waiting_max: usize,
 }
 
 /// Documents of a bulk that are refused.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// Every so-manieth document of each bulk, counted from the first; 1 refuses all.
+    /// The interval of refused documents in each bulk, counted from the first; 1 refuses all.
     pub every: u32,
     /// The status of their items.
     pub status: u16,
-    /// Their `error`, a JSON object.
+    /// The `error` of their items, a JSON object.
     pub error: String,
 }
 
-/// When the documents that were taken so far will have been worked off.
+/// The moment when the documents accepted so far will have been executed.
 #[derive(Debug, Default)]
 pub(super) struct Capacity {
     free: Mutex<Option<Instant>>,
 }
 
 impl Manners {
-    /// With what the parameters of a request say in their place; `None` if one is no number.
+    /// Returns these manners with the values of a request's parameters; `None` if one of them is not a
+    /// number.
     pub(super) fn changed(&self, head: &Head) -> Option<Manners> {
         let number = |name: &str| head.parameter(name).map(|text| text.parse::<u32>().ok());
         let mut manners = self.clone();
@@ -105,7 +107,7 @@ struct PoolState {
     tally: PoolTally,
 }
 
-/// What the workers have done.
+/// The totals of the workers.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct PoolTally {
     pub(super) refused: u64,
@@ -123,7 +125,8 @@ pub(super) struct Worker<'a> {
 // === impl Pool ===
 
 impl Pool {
-    /// Waits for a worker; `None` if too many wait already. What is allowed is looked at anew all the while.
+    /// Waits for a worker; `None` if too many wait already. The allowed numbers are read again and again
+    /// meanwhile.
     pub(super) fn enter(&self, allowed: impl Fn() -> Option<Workers>) -> Option<Worker<'_>> {
         let came = Instant::now();
         let mut state = self.state();
@@ -177,7 +180,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 // === impl Capacity ===
 
 impl Capacity {
-    /// Waits as long as so many documents take.
+    /// Waits for as long as `docs` documents take.
     pub(super) fn take(&self, manners: &Manners, docs: u64) {
         let mut wait = manners.latency + manners.work.mul_f64(docs as f64);
         if let Some(docs_per_s_max) = manners.docs_per_s_max.filter(|max| *max > 0) {

@@ -1,4 +1,4 @@
-//! One node: its listener, a thread a connection, and what a fault does to a request.
+//! One node: its listener, a thread for each connection, and the effect of a fault on a request.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,7 +16,7 @@ use super::http::{Body, Head, Reader, Reply, Socket, break_off};
 use super::state::ClusterContext;
 use super::{api, bulk, form};
 
-/// Threads of connections need little stack, and there may be thousands.
+/// The stack of a connection's thread: it needs little, and there may be thousands.
 const STACK_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Node {
     life: Mutex<Option<Life>>,
 }
 
-/// From a start to the next kill.
+/// The time from a start to the next kill.
 #[derive(Debug)]
 struct Life {
     listener: Arc<TcpListener>,
@@ -35,12 +35,12 @@ struct Life {
     open: Arc<Open>,
 }
 
-/// The connections of a life, so that they can be broken.
+/// The connections of a life, kept so that they can be broken.
 #[derive(Debug, Default)]
 struct Open {
     dead: AtomicBool,
-    /// Held by requests that are being executed: what kills the node waits for them, so that nothing of it is
-    /// executed once it is dead.
+    /// Held by requests that are being executed: killing the node waits for them, so that nothing is executed
+    /// once the node is dead.
     executing: RwLock<()>,
     next: AtomicU64,
     streams: Mutex<HashMap<u64, TcpStream>>,
@@ -70,7 +70,7 @@ impl Node {
             return;
         };
         life.open.dead.store(true, Ordering::Release);
-        // Wakes the acceptor, which no other call does.
+        // Wakes the acceptor, as no other call does.
         let _ = rustix::net::shutdown(&life.listener, rustix::net::Shutdown::Both);
         drop(life.listener);
         let _ = life.acceptor.join();
@@ -123,7 +123,7 @@ fn accept(
         open.streams.lock().insert(number, copy);
         let (shared, tls, open) = (Arc::clone(shared), tls.cloned(), Arc::clone(open));
         let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-            // A broken connection is the peer's affair.
+            // A broken connection is the peer's concern.
             let _ = converse(at, stream, &shared, tls, &open);
             open.streams.lock().remove(&number);
         });
@@ -156,7 +156,7 @@ fn converse(
         scratch: bulk::Scratch::default(),
     };
     while connection.exchange(socket.as_mut())? {}
-    // The other clone, among the open ones, would keep it half alive.
+    // The other clone, among the open ones, would keep the connection half alive.
     break_off(&raw);
     Ok(())
 }
@@ -173,7 +173,7 @@ struct Connection<'a> {
 // === impl Connection ===
 
 impl Connection<'_> {
-    /// One request and its reply. False when the connection ends.
+    /// Handles one request and its reply. Returns false when the connection ends.
     fn exchange(&mut self, socket: &mut dyn Socket) -> io::Result<bool> {
         let Some(head) = self.reader.head(socket)? else {
             return Ok(false);
@@ -248,7 +248,7 @@ impl Connection<'_> {
         memchr::memmem::find(self.reader.body(body), text.as_bytes()).is_some()
     }
 
-    /// So many bytes of the reply, after which the connection ends.
+    /// Sends `bytes` bytes of the reply, after which the connection ends.
     fn send_some(&mut self, head: &Head, socket: &mut dyn Socket, bytes: usize) -> io::Result<bool> {
         let named = self.shared.spec.flavour.names_itself();
         let reply = self.reply.finish(&head.method, named, false);
@@ -320,14 +320,14 @@ impl Connection<'_> {
         socket.flush()
     }
 
-    /// Does nothing while the node is paused, unless it dies.
+    /// Waits while the node is paused, unless it dies.
     fn wait_while_paused(&self) {
         while self.shared.paused[self.at].load(Ordering::Acquire) && !self.open.dead.load(Ordering::Acquire) {
             thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Says nothing until the node dies.
+    /// Sends nothing until the node dies.
     fn hang(&self) -> io::Result<bool> {
         while !self.open.dead.load(Ordering::Acquire) {
             thread::sleep(Duration::from_millis(20));

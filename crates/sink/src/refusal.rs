@@ -1,4 +1,4 @@
-//! What the servers refuse, and in which words: whole requests before anything of them is executed, and
+//! The servers' refusals and their words: of whole requests before any part of them is executed, and of
 //! single documents. Seen on OpenSearch 3.8 and Elasticsearch 7.10.
 
 use memchr::{memchr, memmem};
@@ -10,7 +10,8 @@ use super::http::Head;
 use super::index::Index;
 use super::state::{ClusterContext, ClusterState};
 
-/// What a bulk is answered as a whole for one of its lines. Looked for only where there may be one.
+/// Returns the answer to a whole bulk that is refused because of one of its lines. Lines are searched only
+/// where there may be such a line.
 pub(super) fn of_whole(shared: &ClusterContext, body: &[u8], defaults: &Defaults) -> Option<(u16, Value)> {
     let flavour = shared.spec.flavour;
     let state = shared.state();
@@ -69,7 +70,7 @@ fn out_of_range(flavour: Flavour, number: u64) -> (u16, Value) {
     (status, whole(status, "input_coercion_exception", &reason))
 }
 
-/// What `RoutingMissingException` comes to that gets no id.
+/// Returns the answer when a `RoutingMissingException` gets no id.
 pub(super) fn null_id() -> (u16, Value) {
     (500, whole(500, "null_pointer_exception", "id must not be null"))
 }
@@ -79,8 +80,8 @@ fn whole(status: u16, kind: &str, reason: &str) -> Value {
     json!({"error": {"root_cause": [cause], "type": kind, "reason": reason}, "status": status})
 }
 
-/// Why no write to this name is taken, whatever the document: its index is closed, or it is an alias that
-/// none of its indices takes the writes for.
+/// Returns why no write to this name is taken, whatever the document: its index is closed, or it is an alias
+/// without an index that takes the writes.
 pub(super) fn of_name(state: &ClusterState, name: &str) -> Option<(u16, Value)> {
     if state.unled.contains(name) {
         let reason = format!(
@@ -99,7 +100,7 @@ pub(super) fn of_name(state: &ClusterState, name: &str) -> Option<(u16, Value)> 
     })
 }
 
-/// The error of a document whose routing is missing.
+/// Returns the error of a document whose routing is missing.
 pub(super) fn of_document(
     shared: &ClusterContext,
     index: &Index,
@@ -116,9 +117,9 @@ pub(super) fn routing_missing(index: &str, id: Option<&str>) -> Value {
     json!({"type": "routing_missing_exception", "reason": reason, "index": index, "index_uuid": "_na_"})
 }
 
-/// The error of a document that is no JSON, in the words of Elasticsearch 7: they quote the beginning of what
-/// was read from the network, the head and the neighbours' documents. Other servers quote nothing, and take
-/// any document here.
+/// Returns the error of a document that is not JSON, in the words of Elasticsearch 7: they quote the
+/// beginning of the bytes read from the network, with the head and the neighbouring documents. Other servers
+/// quote nothing, and take any document here.
 pub(super) fn of_source(shared: &ClusterContext, head: &Head, body: &[u8], source: &[u8]) -> Option<Value> {
     let reads = shared.spec.flavour == Flavour::Elasticsearch7 && shared.spec.store && !source.is_empty();
     if !reads || serde_json::from_slice::<serde::de::IgnoredAny>(source).is_ok() {

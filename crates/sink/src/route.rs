@@ -1,6 +1,6 @@
-//! The servers' choice of a shard, written a second time and differently from the gateway's, to check it.
+//! The servers' choice of a shard, implemented a second time and differently from the gateway's, to check it.
 
-/// How an index turns a hash into a shard.
+/// The formula from a hash to a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Formula {
     /// OpenSearch, and Elasticsearch before 9.4: by way of `routing_num_shards`.
@@ -12,7 +12,7 @@ pub enum Formula {
     Modulo,
 }
 
-/// The shard of a routing value (or of an id that has none) in an index of `shards` shards.
+/// Returns the shard of a routing value (or of an id without one) in an index of `shards` shards.
 pub fn shard_of(routing: &str, shards: u32, formula: Formula) -> u32 {
     let hash = if routing.is_ascii() {
         murmur3_ascii(routing.as_bytes())
@@ -28,13 +28,13 @@ pub fn shard_of(routing: &str, shards: u32, formula: Formula) -> u32 {
     }
 }
 
-/// `routing_num_shards` of a new index: the shards doubled as often as 1,024 allows, at least once.
+/// Returns `routing_num_shards` of a new index: the shards doubled as often as 1,024 allows, at least once.
 pub fn routing_num_shards(shards: u32) -> u32 {
     let doublings = 10_u32.saturating_sub(32 - (shards - 1).leading_zeros()).max(1);
     shards << doublings
 }
 
-/// murmur3 (x86, 32 bits, seed 0) of the UTF-16LE form, for text whose every byte is one unit.
+/// Returns murmur3 (x86, 32 bits, seed 0) of the UTF-16LE form, for text in which every byte is one unit.
 fn murmur3_ascii(text: &[u8]) -> u32 {
     let mut hash = 0;
     let mut pairs = text.chunks_exact(2);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_servers() {
-        // Murmur3HashFunctionTests of both servers.
+        // From Murmur3HashFunctionTests of both servers.
         let known = [
             ("hell", 0x5a0c_b7c3),
             ("hello", 0xd7c3_1989),

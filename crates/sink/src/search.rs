@@ -1,5 +1,5 @@
-//! Searches: small plausible answers. Documents that are stored are found by the simplest of queries; of
-//! documents that are only counted there is their number.
+//! Searches: small plausible answers. Stored documents are found by the simplest queries; documents that are
+//! only counted give only their number.
 
 use serde_json::{Map, Value, json};
 
@@ -8,22 +8,22 @@ use super::http::Head;
 use super::index::{Index, Stored};
 use super::state::ClusterState;
 
-/// What a query asks for. A query of another kind matches everything.
+/// The condition of a query. A query of another kind matches everything.
 enum Query {
     All,
-    /// A field has this value, or one of these.
+    /// A field has this value, or one of these values.
     Field(String, Vec<Value>),
     Ids(Vec<String>),
 }
 
-/// A part of what is found, by the documents' ids.
+/// A slice of the found documents, by their ids.
 #[derive(Clone, Copy)]
 struct Slice {
     number: u64,
     of: u64,
 }
 
-/// `_search` of one index, of several with commas between, or of all.
+/// Answers `_search` for one index, for several with commas between them, or for all.
 pub(super) fn search(state: &ClusterState, names: Option<&str>, head: &Head, body: &[u8]) -> (u16, Value) {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let query = match head.parameter("q") {
@@ -43,8 +43,8 @@ pub(super) fn search(state: &ClusterState, names: Option<&str>, head: &Head, bod
     (status, answer)
 }
 
-/// `_search/scroll`: the next page of what a search began, by a scroll id that says all of it. What it shows
-/// is not as of one moment.
+/// Answers `_search/scroll`: the next page of a search, by a scroll id that describes it completely. The
+/// pages do not show the documents as of one moment.
 pub(super) fn scroll(state: &ClusterState, body: &[u8]) -> (u16, Value) {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let id = body["scroll_id"].as_str().unwrap_or_default();
@@ -102,7 +102,7 @@ fn page(
     (200, answer)
 }
 
-/// `_count` of one index, of several with commas between, or of all.
+/// Answers `_count` for one index, for several with commas between them, or for all.
 pub(super) fn count(state: &ClusterState, names: Option<&str>, body: &[u8]) -> (u16, Value) {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let query = Query::of(&body["query"]);
@@ -121,7 +121,7 @@ pub(super) fn count(state: &ClusterState, names: Option<&str>, body: &[u8]) -> (
     (200, answer)
 }
 
-/// `_msearch`: an answer for each pair of lines.
+/// Answers `_msearch`, with an answer for each pair of lines.
 pub(super) fn msearch(state: &ClusterState, name: Option<&str>, head: &Head, body: &[u8]) -> (u16, Value) {
     let lines: Vec<&[u8]> = body.split(|byte| *byte == b'\n').collect();
     let pairs = lines.chunks_exact(2);
@@ -199,7 +199,7 @@ impl Query {
         }
     }
 
-    /// `field:value`.
+    /// Parses `field:value`.
     fn of_text(text: &str) -> Query {
         match text.split_once(':') {
             Some((field, value)) if field != "*" => Query::Field(field.to_owned(), vec![json!(value)]),

@@ -1,4 +1,4 @@
-//! Settings of the cluster and of its indices: kept, shown, and refused if they are none that servers know.
+//! Settings of the cluster and of its indices: kept, shown, and refused if servers do not know them.
 
 use serde_json::{Map, Value, json};
 
@@ -8,10 +8,10 @@ use super::http::Head;
 use super::state::{ClusterContext, ClusterState};
 use super::users;
 
-/// Settings by their whole names.
+/// Settings by their full names.
 pub(super) type Flat = Map<String, Value>;
 
-/// What begins like these is taken for a setting of the cluster's, or of an index.
+/// The beginnings of names that count as settings of the cluster, or of an index.
 const OF_CLUSTERS: [&str; 3] = ["cluster.", "indices.", "action."];
 const OF_INDICES: [&str; 4] = [
     "index.refresh_interval",
@@ -20,7 +20,7 @@ const OF_INDICES: [&str; 4] = [
     "index.mapping.",
 ];
 
-/// `GET _cluster/settings`.
+/// Answers `GET _cluster/settings`.
 pub(super) fn show_cluster(state: &ClusterState, head: &Head) -> (u16, Value) {
     let mut answer = json!({
         "persistent": shape(&state.persistent, head),
@@ -32,7 +32,7 @@ pub(super) fn show_cluster(state: &ClusterState, head: &Head) -> (u16, Value) {
     (200, answer)
 }
 
-/// `PUT _cluster/settings`.
+/// Answers `PUT _cluster/settings`.
 pub(super) fn set_cluster(shared: &ClusterContext, head: &Head, body: &[u8]) -> (u16, Value) {
     let Ok(Value::Object(body)) = serde_json::from_slice(body) else {
         return refuse("not a JSON object");
@@ -65,7 +65,8 @@ pub(super) fn set_cluster(shared: &ClusterContext, head: &Head, body: &[u8]) -> 
     (200, answer)
 }
 
-/// `GET {index}/_settings/{name}`, with what every index has added to what was set.
+/// Answers `GET {index}/_settings/{name}`, with the settings that every index has in addition to those that
+/// were set.
 pub(super) fn show_indices(
     state: &ClusterState,
     indices: &str,
@@ -94,7 +95,7 @@ pub(super) fn show_indices(
     }
 }
 
-/// `PUT {index}/_settings`.
+/// Answers `PUT {index}/_settings`.
 pub(super) fn set_indices(
     shared: &ClusterContext,
     state: &ClusterState,
@@ -152,7 +153,8 @@ fn is_meant(state: &ClusterState, expression: &str, index: &str) -> bool {
         .any(|word| matches!(word, "_all" | "") || matches(word, index) || is_behind(word))
 }
 
-/// Servers take a pattern that is set to null, whether any setting fits it or not.
+/// Returns whether a setting is known. Servers take a pattern that is set to null, whether any setting fits
+/// it or not.
 fn is_known(key: &str, value: &Value, families: &[&str]) -> bool {
     (value.is_null() && key.ends_with('*')) || families.iter().any(|family| key.starts_with(family))
 }
@@ -190,7 +192,7 @@ fn copied((key, value): (&String, &Value)) -> (String, Value) {
     (key.clone(), value.clone())
 }
 
-/// Nested, unless `flat_settings` is asked for.
+/// Returns the settings nested, unless `flat_settings` is asked for.
 fn shape(flat: &Flat, head: &Head) -> Value {
     if head
         .parameter("flat_settings")

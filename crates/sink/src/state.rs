@@ -1,4 +1,4 @@
-//! What all nodes share: the cluster state, replaced whole at each change, and the counters.
+//! The state that all nodes share: the cluster state, replaced as a whole at each change, and the counters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,20 +16,20 @@ use super::settings::Flat;
 use super::users::{self, Users};
 use super::{Counts, Spec};
 
-/// ClusterContext by the threads of all nodes.
+/// The state of a cluster, shared by the threads of all nodes.
 #[derive(Debug)]
 pub(super) struct ClusterContext {
     pub(super) spec: Spec,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) cues: Cues,
     pub(super) capacity: Capacity,
-    /// By node.
+    /// The workers of each node.
     pub(super) pools: Vec<Pool>,
-    /// By node: whether it takes connections and does nothing else.
+    /// Whether each node accepts connections and does nothing else.
     pub(super) paused: Vec<AtomicBool>,
     manners: RwLock<Arc<Manners>>,
     pub(super) version: AtomicU64,
-    /// Sequence numbers of documents that are only counted.
+    /// The next sequence number of documents that are only counted.
     pub(super) seq_no: AtomicU64,
     state: RwLock<Arc<ClusterState>>,
     has_users: AtomicBool,
@@ -37,7 +37,7 @@ pub(super) struct ClusterContext {
     tallies: Vec<Tally>,
 }
 
-/// One node's counters, added to once a request.
+/// One node's counters, updated once per request.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) requests: AtomicU64,
@@ -56,26 +56,26 @@ pub(super) struct ClusterState {
     pub(super) cluster_uuid: String,
     pub(super) nodes: Vec<NodeState>,
     pub(super) indices: BTreeMap<String, Arc<Index>>,
-    /// Alias to indices; the first takes the writes.
+    /// The indices of each alias; the first takes the writes.
     pub(super) aliases: BTreeMap<String, Vec<String>>,
-    /// Aliases none of whose indices takes the writes.
+    /// The aliases of which no index takes the writes.
     pub(super) unled: BTreeSet<String>,
-    /// Settings of the cluster that were set.
+    /// The settings of the cluster that were set.
     pub(super) persistent: Flat,
     pub(super) transient: Flat,
-    /// Settings of indices that were set, by index.
+    /// The settings of indices that were set, by index.
     pub(super) index_settings: BTreeMap<String, Flat>,
-    /// Counts the uuids given away.
+    /// The number of uuids made so far.
     uuids: u64,
     store: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct NodeState {
-    /// As in the routing table.
+    /// The id, as in the routing table.
     pub(super) id: String,
     pub(super) name: String,
-    /// Known to have left the cluster.
+    /// Whether it is known to have left the cluster.
     pub(super) gone: bool,
 }
 
@@ -138,7 +138,7 @@ impl ClusterContext {
         self.version.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether there is somebody who may not do everything, or has been.
+    /// Returns whether there is, or has been, a user with limited rights.
     pub(super) fn has_users(&self) -> bool {
         self.has_users.load(Ordering::Acquire)
     }
@@ -155,7 +155,7 @@ impl ClusterContext {
         self.has_users.store(true, Ordering::Release);
     }
 
-    /// How slow and how faulty the nodes are now.
+    /// Returns how slow and how faulty the nodes are now.
     pub(super) fn manners(&self) -> Arc<Manners> {
         Arc::clone(&self.manners.read())
     }
@@ -214,7 +214,7 @@ impl ClusterContext {
 // === impl ClusterState ===
 
 impl ClusterState {
-    /// The index that a name means for writes: its own or an alias's.
+    /// Returns the index that a name means for writes: its own or an alias's.
     pub(super) fn index(&self, name: &str) -> Option<&Arc<Index>> {
         let name = self.aliases.get(name).map_or(name, |indices| &indices[0]);
         self.indices.get(name)
@@ -228,7 +228,7 @@ impl ClusterState {
         )
     }
 
-    /// Creates an index, in the place of one of the same name.
+    /// Creates an index, replacing one of the same name.
     pub(super) fn create(&mut self, name: &str, shards: u32) {
         let here: Vec<usize> = (0..self.nodes.len())
             .filter(|&node| !self.nodes[node].gone)
@@ -249,12 +249,12 @@ impl ClusterState {
         );
     }
 
-    /// Makes an index with the documents of another one, which is deleted, and other shards.
+    /// Makes an index with other shards and the documents of another index, which is deleted.
     pub(super) fn split(&mut self, source: &str, name: &str, shards: u32) {
         self.create(name, shards);
         if let Some(old) = self.indices.remove(source) {
-            // One store: a bulk that began before writes to the source, and a real one would have finished
-            // before the split.
+            // Both share one store: a bulk that began before writes to the source, whereas on a real server
+            // it would have finished before the split.
             self.index_mut(name).store.clone_from(&old.store);
         }
     }
@@ -292,7 +292,7 @@ impl ClusterState {
         }
     }
 
-    /// 22 characters, different at each call.
+    /// Returns 22 characters, different at each call.
     fn uuid(&mut self) -> String {
         self.uuids += 1;
         format!("fake{:018x}", self.uuids)

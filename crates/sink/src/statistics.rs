@@ -1,13 +1,13 @@
-//! `_stats` and `_nodes/stats`: what was indexed, and how the nodes are.
+//! `_stats` and `_nodes/stats`: the indexed documents, and the state of the nodes.
 
 use serde_json::{Map, Value, json};
 
 use super::state::{ClusterContext, ClusterState};
 
-/// All metrics that the fake has, of all indices as one.
+/// Returns all metrics that the fake has, with all indices as one.
 pub(super) fn of_indices(shared: &ClusterContext, state: &ClusterState) -> Value {
     if state.indices.is_empty() {
-        // As the servers tell it: no index, no numbers.
+        // Servers answer likewise: no index, no numbers.
         return json!({"_shards": {"total": 0, "successful": 0, "failed": 0}, "_all": {"primaries": {}, "total": {}}});
     }
     let counts = shared.counts();
@@ -24,7 +24,8 @@ pub(super) fn of_indices(shared: &ClusterContext, state: &ClusterState) -> Value
     })
 }
 
-/// The nodes share this process, and so its CPU time; disks and heaps are made up, and never change.
+/// Returns the statistics of the nodes. The nodes share this process, and so its CPU time; disks and heaps
+/// are made up, and never change.
 pub(super) fn of_nodes(shared: &ClusterContext, state: &ClusterState) -> Value {
     let counts = shared.counts();
     let here = || state.nodes.iter().enumerate().filter(|(_, node)| !node.gone);
@@ -50,10 +51,10 @@ pub(super) fn of_nodes(shared: &ClusterContext, state: &ClusterState) -> Value {
     json!({"_nodes": {"total": total, "successful": total, "failed": 0}, "cluster_name": "fake", "nodes": list})
 }
 
-/// CPU time that this process has used, user and system.
+/// Returns the CPU time that this process has used, user and system.
 fn cpu_ms() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // After the name, which may hold anything, user and system time are the 12th and 13th words, in
+    // After the name, which may contain anything, user and system time are the 12th and 13th words, in
     // hundredths.
     let words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     words

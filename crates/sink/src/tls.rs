@@ -1,4 +1,4 @@
-//! A certificate of the fake's own.
+//! The fake's own certificate.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(super) struct Identity {
     pub(super) key_pem: String,
 }
 
-/// Makes one, ready to serve.
+/// Makes a certificate, ready to serve.
 pub(super) fn own_certificate() -> Result<Identity, Box<dyn std::error::Error + Send + Sync>> {
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
     let key = PrivateKeyDer::try_from(own.signing_key.serialize_der())?;

@@ -1,4 +1,4 @@
-//! Users with few rights, and what the servers' security says of them.
+//! Users with limited rights, and the answers of the servers' security about them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use super::state::{ClusterContext, ClusterState};
 #[derive(Debug, Clone)]
 pub struct User {
     name: String,
-    /// What `Authorization` may say, each as good as the other.
+    /// The values of `Authorization` that identify this user, all equally valid.
     shown: Vec<String>,
-    /// Patterns of index names with what may be done there: `index`, `create`, `update`, `delete`, `manage`.
+    /// Patterns of index names with the rights there: `index`, `create`, `update`, `delete`, `manage`.
     may: Vec<(String, Vec<&'static str>)>,
-    /// Beginnings of paths that it may not ask for.
+    /// The beginnings of paths that the user may not request.
     kept_from: Vec<String>,
 }
 
-/// The users of a cluster by what they show; with none and without [`super::Spec::basic_auth`] there is no
-/// security.
+/// The users of a cluster by their `Authorization`; without users and without [`super::Spec::basic_auth`]
+/// there is no security.
 pub(super) type Users = HashMap<String, Arc<User>>;
 
 // === impl User ===
 
 impl User {
-    /// With a password and no rights.
+    /// Makes a user with a password and no rights.
     pub fn new(name: &str, password: &str) -> User {
         User {
             name: name.to_owned(),
@@ -39,21 +39,21 @@ impl User {
         }
     }
 
-    /// Who may be this user by a bearer token, too.
+    /// Lets the user be identified by a bearer token, too.
     #[must_use]
     pub fn token(mut self, token: &str) -> User {
         self.shown.push(format!("Bearer {token}"));
         self
     }
 
-    /// With these rights for indices that fit a pattern.
+    /// Adds these rights for indices that fit a pattern.
     #[must_use]
     pub fn may(mut self, pattern: &str, what: &[&'static str]) -> User {
         self.may.push((pattern.to_owned(), what.to_vec()));
         self
     }
 
-    /// Whom requests are refused whose path begins like this.
+    /// Refuses the user's requests whose path begins like this.
     #[must_use]
     pub fn kept_from(mut self, path: &str) -> User {
         self.kept_from.push(path.to_owned());
@@ -72,7 +72,7 @@ pub(super) fn basic(name: &str, password: &str) -> String {
     format!("Basic {encoded}")
 }
 
-/// Adds a user to the others, in the place of one of the same name.
+/// Adds a user to the others, replacing one of the same name.
 pub(super) fn add(users: &mut Users, user: User) {
     remove(users, &user.name);
     let user = Arc::new(user);
@@ -85,12 +85,12 @@ pub(super) fn remove(users: &mut Users, name: &str) {
     users.retain(|_, user| user.name != name);
 }
 
-/// Whether the cluster asks who somebody is.
+/// Returns whether the cluster requires users to identify themselves.
 pub(super) fn secured(shared: &ClusterContext) -> bool {
     shared.spec.basic_auth.is_some() || shared.has_users()
 }
 
-/// The user who asks, if it is one with few rights.
+/// Returns the user who sent a request, if that user has limited rights.
 pub(super) fn of(shared: &ClusterContext, head: &Head) -> Option<Arc<User>> {
     if !shared.has_users() {
         return None;
@@ -106,8 +106,8 @@ fn name(shared: &ClusterContext, head: &Head) -> String {
     }
 }
 
-/// What the cluster says to `GET _plugins/_security/authinfo`, `GET _security/_authenticate` and
-/// `POST _security/user/_has_privileges`; `None` where it has no such API.
+/// Answers `GET _plugins/_security/authinfo`, `GET _security/_authenticate` and `POST
+/// _security/user/_has_privileges`; `None` where the cluster has no such API.
 pub(super) fn answer(
     shared: &ClusterContext,
     head: &Head,
@@ -170,9 +170,8 @@ fn privileges(shared: &ClusterContext, head: &Head, body: &Value) -> Value {
     json!({"username": name(shared, head), "has_all_requested": all, "index": indices})
 }
 
-/// The items that are refused of a bulk, by their places: OpenSearch goes by the concrete index,
-/// Elasticsearch by the name as it is written; and both by shard: what travels to a shard together is refused
-/// together.
+/// Returns the places of the refused items of a bulk: OpenSearch goes by the concrete index, Elasticsearch by
+/// the name as written, and both by shard: operations that travel to a shard together are refused together.
 pub(super) fn refused(
     user: &User,
     state: &ClusterState,
@@ -189,7 +188,7 @@ pub(super) fn refused(
             _ => name,
         };
         let operation = match *operation {
-            // OpenSearch has one right for both.
+            // OpenSearch has one right for both operations.
             "create" if state.flavour.is_opensearch() => "index",
             other => other,
         };
@@ -204,7 +203,7 @@ pub(super) fn refused(
     places.map(|(place, _)| place).collect()
 }
 
-/// The error of what a user lacks a right for.
+/// Returns the error of an operation for which a user lacks a right.
 pub(super) fn denial(user: &User) -> Value {
     let reason = format!(
         "no permissions for [indices:data/write/bulk[s]] and User [name={}]",
@@ -213,8 +212,8 @@ pub(super) fn denial(user: &User) -> Value {
     json!({"type": "security_exception", "reason": reason})
 }
 
-/// Whether a request that is no bulk is refused; else the indices that a pattern means are left to those that
-/// the user manages (Elasticsearch narrows them and says nothing).
+/// Checks a request that is no bulk. Unless it is refused, the indices that a pattern means are reduced to
+/// those that the user manages (Elasticsearch narrows them silently).
 pub(super) fn may_manage(
     shared: &ClusterContext,
     head: &Head,
@@ -246,7 +245,7 @@ pub(super) fn may_manage(
     Ok(Some(meant))
 }
 
-/// Whether the user may do this to the cluster, or to a document.
+/// Returns the refusal if the user may not do this to the cluster, or to a document.
 pub(super) fn refusal(shared: &ClusterContext, head: &Head, path: &[&str]) -> Option<(u16, Value)> {
     let user = of(shared, head)?;
     let state = shared.state();

@@ -40,7 +40,7 @@ def up(args, wanted=lambda: True):
     versions = args.version or (DEFAULT_SECURE_VERSION if secure else DEFAULT_VERSION)[args.engine]
     version, java = find_java(args.engine, versions, args.java)
     root.mkdir(parents=True, exist_ok=True)
-    root.chmod(0o755)  # the unprivileged user that runs the nodes passes through
+    root.chmod(0o755)  # so that the unprivileged user that runs the nodes can pass through
     home = install(args.engine, version, secure, args.dist or root / "dist")
     state = {
         "dir": str(root), "home": str(home), "engine": args.engine, "version": version,
@@ -75,8 +75,8 @@ def hold(args):
 
     Starts the cluster unless another holder did, says `ready`, and waits until its standard
     input ends: that happens however the process at the other end dies, kill -9 included. The
-    last holder to leave stops the cluster. Two locks: `start.lock` for whoever starts or
-    stops it, `users.lock` shared by all holders.
+    last holder to leave stops the cluster. There are two locks: `start.lock` for the holder that
+    starts or stops it, and `users.lock`, which all holders share.
     """
     for name in (signal.SIGINT, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # Ctrl-C is for the process that we serve
@@ -268,7 +268,7 @@ def main():
     p.add_argument("node", type=int)
 
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was begun is undone
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything begun is undone
     try:
         args.action(args)
     except Failure as failure:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Run real Kafka brokers (KRaft: they are their own controllers) on the loopback address, for as long as standard input is open.
 
-The server is the project's own: its jars are artifacts of Maven Central, fetched once. Prints `ready HOST:PORT SCRAM MUTUAL
-CERTS` when the brokers answer: the addresses of their listeners without TLS with commas between them, of the first one the
-ports of a listener for which an account is needed (SASL_SSL) and of one that asks for a certificate (SSL), and the folder
-with the certificates. With one broker topics have one replica; with several, Kafka's own have three.
+The server is the project's own: its jars are artifacts of Maven Central, fetched once. When the brokers answer, the program
+prints `ready HOST:PORT SCRAM MUTUAL CERTS`: the addresses of their listeners without TLS, separated by commas; of the first
+broker, the port of a listener that requires an account (SASL_SSL) and of one that requires a certificate (SSL); and the folder
+with the certificates. With one broker, topics have one replica; with several, Kafka's own topics have three.
 
-Commands read from standard input: `kill` (-9), `start`, `pause`, `resume`, each for the first broker or with the numbers of
-others (`kill 2 3`); each is answered by a line.
+The program reads commands from standard input: `kill` (-9), `start`, `pause`, `resume`, each for the first broker or with the
+numbers of others (`kill 2 3`). It answers each command with a line.
 """
 
 import argparse
@@ -34,7 +34,7 @@ JVM = ["-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-X
 
 
 def install(dist):
-    """The folder with the server's jars and a formatted storage folder, fetched if it is not there yet."""
+    """Return the folder with the server's jars and a formatted storage folder, fetched if it is not there yet."""
     home = dist / f"kafka-{VERSION}"
     dist.mkdir(parents=True, exist_ok=True)
     with open(dist / ".kafka-lock", "w") as lock:  # two tests may want it at once
@@ -120,7 +120,7 @@ def classpath(home):
 
 
 def storage_template(home):
-    """What every new broker's storage looks like: made once, since it takes a JVM."""
+    """Make the storage that every new broker starts with: once, since it takes a JVM."""
     template = home / f"{TEMPLATE}.new"
     shutil.rmtree(template, ignore_errors=True)
     config = home / "format.properties"

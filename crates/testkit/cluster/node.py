@@ -17,7 +17,7 @@ from server import Failure, say, version_tuple
 UNPRIVILEGED_ID = 65534  # "nobody"; both servers refuse to run as root
 USER, PASSWORD = "admin", "admin"
 PASSWORD_HASH = "$2a$12$VcCDgh2NDk07JGN0rjGbM.Ad41qVR/YFJcgHp0UGns5JDymv..TOG"
-# Users of a secure Elasticsearch with the same password: the indices, and what each may do there.
+# Further users of a secure Elasticsearch, with the same password: their indices, and what they may do there.
 LIMITED = {
     "reader": ("*", "read"),
     "writer": ("rights-*", "write, create_index, manage"),
@@ -31,7 +31,7 @@ LIMITED = {
 
 
 def make_certificate(folder):
-    """A certificate authority, and one certificate by it that every node uses.
+    """Make a certificate authority, and one certificate signed by it that every node uses.
 
     Two certificates, because a strict client (rustls) refuses an authority as a server's own.
     """
@@ -57,7 +57,7 @@ def make_certificate(folder):
 
 
 def settings_for(state, number):
-    """The node's settings, as a flat mapping."""
+    """Return the node's settings, as a flat mapping."""
     engine, v = state["engine"], version_tuple(state["version"])
     elastic = engine == "elasticsearch"
     everyone = [f"node-{n}" for n in state["node_numbers"]]
@@ -145,8 +145,8 @@ def write_node(state, number):
         for name in ("ca.pem", "node.pem", "node.key"):
             shutil.copy(Path(state["dir"]) / "certs" / name, config / "certs" / name)
         if state["engine"] == "elasticsearch":
-            # Beside the superuser some who may do little, by their names: the file realm is read again as it changes,
-            # and the published build cannot keep users of its own.
+            # The superuser, and users with few rights. They are in the file realm, which the server reads
+            # again when it changes, since the published build cannot store users of its own.
             names = [USER, *LIMITED]
             (config / "users").write_text("".join(f"{name}:{PASSWORD_HASH}\n" for name in names))
             roles = [("superuser", USER), *((name, name) for name in LIMITED)]
@@ -213,7 +213,7 @@ def url(state, number):
 
 
 def process_is(pid, node):
-    """Whether `pid` is a live server JVM of this node (and no stranger's, later one)."""
+    """Whether `pid` is a live server JVM of this node, and not a later process with the same id."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
         status = Path(f"/proc/{pid}/stat").read_text()
@@ -223,7 +223,7 @@ def process_is(pid, node):
 
 
 def node_pid(state, number):
-    """The node's server JVM, or None when it does not run."""
+    """Return the node's server JVM, or None if it does not run."""
     node = node_dir(state, number)
     try:
         pid = int((node / "node.pid").read_text())

@@ -1,4 +1,4 @@
-"""The server's files: which JDK runs it, its artifacts out of the Maven registry, unpacked once.
+"""The server's files: the JDK that runs it, and its artifacts from the Maven registry, unpacked once.
 
 The servers are the projects' own builds: their "integ-test-zip" distributions,
 which are artifacts of Maven Central, so that no download site is needed.
@@ -28,7 +28,7 @@ def say(text):
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        pass  # whoever listened is gone; what we do for them still has to be done
+        pass  # the reader is gone, but the work for it still has to be done
 
 
 def version_tuple(version):
@@ -40,7 +40,7 @@ def version_tuple(version):
 
 
 def java_version(home):
-    """The feature release of the JDK at `home` (17, 25, ...), or 0."""
+    """Return the feature release of the JDK at `home` (17, 25, ...), or 0."""
     try:
         release = Path(home, "release").read_text()
     except OSError:
@@ -50,7 +50,7 @@ def java_version(home):
 
 
 def needed_java(engine, version):
-    """The (lowest, highest) Java feature release that this server runs on."""
+    """Return the lowest and highest Java feature release that this server runs on."""
     v = version_tuple(version)
     if engine == "kafka":
         return 17, 99
@@ -66,7 +66,7 @@ def needed_java(engine, version):
 
 
 def find_java(engine, versions, asked):
-    """The first of `versions` (comma-separated) that a JDK here can run, and that JDK."""
+    """Return the first of `versions` (comma-separated) that a JDK here can run, and that JDK."""
     if asked:
         return versions.split(",")[0], Path(asked)
     homes = [os.environ.get("CLUSTER_JAVA_HOME"), os.environ.get("JAVA_HOME")]
@@ -91,7 +91,7 @@ def find_java(engine, versions, asked):
 
 
 def maven_copy(wanted):
-    """Copy artifacts out of the Maven registry (or the local repository), in one run.
+    """Copy artifacts from the Maven registry (or the local repository), in one run.
 
     `wanted` is a list of ("group:artifact:version:type", target folder).
     """
@@ -139,7 +139,7 @@ def modules_file(engine, version):
 
 
 def add_modules(engine, version, home):
-    """Put in the modules that this version's integ-test-zip leaves out.
+    """Add the modules that this version's integ-test-zip leaves out.
 
     modules/ENGINE-VERSION.json names for each module its class, its jars (Maven
     coordinates) and the permissions its plugin-security.policy has to grant.
@@ -169,7 +169,7 @@ def add_modules(engine, version, home):
 
 
 def install(engine, version, secure, dist):
-    """The unpacked server's folder below `dist`, fetched if it is not there yet."""
+    """Return the unpacked server's folder below `dist`, fetched if it is not there yet."""
     home = dist / f"{engine}-{version}{'-secure' if secure else ''}"
     dist.mkdir(parents=True, exist_ok=True)
     with open(dist / ".lock", "w") as lock:  # two clusters may want the same server at once
@@ -193,7 +193,7 @@ def unpack(engine, version, secure, home):
     for tool in (home / "bin").glob("*"):
         if tool.is_file():
             tool.chmod(0o755)
-    # Much disk space for what no gateway's test needs: a geoip database, native code.
+    # These take much disk space, and no gateway test needs them: a geoip database, native code.
     for module in ("ingest-geoip", "x-pack-ml"):
         shutil.rmtree(home / "modules" / module, ignore_errors=True)
     add_modules(engine, version, home)

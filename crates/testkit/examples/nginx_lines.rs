@@ -1,5 +1,5 @@
 //! Prints access-log documents: `cargo run -p testkit --example nginx_lines -- DOCS SEED`.
-//! `samples/nginx.ndjson` is what it prints for 4000 and 1.
+//! `samples/nginx.ndjson` is its output for 4000 and 1.
 
 use std::io::Write as _;
 

@@ -1,6 +1,6 @@
-//! A real Kafka broker for tests: the project's own server, out of Maven, on the loopback address. It has
-//! three listeners: one in plain text, one with TLS for which an account is needed, one with TLS that asks
-//! for a certificate.
+//! A real Kafka broker for tests: the project's own server, from Maven, on the loopback address. It has three
+//! listeners: one in plain text, one with TLS that requires an account, and one with TLS that requires a
+//! certificate.
 //!
 //! ```no_run
 //! let broker = testkit::broker::Broker::start()?;
@@ -8,7 +8,7 @@
 //! # anyhow::Ok(())
 //! ```
 //!
-//! [`Broker::cluster`] starts several, of one cluster.
+//! [`Broker::cluster`] starts several brokers of one cluster.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -23,7 +23,7 @@ use crate::real::hold::root;
 /// User name and password that a broker knows.
 pub const ACCOUNT: (&str, &str) = ("tidegate", "between-the-tides");
 
-/// A running broker. It ends with this, and with the process, whatever that process's end is.
+/// A running broker. It ends when this value is dropped, and with the process, however the process ends.
 #[derive(Debug)]
 pub struct Broker {
     address: String,
@@ -35,15 +35,16 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Starts one on free ports, with empty storage; takes some seconds, and the first time the fetch.
+    /// Starts a broker on free ports, with empty storage. This takes some seconds, and the first time also
+    /// the download.
     ///
     /// # Errors
-    /// When it cannot be started: no JDK, no Maven; the error says which.
+    /// If the broker cannot be started: no JDK, no Maven; the error says which.
     pub fn start() -> Result<Self> {
         Self::cluster(1)
     }
 
-    /// Starts so many, which are one cluster: topics may have as many replicas, and with three of them one
+    /// Starts this many brokers as one cluster. A topic may have as many replicas, and one of three brokers
     /// may be away.
     ///
     /// # Errors
@@ -83,32 +84,33 @@ impl Broker {
         })
     }
 
-    /// `host:port`; of a cluster, those of all brokers with commas between them.
+    /// `host:port`; for a cluster, the addresses of all brokers, separated by commas.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// `host:port` of the listener with TLS that wants [`ACCOUNT`], by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+    /// `host:port` of the listener with TLS that requires [`ACCOUNT`], with PLAIN, SCRAM-SHA-256 or
+    /// SCRAM-SHA-512.
     #[must_use]
     pub fn scram_address(&self) -> String {
         format!("127.0.0.1:{}", self.scram_port)
     }
 
-    /// `host:port` of the listener with TLS that wants a certificate, such as that of
+    /// `host:port` of the listener with TLS that requires a certificate, such as that of
     /// [`Broker::certificate`].
     #[must_use]
     pub fn mutual_address(&self) -> String {
         format!("127.0.0.1:{}", self.mutual_port)
     }
 
-    /// The authority that the broker's certificate is by (PEM).
+    /// The authority that signed the broker's certificate (PEM).
     #[must_use]
     pub fn ca_file(&self) -> PathBuf {
         self.certificates.join("ca.pem")
     }
 
-    /// A certificate by that authority, and its key (PEM).
+    /// A certificate signed by that authority, and its key (PEM).
     #[must_use]
     pub fn certificate(&self) -> (PathBuf, PathBuf) {
         (
@@ -117,51 +119,51 @@ impl Broker {
         )
     }
 
-    /// Kills it (-9). What it has stored stays.
+    /// Kills the broker (-9). Its stored data stays.
     ///
     /// # Errors
-    /// When the launcher is gone.
+    /// If the launcher is gone.
     pub fn kill(&self) -> Result<()> {
         self.command("kill")
     }
 
-    /// Starts it again after [`Broker::kill`], at the same address.
+    /// Starts the broker again after [`Broker::kill`], at the same address.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If the broker does not start.
     pub fn start_again(&self) -> Result<()> {
         self.command("start")
     }
 
-    /// Kills some of a cluster (-9), by their numbers from 1.
+    /// Kills some brokers of a cluster (-9), by their numbers from 1.
     ///
     /// # Errors
-    /// When the launcher is gone.
+    /// If the launcher is gone.
     pub fn kill_some(&self, numbers: &[usize]) -> Result<()> {
         self.command(&with_numbers("kill", numbers))
     }
 
-    /// Starts some of a cluster again, at the same addresses, and waits until all of them are there. One of
-    /// three alone is not there.
+    /// Starts some brokers of a cluster again, at the same addresses, and waits until all of them are there.
+    /// One of three alone does not count as there.
     ///
     /// # Errors
-    /// When they do not start.
+    /// If they do not start.
     pub fn start_some(&self, numbers: &[usize]) -> Result<()> {
         self.command(&with_numbers("start", numbers))
     }
 
-    /// Stops one for a while (SIGSTOP): its connections stay, and nobody answers.
+    /// Stops a broker for a while (SIGSTOP): its connections stay, and nobody answers.
     ///
     /// # Errors
-    /// When the launcher is gone.
+    /// If the launcher is gone.
     pub fn pause_one(&self, number: usize) -> Result<()> {
         self.command(&format!("pause {number}"))
     }
 
-    /// It goes on.
+    /// Resumes a paused broker.
     ///
     /// # Errors
-    /// When the launcher is gone.
+    /// If the launcher is gone.
     pub fn resume_one(&self, number: usize) -> Result<()> {
         self.command(&format!("resume {number}"))
     }
@@ -187,7 +189,7 @@ fn with_numbers(command: &str, numbers: &[usize]) -> String {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        // The end of its standard input is what ends it.
+        // The launcher ends when its standard input ends.
         drop(self.pipes.lock().take());
         // Nothing can be done about an error here, and the launcher needs no help to end.
         let _ = self.child.wait();

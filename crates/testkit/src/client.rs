@@ -30,23 +30,23 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of `origin` (`http://host:port`), with a limit of 60 s a request.
+    /// Creates a client of `origin` (`http://host:port`), with a limit of 60 s per request.
     ///
     /// # Errors
-    /// When the origin does not begin with `http://` or `https://`.
+    /// If the origin does not begin with `http://` or `https://`.
     pub fn new(origin: &str) -> Result<Self> {
         Self::build(origin, None, Duration::from_secs(60))
     }
 
-    /// The same, trusting only the certificates of the PEM file `ca`.
+    /// Creates a client that trusts only the certificates of the PEM file `ca`.
     ///
     /// # Errors
-    /// As [`Client::new`], or when `ca` is not a readable PEM certificate.
+    /// As [`Client::new`], or if `ca` is not a readable PEM certificate.
     pub fn trusting(origin: &str, ca: &Path) -> Result<Self> {
         Self::build(origin, Some(ca), Duration::from_secs(60))
     }
 
-    /// A client of `origin` that trusts `ca`, with a limit of its own for each request.
+    /// Creates a client of `origin` that trusts `ca`, with its own time limit for each request.
     ///
     /// # Errors
     /// As [`Client::trusting`].
@@ -86,7 +86,7 @@ impl Client {
         self
     }
 
-    /// The same account and trust, for another server.
+    /// Returns a client with the same account and trust for another server.
     #[must_use]
     pub fn at(&self, origin: &str) -> Self {
         Self {
@@ -101,15 +101,15 @@ impl Client {
         &self.origin
     }
 
-    /// GET `path` (which begins with `/` and may have a query).
+    /// Sends GET `path` (which begins with `/` and may have a query).
     ///
     /// # Errors
-    /// When no whole answer came.
+    /// If no whole answer came.
     pub fn get(&self, path: &str) -> Result<Answer> {
         self.send("GET", path, &[], &[])
     }
 
-    /// DELETE `path`.
+    /// Sends DELETE `path`.
     ///
     /// # Errors
     /// As [`Client::get`].
@@ -117,7 +117,7 @@ impl Client {
         self.send("DELETE", path, &[], &[])
     }
 
-    /// PUT a JSON body.
+    /// Sends PUT with a JSON body.
     ///
     /// # Errors
     /// As [`Client::get`].
@@ -125,7 +125,7 @@ impl Client {
         self.send("PUT", path, JSON, body.to_string().as_bytes())
     }
 
-    /// POST a JSON body; `Value::Null` sends none.
+    /// Sends POST with a JSON body; `Value::Null` means no body.
     ///
     /// # Errors
     /// As [`Client::get`].
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// POST newline-delimited JSON, as `_bulk` and `_msearch` take it.
+    /// Sends POST with newline-delimited JSON, as `_bulk` and `_msearch` take it.
     ///
     /// # Errors
     /// As [`Client::get`].
@@ -144,7 +144,7 @@ impl Client {
         self.send("POST", path, NDJSON, body)
     }
 
-    /// Any request; headers as they are given. An empty body is no body.
+    /// Sends any request, with the headers as given. An empty body is no body.
     ///
     /// # Errors
     /// As [`Client::get`].
@@ -182,7 +182,7 @@ impl Client {
     }
 }
 
-/// What a server answered, whole.
+/// A server's whole answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
     what: String,
@@ -246,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// A server for one connection: returns what it was sent, having answered `reply`.
+    /// Starts a server for one connection, which answers `reply` and returns what it was sent.
     fn one_answer(reply: &'static str) -> (String, std::thread::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());

@@ -1,5 +1,5 @@
-//! Dev only: a fake cluster that answers for real at speed, load, sample bodies, and the driver of real
-//! clusters.
+//! For development only: a fake cluster that answers as fast as a real one should, load, sample bodies, and
+//! the driver of real clusters.
 
 pub mod broker;
 pub mod client;

@@ -1,10 +1,10 @@
 //! A closed-loop load source for bulk requests: each connection sends a prebuilt request, reads the whole
-//! reply, checks it, and sends the next. What it reports is therefore docs/s at a given number of
-//! connections, and the time from the first byte sent to the last byte read, without correction for waiting
-//! that an open loop would see.
+//! reply, checks it, and sends the next one. It therefore reports documents per second at a given number of
+//! connections, and the time from the first byte sent to the last byte read, without correction for the
+//! waiting that an open loop would see.
 //!
-//! Every reply is checked for its status, `"errors":false` and the number of its items; the first one of each
-//! connection also for its ids, one by one in request order.
+//! Every reply is checked for its status, `"errors":false` and the number of its items. The first reply of
+//! each connection is also checked for its ids, one by one in request order.
 //!
 //! ```
 //! use testkit::fake::{FakeCluster, Spec};
@@ -37,28 +37,29 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use crate::nginx::Bulk;
 use reply::Replies;
 
-/// What is to be sent, where, and by how many.
+/// The load: what to send, where, and with how many connections.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Where the requests go.
+    /// The address that the requests go to.
     pub address: SocketAddr,
     /// The path and parameters of each request.
     pub path: String,
     /// The recipe of the bodies.
     pub bulk: Bulk,
-    /// How many different bodies are made and sent in turn.
+    /// Number of different bodies that are made and sent in turn.
     pub bodies: usize,
-    /// Connections, each with one request at a time.
+    /// Number of connections, each with one request at a time.
     pub connections: usize,
-    /// Bodies are sent gzipped (packed beforehand, level 6).
+    /// Whether bodies are sent gzipped (compressed beforehand, level 6).
     pub gzip: bool,
-    /// TLS, trusting this PEM certificate.
+    /// The PEM certificate to trust, if the load uses TLS.
     pub ca_pem: Option<String>,
-    /// No id is sent twice: each request's ids are numbered anew as it is sent. Not for packed bodies.
+    /// Whether no id is sent twice: each request's ids are numbered anew when it is sent. Not for compressed
+    /// bodies.
     pub fresh_ids: bool,
 }
 
-/// When a run ends.
+/// The end of a run.
 #[derive(Debug, Clone, Copy)]
 pub enum Wanted {
     /// After this many documents, rounded up to whole requests.
@@ -67,30 +68,30 @@ pub enum Wanted {
     Time(Duration),
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Report {
-    /// Documents in requests that were answered well.
+    /// Documents in requests that succeeded.
     pub docs: u64,
-    /// Requests answered well.
+    /// Requests that succeeded.
     pub requests: u64,
-    /// Requests answered otherwise, or not at all.
+    /// Requests that failed, or got no answer.
     pub failed: u64,
-    /// The first failure's words.
+    /// The text of the first failure.
     pub failure: Option<String>,
-    /// From the first request to the last reply.
+    /// Seconds from the first request to the last reply.
     pub seconds: f64,
-    /// Half of the requests took no longer.
+    /// Median latency of the requests.
     pub p50_ms: f64,
-    /// 99 of 100 requests took no longer.
+    /// 99th percentile of the requests' latency.
     pub p99_ms: f64,
-    /// No request took longer.
+    /// The longest latency of a request.
     pub max_ms: f64,
-    /// Bytes of one body as it is sent, averaged.
+    /// Average size of a body as it is sent.
     pub body_bytes: u64,
 }
 
-/// Connections that stand and requests that are built: a run only sends.
+/// Open connections and built requests: a run only has to send.
 #[derive(Debug)]
 pub struct Prepared {
     requests: Arc<Vec<Request>>,
@@ -99,12 +100,12 @@ pub struct Prepared {
     connections: Vec<Connection>,
 }
 
-/// A request, head and body, as it travels.
+/// A request, head and body, as it is sent.
 #[derive(Debug)]
 struct Request {
     bytes: Vec<u8>,
     body_bytes: u64,
-    /// Where its ids begin; none in a packed body.
+    /// The positions at which its ids begin; none in a compressed body.
     ids: Vec<usize>,
 }
 
@@ -122,7 +123,8 @@ struct Connection {
 // === impl Load ===
 
 impl Load {
-    /// One connection sending 5,000 access-log documents a request, with ids, to index `bench`.
+    /// Returns a load of one connection sending 5,000 access-log documents per request, with ids, to index
+    /// `bench`.
     pub fn at(address: SocketAddr) -> Load {
         Load {
             address,
@@ -139,7 +141,7 @@ impl Load {
     /// Builds the requests and connects.
     ///
     /// # Errors
-    /// When a connection cannot be made.
+    /// If a connection cannot be made.
     pub fn prepare(&self) -> Result<Prepared> {
         ensure!(
             !(self.fresh_ids && self.gzip),
@@ -232,7 +234,7 @@ impl Prepared {
     /// Sends on all connections until there is enough.
     ///
     /// # Errors
-    /// When a thread cannot be started. Failed requests are counted, and end their connection's part.
+    /// If a thread cannot be started. Failed requests are counted, and end their connection's part.
     pub fn run(self, wanted: Wanted) -> Result<Report> {
         let tickets = Arc::new(AtomicU64::new(0));
         let requests_max = match wanted {
@@ -381,8 +383,8 @@ impl Tally {
     }
 }
 
-/// Of an id: as many as hold 60 bits, of which the last 20 are the process's.
+/// Number of letters of an id that hold 60 bits, of which the last 20 are the process's.
 const NUMBER_LETTERS: usize = 15;
-/// A request that takes longer has failed.
+/// A request that takes longer than this has failed.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 const LATENCY_US_MAX: u64 = 120_000_000;

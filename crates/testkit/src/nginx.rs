@@ -1,10 +1,10 @@
 //! Access-log documents as nginx writes them in JSON, made by a seeded generator: about 600 bytes each, no
-//! two alike, the same bytes for the same seed on every machine.
+//! two alike, and the same bytes for the same seed on every machine.
 //!
 //! The variety is that of a busy shop's site: a few clients send much and many send little, most requests are
-//! successful reads of popular paths, crawlers and monitors are in between, times are skewed with a long
-//! tail. Nothing in a document depends on the others but the clock, which moves on by some milliseconds a
-//! line.
+//! successful reads of popular paths, crawlers and monitors come in between, and times are skewed with a long
+//! tail. Documents are independent of one another except for the clock, which advances by some milliseconds
+//! per line.
 //!
 //! ```
 //! let mut lines = testkit::nginx::Nginx::new(7);
@@ -25,7 +25,7 @@ use words::{AGENTS, CATEGORIES, HOSTS, METHODS, PATHS, REFERRERS, SEARCHES, STAT
 /// The sources shipped with the project: [`SAMPLE_DOCS`] lines made by `Nginx::new(SAMPLE_SEED)`.
 pub const SAMPLE: &[u8] = include_bytes!("../samples/nginx.ndjson");
 
-/// How many lines [`SAMPLE`] has.
+/// Number of lines of [`SAMPLE`].
 pub const SAMPLE_DOCS: usize = 4_000;
 
 /// The seed that [`SAMPLE`] was made with.
@@ -38,7 +38,7 @@ pub fn sample() -> impl Iterator<Item = &'static [u8]> {
         .filter(|line| !line.is_empty())
 }
 
-/// A generator of access-log lines; equal seeds make equal lines.
+/// A generator of access-log lines; equal seeds give equal lines.
 #[derive(Debug, Clone)]
 pub struct Nginx {
     rng: fastrand::Rng,
@@ -119,7 +119,7 @@ impl Nginx {
         push(out, format_args!("\"request_id\":\"{:032x}\"}}", rng.u128(..)));
     }
 
-    /// `docs` sources, one a line, each with its newline.
+    /// Returns `docs` sources, one per line, each with its newline.
     pub fn ndjson(&mut self, docs: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(docs * 640);
         for _ in 0..docs {
@@ -134,7 +134,7 @@ fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("a Vec takes every write");
 }
 
-/// `2026-03-DDTHH:MM:SS.mmmZ`, turning back to the 1st after 31 days.
+/// Writes a time `2026-03-DDTHH:MM:SS.mmmZ`, which returns to the 1st after 31 days.
 fn write_time(out: &mut Vec<u8>, clock_ms: u64) {
     let (ms, s) = (clock_ms % 1000, clock_ms / 1000);
     let (day, hour, minute) = (1 + s / 86_400 % 31, s / 3600 % 24, s / 60 % 60);
@@ -144,7 +144,8 @@ fn write_time(out: &mut Vec<u8>, clock_ms: u64) {
     );
 }
 
-/// One client in five is among a hundred heavy ones (offices, crawlers, monitors); one in ten speaks IPv6.
+/// Returns a client's address. One client in five is among a hundred heavy ones (offices, crawlers,
+/// monitors); one in ten uses IPv6.
 fn address(rng: &mut fastrand::Rng) -> String {
     if rng.u8(0..100) < 20 {
         let n = rng.u8(0..100);
@@ -162,7 +163,7 @@ fn address(rng: &mut fastrand::Rng) -> String {
     )
 }
 
-/// The path and, sometimes, a query. Says whether it is a static file.
+/// Writes the path and, sometimes, a query. Returns whether it is a static file.
 fn write_path(rng: &mut fastrand::Rng, out: &mut Vec<u8>) -> bool {
     let path: &str = pick(rng, PATHS);
     match path {
@@ -240,7 +241,8 @@ fn body_bytes(rng: &mut fastrand::Rng, status: u16, method: &str, asset: bool) -
     }
 }
 
-/// Request and upstream times in seconds: products of even draws, so most are short and a few are long.
+/// Writes request and upstream times in seconds: products of uniform random numbers, so most are short and a
+/// few are long.
 fn write_times(rng: &mut fastrand::Rng, out: &mut Vec<u8>, status: u16, asset: bool) {
     let upstream = if status == 504 {
         60.0

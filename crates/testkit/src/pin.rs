@@ -1,11 +1,11 @@
-//! Processes kept on one core, so that figures of several don't mix.
+//! Keeps processes on one core, so that the figures of several processes don't mix.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Keeps the calling thread, and those it starts from now on, on one core.
+/// Keeps the calling thread, and the threads that it starts from now on, on one core.
 ///
 /// # Errors
-/// When the machine has no such core, or it isn't allowed.
+/// If the machine has no such core, or the process may not use it.
 pub fn to_core(core: usize) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     set.set(core);

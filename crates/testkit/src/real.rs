@@ -1,22 +1,23 @@
 //! Real OpenSearch and Elasticsearch clusters for tests and the demo.
 //!
 //! A *shared* cluster of each [`Kind`] is started once and used by all tests of all processes at the same
-//! time; `./dev test` holds them for the whole run, and without it the first test that wants one starts
-//! it and the end of the last process stops it. Tests on a shared cluster give their indices names of
-//! their own ([`RealCluster::fresh_name`]). A test that breaks nodes takes the cluster *alone*: it waits for
-//! the others to let go, and its end mends what it broke. A cluster with other settings, or one that is
-//! to die, is a test's *own*.
+//! time. `./dev test` holds these clusters for the whole run; without it, the first test that needs one
+//! starts it, and the end of the last process stops it. Tests on a shared cluster give their indices names of
+//! their own ([`RealCluster::fresh_name`]). A test that breaks nodes takes the cluster *alone*: it waits
+//! until the others have let go, and mends what it broke at its end. A cluster with other settings, or one
+//! that is to die, is a test's *own*.
 //!
 //! ```no_run
 //! use testkit::real::{Kind, RealCluster};
 //!
 //! let cluster = RealCluster::shared(Kind::OpenSearch)?;
 //! let index = cluster.fresh_name("logs");
-//! cluster.client()?.put(&format!("/{index}"), &serde_json::json!({"settings": {"number_of_shards": 3}}))?.ok()?;
+//! let settings = serde_json::json!({"settings": {"number_of_shards": 3}});
+//! cluster.client()?.put(&format!("/{index}"), &settings)?.ok()?;
 //! # anyhow::Ok(())
 //! ```
 //!
-//! A cluster that cannot be started is an error that says why; a test never passes for want of a cluster.
+//! A cluster that cannot be started is an error that says why; a test never passes for lack of a cluster.
 
 pub(crate) mod hold;
 mod kind;
@@ -45,21 +46,22 @@ pub struct RealCluster {
     usage: Usage,
 }
 
-/// What a cluster of one's own differs in from the shared ones.
+/// The differences of a cluster of one's own from the shared ones.
 #[derive(Clone, Debug)]
 pub struct Own {
-    /// Which server.
+    /// The kind of server.
     pub kind: Kind,
-    /// How many nodes; 3 is usual.
+    /// Number of nodes; 3 is usual.
     pub nodes: u16,
     /// `KEY=VALUE` for every node, or `node-2:KEY=VALUE` for one.
     pub settings: Vec<String>,
-    /// Starts faster and indexes slower (C1 compiler, serial collector): not for measuring.
+    /// Whether the nodes start faster and index more slowly (C1 compiler, serial collector): not for
+    /// measuring.
     pub quick: bool,
 }
 
 impl Own {
-    /// Three nodes with no settings, started quickly.
+    /// Returns three nodes with no settings, started quickly.
     #[must_use]
     pub fn new(kind: Kind) -> Self {
         Self {
@@ -72,15 +74,15 @@ impl Own {
 }
 
 impl RealCluster {
-    /// The shared cluster of this kind, together with other tests. Don't disturb it.
+    /// Joins the shared cluster of this kind, together with other tests, which must not be disturbed.
     ///
     /// # Errors
-    /// When it cannot be started: no JDK, no Maven, no memory; the error says which.
+    /// If the cluster cannot be started: no JDK, no Maven, no memory; the error says which.
     pub fn shared(kind: Kind) -> Result<Self> {
         Self::enter(kind, false)
     }
 
-    /// The shared cluster of this kind once no other test uses it. Its nodes may be killed and paused;
+    /// Takes the shared cluster of this kind once no other test uses it. Its nodes may be killed and paused;
     /// dropping it brings all of them back.
     ///
     /// # Errors
@@ -89,7 +91,7 @@ impl RealCluster {
         Self::enter(kind, true)
     }
 
-    /// A cluster for this caller only, on free ports; stopped when it is dropped. Takes 10 to 25 s.
+    /// Starts a cluster for this caller only, on free ports; dropping it stops it. Takes 10 to 25 s.
     ///
     /// # Errors
     /// As [`RealCluster::shared`].
@@ -139,8 +141,8 @@ impl RealCluster {
         Ok(())
     }
 
-    /// Lets go of every shared cluster that this process holds, and waits until those that nobody else
-    /// holds are stopped. The end of the process does the same without the wait.
+    /// Lets go of every shared cluster that this process holds, and waits until those that nobody else holds
+    /// are stopped. The end of the process does the same without waiting.
     pub fn release_all() {
         std::mem::take(&mut *HELD.lock());
     }
@@ -148,7 +150,7 @@ impl RealCluster {
     fn enter(kind: Kind, alone: bool) -> Result<Self> {
         Self::hold(kind)?;
         let dir = hold::root()?.join(kind.name());
-        // A lock of the open file: it ends with the file, hence with the process.
+        // The lock belongs to the open file, so it ends with the file, and therefore with the process.
         let file = File::create(dir.join("turns.lock"))?;
         if alone {
             file.lock()?
@@ -196,7 +198,7 @@ impl RealCluster {
         &self.launched.version
     }
 
-    /// The numbers of all nodes: from 1.
+    /// The numbers of all nodes, from 1.
     #[must_use]
     pub fn nodes(&self) -> &[u16] {
         &self.launched.node_numbers
@@ -215,13 +217,13 @@ impl RealCluster {
         format!("{scheme}://127.0.0.1:{}", self.launched.base_port + node - 1)
     }
 
-    /// User and password, where it wants them.
+    /// User and password, if the cluster requires them.
     #[must_use]
     pub fn credentials(&self) -> Option<(&'static str, &'static str)> {
         self.launched.secure.then_some(("admin", "admin"))
     }
 
-    /// The PEM file of the authority of the nodes' certificates, where they have any.
+    /// The PEM file of the authority of the nodes' certificates, if they have any.
     #[must_use]
     pub fn ca_path(&self) -> Option<PathBuf> {
         self.launched
@@ -229,19 +231,19 @@ impl RealCluster {
             .then(|| self.dir.join("certs").join("ca.pem"))
     }
 
-    /// A client of the first node that runs, with the account and the authority that it needs.
+    /// Returns a client of the first node that runs, with the account and the authority that it needs.
     ///
     /// # Errors
-    /// When no node runs.
+    /// If no node runs.
     pub fn client(&self) -> Result<Client> {
         let node = self.nodes().iter().find(|&&node| self.pid(node).is_some());
         self.client_of(*node.context("no node of the cluster runs")?)
     }
 
-    /// A client of one node.
+    /// Returns a client of one node.
     ///
     /// # Errors
-    /// When the authority's file cannot be read.
+    /// If the authority's file cannot be read.
     pub fn client_of(&self, node: u16) -> Result<Client> {
         self.client_within(node, Duration::from_secs(60))
     }
@@ -254,7 +256,7 @@ impl RealCluster {
         })
     }
 
-    /// A name for an index (or anything else) that no other test uses.
+    /// Returns a name for an index (or anything else) that no other test uses.
     #[must_use]
     pub fn fresh_name(&self, prefix: &str) -> String {
         Self::fresh(prefix)
@@ -269,14 +271,14 @@ impl RealCluster {
         )
     }
 
-    /// The CPU time that one node's process has used since its start, in seconds; `None` when it does not
-    /// run.
+    /// Returns the CPU time that one node's process has used since its start, in seconds; `None` if it does
+    /// not run.
     #[must_use]
     pub fn cpu_seconds(&self, node: u16) -> Option<f64> {
         cpu_seconds(self.pid(node)?)
     }
 
-    /// The process of one node, when it runs.
+    /// Returns the process id of one node, if it runs.
     #[must_use]
     pub fn pid(&self, node: u16) -> Option<u32> {
         let folder = self.dir.join(format!("node-{node}"));
@@ -292,13 +294,13 @@ impl RealCluster {
 
     // === breaking and mending
 
-    /// `kill -9`: the node is gone when this returns; its connections are reset.
+    /// Kills a node with `kill -9`: the node is gone when this returns, and its connections are reset.
     ///
     /// # Errors
-    /// When the node does not run.
+    /// If the node does not run.
     ///
     /// # Panics
-    /// On a cluster that is shared at the time (as all below): take it with [`RealCluster::alone`].
+    /// If the cluster is shared at the time (as all functions below): take it with [`RealCluster::alone`].
     pub fn kill_node(&self, node: u16) -> Result<()> {
         self.disturb("kill-node", node, &[])
     }
@@ -306,14 +308,13 @@ impl RealCluster {
     /// Starts a node that does not run, and waits until the cluster is green with it.
     ///
     /// # Errors
-    /// When it runs already, or the cluster does not become green.
+    /// If the node runs already, or the cluster does not become green.
     pub fn start_node(&self, node: u16) -> Result<()> {
         self.disturb("start-node", node, &[])
     }
 
-    /// Starts nodes that do not run, all at once, and waits until each sees a cluster that is yellow at
-    /// least: as when all of them, or the majority, were down.
-    ///
+    /// Starts nodes that do not run, all at once, and waits until each of them sees a cluster that is at
+    /// least yellow. This is for the case that all of them, or the majority, were down.
     /// # Errors
     /// As [`RealCluster::start_node`].
     pub fn start_nodes(&self, nodes: &[u16]) -> Result<()> {
@@ -326,18 +327,18 @@ impl RealCluster {
         })
     }
 
-    /// SIGSTOP: the node accepts connections (its kernel does) and never answers.
+    /// Pauses a node (SIGSTOP): it accepts connections (its kernel does) and never answers.
     ///
     /// # Errors
-    /// When the node does not run.
+    /// If the node does not run.
     pub fn pause_node(&self, node: u16) -> Result<()> {
         self.disturb("pause-node", node, &[])
     }
 
-    /// SIGCONT.
+    /// Resumes a node (SIGCONT).
     ///
     /// # Errors
-    /// When the node does not run.
+    /// If the node does not run.
     pub fn resume_node(&self, node: u16) -> Result<()> {
         self.disturb("resume-node", node, &[])
     }
@@ -388,8 +389,8 @@ impl RealCluster {
         hold::command(&self.dir, command, &args)
     }
 
-    /// Starts what is down. Nodes are never paused here: only a holder of the cluster alone pauses, and it
-    /// resumes.
+    /// Starts the nodes that are down. No node can be paused here: only a test that holds the cluster alone
+    /// pauses nodes, and it resumes them.
     fn mend(&self) -> Result<()> {
         for &node in self.nodes() {
             if self.pid(node).is_none() {
@@ -421,17 +422,17 @@ impl Drop for RealCluster {
     }
 }
 
-/// The shared clusters that this process keeps up.
+/// The shared clusters that this process holds.
 static HELD: Mutex<BTreeMap<Kind, Hold>> = Mutex::new(BTreeMap::new());
 
-/// How this process may use the cluster.
+/// The way in which this process may use the cluster.
 #[derive(Debug)]
 enum Usage {
     Shared { _file: File, alone: bool },
     Own { _hold: Hold },
 }
 
-/// The part of the launcher's `cluster.json` that is wanted here.
+/// The part of the launcher's `cluster.json` that is needed here.
 #[derive(Debug, Deserialize)]
 struct Launched {
     engine: String,
@@ -449,7 +450,7 @@ impl Launched {
     }
 }
 
-/// Makes sure that the server that answers `client` is this process.
+/// Checks that the server that answers `client` is this process.
 fn answers_as(client: &Client, pid: u32) -> Result<()> {
     let answer = client.get("/_nodes/_local/process?filter_path=nodes.*.process.id")?;
     let answer = answer.ok()?.json()?;
@@ -463,7 +464,7 @@ fn answers_as(client: &Client, pid: u32) -> Result<()> {
     Ok(())
 }
 
-/// The CPU time that a process has used, in seconds, all threads together; `None` when it has ended.
+/// Returns the CPU time that a process has used, in seconds, all threads together; `None` if it has ended.
 #[must_use]
 pub fn cpu_seconds(pid: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -476,7 +477,7 @@ pub fn cpu_seconds(pid: u32) -> Option<f64> {
     Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// The first of `count` free HTTP ports whose transport ports, 100 above, are free too.
+/// Returns the first of `count` free HTTP ports whose transport ports, 100 above, are free too.
 fn free_ports(count: u16) -> Result<u16> {
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     (0..40)

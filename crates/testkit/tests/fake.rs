@@ -1,4 +1,4 @@
-//! What the fake cluster promises to the tests and figures that stand on it.
+//! Checks what the fake cluster promises to the tests and figures that rely on it.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 

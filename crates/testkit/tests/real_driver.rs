@@ -1,4 +1,4 @@
-//! The driver of real clusters against a real cluster: the lightest kind, so that this takes seconds.
+//! Tests the driver of real clusters with a real cluster: the lightest kind, so that this takes only seconds.
 
 use testkit::real::{Kind, Own, RealCluster};
 

@@ -1,16 +1,22 @@
-//! Who gets room for a request body, and in which order.
+//! Admission: which request bodies get memory, and in which order.
 //!
-//! Room is promised for the whole body once its first [`FIRST_BYTES`] have come: a body that then comes
-//! quickly is never copied nor stopped, and bodies that wait hold next to nothing, so they cannot block one
-//! another. A promise is not memory, though: while others wait for room, who is slow keeps what has arrived
-//! and no more, and who is slow and holds much is cut off ([`relief`](crate::relief)).
+//! Room is promised for a whole body once its first [`FIRST_BYTES`] have come. A body that then arrives
+//! quickly is never copied or stopped, and bodies that wait hold next to nothing, so they cannot block one
+//! another. A promise is not memory, though: while others wait for room, a slow body keeps only what has
+//! arrived, and a slow body that holds much is cut off ([`relief`](crate::relief)).
 //!
-//! Those who wait are served in the order in which they came, but nobody waits for room that is there: a
-//! small body passes a large one for which there is not enough yet. For half of its wait, the first in the
-//! row collects what becomes free and nobody passes it; so a large body has a chance among many small ones.
+//! Waiting bodies are served in the order of their arrival, but no body waits for room that is there: a small
+//! body passes a large one for which there is not yet enough room. For half of its wait, the first body in
+//! the queue collects the room that becomes free and no other passes it, so a large body has a chance among
+//! many small ones.
 //!
-//! A peer is an IPv4 address, or 64 bits of an IPv6 address. While others are there, it may hold its share
-//! ([`Fairness::peer_share_percent`]) and one body.
+//! A tenth of the room is the reserve of small bodies ([`Room`]). Large bodies leave it free, whatever they
+//! declare, and a small body takes from it even while a large one collects. The reserve bounds what a small
+//! body waits for: without it, one peer that declares a body as large as the room, and sends nothing, would
+//! hold up everybody until it is asked to make room.
+//!
+//! A peer is an IPv4 address, or 64 bits of an IPv6 address. While others are there, a peer may hold its
+//! share ([`Fairness::peer_share_percent`]) and one body.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -24,49 +30,51 @@ use tokio::sync::Notify;
 use crate::budget::{Budget, OverBudget};
 use crate::claim::{Claim, Record};
 
-/// The rules between those who want memory for bodies.
+/// The rules between peers that want memory for bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fairness {
-    /// What one peer may hold of the memory for bodies while there are others, in percent; one body is always
-    /// allowed.
+    /// The share of the memory for bodies that one peer may hold while there are others, in percent; one body
+    /// is always allowed.
     pub peer_share_percent: u8,
-    /// A body that comes with fewer bytes a second is slow: it makes room for those who wait.
+    /// The rate in bytes per second below which a body is slow: a slow body makes room for those that wait.
     pub rate_min: u64,
 }
 
-/// Bodies below this are held in the buffer that they were read to with their head, whoever sends them.
+/// Bodies below this size stay in the buffer that they were read into with their head, whoever sends them.
 pub(crate) const FIRST_BYTES: usize = 16 << 10;
 
-/// The queue, and what each peer holds.
+/// The queue, and the amount that each peer holds.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) fairness: Fairness,
     pub(crate) counters: Counters,
     waiting: AtomicUsize,
-    /// Bytes below which room is of no use to anybody who waits, as of the last look at them.
+    /// The least room, in bytes, that is of use to anybody who waits, as of the last look at the queue.
     useful: AtomicUsize,
     state: Mutex<AdmissionQueue>,
 }
 
-/// Bodies that had to make room for others, since the start.
+/// Counts of the bodies that had to make room for others, since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// They gave back what was promised and had not arrived.
+    /// Bodies that gave back room that was promised and not used.
     pub(crate) shrunk: AtomicU64,
-    /// They were cut off.
+    /// Bodies that were cut off.
     pub(crate) cut: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionQueue {
     peers: HashMap<IpAddr, Account>,
-    /// The two peers that came last, with the moment: whether anybody else is there.
+    /// The two peers that came last, with the moment: they show whether anybody else is there.
     latest: [Option<(IpAddr, Instant)>; 2],
     queue: VecDeque<Arc<Waiter>>,
-    /// Bodies on their way.
+    /// Bodies that are arriving.
     pub(crate) arriving: HashMap<u64, Arc<Record>>,
+    /// The bytes that small bodies hold.
+    small_held: usize,
     next_id: u64,
-    /// When somebody last looked who could make room.
+    /// When the queue was last checked for bodies that could make room.
     looked: Option<Instant>,
 }
 
@@ -76,7 +84,14 @@ struct Account {
     claims: usize,
 }
 
-/// One who waits for room.
+/// The room for bodies, and the part of it that is reserved for small ones, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    limit: usize,
+    reserve: usize,
+}
+
+/// A body that waits for room.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) wanted: usize,
@@ -93,6 +108,23 @@ impl Default for Fairness {
             peer_share_percent: 50,
             rate_min: 64 << 10,
         }
+    }
+}
+
+// === impl Room ===
+
+impl Room {
+    fn is_small(self, bytes: usize) -> bool {
+        bytes <= self.reserve / SMALL_SHARE
+    }
+
+    /// Returns the limit for a body of `bytes` bytes while small ones hold `small_held`. A body that does not
+    /// fit beside the reserve gets all the room, once nobody else has any.
+    fn limit_for(self, bytes: usize, small_held: usize) -> usize {
+        if self.is_small(bytes) || bytes > self.limit - self.reserve {
+            return self.limit;
+        }
+        self.limit - self.reserve.saturating_sub(small_held)
     }
 }
 
@@ -136,7 +168,8 @@ impl AdmissionQueue {
         self.latest.iter().flatten().any(is_other)
     }
 
-    /// Whether it is time to look who could make room: thousands may wait, and one look is for all of them.
+    /// Returns whether it is time to check which bodies could make room: thousands may wait, and one check
+    /// serves them all.
     pub(crate) fn looks(&mut self, now: Instant) -> bool {
         let is_time = self
             .looked
@@ -147,7 +180,7 @@ impl AdmissionQueue {
         is_time
     }
 
-    /// All who wait, in the order of the queue.
+    /// Iterates over all waiters, in the order of the queue.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         self.queue.iter()
     }
@@ -165,7 +198,7 @@ impl AdmissionQueue {
 
     pub(crate) fn end(&mut self, record: &Record) {
         self.arriving.remove(&record.id);
-        self.take_back(record.peer, record.held());
+        self.take_back(record, record.held());
         if let Some(account) = self.peers.get_mut(&record.peer) {
             account.claims -= 1;
             if account.claims == 0 {
@@ -179,8 +212,19 @@ impl AdmissionQueue {
         record.add_held(bytes);
     }
 
-    pub(crate) fn take_back(&mut self, peer: IpAddr, bytes: usize) {
-        if let Some(account) = self.peers.get_mut(&peer) {
+    /// Gives room that a body of `wanted` bytes has waited for, or not.
+    fn give_room(&mut self, record: &Record, wanted: usize, room: Room) {
+        if room.is_small(wanted) {
+            record.add_small(wanted);
+            self.small_held += wanted;
+        }
+        self.give(record, wanted);
+    }
+
+    pub(crate) fn take_back(&mut self, record: &Record, bytes: usize) {
+        record.sub_held(bytes);
+        self.small_held = self.small_held.saturating_sub(record.sub_small(bytes));
+        if let Some(account) = self.peers.get_mut(&record.peer) {
             account.held = account.held.saturating_sub(bytes);
         }
     }
@@ -189,22 +233,37 @@ impl AdmissionQueue {
 // === impl Budget ===
 
 impl Budget {
-    /// Request bodies that were cut off while others waited for the memory that they held, since the start.
+    /// Returns the request bodies that were cut off while others waited for the memory that they held, since
+    /// the start.
     pub fn bodies_cut(&self) -> u64 {
         self.admission.counters.cut.load(Ordering::Relaxed)
     }
 
-    /// Request bodies that gave back memory which they had declared and not sent, since the start.
+    /// Returns the request bodies that gave back memory which they had declared and not sent, since the
+    /// start.
     pub fn bodies_shrunk(&self) -> u64 {
         self.admission.counters.shrunk.load(Ordering::Relaxed)
     }
 
-    /// What a peer may hold while there are others.
+    /// Returns what a peer may hold while there are others.
     pub(crate) fn peer_share(&self) -> usize {
         self.admission_limit() / 100 * usize::from(self.admission.fairness.peer_share_percent)
     }
 
-    /// Whether a peer's share lets it have so many bytes more for a body. One body is always allowed.
+    fn room(&self) -> Room {
+        let limit = self.admission_limit();
+        Room {
+            limit,
+            reserve: limit / RESERVE_SHARE,
+        }
+    }
+
+    /// Returns how far a body of `bytes` bytes may fill the room now.
+    pub(crate) fn limit_for(&self, state: &AdmissionQueue, bytes: usize) -> usize {
+        self.room().limit_for(bytes, state.small_held)
+    }
+
+    /// Returns whether a peer's share allows it `bytes` bytes more for a body. One body is always allowed.
     pub(crate) fn may_have(
         &self,
         state: &AdmissionQueue,
@@ -216,8 +275,8 @@ impl Budget {
         held <= record.held() || held + bytes <= self.peer_share() || !state.others_than(record.peer, now)
     }
 
-    /// Room for `bytes` at once, by `take` if it finds some that is charged already; `None` if it has to be
-    /// waited for.
+    /// Takes room for `bytes` at once, by `take` if that finds memory that is charged already; `None` if the
+    /// caller has to wait.
     pub(crate) fn room_now<T>(
         &self,
         claim: &Claim,
@@ -231,14 +290,16 @@ impl Budget {
             return None;
         }
         let taken = take();
+        let room = self.room();
         if taken.is_none() {
-            self.charge_or_reclaim(bytes, self.admission_limit()).ok()?;
+            let limit = room.limit_for(bytes, state.small_held);
+            self.charge_or_reclaim(bytes, limit).ok()?;
         }
-        state.give(claim.record(), bytes);
+        state.give_room(claim.record(), bytes, room);
         Some(taken)
     }
 
-    /// Waits until there is room for `bytes`, which are charged then; `wait` at most.
+    /// Waits until there is room for `bytes`, and charges them; waits for at most `wait`.
     pub(crate) async fn wait_for_room(
         &self,
         claim: &Claim,
@@ -271,34 +332,45 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether there may be room enough for one of those who wait. Each buffer that is let go of asks.
+    /// Returns whether there may be room enough for one of the waiters. This is called for each buffer that
+    /// is released.
     pub(crate) fn can_serve(&self) -> bool {
         let room = self.admission_limit().saturating_sub(self.used());
         room >= self.admission.useful.load(Ordering::SeqCst)
     }
 
-    /// Gives room to those who wait, as far as there is any.
+    /// Gives room to the waiters, as far as there is any.
     pub(crate) fn serve_waiting(&self) {
         let mut state = self.admission.state();
         loop {
             let useful = self.serve(&mut state);
             self.admission.useful.store(useful, Ordering::SeqCst);
-            // What became free meanwhile was measured by the last look.
+            // The last look did not see room that became free meanwhile.
             if useful == 0 || state.queue.is_empty() || !self.can_serve() {
                 return;
             }
         }
     }
 
-    /// The same, once. What it returns is how many bytes of room have to be there before it is worth while to
-    /// look again: 0 if something else may change as well.
+    /// Serves the waiters once. Returns how many bytes of room there must be before another look is
+    /// worthwhile: 0 if something else may change as well.
     fn serve(&self, state: &mut AdmissionQueue) -> usize {
         let now = Instant::now();
         let (mut at, mut unfit, mut over_share) = (0, 0, None);
         let (mut useful, mut reclaimed) = (usize::MAX, false);
+        let (room, mut collected) = (self.room(), false);
         while let Some(waiter) = state.queue.get(at).map(Arc::clone) {
+            // Only small bodies pass a body that collects, as far as their reserve goes.
+            let passes = || room.is_small(waiter.wanted) && state.small_held + waiter.wanted <= room.reserve;
             if over_share == Some(waiter.record.peer) {
                 at += 1;
+                continue;
+            }
+            if collected && !passes() {
+                if unfit == UNFIT_MAX {
+                    break;
+                }
+                (at, unfit) = (at + 1, unfit + 1);
                 continue;
             }
             if !self.may_have(state, &waiter.record, waiter.wanted, now) {
@@ -306,23 +378,25 @@ impl Budget {
                 at += 1;
                 continue;
             }
-            let mut charged = self.try_charge(waiter.wanted, self.admission_limit());
-            // Nothing is kept idle while somebody waits, so there is nothing to find a second time.
+            let limit = room.limit_for(waiter.wanted, state.small_held);
+            let mut charged = self.try_charge(waiter.wanted, limit);
+            // Nothing is kept idle while a body waits, so a second attempt would find nothing.
             if charged.is_err() && !reclaimed && self.reclaim() > 0 {
-                charged = self.try_charge(waiter.wanted, self.admission_limit());
+                charged = self.try_charge(waiter.wanted, limit);
             }
             if charged.is_ok() {
                 state.queue.remove(at);
                 self.admission.waiting.store(state.queue.len(), Ordering::SeqCst);
-                state.give(&waiter.record, waiter.wanted);
+                state.give_room(&waiter.record, waiter.wanted, room);
                 state.see(waiter.record.peer, now);
                 waiter.grant();
                 continue;
             }
-            (reclaimed, useful) = (true, useful.min(waiter.wanted));
-            if unfit == 0 && waiter.collects(now) || unfit == UNFIT_MAX {
+            (reclaimed, useful) = (true, useful.min(waiter.wanted + (room.limit - limit)));
+            if unfit == UNFIT_MAX {
                 break;
             }
+            collected |= unfit == 0 && waiter.collects(now);
             (at, unfit) = (at + 1, unfit + 1);
         }
         useful
@@ -337,14 +411,16 @@ impl Waiter {
         self.wake.notify_one();
     }
 
-    /// Whether nobody may pass it now: in the middle of its wait. Later it evidently does not get enough.
+    /// Returns whether no other waiter may pass this one now: in the middle of its wait. Later it evidently
+    /// does not get enough.
     fn collects(&self, now: Instant) -> bool {
         let waited = now.saturating_duration_since(self.since);
         waited > self.wait / 4 && waited < self.wait / 4 * 3
     }
 }
 
-/// A place in the queue, left when dropped; with what was granted, unless that is kept.
+/// A place in the queue, left when dropped. A drop also gives back the room that was granted, unless the room
+/// is kept.
 struct QueueEntry<'a> {
     budget: &'a Budget,
     waiter: Arc<Waiter>,
@@ -378,7 +454,7 @@ impl<'a> QueueEntry<'a> {
         *self.waiter.granted.lock()
     }
 
-    /// The room is the caller's from now on.
+    /// Passes the room to the caller.
     fn keep(self) {
         *self.waiter.granted.lock() = false;
     }
@@ -396,15 +472,14 @@ impl Drop for QueueEntry<'_> {
             admission.useful.store(0, Ordering::SeqCst);
         }
         if self.is_granted() {
-            state.take_back(self.waiter.record.peer, self.waiter.wanted);
-            self.waiter.record.sub_held(self.waiter.wanted);
+            state.take_back(&self.waiter.record, self.waiter.wanted);
             drop(state);
             self.budget.release(self.waiter.wanted);
         }
     }
 }
 
-/// The peer that an address belongs to.
+/// Returns the peer that an address belongs to.
 pub(crate) fn peer_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),
@@ -412,17 +487,23 @@ pub(crate) fn peer_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Who has not wanted memory for so long does not count as being there.
+/// A peer that has not wanted memory for this long does not count as being there.
 const PEER_LASTS: Duration = Duration::from_secs(10);
-/// So often somebody who waits looks who could make room.
+/// The interval in which a waiter checks which bodies could make room.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// So many for whom there is no room are looked at before those behind them are left alone, bounding what a
-/// release costs.
+/// The part of the room that is reserved for small bodies: a tenth. With the default budget a body of 100 MB
+/// fits beside it.
+const RESERVE_SHARE: usize = 10;
+/// A body is small if so many of its size fit into the reserve.
+const SMALL_SHARE: usize = 8;
+/// The most waiters without room that are looked at before those behind them are left alone; this bounds the
+/// cost of a release.
 pub(crate) const UNFIT_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::BUDGET_BYTES_DEFAULT;
     use crate::claim::Claim;
 
     const MIB: usize = 1 << 20;
@@ -447,7 +528,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_fits_passes_who_does_not_and_nobody_waits_for_room_that_is_there() {
-        let budget = Arc::new(Budget::new(54 * MIB)); // some 40 for bodies
+        let budget = Arc::new(Budget::new(60 * MIB)); // 45 for bodies, 4.5 of it for small ones
         let claims: Vec<Claim> = (0..4).map(|_| Claim::begin(&budget, peer(1))).collect();
         assert!(wait(&budget, &claims[0], 28 * MIB, 1).await);
         assert!(wait(&budget, &claims[1], 8 * MIB, 1).await);
@@ -469,15 +550,18 @@ mod tests {
 
     #[tokio::test]
     async fn room_that_is_of_no_use_to_anybody_has_nobody_looked_at() {
-        let budget = Arc::new(Budget::new(40 * MIB)); // 30 for bodies
+        let budget = Arc::new(Budget::new(40 * MIB)); // 30 for bodies, 3 of it for small ones
         let claims: Vec<Claim> = (0..3).map(|_| Claim::begin(&budget, peer(1))).collect();
-        assert!(wait(&budget, &claims[0], 30 * MIB, 1).await);
+        assert!(
+            wait(&budget, &claims[0], 30 * MIB, 1).await,
+            "all, while nobody has any"
+        );
         let (first, second, ()) = tokio::join!(
             wait(&budget, &claims[1], 20 * MIB, 5),
             wait(&budget, &claims[2], 6 * MIB, 5),
             async {
                 tokio::task::yield_now().await;
-                for (room, is_useful) in [(5, false), (6, true)] {
+                for (room, is_useful) in [(8, false), (9, true)] {
                     budget.forget(room * MIB - (30 * MIB - budget.used()));
                     assert_eq!(budget.can_serve(), is_useful, "{room} MiB");
                 }
@@ -497,7 +581,7 @@ mod tests {
 
     #[tokio::test]
     async fn in_the_middle_of_its_wait_nobody_passes_the_first() {
-        let budget = Arc::new(Budget::new(54 * MIB));
+        let budget = Arc::new(Budget::new(60 * MIB));
         let claims: Vec<Claim> = (0..4).map(|_| Claim::begin(&budget, peer(1))).collect();
         assert!(wait(&budget, &claims[0], 20 * MIB, 1).await);
         assert!(wait(&budget, &claims[1], 20 * MIB, 1).await);
@@ -516,8 +600,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn small_bodies_have_room_of_their_own_whatever_large_ones_hold_or_collect() {
+        let budget = Arc::new(Budget::new(BUDGET_BYTES_DEFAULT)); // 108 for bodies, 10.8 of it for small ones
+        let large: Vec<Claim> = (0..4).map(|n| Claim::begin(&budget, peer(100 + n))).collect();
+        assert!(wait(&budget, &large[0], 100_000_000, 1).await);
+        assert!(
+            !wait(&budget, &large[1], 8_000_000, 0).await,
+            "the reserve is not theirs"
+        );
+        let small: Vec<Claim> = (0..13).map(|n| Claim::begin(&budget, peer(n + 2))).collect();
+        let at_once = |claim| wait(&budget, claim, MIB, 0);
+        for claim in &small[..5] {
+            assert!(at_once(claim).await);
+        }
+        let (collector, rest) = tokio::join!(wait(&budget, &large[2], 50 * MIB, 1), async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let mut rest = Vec::new();
+            for claim in &small[5..] {
+                rest.push(wait(&budget, claim, MIB, 0).await);
+            }
+            rest
+        });
+        assert!(!collector);
+        assert_eq!(rest, [true, true, true, true, true, false, false, false]);
+        drop((large, small));
+        budget.release(budget.used());
+        let state = budget.admission.state();
+        assert_eq!((state.small_held, state.peers.len()), (0, 0));
+    }
+
+    #[tokio::test]
     async fn a_peer_has_all_while_it_is_alone_and_its_share_when_another_comes() {
-        let budget = Arc::new(Budget::new(54 * MIB));
+        let budget = Arc::new(Budget::new(60 * MIB));
         let greedy: Vec<Claim> = (0..6).map(|_| Claim::begin(&budget, peer(1))).collect();
         for claim in &greedy[..4] {
             assert!(wait(&budget, claim, 10 * MIB, 1).await, "alone");
@@ -544,7 +658,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_stops_waiting_leaves_no_trace() {
-        let budget = Arc::new(Budget::new(54 * MIB));
+        let budget = Arc::new(Budget::new(60 * MIB));
         let (one, two) = (Claim::begin(&budget, peer(1)), Claim::begin(&budget, peer(1)));
         assert!(wait(&budget, &one, 40 * MIB, 1).await);
         assert!(!wait(&budget, &two, 10 * MIB, 0).await);

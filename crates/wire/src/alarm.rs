@@ -1,4 +1,4 @@
-//! One timer a connection, re-armed lazily: moving a deadline later (what every exchange does) costs a store,
+//! One timer per connection, re-armed lazily: moving a deadline later (as every exchange does) costs a store,
 //! not a trip through the timer wheel.
 
 use std::future::Future;
@@ -18,7 +18,7 @@ pub(crate) struct Alarm {
 // === impl Alarm ===
 
 impl Alarm {
-    /// Rings at `due`, whatever was set before.
+    /// Makes the alarm ring at `due`, whatever was set before.
     pub(crate) fn set(&mut self, due: Instant) {
         self.due = Some(due);
     }
@@ -35,7 +35,7 @@ impl Alarm {
         self.due
     }
 
-    /// Ready once the deadline has passed. Pending for ever without one.
+    /// Ready once the deadline has passed; pending for ever without a deadline.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(due) = self.due else { return Poll::Pending };
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));

@@ -1,9 +1,9 @@
-//! One byte budget for all cores: what keeps resident memory bounded whatever clients send.
+//! One byte budget for all cores, which bounds resident memory whatever clients send.
 //!
 //! Every pooled buffer is charged with its capacity, in use or idle. Request bodies are *admitted*
 //! ([`admission`](crate::admission)): they may take three quarters of the budget and wait (bounded) for room.
-//! Everything that is needed to finish work already admitted (gather chunks, replies) may use the rest and
-//! never waits, so nothing can deadlock by holding and waiting.
+//! Buffers that are needed to finish admitted work (gather chunks, replies) may use the rest and never wait,
+//! so holding and waiting cannot deadlock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,15 +19,16 @@ pub struct Budget {
     limit: usize,
     used: AtomicUsize,
     pub(crate) admission: Admission,
-    /// Where idle buffers lie, which are given up when somebody finds no room.
+    /// The holders of idle buffers, which are given up when room is needed.
     idle: Mutex<Vec<Weak<dyn Idle>>>,
-    /// Whoever makes a large copy reads; whoever has no room for one writes, and so waits for all others.
+    /// The lock for large copies: a copy that has room reads, and one that has none writes, and so waits for
+    /// all others.
     copying: Arc<RwLock<()>>,
 }
 
-/// Who keeps idle memory that is charged to a budget.
+/// A holder of idle memory that is charged to a budget.
 pub(crate) trait Idle: Send + Sync + std::fmt::Debug {
-    /// Frees all of it; how many bytes that were. The caller takes them off the budget.
+    /// Frees all of it; returns how many bytes that were. The caller subtracts them from the budget.
     fn give_up(&self) -> usize;
 }
 
@@ -36,7 +37,7 @@ pub(crate) trait Idle: Send + Sync + std::fmt::Debug {
 pub struct Charge {
     budget: Arc<Budget>,
     bytes: usize,
-    /// While the copy is made.
+    /// The lock that is held while the copy is made.
     making: Making,
 }
 
@@ -48,7 +49,8 @@ enum Making {
     Alone(OwnedRwLockWriteGuard<()>),
 }
 
-/// No room under the byte budget (within the wait that was allowed). Our fault, transient: answer 429 or 503.
+/// No room under the byte budget (within the wait that was allowed). The cause is ours and transient: answer
+/// 429 or 503.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("buffer of {wanted} bytes is over the memory budget ({used} of {limit} bytes used)")]
 pub struct OverBudget {
@@ -60,21 +62,22 @@ pub struct OverBudget {
     pub limit: usize,
 }
 
-/// Copies that are smaller are not waited for: there are few at once, one a core.
+/// Smaller copies are not waited for: there are few at once, one on each core.
 const LARGE_COPY: usize = 1 << 20;
 
-/// Leaves room for reply buffers, code, stacks and the allocator under 256 MB resident.
+/// The default budget, which leaves room for reply buffers, code, stacks and the allocator under 256 MB
+/// resident.
 pub const BUDGET_BYTES_DEFAULT: usize = 144 << 20;
 
 // === impl Budget ===
 
 impl Budget {
-    /// A budget of `limit` bytes; share it between pools with an `Arc`.
+    /// Makes a budget of `limit` bytes; share it between pools with an `Arc`.
     pub fn new(limit: usize) -> Self {
         Self::with(limit, Fairness::default())
     }
 
-    /// The same, with other rules between those who want of it.
+    /// Like [`Budget::new`], with other rules between those that want memory.
     pub fn with(limit: usize, fairness: Fairness) -> Self {
         Budget {
             limit,
@@ -85,30 +88,30 @@ impl Budget {
         }
     }
 
-    /// The whole budget, in bytes.
+    /// Returns the whole budget, in bytes.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// What request bodies may take together: three quarters. The answers to them need about as much again as
-    /// the bodies when documents are short, and must never be refused memory: what they tell about has been
-    /// done. Of the default budget this leaves room for one body of 100 MiB, the largest that nodes take by
-    /// default, and for what small bodies are read to.
+    /// Returns what request bodies may take together: three quarters. The answers to them need about as much
+    /// again as the bodies when documents are short, and must never be refused memory, since the work that
+    /// they report has been done. With the default budget this leaves room for one body of 100 MiB, the
+    /// largest that nodes take by default, and for the buffers that small bodies are read into.
     pub fn admission_limit(&self) -> usize {
         self.limit / 4 * 3
     }
 
-    /// Whether memory should be spent sparingly: more than half of the budget is in use.
+    /// Returns whether memory should be used sparingly: more than half of the budget is in use.
     pub(crate) fn is_scarce(&self) -> bool {
         self.used() > self.limit / 2
     }
 
-    /// Whether nothing is left, not even for what always gets its memory.
+    /// Returns whether nothing is left, not even for buffers that always get their memory.
     pub(crate) fn is_used_up(&self) -> bool {
         self.used() > self.limit
     }
 
-    /// Bytes charged now, idle pooled buffers included.
+    /// Returns the bytes charged now, idle pooled buffers included.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -127,7 +130,7 @@ impl Budget {
         })
     }
 
-    /// The same; all idle memory is given up for it if need be.
+    /// Like [`Budget::try_charge`], but gives up all idle memory if need be.
     pub(crate) fn charge_or_reclaim(&self, bytes: usize, limit: usize) -> Result<(), OverBudget> {
         match self.try_charge(bytes, limit) {
             Err(refused) if bytes <= limit && self.reclaim() == 0 => Err(refused),
@@ -136,9 +139,9 @@ impl Budget {
         }
     }
 
-    /// Charges what finishes admitted work and is made elsewhere, a copy of a body for a log say. It is never
-    /// refused, and idle memory is given up for it; but where there is no room it waits until no other such
-    /// copy is being made, since bodies are let go of once they are copied.
+    /// Charges memory that finishes admitted work and is allocated elsewhere, such as a copy of a body for a
+    /// log. The charge is never refused, and idle memory is given up for it; but where there is no room, it
+    /// waits until no other such copy is being made, since bodies are released once they are copied.
     pub async fn hold(self: &Arc<Self>, bytes: usize) -> Charge {
         let copying = || Arc::clone(&self.copying);
         let making = match self.charge_or_reclaim(bytes, self.limit) {
@@ -163,12 +166,12 @@ impl Budget {
         }
     }
 
-    /// Charges without asking: small buffers that finish admitted work.
+    /// Charges without asking, for small buffers that finish admitted work.
     pub(crate) fn charge(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Memory became free; who waits for room is served.
+    /// Releases memory that became free, and serves those that wait for room.
     pub(crate) fn release(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::SeqCst);
         if self.somebody_waits() && self.can_serve() {
@@ -176,12 +179,12 @@ impl Budget {
         }
     }
 
-    /// The same, when there is nobody to be served.
+    /// Like [`Budget::release`], when there is nobody to serve.
     pub(crate) fn forget(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::SeqCst);
     }
 
-    /// Whether somebody waits for room: nothing is kept idle then.
+    /// Returns whether somebody waits for room: nothing is kept idle then.
     pub(crate) fn somebody_waits(&self) -> bool {
         self.admission.waiting() > 0
     }
@@ -192,7 +195,7 @@ impl Budget {
         all.push(idle);
     }
 
-    /// Gives up all idle memory; how many bytes that were.
+    /// Gives up all idle memory; returns how many bytes that were.
     pub(crate) fn reclaim(&self) -> usize {
         let all = self.idle.lock();
         let freed = all
@@ -207,7 +210,8 @@ impl Budget {
 // === impl Charge ===
 
 impl Charge {
-    /// The copy is made, and what it was made from is gone; it came to so many bytes, never to more.
+    /// Notes that the copy is made, and that its source is gone; the copy has `bytes` bytes, never more than
+    /// charged.
     pub fn made(&mut self, bytes: usize) {
         self.making = Making::Done;
         let less = self.bytes.saturating_sub(bytes);

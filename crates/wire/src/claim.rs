@@ -1,4 +1,4 @@
-//! What one request body holds of the budget, and how quickly it comes.
+//! The memory that one request body holds of the budget, and the rate at which the body arrives.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,20 +10,22 @@ use parking_lot::Mutex;
 
 use crate::budget::Budget;
 
-/// A body's claim on memory; ends, with what it holds, when dropped. The bytes themselves are released by
-/// their buffer.
+/// A body's claim on memory. Dropping it ends the claim and gives back what it holds. The bytes themselves
+/// are released by their buffer.
 #[derive(Debug)]
 pub(crate) struct Claim {
     budget: Arc<Budget>,
     record: Arc<Record>,
 }
 
-/// What others may see of a claim.
+/// The part of a claim that others may see.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) id: u64,
     pub(crate) peer: IpAddr,
     held: AtomicUsize,
+    /// The part of `held` that was given to it as a small body.
+    small: AtomicUsize,
     arrived: AtomicU64,
     waits: AtomicBool,
     /// A [`Verdict`], or 0.
@@ -32,21 +34,21 @@ pub(crate) struct Record {
     mark: Mutex<Mark>,
 }
 
-/// From when, and from how many bytes, a body's rate is counted.
+/// The moment, and the number of bytes, from which a body's rate is counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     pub(crate) at: Instant,
     pub(crate) arrived: u64,
 }
 
-/// What a body is told that others need room of.
+/// The demand on a body whose room others need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It keeps what has arrived.
+    /// The body keeps only what has arrived.
     Shrink,
-    /// It is too slow for what it holds.
+    /// The body is too slow for the memory that it holds.
     Slow,
-    /// Its peer holds more than its share.
+    /// The body's peer holds more than its share.
     OverShare,
 }
 
@@ -58,6 +60,7 @@ impl Claim {
             id,
             peer,
             held: AtomicUsize::new(0),
+            small: AtomicUsize::new(0),
             arrived: AtomicU64::new(0),
             waits: AtomicBool::new(false),
             verdict: AtomicU8::new(0),
@@ -77,35 +80,34 @@ impl Claim {
         &self.record
     }
 
-    /// Memory that was charged without asking belongs to it, too.
+    /// Adds memory that was charged without asking.
     pub(crate) fn has(&self, bytes: usize) {
         self.budget.admission.state().give(&self.record, bytes);
     }
 
-    /// It holds so many bytes less.
+    /// Gives back `bytes` of the memory that it holds.
     pub(crate) fn give_back(&self, bytes: usize) {
-        self.record.sub_held(bytes);
-        self.budget.admission.state().take_back(self.record.peer, bytes);
+        self.budget.admission.state().take_back(&self.record, bytes);
     }
 
-    /// The body is on its way from now on: others may ask it to make room.
+    /// Notes that the body is arriving from now on: others may ask it to make room.
     pub(crate) fn arrives(&self) {
         self.record.start_over();
         let mut state = self.budget.admission.state();
         state.arriving.insert(self.record.id, Arc::clone(&self.record));
     }
 
-    /// The body is here.
+    /// Notes that the whole body has arrived.
     pub(crate) fn has_arrived(&self) {
         self.budget.admission.state().arriving.remove(&self.record.id);
     }
 
-    /// So many bytes of it are here.
+    /// Notes that `bytes` bytes of the body have arrived.
     pub(crate) fn arrived(&self, bytes: usize) {
         self.record.arrived.store(bytes as u64, Ordering::Relaxed);
     }
 
-    /// What it has been told, once.
+    /// Returns the verdict on the body, once.
     pub(crate) fn poll_verdict(&self, cx: &mut Context<'_>) -> Poll<Verdict> {
         {
             let mut waker = self.record.waker.lock();
@@ -141,11 +143,25 @@ impl Record {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    pub(crate) fn add_small(&self, bytes: usize) {
+        self.small.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns how many of `bytes` bytes that it gives back were given to it as a small body. The caller holds
+    /// the lock of the queue.
+    pub(crate) fn sub_small(&self, bytes: usize) -> usize {
+        let small = self.small.load(Ordering::Relaxed);
+        let less = small.min(bytes);
+        self.small.store(small - less, Ordering::Relaxed);
+        less
+    }
+
     pub(crate) fn bytes_arrived(&self) -> u64 {
         self.arrived.load(Ordering::Relaxed)
     }
 
-    /// Whether it waits for room itself: that it does not come is not its sender's doing.
+    /// Returns whether the body itself waits for room: then its sender is not to blame that it does not
+    /// arrive.
     pub(crate) fn waits_for_room(&self) -> bool {
         self.waits.load(Ordering::Relaxed)
     }
@@ -166,7 +182,7 @@ impl Record {
         *self.mark.lock()
     }
 
-    /// Whether it has been told something that it has not done yet.
+    /// Returns a verdict that the body has not yet acted on.
     pub(crate) fn told(&self) -> Option<Verdict> {
         Verdict::of(self.verdict.load(Ordering::Acquire))
     }

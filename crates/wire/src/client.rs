@@ -1,4 +1,4 @@
-//! HTTP/1.1 out: per-core connection pools.
+//! The HTTP/1.1 client: connection pools on each core.
 
 mod connections;
 mod error;
@@ -21,27 +21,28 @@ use crate::pool::Pool;
 pub use self::error::{Fate, SendError, SendErrorKind};
 pub use self::reply::ReplyBody;
 
-/// Bounds of a client.
+/// The limits of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Connections to one origin (from this core); further requests queue.
+    /// The most connections to one origin from this core; further requests queue.
     pub connections_per_origin_max: usize,
-    /// Requests that may queue for one origin; more fail at once.
+    /// The most requests that may queue for one origin; further ones fail at once.
     pub queue_max: usize,
-    /// TCP (and TLS) connection establishment.
+    /// The longest time to establish a TCP (and TLS) connection.
     pub connect_timeout: Duration,
-    /// Kept connections idle for longer are closed. Shorter than what nodes and load balancers use.
+    /// How long idle connections are kept: shorter than nodes and load balancers do.
     pub idle_timeout: Duration,
-    /// Reply head, bytes.
+    /// The most bytes of a reply head.
     pub head_bytes_max: usize,
-    /// Reply headers. Servers add a `Warning` for each deprecated thing that a request touches.
+    /// The most headers of a reply. Servers add a `Warning` for each deprecated feature that a request uses.
     pub header_count_max: usize,
-    /// Without the node taking a byte of our request, or sending a byte of a reply that has begun.
+    /// The longest time in which the node takes no byte of our request, or sends no byte of a reply that has
+    /// begun.
     pub stall_timeout: Duration,
 }
 
-/// Sends requests. One per core; cheap to clone; not `Send`. Needs a tokio runtime with a `LocalSet` around
-/// it.
+/// Sends requests. There is one client per core; it is cheap to clone and not `Send`. It needs a tokio
+/// runtime with a `LocalSet` around it.
 #[derive(Debug, Clone)]
 pub struct Client {
     inner: Rc<Inner>,
@@ -54,15 +55,16 @@ struct Inner {
     connections: Connections,
 }
 
-/// Where a connection leads: host, port, TLS. Cheap to clone, `Send`; make it once per node and keep it.
+/// The destination of a connection: host, port, TLS. Cheap to clone, `Send`; make it once per node and keep
+/// it.
 #[derive(Debug, Clone)]
 pub struct Origin {
     parts: Arc<origin::OriginParts>,
 }
 
-/// Head of a request to send. Framing headers (`Content-Length`, `Transfer-Encoding`, `Connection`…) in
-/// `headers` are ignored: they follow from the body. `Host` is taken from `headers` if there, else from the
-/// origin.
+/// The head of a request to send. Framing headers (`Content-Length`, `Transfer-Encoding`, `Connection`…) in
+/// `headers` are ignored: they follow from the body. `Host` is taken from `headers` if there, otherwise from
+/// the origin.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead<'a> {
     /// Method.
@@ -73,17 +75,17 @@ pub struct RequestHead<'a> {
     pub headers: &'a HeaderMap,
 }
 
-/// When to give up.
+/// The moments at which to give up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// The whole exchange up to the reply's head, queueing and connecting included; `ReplyBody` keeps to it
-    /// as well.
+    /// The end of the whole exchange up to the reply's head, queueing and connecting included; `ReplyBody`
+    /// keeps to it as well.
     pub overall: Instant,
-    /// From the last byte of the request to the reply's head.
+    /// The longest time from the last byte of the request to the reply's head.
     pub head_timeout: Option<Duration>,
 }
 
-/// An answer whose head has come.
+/// A reply whose head has arrived.
 pub type Reply = http::Response<ReplyBody>;
 
 impl Default for ClientConfig {
@@ -103,7 +105,7 @@ impl Default for ClientConfig {
 // === impl Client ===
 
 impl Client {
-    /// A client with no connections yet; its buffers come from `pool`.
+    /// Makes a client with no connections yet; its buffers come from `pool`.
     pub fn new(config: ClientConfig, pool: Pool) -> Self {
         Client {
             inner: Rc::new(Inner {
@@ -117,8 +119,9 @@ impl Client {
     /// Sends one request and waits for the head of the final reply (1xx are skipped).
     ///
     /// # Errors
-    /// See [`SendError`]; whether a retry elsewhere is safe stands in its `fate`. Nothing is retried here,
-    /// except that a kept connection found dead before any byte was written is replaced by another one.
+    /// See [`SendError`]; its `fate` says whether a retry elsewhere is safe. Nothing is retried here, except
+    /// that a kept connection that turns out to be dead before any byte was written is replaced by another
+    /// one.
     pub async fn send(
         &self,
         origin: &Origin,
@@ -142,7 +145,7 @@ impl Client {
             .map_err(|(kind, fate)| failed(kind, fate, reused))
     }
 
-    /// Closes idle connections to an origin (a node that left the cluster).
+    /// Closes idle connections to an origin, such as a node that left the cluster.
     pub fn forget(&self, origin: &Origin) {
         self.inner.connections.forget(origin);
     }
@@ -151,7 +154,7 @@ impl Client {
 // === impl Deadlines ===
 
 impl Deadlines {
-    /// Everything within `timeout` from now.
+    /// Returns deadlines for an exchange that must end within `timeout` from now.
     pub fn within(timeout: Duration) -> Self {
         Deadlines {
             overall: Instant::now() + timeout,

@@ -1,8 +1,8 @@
 //! HTTP/1.1 framing without I/O: bytes in, heads and body pieces out (and back).
 //!
-//! Where one message ends and the next begins decides who smuggles what past whom, so everything ambiguous is
-//! refused (RFC 9112, sections 2.2, 5, 6, 7 and 11.2), on both sides: requests of clients and replies of
-//! nodes.
+//! Ambiguity about where one message ends and the next begins makes request smuggling possible, so everything
+//! ambiguous is refused (RFC 9112, sections 2.2, 5, 6, 7 and 11.2), on both sides: in requests of clients and
+//! in replies of nodes.
 
 mod chunked;
 mod encode;

@@ -1,5 +1,5 @@
-//! What a connection's loop and the body of its present request share. One task uses it at a time; borrows
-//! last one poll.
+//! The state that a connection's loop and the body of its present request share. One task uses it at a time,
+//! and each borrow lasts one poll.
 
 use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
@@ -21,7 +21,7 @@ use crate::stream::Stream;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) io: RefCell<Io>,
-    /// Those of the present request.
+    /// The limits of the present request.
     pub(crate) limits: RefCell<Rc<Limits>>,
     pub(crate) peer: Peer,
     pub(crate) gone: Gone,
@@ -33,18 +33,18 @@ pub(crate) struct Io {
     pub(crate) stream: Stream,
     pub(crate) receiver: Receiver,
     pub(crate) alarm: Alarm,
-    /// Which request the body belongs to: an [`Incoming`](crate::Incoming) that outlives its request reads
-    /// nothing.
+    /// The number of the request that the body belongs to: an [`Incoming`](crate::Incoming) that outlives its
+    /// request reads nothing.
     pub(crate) request: u64,
-    /// What of `100 Continue` must still be written before the body is read.
+    /// The part of `100 Continue` that must still be written before the body is read.
     pub(crate) interim: &'static [u8],
-    /// The body broke a rule: nothing that follows on this connection can be trusted.
+    /// Whether the body broke a rule: nothing that follows on this connection can be trusted.
     pub(crate) broken: bool,
     pace: Pace,
     guest: Arc<Guest>,
 }
 
-/// Whether the client has gone, and who wants to know.
+/// Whether the client has gone, and the task that waits to know.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
     gone: Cell<bool>,
@@ -56,7 +56,7 @@ pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 // === impl Connection ===
 
 impl Connection {
-    /// The present request's limits.
+    /// Returns the present request's limits.
     pub(crate) fn limits(&self) -> Rc<Limits> {
         Rc::clone(&self.limits.borrow())
     }
@@ -78,12 +78,12 @@ impl Io {
         }
     }
 
-    /// Forgets how the last body came.
+    /// Resets the measured pace of the last body.
     pub(crate) fn begin_body(&mut self) {
         self.pace = Pace::default();
     }
 
-    /// Reads something of the body by `read`, within the limits on time.
+    /// Reads a part of the body by `read`, within the time limits.
     pub(crate) fn poll_body<T>(
         &mut self,
         limits: &Limits,
@@ -116,8 +116,8 @@ impl Io {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when the client has been too slow. Only time spent waiting for it counts, not what a slow reader
-    /// of ours took.
+    /// Ready when the client has been too slow. Only time spent waiting for the client counts, not time that
+    /// a slow reader on our side took.
     fn poll_patience(&mut self, limits: &Limits, cx: &mut Context<'_>) -> Poll<BodyError> {
         let slowest = Slowest {
             patience: limits.body_idle_timeout,

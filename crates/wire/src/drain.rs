@@ -1,4 +1,4 @@
-//! The end of a server in good order: one signal a worker, heard by all of its connections.
+//! The orderly end of a server: one signal per worker, which reaches all of its connections.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,37 +6,37 @@ use std::task::{Context, Waker};
 
 use tokio::time::Instant;
 
-/// How a drain went.
+/// The result of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrainReport {
-    /// Connections that were open when it began.
+    /// Connections that were open when the drain began.
     pub open: u64,
     /// Connections that had to be cut at the deadline.
     pub cut: u64,
 }
 
-/// How far the end has come.
+/// The progress of the end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     #[default]
     Serving,
-    /// Finish what is in flight, begin nothing.
+    /// Connections finish the requests in flight and begin nothing.
     Draining,
-    /// Stop at once.
+    /// Connections stop at once.
     Cut,
 }
 
-/// The signal; waiting connections leave their waker once and are woken together.
+/// The signal. Waiting connections leave their waker once and are woken together.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     phase: Cell<Phase>,
-    /// How long connections without a request are heard although it is time to end.
+    /// How long connections without a request are still read although it is time to end.
     hears_until: Cell<Option<Instant>>,
     wakers: RefCell<Vec<Option<Waker>>>,
     free: RefCell<Vec<usize>>,
 }
 
-/// A listener or connection that learns of the phase, until dropped.
+/// A listener or connection that is told of the phase, until dropped.
 #[derive(Debug)]
 pub(crate) struct Registration {
     signal: Rc<Signal>,
@@ -80,7 +80,7 @@ impl Signal {
 // === impl Registration ===
 
 impl Registration {
-    /// The phase now; the task of `cx` is woken when it changes.
+    /// Returns the present phase; the task of `cx` is woken when it changes.
     pub(crate) fn phase(&self, cx: &mut Context<'_>) -> Phase {
         let mut wakers = self.signal.wakers.borrow_mut();
         match &mut wakers[self.at] {

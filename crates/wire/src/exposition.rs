@@ -1,10 +1,10 @@
-//! Prometheus' text format 0.0.4, written in one place for all who answer a scrape: the gateway's admin port
-//! and loadgen's page.
+//! Prometheus' text format 0.0.4, written in one place for all pages that are scraped: the gateway's admin
+//! port and loadgen's page.
 
 use std::fmt::{Display, Write as _};
 
-/// A metric that each thing of a kind has: its name without the program's prefix, its kind, its help, and the
-/// value for one thing. A thing with the value `None` has no sample.
+/// A metric that every thing of one kind has: its name without the program's prefix, its kind, its help, and
+/// the value for one thing. A thing with the value `None` has no sample.
 pub type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> Option<f64>);
 
 /// A page of metrics that is being written.
@@ -14,13 +14,12 @@ pub struct Exposition<'o>(&'o mut String);
 // === impl Exposition ===
 
 impl<'o> Exposition<'o> {
-    /// Continues a page.
+    /// Makes a writer that continues a page.
     pub fn new(page: &'o mut String) -> Self {
         Self(page)
     }
 
-    /// Writes one metric, under its whole name. The samples come with their labels, as they stand between the
-    /// braces.
+    /// Writes one metric, under its full name. Each sample has its labels as they stand between the braces.
     pub fn metric<V: Display>(
         &mut self,
         name: &str,
@@ -35,7 +34,7 @@ impl<'o> Exposition<'o> {
         }
     }
 
-    /// Metrics whose names begin with `prefix`, each with a sample for each of `things`.
+    /// Writes metrics whose names begin with `prefix`, each with a sample for each of `things`.
     pub fn table<T>(&mut self, prefix: &str, metrics: &[Metric<T>], things: &[(String, &T)]) {
         for (name, kind, help, of) in metrics {
             let samples = things.iter();

@@ -1,16 +1,16 @@
-//! What a panic ends, and what it does not: the one way in which tasks and threads are started.
+//! The effects of a panic, and the only way in which tasks and threads are started.
 //!
-//! A panic is a bug of the gateway's that a record, a request or a node's answer has met. It must not end the
-//! process, since what it met is there after a restart too. So panics unwind, in every profile, and what they
-//! end is the [`Work`] that met them, with a consequence that is stated there. All that the work held is
-//! given back by `Drop`. Each panic is counted ([`panics`]) and told of in one line of the log, with its
-//! message and place, and without documents.
+//! A panic is a bug of the gateway that a record, a request or a node's answer has triggered. It must not end
+//! the process, since its trigger is still there after a restart. So panics unwind, in every profile, and a
+//! panic ends only the [`Work`] in which it happened, with the consequence that is stated there. `Drop` gives
+//! back everything that the work held. Each panic is counted ([`panics`]) and reported in one line of the
+//! log, with its message and place, and without documents.
 //!
-//! Nothing else starts a task or a thread (`./dev tidy` refuses the ways around this module), so there is
-//! none that ends unseen, or that others wait for in vain.
+//! Nothing else starts a task or a thread (`./dev tidy` refuses the ways around this module), so no task or
+//! thread ends unnoticed, and nobody waits for one in vain.
 //!
 //! A panic in a `Drop` that runs while another one unwinds, a stack that overflows and memory that the system
-//! refuses end the process still.
+//! refuses still end the process.
 
 mod fault;
 mod told;
@@ -30,13 +30,13 @@ use tokio::task::{JoinHandle, JoinSet};
 pub use fault::fault;
 pub use told::{Panicked, Work, panics, tell_of_panics};
 
-// The process goes on after a panic by its unwinding; a profile that aborts would undo all of this module.
+// The process survives a panic by unwinding; a profile that aborts would defeat this whole module.
 const _: () = assert!(cfg!(panic = "unwind"), "a profile has `panic = \"abort\"`");
 
-/// Runs a future to its end or to its panic. What it held is dropped by then.
+/// Runs a future until it ends or panics. Everything that it held is dropped by then.
 ///
 /// # Errors
-/// The panic. Whoever calls this says what comes of it ([`Panicked::report`]).
+/// The panic. The caller must report its consequence ([`Panicked::report`]).
 pub fn guarded<F: Future>(work: Work, future: F) -> Guarded<F> {
     Guarded {
         work,
@@ -45,8 +45,8 @@ pub fn guarded<F: Future>(work: Work, future: F) -> Guarded<F> {
 }
 
 pin_project! {
-    /// [`guarded`]'s future: as large as what it runs. An `async fn` would keep room for that twice, in every
-    /// request.
+    /// The future of [`guarded`]: as large as the future that it runs. An `async fn` would keep room for that
+    /// twice, in every request.
     #[derive(Debug)]
     pub struct Guarded<F> {
         work: Work,
@@ -61,7 +61,7 @@ impl<F: Future> Future for Guarded<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let Some(future) = this.future.as_mut().as_pin_mut() else {
-            // It has ended, and whoever asks again has been told so.
+            // The future has ended, and the caller has been told so.
             return Poll::Pending;
         };
         let ended = match caught(*this.work, || future.poll(cx)) {
@@ -74,10 +74,10 @@ impl<F: Future> Future for Guarded<F> {
     }
 }
 
-/// The same of a function.
+/// Runs a function until it ends or panics.
 ///
-/// What it shares with others may be half changed after a panic: locks are taken as they are found then, so
-/// whoever holds one changes what it protects in steps that each leave it sound.
+/// Data that the function shares with others may be half changed after a panic. Locks are not poisoned, so
+/// code that holds a lock must change the protected data in steps that each leave it sound.
 ///
 /// # Errors
 /// The panic.
@@ -86,12 +86,12 @@ pub fn caught<T>(work: Work, run: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| Panicked::take(&*payload))
 }
 
-/// Starts a task on this thread; its panic ends it, and nothing else.
+/// Starts a task on this thread; a panic ends only this task.
 pub fn spawn(work: Work, future: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
     tokio::task::spawn_local(reported(work, future))
 }
 
-/// The same, as one of those that somebody waits for together.
+/// Like [`spawn`], but adds the task to a set that is awaited as a whole.
 pub fn spawn_in(set: &mut JoinSet<()>, work: Work, future: impl Future<Output = ()> + 'static) {
     set.spawn_local(reported(work, future));
 }
@@ -102,7 +102,8 @@ async fn reported(work: Work, future: impl Future<Output = ()>) {
     }
 }
 
-/// Runs what `make` makes, and once more after each panic, with growing pauses; until it ends by itself.
+/// Runs the future that `make` makes, and again after each panic, with growing pauses, until it ends by
+/// itself.
 pub async fn restarted<F: Future<Output = ()>>(work: Work, mut make: impl FnMut() -> F) {
     let mut pauses = Pauses::default();
     loop {
@@ -118,11 +119,11 @@ pub async fn restarted<F: Future<Output = ()>>(work: Work, mut make: impl FnMut(
     }
 }
 
-/// Starts a thread. A panic ends it; whoever joins it gets none then, and whoever waits for a word from it
-/// finds the other end of the channel dropped.
+/// Starts a thread. A panic ends it: joining it then gives no result, and a receiver of its messages finds
+/// that the sender was dropped.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// When the system provides no thread.
 pub fn thread<T: Send + 'static>(
     name: &str,
     work: Work,
@@ -135,11 +136,11 @@ pub fn thread<T: Send + 'static>(
     })
 }
 
-/// Starts a thread without which the gateway would be half dead: a core, an acceptor, the admin port. Its
-/// panic is told to whoever waits for [`broken`], who is to end the process.
+/// Starts a thread that the gateway cannot do without: a core, an acceptor, the admin port. Its panic wakes
+/// the waiter of [`broken`], which is to end the process.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// When the system provides no thread.
 pub fn vital_thread(
     name: &str,
     work: Work,
@@ -159,18 +160,17 @@ pub fn vital_thread(
     })
 }
 
-/// Ends when a thread has panicked that the gateway cannot do without ([`vital_thread`]). For one waiter.
+/// Waits until a thread that the gateway cannot do without ([`vital_thread`]) has panicked. For one waiter.
 pub async fn broken() {
     BROKEN.notified().await;
 }
 
 static BROKEN: Notify = Notify::const_new();
 
-/// Starts a thread that runs `turn` until that returns `true`, and once more after each panic, with growing
-/// pauses.
+/// Starts a thread that runs `turn` until it returns `true`, and again after each panic, with growing pauses.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// When the system provides no thread.
 pub fn restarted_thread(
     name: &str,
     work: Work,
@@ -196,13 +196,12 @@ pub fn restarted_thread(
     })
 }
 
-/// Pauses between restarts: each twice as long as the one before, unless what was restarted has run for a
-/// while.
+/// Pauses between restarts: each is twice as long as the one before, unless the work has run for a while.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pauses(u32);
 
 impl Pauses {
-    /// The pause before the next start of what has `run` for so long.
+    /// Returns the pause before the next start of work that has just run for `run`.
     pub fn next(&mut self, run: Duration) -> Duration {
         if run > WELL_AFTER {
             self.0 = 0;
@@ -215,7 +214,7 @@ impl Pauses {
 
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// What ran for so long was well.
+/// Work that ran for this long counts as healthy.
 const WELL_AFTER: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Who is connected to a listener, and who leaves when there are too many.
+//! The connections to a listener, and the choice of those that must leave when there are too many.
 //!
-//! Below the limit nobody is asked to leave. At it, a new connection gets a place all the same, if anybody
-//! has one without a request under way: whoever takes connections and sends nothing, or sends heads and
-//! bodies in trickles, does not keep others out. No peer (as in [`admission`](crate::admission)) drives out
-//! another one that has fewer connections.
+//! Below the limit no connection is asked to leave. At the limit, a new connection still gets a place if
+//! another one has no request under way: a client that opens connections and sends nothing, or sends heads
+//! and bodies in trickles, does not keep others out. No peer (as in [`admission`](crate::admission))
+//! displaces another one that has fewer connections.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,31 +19,31 @@ use parking_lot::Mutex;
 pub(crate) struct Guest {
     pub(crate) peer: IpAddr,
     doing: AtomicU8,
-    /// Since when, in ms since the listener began.
+    /// When its present activity began, in ms since the listener began.
     since_ms: AtomicU64,
     begun: Instant,
     leaves: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
-/// What a connection does, in the order in which they leave.
+/// The activity of a connection, in the order in which connections leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Doing {
-    /// It has not said a whole request yet: it shakes hands, is silent, or trickles.
+    /// It has not sent a whole request yet: it shakes hands, is silent, or trickles.
     Begins,
-    /// It has been answered, and may ask again.
+    /// It has been answered, and may send another request.
     Rests,
-    /// It has asked; its body may be on its way.
+    /// It has sent a request; the body may still be arriving.
     Asks,
 }
 
-/// Connections that leave.
+/// The connections that leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leaving {
-    /// They were told so before, and have not left yet.
+    /// Connections that were told before, and have not left yet.
     pub(crate) before: usize,
-    /// They have been told now.
+    /// Connections that have been told now.
     pub(crate) told: usize,
 }
 
@@ -71,19 +71,19 @@ impl Guest {
 
     pub(crate) fn does(&self, doing: Doing) {
         if doing == Doing::Asks {
-            self.leaves.store(false, Ordering::Relaxed); // it has come to a whole request just in time
+            self.leaves.store(false, Ordering::Relaxed); // a whole request has arrived just in time
         }
         let now_ms = self.begun.elapsed().as_millis() as u64;
         self.since_ms.store(now_ms, Ordering::Relaxed);
         self.doing.store(doing as u8, Ordering::Relaxed);
     }
 
-    /// The connection's task: woken when it has to leave.
+    /// Sets the connection's task, which is woken when the connection has to leave.
     pub(crate) fn hears(&self, cx: &Context<'_>) {
         *self.waker.lock() = Some(cx.waker().clone());
     }
 
-    /// Whether it has to leave, which only who waits for its client does.
+    /// Returns whether the connection has to leave; only a connection that waits for its client does so.
     pub(crate) fn has_to_leave(&self) -> bool {
         self.leaves.load(Ordering::Relaxed)
     }
@@ -131,8 +131,9 @@ impl Guests {
         }
     }
 
-    /// Has some leave, so that `peer` finds one of the `places`. More than one at a time, since each look
-    /// costs a walk through all; those who were told before and have not left yet count.
+    /// Makes some connections leave, so that `peer` finds one of the `places`. More than one leaves at a
+    /// time, since each call walks through all of them. Connections that were told before and have not left
+    /// yet count.
     pub(crate) fn make_room(&self, peer: IpAddr, places: usize) -> Leaving {
         let all = self.all();
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
@@ -140,14 +141,14 @@ impl Guests {
         let mut leaving = 0;
         for guest in all.values() {
             *counts.entry(guest.peer).or_default() += 1;
-            // Who goes on with a request does not leave, whatever it was told.
+            // A connection with a request under way does not leave, whatever it was told.
             leaving += usize::from(guest.has_to_leave() && guest.doing() != Doing::Asks);
         }
         let mut leaving = Leaving {
             before: leaving,
             told: 0,
         };
-        // The newcomer needs one of those places that become free.
+        // The newcomer needs one of the places that become free.
         if all.len() < places + leaving.before {
             return leaving;
         }
@@ -173,7 +174,7 @@ impl Guests {
         }
         going.select_nth_unstable_by_key(batch - 1, |(doing, since_ms, _)| (*doing, *since_ms));
         let first = going[..batch].iter().map(|(doing, ..)| *doing).min();
-        // Requests are only cut off where nobody else is left.
+        // Requests are cut off only where no other connection is left.
         let going = going[..batch]
             .iter()
             .filter(|(doing, ..)| *doing != Doing::Asks || first == Some(Doing::Asks));
@@ -189,7 +190,7 @@ impl Guests {
     }
 }
 
-/// One in so many leaves at a time.
+/// The part of all connections that leaves at a time: one in this many.
 const BATCH_PART: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The body of a request, as it comes.
+//! The body of a request, while it arrives.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,52 +28,52 @@ pub struct Incoming {
     encoding: Encoding,
 }
 
-/// Who is at the other end of a connection.
+/// The two ends of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Address of the client.
+    /// The address of the client.
     pub address: SocketAddr,
-    /// Address it connected to.
+    /// The address that the client connected to.
     pub local: SocketAddr,
     /// Whether the connection is TLS.
     pub tls: bool,
-    /// The client's certificate (DER), when one was asked for and verified.
+    /// The client's certificate (DER), when one was required and verified.
     pub certificate: Option<Arc<[u8]>>,
 }
 
-/// A body as it came, and decoded.
+/// A body as it arrived, and decoded.
 #[derive(Debug)]
 pub struct Collected {
-    /// As it came over the wire.
+    /// The body as it came over the wire.
     pub original: Buffer,
-    /// What it decodes to, or why it can't be decoded; `None` if it isn't encoded.
+    /// The decoded body, or why it can't be decoded; `None` if it isn't encoded.
     pub decoded: Option<Result<Buffer, BodyError>>,
 }
 
-/// What came of reading more of a body.
+/// The result of reading more of a body.
 enum Step {
     Gathered(Gathered),
     /// Others need room.
     Told(Verdict),
 }
 
-/// Tells when the client goes away while its request is being answered.
+/// Watches whether the client goes away while its request is being answered.
 #[derive(Debug, Clone)]
 pub struct Presence {
     connection: Rc<Connection>,
 }
 
-/// Why a body could not be read.
+/// The reason why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// The body breaks a rule of HTTP or a limit, or came too slowly: answer with this refusal.
+    /// The body breaks a rule of HTTP or a limit, or arrived too slowly: answer with this refusal.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// No room in memory now: answer 429 or 503.
+    /// There is no room in memory now: answer 429 or 503.
     #[error(transparent)]
     OverBudget(#[from] OverBudget),
-    /// `Content-Encoding` is none that we decode.
+    /// The `Content-Encoding` is not supported.
     #[error("unsupported Content-Encoding")]
     UnsupportedEncoding,
     /// The compressed body is corrupt or cut off.
@@ -110,8 +110,8 @@ impl Incoming {
         }
     }
 
-    /// The next bytes as they come over the wire (at most 256 KiB, any content encoding untouched); `None` at
-    /// the end.
+    /// Returns the next bytes as they come over the wire (at most 256 KiB, any content encoding untouched);
+    /// `None` at the end.
     ///
     /// # Errors
     /// See [`BodyError`].
@@ -119,11 +119,11 @@ impl Incoming {
         Ok(poll_fn(|cx| self.poll_piece(cx)).await?.map(Chunk::Buffer))
     }
 
-    /// The whole body in one contiguous buffer, `gzip` and `deflate` decoded (see [`Incoming::collect_raw`]).
-    /// `limit` bounds the decoded size in bytes.
+    /// Returns the whole body in one contiguous buffer, `gzip` and `deflate` decoded (see
+    /// [`Incoming::collect_raw`]). `limit` bounds the decoded size in bytes.
     ///
     /// # Errors
-    /// [`BodyError::Refused`] with 413 or [`BodyError::Inflated`] over the limit; see [`BodyError`] for the
+    /// [`BodyError::Refused`] with 413, or [`BodyError::Inflated`] over the limit; see [`BodyError`] for the
     /// others.
     pub async fn collect(self, limit: usize) -> Result<Buffer, BodyError> {
         match self.encoding {
@@ -132,9 +132,10 @@ impl Incoming {
         }
     }
 
-    /// The whole body as it came, not decoded, at most `limit` bytes. With a declared length the memory is
-    /// taken once, when the first of it has come; without, it grows. Either waits a bounded time for room. A
-    /// body that comes slowly while others wait for room is cut off, or goes on with no more than has come.
+    /// Returns the whole body as it arrived, not decoded, at most `limit` bytes. With a declared length the
+    /// memory is taken once, when the first bytes have come; without one, it grows. Both wait a bounded time
+    /// for room. A body that arrives slowly while others wait for room is cut off, or continues with no more
+    /// memory than the bytes that have arrived.
     ///
     /// # Errors
     /// See [`BodyError`].
@@ -163,7 +164,7 @@ impl Incoming {
         Ok(into)
     }
 
-    /// Appends what comes of the body to `into`, until it is all there, room is needed, or others need room.
+    /// Appends the arriving bytes to `into`, until the body is complete, room is needed, or others need room.
     async fn gather(&self, into: &mut Buffer, limit: usize) -> Result<Step, BodyError> {
         let limits = self.connection.limits();
         poll_fn(|cx| {
@@ -186,7 +187,8 @@ impl Incoming {
         .await
     }
 
-    /// Room for more of the body: for all of it, if its length is known and it is not known to come slowly.
+    /// Makes room for more of the body: for all of it, if its length is known and it is not known to arrive
+    /// slowly.
     async fn make_room(&self, into: &mut Buffer, promised: bool, limit: usize) -> Result<(), BodyError> {
         let wait = self.connection.limits().budget_wait;
         let bytes = match self.length {
@@ -204,8 +206,8 @@ impl Incoming {
         let told = poll_fn(|cx| claim.poll_verdict(cx));
         let most = self.pool.budget().admission_limit();
         if into.charged() + bytes > most {
-            // There is no room for both the old memory and the new. One byte more than allowed tells a body
-            // of just the limit from a larger one.
+            // There is no room for both the old memory and the new. One byte more than allowed distinguishes
+            // a body of exactly the limit from a larger one.
             let size = bytes.min(limit.saturating_add(1)).min(most);
             let more = size.saturating_sub(into.charged());
             if more == 0 {
@@ -230,7 +232,7 @@ impl Incoming {
             biased;
             larger = self.pool.admit(bytes, claim, wait) => larger?,
             verdict = told => match verdict {
-                Verdict::Shrink => return Ok(()), // it holds what has arrived and little more
+                Verdict::Shrink => return Ok(()), // it holds the bytes that have arrived and little more
                 verdict => return Err(self.cut(verdict, into)),
             },
         };
@@ -254,11 +256,11 @@ impl Incoming {
         }
     }
 
-    /// The whole body as it came and, if it is encoded, what it decodes to: for those who may have to pass
-    /// the original on. Both sizes are bounded by `limit`.
+    /// Returns the whole body as it arrived and, if it is encoded, the decoded body: for callers that may
+    /// have to pass the original on. Both sizes are bounded by `limit`.
     ///
     /// # Errors
-    /// When the body as it came could not be read; see [`BodyError`].
+    /// When the body as it arrived could not be read; see [`BodyError`].
     pub async fn collect_with_original(self, limit: usize) -> Result<Collected, BodyError> {
         if self.encoding == Encoding::Identity {
             let original = self.collect_raw(limit).await?;
@@ -293,7 +295,7 @@ impl Incoming {
         Ok(into)
     }
 
-    /// The body as something to send on, unchanged; its length is [`Incoming::length`].
+    /// Turns the body into one to send on, unchanged; its length is [`Incoming::length`].
     pub fn forward(self) -> Outgoing {
         match self.length {
             Some(0) => Outgoing::Empty,
@@ -301,27 +303,27 @@ impl Incoming {
         }
     }
 
-    /// Declared length; `None` when chunked.
+    /// Returns the declared length; `None` when chunked.
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// Whether the request has no body at all.
+    /// Returns whether the request has no body at all.
     pub fn is_empty(&self) -> bool {
         self.length == Some(0)
     }
 
-    /// The pool of the core this runs on.
+    /// Returns the pool of the core that this runs on.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Who sent it.
+    /// Returns the client that sent the body.
     pub fn peer(&self) -> &Peer {
         &self.connection.peer
     }
 
-    /// A handle that tells when the client goes away.
+    /// Returns a handle that watches whether the client goes away.
     pub fn presence(&self) -> Presence {
         Presence {
             connection: Rc::clone(&self.connection),
@@ -359,13 +361,13 @@ impl Source for Incoming {
 
 impl Presence {
     /// Resolves when the client has closed or reset its connection (a half-closed client counts as gone, as
-    /// Elasticsearch has it). Only watches once the request's body has been read. Select on it to give up
-    /// work whose answer nobody will read.
+    /// in Elasticsearch). It watches only once the request's body has been read. Select on it to give up work
+    /// whose answer nobody will read.
     pub async fn gone(&self) {
         poll_fn(|cx| self.connection.gone.poll(cx)).await
     }
 
-    /// Whether the client is known to have gone.
+    /// Returns whether the client is known to have gone.
     pub fn is_gone(&self) -> bool {
         self.connection.gone.is_set()
     }
@@ -374,7 +376,7 @@ impl Presence {
 // === impl BodyError ===
 
 impl BodyError {
-    /// The refusal to answer with; `None` when nobody is there to read it, or for `OverBudget`,
+    /// Returns the refusal to answer with; `None` when nobody is there to read it, and for `OverBudget`,
     /// `UnsupportedEncoding` and `Corrupt`.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
@@ -403,7 +405,7 @@ async fn inflate_whole(
     Ok(into)
 }
 
-/// Decodes all of `piece`, letting others run now and then.
+/// Decodes all of `piece`, yielding now and then.
 async fn inflate_piece(inflater: &mut Inflater, piece: &[u8], into: &mut Buffer) -> Result<(), BodyError> {
     let (mut at, mut since_yield) = (0, 0);
     loop {
@@ -425,6 +427,6 @@ fn inflated_guess(encoded: Option<usize>, limit: usize) -> usize {
     guess.clamp(1, limit.max(1)).min(GUESS_BYTES_MAX)
 }
 
-/// First guess of the inflated size, so that most bodies never grow.
+/// The first guess of the inflated size, so that most bodies never grow.
 const RATIO_TYPICAL: usize = 6;
 const GUESS_BYTES_MAX: usize = 8 << 20;

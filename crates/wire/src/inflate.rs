@@ -1,11 +1,12 @@
-//! `gzip` and `deflate` bodies, decoded as they arrive into one buffer, with bounds against bombs.
+//! `gzip` and `deflate` bodies, decoded as they arrive into one buffer, with bounds against compression
+//! bombs.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::incoming::BodyError;
 use crate::pool::Buffer;
 
-/// How a body is encoded, as its `Content-Encoding` says.
+/// The encoding of a body, according to its `Content-Encoding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Identity,
@@ -61,8 +62,8 @@ impl Inflater {
         })
     }
 
-    /// Decodes as much of `input` as fits into the next [`STEP_BYTES`] of output; returns how much of it was
-    /// used.
+    /// Decodes as much of `input` as fits into the next [`STEP_BYTES`] of output; returns how much of the
+    /// input was used.
     pub(crate) fn step(&mut self, input: &[u8], into: &mut Buffer) -> Result<usize, BodyError> {
         if self.ended {
             if self.name != "gzip" {
@@ -77,7 +78,7 @@ impl Inflater {
             into.try_grow(size.max(into.len() + 1))?;
         }
         let before = into.len();
-        // One byte more than allowed tells a body of just the limit from a larger one.
+        // One byte more than allowed distinguishes a body of exactly the limit from a larger one.
         let room = into.spare().min(STEP_BYTES).min(self.limit + 1 - before);
         let (taken, made) = (self.decoder.total_in(), self.decoder.total_out());
         let out = into.as_mut_vec();
@@ -103,12 +104,12 @@ impl Inflater {
         Ok(used)
     }
 
-    /// Whether output may be left that found no room yet.
+    /// Returns whether there may be output for which there was no room yet.
     pub(crate) fn has_more(&self, into: &Buffer, before: usize) -> bool {
         !self.ended && into.len() - before > 0
     }
 
-    /// Whether the body may end here.
+    /// Checks that the body may end here.
     pub(crate) fn finish(&self) -> Result<(), BodyError> {
         if self.ended {
             Ok(())
@@ -118,7 +119,7 @@ impl Inflater {
     }
 }
 
-/// Output of one step; the loop yields between steps, so that a large body does not hold up the core.
+/// The output of one step; the loop yields between steps, so that a large body does not hold up the core.
 pub(crate) const STEP_BYTES: usize = 256 << 10;
 /// No honest log compresses better than this; bombs reach 1,030.
 const RATIO_MAX: u64 = 400;

@@ -5,15 +5,17 @@
 //!
 //! [`Workers`] are threads, each with its own tokio runtime, its own [`Pool`] of buffers and its own
 //! [`Client`]s; nothing on the path of a request crosses threads. A [`Server`] accepts connections on a
-//! thread of its own and deals each to the worker with the fewest. There the connection reads a head, refuses
-//! what is ambiguous ([`Refusal`]), and calls the [`Service`] with an `http::Request<`[`Incoming`]`>`; the
+//! thread of its own and gives each to the worker with the fewest. There the connection reads a head, refuses
+//! ambiguous ones ([`Refusal`]), and calls the [`Service`] with an `http::Request<`[`Incoming`]`>`. The
 //! service reads the body (streamed, or collected into one contiguous pooled buffer) and returns an
-//! `http::Response<`[`Outgoing`]`>`. On its way it may ask others through the [`Client`], whose errors say
-//! whether anything was sent ([`Fate`]). [`Server::adjust`] changes limits and TLS under way,
-//! [`Server::drain`] ends it all in good order.
+//! `http::Response<`[`Outgoing`]`>`. Meanwhile it may send requests of its own through the [`Client`], whose
+//! errors say whether anything was sent ([`Fate`]). [`Server::adjust`] changes limits and TLS while the
+//! server runs, and [`Server::drain`] ends it in an orderly way.
 //!
 //! ```no_run
-//! use wire::{Incoming, Outgoing, Refusal, Refused, Server, ServerConfig, Service, Worker, Workers, WorkersConfig};
+//! use wire::{
+//!     Incoming, Outgoing, Refusal, Refused, Server, ServerConfig, Service, Worker, Workers, WorkersConfig,
+//! };
 //!
 //! struct Echo;
 //!

@@ -1,32 +1,32 @@
-//! Everything a server bounds, in one place. All of it is configurable; nothing is unlimited.
+//! All limits of a server, in one place. Each is configurable, and nothing is unlimited.
 
 use std::time::Duration;
 
-/// Bounds for one listener's connections.
+/// The limits of one listener's connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Request line and headers together, bytes. More is 431.
+    /// The most bytes of request line and headers together; more is answered with 431.
     pub head_bytes_max: usize,
-    /// Header lines. More is 431.
+    /// The most header lines; more is answered with 431.
     pub header_count_max: usize,
-    /// Request target, bytes. More is 414.
+    /// The most bytes of a request target; more is answered with 414.
     pub target_bytes_max: usize,
-    /// Body as it comes over the wire, bytes. More is 413 (at once when declared).
+    /// The most bytes of a body as it comes over the wire; more is answered with 413 (at once when declared).
     pub body_bytes_max: u64,
-    /// From the first byte of a head to its end (slow clients), and for a TLS handshake.
+    /// The longest time from the first byte of a head to its end (slow clients), and for a TLS handshake.
     pub head_timeout: Duration,
-    /// Without a single body byte.
+    /// The longest time without a single body byte.
     pub body_idle_timeout: Duration,
-    /// Slowest client that is tolerated, bytes per second, in each `body_idle_timeout` of waiting for its
-    /// body and each `write_timeout` of waiting for it to take our reply; 0: any.
+    /// The least rate of a client that is tolerated, in bytes per second, in each `body_idle_timeout` of
+    /// waiting for its body and each `write_timeout` of waiting for it to take our reply; 0 allows any rate.
     pub body_rate_min: u64,
-    /// Without a request on a kept connection.
+    /// The longest time without a request on a kept connection.
     pub keep_alive_timeout: Duration,
-    /// Without the client taking a byte of our reply.
+    /// The longest time without the client taking a byte of our reply.
     pub write_timeout: Duration,
-    /// How long a body waits for room under the byte budget before it is refused as over budget.
+    /// The longest time that a body waits for room under the byte budget before it is refused as over budget.
     pub budget_wait: Duration,
-    /// Connections at a time over all cores; beyond it new ones are closed as they come.
+    /// The most connections at a time over all cores; beyond that new ones are closed on arrival.
     pub connections_max: usize,
 }
 

@@ -1,5 +1,5 @@
-//! One thread that accepts and deals each connection to the worker with the fewest: bulk clients are few and
-//! long-lived, so the kernel's hashing (`SO_REUSEPORT` alone) would leave cores idle.
+//! The acceptor: one thread that accepts connections and gives each to the worker with the fewest. Bulk
+//! clients are few and long-lived, so the kernel's hashing (`SO_REUSEPORT` alone) would leave cores idle.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -18,41 +18,43 @@ use crate::guests::{Guest, Guests};
 use crate::limits::Limits;
 use crate::tls::ServerTls;
 
-/// A socket that listens, and that nobody accepts from yet: whatever can fail about listening has not failed.
-/// Clients that connect wait for a [`Server`](crate::Server) to be made of it; dropping it turns them away.
+/// A socket that listens, and from which nobody accepts yet: nothing about listening can fail any more.
+/// Clients that connect wait until a [`Server`](crate::Server) is made of the socket; dropping it turns them
+/// away.
 #[derive(Debug)]
 pub struct Bound {
     pub(crate) listener: std::net::TcpListener,
     address: SocketAddr,
 }
 
-/// What a worker's end of a server is told.
+/// An order to a worker's part of a server.
 pub(crate) enum Order {
     Serve(TcpStream, SocketAddr, Admitted),
     Adjust(Limits, Option<ServerTls>),
-    /// Open connections end in good order, new ones are served.
+    /// Open connections end in an orderly way, and new ones are served.
     Renew,
-    /// The same, and nobody new is served. Who has no request under way is heard until then, if it says so.
+    /// Open connections end likewise, and no new ones are served. Until the moment given, if any, connections
+    /// without a request under way are still read.
     Drain(Option<Instant>),
     Cut,
 }
 
-/// One worker to deal to.
+/// A worker that connections can be given to.
 pub(crate) struct Seat {
     pub(crate) orders: mpsc::UnboundedSender<Order>,
-    /// Connections of all servers on that worker.
+    /// The connections of all servers on that worker.
     pub(crate) load: Arc<AtomicUsize>,
 }
 
-/// Connections of one server on all workers.
+/// The connections of one server on all workers.
 #[derive(Debug)]
 pub(crate) struct Census {
-    /// More are turned away.
+    /// The most connections; more are turned away.
     pub(crate) live_max: AtomicUsize,
     pub(crate) live: AtomicUsize,
     pub(crate) accepted: AtomicUsize,
     pub(crate) turned_away: AtomicUsize,
-    /// Closed for others.
+    /// Connections closed to make room for others.
     pub(crate) made_room: AtomicUsize,
     pub(crate) guests: Guests,
     pub(crate) left: Notify,
@@ -72,17 +74,17 @@ impl Bound {
     /// Listens on `address`; port 0 takes a free one.
     ///
     /// # Errors
-    /// When the address can't be had.
+    /// When the address is not available.
     pub fn new(address: SocketAddr, reuse_port: bool) -> io::Result<Bound> {
         let listener = bind(address, reuse_port)?;
         let address = listener.local_addr()?;
         Ok(Bound { listener, address })
     }
 
-    /// Goes on with a socket that listens already: another program has left it to this one.
+    /// Continues with a socket that already listens: another program has left it to this one.
     ///
     /// # Errors
-    /// When it is no TCP socket that listens.
+    /// When the socket is not a TCP socket that listens.
     pub fn on(socket: OwnedFd) -> io::Result<Bound> {
         let socket = Socket::from(socket);
         if !socket.is_listener()? || socket.r#type()? != Type::STREAM {
@@ -94,7 +96,7 @@ impl Bound {
         Ok(Bound { listener, address })
     }
 
-    /// The address that is really bound.
+    /// Returns the address that is really bound.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -162,8 +164,9 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<std::net::TcpListen
     Ok(socket.into())
 }
 
-/// Accepts until told to stop, and then whoever the kernel has let in by then: closing the socket over them
-/// would reset connections that their clients believe to be good. The socket closes with it.
+/// Accepts until told to stop, and then accepts the connections that the kernel has let in by then: closing
+/// the socket over them would reset connections that their clients believe to be good. The socket closes at
+/// the end.
 pub(crate) async fn accept(
     listener: std::net::TcpListener,
     seats: Vec<Seat>,
@@ -196,7 +199,8 @@ pub(crate) async fn accept(
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                // Out of descriptors or memory: waiting is all that helps, and spinning would make it worse.
+                // There are no descriptors or no memory left: only waiting helps, and spinning would make it
+                // worse.
                 crate::rationed!(tracing::warn, %error, "accept failed");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -214,13 +218,13 @@ pub(crate) async fn accept(
     }
 }
 
-/// Hands a connection to the worker with the fewest, if there is room for it or can be made.
+/// Hands a connection to the worker with the fewest, if there is room for it or room can be made.
 fn deal(stream: TcpStream, peer: SocketAddr, seats: &[Seat], census: &Arc<Census>, turn: &mut usize) {
     let connections_max = census.live_max.load(Ordering::Relaxed);
     let address = peer_of(peer.ip());
     let live = census.live.load(Ordering::Acquire);
     if live >= connections_max {
-        // Those who are told to leave do so a moment later, so that there are some too many for that long.
+        // Connections that are told to leave take a moment to do so, and until then there are some too many.
         let leaving = census.guests.make_room(address, connections_max);
         if leaving.told == 0 && leaving.before == 0
             || live >= connections_max + ABOVE_MAX.max(connections_max / 16)
@@ -247,7 +251,7 @@ fn deal(stream: TcpStream, peer: SocketAddr, seats: &[Seat], census: &Arc<Census
     let _ = seat.orders.send(Order::Serve(stream, peer, admitted)); // a stopped worker drops it
 }
 
-/// The system notices peers that have vanished, when nothing is sent to them either.
+/// Makes the system notice peers that have vanished, even when nothing is sent to them.
 pub(crate) fn set_keepalive<S: AsFd>(socket: &S) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE_TIME)
@@ -272,6 +276,6 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 const BACKLOG: i32 = 4096;
 const KEEPALIVE_TIME: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// So many more than the limit may be there while others leave.
+/// The most connections above the limit that may be there while others leave.
 const ABOVE_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

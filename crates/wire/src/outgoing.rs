@@ -1,4 +1,4 @@
-//! What we send: request bodies to nodes and reply bodies to clients.
+//! Bodies to send: request bodies to nodes and reply bodies to clients.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -9,14 +9,14 @@ use bytes::Bytes;
 
 use crate::pool::{Buffer, PooledBytes};
 
-/// Largest piece that is handed to one write: large enough that a syscall costs nothing per byte, small
-/// enough to stay in cache.
+/// The largest piece that is handed to one write: large enough that a system call costs nothing per byte,
+/// small enough to stay in cache.
 pub const CHUNK_BYTES: usize = 256 << 10;
 
-/// A run of bytes to send; whoever owned them gets them back when it is written.
+/// A run of bytes to send; its owner gets it back once it is written.
 #[derive(Debug)]
 pub enum Chunk {
-    /// Bytes that outlive the program's interest in them.
+    /// Bytes that live as long as the program.
     Static(&'static [u8]),
     /// Reference-counted bytes.
     Bytes(Bytes),
@@ -29,36 +29,38 @@ pub enum Chunk {
 /// A body to send.
 #[derive(Default)]
 pub enum Outgoing {
-    /// No body. Requests: no `Content-Length` for methods that need none. Replies: `Content-Length: 0`.
+    /// No body. Requests have no `Content-Length` for methods that need none; replies have `Content-Length:
+    /// 0`.
     #[default]
     Empty,
     /// One run of bytes.
     Full(Chunk),
     /// Several runs of bytes.
     Chunks(VecDeque<Chunk>),
-    /// Pulled chunk by chunk while the connection takes them.
+    /// A body that is pulled chunk by chunk while the connection takes them.
     Stream {
-        /// Where the chunks come from.
+        /// The source of the chunks.
         source: Box<dyn Source>,
-        /// Bytes in all; `None` sends `Transfer-Encoding: chunked` (to an HTTP/1.0 peer: until close).
-        /// A source that gives more or less fails the exchange.
+        /// The bytes in all; `None` sends `Transfer-Encoding: chunked` (to an HTTP/1.0 peer: until close). A
+        /// source that gives more or less fails the exchange.
         length: Option<u64>,
     },
 }
 
-/// Gives the next chunk when the connection wants it.
+/// A source of chunks, asked for the next one when the connection can take it.
 pub trait Source {
-    /// The next chunk, `None` at the end. An error aborts the exchange and closes the connection.
+    /// Returns the next chunk, `None` at the end. An error aborts the exchange and closes the connection.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, SourceError>>>;
 }
 
-/// Why a source could not go on (for example: the client that was being forwarded went away).
+/// The reason why a source could not continue (for example, the client whose body was being forwarded went
+/// away).
 pub type SourceError = Box<dyn Error + Send + Sync>;
 
 // === impl Outgoing ===
 
 impl Outgoing {
-    /// A pull-based body of exactly `length` bytes: `next` is called only when the last chunk has been
+    /// Makes a pull-based body of exactly `length` bytes: `next` is called only when the last chunk has been
     /// written, so a caller can gather 256 KiB at a time into one pooled buffer that stays hot.
     pub fn gather(length: u64, next: impl FnMut() -> Option<Chunk> + 'static) -> Self {
         Outgoing::Stream {
@@ -67,7 +69,7 @@ impl Outgoing {
         }
     }
 
-    /// A streamed body.
+    /// Makes a streamed body.
     pub fn stream(source: impl Source + 'static, length: Option<u64>) -> Self {
         Outgoing::Stream {
             source: Box::new(source),
@@ -75,7 +77,7 @@ impl Outgoing {
         }
     }
 
-    /// Bytes in all, when known.
+    /// Returns the bytes in all, when known.
     pub fn length(&self) -> Option<u64> {
         match self {
             Outgoing::Empty => Some(0),
@@ -85,7 +87,7 @@ impl Outgoing {
         }
     }
 
-    /// The next piece to write.
+    /// Returns the next piece to write.
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, SourceError>>> {
         match self {
             Outgoing::Empty => Poll::Ready(None),

@@ -1,5 +1,5 @@
-//! How fast a peer must be. Judged by windows: a good beginning buys no right to trickle for hours on memory
-//! and connections that others wait for.
+//! The pace that a peer must keep. It is judged in windows: a fast beginning gives no right to trickle for
+//! hours while others wait for the memory and the connection.
 
 use std::time::Duration;
 
@@ -17,27 +17,27 @@ pub(crate) struct Pace {
     bytes_before: u64,
 }
 
-/// The slowest that is tolerated.
+/// The slowest pace that is tolerated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slowest {
-    /// Longest wait for a single byte, and length of a window.
+    /// The longest wait for a single byte, and the length of a window.
     pub(crate) patience: Duration,
-    /// Bytes a second in each window; 0: any.
+    /// The least bytes per second in each window; 0 allows any rate.
     pub(crate) rate_min: u64,
 }
 
 // === impl Pace ===
 
 impl Pace {
-    /// The wait is over: what the time is spent on now is not the peer's doing.
+    /// Ends a wait: the peer is not to blame for the time spent from now on.
     pub(crate) fn resume(&mut self) {
         if let Some(since) = self.waiting_since.take() {
             self.waited += since.elapsed();
         }
     }
 
-    /// The peer is waited for, having moved `bytes` so far; false when it has been too slow. Sets `alarm` to
-    /// when it will have been silent for too long.
+    /// Notes that we wait for the peer, which has moved `bytes` bytes so far; returns false when the peer has
+    /// been too slow. Sets `alarm` to the moment when the peer will have been silent for too long.
     pub(crate) fn wait(&mut self, bytes: u64, slowest: Slowest, alarm: &mut Alarm) -> bool {
         let now = Instant::now();
         let since = *self.waiting_since.get_or_insert(now);

@@ -1,11 +1,14 @@
-//! Contiguous buffers, reused while warm: first-touched memory costs more than the copies it saves.
+//! Contiguous buffers, reused while warm: memory touched for the first time costs more than the copies it
+//! saves.
 //!
 //! A [`Pool`] serves one core. Buffers come in size classes (quarter steps between powers of two, 4 KiB to
 //! 128 MiB); the last one put back is the first one taken, since it is still in cache. Larger buffers are
-//! made to measure and given back to the system at once. All capacity is charged to the shared [`Budget`].
+//! allocated to measure and given back to the system at once. All capacity is charged to the shared
+//! [`Budget`].
 //!
-//! Buffers may travel: what one core has read another may send, without a copy, and the last of them to drop
-//! it puts it back where it came from. So the free are behind a lock; whoever stays at home finds it free.
+//! Buffers may move between cores: one core may send what another has read, without a copy, and when the last
+//! handle to the buffer is dropped, it goes back to the pool that it came from. So the free buffers are
+//! behind a lock, which is uncontended while buffers stay on their core.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -23,17 +26,18 @@ pub struct Pool {
     free: Arc<FreeBuffers>,
 }
 
-/// A contiguous, growable-up-to-capacity run of bytes from a [`Pool`]; goes back there when dropped.
+/// A contiguous run of bytes from a [`Pool`] that can grow up to its capacity; it goes back to the pool when
+/// dropped.
 pub struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     charged: usize,
     home: Arc<FreeBuffers>,
-    /// Whose it is, if it holds a client's body.
+    /// The claim that it belongs to, if it holds a client's body.
     claim: Option<Claim>,
 }
 
-/// A cheap handle to (a part of) a frozen [`Buffer`]; the memory goes back when the last handle is gone.
+/// A cheap handle to (a part of) a frozen [`Buffer`]; the memory goes back when the last handle is dropped.
 #[derive(Clone)]
 pub struct PooledBytes {
     buffer: Arc<Buffer>,
@@ -46,7 +50,7 @@ struct FreeBuffers {
     stock: Mutex<Stock>,
 }
 
-/// What lies idle.
+/// The idle buffers.
 struct Stock {
     by_class: Vec<Vec<Resting>>,
     bytes: usize,
@@ -61,7 +65,7 @@ struct Resting {
 // === impl Pool ===
 
 impl Pool {
-    /// An empty pool under `budget`.
+    /// Makes an empty pool under `budget`.
     pub fn new(budget: Arc<Budget>) -> Self {
         let mut by_class = Vec::new();
         by_class.resize_with(CLASSES, Vec::new);
@@ -79,13 +83,13 @@ impl Pool {
         Pool { free }
     }
 
-    /// The budget this pool is charged to.
+    /// Returns the budget that this pool is charged to.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.free.budget
     }
 
-    /// A buffer with room for at least `bytes`, at once and always: for what finishes admitted work
-    /// (gather chunks of at most 256 KiB, heads). May overdraw the budget by that much.
+    /// Returns a buffer with room for at least `bytes`, at once and always: for buffers that finish admitted
+    /// work (gather chunks of at most 256 KiB, heads). May overdraw the budget by that much.
     pub fn take(&self, bytes: usize) -> Buffer {
         match self.take_free(bytes).or_else(|| self.take_larger_free(bytes)) {
             Some(buffer) => buffer,
@@ -100,14 +104,15 @@ impl Pool {
         }
     }
 
-    /// A buffer with room for at least `bytes` within the whole budget (replies, growth). Never waits.
+    /// Returns a buffer with room for at least `bytes` within the whole budget (replies, growth). Never
+    /// waits.
     pub fn try_take(&self, bytes: usize) -> Result<Buffer, OverBudget> {
         self.take_within(bytes, self.free.budget.limit())
     }
 
-    /// A buffer for a request body, or for more of one: within three quarters of the budget, waiting at most
-    /// `wait` for room. It is the claim's as long as it is held; who puts the claim into it has it end with
-    /// the buffer.
+    /// Returns a buffer for a request body, or for more of one: within three quarters of the budget, waiting
+    /// at most `wait` for room. The buffer belongs to the claim as long as it is held; if the claim is put
+    /// into the buffer, it ends with the buffer.
     pub(crate) async fn admit(
         &self,
         bytes: usize,
@@ -130,8 +135,8 @@ impl Pool {
         }
     }
 
-    /// Room for so many bytes more of a request body, by the rules of [`Pool::admit`]. They are charged, and
-    /// meant for [`Buffer::grow`].
+    /// Makes room for `bytes` more bytes of a request body, by the rules of [`Pool::admit`]. They are
+    /// charged, and meant for [`Buffer::grow`].
     pub(crate) async fn admit_more(
         &self,
         bytes: usize,
@@ -159,7 +164,7 @@ impl Pool {
         }
         let mut freed = 0;
         for class in &mut stock.by_class {
-            // The oldest lie at the front, since the class is a stack.
+            // The oldest are at the front, since the class is a stack.
             let old = class
                 .iter()
                 .take_while(|idle| now.wrapping_sub(idle.since_tick) > keep_ticks)
@@ -175,7 +180,7 @@ impl Pool {
         free.forget(stock, freed);
     }
 
-    /// Bytes that lie idle in this pool.
+    /// Returns the bytes that lie idle in this pool.
     pub fn idle_bytes(&self) -> usize {
         self.free.stock().bytes
     }
@@ -203,8 +208,8 @@ impl Pool {
         })
     }
 
-    /// A buffer that is up to twice as large as needed: its pages are there, and those of a new one have to
-    /// be cleared first.
+    /// Takes a buffer that is up to twice as large as needed: its pages are there, while the pages of a new
+    /// one have to be cleared first.
     fn take_larger_free(&self, bytes: usize) -> Option<Buffer> {
         let (_, class) = class_of(bytes);
         let mut stock = self.free.stock();
@@ -272,7 +277,7 @@ impl FreeBuffers {
         }
     }
 
-    /// Frees what lies idle; how many bytes that were, which are still charged.
+    /// Frees the idle buffers; returns how many bytes that were, which are still charged.
     fn empty(&self) -> usize {
         let mut stock = self.stock();
         if stock.bytes == 0 {
@@ -286,7 +291,7 @@ impl FreeBuffers {
         freed
     }
 
-    /// Takes bytes that were freed off the accounts.
+    /// Subtracts freed bytes from the accounts.
     fn forget(&self, mut stock: MutexGuard<'_, Stock>, freed: usize) {
         if freed > 0 {
             stock.bytes -= freed;
@@ -318,23 +323,24 @@ impl Drop for FreeBuffers {
 // === impl Buffer ===
 
 impl Buffer {
-    /// Bytes that fit in without growing.
+    /// Returns the bytes that fit in without growing.
     pub fn spare(&self) -> usize {
         self.bytes.capacity() - self.bytes.len()
     }
 
-    /// Room in all, from the first byte.
+    /// Returns the room in all, from the first byte.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity() - self.start
     }
 
-    /// Appends. Growing past the capacity is allowed but leaves the size classes (such memory isn't reused).
+    /// Appends bytes. Growing past the capacity is allowed but leaves the size classes (such memory isn't
+    /// reused).
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         self.as_mut_vec().extend_from_slice(bytes);
     }
 
-    /// Sees to room for so many bytes more, at once and always, as [`Pool::take`] does: moves to a larger
-    /// buffer, twice as large at least, if there is not enough.
+    /// Makes room for `more` more bytes, at once and always, as [`Pool::take`] does: if there is not enough,
+    /// moves to a buffer that is at least twice as large.
     pub fn reserve(&mut self, more: usize) {
         if self.spare() < more {
             let mut larger = self.pool().take((self.len() + more).max(self.capacity() * 2));
@@ -343,18 +349,18 @@ impl Buffer {
         }
     }
 
-    /// The claim that this is charged to.
+    /// Returns the claim that this is charged to.
     pub(crate) fn claim(&self) -> Option<&Claim> {
         self.claim.as_ref()
     }
 
-    /// From now on, memory that was charged without asking is that claim's; it ends with this.
+    /// Assigns memory that was charged without asking to the claim, which ends with this buffer.
     pub(crate) fn claimed(&mut self, claim: Claim) {
         claim.has(self.charged);
         self.claim = Some(claim);
     }
 
-    /// Goes on in `larger`, which has been admitted for the same claim or for `claim`, its first.
+    /// Continues in `larger`, which has been admitted for the same claim, or for `claim` as its first.
     pub(crate) fn move_to(&mut self, mut larger: Buffer, claim: Option<Claim>) {
         larger.bytes.extend_from_slice(self);
         larger.claim = self
@@ -365,19 +371,19 @@ impl Buffer {
         *self = larger;
     }
 
-    /// Bytes that are charged to the budget for it.
+    /// Returns the bytes that are charged to the budget for the buffer.
     pub(crate) fn charged(&self) -> usize {
         self.charged
     }
 
-    /// Becomes larger by `more` bytes, which have been charged for it. The memory leaves the size classes.
+    /// Grows by `more` bytes, which have been charged for it. The memory leaves the size classes.
     pub(crate) fn grow(&mut self, more: usize) {
         self.charged += more;
         self.bytes.reserve_exact(self.charged - self.bytes.len());
     }
 
-    /// Room for at least `size` bytes in all, charged to the whole budget: in a buffer of a size class, or
-    /// without moving where there is no room for two.
+    /// Makes room for at least `size` bytes in all, charged to the whole budget: in a buffer of a size class,
+    /// or without moving where there is no room for two.
     pub(crate) fn try_grow(&mut self, size: usize) -> Result<(), OverBudget> {
         let more = match self.pool().try_take(size) {
             Ok(larger) => {
@@ -398,7 +404,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Goes on in a buffer that is hardly larger than its content.
+    /// Continues in a buffer that is hardly larger than its contents.
     pub(crate) fn shrink(&mut self, spare: usize) {
         let small = self.pool().take(self.len() + spare);
         if let Some(claim) = &self.claim {
@@ -430,8 +436,8 @@ impl Buffer {
         }
     }
 
-    /// The vector below, for writers that append to a `Vec<u8>`. Bytes dropped by [`Buffer::advance`] are
-    /// moved out first.
+    /// Returns the underlying vector, for writers that append to a `Vec<u8>`. Bytes dropped by
+    /// [`Buffer::advance`] are moved out first.
     pub fn as_mut_vec(&mut self) -> &mut Vec<u8> {
         if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -440,7 +446,7 @@ impl Buffer {
         &mut self.bytes
     }
 
-    /// Shares the bytes from now on.
+    /// Freezes the buffer, so that its bytes can be shared.
     pub fn freeze(self) -> PooledBytes {
         let end = self.len();
         PooledBytes {
@@ -450,7 +456,8 @@ impl Buffer {
         }
     }
 
-    /// The vector below with what `advance` dropped still in front: appending is allowed, nothing else.
+    /// Returns the underlying vector with the bytes that `advance` dropped still in front: only appending is
+    /// allowed.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -492,7 +499,7 @@ impl fmt::Debug for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.claim = None; // first: who is served by what becomes free may be of the same peer
+        self.claim = None; // first, because whoever gets the freed room may be the same peer
         self.home.put(std::mem::take(&mut self.bytes), self.charged);
     }
 }
@@ -500,10 +507,10 @@ impl Drop for Buffer {
 // === impl Shared ===
 
 impl PooledBytes {
-    /// A handle to a part of this one.
+    /// Returns a handle to a part of this one.
     ///
     /// # Panics
-    /// If the range lies outside.
+    /// If the range lies outside this handle's bytes.
     pub fn slice(&self, range: Range<usize>) -> PooledBytes {
         assert!(
             range.start <= range.end && range.end <= self.len(),
@@ -536,7 +543,7 @@ impl fmt::Debug for PooledBytes {
     }
 }
 
-/// Capacity for `bytes`, and the class it lies on (`None`: made to measure, not kept).
+/// Returns the capacity for `bytes`, and its class (`None`: allocated to measure, not kept).
 fn class_of(bytes: usize) -> (usize, Option<usize>) {
     if bytes <= CLASS_BYTES_MIN {
         return (CLASS_BYTES_MIN, Some(0));

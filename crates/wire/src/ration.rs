@@ -1,34 +1,35 @@
-//! Log lines that strangers can cause, rationed: a client that misbehaves a thousand times a second must not
-//! fill a disk.
+//! Rations for log lines that strangers can cause: a client that misbehaves a thousand times a second must
+//! not fill a disk.
 //!
 //! Each place in the code that warns has a ration of its own, so that one noisy fault does not hide another.
-//! What is left out is counted, and the next line from the same place says how many. Counters, not lines, are
-//! what to count with.
+//! Lines that are left out are counted, and the next line from the same place says how many. To count events,
+//! use counters, not lines.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The ration of one place in the code: [`LINES_PER_WINDOW`] lines in [`WINDOW`]. Made by
+/// The ration of one place in the code: [`LINES_PER_WINDOW`] lines in each [`WINDOW`]. Made by
 /// [`rationed!`](crate::rationed).
 #[derive(Debug, Default)]
 pub struct Ration {
-    /// Which window it is (upper half), and how many lines were wanted in it (lower half). One word, so that
-    /// all cores agree without a lock.
+    /// The number of the window (upper half), and how many lines were wanted in it (lower half). Both are in
+    /// one word, so that all cores agree without a lock.
     window: AtomicU64,
     left_out: AtomicU64,
 }
 
-/// Lines that one place may write in a window: enough to see a pattern, and all nodes of a small cluster.
+/// The lines that one place may write in a window: enough to see a pattern, or to name all nodes of a small
+/// cluster.
 pub const LINES_PER_WINDOW: u32 = 10;
 
-/// How long a ration has to last.
+/// The time for which a ration has to last.
 pub const WINDOW: Duration = Duration::from_secs(10);
 
 // === impl Ration ===
 
 impl Ration {
-    /// A ration that nobody has taken from.
+    /// Makes a ration from which nothing has been taken.
     pub const fn new() -> Self {
         Ration {
             window: AtomicU64::new(0),
@@ -36,8 +37,8 @@ impl Ration {
         }
     }
 
-    /// Asks for a line now. `Some` allows it and says how many were left out since the last one that was
-    /// allowed (`Some(None)`: none, so that a log field made of it stays away); `None` refuses it.
+    /// Asks for a line now. `Some` allows it and says how many lines were left out since the last allowed one
+    /// (`Some(None)`: none, so that a log field made of it stays away); `None` refuses it.
     #[allow(
         clippy::option_option,
         reason = "the inner option is a log field that may be absent"

@@ -1,4 +1,4 @@
-//! Body bytes from a socket into pooled memory: what server and client have in common.
+//! Reading body bytes from a socket into pooled memory: the common part of server and client.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -9,19 +9,19 @@ use crate::outgoing::CHUNK_BYTES;
 use crate::pool::{Buffer, Pool};
 use crate::stream::Stream;
 
-/// The read side of a connection: bytes that came but weren't asked for yet, and how much of the present body
-/// is to come.
+/// The read side of a connection: the bytes that have arrived and not been asked for yet, and how much of the
+/// present body is still to come.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) pool: Pool,
-    /// `None` while there is nothing in it: idle connections hold no memory.
+    /// The read buffer; `None` while it would be empty: idle connections hold no memory.
     buffer: Option<Buffer>,
     left: Left,
-    /// The peer has closed its side.
+    /// Whether the peer has closed its side.
     pub(crate) ended: bool,
-    /// It did so without ending the TLS session first: anybody on the way could have done that.
+    /// Whether it did so without ending the TLS session first: anybody on the way could have done that.
     cut: bool,
-    /// Body bytes of the present message that came so far.
+    /// The body bytes of the present message that have arrived so far.
     pub(crate) received: u64,
 }
 
@@ -33,7 +33,7 @@ enum Left {
     UntilClose,
 }
 
-/// How far a body has come.
+/// The progress of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gathered {
     All,
@@ -41,7 +41,7 @@ pub(crate) enum Gathered {
     NoRoom,
 }
 
-/// Why a body could not be received.
+/// The reason why a body could not be received.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReceiveFault {
     #[error(transparent)]
@@ -68,7 +68,7 @@ impl Receiver {
         }
     }
 
-    /// Bytes that came and belong to nobody yet.
+    /// Returns the bytes that have arrived and belong to no message yet.
     pub(crate) fn pending(&self) -> &[u8] {
         self.buffer.as_deref().unwrap_or_default()
     }
@@ -83,7 +83,7 @@ impl Receiver {
         }
     }
 
-    /// A body with this framing follows.
+    /// Prepares for a body with this framing.
     pub(crate) fn expect(&mut self, framing: Framing) {
         self.received = 0;
         self.left = match framing {
@@ -94,12 +94,12 @@ impl Receiver {
         };
     }
 
-    /// Whether the present body has been read to its end.
+    /// Returns whether the present body has been read to its end.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.left, Left::Nothing)
     }
 
-    /// Bytes to come, when known.
+    /// Returns the bytes still to come, when known.
     pub(crate) fn bytes_left(&self) -> Option<u64> {
         match self.left {
             Left::Nothing => Some(0),
@@ -108,7 +108,7 @@ impl Receiver {
         }
     }
 
-    /// Reads more pending bytes. 0 is the end of the stream.
+    /// Reads more pending bytes; 0 means the end of the stream.
     pub(crate) fn poll_fill(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.ended {
             return Poll::Ready(Ok(0));
@@ -136,8 +136,8 @@ impl Receiver {
         got
     }
 
-    /// A connection that waits for room for its body keeps what was read with the head: little, when room is
-    /// scarce.
+    /// Returns how many bytes to read at a time. A connection that waits for room for its body keeps the
+    /// bytes read with the head: few, when room is scarce.
     fn read_bytes(&self) -> usize {
         let budget = self.pool.budget();
         match () {
@@ -147,8 +147,8 @@ impl Receiver {
         }
     }
 
-    /// While waiting for the rest of a head, hold no more than it needs: ten thousand slow heads must not
-    /// hold ten thousand read buffers.
+    /// Holds no more memory than needed while waiting for the rest of a head: ten thousand slow heads must
+    /// not hold ten thousand read buffers.
     fn hold_little(&mut self) {
         if let Some(buffer) = &mut self.buffer
             && !buffer.is_empty()
@@ -160,7 +160,7 @@ impl Receiver {
         }
     }
 
-    /// The next piece of the body, at most 256 KiB; `None` at its end.
+    /// Returns the next piece of the body, at most 256 KiB; `None` at its end.
     pub(crate) fn poll_piece(
         &mut self,
         stream: &mut Stream,
@@ -176,7 +176,7 @@ impl Receiver {
             if self.is_done() {
                 return Poll::Ready(Ok(None));
             }
-            // Large known lengths are read straight into the piece; all else by way of the read buffer.
+            // Large known lengths are read straight into the piece; all others by way of the read buffer.
             if let Left::Length(left) = self.left
                 && left > READ_BYTES as u64
             {
@@ -190,7 +190,7 @@ impl Receiver {
         }
     }
 
-    /// The pending bytes that belong to the body, as a piece of their own.
+    /// Takes the pending bytes that belong to the body, as a piece of their own.
     fn take_piece(&mut self) -> Result<Option<Buffer>, ReceiveFault> {
         let Some(mut buffer) = self.buffer.take() else {
             return Ok(None);
@@ -205,8 +205,8 @@ impl Receiver {
         if data == buffer.len() {
             return Ok(Some(buffer));
         }
-        // All small chunks that have come make one piece: a piece each would cost a buffer, and a write
-        // further on, for as little as a byte.
+        // All small chunks that have arrived form one piece: a piece for each would cost a buffer, and a
+        // write further on, for as little as a byte.
         let room = match self.left {
             Left::Chunks(_) => buffer.len(),
             _ => data,
@@ -225,8 +225,8 @@ impl Receiver {
         Ok(Some(piece))
     }
 
-    /// How many framing bytes to skip and body bytes to take at the beginning of `bytes`; moves the body's
-    /// state on.
+    /// Returns how many framing bytes to skip and body bytes to take at the beginning of `bytes`; advances
+    /// the body's state.
     fn next_data(&mut self, bytes: &[u8]) -> Result<(usize, usize), ReceiveFault> {
         match &mut self.left {
             Left::Nothing => Ok((0, 0)),
@@ -250,7 +250,7 @@ impl Receiver {
     }
 
     /// Appends the whole body of an answer to `into`, which must be big enough for a known length; grows it
-    /// for unknown ones. At most `limit` bytes.
+    /// for unknown ones. Takes at most `limit` bytes.
     pub(crate) fn poll_collect(
         &mut self,
         stream: &mut Stream,
@@ -268,7 +268,7 @@ impl Receiver {
                         return Poll::Ready(Err(ReceiveFault::TooLarge(limit as u64)));
                     }
                     if into.is_empty() && data == buffer.len() && self.is_done() {
-                        *into = buffer; // all of the body came with its head: hand over the memory itself
+                        *into = buffer; // the whole body came with its head: hand over the memory itself
                         break;
                     }
                     self.grow_for(into, data, limit)?;
@@ -293,9 +293,9 @@ impl Receiver {
         }
     }
 
-    /// Appends the body to `into` until it is all there or there is no room. What fits into little memory
-    /// stays in the read buffer until it is all there; so does the beginning of a body of known length, since
-    /// room is given for what comes.
+    /// Appends the body to `into` until it is complete or there is no room. A body that fits into little
+    /// memory stays in the read buffer until it is complete, and so does the beginning of a body of known
+    /// length, since room is given for bytes that arrive.
     pub(crate) fn poll_gather(
         &mut self,
         stream: &mut Stream,
@@ -311,7 +311,7 @@ impl Receiver {
                 {
                     self.received += left;
                     self.left = Left::Nothing;
-                    *into = buffer; // all of the body came with its head: hand over the memory itself
+                    *into = buffer; // the whole body came with its head: hand over the memory itself
                     return Poll::Ready(Ok(Gathered::All));
                 }
                 let begins = match self.left {
@@ -357,7 +357,7 @@ impl Receiver {
         }
     }
 
-    /// Whether all that is to come is in the read buffer.
+    /// Returns whether the rest of the body is in the read buffer.
     fn holds_rest(&self, buffer: &Buffer) -> bool {
         matches!(self.left, Left::Length(left) if left <= buffer.len() as u64)
     }
@@ -387,7 +387,8 @@ impl Receiver {
         Poll::Ready(Ok(count))
     }
 
-    /// Fills the read buffer; the end of the stream ends a body that lasts until close, and cuts any other.
+    /// Fills the read buffer. The end of the stream ends a body that lasts until close, and truncates any
+    /// other.
     fn poll_more(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<Result<(), ReceiveFault>> {
         if ready!(self.poll_fill(stream, cx)).map_err(ReceiveFault::Io)? == 0 {
             match self.left {
@@ -398,7 +399,8 @@ impl Receiver {
         Poll::Ready(Ok(()))
     }
 
-    /// Makes room for `more` bytes, doubling; past the budget, too, since answers tell of what has been done.
+    /// Makes room for `more` bytes, doubling; past the budget, too, since answers report work that has been
+    /// done.
     fn grow_for(&self, buffer: &mut Buffer, more: usize, limit: usize) -> Result<(), ReceiveFault> {
         let need = buffer.len() + more;
         if need > limit {
@@ -414,8 +416,8 @@ impl Receiver {
     }
 }
 
-/// Many peers close without ending the TLS session. That is an end like another where lengths and chunks tell
-/// what is missing; `cut` remembers it for where nothing else does.
+/// Treats a connection that ends without the end of the TLS session, as many peers end it, as an ordinary
+/// end: lengths and chunks reveal what is missing. `cut` remembers it for bodies where nothing else does.
 fn end_of_connection(read: Poll<io::Result<usize>>, cut: &mut bool) -> Poll<io::Result<usize>> {
     match read {
         Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {

@@ -1,9 +1,9 @@
-//! Why a request is refused before (or while) it is read: one list, each with its status and reason.
+//! The reasons why a request is refused before (or while) it is read, each with its status and text.
 
 use http::StatusCode;
 
-/// What is wrong with a request. The gateway words the reply ([`Service::refuse`](crate::Service::refuse));
-/// the connection closes after it.
+/// The fault of a request. The gateway words the reply ([`Service::refuse`](crate::Service::refuse)); the
+/// connection closes after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the error text is the documentation of each variant")]
@@ -71,7 +71,7 @@ pub enum Refusal {
 // === impl Refusal ===
 
 impl Refusal {
-    /// The status to answer with.
+    /// Returns the status to answer with.
     pub fn status(self) -> StatusCode {
         match self {
             Refusal::UnsupportedVersion => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
@@ -88,7 +88,7 @@ impl Refusal {
         }
     }
 
-    /// The reason as text, for the reply's `error.reason`.
+    /// Returns the reason as text, for the reply's `error.reason`.
     pub fn reason(self) -> String {
         self.to_string()
     }

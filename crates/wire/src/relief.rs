@@ -1,15 +1,17 @@
-//! Who makes room when somebody waits for it: a look at all bodies on their way, by one who waits.
+//! Choosing the bodies that make room when somebody waits for it: a waiter looks at all bodies that are
+//! arriving.
 //!
-//! In this order, and no more of them than it takes:
+//! Bodies make room in this order, and no more of them than necessary:
 //!
-//! 1. who has been slow for a moment gives back what was promised and has not arrived,
-//! 2. who has been slow for a second is cut off, the one first that holds most and sends least,
+//! 1. a body that has been slow for a moment gives back the room that was promised and not used,
+//! 2. a body that has been slow for a second is cut off, beginning with the one that holds most and sends
+//!    least,
 //! 3. after a second of waiting, peers that hold more than their share are cut down to it.
 //!
-//! For one who waits because its own peer holds its share already, the slow bodies of that peer make room,
-//! and nobody else's.
+//! For a body that waits because its own peer already holds its share, only the slow bodies of that peer make
+//! room.
 //!
-//! Bodies that are here are never touched: their requests end by themselves.
+//! Bodies that have arrived completely are never touched: their requests end by themselves.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -21,16 +23,16 @@ use crate::admission::{AdmissionQueue, UNFIT_MAX, Waiter};
 use crate::budget::Budget;
 use crate::claim::{Record, Verdict};
 
-/// What a look at one body tells.
+/// The state of one body, as seen by a look.
 struct Seen {
     record: Arc<Record>,
     slow_for: Duration,
-    /// The higher, the more it holds and the less it sends.
+    /// The burden of the body: the higher, the more it holds and the less it sends.
     burden: f64,
 }
 
 impl Budget {
-    /// Asks for the room that is waited for, unless somebody has just done so.
+    /// Makes bodies give up the room that is waited for, unless somebody has just done so.
     pub(crate) fn relieve(&self) {
         let now = Instant::now();
         let mut state = self.admission.state();
@@ -44,7 +46,8 @@ impl Budget {
         wanting.truncate(UNFIT_MAX);
         over.truncate(UNFIT_MAX);
         let wanted: usize = wanting.iter().map(|waiter| waiter.wanted).sum();
-        let limit = self.admission_limit();
+        let largest = wanting.iter().map(|waiter| waiter.wanted).max();
+        let limit = self.limit_for(&state, largest.unwrap_or_default());
         let mut missing = (self.used() + wanted.min(limit)).saturating_sub(limit);
         let mut seen = Vec::new();
         for record in state.arriving.values() {
@@ -74,7 +77,8 @@ impl Budget {
         }
     }
 
-    /// Those who are slow give back what they do not need, or are cut; how much is missing then.
+    /// Makes slow bodies give back the room that they do not need, or cuts them off; returns how much room is
+    /// still missing.
     fn slow_ones_make_room<'s>(
         &self,
         seen: impl Iterator<Item = &'s Seen> + Clone,
@@ -91,7 +95,7 @@ impl Budget {
         missing
     }
 
-    /// Tells a body, if that frees anything; how much it will.
+    /// Gives a body its verdict, if that frees anything; returns how much it will free.
     fn tell(&self, one: &Seen, verdict: Verdict) -> usize {
         let freed = freed_by(&one.record, verdict);
         if freed > 0 && one.record.told().is_none() {
@@ -106,7 +110,7 @@ impl Budget {
         0
     }
 
-    /// Bodies to be cut, so that no peer but those that wait holds more than its share.
+    /// Picks bodies to be cut off, so that no peer except those that wait holds more than its share.
     fn over_share<'s>(
         &self,
         state: &AdmissionQueue,
@@ -140,8 +144,8 @@ fn freed_by(record: &Record, verdict: Verdict) -> usize {
     }
 }
 
-/// Counts a body's rate from its mark on, and moves the mark of one that was quick for long: a good beginning
-/// excuses no trickle.
+/// Measures a body's rate from its mark on. The mark of a body that was quick for long moves on: a good
+/// beginning excuses no trickle.
 fn look(record: &Arc<Record>, rate_min: u64, now: Instant) -> Seen {
     let mark = record.mark();
     let time = now.saturating_duration_since(mark.at);
@@ -160,5 +164,5 @@ fn look(record: &Arc<Record>, rate_min: u64, now: Instant) -> Seen {
 const SHRINK_AFTER: Duration = Duration::from_millis(250);
 const CUT_AFTER: Duration = Duration::from_secs(1);
 const SHARE_AFTER: Duration = Duration::from_secs(1);
-/// Less is not worth a copy.
+/// Freeing fewer bytes is not worth a copy.
 const SHRINK_BYTES_MIN: usize = 64 << 10;

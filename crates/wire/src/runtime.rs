@@ -1,4 +1,4 @@
-//! One thread, one runtime, one pool per core.
+//! One thread, one runtime and one pool per core.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -15,22 +15,23 @@ use crate::budget::{BUDGET_BYTES_DEFAULT, Budget};
 use crate::guard::{self, Work, fault};
 use crate::pool::Pool;
 
-/// How many workers, and what they share.
+/// The number of workers, and the resources that they share.
 #[derive(Debug, Clone)]
 pub struct WorkersConfig {
-    /// Threads; 0: one per available core.
+    /// The number of threads; 0 means one per available core.
     pub count: usize,
-    /// Pin worker n to the n-th core this process may run on.
+    /// Whether to pin worker n to the n-th core that this process may run on.
     pub pin: bool,
-    /// Bytes of all pooled buffers together.
+    /// The bytes of all pooled buffers together.
     pub budget_bytes: usize,
-    /// The rules between clients that want of them.
+    /// The rules between clients that want memory.
     pub fairness: Fairness,
-    /// Thread name prefix (shown by `top -H`), at most 10 characters are useful.
+    /// The thread name prefix (shown by `top -H`); at most 10 characters are useful.
     pub name: String,
 }
 
-/// The threads that serve. Dropping this stops them: what still runs there is dropped at its next await.
+/// The threads that serve. Dropping this stops them: futures that still run there are dropped at their next
+/// await.
 #[derive(Debug)]
 pub struct Workers {
     links: Vec<Link>,
@@ -38,7 +39,7 @@ pub struct Workers {
     budget: Arc<Budget>,
 }
 
-/// What code on a worker's thread has of its own. Cheap to clone; not `Send`.
+/// A worker's own resources, for code on its thread. Cheap to clone; not `Send`.
 #[derive(Debug, Clone)]
 pub struct Worker {
     index: usize,
@@ -49,7 +50,7 @@ pub struct Worker {
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     jobs: mpsc::UnboundedSender<Job>,
-    /// Connections that live there: what the acceptor deals by.
+    /// The connections that live there: the acceptor goes by this number.
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
@@ -61,7 +62,7 @@ impl Workers {
     /// Starts the threads.
     ///
     /// # Errors
-    /// When the system gives no thread or no epoll instance.
+    /// When the system provides no thread or no epoll instance.
     pub fn start(config: WorkersConfig) -> io::Result<Workers> {
         let count = match config.count {
             0 => thread::available_parallelism().map_or(1, |cores| cores.get()),
@@ -94,7 +95,7 @@ impl Workers {
                     index,
                     pool: Pool::new(budget),
                 };
-                // What is planted here stands for a bug of what drives all tasks of a core.
+                // A panic planted here stands for a bug in the driver of all tasks of a core.
                 fault("core", index.to_string().as_bytes());
                 LocalSet::new().block_on(&runtime, work(worker, queue));
             })?;
@@ -107,17 +108,17 @@ impl Workers {
         Ok(workers)
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     pub fn count(&self) -> usize {
         self.links.len()
     }
 
-    /// The byte budget that all of them share.
+    /// Returns the byte budget that all of them share.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// Runs a future on one worker's thread, made there.
+    /// Runs a future, made by `make` on the worker's thread, on that thread.
     ///
     /// # Panics
     /// If there is no worker `index`.
@@ -131,8 +132,8 @@ impl Workers {
         });
     }
 
-    /// Runs a future on one worker's thread; the receiver gives what it returned (an error if the worker
-    /// stopped before).
+    /// Runs a future on one worker's thread; the receiver gets its result (an error if the worker stopped
+    /// before).
     pub fn ask<F, Fut, T>(&self, index: usize, make: F) -> oneshot::Receiver<T>
     where
         F: FnOnce(Worker) -> Fut + Send + 'static,
@@ -177,22 +178,22 @@ impl Default for WorkersConfig {
 // === impl Worker ===
 
 impl Worker {
-    /// From 0, as in [`Workers::spawn_on`].
+    /// Returns the worker's index, from 0, as in [`Workers::spawn_on`].
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// This core's buffers.
+    /// Returns this core's buffers.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 }
 
-/// Blocks on a future in a runtime of its own on this thread, as on a worker: the thin way to use a
+/// Blocks on a future in a runtime of its own on this thread, as on a worker: a simple way to use a
 /// [`Client`](crate::Client) from control-plane code and tests.
 ///
 /// # Errors
-/// When the system gives no epoll instance.
+/// When the system provides no epoll instance.
 pub fn run_local<F, Fut, T>(budget_bytes: usize, make: F) -> io::Result<T>
 where
     F: FnOnce(Worker) -> Fut,
@@ -216,7 +217,7 @@ where
 // === impl Link ===
 
 impl Link {
-    /// Queues a job; false when the worker has stopped.
+    /// Queues a job; returns false when the worker has stopped.
     pub(crate) fn run(&self, job: impl FnOnce(&Worker) + Send + 'static) -> bool {
         self.jobs.send(Box::new(job)).is_ok()
     }
@@ -245,8 +246,8 @@ async fn tick(pool: Pool) {
     }
 }
 
-/// Lets this process open as many files, and so connections, as the system allows it at all; shells and
-/// service managers start with 1,024. Returns how many that is.
+/// Raises the number of files, and so of connections, that this process may open to the most that the system
+/// allows it; shells and service managers start with 1,024. Returns the new number.
 pub fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -256,7 +257,7 @@ pub fn raise_descriptor_limit() -> u64 {
     };
     let now = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
-        Err(_) => limit.current, // an unlimited maximum that the kernel does not mean
+        Err(_) => limit.current, // the kernel does not really accept an unlimited maximum
     };
     now.unwrap_or(u64::MAX)
 }
@@ -278,7 +279,7 @@ fn pin_to(core: usize) {
     }
 }
 
-/// Pooled buffers that nobody took for so long are given back.
+/// Pooled buffers that nobody took for this long are given back.
 const IDLE_SECONDS: u32 = 5;
 
 #[cfg(test)]

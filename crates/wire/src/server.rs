@@ -1,4 +1,4 @@
-//! HTTP/1.1 and 1.0 in.
+//! The HTTP/1.1 and 1.0 server.
 
 mod exchange;
 
@@ -28,43 +28,43 @@ use crate::tls::ServerTls;
 
 /// Answers requests. One instance lives on each worker; nothing of it needs to be `Send`.
 pub trait Service: 'static {
-    /// Answers one request. Runs inside the connection's task: requests of one connection are answered one
-    /// after the other. A body that isn't read to its end is skipped if little is left, else the connection
-    /// closes after the answer.
+    /// Answers one request. This runs inside the connection's task: requests of one connection are answered
+    /// one after the other. A body that isn't read to its end is skipped if little is left; otherwise the
+    /// connection closes after the answer.
     fn call(&self, request: http::Request<Incoming>) -> impl Future<Output = http::Response<Outgoing>>;
 
-    /// Words the answer to a request that never reaches [`Service::call`]. Its status should be
+    /// Builds the answer to a request that never reaches [`Service::call`]. Its status should be
     /// [`Refusal::status`].
     fn refuse(&self, refusal: Refusal, refused: Refused<'_>) -> http::Response<Outgoing>;
 
-    /// Words the answer to a request when the body of the answer that [`Service::call`] gave (its head is
-    /// `given`) broke off before a byte of that answer was sent. Once something has been sent, all that can
-    /// be done is to cut the connection.
+    /// Builds the answer to a request when the body of the answer that [`Service::call`] gave (its head is
+    /// `given`) broke off before a byte of that answer was sent. Once something has been sent, the connection
+    /// can only be cut.
     fn broke_off(&self, given: &http::response::Parts, why: &SourceError) -> http::Response<Outgoing> {
         let _ = (given, why);
         self.refuse(Refusal::Failed, Refused::default())
     }
 }
 
-/// What is known of a request that is refused.
+/// The known parts of a request that is refused.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Refused<'a> {
-    /// Whose it is.
+    /// The client that sent the request.
     pub peer: Option<&'a Peer>,
-    /// Its headers, if its head could be read.
+    /// The request's headers, if its head could be read.
     pub headers: Option<&'a http::HeaderMap>,
 }
 
 /// One listening socket.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Where to listen; port 0 takes a free one ([`Server::local_addr`]).
+    /// The address to listen on; port 0 takes a free one ([`Server::local_addr`]).
     pub address: SocketAddr,
-    /// `SO_REUSEPORT`, so that a new process can take over while the old one drains.
+    /// Whether to set `SO_REUSEPORT`, so that a new process can take over while the old one drains.
     pub reuse_port: bool,
-    /// TLS, or clear text.
+    /// The TLS configuration; none for clear text.
     pub tls: Option<ServerTls>,
-    /// Bounds of its connections.
+    /// The limits of its connections.
     pub limits: Limits,
 }
 
@@ -73,7 +73,7 @@ pub struct ServerConfig {
 #[derive(Debug)]
 pub struct Server {
     local_addr: SocketAddr,
-    /// The acceptor's socket once more, while it accepts.
+    /// Another handle to the acceptor's socket, while it accepts.
     socket: Option<std::net::TcpListener>,
     census: Arc<Census>,
     counters: Vec<Arc<Counters>>,
@@ -82,18 +82,18 @@ pub struct Server {
     acceptor: Option<std::thread::JoinHandle<Option<()>>>,
 }
 
-/// What a server has counted since its start, all workers together.
+/// The counts of a server since its start, all workers together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerCounts {
     /// Open connections.
     pub connections: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections closed as they came, since there were as many as there may be.
+    /// Connections closed on arrival, because the greatest number of connections was open.
     pub turned_away: u64,
-    /// Connections closed for new ones: they had no request under way.
+    /// Idle connections, without a request under way, that were closed for new ones.
     pub made_room: u64,
-    /// Requests whose head was understood.
+    /// Requests whose head was parsed.
     pub requests: u64,
     /// Requests being answered now.
     pub in_flight: u64,
@@ -104,7 +104,7 @@ pub struct ServerCounts {
 }
 
 impl ServerConfig {
-    /// Clear text on `address` with default limits.
+    /// Makes a configuration for clear text on `address` with default limits.
     pub fn on(address: SocketAddr) -> Self {
         ServerConfig {
             address,
@@ -130,7 +130,7 @@ impl Server {
     /// Listens, and serves on all workers; `make` builds each worker's service on that worker's thread.
     ///
     /// # Errors
-    /// When the address can't be bound, or the system gives no thread.
+    /// When the address can't be bound, or the system provides no thread.
     pub fn start<S, F>(workers: &Workers, config: ServerConfig, make: F) -> io::Result<Server>
     where
         S: Service,
@@ -140,10 +140,10 @@ impl Server {
         Self::serve(workers, bound, config.tls, config.limits, make)
     }
 
-    /// The same on a socket that listens already.
+    /// Like [`Server::start`], on a socket that already listens.
     ///
     /// # Errors
-    /// When the system gives no thread; the socket is closed then.
+    /// When the system provides no thread; the socket is closed then.
     pub fn serve<S, F>(
         workers: &Workers,
         bound: Bound,
@@ -201,12 +201,12 @@ impl Server {
         })
     }
 
-    /// The address that is really bound.
+    /// Returns the address that is really bound.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// Counters, summed over all workers.
+    /// Returns the counters, summed over all workers.
     pub fn counts(&self) -> ServerCounts {
         let sum = |read: fn(&Counters) -> &AtomicU64| {
             self.counters
@@ -226,9 +226,9 @@ impl Server {
         }
     }
 
-    /// Changes limits and TLS without a connection being refused or dropped. Limits hold for the next request
-    /// on each connection, [`Limits::connections_max`] for the next connection; TLS for connections that come
-    /// from now on (see [`Server::renew`]).
+    /// Changes limits and TLS without a connection being refused or dropped. The limits hold for the next
+    /// request on each connection, and [`Limits::connections_max`] for the next connection; TLS holds for
+    /// connections accepted from now on (see [`Server::renew`]).
     pub fn adjust(&self, limits: &Limits, tls: Option<&ServerTls>) {
         self.census
             .live_max
@@ -236,18 +236,18 @@ impl Server {
         self.tell(|| Order::Adjust(limits.clone(), tls.cloned()));
     }
 
-    /// Lets the connections that are open now finish what they have in flight (last answers say `Connection:
-    /// close`) and then closes them, the idle ones at once; new ones are served as before. After a change of
-    /// what TLS asks of clients.
+    /// Lets the connections that are open now finish their requests in flight (their last answers say
+    /// `Connection: close`) and then closes them, the idle ones at once; new connections are served as
+    /// before. This is for a change in what TLS requires of clients.
     pub fn renew(&self) {
         self.tell(|| Order::Renew);
     }
 
-    /// Lets other sockets listen on this port too, if they ask for that (`SO_REUSEPORT`), or no longer. Linux
-    /// looks at the option when the other one is bound, so that a listener on `0.0.0.0` can take over from
-    /// one on `127.0.0.1`, and the other way round, without a moment in which nobody listens. It also
-    /// remembers: a port that was shared can go on being shared by sockets of the same user that ask for it,
-    /// until nobody listens on it.
+    /// Lets other sockets listen on this port too, if they ask for that (`SO_REUSEPORT`), or forbids it
+    /// again. Linux checks the option when the other socket is bound, so a listener on `0.0.0.0` can take
+    /// over from one on `127.0.0.1`, and the other way round, without a moment in which nobody listens. Linux
+    /// also remembers the option: a port that was shared can still be shared by sockets of the same user that
+    /// ask for it, until nobody listens on it.
     ///
     /// # Errors
     /// When the system refuses.
@@ -258,22 +258,24 @@ impl Server {
         }
     }
 
-    /// Stops accepting, lets requests in flight finish (last answers say `Connection: close`), cuts what is
-    /// left after `deadline`. Works from any tokio runtime.
+    /// Stops accepting, lets requests in flight finish (their last answers say `Connection: close`), and cuts
+    /// the remaining connections after `deadline`. Works from any tokio runtime.
     pub async fn drain(self, deadline: Duration) -> DrainReport {
         self.end(deadline, None).await
     }
 
-    /// The same, for a program that goes on with the same socket: connections without a request under way are
-    /// not closed at once but heard for so long, since their clients may be about to send one.
+    /// Like [`Server::drain`], for a program that continues with the same socket: connections without a
+    /// request under way are not closed at once but read for `hears` longer, since their clients may be about
+    /// to send a request.
     pub async fn leave(self, deadline: Duration, hears: Duration) -> DrainReport {
         self.end(deadline, Some(Instant::now() + hears)).await
     }
 
-    /// The listening socket once more, for another program. Connections wait in it while nobody accepts.
+    /// Returns another handle to the listening socket, for another program. Connections wait in it while
+    /// nobody accepts.
     ///
     /// # Errors
-    /// When the system has no descriptor left, or it listens no more.
+    /// When the system has no descriptor left, or the server no longer listens.
     pub fn socket(&self) -> io::Result<OwnedFd> {
         let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         Ok(socket.try_clone()?.into())
@@ -327,12 +329,12 @@ impl Drop for Server {
     }
 }
 
-/// One worker's end of a server.
+/// Runs one worker's part of a server.
 async fn attend<S: Service>(
     mut shared: Rc<exchange::ServerState<S>>,
     mut orders: mpsc::UnboundedReceiver<Order>,
 ) {
-    // What connections share that are to end, by renewals.
+    // The shared states of connections that are to end because of renewals.
     let mut ending: Vec<Rc<exchange::ServerState<S>>> = Vec::new();
     while let Some(order) = orders.recv().await {
         let done = guard::caught(Work::Connection, || follow(order, &mut shared, &mut ending));

@@ -1,4 +1,4 @@
-//! A socket, in clear or under TLS, with the few operations that connections need.
+//! A socket, in clear text or under TLS, with the few operations that connections need.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -11,7 +11,7 @@ use bytes::BufMut;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// What bytes travel through.
+/// The transport of a connection's bytes.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),
@@ -22,8 +22,8 @@ pub(crate) enum Stream {
 // === impl Stream ===
 
 impl Stream {
-    /// Appends what there is to `into`, at most its spare room and `max`. 0 is the end of the stream; an end
-    /// of the connection before that of the TLS session is `UnexpectedEof`.
+    /// Appends the available bytes to `into`, at most its spare room and `max`. 0 means the end of the
+    /// stream; an end of the connection before the end of the TLS session is `UnexpectedEof`.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -38,13 +38,14 @@ impl Stream {
         match self {
             // Uninitialised memory is read into directly: no zeroing, no second copy.
             Stream::Plain(socket) => pin!(socket.read_buf(&mut into.limit(room))).poll(cx),
-            // rustls wants initialised memory, so the room is bounded to what it can fill at a time.
+            // rustls needs initialised memory, so the room is bounded to the bytes that it can fill at a
+            // time.
             Stream::Server(tls) => poll_read_tls(&mut **tls, cx, into, room),
             Stream::Client(tls) => poll_read_tls(&mut **tls, cx, into, room),
         }
     }
 
-    /// Whether reading may give something; without a system call, and true when unsure.
+    /// Ready when reading may give something: without a system call, and ready when unsure.
     pub(crate) fn poll_read_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Plain(socket) => socket.poll_read_ready(cx),
@@ -72,13 +73,13 @@ impl Stream {
         }
     }
 
-    /// Closing will reset the connection and drop what the peer has not taken.
+    /// Makes closing reset the connection and drop the bytes that the peer has not taken.
     pub(crate) fn reset_on_close(&self) {
         let _ = self.socket().set_linger(Some(Duration::ZERO)); // fails only if it is closed already
     }
 
-    /// Whether bytes have arrived that nobody has read, as the system knows now: a read learns of them once
-    /// its task has been woken for them. A system call.
+    /// Returns whether bytes have arrived that nobody has read, as far as the system knows now: a read sees
+    /// them only once its task has been woken. Costs a system call.
     pub(crate) fn has_unread(&self) -> bool {
         matches!(self.socket().peek(&mut [MaybeUninit::uninit()]), Ok(1..))
     }

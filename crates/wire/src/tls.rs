@@ -1,4 +1,4 @@
-//! TLS in and out: rustls on aws-lc-rs.
+//! TLS for server and client: rustls on aws-lc-rs.
 
 mod expiry;
 pub(crate) mod words;
@@ -15,14 +15,15 @@ use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// Server side: certificate chain, key, and whose client certificates are asked for. All PEM.
+/// The server side of TLS: certificate chain, key, and the CA of client certificates, if they are required.
+/// All PEM.
 #[derive(Debug, Clone, Default)]
 pub struct ServerTlsConfig {
     /// Certificate chain, leaf first.
     pub certificate_pem: Vec<u8>,
     /// Private key (PKCS#8, PKCS#1 or SEC1).
     pub key_pem: Vec<u8>,
-    /// CA certificates: when set, clients must present a certificate that one of them issued.
+    /// CA certificates: if set, clients must present a certificate that one of them issued.
     pub client_ca_pem: Option<Vec<u8>>,
 }
 
@@ -34,45 +35,45 @@ pub struct ServerTls {
     certificate: Arc<Current>,
 }
 
-/// Whom a client trusts.
+/// The certificates that a client trusts.
 #[derive(Debug, Clone, Default)]
 pub enum Roots {
     /// The system's certificate store.
     #[default]
     Native,
-    /// Only these (PEM).
+    /// Only these certificates (PEM).
     Pem(Vec<u8>),
-    /// Only those in this file (PEM).
+    /// Only the certificates in this file (PEM).
     File(PathBuf),
 }
 
-/// Client side.
+/// The client side of TLS.
 #[derive(Debug, Clone, Default)]
 pub struct ClientTlsConfig {
-    /// Whom to trust.
+    /// The certificates to trust.
     pub roots: Roots,
-    /// Accept any certificate for any name. For test clusters only.
+    /// Whether to accept any certificate for any name. For test clusters only.
     pub insecure: bool,
-    /// Our own certificate chain and key (PEM), for nodes that ask for one.
+    /// Our own certificate chain and key (PEM), for nodes that require one.
     pub identity_pem: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// TLS towards nodes; sessions are resumed between clones. Cheap to clone.
+/// TLS for connections to nodes; clones share sessions for resumption. Cheap to clone.
 #[derive(Clone)]
 pub struct ClientTls {
     pub(crate) config: Arc<ClientConfig>,
 }
 
-/// Why TLS could not be set up. Always a configuration fault.
+/// The reason why TLS could not be set up. It is always a fault of the configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A PEM text could not be read.
     #[error("{what}: {}", words::of_pem(.source))]
     Pem {
-        /// Which one.
+        /// The text concerned.
         what: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         source: rustls::pki_types::pem::Error,
     },
     /// There is no certificate in a PEM text.
@@ -80,26 +81,26 @@ pub enum TlsError {
         "{0}: no certificate found; the file is to have a part that begins with `-----BEGIN CERTIFICATE-----`"
     )]
     NoCertificate(&'static str),
-    /// Key and certificate don't fit, or rustls refuses them.
+    /// Key and certificate don't match, or rustls refuses them.
     #[error("{}", words::of(.0))]
     Rustls(#[from] rustls::Error),
     /// The client CA is unusable.
     #[error("client CA: {0}")]
     ClientCa(#[from] rustls::server::VerifierBuilderError),
-    /// What a file holds cannot be used.
+    /// The contents of a file cannot be used.
     #[error("{path}: {source}")]
     InFile {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The fault.
         source: Box<TlsError>,
     },
     /// A file could not be read.
     #[error("{path}: {source}")]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
 }

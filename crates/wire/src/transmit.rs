@@ -1,4 +1,5 @@
-//! A head and a body to a socket: few system calls, the first with head and body together.
+//! Sending a head and a body to a socket with few system calls, the first of which has head and body
+//! together.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
@@ -11,7 +12,7 @@ use crate::stream::Stream;
 /// One message on its way out.
 #[derive(Debug)]
 pub(crate) struct Transmitter {
-    /// Head, or chunk framing: goes before the queue.
+    /// The head, or chunk framing: it is sent before the queue.
     prefix: Vec<u8>,
     prefix_at: usize,
     queue: VecDeque<Chunk>,
@@ -19,17 +20,17 @@ pub(crate) struct Transmitter {
     queued: usize,
     body: Outgoing,
     framing: Framing,
-    /// Bytes that a known length still promises.
+    /// The bytes that a known length still promises.
     promised: u64,
     first_chunk: bool,
     body_ended: bool,
     unflushed: bool,
-    /// Bytes that the socket took.
+    /// The bytes that the socket took.
     pub(crate) written: u64,
 }
 
-/// Where the bytes go. The server's connection is shared with the request's body, which may be the source of
-/// the answer: it is borrowed for one operation at a time.
+/// The destination of the bytes. The server's connection is shared with the request's body, which may be the
+/// source of the answer: it is borrowed for one operation at a time.
 pub(crate) trait Sink {
     fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
@@ -44,7 +45,7 @@ impl Sink for Stream {
     }
 }
 
-/// Why a message could not be sent.
+/// The reason why a message could not be sent.
 #[derive(Debug)]
 pub(crate) enum TransmitFault {
     Io(io::Error),
@@ -52,7 +53,7 @@ pub(crate) enum TransmitFault {
     Body(SourceError),
 }
 
-/// What stopped the transmitter from going on.
+/// The side that stopped the transmitter from continuing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
     Peer,
@@ -62,7 +63,7 @@ pub(crate) enum WaitsFor {
 // === impl Transmitter ===
 
 impl Transmitter {
-    /// `head` must be complete and agree with `framing`.
+    /// Begins a message. `head` must be complete and agree with `framing`.
     pub(crate) fn new(head: Vec<u8>, body: Outgoing, framing: Framing) -> Self {
         let promised = match framing {
             Framing::Length(length) => length,
@@ -84,7 +85,8 @@ impl Transmitter {
         }
     }
 
-    /// Sends until all is sent, or until the peer or the source must be waited for (told in `waits`).
+    /// Sends until everything is sent, or until the peer or the source must be waited for (`waits` says
+    /// which).
     pub(crate) fn poll_send(
         &mut self,
         stream: &mut impl Sink,
@@ -117,7 +119,7 @@ impl Transmitter {
         self.prefix_at == self.prefix.len() && self.queue.is_empty()
     }
 
-    /// Queues chunks from the body; true when the source has none just now.
+    /// Queues chunks from the body; returns true when the source has none just now.
     fn pull(&mut self, cx: &mut Context<'_>) -> Result<bool, TransmitFault> {
         let chunked = self.framing == Framing::Chunked;
         while self.queued < QUEUE_BYTES

@@ -1,4 +1,4 @@
-//! A server under way: other limits, other TLS, another address, and nobody is turned away.
+//! Changing a running server: other limits, other TLS, another address, and no client is turned away.
 
 #![allow(
     clippy::disallowed_methods,
@@ -27,7 +27,8 @@ fn try_connect(address: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(socket)
 }
 
-/// Sends a request with so large a body and returns the answer's head, and what of its body came along.
+/// Sends a request with a body of `body_bytes` bytes and returns the answer's head, and the part of its body
+/// that came along.
 fn ask(socket: &mut TcpStream, path: &str, body_bytes: usize) -> std::io::Result<String> {
     let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {body_bytes}\r\n\r\n");
     socket.write_all(head.as_bytes())?;
@@ -38,7 +39,8 @@ fn ask(socket: &mut TcpStream, path: &str, body_bytes: usize) -> std::io::Result
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Workers hear of a change a moment later: asks by connections of their own until the answer is as told.
+/// Sends requests on new connections until the answer has `status`: workers are told of a change a moment
+/// later.
 fn wait_until(server: &Server, body_bytes: usize, status: &str) {
     let began = Instant::now();
     while !ask(&mut connect(server.local_addr()), "/ignore", body_bytes)
@@ -95,7 +97,7 @@ fn the_bound_on_connections_moves_without_cutting_any() {
     for socket in &mut open {
         assert!(ask(socket, "/ignore", 1).expect("answers").contains(" 200 "));
     }
-    // One more takes the place of one that waits.
+    // One more connection takes the place of one that waits.
     let mut one_more = connect(server.local_addr());
     assert!(
         ask(&mut one_more, "/ignore", 1)
@@ -147,8 +149,8 @@ fn a_listener_on_every_address_takes_over_from_one_on_loopback_and_back_without_
         let (over, asked) = (Arc::clone(&over), Arc::clone(&asked));
         move || {
             while !over.load(Ordering::Relaxed) {
-                // A handshake that is under way when the old socket closes is reset: nothing can be done
-                // about that, but the next attempt finds a listener.
+                // A handshake that is under way when the old socket closes is reset: that cannot be
+                // prevented, but the next attempt finds a listener.
                 let attempt = |_| try_connect(address).and_then(|mut socket| ask(&mut socket, "/ignore", 1));
                 let answered = (0..2)
                     .map(attempt)

@@ -1,4 +1,4 @@
-//! An answer whose body breaks off never passes for a whole one.
+//! An answer whose body breaks off is never taken for a whole one.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Idle connections are cheap. A process of its own: memory is measured, and other tests would be measured
-//! with it.
+//! Idle connections are cheap. This test has a process of its own, since it measures memory and would measure
+//! other tests too.
 
 #![allow(
     clippy::disallowed_methods,
@@ -25,7 +25,7 @@ fn thousands_of_idle_connections_hold_no_buffers() {
     for _ in 0..count {
         let mut socket = TcpStream::connect(server.local_addr()).expect("connects");
         if sockets.len() % 10 == 0 {
-            // Some have been used before they fell idle.
+            // Some connections have been used before they became idle.
             socket
                 .write_all(b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na")
                 .expect("writes");
@@ -48,7 +48,8 @@ fn thousands_of_idle_connections_hold_no_buffers() {
     assert!(each_bytes < 8 << 10, "{each_bytes} bytes a connection");
 }
 
-/// How many connections this process may have with itself: two descriptors each, and some for the rest.
+/// Returns how many connections this process may have with itself: two descriptors for each, and some for the
+/// rest.
 fn connections_max() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let few = Rlimit {

@@ -1,5 +1,5 @@
-//! hyper as the oracle: its client against our server, our client against its server, whatever the bodies'
-//! sizes and framing.
+//! hyper as the oracle: its client with our server, and our client with its server, for bodies of all sizes
+//! and framings.
 
 mod support;
 
@@ -90,7 +90,7 @@ async fn whole(mut body: hyper::body::Incoming) -> Vec<u8> {
     bytes
 }
 
-/// A few bodies, cut into pieces of every order of magnitude.
+/// Makes a few bodies, cut into pieces of every order of magnitude.
 fn bodies() -> Vec<Vec<Bytes>> {
     let mut seed = 7u64;
     let mut next = move |below: usize| {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use support::echo_server;
 use wire::{Limits, Server};
 
-/// Sends bytes and returns all that comes back until the server closes.
+/// Sends bytes and returns everything that comes back until the server closes.
 fn exchange(server: &Server, request: &[u8]) -> String {
     let mut socket = TcpStream::connect(server.local_addr()).expect("connects");
     socket
@@ -265,7 +265,7 @@ fn a_body_that_trickles_under_the_least_rate_is_refused() {
         .write_all(b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
         .expect("writes");
     let begun = Instant::now();
-    // One byte each tenth of a second is never idle for long, and never enough.
+    // One byte every tenth of a second is never idle for long, and never fast enough.
     while socket.write_all(b"x").is_ok() && begun.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -287,7 +287,7 @@ fn a_good_beginning_does_not_excuse_a_body_that_trickles() {
     socket
         .write_all(b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n")
         .expect("writes");
-    // Enough for 100 s at the least rate.
+    // These bytes are enough for 100 s at the least rate.
     socket.write_all(&[b'x'; 1_000_000]).expect("writes");
     let begun = Instant::now();
     while socket.write_all(b"x").is_ok() && begun.elapsed() < Duration::from_secs(10) {
@@ -313,7 +313,7 @@ fn a_client_that_takes_its_answer_too_slowly_is_cut() {
         .expect("writes");
     let begun = Instant::now();
     let mut piece = vec![0; 100_000];
-    // 1 MB/s: it never stops taking, and takes a tenth of the least rate.
+    // At 1 MB/s the client never stops reading, and reads at a tenth of the least rate.
     while server.counts().connections > 0 && begun.elapsed() < Duration::from_secs(10) {
         let _ = socket.read(&mut piece);
         std::thread::sleep(Duration::from_millis(100));
@@ -361,7 +361,7 @@ fn slow_heads_hold_little_memory_and_large_ones_no_more_than_the_budget() {
             std::thread::sleep(Duration::from_millis(10));
         }
         std::thread::sleep(Duration::from_millis(200));
-        // Buffers that lie idle are charged as well, for some seconds.
+        // Idle buffers are charged as well, for some seconds.
         workers.budget().used()
     };
     let each = settled(300) / 300;

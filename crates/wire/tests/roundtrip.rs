@@ -1,4 +1,4 @@
-//! Our client against our server, on real sockets.
+//! Our client with our server, on real sockets.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! TLS both ways: whom we trust, whom we refuse, and how it ends.
+//! TLS on both sides: which certificates are trusted, which are refused, and how sessions end.
 
 #![allow(
     clippy::disallowed_methods,
@@ -72,7 +72,7 @@ fn origin(server: &Server, tls: ClientTls) -> Origin {
     Origin::https("127.0.0.1", server.local_addr().port(), tls)
 }
 
-/// Asks once on a connection of its own.
+/// Sends one request on a connection of its own.
 fn ask_once(origin: Origin) -> Result<Vec<u8>, SendError> {
     run_local(192 << 20, |worker| async move {
         let client = Client::new(ClientConfig::default(), worker.pool().clone());
@@ -133,7 +133,7 @@ fn a_certificate_of_an_unknown_authority_for_another_name_or_out_of_date_is_refu
 fn a_client_must_show_a_certificate_of_the_authority_that_is_asked_for() {
     let (ours, theirs) = (local(), identity("client", |_| {}));
     let (_workers, server) = serve(&server_tls(&ours, Some(&theirs)), Limits::default());
-    // In TLS 1.3 the client hears of the refusal only after its handshake.
+    // In TLS 1.3 the client learns of the refusal only after its handshake.
     for own in [None, Some(&local())] {
         ask_once(origin(&server, client_tls(&ours, own))).expect_err("a stranger");
     }
@@ -157,7 +157,7 @@ fn older_protocols_than_tls_1_2_are_refused() {
         socket.write_all(&record).expect("writes");
         let mut answer = Vec::new();
         let _ = socket.read_to_end(&mut answer);
-        // A fatal alert, and nothing that a server says who goes on.
+        // The server sends a fatal alert, and nothing that a server would send to continue.
         assert_eq!(
             (answer.first(), answer.get(5)),
             (Some(&0x15), Some(&2)),
@@ -319,7 +319,8 @@ fn a_reply_that_only_the_connections_end_would_end_needs_the_sessions_end() {
     }
 }
 
-/// A client may see its handshake fail before the server has counted it.
+/// Waits for a count of failed handshakes: a client may see its handshake fail before the server has counted
+/// it.
 #[track_caller]
 fn await_failed_handshakes(server: &Server, count: u64) {
     let begun = Instant::now();
@@ -337,7 +338,7 @@ fn connect(server: &Server) -> TcpStream {
     socket
 }
 
-/// A client's TLS session of which the test has the socket.
+/// Starts a client's TLS session whose socket the test holds.
 fn raw_session(server: &Server, trusted: &Identity) -> (rustls::ClientConnection, TcpStream) {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&trusted.certificate) {
@@ -353,7 +354,7 @@ fn raw_session(server: &Server, trusted: &Identity) -> (rustls::ClientConnection
     (session, connect(server))
 }
 
-/// A node that gives one answer and closes, with or without a word.
+/// Starts a node that gives one answer and closes, with or without ending the TLS session.
 fn node_that_answers(identity: &Identity, answer: &'static [u8], says_goodbye: bool) -> u16 {
     let certificate = CertificateDer::from_pem_slice(&identity.certificate).expect("PEM");
     let key = PrivateKeyDer::from_pem_slice(&identity.key).expect("PEM");

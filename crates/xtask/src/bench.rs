@@ -1,10 +1,10 @@
-//! `./dev bench`: what a document costs, measured on the released binary, with HAProxy beside it in the same
+//! `./dev bench`: measures what a document costs on the released binary, with HAProxy beside it in the same
 //! run.
 //!
-//! A load source, the proxy and a fake cluster run as processes of their own: the proxy on the first core,
-//! the other two on the second, all on loopback. Each case starts everything afresh, warms up, and then
-//! measures the proxies by turns, so that what else happens on the machine meets both; figures are medians of
-//! the rounds with their extremes. CPU time is the proxy process's own, user and system, as the kernel's
+//! A load source, the proxy and a fake cluster run as separate processes: the proxy on the first core, the
+//! other two on the second, all on loopback. Each case starts everything afresh, warms up, and then measures
+//! the proxies in turn, so that other activity on the machine affects all of them. Figures are medians of the
+//! rounds, with their extremes. CPU time is the proxy process's own, user and system, as the kernel's
 //! scheduler counts it.
 
 mod capacity;
@@ -45,8 +45,8 @@ pub(crate) struct Options {
     /// out
     #[arg(long, default_value_t = 5_000_000)]
     backlog: u64,
-    /// Measure this `tidegate` too, by turns with the one of this checkout: that of an earlier commit, to see
-    /// what a change costs
+    /// Measure this `tidegate` too, in turn with the one of this checkout; it may be of an earlier commit, to
+    /// see what a change costs
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["loadgen", "capacity"])]
     before: Option<PathBuf>,
     /// Number of times to measure each proxy in each case [default: 5, and 3 with `--async`]
@@ -143,7 +143,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The cases that are asked for.
+/// Returns the cases that were asked for.
 fn cases(options: &Options) -> Vec<Case> {
     let mut cases = match options.guides {
         true => case::guides_table(),
@@ -184,7 +184,7 @@ fn make_ready(options: &Options) -> Result<()> {
     }
 }
 
-/// Builds what is measured, as it is released.
+/// Builds the measured programs as they are released.
 fn build() -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = std::process::Command::new(cargo)

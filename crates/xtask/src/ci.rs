@@ -1,4 +1,4 @@
-//! `./dev ci`: what guards main, and exactly what `.ci/run` does.
+//! `./dev ci`: the checks that guard main, exactly as `.ci/run` runs them.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -6,14 +6,14 @@ use clap::Args;
 use crate::steps::{Steps, cargo, run};
 use crate::{docs, fuzz, suite, tidy};
 
-/// Nothing to choose: CI is one thing.
+/// The verb has no options: CI always does the same.
 #[derive(Args)]
 pub(crate) struct Options {}
 
-/// Runs every check, even after one failed.
+/// Runs every check, even after one has failed.
 ///
 /// # Errors
-/// When any failed.
+/// If any check failed.
 pub(crate) fn run_verb(_: &Options) -> Result<()> {
     let mut steps = Steps::new();
     steps.step("format", || run(&mut cargo(&["fmt", "--all", "--check"])));
@@ -60,7 +60,7 @@ pub(crate) fn run_verb(_: &Options) -> Result<()> {
     steps.finish().and(counted)
 }
 
-/// Runs the benches that count instructions under valgrind, where the number is the same on any machine.
+/// Runs the benches that count instructions under valgrind; the count is the same on any machine.
 fn instruction_counts() -> Result<()> {
     let metadata = suite::metadata()?;
     let packages: Vec<&str> = metadata["packages"]

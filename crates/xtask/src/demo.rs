@@ -1,9 +1,9 @@
-//! `./dev demo`: real documents into a real cluster, directly and through Tidegate by turns, and every one
-//! verified.
+//! `./dev demo`: writes real documents into a real cluster, directly and through Tidegate in turn, and
+//! verifies every one of them.
 //!
-//! The turns go direct, Tidegate, Tidegate, direct, each into an index of its own, after a short warm-up of
-//! both, so that a server that grows faster or a machine that grows slower meets both sides alike. The
-//! direct client spreads its bulks over all nodes, as the projects' own clients do.
+//! The order is direct, Tidegate, Tidegate, direct, each turn into an index of its own, after a short warm-up
+//! of both. A server that becomes faster, or a machine that becomes slower, therefore affects both sides
+//! alike. The direct client spreads its bulks over all nodes, as the projects' own clients do.
 
 mod look;
 mod run;
@@ -17,7 +17,7 @@ use crate::terminal::{Look, paint, say};
 use run::{Figures, Side};
 use target::Target;
 
-/// What to show.
+/// Options of the demo.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Kind of server
@@ -40,11 +40,11 @@ enum Engine {
     Elasticsearch,
 }
 
-/// Shows it.
+/// Runs the demo.
 ///
 /// # Errors
-/// When anything cannot be started, a document is not as it was sent, or too few were sent to the right
-/// nodes.
+/// If anything cannot be started, a document is not as it was sent, or too few documents were sent to the
+/// right nodes.
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
     Build::Demo.make()?;
     let target = match (options.fake, options.engine) {
@@ -88,8 +88,8 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What has to be so: every document of every turn is as it was sent, and Tidegate sent (nearly) all of them
-/// straight to their primaries' nodes.
+/// Checks the result: every document of every turn must be as it was sent, and Tidegate must have sent
+/// (nearly) all of them straight to the nodes of their primaries.
 fn judge(all: &[Figures], shares: &[Option<f64>], docs: u32) -> Result<()> {
     for (at, one) in all.iter().enumerate() {
         let (turn, verified) = (at + 1, one.verified);
@@ -114,10 +114,12 @@ fn judge(all: &[Figures], shares: &[Option<f64>], docs: u32) -> Result<()> {
     Ok(())
 }
 
-/// Worked out from bytes between nodes, the share is not exact; a gateway that does not split has a third.
+/// The share is computed from bytes between nodes, so it is not exact. A gateway that does not split reaches
+/// a third.
 const SHARE_MIN: f64 = 0.9;
 
-/// For each turn the share of documents that were sent to their primary's node at once, where it can be told.
+/// Returns for each turn the share of documents that were sent to their primary's node at once, where it is
+/// known.
 fn shares(all: &[Figures], docs: u32) -> Vec<Option<f64>> {
     let known = || {
         all.iter()

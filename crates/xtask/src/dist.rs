@@ -1,6 +1,6 @@
-//! `./dev dist`: what people install, made of this checkout: packages of Debian and of RPM, an archive with
-//! the same in it, a container image, and a bill of materials. The same program gives the same bytes: times
-//! are the commit's, owners root, orders fixed.
+//! `./dev dist`: builds from this checkout what people install: Debian and RPM packages, an archive with the
+//! same contents, a container image, and a bill of materials. The same program gives the same bytes: times
+//! are the commit's, owners are root, and orders are fixed.
 
 mod debian;
 mod image;
@@ -20,7 +20,7 @@ use crate::steps::run;
 use crate::suite;
 use crate::terminal::say;
 
-/// Which program is packed, and how.
+/// Options: the program to pack, and how.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Program to pack, in place of building one
@@ -38,19 +38,19 @@ pub(crate) struct Options {
     tried: bool,
 }
 
-/// No file that is made is larger.
+/// The largest size of any file that is made.
 const PACKED_MAX: u64 = 20_000_000;
 
-/// What is installed, in a folder that stands for `/`.
+/// The files to install, in a folder that stands for `/`.
 struct Tree {
     root: PathBuf,
     version: String,
-    /// Seconds since 1970: that of the commit, for all files.
+    /// The time of all files, in seconds since 1970: the commit's time.
     epoch: String,
     commit: String,
 }
 
-/// Builds, packs, and says what there is.
+/// Builds, packs, and lists the results.
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
     let program = match &options.program {
         Some(program) => program.clone(),
@@ -93,7 +93,7 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
 
 impl Tree {
     fn make(program: &Path) -> Result<Self> {
-        // A place that is no home, since the unit hides homes unless its files are there.
+        // The folder must not be below a home, since the unit hides homes unless its files are in one.
         let root = Path::new("/tmp").join(format!("tidegate-dist-{}", std::process::id()));
         let told = output(Command::new(program).arg("--version"))?;
         let version = told.split_whitespace().last().context("a version")?.to_owned();
@@ -133,11 +133,11 @@ impl Tree {
         let changelog = self.path(&format!("{doc}/changelog"))?;
         fs::copy(root().join("CHANGELOG.md"), &changelog)?;
         run(Command::new("gzip").arg("-9n").arg(&changelog))?;
-        // Whatever the mask of whoever packs.
+        // The modes do not depend on the umask of the user who packs.
         run(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(&self.root))
     }
 
-    /// Manual pages and completions, which the program has.
+    /// Writes the manual pages and completions, which the program prints.
     fn describe(&self, program: &Path) -> Result<()> {
         let pages = self.path("usr/share/man/man1/tidegate.1")?;
         let pages = pages.parent().context("a folder")?;
@@ -158,7 +158,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A first configuration, the unit, and the user that it runs as.
+    /// Writes a first configuration, the unit, and the user that it runs as.
     fn configure(&self, program: &Path) -> Result<()> {
         let config = self.path("etc/tidegate/tidegate.yml")?;
         let mut init = Command::new(program);
@@ -198,7 +198,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The commit's time, as documents have it.
+    /// The commit's time, formatted for documents.
     fn time(&self) -> Result<String> {
         let mut date = Command::new("date");
         date.args(["--utc", "+%Y-%m-%dT%H:%M:%SZ"]);
@@ -206,14 +206,14 @@ impl Tree {
         Ok(told.trim().to_owned())
     }
 
-    /// Where a file of the tree is; its folder is there then.
+    /// Returns the path of a file in the tree, and creates its folder.
     fn path(&self, file: &str) -> Result<PathBuf> {
         let path = self.root.join(file);
         fs::create_dir_all(path.parent().context("a folder")?)?;
         Ok(path)
     }
 
-    /// The tree without the package's own files, for machines without packages.
+    /// Packs the tree without the package's own files, for machines without packages.
     fn archive(&self, to: &Path, compression: &str) -> Result<PathBuf> {
         let effort = if compression == "none" { "-1nf" } else { "-9nf" };
         let name = format!("tidegate-{}-linux-{}", self.version, std::env::consts::ARCH);
@@ -227,7 +227,8 @@ impl Tree {
     }
 }
 
-/// `tar` for a folder, with everything set that its bytes would otherwise have of this machine.
+/// Returns a `tar` command for a folder. Its options fix everything that would otherwise depend on this
+/// machine.
 fn tar(folder: &Path, file: &Path, epoch: &str) -> Command {
     let mut tar = Command::new("tar");
     tar.args([
@@ -242,7 +243,7 @@ fn tar(folder: &Path, file: &Path, epoch: &str) -> Command {
     tar
 }
 
-/// The files below a folder, in order, named from there.
+/// Lists the files below a folder, in order, by their relative paths.
 fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut find = Command::new("find");
     let told = output(find.arg(folder).args(["!", "-type", "d", "-printf", "%P\\n"]))?;
@@ -266,7 +267,7 @@ fn executable(file: &Path) -> Result<()> {
     Ok(fs::set_permissions(file, PermissionsExt::from_mode(0o755))?)
 }
 
-/// What a command prints.
+/// Runs a command, and returns what it prints.
 fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     let told = String::from_utf8_lossy(&output.stderr);

@@ -1,7 +1,8 @@
-//! `./dev docs`: the user guide as a site, by mdBook, with its search in the browser and every link checked.
+//! `./dev docs`: builds the user guide as a site with mdBook, with a search in the browser, and checks every
+//! link.
 //!
 //! The pages are those of `docs/`, as they are read in the repository. Before mdBook gets them, links that
-//! leave the guide are made to lead to the repository: what a reader of the site has is the site alone.
+//! leave the guide are changed to lead to the repository, since a reader of the site has only the site.
 
 mod links;
 mod pages;
@@ -17,7 +18,7 @@ use crate::terminal::say;
 /// Builds the site into `dist/docs`, and checks it.
 ///
 /// # Errors
-/// When mdBook is missing or fails, a page is in no chapter, or a link leads nowhere.
+/// If mdBook is missing or fails, a page is in no chapter, or a link leads nowhere.
 pub(crate) fn run_verb() -> Result<()> {
     let root = crate::root();
     let staged = crate::target().join("docs");

@@ -1,10 +1,10 @@
-//! `./dev drill`: what was acknowledged is there, whatever goes wrong in between.
+//! `./dev drill`: checks that everything acknowledged is there, whatever goes wrong in between.
 //!
 //! Clients write to a gateway in asynchronous mode before two clusters, and enter into a ledger what they
 //! were told. Meanwhile the gateway is killed, nodes are killed, paused and lost, shards move, answers get
 //! lost, clusters are busy or away, the disk is full, bits flip. Then everything is mended, the queue drains,
-//! and the checker compares the ledger with what both clusters and the dead letters hold. All that happens
-//! follows from a seed, but for the moments at which threads and processes get to run.
+//! and the checker compares the ledger with what both clusters and the dead letters hold. Everything that
+//! happens follows from a seed, except for the moments at which threads and processes get to run.
 
 mod accounts;
 mod check;
@@ -36,7 +36,7 @@ use run::Outcome;
 use schedule::Schedule;
 use world::Cluster;
 
-/// What to drill.
+/// Options: what to drill.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {
     /// Make one long run on real clusters: an OpenSearch and an Elasticsearch of three nodes each
@@ -81,7 +81,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Seeds 1 to `seeds` on fake clusters, of a gateway that is built already.
+    /// Returns options for seeds 1 to `seeds` on fake clusters, with a gateway that is built already.
     pub(crate) fn fake(seeds: u64, program: &Path) -> Self {
         Self {
             seeds: Some(seeds),
@@ -91,7 +91,7 @@ impl Options {
         }
     }
 
-    /// Good clients beside hostile ones.
+    /// Changes the options to good clients beside hostile ones.
     pub(crate) fn beside_neighbours(self) -> Self {
         Self {
             neighbours: true,
@@ -99,7 +99,7 @@ impl Options {
         }
     }
 
-    /// A run of a queue in Kafka, of a gateway that is built already.
+    /// Returns options for a run of a queue in Kafka, with a gateway that is built already.
     pub(crate) fn kafka(minutes: f64, program: &Path) -> Self {
         Self {
             kafka: true,
@@ -127,7 +127,7 @@ impl Options {
         }
     }
 
-    /// A run on real clusters, of a gateway that is built already.
+    /// Returns options for a run on real clusters, with a gateway that is built already.
     pub(crate) fn real(minutes: f64, program: &Path) -> Self {
         Self {
             real: true,
@@ -139,10 +139,10 @@ impl Options {
     }
 }
 
-/// Drills.
+/// Runs the drill.
 ///
 /// # Errors
-/// When any run has a flaw, or none could be started.
+/// If any run has a flaw, or none could be started.
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
     let program = build(options)?;
     if options.neighbours {
@@ -190,13 +190,13 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     drill.conclude()
 }
 
-/// A seed that no run had before.
+/// Returns a seed that no run had before.
 fn by_clock() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(1, |since| since.as_secs())
 }
 
-/// Builds the gateway, unless it is there; where it is then.
+/// Builds the gateway, unless it is built already, and returns its path.
 fn build(options: &Options) -> Result<PathBuf> {
     if let Some(program) = &options.program {
         return Ok(program.clone());
@@ -220,7 +220,7 @@ struct Drill<'a> {
     folder: PathBuf,
     program: PathBuf,
     disk: bool,
-    /// Seeds from here to `end` are still to be run.
+    /// The next seed; the seeds from here to `end` are still to be run.
     next: AtomicU64,
     end: u64,
     seeds: u64,
@@ -229,7 +229,7 @@ struct Drill<'a> {
 }
 
 impl Drill<'_> {
-    /// Takes one seed after another.
+    /// Runs one seed after another.
     fn work(&self) -> Result<()> {
         loop {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
@@ -339,7 +339,7 @@ impl Drill<'_> {
         done.push(outcome);
     }
 
-    /// The sum of all.
+    /// Prints the sum of all runs.
     fn conclude(self) -> Result<()> {
         let done = self.done.into_inner();
         let flawed: Vec<u64> = done
@@ -395,7 +395,7 @@ impl Drill<'_> {
     }
 }
 
-/// A line for people.
+/// Prints a line for people.
 fn tell(options: &Options, text: &str) {
     if !options.json {
         progress("");
@@ -403,7 +403,7 @@ fn tell(options: &Options, text: &str) {
     }
 }
 
-/// Removes a run's folder, and the small disk in it that a run may have left which was broken off.
+/// Removes a run's folder, and the small disk that an interrupted run may have left in it.
 fn clear(folder: &Path) -> Result<()> {
     if !folder.exists() {
         return Ok(());
@@ -414,7 +414,7 @@ fn clear(folder: &Path) -> Result<()> {
         match std::fs::remove_dir_all(folder) {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            // A small disk that is let go of takes a moment.
+            // Unmounting a small disk takes a moment.
             Err(error) if Instant::now() > until => {
                 return Err(error).with_context(|| format!("cannot clear {}", folder.display()));
             }
@@ -423,6 +423,6 @@ fn clear(folder: &Path) -> Result<()> {
     }
 }
 
-/// At the end of all runs, once more.
+/// The number of flaws that are repeated at the end of all runs.
 const FLAWS_TOLD_AGAIN: usize = 40;
 const FLAWS_SHOWN: usize = 8;

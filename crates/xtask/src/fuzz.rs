@@ -1,4 +1,4 @@
-//! `./dev fuzz`: the targets of `fuzz/`, each from its committed corpus, with the nightly compiler.
+//! `./dev fuzz`: runs the targets of `fuzz/`, each from its committed corpus, with the nightly compiler.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::idle::{self, Building};
 use crate::steps::run;
 use crate::terminal::say;
 
-/// How long, and what.
+/// Options: how long to fuzz, and which target.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Time for each target, in seconds
@@ -25,8 +25,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// As CI does it: long enough to run the corpora and see a gross mistake. The targets share the time, so
-    /// that one more does not make CI longer.
+    /// Options for CI: long enough to run the corpora and notice a gross mistake. The targets share the time,
+    /// so another target does not make CI longer.
     pub(crate) fn smoke() -> Self {
         let count = targets().map_or(1, |targets| targets.len().max(1));
         Self {
@@ -40,7 +40,7 @@ impl Options {
 /// Fuzzes one target after the other.
 ///
 /// # Errors
-/// When one crashes; libFuzzer prints the input's path and how to replay it.
+/// If a target crashes; libFuzzer prints the path of the input and how to replay it.
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
     let targets = targets()?;
     let chosen: Vec<&String> = targets
@@ -71,25 +71,25 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// All targets, compiled in idle time.
+/// Starts to compile all targets in idle time.
 ///
 /// # Errors
-/// When that cannot be started.
+/// If the compiler cannot be started.
 pub(crate) fn start_building() -> Result<Building> {
     let mut command = cargo_fuzz(idle::command("cargo"));
     command.arg("build");
     Building::start(command, "fuzz-build.log")
 }
 
-/// `cargo` becomes `cargo +nightly fuzz`: nightly's for this command only, so it must win over our own
-/// toolchain.
+/// Turns `cargo` into `cargo +nightly fuzz`. Nightly is used for this command only, so it must override the
+/// toolchain that started this program.
 fn cargo_fuzz(mut cargo: Command) -> Command {
     cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
     cargo.args(["+nightly", "fuzz"]);
     cargo
 }
 
-/// An empty folder for new inputs.
+/// Returns an empty folder for new inputs.
 fn scratch(name: &str) -> Result<PathBuf> {
     let folder = crate::root().join("target/fuzz-corpus").join(name);
     if folder.exists() {
@@ -115,5 +115,5 @@ fn targets() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// For all targets together, the compiler's time aside.
+/// The time for all targets together, without compiling.
 const SMOKE_SECONDS: u32 = 42;

@@ -1,4 +1,4 @@
-//! A gateway for the demo and for measurements: the built binary as its own process.
+//! A gateway for the demo and for measurements: the built binary as a process of its own.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -19,34 +19,34 @@ pub(crate) struct Gateway {
     admin: String,
 }
 
-/// How documents get their ids in a measurement, and the gateway's part in it.
+/// How documents get their ids in a measurement, and what the gateway does about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Documents {
-    /// Clients give them.
+    /// Clients choose the ids.
     WithIds,
-    /// The cluster gives them.
+    /// The cluster makes the ids.
     WithoutIds,
-    /// Tidegate makes them, for shards in turn.
+    /// Tidegate makes the ids, for shards in turn.
     Packed,
-    /// The cluster gives them, and Tidegate a routing to shards in turn.
+    /// The cluster makes the ids, and Tidegate adds a routing to shards in turn.
     Routed,
 }
 
-/// Which build of the gateway runs.
+/// The build of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
-    /// The profile `demo`, without librdkafka: compiled in a third of the time, and slower.
+    /// The profile `demo`, without librdkafka: it compiles in a third of the time, and runs slower.
     Demo,
-    /// As released: what measurements are of.
+    /// The released build, which is the one that is measured.
     Release,
 }
 
 impl Build {
-    /// Compiles the program. For the demo this is what `./dev` has compiled already, to the letter, so that
+    /// Compiles the program. For the demo the command is exactly the one that `./dev` has run already, so
     /// nothing is compiled twice.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// If the program does not compile.
     pub(crate) fn make(self) -> Result<()> {
         let arguments: &[&str] = match self {
             Self::Demo => &["--profile", "demo", "--package", "xtask", "--no-default-features"],
@@ -59,7 +59,7 @@ impl Build {
         run(cargo(&["build", "--locked", "--quiet", "--package", "cli"]).args(arguments))
     }
 
-    /// Where cargo puts the program.
+    /// The path where cargo puts the program.
     pub(crate) fn program(self) -> PathBuf {
         crate::target().join(self.folder()).join("tidegate")
     }
@@ -75,7 +75,7 @@ impl Build {
 impl Documents {
     pub(crate) const ALL: [Self; 4] = [Self::WithIds, Self::WithoutIds, Self::Packed, Self::Routed];
 
-    /// As tables call them.
+    /// The name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::WithIds => "ids",
@@ -85,7 +85,7 @@ impl Documents {
         }
     }
 
-    /// What `bulk_reshuffle` is told about them.
+    /// The settings of `bulk_reshuffle` for these documents.
     fn setting(self) -> &'static str {
         match self {
             Self::WithIds | Self::WithoutIds => "",
@@ -96,7 +96,8 @@ impl Documents {
 }
 
 impl Gateway {
-    /// The demo's: `tidegate gateway --cluster URL --listen 127.0.0.1:PORT`, ready when this returns.
+    /// Starts the demo's gateway: `tidegate gateway --cluster URL --listen 127.0.0.1:PORT`. It is ready when
+    /// this returns.
     pub(crate) fn start(cluster: &str) -> Result<Self> {
         let (listen, admin) = (free_address()?, free_address()?);
         let arguments = ["--cluster", cluster, "--listen", &listen, "--admin", &admin];
@@ -105,8 +106,8 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// With a file that makes small bulks of different clients travel together; TLS towards clients if the
-    /// cluster speaks it.
+    /// Starts a gateway with a file that combines small bulks of different clients; it uses TLS towards
+    /// clients if the cluster does.
     pub(crate) fn combining(cluster: &RealCluster, documents: Documents) -> Result<Self> {
         let (listen, admin) = (free_address()?, free_address()?);
         let file = crate::root().join("target/prove.yml");
@@ -145,7 +146,8 @@ elasticsearch: [{{name: c, endpoint: '{}'{account}}}]
         Ok(gateway)
     }
 
-    /// With a file, written for the addresses that it is to listen on, the admin port's second.
+    /// Starts a gateway with a file. `text` writes the file for the addresses to listen on: the clients'
+    /// first, the admin port's second.
     pub(crate) fn with_file(name: &str, text: &dyn Fn(&str, &str) -> String) -> Result<Self> {
         let (listen, admin) = (free_address()?, free_address()?);
         let file = crate::root().join("target").join(name);
@@ -210,7 +212,7 @@ elasticsearch: [{{name: c, endpoint: '{}'{account}}}]
         &self.admin
     }
 
-    /// Why bulks were sent on whole, and how many for each reason; as `/stats` has it.
+    /// Returns the reasons why bulks were sent on whole, and how many for each reason, from `/stats`.
     pub(crate) fn passed_because(&self) -> Result<String> {
         let stats = Client::new(&self.admin)?.get("/stats")?.ok()?.json()?;
         Ok(match stats["gateway"]["passed_because"].as_object() {
@@ -228,7 +230,8 @@ elasticsearch: [{{name: c, endpoint: '{}'{account}}}]
         testkit::real::cpu_seconds(self.child.id())
     }
 
-    /// How many parts of bulks a request carried that carried several; 0 if none did.
+    /// Returns how many parts of bulks the requests with several parts carried on average; 0 if there was
+    /// none.
     pub(crate) fn parts_a_request(&self) -> Result<f64> {
         let stats = Client::new(&self.admin)?.get("/stats")?.ok()?.json()?;
         let count = |name: &str| stats["gateway"][name].as_f64().unwrap_or_default();
@@ -240,7 +243,7 @@ elasticsearch: [{{name: c, endpoint: '{}'{account}}}]
         })
     }
 
-    /// An orderly stop.
+    /// Stops the gateway in good order.
     pub(crate) fn stop(mut self) -> Result<()> {
         terminate(&self.child);
         let until = Instant::now() + Duration::from_secs(10);
@@ -257,7 +260,7 @@ elasticsearch: [{{name: c, endpoint: '{}'{account}}}]
 impl Drop for Gateway {
     fn drop(&mut self) {
         interrupt::unwatch(&self.child);
-        // Gone already is as good; stop() tells about a gateway that does not want to go.
+        // The process may have ended already. stop() reports a gateway that does not end.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

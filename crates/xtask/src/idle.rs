@@ -1,4 +1,4 @@
-//! Building in whatever time nobody else wants of the processors: tests wait much.
+//! Builds in processor time that nothing else needs: tests spend much time waiting.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -10,14 +10,14 @@ use crate::interrupt;
 use crate::steps::bound_to_us;
 use crate::terminal::say;
 
-/// Something being built.
+/// A build under way.
 pub(crate) struct Building {
     cargo: Child,
     log: PathBuf,
 }
 
-/// A program that gets next to nothing while anything else wants to run (`SCHED_IDLE`), so that nobody's
-/// waiting gets longer.
+/// Returns a command for a program that gets next to no time while anything else wants to run (`SCHED_IDLE`),
+/// so it delays nobody.
 pub(crate) fn command(program: &str) -> Command {
     let mut command = bound_to_us("chrt");
     command.args(["--idle", "0", program]);
@@ -25,10 +25,10 @@ pub(crate) fn command(program: &str) -> Command {
 }
 
 impl Building {
-    /// Starts; what cargo says is kept for [`Building::finish`] in a file of this name.
+    /// Starts the build; cargo's output is kept for [`Building::finish`] in a file of this name.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If the build cannot be started.
     pub(crate) fn start(mut command: Command, log: &str) -> Result<Self> {
         let log = crate::target().join(log);
         let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -46,7 +46,7 @@ impl Building {
     /// Waits for the end.
     ///
     /// # Errors
-    /// When it does not compile; what cargo said is printed.
+    /// If the code does not compile; cargo's output is printed.
     pub(crate) fn finish(mut self) -> Result<()> {
         let status = self.cargo.wait()?;
         interrupt::unwatch(&self.cargo);

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: what was started is stopped before we go.
+//! Handles Ctrl-C and SIGTERM: stops everything that was started before this process ends.
 
 use std::process::{Child, exit};
 
@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::terminal;
 
-/// Process ids of children to stop with us.
+/// Process ids of children to stop with this process.
 static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// From now on an interrupt stops registered children and held clusters, and exits with 130.
@@ -31,12 +31,12 @@ pub(crate) fn install() {
     });
 }
 
-/// Stops this child, too, when we are interrupted.
+/// Stops this child, too, on an interrupt.
 pub(crate) fn watch(child: &Child) {
     CHILDREN.lock().push(child.id());
 }
 
-/// The child has been waited for; its id may be another's from now on.
+/// Forgets a child that has been waited for; its id may belong to another process from now on.
 pub(crate) fn unwatch(child: &Child) {
     CHILDREN.lock().retain(|id| *id != child.id());
 }
@@ -44,7 +44,7 @@ pub(crate) fn unwatch(child: &Child) {
 fn stop_children() {
     for id in CHILDREN.lock().drain(..) {
         if let Some(pid) = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw) {
-            // Gone already is as good.
+            // The process may have ended already.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
     }

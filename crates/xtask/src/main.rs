@@ -36,7 +36,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Write documents to a real cluster, directly and through Tidegate by turns, and verify them
+    /// Write documents to a real cluster, directly and through Tidegate in turn, and verify them
     Demo(demo::Options),
     /// Run all tests, on real clusters too
     Test(suite::Options),
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where cargo puts what it builds.
+/// The folder where cargo puts what it builds.
 fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }

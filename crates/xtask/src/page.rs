@@ -1,5 +1,5 @@
-//! The console's page in `web/`: its types, its tests, its size, and that the committed build is what its
-//! sources give.
+//! Checks the console's page in `web/`: its types, its tests, its size, and that the committed build matches
+//! its sources.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,11 +10,11 @@ use crate::steps::{run, run_watched};
 use crate::tally::UNSTEADY_MAX;
 use crate::terminal::say;
 
-/// Checks the page; `browser` also drives it in a real one. What it returns names the tests in the browser
-/// that failed and passed when they were run once more, as [`crate::tally`] does with all tests.
+/// Checks the page; `browser` also runs it in a real browser. The result names the browser tests that failed
+/// and then passed when they were run once more, as [`crate::tally`] does with all tests.
 ///
 /// # Errors
-/// When Node is missing or too old, or a check fails.
+/// If Node is missing or too old, or a check fails.
 pub(crate) fn check(browser: bool) -> Result<Option<String>> {
     node_is_new_enough()?;
     install()?;
@@ -24,11 +24,11 @@ pub(crate) fn check(browser: bool) -> Result<Option<String>> {
     if browser { drive() } else { Ok(None) }
 }
 
-/// The tests in a real browser.
+/// Runs the tests in a real browser.
 fn drive() -> Result<Option<String>> {
     let mut failed = Vec::new();
     let Err(error) = run_watched(&mut npm("browser"), |line| {
-        // "test at FILE:LINE:COLUMN" comes before each failure that is told of.
+        // "test at FILE:LINE:COLUMN" comes before each failure that is reported.
         failed.extend(line.strip_prefix("test at ").map(str::to_owned));
     }) else {
         return Ok(None);
@@ -47,7 +47,7 @@ fn folder() -> PathBuf {
     crate::root().join("web")
 }
 
-/// Vite's own demand.
+/// The oldest version of Node that Vite accepts.
 const NODE: (u32, u32) = (20, 19);
 
 fn node_is_new_enough() -> Result<()> {
@@ -63,7 +63,7 @@ fn node_is_new_enough() -> Result<()> {
     }
 }
 
-/// Installs what the lock file names, once for each lock file.
+/// Installs what the lock file names, once for each version of the lock file.
 fn install() -> Result<()> {
     let lock = std::fs::read(folder().join("package-lock.json")).context("web/package-lock.json")?;
     let stamp = folder().join("node_modules/.installed-lock.json");

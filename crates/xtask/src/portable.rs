@@ -1,8 +1,8 @@
-//! The program for other machines than the one it is built on: it wants an old glibc and nothing else.
+//! Builds the program for other machines than this one: it needs an old glibc and nothing else.
 //!
 //! Zig, which PyPI has, brings a C compiler and a linker that know each version of glibc; `cargo-zigbuild`
-//! lets cargo use them. OpenSSL, which librdkafka wants, is compiled too and linked in. `./dev` puts both
-//! tools in place.
+//! lets cargo use them. OpenSSL, which librdkafka needs, is also compiled and linked in. `./dev` installs
+//! both tools.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,10 +14,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::steps::{cargo, run};
 use crate::terminal::{Look, paint, say};
 
-/// No function of a glibc that is newer: of 2018, as RHEL 8 and Debian 10 have it.
+/// The newest glibc whose functions may be used: that of 2018, which RHEL 8 and Debian 10 have.
 const GLIBC_MAX: (u32, u32) = (2, 28);
 
-/// The parts of glibc; every machine has them.
+/// The parts of glibc, which every machine has.
 const LIBRARIES: [&str; 6] = [
     "libc.so.6",
     "libm.so.6",
@@ -27,10 +27,10 @@ const LIBRARIES: [&str; 6] = [
     "ld-linux-",
 ];
 
-/// Builds it by this profile; where it is then.
+/// Builds the program with this profile, and returns its path.
 ///
 /// # Errors
-/// When it does not compile, or wants more of a machine than it may.
+/// If the program does not compile, or needs more of a machine than it may.
 pub(crate) fn build(profile: &str, features: &str) -> Result<PathBuf> {
     let what = format!("building tidegate ({profile}, for glibc {}) ...", glibc_max());
     say(&paint(Look::Bold, &what));
@@ -38,20 +38,20 @@ pub(crate) fn build(profile: &str, features: &str) -> Result<PathBuf> {
     built(profile)
 }
 
-/// Where it is once [`building`] has ended well.
+/// Returns the path of the program once [`building`] has succeeded.
 ///
 /// # Errors
-/// When it wants more of a machine than it may.
+/// If the program needs more of a machine than it may.
 pub(crate) fn built(profile: &str) -> Result<PathBuf> {
     let program = crate::target().join(triple()).join(profile).join("tidegate");
     check(&program)?;
     Ok(program)
 }
 
-/// `cargo`, told to build it.
+/// Makes `cargo` build the program.
 ///
 /// # Errors
-/// When there is no Zig, or its wrappers cannot be written.
+/// If Zig is missing, or its wrappers cannot be written.
 pub(crate) fn building(mut cargo: Command, profile: &str, features: &str) -> Result<Command> {
     ensure!(
         std::env::var_os("CARGO_ZIGBUILD_ZIG_PATH").is_some(),
@@ -75,7 +75,7 @@ pub(crate) fn building(mut cargo: Command, profile: &str, features: &str) -> Res
         "CARGO_ENCODED_RUSTFLAGS",
         remapped.collect::<Vec<_>>().join("\x1f"),
     );
-    // OpenSSL writes down when it was compiled.
+    // OpenSSL records when it was compiled.
     cargo.env("SOURCE_DATE_EPOCH", epoch()?);
     let mut path = tools()?.into_os_string();
     if let Some(more) = std::env::var_os("PATH") {
@@ -83,7 +83,7 @@ pub(crate) fn building(mut cargo: Command, profile: &str, features: &str) -> Res
         path.push(more);
     }
     cargo.env("PATH", path);
-    // Crates ask for the compiler of their target, librdkafka's own build for the compiler.
+    // Crates ask for the compiler of their target; librdkafka's own build asks for the compiler.
     for variable in ["CC".to_owned(), format!("CC_{}", triple.replace('-', "_"))] {
         cargo.env(variable, "tidegate-cc");
     }
@@ -97,8 +97,8 @@ fn triple() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
-/// A C and a C++ compiler in a folder for `PATH`. OpenSSL writes into the program what its compiler was
-/// called and in which folders it was built: it is told nothing that depends on either.
+/// Makes a C and a C++ compiler in a folder for `PATH`. OpenSSL writes into the program the name of its
+/// compiler and the folders in which it was built, so neither may depend on the machine.
 fn tools() -> Result<PathBuf> {
     let folder = crate::target().join("zig");
     fs::create_dir_all(&folder)?;
@@ -115,7 +115,7 @@ fn tools() -> Result<PathBuf> {
                 &format!("{}-linux-gnu.{}", std::env::consts::ARCH, glibc_max()),
             )
             .replace("MAPPED", &mapped.join(" "));
-        // Written only if it is another one: builds of C begin anew for a newer compiler.
+        // The file is written only if it changes: C builds begin anew for a newer compiler.
         if fs::read_to_string(&file).ok().as_deref() != Some(&text) {
             fs::write(&file, text)?;
             fs::set_permissions(&file, PermissionsExt::from_mode(0o755))?;
@@ -124,8 +124,8 @@ fn tools() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// `--undefined-version`: librdkafka's build makes a shared library too, whose list of functions names one
-/// that is only there in its tests.
+/// `--undefined-version`: librdkafka's build also makes a shared library, whose list of functions names one
+/// that exists only in its tests.
 const WRAPPER: &str = r#"#!/bin/sh
 left=$#
 while [ "$left" -gt 0 ]; do
@@ -145,7 +145,7 @@ fn glibc_max() -> String {
     format!("{}.{}", GLIBC_MAX.0, GLIBC_MAX.1)
 }
 
-/// The folders that sources are in, and what the program calls them.
+/// Returns the folders of sources, and their names in the program.
 fn places() -> Result<Vec<(PathBuf, &'static str)>> {
     let mut places = vec![(crate::root(), "/tidegate")];
     let home = match (std::env::var_os("CARGO_HOME"), std::env::home_dir()) {
@@ -159,7 +159,7 @@ fn places() -> Result<Vec<(PathBuf, &'static str)>> {
     Ok(places)
 }
 
-/// The commit's time, in seconds since 1970.
+/// Returns the commit's time, in seconds since 1970.
 fn epoch() -> Result<String> {
     let told = Command::new("git")
         .args(["log", "-1", "--format=%ct"])
@@ -168,10 +168,11 @@ fn epoch() -> Result<String> {
     Ok(String::from_utf8(told.stdout)?.trim().to_owned())
 }
 
-/// Whether a program runs on other machines: its libraries are glibc's, its functions of an old one.
+/// Checks that a program runs on other machines: it must only need glibc's libraries, and only functions of
+/// an old glibc.
 ///
 /// # Errors
-/// What it wants that it must not.
+/// What the program needs but must not need.
 pub(crate) fn check(program: &Path) -> Result<()> {
     let wants = libraries(&read_elf("--dynamic", program)?);
     let foreign = |name: &&String| !LIBRARIES.iter().any(|known| name.starts_with(known));
@@ -195,10 +196,10 @@ pub(crate) fn check(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The glibc that a program needs, if it needs nothing else.
+/// Returns the version of glibc that a program needs, if it needs nothing else.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If the program cannot be read.
 pub(crate) fn glibc_wanted(program: &Path) -> Result<Option<(u32, u32)>> {
     let wants = libraries(&read_elf("--dynamic", program)?);
     let known = |name: &String| LIBRARIES.iter().any(|known| name.starts_with(known));
@@ -219,14 +220,14 @@ fn read_elf(what: &str, program: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&told.stdout).into_owned())
 }
 
-/// The libraries that a program names: `0x1 (NEEDED)  Shared library: [libc.so.6]`.
+/// Returns the libraries that a program names: `0x1 (NEEDED)  Shared library: [libc.so.6]`.
 fn libraries(told: &str) -> Vec<String> {
     let needed = told.lines().filter(|line| line.contains("(NEEDED)"));
     let name = |line: &str| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned());
     needed.filter_map(name).collect()
 }
 
-/// The newest version that a function is asked in: `Name: GLIBC_2.28  Flags: none  Version: 5`.
+/// Returns the newest version that a function requires: `Name: GLIBC_2.28  Flags: none  Version: 5`.
 fn newest_glibc(told: &str) -> Option<(u32, u32)> {
     let versions = told.split("GLIBC_").skip(1).filter_map(|rest| {
         let version = rest.split_whitespace().next()?;

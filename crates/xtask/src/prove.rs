@@ -1,6 +1,6 @@
-//! `./dev prove`: what Tidegate is worth before a real cluster, by `tidegate compare`, as tables and charts
-//! in `docs/proof.md`. Each set of rows is kept as JSON beside it, so that sets can be measured at different
-//! times.
+//! `./dev prove`: measures what Tidegate improves before a real cluster, with `tidegate compare`, and writes
+//! tables and charts into `docs/proof.md`. Each set of rows is kept as JSON beside it, so sets can be
+//! measured at different times.
 
 mod chart;
 mod page;
@@ -18,7 +18,7 @@ use crate::steps::bound_to_us;
 use crate::terminal::{Look, paint, say};
 use row::{Measured, Row};
 
-/// What to measure.
+/// Options: what to measure.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Number of rounds of each row, each both ways
@@ -50,7 +50,7 @@ pub(crate) enum Set {
     Elasticsearch,
 }
 
-/// So many clients, each with bulks of so many documents, so many documents a run.
+/// The number of clients, of documents in each of their bulks, and of documents per run.
 #[derive(Clone, Copy)]
 struct Load {
     clients: u32,
@@ -58,7 +58,7 @@ struct Load {
     docs: u32,
 }
 
-/// One client that nobody keeps company.
+/// A single client.
 const LONE: Load = Load {
     clients: 1,
     batch: 10,
@@ -67,7 +67,8 @@ const LONE: Load = Load {
 const SMALL: Load = Load {
     clients: 64,
     batch: 10,
-    // Some seconds through the gateway: what a new index costs first must not count for much.
+    // The run takes some seconds through the gateway, so that the first costs of a new index do not matter
+    // much.
     docs: 120_000,
 };
 const MIDDLE: Load = Load {
@@ -81,7 +82,7 @@ const LARGE: Load = Load {
     docs: 240_000,
 };
 
-/// What is to be measured for a row.
+/// The measurement for a row.
 struct Trial {
     load: Load,
     documents: Documents,
@@ -93,7 +94,7 @@ struct Trial {
 /// Measures.
 ///
 /// # Errors
-/// When something cannot be started, or a run lost or doubled a document.
+/// If something cannot be started, or a run lost or doubled a document.
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
     Build::Release.make()?;
     for set in &options.sets {
@@ -106,7 +107,7 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
             bail!("no row of {} holds `{}`", set.name(), options.only);
         }
         let before = Measured::read(&set.file())?;
-        // Row by row: hours of measuring may be cut short.
+        // Results are kept row by row, since hours of measuring may be cut short.
         let keep = |measured: &Measured| {
             if options.dry {
                 return Ok(());
@@ -192,7 +193,7 @@ impl Set {
                 let kinds = [Documents::WithIds, Documents::WithoutIds, Documents::Packed];
                 let shards = [3, 30].into_iter();
                 let mut trials: Vec<_> = shards.flat_map(|shards| of(&kinds, shards, false)).collect();
-                // Twice as many rows as the others have, and small bulks for 30 shards take long.
+                // This set has twice as many rows as the others, and small bulks for 30 shards take long.
                 for trial in &mut trials {
                     trial.load.docs /= 2;
                 }
@@ -220,7 +221,7 @@ impl Set {
         };
         let cluster = RealCluster::own(&own)?;
         let mut measured = Measured::new(self.title(), &cluster, rounds);
-        // Java is quick once it has compiled what it does.
+        // Java is fast only once it has compiled its code.
         for load in [SMALL, MIDDLE] {
             let warm = Trial {
                 load: Load {

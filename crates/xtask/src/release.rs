@@ -1,9 +1,10 @@
-//! `./dev release`: what is given to others, a small program, and beside it what a debugger wants to know
-//! about it.
+//! `./dev release`: builds the program that is published, which is small, and beside it a file with its debug
+//! information.
 //!
-//! Cargo alone strips a program or leaves the debug information in it. Its `split-debuginfo` leaves line
-//! tables and addresses in the program on Linux, and stripping takes these out of both. So the profile
-//! `symbols` leaves everything in, and `objcopy` (binutils, which come with gcc) takes it out afterwards.
+//! Cargo alone either strips a program or leaves the debug information in it. Its `split-debuginfo` leaves
+//! line tables and addresses in the program on Linux, and stripping removes these from both files. So the
+//! profile `symbols` leaves everything in, and `objcopy` (binutils, which come with gcc) separates it
+//! afterwards.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,10 +14,10 @@ use anyhow::{Context as _, Result};
 use crate::steps::{cargo, run};
 use crate::terminal::{Look, paint, say};
 
-/// Builds it.
+/// Builds the program.
 ///
 /// # Errors
-/// When it does not compile, or `objcopy` is missing.
+/// If the program does not compile, or `objcopy` is missing.
 pub(crate) fn run_verb() -> Result<()> {
     say(&paint(Look::Bold, "building tidegate (symbols) ..."));
     run(&mut cargo(&[
@@ -38,8 +39,8 @@ pub(crate) fn run_verb() -> Result<()> {
     Ok(())
 }
 
-/// Makes `tidegate`, stripped, and `tidegate.debug`, which debuggers find by the name and the checksum in the
-/// first one.
+/// Makes `tidegate`, stripped, and `tidegate.debug`, which debuggers find by the name and checksum in the
+/// first file.
 fn split(built: &Path, folder: &Path) -> Result<[PathBuf; 2]> {
     let (program, debug) = (folder.join("tidegate"), folder.join("tidegate.debug"));
     let objcopy = |arguments: &[&str], from: &Path, to: &Path| {

@@ -33,7 +33,7 @@ impl Steps {
         }
     }
 
-    /// Does one step; a failure is kept for the end, so that one run shows all that is wrong.
+    /// Runs one step. A failure is kept for the end, so that one run shows all failures.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> bool {
         say(&format!("\n{}", paint(Look::Bold, &format!("== {name}"))));
         let begun = Instant::now();
@@ -55,15 +55,15 @@ impl Steps {
         good
     }
 
-    /// Keeps for the end what somebody has to see although no step failed for it.
+    /// Keeps a remark for the end that somebody has to see although no step failed.
     pub(crate) fn remark(&mut self, text: String) {
         self.remarks.push(text);
     }
 
-    /// Prints the table, and behind it what failed steps told, since nobody searches a long log for it.
+    /// Prints the table, followed by the errors of failed steps, since nobody searches a long log for them.
     ///
     /// # Errors
-    /// When a step failed.
+    /// If a step failed.
     pub(crate) fn finish(self) -> Result<()> {
         say("");
         let width = self.done.iter().map(|step| step.name.len()).max().unwrap_or(0);
@@ -104,15 +104,15 @@ impl Steps {
     }
 }
 
-/// Runs a program in the workspace's folder, its output going where ours goes.
+/// Runs a program in the workspace's folder; its output goes where ours goes.
 ///
 /// # Errors
-/// When it can't be run or doesn't succeed.
+/// If the program can't be run or fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     lines(command, false, |_| ())
 }
 
-/// The same, calling `seen` for each line of its standard output.
+/// Runs a program like [`run`], and calls `seen` for each line of its standard output.
 ///
 /// # Errors
 /// As [`run`].
@@ -146,15 +146,16 @@ fn lines(command: &mut Command, piped: bool, mut seen: impl FnMut(&str)) -> Resu
     Ok(())
 }
 
-/// `cargo` with these arguments, of the toolchain that we were started by.
+/// Returns `cargo` with these arguments, from the toolchain that started this program.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args);
     command
 }
 
-/// A program that ends when the thread does that starts it, `kill -9` included: `setpriv` (util-linux) asks
-/// the kernel for that and becomes the program. Where it is missing, the ordinary ways of ending must do.
+/// Returns a command for a program that ends when the thread that started it does, even by `kill -9`:
+/// `setpriv` (util-linux) asks the kernel for that and becomes the program. Without `setpriv`, only the
+/// ordinary ways of ending work.
 pub(crate) fn bound_to_us(program: impl AsRef<OsStr>) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
     let there = SETPRIV.get_or_init(|| Command::new("setpriv").arg("--version").output().is_ok());
@@ -181,7 +182,8 @@ mod tests {
         let start = || bound_to_us("sleep").arg("60").spawn().expect("sleep is there");
         let mut child = std::thread::spawn(move || {
             let child = start();
-            // Not before setpriv has become sleep: it would still be ours to stop.
+            // The thread must not end before setpriv has become sleep; until then the child would have to be
+            // stopped by hand.
             std::thread::sleep(Duration::from_millis(500));
             child
         })

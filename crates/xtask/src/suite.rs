@@ -1,8 +1,8 @@
-//! `./dev test`: every test of the workspace, those on real clusters last.
+//! `./dev test`: every test of the workspace; those on real clusters come last.
 //!
-//! The drill follows, on fake clusters and then on real ones. Test targets named `real_*` want real clusters.
+//! The drill follows, on fake clusters and then on real ones. Test targets named `real_*` need real clusters.
 //! All kinds are started one after the other while the tests compile, held for the whole run, and stopped at
-//! its end, whatever that end is.
+//! its end, however it ends.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,7 @@ use crate::steps::{Steps, cargo, run};
 use crate::tally::{Tally, UNSTEADY};
 use crate::terminal::{Look, paint, say};
 
-/// What to test.
+/// Options: which tests to run.
 #[derive(Args, Default)]
 pub(crate) struct Options {
     /// Leave out the tests on real clusters
@@ -32,11 +32,11 @@ pub(crate) struct Options {
     filter: Option<String>,
 }
 
-/// Runs the tests and prints how many passed. Calls `meanwhile` before the tests on real clusters: they wait
-/// much, and the processors with them.
+/// Runs the tests and prints how many passed. Calls `meanwhile` before the tests on real clusters, which
+/// spend much time waiting and leave the processors idle.
 ///
 /// # Errors
-/// When one failed, or none was run.
+/// If a test failed, or none was run.
 pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOnce()) -> Result<()> {
     let (mut tally, filter) = (Tally::default(), options.filter.as_deref());
     let portable = (options.filter.is_none() && !options.quick).then(start_portable_program);
@@ -49,7 +49,7 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
         run(&mut cargo(&["test", "--workspace", "--locked", "--no-run"]))
     });
     // Cargo puts the gateway there for the tests that start it. Built on its own it would be compiled anew,
-    // with half of its dependencies: tests ask for more of their features.
+    // with half of its dependencies, since tests need more of their features.
     let gateway = crate::root().join("target/debug/tidegate");
     let started = clusters.map(|thread| {
         thread
@@ -100,7 +100,7 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
     Ok(())
 }
 
-/// What needs no test of the workspace.
+/// Runs the checks that need no test of the workspace.
 fn ahead_of_tests(options: &Options, steps: &mut Steps) {
     let mut unsteady = None;
     steps.step("console's page", || {
@@ -114,7 +114,7 @@ fn ahead_of_tests(options: &Options, steps: &mut Steps) {
     }
 }
 
-/// The drills that need real servers.
+/// Runs the drills that need real servers.
 fn real_drills(gateway: &Path, steps: &mut Steps) {
     steps.step("drill on real clusters", || {
         drill::run_verb(&drill::Options::real(DRILL_MINUTES, gateway))
@@ -127,7 +127,7 @@ fn real_drills(gateway: &Path, steps: &mut Steps) {
     });
 }
 
-/// Prometheus' own tool reads the rules of `ops/`, and tries that each alert fires when it should.
+/// Prometheus' own tool reads the rules of `ops/`, and checks that each alert fires when it should.
 fn alerts() -> Result<()> {
     let folder = crate::root().join("ops/prometheus");
     for (what, file) in [("check", "tidegate.rules.yml"), ("test", "tidegate.test.yml")] {
@@ -138,14 +138,14 @@ fn alerts() -> Result<()> {
     Ok(())
 }
 
-/// The Helm chart is held against the schemas of Kubernetes, by helm's own engine, which Go builds.
+/// Checks the Helm chart against the schemas of Kubernetes, with helm's own engine, which Go builds.
 fn chart() -> Result<()> {
     run(&mut test_target("chart", "--ignored"))
 }
 
-/// A program for machines with an older glibc, as what is packed is, but soon built: by the profile `demo`,
-/// without librdkafka, and with panics that can be planted. What one bad record, request or answer does to
-/// all others in an optimised build, and that what is packed of it installs and runs.
+/// Builds a program for machines with an older glibc, as packages contain it, but quickly: with the profile
+/// `demo`, without librdkafka, and with panics that can be planted. Tests then check what one bad record,
+/// request or answer does to all others in an optimised build, and that the packed program installs and runs.
 fn portable_program(building: Building) -> Result<()> {
     building.finish()?;
     let program = portable::built(PORTABLE_PROFILE)?;
@@ -160,31 +160,31 @@ fn start_portable_program() -> Result<Building> {
 
 const PORTABLE_PROFILE: &str = "demo";
 
-/// That what is packed of a program installs and runs, on machines that have nothing else.
+/// Checks that the packed program installs and runs on machines that have nothing else.
 fn installs(program: &Path) -> Result<()> {
     run(test_target("packages", "--ignored").env(TEST_PROGRAM, program))
 }
 
-/// What the tests on each commit leave to who packs a program: that it installs, and speaks TLS to brokers of
-/// Kafka by the OpenSSL that it has in itself.
+/// Runs what the tests on each commit leave to whoever packs a program: checks that it installs, and speaks
+/// TLS to Kafka brokers with its built-in OpenSSL.
 ///
 /// # Errors
-/// When a test fails.
+/// If a test fails.
 pub(crate) fn try_packed(program: &Path) -> Result<()> {
     installs(program)?;
     run(test_target("real_kafka", "secured::").env(TEST_PROGRAM, program))
 }
 
-/// One test target, with an argument for it.
+/// Returns the command for one test target, with an argument for it.
 fn test_target(name: &str, argument: &str) -> Command {
     let arguments = ["test", "--workspace", "--locked", "--test", name, "--", argument];
     cargo(&arguments)
 }
 
-/// Names the program that tests start in place of the one that cargo has built for them.
+/// The variable that names the program for tests to start in place of the one that cargo has built for them.
 const TEST_PROGRAM: &str = "TIDEGATE_TEST_PROGRAM";
 
-/// The verb itself.
+/// Runs the verb.
 ///
 /// # Errors
 /// As [`run_all`].
@@ -194,7 +194,8 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     steps.finish().and(counted)
 }
 
-/// Two cores start one cluster after the other sooner than all at once, and none runs into its time limit.
+/// Starts the clusters one after the other: on two cores this is faster than all at once, and none reaches
+/// its time limit.
 fn start_clusters() -> Result<()> {
     for kind in Kind::ALL {
         let begun = Instant::now();
@@ -208,14 +209,15 @@ fn start_clusters() -> Result<()> {
     Ok(())
 }
 
-/// Seeds of each drill on fake clusters: little more than a minute on two cores.
+/// Number of seeds of each drill on fake clusters: little more than a minute on two cores.
 const DRILL_SEEDS: u64 = 200;
-/// Load and trouble of the drill on real clusters.
+/// Duration of load and trouble in the drill on real clusters.
 const DRILL_MINUTES: f64 = 2.0;
-/// The same of the drill of a queue in Kafka: a minute or somewhat more, with the start and the rest.
+/// Duration of load and trouble in the drill of a queue in Kafka: a minute or somewhat more, with the start
+/// and the rest.
 const KAFKA_MINUTES: f64 = 0.5;
 
-/// Load of the neighbours drill on a real cluster, one of those that the tests have.
+/// Duration of load in the neighbours drill on a real cluster, one of those that the tests have.
 const NEIGHBOURS_MINUTES: f64 = 1.0;
 
 /// The workspace's integration test targets.
@@ -242,10 +244,10 @@ impl Targets {
     }
 }
 
-/// What cargo knows about the workspace's own crates.
+/// Returns what cargo knows about the workspace's own crates.
 ///
 /// # Errors
-/// When `cargo metadata` fails.
+/// If `cargo metadata` fails.
 pub(crate) fn metadata() -> Result<Value> {
     let mut command: Command = cargo(&["metadata", "--format-version", "1", "--no-deps", "--locked"]);
     let out = command

@@ -1,42 +1,42 @@
-//! What `cargo test` says: how many tests passed, and what those printed that failed. Few that fail are run
-//! once more.
+//! Reads the output of `cargo test`: how many tests passed, and what failed tests printed. If only few fail,
+//! they are run once more.
 
 use anyhow::{Result, anyhow};
 
 use crate::steps::{Steps, cargo, run_watched};
 use crate::terminal::say;
 
-/// The sums of the closing lines of all test binaries, and what the failed tests printed.
+/// The sums of the closing lines of all test binaries, and what failed tests printed.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Tally {
     passed: u64,
     failed: u64,
     ignored: u64,
-    /// Test binaries that have begun and not said how they ended: of one that crashes nobody knows what
+    /// Number of test binaries that have begun but not reported an end: if one crashes, nobody knows what
     /// failed.
     open: u64,
     failures: Failures,
-    /// Of each run of tests in which some failed and passed afterwards: those.
+    /// Failures of tests that passed afterwards, for each run of tests.
     unsteady: Vec<Failures>,
 }
 
-/// What failed tests printed, gathered so that the end of a long log tells it once more.
+/// The output of failed tests, collected so that the end of a long log repeats it.
 #[derive(Debug, Default, PartialEq)]
 struct Failures {
-    /// Of the tests, in the order in which they failed.
+    /// The tests' names, in the order in which they failed.
     names: Vec<String>,
     lines: Vec<String>,
-    /// Lines of the test whose output is being read; `None` outside of such output.
+    /// Number of lines of the test whose output is being read; `None` outside of such output.
     of_this_one: Option<usize>,
 }
 
 impl Tally {
     /// Runs the tests of some targets whose names contain `filter`. If few fail, they are run once more, one
-    /// after the other with nothing beside them: a machine of two cores that runs servers beside a thousand
-    /// tests may be late for one of them. They are told of at the end.
+    /// after the other with nothing beside them: a machine with two cores that runs servers beside a thousand
+    /// tests may be late for one of them. They are reported at the end.
     ///
     /// # Errors
-    /// When more fail, or one does so again, or a test binary did not say how it ended.
+    /// If more tests fail, or one fails again, or a test binary did not report its end.
     pub(crate) fn run(&mut self, targets: &[&str], filter: Option<&str>) -> Result<()> {
         let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
         command.args(targets).arg("--");
@@ -69,12 +69,13 @@ impl Tally {
         Ok(())
     }
 
-    /// Tests that were run, whatever came of them.
+    /// The number of tests that were run, whatever their results.
     pub(crate) fn ran(&self) -> u64 {
         self.passed + self.failed
     }
 
-    /// Prints how many there were; those that failed and passed are remarked on at the end of all steps.
+    /// Prints how many tests there were. Tests that failed and then passed are mentioned at the end of all
+    /// steps.
     pub(crate) fn tell(self, steps: &mut Steps) {
         say(&format!(
             "\n{} passed, {} failed, {} skipped",
@@ -116,7 +117,8 @@ impl Tally {
 // === impl Failures ===
 
 impl Failures {
-    /// `---- NAME stdout ----` opens a failed test's output; the list of all failed tests ends it.
+    /// Reads a line. `---- NAME stdout ----` opens a failed test's output; the list of all failed tests ends
+    /// it.
     fn add(&mut self, line: &str) {
         if let Some(name) = line
             .strip_prefix("test ")
@@ -139,13 +141,13 @@ impl Failures {
     }
 }
 
-/// More of one failed test than this is to be looked up where it was printed.
+/// The number of lines of a failed test that are repeated; more can be looked up where it was printed.
 const LINES_OF_A_FAILURE: usize = 40;
 
-/// What is said of a test that failed and passed when it was run once more.
+/// The remark about a test that failed and then passed when it was run once more.
 pub(crate) const UNSTEADY: &str = "failed, and passed when run once more by itself. It is to be mended.";
 
-/// When more tests than this fail in one run of tests, it was not the machine.
+/// If more tests than this fail in one run of tests, the machine is not to blame.
 pub(crate) const UNSTEADY_MAX: usize = 2;
 
 #[cfg(test)]

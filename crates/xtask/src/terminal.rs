@@ -1,4 +1,4 @@
-//! What people see: one place for colours, so that they are there on a terminal and nowhere else.
+//! Output for people: one place for colours, so that they appear on a terminal and nowhere else.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -7,7 +7,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-/// How a piece of text is to look on a terminal.
+/// The look of a piece of text on a terminal.
 #[derive(Clone, Copy)]
 pub(crate) enum Look {
     Bold,
@@ -16,7 +16,7 @@ pub(crate) enum Look {
     Bad,
 }
 
-/// The text, coloured if standard output is a terminal.
+/// Returns the text, coloured if standard output is a terminal.
 pub(crate) fn paint(look: Look, text: &str) -> String {
     let code = match look {
         Look::Bold => "1",
@@ -31,19 +31,19 @@ pub(crate) fn paint(look: Look, text: &str) -> String {
     }
 }
 
-/// A line of the program's own.
+/// Prints a line of the program's own output.
 pub(crate) fn say(text: &str) {
     println!("{text}");
     flush();
 }
 
-/// The last words.
+/// Prints the last words before a failure.
 pub(crate) fn fail(text: &str) {
     flush();
     eprintln!("{}", paint(Look::Bad, text));
 }
 
-/// Overwrites the current line on a terminal; nothing elsewhere.
+/// Overwrites the current line on a terminal; does nothing elsewhere.
 pub(crate) fn progress(text: &str) {
     if std::io::stdout().is_terminal() {
         print!("\r\x1b[2K{text}");
@@ -51,8 +51,8 @@ pub(crate) fn progress(text: &str) {
     }
 }
 
-/// Output is seen before a child process adds its own.
+/// Flushes the output, so that it appears before a child process adds its own.
 pub(crate) fn flush() {
-    // A closed pipe: nobody reads, nothing to tell.
+    // A closed pipe has no reader, so there is nobody to tell.
     let _ = std::io::stdout().flush();
 }

@@ -1,5 +1,4 @@
-//! `./dev tidy`: the rules of the house that no other tool knows. Each rule is a function over what it looks
-//! at.
+//! `./dev tidy`: the house rules that no other tool knows. Each rule is a function over what it checks.
 
 mod clocks;
 mod errors;
@@ -19,12 +18,12 @@ use serde_json::Value;
 use crate::suite::metadata;
 use crate::terminal::say;
 
-/// Longer files hold more than one idea.
+/// A longer file contains more than one idea.
 const FILE_LINES_MAX: usize = 800;
-/// Of comments; code is rustfmt's.
+/// The width of comments; rustfmt wraps code.
 const COLUMNS_MAX: usize = 110;
 
-/// Unfinished or forgotten code. Split, so that this file does not find itself.
+/// Marks of unfinished or forgotten code. They are split, so that this file does not find itself.
 const LEFT_OVERS: [&str; 6] = [
     concat!("todo", "!("),
     concat!("unimplemented", "!("),
@@ -34,7 +33,7 @@ const LEFT_OVERS: [&str; 6] = [
     concat!("XX", "X:"),
 ];
 
-/// Folders of one person's machine: what names them works nowhere else.
+/// Folders of one person's machine: a text that names them works nowhere else.
 const HOMES: [&str; 4] = [
     concat!("/ho", "me/"),
     concat!("/Us", "ers/"),
@@ -42,15 +41,15 @@ const HOMES: [&str; 4] = [
     concat!("/work", "space/"),
 ];
 
-/// File names that say nothing about what is inside.
+/// File names that say nothing about their contents.
 const EMPTY_NAMES: [&str; 10] = [
     "common", "data", "handler", "handlers", "helper", "helpers", "info", "manager", "util", "utils",
 ];
 
-/// Checks every rule, and tells all that is wrong.
+/// Checks every rule, and prints everything that is wrong.
 ///
 /// # Errors
-/// When anything is.
+/// If anything is wrong.
 pub(crate) fn run() -> Result<()> {
     let root = crate::root();
     let mut wrong = Vec::new();
@@ -59,7 +58,7 @@ pub(crate) fn run() -> Result<()> {
     let mut text_errors = errors::TextErrors::default();
     for file in &files {
         check_name(file, &mut wrong);
-        // What is not text has no lines to check.
+        // A file that is not text has no lines to check.
         if let Ok(text) = std::fs::read_to_string(root.join(file)) {
             check_text(file, &text, &mut wrong);
             starts::check(file, &text, &mut wrong);
@@ -89,7 +88,7 @@ pub(crate) fn run() -> Result<()> {
     }
 }
 
-/// All files that belong to the project: those of git's index, and new ones that are not ignored.
+/// Lists all files of the project: those in git's index, and new ones that are not ignored.
 fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
     let out = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -132,7 +131,7 @@ fn check_text(file: &Path, text: &str, wrong: &mut Vec<String>) {
         return;
     }
     let mut in_block = false;
-    // A line of these is a cell of the reference page.
+    // Each line of these files is a cell of the reference page.
     let wraps = is_code(file) && !file.starts_with("crates/config/src/file");
     for (number, line) in text.lines().enumerate() {
         let mut complain = |what: String| wrong.push(format!("{}:{}: {what}", file.display(), number + 1));
@@ -151,8 +150,8 @@ fn check_text(file: &Path, text: &str, wrong: &mut Vec<String>) {
     }
 }
 
-/// Whether a line is a comment's and too long to be read beside another file; not in blocks of code, tables
-/// and addresses, which cannot be wrapped.
+/// Whether a line is a comment that is too long to be read beside another file. Blocks of code, tables and
+/// addresses, which cannot be wrapped, do not count.
 fn is_long_comment(line: &str, in_block: &mut bool) -> bool {
     let text = line.trim_start();
     let Some(text) = text.strip_prefix("//") else {
@@ -167,7 +166,7 @@ fn is_long_comment(line: &str, in_block: &mut bool) -> bool {
     !as_it_is && line.chars().count() > COLUMNS_MAX
 }
 
-/// Whether the line names a path that begins with this folder, not one that contains it.
+/// Whether the line names a path that begins with this folder, as opposed to one that contains it.
 fn mentions_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         !line[..at].ends_with(|before: char| before.is_alphanumeric() || "._-}~".contains(before))
@@ -187,7 +186,7 @@ fn check_links(root: &Path, file: &Path, text: &str, wrong: &mut Vec<String>) {
     }
 }
 
-/// The targets of Markdown links that are not addresses.
+/// Returns the targets of Markdown links that are not addresses.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](")
         .skip(1)
@@ -201,7 +200,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
         })
 }
 
-/// The crates that each crate may know, from the table in ARCHITECTURE.md.
+/// Returns the crates that each crate may depend on, from the table in ARCHITECTURE.md.
 fn arrows(architecture: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in architecture.lines() {
@@ -229,7 +228,7 @@ fn check_arrows(arrows: &BTreeMap<String, BTreeSet<String>>, metadata: &Value, w
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let other = dependency["name"].as_str().unwrap_or_default();
-            // Tests may use the testkit and the crate's own neighbours; only what is shipped has arrows.
+            // Tests may use the testkit and the crate's own neighbours; only published code has arrows.
             if dependency["kind"] != "dev" && arrows.contains_key(other) && !allowed.contains(other) {
                 wrong.push(format!("{name} may not know {other} (ARCHITECTURE.md)"));
             }
@@ -241,7 +240,8 @@ fn check_arrows(arrows: &BTreeMap<String, BTreeSet<String>>, metadata: &Value, w
     }
 }
 
-/// Lints and versions are chosen in the workspace and nowhere else, and nothing is declared that nobody uses.
+/// Checks that lints and versions are chosen in the workspace and nowhere else, and that every declared
+/// dependency is used.
 fn check_manifests(root: &Path, metadata: &Value, wrong: &mut Vec<String>) -> Result<()> {
     let mut used = BTreeSet::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
@@ -271,7 +271,7 @@ fn check_manifests(root: &Path, metadata: &Value, wrong: &mut Vec<String>) -> Re
     Ok(())
 }
 
-/// `name = value` pairs of the sections whose heading ends like this.
+/// Returns the `name = value` pairs of the sections with this end of the heading.
 fn declared(manifest: &str, heading_end: &str) -> Vec<(String, String)> {
     let mut inside = false;
     let mut found = Vec::new();
@@ -283,7 +283,7 @@ fn declared(manifest: &str, heading_end: &str) -> Vec<(String, String)> {
             && let Some((name, value)) = line.split_once('=')
         {
             found.push((name.trim().to_owned(), value.trim().to_owned()));
-            // `name.workspace = true` says it in the key.
+            // In `name.workspace = true` the key says it.
         }
     }
     found

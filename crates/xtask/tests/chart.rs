@@ -1,7 +1,7 @@
-//! The Helm chart, as helm renders it and as Kubernetes and the gateway read it: each object is held against
-//! the schemas of two versions of Kubernetes, unknown fields refused, and each configuration that is made is
-//! one that `tidegate check` takes. Go (1.26 or later) builds the program that renders, with helm's own
-//! engine in it: `ops/helm/check`.
+//! Checks the Helm chart as helm renders it, and as Kubernetes and the gateway read it. Each object is
+//! validated against the schemas of two versions of Kubernetes, which refuse unknown fields, and
+//! `tidegate check` must accept each configuration. Go (1.26 or later) builds the program that renders, which
+//! contains helm's own engine: `ops/helm/check`.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// The oldest version that the chart is for, and the newest whose schemas are at hand.
+/// The oldest version that the chart supports, and the newest whose schemas are available.
 const VERSIONS: [&str; 2] = ["1.25", "1.30"];
 
 fn root() -> PathBuf {
@@ -30,7 +30,7 @@ fn told(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What renders, and the folder of the schemas.
+/// The program that renders, and the folder of the schemas.
 struct Tools {
     folder: tempfile::TempDir,
     schemas: PathBuf,
@@ -67,7 +67,8 @@ impl Tools {
         check.output().unwrap()
     }
 
-    /// What is made of these values with every version: the same.
+    /// Renders the chart with these values and every version, and returns the objects, which must be the
+    /// same.
     fn objects(&self, words: &[&str]) -> Vec<Value> {
         let [old, new] = VERSIONS.map(|version| {
             let output = self.render(version, words);
@@ -104,11 +105,11 @@ fn one<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
     objects.iter().find(|object| object["kind"] == kind).unwrap()
 }
 
-/// Whether the gateway itself takes the configuration that was rendered.
+/// Checks that the gateway accepts the rendered configuration.
 fn is_taken(objects: &[Value]) {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    // What Secrets bring into the pod.
+    // The files that Secrets put into the pod.
     let mut openssl = Command::new("openssl");
     openssl.args([
         "req",
@@ -220,7 +221,7 @@ fn values_that_are_wrong_are_refused_by_name() {
         ("service.type=Foo", "/service/type"),
         ("replikas=3", "replikas"),
         ("serviceMonitor.enabled=true", "admin.tokenSecret"),
-        // By Kubernetes alone.
+        // Only Kubernetes refuses this.
         ("tolerations[0].kei=a", "kei"),
     ] {
         let refused = tools.refusal(&["-set", words]);

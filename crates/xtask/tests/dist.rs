@@ -1,6 +1,6 @@
-//! What `./dev dist` packs: the Debian package is installed, upgraded, removed and purged in a root of its
-//! own by dpkg, the RPM is looked at and unpacked by rpm's tools, the image is checked blob by blob and run,
-//! the bill of materials is read.
+//! Checks what `./dev dist` packs: dpkg installs, upgrades, removes and purges the Debian package in a root
+//! of its own, rpm's tools inspect and unpack the RPM, the image is checked blob by blob and run, and the
+//! bill of materials is read.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The program that the workspace's build has put beside this one.
+/// Returns the program that the workspace's build has put beside this one.
 fn program() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_xtask")).with_file_name("tidegate");
     assert!(
@@ -34,7 +34,7 @@ fn good(command: &mut Command) -> String {
     said(&output)
 }
 
-/// Packs the program; not compressed, since that is most of the time.
+/// Packs the program uncompressed, since compression takes most of the time.
 fn dist(to: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
     command
@@ -46,7 +46,7 @@ fn dist(to: &Path) -> String {
     std::fs::read_to_string(to.join("SHA256SUMS")).unwrap()
 }
 
-/// Everything packed twice, and the checksums of each time.
+/// Everything packed twice, with the checksums of each time.
 struct Packed {
     first: PathBuf,
     second: PathBuf,
@@ -54,12 +54,12 @@ struct Packed {
 }
 
 impl Packed {
-    /// Packed once for all tests; the folder is left in `target`, for whoever wants to look at it.
+    /// Packs once for all tests; the folder stays in `target` for inspection.
     fn get() -> &'static Self {
         static PACKED: OnceLock<Packed> = OnceLock::new();
         PACKED.get_or_init(|| {
             let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dist");
-            let _ = std::fs::remove_dir_all(&folder); // of the run before
+            let _ = std::fs::remove_dir_all(&folder); // of the previous run
             let (first, second) = (folder.join("first"), folder.join("second"));
             let sums = [dist(&first), dist(&second)];
             Self { first, second, sums }
@@ -72,7 +72,7 @@ impl Packed {
         files.find(|file| file.to_str().unwrap().ends_with(end)).unwrap()
     }
 
-    /// A new folder beside those that were packed.
+    /// Returns a new folder beside the packed ones.
     fn folder(&self, name: &str) -> PathBuf {
         let folder = self.first.with_file_name(name);
         std::fs::create_dir_all(&folder).unwrap();
@@ -80,7 +80,7 @@ impl Packed {
     }
 }
 
-/// A folder that dpkg takes for a machine.
+/// A folder that dpkg treats as a machine.
 struct Machine {
     root: PathBuf,
 }
@@ -98,7 +98,8 @@ impl Machine {
         self.root.join(file)
     }
 
-    /// The libraries that the package wants are not in this root, and its scripts run outside of it.
+    /// Runs dpkg. The libraries that the package depends on are not in this root, and its scripts run outside
+    /// of it.
     fn dpkg(&self, what: &str, package: &Path) -> String {
         let mut command = Command::new("fakeroot");
         command.arg("dpkg").arg(format!("--root={}", self.root.display()));
@@ -174,7 +175,7 @@ fn the_debian_package_is_installed_upgraded_removed_and_purged() {
             .arg(&unit),
     );
 
-    // An upgrade leaves the file as it was made.
+    // An upgrade leaves the changed file as it is.
     std::fs::write(&config, "# mine\n").unwrap();
     machine.dpkg("--install", &packed.second.join(package.file_name().unwrap()));
     assert_eq!(std::fs::read_to_string(&config).unwrap(), "# mine\n");
@@ -233,7 +234,7 @@ fn the_rpm_says_what_it_wants_and_has_and_unpacks_to_a_program_that_runs() {
     assert!(checked.contains(": good"), "{checked}");
 }
 
-/// A layout's blob, once its length and digest were found to be what is said of it.
+/// Returns a layout's blob, after checking its length and digest against its description.
 fn blob(layout: &Path, described: &Value) -> PathBuf {
     let digest = described["digest"]
         .as_str()
@@ -252,8 +253,8 @@ fn json(file: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
 
-/// A program of an image, run as its user where that can be done; elsewhere by the image's own loader and
-/// libraries.
+/// Returns a command that runs a program of an image: as the image's user where that is possible, and
+/// otherwise with the image's own loader and libraries.
 fn in_image(root: &Path, arguments: &[&str]) -> Command {
     let is_root = good(Command::new("id").arg("-u")).trim() == "0";
     let mut command = match is_root {

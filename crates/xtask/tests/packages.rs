@@ -1,6 +1,6 @@
-//! What `./dev dist` packs, tried where nothing else is: a Debian of 2021 with all that it has and no more,
-//! into which dpkg and rpm install it, scripts included; and the image, which runc runs as its own user. They
-//! pack a program for other machines, which takes minutes to build: `./dev test` builds one and names it in
+//! Checks what `./dev dist` packs where nothing else is installed: in a Debian of 2021, into which dpkg and
+//! rpm install it, scripts included; and in the image, which runc runs as its own user. The packages need a
+//! program for other machines, which takes minutes to build: `./dev test` builds one and names it in
 //! `TIDEGATE_TEST_PROGRAM`.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// Its glibc is 2.31, of 2020; it has no OpenSSL 3.
+/// A Debian with glibc 2.31, of 2020, and without OpenSSL 3.
 const DEBIAN: &str = "bullseye";
 
 fn said(output: &Output) -> String {
@@ -28,19 +28,19 @@ fn good(command: &mut Command) -> String {
     said(&output)
 }
 
-/// What is packed of the program, and the root of a machine that knows nothing of it.
+/// The packages of the program, and the root of a machine without Tidegate.
 struct Fresh {
     folder: tempfile::TempDir,
 }
 
 impl Fresh {
-    /// Made once for all tests; each test has a copy of the root.
+    /// Prepares everything once for all tests; each test has a copy of the root.
     fn get() -> &'static Self {
         static FRESH: OnceLock<Fresh> = OnceLock::new();
         FRESH.get_or_init(|| {
             let program = std::env::var_os("TIDEGATE_TEST_PROGRAM");
             let program = program.expect("TIDEGATE_TEST_PROGRAM names a program for other machines");
-            // No home, which the unit would hide.
+            // The folder is not below a home, which the unit would hide.
             let folder = tempfile::Builder::new()
                 .prefix("tidegate-packages")
                 .tempdir_in("/tmp")
@@ -62,7 +62,7 @@ impl Fresh {
         files.find(|file| file.to_str().unwrap().ends_with(end)).unwrap()
     }
 
-    /// A new machine. What it does with services is written to a file, as if systemd ran.
+    /// Returns a new machine. Its calls of systemctl are written to a file, as if systemd ran.
     fn machine(&self, name: &str) -> Machine {
         let root = self.folder.path().join(name);
         std::fs::create_dir(&root).unwrap();
@@ -74,7 +74,7 @@ impl Fresh {
         good(unpack.args(["--exclude=./dev/*", "--directory"]).arg(&root));
         std::fs::write(root.join("dev/null"), "").unwrap();
         std::fs::create_dir_all(root.join("run/systemd/system")).unwrap();
-        // In place of the machine's own: rpm looks nowhere else.
+        // This replaces the machine's own systemctl: rpm looks nowhere else.
         let systemctl = root.join("bin/systemctl");
         std::fs::remove_file(&systemctl).unwrap();
         std::fs::write(&systemctl, "#!/bin/sh\necho \"$@\" >> /told\n").unwrap();
@@ -92,8 +92,8 @@ impl Machine {
         self.root.join(file)
     }
 
-    /// A program in a namespace of its own, in which the machine has the `/proc` that systemd's tools look
-    /// into; both end together.
+    /// Returns a command for a program in a namespace of its own, in which the machine has the `/proc` that
+    /// systemd's tools read. Both end together.
     fn apart(&self, program: &str) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child"]);
@@ -102,7 +102,7 @@ impl Machine {
         command
     }
 
-    /// A program of the machine, as this user.
+    /// Returns a command for a program of the machine, as this user.
     fn command(&self, user: &str, words: &[&str]) -> Command {
         let mut command = self.apart("chroot");
         command
@@ -122,22 +122,22 @@ impl Machine {
         good(&mut self.command("root", words))
     }
 
-    /// What systemctl was told since this was asked for the last time.
+    /// Returns the calls of systemctl since the last time.
     fn told(&self) -> String {
         let told = std::fs::read_to_string(self.path("told")).unwrap_or_default();
         std::fs::write(self.path("told"), "").unwrap();
         told
     }
 
-    /// Brings a file of ours into it; what it is called there.
+    /// Copies a file into the machine, and returns its path there.
     fn bring(&self, file: &Path) -> String {
         let name = file.file_name().unwrap().to_str().unwrap();
         std::fs::copy(file, self.path(name)).unwrap();
         format!("/{name}")
     }
 
-    /// The service as its unit starts it, until it says that it lives. It listens elsewhere than it was told
-    /// to by the package, since other tests may have that port.
+    /// Runs the service as its unit starts it, until it reports that it is alive. It listens on another port
+    /// than the package's configuration says, since other tests may use that port.
     fn serves(&self) {
         let unit = std::fs::read_to_string(self.path("usr/lib/systemd/system/tidegate.service")).unwrap();
         let line = unit
@@ -201,7 +201,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Who changes its user while it starts is not ended with its parent any more.
+        // A process that changes its user while it starts no longer ends with its parent.
         let parent = self.0.id();
         let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
         for child in children.unwrap_or_default().split_whitespace() {
@@ -253,7 +253,7 @@ fn rpm_installs_upgrades_and_removes_the_package_with_its_scripts() {
     let package = fresh.file(".rpm");
     let rpm = |words: &[&str], what: &Path| {
         let mut command = machine.apart("rpm");
-        // The machine's own packages are dpkg's, of which rpm knows nothing.
+        // The machine's own packages belong to dpkg, so rpm does not know them.
         command
             .arg("--root")
             .arg(&machine.root)
@@ -285,7 +285,7 @@ fn read(file: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
 
-/// A bundle that runc can run: the image's layers, unpacked, and what its configuration says of the process.
+/// Returns a bundle that runc can run: the image's layers, unpacked, and the process from its configuration.
 fn bundle(fresh: &Fresh) -> (PathBuf, Value) {
     let layout = fresh.folder.path().join("layout");
     let bundle = fresh.folder.path().join("bundle");
@@ -339,7 +339,7 @@ fn a_container_of_the_image_runs_as_its_user_on_a_root_that_cannot_be_written_an
         container["process"]["capabilities"][kind] = json!([]);
     }
     assert_eq!(container["root"]["readonly"], true);
-    // As a volume would be: what the image has there, for its user.
+    // The folder is like a volume: it has what the image has there, and belongs to the image's user.
     let volume = text(&Value::Array(
         image["Volumes"]
             .as_object()
@@ -365,7 +365,7 @@ fn a_container_of_the_image_runs_as_its_user_on_a_root_that_cannot_be_written_an
     let _running = Running::start(&mut runc(&["run", &name]));
     let check = text(&image["Healthcheck"]["Test"]);
     assert_eq!(check[0], "CMD");
-    // The cluster of its first configuration is not there: it lives, and is not ready.
+    // The cluster of the first configuration is not there: the gateway is alive, but not ready.
     let mut live: Vec<&str> = vec!["exec", &name];
     live.extend(check[1..].iter().map(String::as_str));
     let ready = live.clone();

@@ -1,4 +1,4 @@
-//! What the pages tell people to type after `./dev` is what it takes.
+//! Checks that `./dev` accepts what the pages tell people to type after it.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What stands after `./dev` in the blocks and in the text of the pages, with where it stands.
+/// Returns the words after `./dev` in the blocks and in the text of the pages, with their places.
 fn lines() -> Vec<(String, Vec<String>)> {
     let docs = std::fs::read_dir(root().join("docs")).unwrap();
     let docs = docs.map(|page| page.unwrap().path());
@@ -29,7 +29,7 @@ fn lines() -> Vec<(String, Vec<String>)> {
             .step_by(2)
             .filter_map(|span| span.strip_prefix("./dev "));
         for line in blocks.chain(spans.filter(|span| !span.contains('\n'))) {
-            // What is said of a command stands behind several spaces, or a `#`.
+            // The explanation of a command comes after several spaces, or after a `#`.
             let line = line.split("  ").next().unwrap_or_default();
             let line = line.split(" #").next().unwrap_or_default();
             let words = line.split_whitespace().map(|word| word.trim_matches(['[', ']']));
@@ -53,7 +53,7 @@ fn every_dev_line_of_the_pages_is_one_that_dev_takes() {
     let lines = lines();
     assert!(lines.len() > 40, "{} lines were found", lines.len());
     for (page, words) in lines {
-        // With --help nothing is done, but what comes before it is read as always.
+        // With `--help` nothing is done, but everything before it is parsed as usual.
         let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
         words.push("--help");
         let output = xtask(&words);
@@ -84,7 +84,8 @@ fn the_lists_of_cases_that_the_pages_promise_are_printed() {
     }
 }
 
-/// The script installs what a verb needs before it calls the program: a verb that it does not know is given
+/// The script installs what a verb needs before it calls the program. For a verb that it does not know, it
+/// would install nothing.
 /// nothing.
 #[test]
 fn the_script_passes_every_verb_on_to_the_program() {

@@ -1,5 +1,5 @@
-// Renders the chart as helm does and holds each object against the schema of its Kubernetes version, unknown
-// fields refused. What was rendered is printed as a JSON list.
+// Renders the chart as helm does, and validates each object against the schema of its Kubernetes version,
+// which refuses unknown fields. Prints the rendered objects as a JSON list.
 //
 //	check CHART SCHEMAS [-values FILE] [-set KEY=VALUE]...
 //
@@ -125,7 +125,7 @@ func validate(objects []map[string]any, schemas string) error {
 func one(object map[string]any, schemas string) error {
 	group, version, named := strings.Cut(fmt.Sprint(object["apiVersion"]), "/")
 	if group == "monitoring.coreos.com" {
-		// No part of Kubernetes: the operator's own types.
+		// These are the operator's own types, which are not part of Kubernetes.
 		text, err := json.Marshal(object)
 		if err != nil {
 			return err
@@ -185,8 +185,8 @@ func schemaOf(schemas map[string]any, group, version string, kind any) (string, 
 	return "", fmt.Errorf("there is no kind %v in %s/%s", kind, group, version)
 }
 
-// Unknown fields are dropped by Kubernetes without a word: here they are errors. What may be a number or a
-// text is told by its format alone.
+// Kubernetes drops unknown fields silently; here they are errors. Only the format says that a value may be a
+// number or a text.
 func strict(schema any) {
 	switch node := schema.(type) {
 	case map[string]any:

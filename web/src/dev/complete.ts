@@ -1,4 +1,4 @@
-// Joins what is typed, the flavour's specification and the cluster's names into CodeMirror's suggestions.
+// Makes CodeMirror's suggestions from the typed text, the flavour's specification and the cluster's names.
 import type { CompletionContext, CompletionResult } from "@codemirror/autocomplete";
 import { api } from "../api.ts";
 import { METHODS, placeAt } from "./parser.ts";
@@ -27,7 +27,7 @@ function specFor(flavour: string | null, version: string | null): Promise<Spec> 
   return kept(`of ${names.join(" ")}`, () => Promise.all(names.map(specOf)).then(make));
 }
 
-/** Names from the cluster; the server keeps them a minute, and so does the page. */
+/** Names from the cluster; the server caches them for a minute, and so does the page. */
 const names = new Map<string, { at: number; list: Promise<readonly string[]> }>();
 const KEEP_MS = 60_000;
 
@@ -36,7 +36,7 @@ function namesOf(cluster: string, kind: NameKind, prefix: string): Promise<reado
   const kept = names.get(key);
   if (kept && Date.now() - kept.at < KEEP_MS) return kept.list;
   const asked = api<{ names: string[] }>(`clusters/${encodeURIComponent(cluster)}/names?kind=${kind}&prefix=${encodeURIComponent(prefix.slice(0, 2))}`);
-  // No names are no reason to show nothing: the specification's words stay.
+  // Without names, the words of the specification are still suggested.
   const list = asked.then((answer) => answer.names, () => []);
   names.set(key, { at: Date.now(), list });
   return list;
@@ -61,8 +61,8 @@ export async function complete(context: CompletionContext, where: Where): Promis
   else if (place.kind === "param") found = suggestParam(spec, place.method, place.path, place.name, place.value);
   else {
     if (!place.word && !context.explicit && !/"$/.test(context.state.sliceDoc(context.pos - 1, context.pos))) return null;
-    // Elasticsearch's specification has no keys of bodies; OpenSearch's, which the two share largely, stands
-    // in.
+    // Elasticsearch's specification has no keys of bodies. OpenSearch's, which is largely the same, is used
+    // instead.
     found = suggestBody([spec, await specOf("opensearch")], place);
   }
   const live = where.cluster ? await Promise.all(found.names.map(async (kind) => ({ kind, list: await namesOf(where.cluster!, kind, found.prefix) }))) : [];

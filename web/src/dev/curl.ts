@@ -1,12 +1,12 @@
-// Requests as curl commands and back.
+// Converts requests to curl commands and back.
 import { linewise, type Request } from "./parser.ts";
 
-/** A word as a POSIX shell reads it back. */
+/** Quotes a word for a POSIX shell. */
 function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-/** The command for a shell; the password is left for the person to give. */
+/** The command for a shell; it leaves the password for the user to enter. */
 export function toCurl(request: Pick<Request, "method" | "path" | "body">, endpoint: string, user?: string | null): string {
   const words = ["curl"];
   if (request.method === "HEAD") words.push("--head");
@@ -20,7 +20,7 @@ export function toCurl(request: Pick<Request, "method" | "path" | "body">, endpo
   return words.join(" ");
 }
 
-/** What a curl command asks, or null when it is none. Its host and password are dropped. */
+/** The request of a curl command, or null if the text is no curl command. Host and password are dropped. */
 export function fromCurl(text: string): Pick<Request, "method" | "path" | "body"> | null {
   const words = shellWords(text.trim());
   if (!words || !/(^|\/)curl$/.test(words[0] ?? "")) return null;
@@ -54,7 +54,7 @@ export function fromCurl(text: string): Pick<Request, "method" | "path" | "body"
 
 const WITH_VALUE = new Set(["-H", "--header", "-u", "--user", "--cacert", "--cert", "--key", "-o", "--output", "-m", "--max-time", "-A", "-e", "--connect-timeout", "--resolve", "-x", "--proxy"]);
 
-/** Words of a POSIX shell: quotes, escapes, lines carried on by a backslash. Null when a quote stays open. */
+/** Splits a text into words as a POSIX shell does, with quotes, escapes and continued lines. Null if a quote stays open. */
 function shellWords(text: string): string[] | null {
   const words: string[] = [];
   let word: string | null = null;
@@ -84,7 +84,7 @@ function shellWords(text: string): string[] | null {
   return words;
 }
 
-/** A request as it stands in the editor. */
+/** A request as it is written in the editor. */
 export function toText(request: Pick<Request, "method" | "path" | "body">): string {
   return `${request.method} ${request.path}\n${request.body ? `${request.body.replace(/\n$/, "")}\n` : ""}`;
 }

@@ -1,4 +1,4 @@
-// CodeMirror, in a shadow root: there its styles are adopted style sheets, which the page's strict policy
+// CodeMirror in a shadow root, where its styles are adopted style sheets, which the page's strict policy
 // allows.
 import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, acceptCompletion, type CompletionSource } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, toggleComment } from "@codemirror/commands";
@@ -13,7 +13,7 @@ const look = EditorView.theme({
   "&": { height: "100%", fontSize: "13px", color: "var(--text)", backgroundColor: "var(--panel)" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55", overflow: "auto" },
   ".cm-content": { caretColor: "var(--text)", padding: "6px 0" },
-  // The panel around it is drawn as focused.
+  // The panel around the editor is drawn as focused.
   "&.cm-focused": { outline: "none" },
   ".cm-cursor": { borderLeftColor: "var(--text)", borderLeftWidth: "2px" },
   "&.cm-focused .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--select) !important" },
@@ -30,7 +30,7 @@ const look = EditorView.theme({
   ".cm-foldPlaceholder": { backgroundColor: "var(--hover)", border: "none", color: "var(--text-2)", padding: "0 4px" },
 });
 
-/** The request that Ctrl Enter would run is tinted. */
+/** Tints the request that Ctrl Enter would run. */
 const atCursor = ViewPlugin.fromClass(
   class {
     decorations: DecorationSet;
@@ -45,7 +45,7 @@ const atCursor = ViewPlugin.fromClass(
 );
 
 const line = Decoration.line({ class: "cm-request" });
-/** A text this long is not searched on every key: suggestions and the tint are left out. */
+/** Length above which a text is not parsed on every key: suggestions and the tint are left out. */
 const LONG = 2_000_000;
 
 function mark(view: EditorView): DecorationSet {
@@ -81,7 +81,7 @@ function mount(host: HTMLElement, state: EditorState): EditorView {
   return view;
 }
 
-/** An editor of requests. Texts are swapped by `open`, which keeps each one's own undo. */
+/** An editor of requests. `open` changes the text, and keeps the undo history of each text. */
 export function requestEditor(host: HTMLElement, options: EditorOptions) {
   const states = new Map<string, EditorState>();
   let shown = "";
@@ -125,7 +125,7 @@ export function requestEditor(host: HTMLElement, options: EditorOptions) {
   };
 }
 
-/** Shows answers. Only the visible lines are drawn, so a long one costs no more than a short one. */
+/** Shows answers. Only the visible lines are drawn, so a long answer costs no more than a short one. */
 export function answerView(host: HTMLElement, label: string) {
   const wrapping = new Compartment();
   const extensions = (wrap: boolean): Extension => [

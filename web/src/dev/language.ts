@@ -4,7 +4,7 @@ import { tags } from "@lezer/highlight";
 
 interface Reading {
   triple: boolean;
-  /** Within the request line: a method was read, the path follows. */
+  /** Whether a method was read on the request line, and the path follows. */
   line: boolean;
 }
 
@@ -55,7 +55,7 @@ export const consoleLanguage = StreamLanguage.define<Reading>({
   languageData: { commentTokens: { line: "#" }, closeBrackets: { brackets: ["{", "[", '"'] } },
 });
 
-/** As the line before, and two further behind an opening bracket. */
+/** Indents like the previous line, and by two more after an opening bracket. */
 export const indents = indentService.of((context, pos) => {
   const before = context.lineAt(pos, -1);
   const indent = /^\s*/.exec(before.text)![0].length;
@@ -63,7 +63,7 @@ export const indents = indentService.of((context, pos) => {
   return Math.max(0, indent + (/[[{]\s*$/.test(before.text) ? 2 : 0) - (/^\s*[}\]]/.test(after) ? 2 : 0));
 });
 
-/** A line that ends in an opening bracket folds to the line with its closing one: as JSON is laid out. */
+/** Folds from a line that ends in an opening bracket to the line with the closing one, as JSON is laid out. */
 export const folds = foldService.of((state, from, to) => {
   const line = state.doc.lineAt(from);
   if (!/[[{]\s*$/.test(line.text)) return null;

@@ -1,9 +1,8 @@
-// Lays JSON out in lines without reading it as values: a parse and a print would alter numbers above 2^53 and
-// 1.0.
+// Lays JSON out in lines without parsing it into values: that would alter 1.0 and numbers above 2^53.
 
 const SLICE = 256 * 1024;
 
-/** The text laid out, or as it is where it isn't JSON. Gives the browser its turn every quarter of a megabyte. */
+/** Returns the text laid out, or unchanged if it isn't JSON. Yields to the browser every quarter of a megabyte. */
 export async function layOut(text: string, signal?: AbortSignal): Promise<string> {
   if (!/^\s*[[{]/.test(text)) return text;
   const out: string[] = [];

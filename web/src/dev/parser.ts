@@ -1,13 +1,13 @@
-// What stands in the editor: requests of the form `METHOD path`, each with the lines of its body below it.
+// Parses the editor's text: requests of the form `METHOD path`, each with the lines of its body below it.
 
 export const METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH"] as const;
 
 export interface Request {
   readonly method: string;
   readonly path: string;
-  /** As it is sent: without comments, triple-quoted texts as JSON strings. Empty without a body. */
+  /** The body as it is sent: without comments, and with triple-quoted texts as JSON strings. Empty if there is none. */
   readonly body: string;
-  /** Positions in the text: of the request line's beginning, and behind its body. */
+  /** Positions in the text: the beginning of the request line, and the end of the body. */
   readonly from: number;
   readonly to: number;
 }
@@ -15,7 +15,7 @@ export interface Request {
 const LINE = /^\s*(GET|POST|PUT|DELETE|HEAD|PATCH)\s+(\S.*?)\s*$/i;
 const COMMENT = /^\s*(#|\/\/)/;
 
-/** All requests of a text, in order. Lines before the first belong to none. */
+/** All requests of a text, in order. Lines before the first request belong to none. */
 export function requests(text: string): Request[] {
   const found: { method: string; path: string; from: number; to: number; lines: string[] }[] = [];
   let at = 0;
@@ -47,17 +47,17 @@ function bodyOf(lines: readonly string[], path: string): string {
   return body && linewise(path) ? `${body}\n` : body;
 }
 
-/** `"""a "text" of lines"""` as the JSON string that it stands for. */
+/** Converts `"""a "text" of lines"""` to the JSON string that it stands for. */
 function untriple(body: string): string {
   return body.replace(/"""([\s\S]*?)"""/g, (_, text: string) => JSON.stringify(text.replace(/^\n/, "").replace(/\n\s*$/, "")));
 }
 
-/** Bodies of these calls are one JSON object a line, and end in a line's end. */
+/** Calls whose bodies have one JSON object per line, and end with a line break. */
 export function linewise(path: string): boolean {
   return /(^|\/)(_bulk|_msearch|_msearch\/template)$/.test(path.split("?")[0]!);
 }
 
-/** The requests a selection touches; without a selection, the one at the cursor (or the last before it). */
+/** The requests that a selection touches; without a selection, the request at the cursor (or the last one before it). */
 export function requestsAt(text: string, from: number, to: number): Request[] {
   const all = requests(text);
   if (from !== to) return all.filter((r) => r.from < to && r.to > from);
@@ -65,7 +65,7 @@ export function requestsAt(text: string, from: number, to: number): Request[] {
   return at ? [at] : [];
 }
 
-/** Where the cursor stands within its request, for suggestions. */
+/** The place of the cursor within its request, for suggestions. */
 export type Place =
   | { readonly kind: "method"; readonly word: string }
   | { readonly kind: "path"; readonly method: string; readonly path: string }
@@ -102,7 +102,7 @@ function insideBody(text: string, pos: number): boolean {
   return within(text.slice(text.indexOf("\n", request.from) + 1, pos)).depth > 0;
 }
 
-/** The keys around the end of a piece of JSON, the word begun there, and whether a key is due. */
+/** The keys that enclose the end of a piece of JSON, the word begun there, and whether a key comes next. */
 function within(body: string): { keys: string[]; word: string; isKey: boolean; depth: number } {
   const stack: { key: string; array: boolean }[] = [];
   let key = "";

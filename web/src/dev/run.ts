@@ -1,4 +1,4 @@
-// Runs requests one after the other and lays their answers out.
+// Runs requests one after the other, and lays out their answers.
 import { call } from "../call.tsx";
 import { latency } from "../format.ts";
 import type { CallResult } from "../types.ts";
@@ -18,7 +18,7 @@ export async function run(cluster: string, request: Request, signal: AbortSignal
   return { request, result, text: result.truncated ? result.body : await layOut(result.body, signal) };
 }
 
-/** One text of all answers; several are told apart by a line with the request. */
+/** All answers as one text; if there are several, a line with the request precedes each. */
 export function together(answers: readonly Answer[]): string {
   if (answers.length === 1) return answers[0]!.text;
   return answers.map(({ request, result, text }) => `# ${request.method} ${request.path}  ${result.status}, ${latency(result.took_ms)}\n${text}`).join("\n\n");

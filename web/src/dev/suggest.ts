@@ -1,8 +1,9 @@
-// What the editor suggests: calls and parameters of the flavour's specification, names of the live cluster.
+// The editor's suggestions: calls and parameters of the flavour's specification, and names of the live
+// cluster.
 // Pure.
 import type { Place } from "./parser.ts";
 
-/** 0 takes anything, 1 true or false, a list its words. */
+/** 0: any value; 1: true or false; a list: one of its words. */
 type Param = 0 | 1 | readonly string[];
 
 export interface Spec {
@@ -21,10 +22,10 @@ export interface Suggestion {
 }
 
 export interface Suggestions {
-  /** How many characters before the cursor the suggestion takes the place of. */
+  /** Number of characters before the cursor that the suggestion replaces. */
   readonly back: number;
   readonly words: readonly Suggestion[];
-  /** Names of the cluster to add, and with what beginning. */
+  /** The kind of the cluster's names to add, and their prefix. */
   readonly names: readonly NameKind[];
   readonly prefix: string;
 }
@@ -36,7 +37,7 @@ function fits(pattern: string, typed: string): boolean {
   return typed !== "" && (!typed.startsWith("_") || typed === "_all");
 }
 
-/** Which live names a placeholder stands for. */
+/** The kinds of names that placeholders stand for. */
 function kindsOf(pattern: string, path: string): NameKind[] {
   const name = pattern.slice(1, -1);
   if (/^(index|target|new_index|indices)$/.test(name)) return ["index", "alias"];
@@ -69,7 +70,7 @@ export function suggestPath(spec: Spec, method: string, path: string): Suggestio
   return { back: word.length, words, names: [...names], prefix: word };
 }
 
-/** The specification's call of a path, the one with the fewest placeholders first. */
+/** The calls of the specification that match a path, those with the fewest placeholders first. */
 function callOf(spec: Spec, method: string | null, path: string) {
   const typed = segments(path);
   const matching = spec.calls.filter(([pattern, methods]) => {
@@ -110,7 +111,7 @@ export function suggestBody(specs: readonly Spec[], place: Extract<Place, { kind
     }
     return result(/_template/.test(path) ? KEYS["template"]! : /^\/[^_][^/]*$/.test(path) ? KEYS["template"]! : []);
   }
-  // Under `properties` a person's own names stand, and under those what a field can have.
+  // The keys of `properties` are the user's own names; below them are the settings of a field.
   if (keys.at(-2) === "properties") return result(KEYS["property"]!);
   return result(KEYS[at] ?? []);
 }

@@ -1,4 +1,4 @@
-// Tabs of the editor. They live on the server, so a text is never lost with a browser.
+// Tabs of the editor. The server stores them, so no text is lost with a browser.
 import { signal } from "@preact/signals";
 import { api, reason } from "../api.ts";
 import { t } from "../strings.ts";
@@ -44,7 +44,7 @@ async function save(keepalive = false): Promise<void> {
   dirty = false;
   clearTimeout(timer);
   try {
-    // A browser sends at most 64 KB behind a page that is closed.
+    // A browser sends at most 64 KB after its page is closed.
     const body = tabs.value;
     await api("tabs", { method: "PUT", body, ...(keepalive && JSON.stringify(body).length < 60_000 ? { keepalive } : {}) });
     if (!dirty) saving.value = { at: "saved" };

@@ -1,9 +1,9 @@
-// Which calls a server has, by its flavour and version, out of the three specifications that there are. Pure.
+// Selects a server's calls, by its flavour and version, from the three specifications. Pure.
 import type { Spec } from "./suggest.ts";
 
 export type SpecName = "elasticsearch" | "elasticsearch-7" | "opensearch";
 
-/** What is needed for a server, the specification that it is nearest to first. */
+/** The specifications needed for a server; the closest one comes first. */
 export interface Wanted {
   readonly names: readonly SpecName[];
   readonly make: (specs: readonly Spec[]) => Spec;
@@ -23,10 +23,10 @@ export function wantedFor(flavour: string | null, version: string | null): Wante
 const family = (path: string): string => path.split("/")[1] ?? "";
 const familiesOf = (spec: Spec): Set<string> => new Set(spec.calls.map(([path]) => family(path)));
 
-/** Families that came with Elasticsearch 8 or later; the others that 7's open part lacks are of its extensions, which 7 had. */
+/** Families that came with Elasticsearch 8 or later. The other families that 7's open part lacks belong to its extensions. */
 const SINCE_8 = new Set("_application _connector _create_from _health_report _inference _info _lifecycle _project _project_routing _query _query_rules _streams _synonyms".split(" "));
 
-/** The published specification of 7 has its open part alone. */
+/** The published specification of 7 covers only its open part. */
 function withExtensions(seven: Spec, newest: Spec): Spec {
   const known = familiesOf(seven);
   const more = newest.calls.filter(([path]) => !known.has(family(path)) && !SINCE_8.has(family(path)));
@@ -37,7 +37,7 @@ function withExtensions(seven: Spec, newest: Spec): Spec {
 /** Families that OpenSearch 1 did not have yet. */
 const SINCE_OPENSEARCH_2 = new Set("_insights _list _ltr _remotestore _wlm".split(" "));
 
-/** OpenSearch 1 began as Elasticsearch 7.10.2: of the families that this had, it has this one's calls. */
+/** OpenSearch 1 began as Elasticsearch 7.10.2, and has the calls of that version in the families that both have. */
 function asOfTheFork(newest: Spec, seven: Spec): Spec {
   const known = familiesOf(seven);
   const paths = new Set(seven.calls.map(([path]) => path));

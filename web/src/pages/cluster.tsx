@@ -1,4 +1,4 @@
-// One cluster: how much comes in, through gateways and in all, and how its nodes bear it.
+// One cluster: how many documents arrive, through gateways and in all, and how its nodes cope.
 import { useMemo } from "preact/hooks";
 import { api } from "../api.ts";
 import { bytes, clock, exact, latency, span, visible } from "../format.ts";
@@ -18,7 +18,7 @@ import { Health } from "./overview.tsx";
 const RANGES = [5, 15, 60, 120];
 const NODES_SHOWN = 200;
 
-/** As often as a new point may be there, but never more than once a second. */
+/** The interval of requests: as often as there may be a new point, but at most once a second. */
 const pace = (series: Series) => Math.min(10_000, Math.max(1000, series.step_ms));
 
 export function ClusterPage({ id }: { id: string }) {
@@ -94,7 +94,8 @@ function Charts({ series, old }: { series: Series; old: boolean }) {
   const last = (key: string) => newest(s[key] ?? [], series.step_ms);
   const whole = last("cluster_docs_per_s");
   const through = last("gateway_docs_per_s");
-  // What is written past the gateways; the two are measured apart, so a little more may come through than arrives.
+  // The share that is not written through gateways. The two rates are measured separately, so the gateways'
+  // may be a little higher.
   const direct = whole && through !== null && through <= whole ? Math.round(100 * (1 - through / whole)) : null;
   const tiles = t.cluster.tiles;
   const pct = (v: number) => `${Math.round(v)} %`;

@@ -21,7 +21,7 @@ import { Area, Text } from "../ui/field.tsx";
 import { tell } from "../ui/toast.tsx";
 
 const d = t.dev;
-/** What the cluster of a tab is, as far as it is known. */
+/** What is known about the cluster of a tab. */
 function serverOf(id: string | null): { flavour: string | null; version: string | null } {
   const row = overview.value?.rows.find((one) => one.kind === "cluster" && one.id === id);
   return { flavour: row?.flavour ?? null, version: row?.version ?? null };

@@ -1,4 +1,4 @@
-// Before the console: the first start, the login, and a server that does not answer.
+// The pages before the console: the first start, the login, and a server that does not answer.
 import { useState } from "preact/hooks";
 import { api, lostSession, Problem, reason } from "../api.ts";
 import { go, link, route } from "../router.ts";
@@ -71,7 +71,7 @@ export function Login() {
   );
 }
 
-/** The secret of a pasted link, or of its part. */
+/** The secret in a pasted link, or in a part of one. */
 const secretOf = (text: string): string => text.trim().replace(/^.*setup=/, "").replace(/[&?#].*$/, "");
 
 export function Setup() {

@@ -1,4 +1,4 @@
-// Dead letters of a queue: what they have in common, one change for all of them with a preview, and their way back.
+// Dead letters of a queue: what they have in common, changes to all of them with a preview, and replay.
 import { useState } from "preact/hooks";
 import { reason } from "../api.ts";
 import { dateTime, exact, visible } from "../format.ts";
@@ -71,7 +71,7 @@ export function Letters({ id, queue }: { id: string; queue: string }) {
   for (const name of FACETS) filter[name] = q.get(name);
   const key = JSON.stringify(filter);
   const facets = usePoll((signal) => ask<Facets>(id, { method: "GET", path: pathOf(["dead_letters", "_facets"], filter) }, signal), 0, [id, key]);
-  // A letter has an address of its own, for whoever is sent there by a trace or by a colleague.
+  // A letter has an address of its own, so that a trace or a colleague can link to it.
   const opened = q.get("letter");
   const open = (one: number | null) => requery({ letter: one === null ? undefined : String(one) });
   const [doing, act] = useState<"patch" | "replay" | "purge" | null>(null);
@@ -81,7 +81,7 @@ export function Letters({ id, queue }: { id: string; queue: string }) {
   const role = roleOnGateway(gatewayOf(id));
   const may = reaches(role, "operator");
   const n = facets.data?.letters ?? 0;
-  // What acts says which: no filter means all of them, and that has to be said.
+  // An action names its letters: without a filter it means all of them, and must say so.
   const narrowed = Object.entries(filter).some(([name, word]) => name !== "queue" && word);
   const which: Words = { ...filter, ...(narrowed ? {} : { all: "true" }) };
   return (
@@ -214,7 +214,7 @@ function List({ id, filter, onOpen, narrowed }: { id: string; filter: Words; onO
 
 const json = (value: unknown) => (value === null || value === undefined ? "" : JSON.stringify(value, null, 2));
 
-/** The letter that the address names, as it is now. It may be gone since. */
+/** The letter that the address names, as it is now. It may no longer exist. */
 function Opened({ letter, ...rest }: { id: string; queue: string; letter: string; onClose: () => void; onChanged: () => void }) {
   const { data, problem, again } = usePoll((signal) => ask<Letter>(rest.id, { method: "GET", path: pathOf(["dead_letters", letter], { queue: rest.queue }) }, signal), 0, [rest.id, rest.queue, letter]);
   if (data) return <One {...rest} letter={data} />;
@@ -228,7 +228,8 @@ function Opened({ letter, ...rest }: { id: string; queue: string; letter: string
 function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: string; letter: Letter; onClose: () => void; onChanged: () => void }) {
   const [source, setSource] = useState(json(letter.source));
   const [problem, setProblem] = useState<string | null>(null);
-  // A number that the browser cannot hold would be altered by showing it: such a source is edited as text elsewhere.
+  // Editing here would alter a number that the browser cannot represent. Such a source is edited as text
+  // elsewhere.
   const may = reaches(roleOnGateway(gatewayOf(id)), "operator");
   const safe = !/\d{16,}|\d\.\d*0\b|[eE][+-]?\d/.test(json(letter.source));
   const only = { queue, id: String(letter.id) };
@@ -296,7 +297,7 @@ function PatchForm({ id, which, n, onDone, onClose }: { id: string; which: Words
   const [problem, setProblem] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const step = { convert: { field, to }, set: { field, value: "" }, remove: { field }, rename: { field, to: word } }[kind];
-  // A value goes out as it was typed: what is no JSON is text.
+  // A value is sent as it was typed; if it is not JSON, it is text.
   const value = () => {
     try {
       JSON.parse(word);
@@ -403,7 +404,7 @@ function Refusals({ list }: { list: readonly Refused[] }) {
   );
 }
 
-/** Puts letters back until none is left or the gateway stops; each that is refused is named with the reason. */
+/** Replays letters until none is left or the gateway stops; names each refused letter with the reason. */
 function Replay({ id, which, n, onClose }: { id: string; which: Words; n: number; onClose: () => void }) {
   const [state, set] = useState<{ at: "asking" | "running" | "done"; replayed: number; refused: Map<number, string>; total: number; stopped: string | null }>({ at: "asking", replayed: 0, refused: new Map(), total: 0, stopped: null });
   const run = async () => {
@@ -416,7 +417,7 @@ function Replay({ id, which, n, onClose }: { id: string; which: Words; n: number
         const told = await ask<Replayed>(id, { method: "POST", path: pathOf(["dead_letters", "_replay"], which) });
         replayed += told.replayed;
         for (const one of told.refusals) refused.set(one.id, one.why);
-        // Nothing gets on any more where only refused ones are left.
+        // There is no further progress when only refused letters are left.
         const over = !told.more || told.stopped !== null || told.replayed === 0;
         now(over ? "done" : "running", told.refused, told.stopped);
         if (over) return;

@@ -1,4 +1,4 @@
-// Is anything wrong? A row for each cluster and gateway, the worst first.
+// Answers whether anything is wrong: a row for each cluster and gateway, the worst first.
 import { heardAt, isStale, now, overview } from "../live.ts";
 import { reaches, roleEverywhere } from "../roles.ts";
 import { link, requery, route } from "../router.ts";
@@ -11,7 +11,7 @@ import { Icon } from "../ui/icon.tsx";
 import { Spark } from "../ui/spark.tsx";
 
 const STATES: readonly State[] = ["bad", "warn", "unknown", "ok"];
-/** Figures older than this are said with their age. */
+/** Figures older than this are shown with their age. */
 const OLD_MS = 5000;
 
 export function Overview() {

@@ -1,4 +1,5 @@
-// A gateway's queues: what was accepted and what became of it, how far behind each cluster is, and who holds back whom.
+// A gateway's queues: what became of the accepted documents, how far behind each cluster is, and who holds
+// back whom.
 import { api, reason } from "../api.ts";
 import { ask, pathOf, STATES, type DocState, type Group, type Lag, type Lane, type Queue, type Queues, type Wait } from "../gateway_call.ts";
 import { Confirm } from "../call.tsx";
@@ -134,7 +135,7 @@ function Groups({ id, name, queue }: { id: string; name: string; queue: Queue })
 
 const COLOURS: Readonly<Record<DocState, string>> = { indexed: "ok", dead: "bad", parked: "warn", pending: "pending", replayed: "quiet", purged: "quiet", skipped: "quiet", lost: "bad" };
 
-/** The sum, state by state, and whether it is right. */
+/** The sum of the accounts, state by state, and whether it adds up. */
 function Accounts({ one }: { one: Group }) {
   const shown = STATES.filter((state) => one[state] || ["indexed", "dead", "parked", "pending"].includes(state));
   const whole = Math.max(1, STATES.reduce((sum, state) => sum + one[state], 0));

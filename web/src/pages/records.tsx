@@ -1,5 +1,5 @@
-// Records of a queue, as they lie there: read without altering anything, and never a bare "none": it is said
-// how far was looked.
+// The records of a queue as they are stored, read without altering anything. The page never says just "none":
+// it says how far it has looked.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { isAbort, reason } from "../api.ts";
 import { bytes, dateTime, exact, visible } from "../format.ts";
@@ -10,7 +10,7 @@ import { Button, Trouble } from "../ui/bits.tsx";
 import { Text } from "../ui/field.tsx";
 
 const r = t.records;
-/** Records that are shown at once, and bytes of each that are looked through. */
+/** Number of records shown at once, and bytes of each that are searched. */
 const SHOWN = 50;
 const TEXT_BYTES = 64 << 10;
 
@@ -37,7 +37,7 @@ interface Found {
   readonly at: "running" | "stopped" | "full" | "end";
   readonly records: readonly Record_[];
   readonly from: number;
-  /** Up to here was looked. */
+  /** The position up to which records were searched. */
   readonly to: number;
   readonly looked: number;
   readonly cut: number;
@@ -158,7 +158,7 @@ export function Records({ id, name, queue }: { id: string; name: string; queue: 
   );
 }
 
-/** The way to the document that was searched for, or else the record's first. */
+/** The link to the document that was searched for, or else to the record's first one. */
 function Where({ id, record, word }: { id: string; record: Record_; word: string }) {
   const lines = record.groups.flatMap((part) => part.text.split("\n"));
   const at = word ? lines.findIndex((line) => line.includes(word)) : 0;
@@ -174,7 +174,7 @@ function parsed(line: string | undefined): unknown {
   }
 }
 
-/** What is near the word, or the beginning. */
+/** The text around the word, or the beginning. */
 function around(record: Record_, word: string): string {
   const part = (word ? record.groups.find((one) => one.text.includes(word)) : undefined) ?? record.groups[0];
   if (!part || part.damaged) return r.damaged;

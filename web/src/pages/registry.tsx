@@ -1,4 +1,4 @@
-// The clusters and gateways this console knows.
+// The clusters and gateways that this console knows.
 import { reaches, roleEverywhere, roleOn } from "../roles.ts";
 import { link, route } from "../router.ts";
 import { clusterOf, gatewayOf, loadRegistry, registry, registryProblem } from "../state.ts";

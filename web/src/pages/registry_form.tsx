@@ -1,4 +1,4 @@
-// The form of one cluster or gateway, with the connection's test beside it.
+// The form of one cluster or gateway, with the connection test beside it.
 import { useState } from "preact/hooks";
 import { api, reason } from "../api.ts";
 import { latency, visible } from "../format.ts";
@@ -15,7 +15,7 @@ import { tell } from "../ui/toast.tsx";
 const r = t.registry;
 const COLOURS = ["#d43c3c", "#d9730d", "#b58a00", "#3f8f3f", "#0f8a8a", "#2f6fdb", "#7a4fd0", "#c2478f"];
 
-/** Given: set. Absent: kept. Null: removed. */
+/** A given field is set, an absent one is kept, and null removes it. */
 type Secret = string | null | undefined;
 
 function SecretField({ label, help, stored, value, onValue }: { label: string; help?: string; stored: boolean; value: Secret; onValue: (value: Secret) => void }) {
@@ -153,7 +153,7 @@ function TestPanel({ busy, result, gateway }: { busy: boolean; result: TestResul
   );
 }
 
-/** What answered: parts that were not told are left out. */
+/** Describes what answered; unknown parts are left out. */
 function wordsOf(found: NonNullable<TestResult["found"]>): string {
   const kind = [found.flavour, found.version].filter(Boolean).map((x) => visible(String(x))).join(" ");
   return [kind, found.name ? r.found(visible(found.name)) : "", found.nodes ? r.nodes(found.nodes) : ""].filter(Boolean).join(", ");

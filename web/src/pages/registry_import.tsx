@@ -1,4 +1,4 @@
-// The registry from a YAML file, as one keeps it under version control.
+// Imports the registry from a YAML file, which can be kept under version control.
 import { useState } from "preact/hooks";
 import { api, reason } from "../api.ts";
 import { visible } from "../format.ts";

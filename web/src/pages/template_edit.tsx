@@ -1,4 +1,4 @@
-// One template: a form of the fields that matter for writing, the same as JSON, and what it would give an index.
+// One template: a form with the fields that matter for writing, the same as JSON, and its effect on an index.
 import { useMemo, useState } from "preact/hooks";
 import { reason } from "../api.ts";
 import { callJson } from "../call.tsx";
@@ -13,7 +13,7 @@ import { tell } from "../ui/toast.tsx";
 import { Origins } from "./templates.tsx";
 
 const s = t.templates;
-/** What the walk-through begins with: made for writing fast. */
+/** The template that the walk-through begins with, which is made for fast writes. */
 const FRESH: Dict = { index_patterns: [], template: {} };
 
 interface Props {
@@ -28,7 +28,7 @@ type Simulated = { kind: "index"; answer: Dict } | { kind: "legacy"; index: stri
 
 const pathOf = (kind: Kind, name: string) => `/${kind === "index" ? "_index_template" : "_template"}/${encodeURIComponent(name)}`;
 
-/** Fields that servers answer but do not take. */
+/** Fields that servers return but do not accept. */
 function withoutAnswerOnly(body: Dict): Dict {
   const { created_date: _a, created_date_millis: _b, modified_date: _c, modified_date_millis: _d, ...rest } = body;
   return rest as Dict;
@@ -85,7 +85,8 @@ export function Editor({ cluster, template, all, readOnly, onChanged }: Props) {
   const simulate = () =>
     doing("simulate", async (now) => {
       if (kind === "legacy") return setSimulated({ kind, index: exampleOf(now) });
-      // Named: what is simulated takes the place of the saved one, and is not its rival.
+      // The simulated template has the saved one's name, so it replaces the saved one instead of competing
+      // with it.
       const path = `/_index_template/_simulate/${encodeURIComponent(name.trim())}`;
       const answer = await callJson<Dict>(cluster, { method: "POST", path, body: JSON.stringify(now) });
       setSimulated({ kind, answer });

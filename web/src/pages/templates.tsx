@@ -1,4 +1,4 @@
-// Templates of both kinds: the list, one to edit, and which of them sets a value.
+// Templates of both kinds: the list, the editor of one, and the answer to which of them sets a value.
 import { useState } from "preact/hooks";
 import { callJson, Confirm } from "../call.tsx";
 import { visible } from "../format.ts";
@@ -18,7 +18,7 @@ const s = t.templates;
 interface All {
   readonly templates: readonly Template[];
   readonly components: ReadonlyMap<string, Dict>;
-  /** A part that could not be read leaves the others standing. */
+  /** If a part could not be read, the others are still shown. */
   readonly problems: readonly string[];
 }
 

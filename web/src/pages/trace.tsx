@@ -1,5 +1,5 @@
-// Where is my document? What each queue of a gateway and each of its clusters say of one document, or of one request. "Indexed" is said
-// only where the cluster said so, and "not seen" never without how far was looked.
+// Answers where a document or a request is: what each queue of a gateway and each of its clusters say about
+// it. The page says "indexed" only if the cluster says so, and "not seen" only with how far it has looked.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { isAbort, reason } from "../api.ts";
 import { bytes, dateTime, exact, span, visible } from "../format.ts";
@@ -93,7 +93,7 @@ export function Trace() {
   const [now, set] = useState<Now>({ at: "nothing" });
   const control = useRef<AbortController | null>(null);
   const chosen = gateway || gateways[0]?.id || "";
-  // The address says what is looked for: the form only changes it.
+  // The address says what to look for; the form only changes the address.
   const look = async (more: { queue?: string; from?: number } = {}) => {
     control.current?.abort();
     const from = g || gateways[0]?.id;

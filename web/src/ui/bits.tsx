@@ -1,11 +1,11 @@
-// Small pieces that every page is made of.
+// Small components that every page uses.
 import type { ComponentChildren, JSX } from "preact";
 import { bytes, exact, latency, short, span, visible } from "../format.ts";
 import { t } from "../strings.ts";
 import type { State } from "../types.ts";
 import { Icon, type IconName } from "./icon.tsx";
 
-/** A name from outside: isolated, so that it can't turn its neighbours' direction, and whole on hover. */
+/** A name from outside: isolated, so that it can't change the text direction around it, and shown whole on hover. */
 export function Name({ value }: { value: string }) {
   const shown = visible(value);
   return (
@@ -23,7 +23,7 @@ const FORMS = {
   pct: (v: number) => [`${Math.round(v)} %`, `${exact(v)} %`],
 } as const;
 
-/** A number as people say it; the exact one on hover. A missing one is a dash, never a 0. */
+/** A number as people say it, with the exact number on hover. A missing number is a dash, never a 0. */
 export function Num({ value, as = "count" }: { value: number | null | undefined; as?: keyof typeof FORMS }) {
   if (value === null || value === undefined || !Number.isFinite(value)) return <span class="num none">{t.none}</span>;
   const [text, title] = FORMS[as](value);
@@ -76,7 +76,7 @@ export function Header({ title, children, lead }: { title: ComponentChildren; le
   );
 }
 
-/** Nothing is here: why, and what next. */
+/** The text for an empty place: why it is empty, and what to do next. */
 export function Empty({ title, text, children }: { title: string; text?: string; children?: ComponentChildren }) {
   return (
     <div class="empty">
@@ -109,7 +109,7 @@ export function Note({ kind, children }: { kind: "ok" | "warn" | "info"; childre
   );
 }
 
-/** Grey lines where the content will be: nothing jumps when it comes. */
+/** Grey lines where the content will be, so that nothing jumps when it arrives. */
 export function Loading({ lines = 6 }: { lines?: number }) {
   return (
     <div class="skeleton" role="status" aria-label={t.loading}>
@@ -120,7 +120,7 @@ export function Loading({ lines = 6 }: { lines?: number }) {
   );
 }
 
-/** How full something is, as bar and number. */
+/** How full something is, as a bar and a number. */
 export function Meter({ value, title }: { value: number | null; title?: string | undefined }) {
   if (value === null || !Number.isFinite(value)) return <span class="num none">{t.none}</span>;
   const part = Math.min(100, Math.max(0, value));

@@ -1,4 +1,5 @@
-// A chart over time by uPlot, which comes only with the first chart. The same figures are there as a table.
+// A chart over time, drawn by uPlot, which loads with the first chart. The same figures are available as a
+// table.
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
 import { clock, exact, short } from "../format.ts";
@@ -9,7 +10,7 @@ import { Button } from "./bits.tsx";
 
 export interface Line {
   readonly label: string;
-  /** Which of the theme's colours: 1 to 6. */
+  /** The number of one of the theme's colours, 1 to 6. */
   readonly colour: number;
   readonly values: readonly (number | null)[];
   readonly fill?: boolean;
@@ -22,10 +23,10 @@ export interface ChartProps {
   readonly stepMs: number;
   readonly lines: readonly Line[];
   readonly height?: number;
-  /** The top of the axis where it is known, such as 100 %. */
+  /** The top of the axis if it is known, such as 100 %. */
   readonly top?: number;
   readonly unit?: string;
-  /** How its numbers are said. */
+  /** Formats the chart's numbers. */
   readonly say?: (value: number) => string;
 }
 

@@ -1,4 +1,5 @@
-// A modal dialog on the browser's own element: focus is kept in it, Escape closes it, and focus returns where it was.
+// A modal dialog based on the browser's own element: it keeps the focus, Escape closes it, and the focus then
+// returns.
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
 import { t } from "../strings.ts";

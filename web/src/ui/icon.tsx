@@ -1,4 +1,4 @@
-// Icons, drawn in the page: no file, no font. Shapes after Lucide (ISC).
+// Icons, drawn in the page without a file or a font. The shapes follow Lucide (ISC).
 const PATHS = {
   overview: "M3 12h4l3 8 4-16 3 8h4",
   cluster: "M4 5h16v5H4zM4 14h16v5H4zM8 7.500h.01M8 16.500h.01",

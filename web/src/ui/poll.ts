@@ -1,4 +1,4 @@
-// Asks again and again, never twice at once, and not while nobody looks.
+// Polls: asks again and again, one request at a time, and not while the page is hidden.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { isAbort, reason } from "../api.ts";
 
@@ -11,7 +11,7 @@ export interface Polled<T> {
   readonly again: () => void;
 }
 
-/** `every` 0 asks once. Behind a failure the pauses grow, to sixteen times as long. */
+/** `every` 0 asks once. After failures the pauses grow, up to sixteen times as long. */
 export function usePoll<T>(ask: (signal: AbortSignal) => Promise<T>, every: number | ((data: T) => number), deps: readonly unknown[]): Polled<T> {
   const [state, set] = useState<Omit<Polled<T>, "again">>({ data: null, problem: null, at: 0 });
   const kick = useRef<() => void>(() => undefined);

@@ -1,4 +1,4 @@
-// The last minute as a line of 120 by 24. A gap in the figures is a gap in the line.
+// The last minute as a line in a box of 120 by 24. A gap in the figures is a gap in the line.
 import { short } from "../format.ts";
 import { t } from "../strings.ts";
 

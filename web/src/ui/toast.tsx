@@ -1,4 +1,4 @@
-// Short words about what was just done; read out, and gone after a while.
+// Short messages about what was just done. They are read out, and disappear after a while.
 import { signal } from "@preact/signals";
 import { t } from "../strings.ts";
 import { visible } from "../format.ts";

@@ -1,4 +1,4 @@
-// What is not as it should be with a cluster or a gateway, in its own words, on each page that is about it.
+// The problems of a cluster or a gateway, in its own words, for each page about it.
 import { heardAt, now, overview } from "../live.ts";
 import { span, visible } from "../format.ts";
 import { t } from "../strings.ts";
@@ -6,7 +6,7 @@ import type { Row } from "../types.ts";
 
 export const rowOf = (kind: Row["kind"], id: string): Row | undefined => overview.value?.rows.find((row) => row.kind === kind && row.id === id);
 
-/** How long ago it last answered; null if it never did. */
+/** The time since the last answer; null if there never was one. */
 export const ageOf = (row: Row): number | null => (row.seen_ms_ago === null ? null : row.seen_ms_ago + Math.max(0, now.value - heardAt.value));
 
 export function Whys({ row, aged }: { row: Row | undefined; aged?: boolean }) {
@@ -24,7 +24,7 @@ export function Whys({ row, aged }: { row: Row | undefined; aged?: boolean }) {
   );
 }
 
-/** For pages that ask the cluster themselves, and may wait long for it. */
+/** For pages that ask the cluster themselves, and may wait long for an answer. */
 export function ClusterWhys({ id }: { id: string | undefined }) {
   return <Whys row={id ? rowOf("cluster", id) : undefined} aged />;
 }

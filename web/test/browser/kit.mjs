@@ -1,5 +1,5 @@
-// What the browser tests share: a server (the mock, or the real one of CONSOLE_URL), a browser, and what must
-// always hold.
+// What the browser tests share: a server (the mock, or the real one at CONSOLE_URL), a browser, and checks of
+// what must always hold.
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -25,14 +25,14 @@ export async function closeAll() {
   servers.splice(0).forEach(({ close }) => close());
 }
 
-/** A fresh server of the mock. */
+/** A new server of the mock. */
 export async function server(entered = true) {
   const made = await start(0, entered);
   servers.push(made);
   return made;
 }
 
-/** A page that keeps what it did wrong: errors, refusals by the policy, requests to other origins. */
+/** A page that records what goes wrong: errors, refusals by the policy, requests to other origins. */
 export async function page(url, options = {}) {
   const context = await (await openBrowser()).newContext({ viewport: { width: 1360, height: 860 }, reducedMotion: "reduce", ...options });
   const made = await context.newPage();
@@ -41,7 +41,7 @@ export async function page(url, options = {}) {
   const origin = new URL(url).origin;
   made.on("pageerror", (error) => wrongs.push(`error: ${error.message}`));
   made.on("console", (message) => {
-    // A refused answer is told by the page itself; the browser's own line about it is no fault.
+    // The page itself reports a refused answer; the browser's own line about it is not an error.
     if (message.type() === "error" && !/Failed to load resource/.test(message.text())) wrongs.push(`console: ${message.text()}`);
   });
   made.on("request", (request) => {
@@ -72,7 +72,7 @@ export async function to(made, hash) {
 }
 
 /**
- * Writes into the editor in place of all that stands there. Deleted first: Chromium keeps the look of a replaced text by a style
+ * Replaces the editor's text. The old text is deleted first: Chromium keeps the look of a replaced text with a style
  * attribute of its own, which the policy refuses, and the page would be blamed.
  */
 export async function write(made, text) {
@@ -83,7 +83,7 @@ export async function write(made, text) {
 }
 
 export async function violations(made) {
-  // A policy without eval refuses an injected script element, not an evaluated one.
+  // A policy without eval refuses an injected script element, but not an evaluated one.
   await made.evaluate(AXE);
   const found = await made.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }));
   return found.violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.target} ${n.failureSummary?.split("\n")[1] ?? ""}`).join(" | ")}`);
@@ -91,7 +91,7 @@ export async function violations(made) {
 
 export const shot = (made, name, options = {}) => made.screenshot({ path: join(SHOTS, `${name}.png`), ...options });
 
-/** No part is wider than the window. */
+/** Checks that nothing is wider than the window. */
 export async function assertFits(made, where) {
   const wide = await made.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
   assert.ok(wide <= 0, `${where}: ${wide} px too wide`);
@@ -122,7 +122,7 @@ export const PAGES = {
   "trace-nothing": "#/trace?g=gateway-1",
 };
 
-/** Asks again and again until it is so; a machine with much to do gets its time. */
+/** Asks again and again until the condition holds; a busy machine gets enough time. */
 export async function until(what, holds) {
   for (const ends = Date.now() + 60_000; !(await holds()); ) {
     assert.ok(Date.now() < ends, `not so: ${what}`);
@@ -131,8 +131,8 @@ export async function until(what, holds) {
 }
 
 /**
- * How long something takes that is to be quick, in ms: the least of a few tries, since a machine with much to do may be late
- * once. No more tries than it takes to be below `most`.
+ * How long something takes that should be quick, in ms: the shortest of a few tries, since a busy machine may be late once.
+ * It stops trying once a try is below `most`.
  */
 export async function quickest(most, once) {
   let least = Infinity;
@@ -145,16 +145,16 @@ export async function quickest(most, once) {
   return least;
 }
 
-/** Waits until a page stands: no grey lines any more, and the charts are drawn. */
+/** Waits until a page is complete: no grey lines are left, and the charts are drawn. */
 export async function settled(made) {
   await made.waitForFunction(() => !document.querySelector(".skeleton") && document.querySelector("main h1") && [...document.querySelectorAll(".plot")].every((p) => p.querySelector("canvas")), undefined, { timeout: 60_000 });
   await made.waitForTimeout(120);
 }
 
 /**
- * Every number that a page shows is one that the API has said of the same thing in the last moments: of a row of the overview, of
- * the cluster's last seconds, of a node. Asked for `ms` before the page is read, since what it shows is up to a few seconds old.
- * How many were compared is told, so that a test can tell that it has compared any.
+ * Checks that every number on a page is one that the API has just returned for the same thing: a row of the overview, the
+ * cluster's last seconds, or a node. It asks the API for `ms` before it reads the page, since the page is up to a few seconds
+ * old. It returns how many numbers it has compared, so that a test can check that there were any.
  */
 export function numbersDiffer(made, ms = 4000) {
   return made.evaluate(async (span) => {
@@ -191,7 +191,7 @@ export function numbersDiffer(made, ms = 4000) {
       await ask();
       await new Promise((done) => setTimeout(done, 200));
     }
-    // Read at once, in one turn of the page.
+    // Read everything at once, in one turn of the page.
     const wrong = [];
     let compared = 0;
     const shown = [...document.querySelectorAll("main data.num")].map((data) => {

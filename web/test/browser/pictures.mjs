@@ -1,11 +1,11 @@
-// Makes the pictures of docs/console.md, from the mock's figures: `npm run pictures`.
+// Makes the pictures of docs/console.md from the mock's figures: `npm run pictures`.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { closeAll, logIn, page, server, settled, to, write } from "./kit.mjs";
 
 const OUT = new URL("../../../docs/pictures/", import.meta.url).pathname;
 mkdirSync(OUT, { recursive: true });
-/** The browser itself packs a picture smaller than PNG does. */
+/** The browser itself compresses a picture better than PNG does. */
 async function webp(context, png) {
   const blank = await context.newPage();
   return blank.evaluate(async (data) => {

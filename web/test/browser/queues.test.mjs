@@ -68,13 +68,13 @@ test("the records browser says how far it has looked, and what it could not look
   assert.equal(await p.locator("tbody tr").count(), 50);
   await p.getByRole("button", { name: "Go on" }).click();
   await p.getByRole("rowheader", { name: "5000", exact: true }).waitFor();
-  await p.getByLabel("Text in it").fill('"_id":"777"');
+  await p.getByLabel("Contains text").fill('"_id":"777"');
   await p.getByRole("button", { name: "Look", exact: true }).click();
-  await said.filter({ hasText: "Searched 99 kB of 99 kB, 990 records. 1 found. Of 1 longer ones only the first 65.5 kB were searched." }).waitFor();
+  await said.filter({ hasText: "Searched 99 kB of 99 kB, 990 records. 1 found. Longer records, searched only up to 65.5 kB: 1." }).waitFor();
   assert.equal(await p.getByRole("rowheader").textContent(), "77700");
   assert.match(p.url(), /records\?text=/);
-  // None is never said alone.
-  await p.getByLabel("Text in it").fill("not there");
+  // The page never says just "none".
+  await p.getByLabel("Contains text").fill("not there");
   await p.getByLabel("Lane", { exact: true }).fill("3");
   await p.getByRole("button", { name: "Look", exact: true }).click();
   await said.filter({ hasText: "Searched 99 kB of 99 kB, 83 records. 0 found." }).waitFor();

@@ -1,4 +1,4 @@
-// What must hold on every page: states that are designed, hostile names, small windows, keys, accessibility.
+// What must hold on every page: designed states, hostile names, small windows, keys, accessibility.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { assertFits, closeAll, finish, logIn, numbersDiffer, page, PAGES, server, settled, shot, to, until, violations } from "./kit.mjs";
@@ -150,7 +150,7 @@ test("a session that ends leads to the login and back to the same place", async 
   mock.mode = "expired";
   await p.getByRole("heading", { name: "Log in" }).waitFor({ timeout: 60_000 });
   mock.mode = "";
-  await p.getByText("Your session is over.").waitFor();
+  await p.getByText("Your session has ended.").waitFor();
   await p.getByLabel("Name").fill(NAME);
   await p.getByLabel("Password").fill(PASSWORD);
   await p.keyboard.press("Enter");
@@ -222,7 +222,7 @@ test("Ctrl K: a few letters lead anywhere, from a field and from the editor too"
   await to(p, "#/dev?cluster=staging");
   await p.locator(".cm-content").first().click();
   await go("import", "Import");
-  // Arrows choose, Escape leaves all as it was, and what nothing has is said.
+  // Arrows choose, Escape leaves everything as it was, and the page says if nothing matches.
   await p.keyboard.press("Control+k");
   await box.waitFor();
   const options = p.locator(".palette [role=option]");
@@ -230,11 +230,11 @@ test("Ctrl K: a few letters lead anywhere, from a field and from the editor too"
   await p.keyboard.press("ArrowDown");
   await options.nth(1).and(p.locator("[aria-selected=true]")).waitFor();
   await p.keyboard.type("zzzz");
-  await p.getByText("Nothing has these letters.").waitFor();
+  await p.getByText("Nothing matches these letters.").waitFor();
   await p.keyboard.press("Enter");
   await p.keyboard.press("Escape");
   await p.getByRole("heading", { level: 1, name: "Import" }).waitFor();
-  // By the mouse as well, and it changes the theme.
+  // The mouse works as well, and changes the theme.
   await p.getByRole("button", { name: /^Go to/ }).click();
   await p.keyboard.type("theme dark");
   // The list follows the letters a moment later.
@@ -252,7 +252,7 @@ test("every number of a page is the API's of that moment", async () => {
     await to(p, hash);
     await settled(p);
     await p.waitForTimeout(1200);
-    // What is shown may be older than what was asked meanwhile, on a machine with much to do.
+    // On a busy machine, the page may show figures that are older than the API's.
     let told = await numbersDiffer(p);
     for (let tries = 0; tries < 3 && told.wrong.length; tries++) told = await numbersDiffer(p);
     assert.deepEqual(told.wrong, [], hash);

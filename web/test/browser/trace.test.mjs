@@ -1,4 +1,4 @@
-// Where is my document?
+// The page "Where is my document?".
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { closeAll, finish, logIn, page, server, settled, shot, to } from "./kit.mjs";
@@ -30,7 +30,7 @@ for (const colorScheme of ["light", "dark"]) {
     await p.getByText(/from position 1,200 to 99,000; the queue has 0 to 99,000/).waitFor();
     assert.equal(new URL(await p.getByRole("link", { name: "position 77,700" }).evaluate((a) => a.href)).hash, "#/g/gateway-1/q/logs/records?from=77700");
     await shot(p, `trace-${colorScheme}`);
-    // The address alone leads back.
+    // The address alone is enough to come back.
     const there = p.url();
     assert.match(there, /#\/trace\?g=gateway-1&index=logs&id=a%2Fb%3Fc%3Dd%26%C3%A9$/);
     await to(p, "#/");
@@ -38,7 +38,7 @@ for (const colorScheme of ["light", "dark"]) {
     await p.reload();
     await settled(p);
     assert.equal(await p.locator(".fate").count(), 4);
-    // A dead letter leads to itself, by an address that stays.
+    // A dead letter links to itself, with a permanent address.
     await p.getByRole("link", { name: "Letter 1000" }).click();
     const letter = p.getByRole("dialog", { name: "Letter 1000" });
     await letter.getByText("400 mapper_parsing_exception", { exact: false }).waitFor();
@@ -68,13 +68,13 @@ test("not seen is never said without how far was looked; what failed, was cut of
   await p.getByText("not seen", { exact: true }).waitFor();
   await p.getByText(/Found 0 writes of it in 978 records/).waitFor();
   await look("cut");
-  await p.getByText(/Time was over before the end/).waitFor();
+  await p.getByText(/Time ran out before the end/).waitFor();
   await p.getByText(/2 parts could not be read/).waitFor();
-  await p.getByText(/Not all of what is parked/).waitFor();
+  await p.getByText(/Not all parked documents/).waitFor();
   const asked = p.waitForRequest((request) => /call$/.test(request.url()));
   await p.getByRole("button", { name: "Go on" }).click();
   assert.match(JSON.parse((await asked).postData()).path, /queue=logs&from=40000$/);
-  // From a letter and from a record.
+  // The page can be reached from a letter and from a record.
   for (const [from, row] of [["letters", "1000"], ["records", null]]) {
     await to(p, `#/g/gateway-1/q/logs/${from}`);
     await settled(p);

@@ -1,5 +1,5 @@
-// From the first start to a template, as a stranger would go. Against the mock; what the real server does is
-// in real.test.mjs.
+// From the first start to a template, as a new user would go, against the mock. The tests in test/real use
+// the real server.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { closeAll, finish, logIn, page, quickest, server, settled, shot, to, until, write } from "./kit.mjs";
@@ -15,20 +15,20 @@ test("first start: the one-time link makes the account, a wrong one is refused i
   await p.getByLabel("Your name").fill(NAME);
   await p.getByLabel("Password", { exact: true }).fill("short");
   await p.getByLabel("Password again").fill("other");
-  await p.getByRole("button", { name: "Make the account" }).click();
+  await p.getByRole("button", { name: "Create the account" }).click();
   await p.getByText("10 characters or more.", { exact: false }).first().waitFor();
   await p.getByText("The two passwords differ.").waitFor();
   for (const label of ["Password", "Password again"]) await p.getByLabel(label, { exact: true }).fill(PASSWORD);
-  await p.getByRole("button", { name: "Make the account" }).click();
+  await p.getByRole("button", { name: "Create the account" }).click();
   await p.getByText("This link is not the one").waitFor();
-  // Without the link in the address it can be pasted whole.
+  // If the link is not in the address, it can be pasted as a whole.
   await p.goto(url);
   await p.reload();
   await p.getByLabel("One-time link").fill(`http://127.0.0.1:9000/#setup=${LINK}`);
   await p.getByLabel("Your name").fill(NAME);
   for (const label of ["Password", "Password again"]) await p.getByLabel(label, { exact: true }).fill(PASSWORD);
   await shot(p, "setup-light");
-  await p.getByRole("button", { name: "Make the account" }).click();
+  await p.getByRole("button", { name: "Create the account" }).click();
   await p.getByRole("heading", { name: "Nothing is registered yet" }).waitFor();
   assert.equal(mock.user.name, NAME);
   await shot(p, "empty-light");
@@ -39,28 +39,28 @@ test("first start: the one-time link makes the account, a wrong one is refused i
   await p.getByLabel("Admin address").fill("http://dns.bad:2900");
   await p.getByRole("button", { name: "Test connection" }).click();
   await p.getByText("The connection fails at: Name lookup.").waitFor();
-  await p.getByRole("button", { name: "Save without a good test" }).waitFor();
+  await p.getByRole("button", { name: "Save without a successful test" }).waitFor();
   await p.getByLabel("Admin address").fill("https://gateway-1:2900");
   await p.getByRole("button", { name: "Test connection" }).click();
   await p.getByText("The connection works.").waitFor();
-  await p.getByText("Brings its clusters along: demo, second").waitFor();
+  await p.getByText("Adds its clusters: demo, second").waitFor();
   await shot(p, "test-steps-light");
   await p.getByRole("button", { name: "Save", exact: true }).click();
   await p.getByRole("link", { name: "gateway-1" }).waitFor();
   await p.getByRole("link", { name: "demo" }).waitFor();
 
-  // Out and in again: wrong five times is throttled in words.
+  // Log out and in again: after five wrong passwords, the page says that logins are throttled.
   await p.getByRole("button", { name: "Log out" }).click();
-  // The page that is left has a field for names too.
+  // The previous page has a field for names too.
   await p.getByRole("heading", { name: "Log in" }).waitFor();
   for (let i = 0; i < 6; i++) {
     await p.getByLabel("Name").fill(NAME);
     await p.getByLabel("Password").fill("wrong");
-    // The words of the try before may still stand there.
+    // The message of the previous try may still be there.
     const answered = p.waitForResponse((response) => response.url().endsWith("/api/login"));
     await p.getByRole("button", { name: "Log in" }).click();
     await answered;
-    // The form is emptied when the answer is there, and nothing typed before that stays.
+    // The form is emptied when the answer arrives, so nothing typed before that is kept.
     await p.waitForFunction(() => document.querySelector("input[name=password]")?.value === "");
     await p.getByRole("alert").filter({ hasText: i < 5 ? "is wrong" : "Try again in 30 seconds" }).waitFor();
   }
@@ -133,7 +133,7 @@ test("the overview lives: worst first, figures move within two seconds, and equa
     await p.waitForFunction(([old]) => [...document.querySelectorAll("td.big data")].every((d) => d.value !== old), [first], { timeout: 60_000 });
   });
   assert.ok(took < 2500, `${took} ms`);
-  // What stands there is what the server says for this second or the one before.
+  // The page shows what the server says for this second or the previous one.
   await until("it shows what the server says", async () => {
     const seen = Number(await cell.getAttribute("value"));
     const spark = await p.evaluate(() => fetch("api/overview").then((r) => r.json())).then((o) => o.rows.find((r) => r.id === "production").spark);
@@ -157,14 +157,14 @@ test("the cluster's chart moves, and as a table it has the same figures", async 
   const before = await pixels();
   await until("the chart is another", async () => (await pixels()) !== before);
   const series = await p.evaluate(() => fetch("api/clusters/production/series?minutes=15").then((r) => r.json()));
-  await p.getByRole("button", { name: "As table: Documents a second" }).click();
+  await p.getByRole("button", { name: "As table: Documents per second" }).click();
   const exact = new Intl.NumberFormat("en-US", { maximumFractionDigits: 3 });
   const rows = await p.locator(".chart").first().locator("tbody tr").allTextContents();
   const known = series.series.cluster_docs_per_s.slice(-5).map((v) => exact.format(v));
   assert.ok(known.some((v) => rows.some((row) => row.includes(v))), `${rows[0]} has one of ${known}`);
-  await p.getByRole("button", { name: "As chart: Documents a second" }).click();
-  // The keyboard's cursor reads a figure out.
-  // Until the table is away, the first plot is another chart's. A plot is there once its canvas is.
+  await p.getByRole("button", { name: "As chart: Documents per second" }).click();
+  // The keyboard's cursor shows a figure.
+  // Until the table is gone, the first plot belongs to another chart. A plot is there once its canvas is.
   const chart = p.locator(".chart").first();
   await chart.locator(".plot canvas").waitFor();
   await chart.locator(".plot").focus();
@@ -197,7 +197,7 @@ test("a template is made in the dev tools, found in the list, edited in the form
   await p.getByRole("button", { name: "Simulate" }).click();
   await p.getByRole("cell", { name: "legacy template walk" }).first().waitFor();
   await p.getByRole("button", { name: "Save" }).click();
-  await p.getByText("is saved. It acts on indices made from now on.").waitFor();
+  await p.getByText("is saved. It applies to indices created from now on.").waitFor();
   const saved = mock.live.get("cluster staging").cluster.legacy.get("walk");
   assert.equal(saved.settings["index.number_of_shards"], 5);
   assert.equal(saved.mappings.dynamic_templates[0].strings.mapping.ignore_above, 256);

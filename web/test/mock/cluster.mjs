@@ -1,4 +1,4 @@
-// As much of a cluster's own API as the page's tests ask of it.
+// The part of a cluster's own API that the page's tests use.
 const parse = (text) => (text ? JSON.parse(text) : {});
 
 export class Cluster {

@@ -1,4 +1,4 @@
-// Names as an attacker or an unlucky day gives them.
+// Names as an attacker or an accident could produce them.
 export const hostile = [
   `<img src=x onerror="document.title='pwned'">`,
   `"><script>document.title='pwned'</script>`,

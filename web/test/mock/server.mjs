@@ -1,8 +1,9 @@
-// Stands in for the console's server: the whole contract in memory, with figures that move, and misbehaviour
-// on demand.
+// A mock of the console's server: the whole API in memory, with figures that move, and misbehaviour on
+// demand.
 //
-//   node test/mock/server.mjs [PORT] [--in] --in: an account `ann` / `correct horse battery` and entries
-//   exist already
+//   node test/mock/server.mjs [PORT] [--in]
+//
+// With --in, an account `ann` / `correct horse battery` and entries exist already.
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
@@ -79,7 +80,7 @@ class Mock {
     return made;
   }
 
-  /** A figure of a second that is the same whenever it is asked for. */
+  /** A figure for a second, which is the same whenever it is asked for. */
   rate(base, second) {
     return Math.round(base * (1 + 0.18 * Math.sin(second / 9) + 0.06 * Math.sin(second / 1.7)) * 10) / 10;
   }
@@ -106,7 +107,7 @@ class Mock {
     const n = Math.floor((minutes * 60_000) / step);
     const base = this.live.get(`cluster ${entry.id}`).base;
     const times = Array.from({ length: n }, (_, i) => to - (n - 1 - i) * step);
-    // The console was away for a while: a gap.
+    // A gap, as if the console had been away for a while.
     const gap = (i) => i > n * 0.55 && i < n * 0.6;
     const map = (make) => times.map((ms, i) => (gap(i) ? null : make(ms / 1000, i)));
     return {
@@ -133,7 +134,7 @@ class Mock {
     };
   }
 
-  /** A gateway's queues as the real server tells them, sums and all; `off` documents are missing where a test says so. */
+  /** A gateway's queues as the real server reports them, with sums; a test can set how many documents (`off`) are missing. */
   queues(entry) {
     const second = Math.floor(Date.now() / 1000);
     const all = entry.queueNames ?? (entry.name === "gateway-2" ? ["ingest"] : ["logs", "orders"]);
@@ -327,7 +328,7 @@ function gatewayCall(mock, entry, { method, path }) {
   return told({ error: { reason: "no such endpoint" } }, 404);
 }
 
-/** A document that is elsewhere for each group; of the index "none" nothing is known, of "cut" only a part. */
+/** A document with another state for each group. Nothing is known about the index "none", and only a part about "cut". */
 function traceOf(entry, query) {
   const [index, words] = [query.get("index"), entry.queueNames ?? []];
   const ago = (s) => Date.now() - s * 1000;
@@ -395,7 +396,7 @@ async function callOf(mock, entry, { method, path, body, confirm }, request) {
   return { status: answer.status, took_ms: 3, headers: { "content-type": "application/json" }, body: answer.text, truncated: !!answer.truncated };
 }
 
-/** Only the shape the tests use: names under `clusters:`. */
+/** Parses only what the tests use: names under `clusters:`. */
 function importYaml(mock, yaml) {
   const lines = yaml.split("\n");
   const bad = lines.findIndex((line) => /\t/.test(line));
@@ -425,7 +426,7 @@ export async function start(port = 0, entered = true) {
 
 async function serve(mock, request, response) {
   const url = new URL(request.url, "http://x");
-  // Any prefix will do, as behind a proxy.
+  // Any prefix is accepted, as behind a proxy.
   const path = url.pathname.replace(/^\/some\/prefix/, "");
   const send = (status, value, headers = {}) => {
     const whole = JSON.stringify(value);

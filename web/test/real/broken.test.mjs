@@ -1,5 +1,5 @@
-// The real console in a real browser before what does not do as it should: clusters that never answer,
-// answer half, refuse, or have no time; a gateway that goes; and HAProxy in front, below a path of its own.
+// The real console in a real browser before things that misbehave: clusters that never answer, answer half,
+// refuse, or are overloaded; a gateway that goes away; and HAProxy in front, below a path of its own.
 //
 //   PROGRAM=target/debug/tidegate node --test --test-force-exit test/real/broken.test.mjs
 import assert from "node:assert/strict";
@@ -42,7 +42,7 @@ const freePort = () => new Promise((done) => {
   });
 });
 
-/** Before a server of ours: passes all on, or misbehaves as it is told. */
+/** A relay before one of the test's servers: it passes everything on, or misbehaves as told. */
 async function ill(behind) {
   const told = { mode: "well" };
   const error = { error: { type: "x", reason: "so it says" } };
@@ -72,7 +72,7 @@ async function enter(p, url, link) {
   await p.goto(`${url}#setup=${link}`);
   await p.getByLabel("Your name").fill(NAME);
   for (const label of ["Password", "Password again"]) await p.getByLabel(label, { exact: true }).fill(PASSWORD);
-  await p.getByRole("button", { name: "Make the account" }).click();
+  await p.getByRole("button", { name: "Create the account" }).click();
   await p.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
 }
 
@@ -98,7 +98,7 @@ test("what misbehaves is said in its row, with its age, and the pages stand", as
   const words = { silent: /answer|time|deadline/i, half: /no JSON|JSON/, refused: /401.*so it says/, busy: /429.*so it says/ };
   for (const [name, said] of Object.entries(words)) {
     await row(p, name).locator(".why li").filter({ hasText: said }).first().waitFor({ timeout: 60_000 });
-    // No rate of old; what else is still shown has its age.
+    // No old rate is shown; other old figures are shown with their age.
     await row(p, name).locator("td.big .none").waitFor();
     await row(p, name).locator(".age").waitFor({ timeout: 60_000 });
   }
@@ -118,11 +118,11 @@ test("what misbehaves is said in its row, with its age, and the pages stand", as
   await to(p, `#/c/${registered.find((c) => c.name === "half").id}`);
   await settled(p);
   await shot(p, "broken-cluster");
-  // A cluster that has never answered has no numbers at all, and none is made up.
+  // A cluster that has never answered has no numbers, and the page makes none up.
   await to(p, `#/c/${registered.find((c) => c.name === "never").id}`);
   await settled(p);
   assert.equal(await p.locator(".tiles data.num").count(), 0);
-  // All of it passes by itself.
+  // All of these problems pass by themselves.
   for (const one of [...Object.values(all), never]) one.mode = "well";
   await to(p, "#/");
   for (const name of [...Object.keys(kinds), "never"]) await row(p, name).getByText("OK", { exact: true }).waitFor({ timeout: 60_000 });
@@ -160,7 +160,7 @@ backend console
   p.on("request", (request) => new URL(request.url()).pathname.startsWith("/ops/console/") || beside.push(request.url()));
   p.on("response", (response) => response.status() >= 400 && !/\/api\/session$/.test(response.url()) && beside.push(`${response.status()} ${response.url()}`));
   await enter(p, at, link);
-  // The stream comes through: the figure is of this moment.
+  // The stream gets through: the figure is current.
   await row(p, "well").locator("td.big data").waitFor();
   const [cookie] = await p.context().cookies();
   assert.deepEqual([cookie.httpOnly, cookie.sameSite], [true, "Strict"]);

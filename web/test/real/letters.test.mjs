@@ -16,7 +16,7 @@ test("letters of one fault are found together, changed with a preview, and repla
   await p.goto(`${url}#setup=${link}`);
   await p.getByLabel("Your name").fill(NAME);
   for (const label of ["Password", "Password again"]) await p.getByLabel(label, { exact: true }).fill(PASSWORD);
-  await p.getByRole("button", { name: "Make the account" }).click();
+  await p.getByRole("button", { name: "Create the account" }).click();
   await p.getByRole("heading", { name: "Nothing is registered yet" }).waitFor();
   const id = await p.evaluate(async (address) => {
     const answer = await fetch("api/gateways", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ name: "gw", url: address, verify: true }) });
@@ -29,11 +29,12 @@ test("letters of one fault are found together, changed with a preview, and repla
   await settled(p);
   assert.equal(await p.locator(".accounts .adds").count(), 1);
   assert.equal(await p.locator(".accounts .item.bad data").first().getAttribute("value"), String(letters));
-  // The records lie there as they were accepted, five thousand documents each. Texts are looked for at their
+  // The records are there as they were accepted, five thousand documents each. Texts are searched only at
+  // their
   // beginning.
   await p.getByRole("link", { name: "Records", exact: true }).click();
   await p.locator(".searched").filter({ hasText: `${letters / 5000} records. ${letters / 5000} found.` }).waitFor();
-  await p.getByLabel("Text in it").fill(`"_id":"${letters - 5000}"`);
+  await p.getByLabel("Contains text").fill(`"_id":"${letters - 5000}"`);
   await p.getByRole("button", { name: "Look", exact: true }).click();
   await p.locator(".searched").filter({ hasText: `${letters / 5000} records. 1 found.` }).waitFor();
   await p.getByRole("link", { name: "Dead letters", exact: true }).click();
@@ -44,7 +45,7 @@ test("letters of one fault are found together, changed with a preview, and repla
   assert.deepEqual(await violations(p), []);
   await shot(p, "letters-real");
 
-  // One alone, as a person would look first. Its source has 1.10, which a browser would write as 1.1.
+  // First a single letter, as a user would do. Its source has 1.10, which a browser would write as 1.1.
   await p.getByRole("button", { name: /^Letter \d+$/ }).first().click();
   await p.getByText("400 mapper_parsing_exception", { exact: false }).waitFor();
   await p.getByRole("dialog").getByRole("button", { name: "Close" }).click();
@@ -53,14 +54,14 @@ test("letters of one fault are found together, changed with a preview, and repla
   const dialog = p.getByRole("dialog");
   assert.equal(await dialog.getByLabel("Field", { exact: true }).inputValue(), "n");
   await dialog.getByRole("button", { name: "Preview" }).click();
-  await dialog.getByText(`${said} would change, 0 would not, 0 cannot be changed so.`).waitFor();
+  await dialog.getByText(`${said} would change, 0 would not, 0 cannot be changed this way.`).waitFor();
   assert.equal(await dialog.locator("pre[aria-label^=Before]").count(), 20);
   assert.match(await dialog.locator("pre[aria-label^=Before]").first().textContent(), /"n": "\d+"/);
   assert.match(await dialog.locator("pre[aria-label^=After]").first().textContent(), /"n": \d+,/);
   assert.deepEqual(await violations(p), []);
   await shot(p, "letters-preview");
   await dialog.getByRole("button", { name: `Change ${said}` }).click();
-  await p.getByText(`${said} letters are changed.`).waitFor();
+  await p.getByText(`${said} letters were changed.`).waitFor();
 
   await p.getByRole("button", { name: "Replay", exact: true }).click();
   await dialog.getByText("They go back into the queue").waitFor();
@@ -70,7 +71,7 @@ test("letters of one fault are found together, changed with a preview, and repla
   await dialog.getByRole("button", { name: "Close" }).last().click();
   await p.getByText("No letter fits the filter.").waitFor();
   await to(p, `#/g/${id}/q/q`);
-  // Each was accepted twice, and is accounted for twice.
+  // Each document was accepted twice, and is accounted for twice.
   await p.waitForFunction((n) => [...document.querySelectorAll(".accounts .item")].some((one) => one.textContent.includes("indexed") && one.querySelector("data").value === n), String(letters), { timeout: 120_000 });
   assert.equal(await p.locator(".accounts .adds").count(), 1, String(await accounts()));
   assert.ok((await accounts()).some((words) => /replayed/.test(words)));

@@ -23,7 +23,7 @@ test("an admin gives and takes roles, the other's page follows, and the log tell
   await admin.goto(`${url}#setup=${link}`);
   await admin.getByLabel("Your name").fill(NAME);
   for (const label of ["Password", "Password again"]) await admin.getByLabel(label, { exact: true }).fill(PASSWORD);
-  await admin.getByRole("button", { name: "Make the account" }).click();
+  await admin.getByRole("button", { name: "Create the account" }).click();
   await admin.getByRole("link", { name: "Register a cluster" }).click();
   for (const name of ["prod", "secret"]) {
     await to(admin, "#/registry");

@@ -1,11 +1,15 @@
 // The walk-through on the real console, real clusters and real gateways, as
-// `crates/cli/tests/real_console.rs` starts them:
+// `crates/cli/tests/real_console.rs` starts them. Variables of the environment:
 //
-//   CONSOLE_URL http://127.0.0.1:9000/ CONSOLE_LINK the one-time link's secret, on its first start
-//   CLUSTER_URL three nodes of OpenSearch SECOND_URL another cluster GATEWAY_URL the admin address of a
-//   gateway before the first, with a queue; GATEWAY_ENTRY: where its clients go GATEWAY2_URL and of another
-//   one, without a queue, and GATEWAY2_ENTRY PREFIX what all names made here begin with: the clusters are
-//   others' too
+//   CONSOLE_URL    http://127.0.0.1:9000/
+//   CONSOLE_LINK   the secret of the one-time link, at the console's first start
+//   CLUSTER_URL    three nodes of OpenSearch
+//   SECOND_URL     another cluster
+//   GATEWAY_URL    the admin address of a gateway before the first cluster, with a queue
+//   GATEWAY_ENTRY  the address for its clients
+//   GATEWAY2_URL   the admin address of another gateway, without a queue
+//   GATEWAY2_ENTRY the address for its clients
+//   PREFIX         the prefix of all names made here, since others use the clusters too
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { assertFits, closeAll, finish, logIn, numbersDiffer, page, settled, shot, to, until, violations, write } from "../browser/kit.mjs";
@@ -26,7 +30,7 @@ const post = async (at, body) => {
 let next = 0;
 const bulk = (docs) => Array.from({ length: docs }, () => `{"index":{"_index":"${index}","_id":"${next++}"}}\n{"n":${next},"message":"hello"}\n`).join("");
 
-/** Both gateways get bulks until it is told to stop: how many documents that were. */
+/** Sends bulks to both gateways until it is told to stop. Returns the number of documents. */
 function load() {
   let on = true;
   const run = (async () => {
@@ -53,8 +57,8 @@ async function register(p, kind, name, address) {
 }
 
 async function agree(p, least) {
-  // The page and we ask at moments of our own; a page that was read between two answers is read once more.
-  // What is not known yet stands there as a dash, so that there are fewer numbers at first.
+  // The page and the test ask at different moments; a page that was read between two answers is read once
+  // more. Unknown figures are dashes, so there are fewer numbers at first.
   await p.waitForFunction((count) => document.querySelectorAll("main data.num").length >= count, least, { timeout: 60_000 });
   let told = await numbersDiffer(p);
   for (let tries = 0; tries < 4 && (told.wrong.length || told.compared < least); tries++) told = await numbersDiffer(p);
@@ -77,11 +81,11 @@ test("the walk-through", async () => {
   await p.goto(`${url}#setup=${env.CONSOLE_LINK}`);
   await p.getByLabel("Your name").fill(NAME);
   for (const label of ["Password", "Password again"]) await p.getByLabel(label, { exact: true }).fill(PASSWORD);
-  await p.getByRole("button", { name: "Make the account" }).click();
+  await p.getByRole("button", { name: "Create the account" }).click();
   await p.getByRole("heading", { name: "Nothing is registered yet" }).waitFor();
   await shot(p, "real-first-start");
 
-  // A wrong address is told by its step, then two clusters and two gateways come in.
+  // A wrong address fails at the right step; then two clusters and two gateways are registered.
   await to(p, "#/registry/cluster/new");
   await p.getByLabel("Name", { exact: true }).fill("wrong");
   await p.getByLabel("Addresses").fill("http://127.0.0.1:1");
@@ -95,7 +99,7 @@ test("the walk-through", async () => {
   const ids = Object.fromEntries(registry.clusters.map(({ name, id }) => [name, id]));
   assert.deepEqual(Object.keys(ids).sort(), ["first", "second"], "the gateways' cluster is the one that was there");
 
-  // The template is made in the dev tools, at the cluster that the editor names; the other one has none of
+  // The template is made in the dev tools, at the cluster that the editor names; the other one does not get
   // it.
   await to(p, `#/dev?cluster=${encodeURIComponent(ids.first)}`);
   await p.locator(".cm-content").first().waitFor();
@@ -125,7 +129,7 @@ test("the walk-through", async () => {
     await agree(p, 12);
     await assertFits(p, "overview");
 
-    // The cluster's page: the chart lives, the share of the gateways is there, three nodes.
+    // The cluster's page: the chart moves, and shows the share of the gateways; there are three nodes.
     await p.getByRole("link", { name: "first", exact: true }).click();
     await settled(p);
     await p.waitForFunction(() => document.querySelectorAll("table.nodes tbody tr").length === 3);
@@ -138,7 +142,7 @@ test("the walk-through", async () => {
     await shot(p, "real-cluster", { fullPage: true });
     assert.deepEqual(await violations(p), []);
 
-    // To the second cluster and its own figures by the keyboard: nobody writes there through us.
+    // The keyboard leads to the second cluster and its own figures: nobody writes there through a gateway.
     await p.keyboard.press("Control+k");
     await p.keyboard.type("second");
     await p.keyboard.press("Enter");
@@ -152,7 +156,8 @@ test("the walk-through", async () => {
   const sent = await stop();
   assert.ok(sent > 1000, `${sent} documents were sent`);
 
-  // All of them are there, counted by the cluster itself through the dev tools; none in the other cluster.
+  // All documents are there, as the cluster itself counts them in the dev tools; none are in the other
+  // cluster.
   await to(p, `#/dev?cluster=${encodeURIComponent(ids.first)}`);
   await p.locator(".cm-content").first().waitFor();
   for (const until = Date.now() + 90_000; ; ) {
@@ -165,8 +170,8 @@ test("the walk-through", async () => {
     await p.waitForTimeout(500);
   }
 
-  // The template is in its list with what it was made of, says where an index has its settings from, and goes
-  // again.
+  // The template is in the list with its settings, the page says which template sets an index's values, and
+  // the template is deleted again.
   await to(p, `#/c/${encodeURIComponent(ids.first)}/templates`);
   await p.getByRole("link", { name: index }).click();
   assert.equal(await p.getByLabel("Primary shards").inputValue(), "3");

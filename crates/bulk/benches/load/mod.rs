@@ -1,4 +1,4 @@
-//! Bodies, tables and replies that costs are measured with.
+//! The bodies, tables and replies with which costs are measured.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use bulk::{
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) shards: u16,
-    /// Documents go to so many indices by turns.
+    /// The number of indices that documents go to, in turn.
     pub(crate) indices: usize,
     pub(crate) source_bytes: usize,
     pub(crate) ids: bool,
@@ -139,7 +139,7 @@ pub(crate) const CASES: [Case; 12] = [
     },
 ];
 
-/// A body of `docs` documents.
+/// Makes a body of `docs` documents.
 pub(crate) fn body(case: &Case, docs: usize) -> Vec<u8> {
     let mut body = String::new();
     for number in 0..docs {
@@ -164,7 +164,7 @@ fn index_of(case: &Case, number: usize) -> String {
     }
 }
 
-/// A cluster of three nodes with the case's indices.
+/// Makes a cluster of three nodes with the case's indices.
 pub(crate) fn table(case: &Case) -> RouteTable {
     let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
     let primaries: Vec<_> = (0..case.shards).map(|shard| Some(NodeIx(shard % 3))).collect();
@@ -179,7 +179,7 @@ pub(crate) fn table(case: &Case) -> RouteTable {
     table.build()
 }
 
-/// What the nodes answer to a plan's parts.
+/// Returns the nodes' answers to a plan's parts.
 pub(crate) fn replies(plan: &Plan) -> Vec<String> {
     let item = "{\"index\":{\"_index\":\"nginx-logs\",\"_id\":\"doc-000000123456\",\"_version\":1,\"result\":\"created\",\
                 \"_shards\":{\"total\":2,\"successful\":2,\"failed\":0},\"_seq_no\":123456,\"_primary_term\":1,\"status\":201}}";

@@ -1,6 +1,6 @@
-//! `tidegate check --online`: what a file cannot say of itself. Are the clusters there, is the account right,
-//! can the folders be written and the addresses be had, do the certificates still hold? Nothing is changed
-//! anywhere.
+//! `tidegate check --online`: checks what a file cannot say by itself. Do the clusters answer, is the account
+//! right, can the folders be written and the addresses be bound, and are the certificates still valid? The
+//! check changes nothing anywhere.
 
 use std::fmt;
 use std::io;
@@ -21,29 +21,29 @@ use super::rights;
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
     Fine,
-    /// Worth a look.
+    /// Something worth a look.
     Warning,
-    /// A cluster that does not answer: it may be there later.
+    /// A cluster that does not answer; it may do so later.
     Away,
-    /// Something that has to be put right.
+    /// Something that has to be fixed.
     Error,
 }
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
-    /// What kind of thing: `cluster`, `queue`, `entry`, `admin`, `limit`, `certificate`.
+    /// The kind of thing: `cluster`, `queue`, `entry`, `admin`, `limit`, `certificate`.
     pub(super) of: &'static str,
     pub(super) name: String,
-    /// What was found.
+    /// The finding in words.
     pub(super) says: String,
-    /// What to do about it.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) then: Option<String>,
 }
 
-/// Looks at everything that the configuration needs. `indices` are names that somebody says are written to.
+/// Checks everything that the configuration needs. `indices` are names that the user says are written to.
 pub(crate) fn look(config: &Config, indices: &[String]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, cluster) in &config.clusters {
@@ -90,16 +90,17 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
     if !reached {
         return;
     }
-    // Whoever only forwards needs the cluster's topology all the same, to know its nodes.
+    // A cluster that is only forwarded to needs its topology all the same, so that the gateway knows its
+    // nodes.
     let watched = match gateway::watch(settings) {
         Ok(watched) => watched,
         Err(error) => {
-            let then = "mend what the file says of this cluster";
+            let then = "correct what the file says about this cluster";
             return findings.push(found(Level::Error, error.to_string(), Some(then)));
         }
     };
     let (learnt, status) = learn(&watched);
-    // Of an account that is refused altogether there is nothing more to say.
+    // If the account is refused altogether, there is nothing more to say about its rights.
     let refused = status.warnings.last().is_some_and(|told| told.contains("401"));
     let rights = match status.state {
         WatchState::Off => Vec::new(),
@@ -112,7 +113,8 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
     let told = status.warnings.last().cloned().unwrap_or_default();
     match status.state {
         WatchState::Off => {
-            let says = "it takes connections; `discovery.enabled: false` asks nothing more of it".to_owned();
+            let says =
+                "it accepts connections; with `discovery.enabled: false`, nothing more is checked".to_owned();
             findings.push(found(Level::Fine, says, None));
         }
         WatchState::Unauthorized => {
@@ -120,14 +122,14 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
             findings.push(found(Level::Error, says, Some(then)));
         }
         _ if !learnt => {
-            let then = "look whether this is an Elasticsearch or OpenSearch, and at its log";
+            let then = "check that this is an Elasticsearch or OpenSearch, and read its log";
             let says = format!("its topology cannot be read: {told}");
             findings.push(found(Level::Away, says, Some(then)));
         }
         _ => {
             let up = status.nodes.iter().filter(|node| node.health.up).count();
             let says = format!(
-                "{} {}, {up} of {} nodes are well",
+                "{} {}, {up} of {} nodes are up",
                 status.flavour.unwrap_or("unknown"),
                 status.versions.join(", "),
                 status.nodes.len(),
@@ -141,12 +143,12 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
     findings.extend(rights);
 }
 
-/// Waits for what the watch learns of the cluster: whether it did, and what.
+/// Waits for the watch to learn the cluster's topology. Returns whether it did, and the status.
 fn learn(watched: &cluster::Cluster) -> (bool, cluster::Status) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let learnt = runtime.is_ok_and(|runtime| runtime.block_on(watched.learnt(LEARN_TIMEOUT)));
     let mut status = watched.status();
-    // What was read first is known a moment before the watch says so.
+    // The topology is known a moment before the watch reports that state.
     let ends = Instant::now() + SETTLE_TIMEOUT;
     while learnt && status.state == WatchState::Starting && Instant::now() < ends {
         std::thread::sleep(SETTLE_LOOK);
@@ -155,21 +157,21 @@ fn learn(watched: &cluster::Cluster) -> (bool, cluster::Status) {
     (learnt, status)
 }
 
-/// What is wrong with the gateway's account, and what to do.
+/// Returns what is wrong with the gateway's account, and what to do.
 fn unauthorized(settings: &Cluster, told: &str) -> (String, &'static str) {
     match &settings.credentials {
         Some(_) => (
             format!("it refuses the gateway's account: {told}"),
-            "mend `basic_auth` or `api_key`, or give the account the right to monitor the cluster",
+            "correct `basic_auth` or `api_key`, or give the account the right to monitor the cluster",
         ),
         None => (
-            format!("it wants an account, and none is configured: {told}"),
-            "write `basic_auth` or `api_key`: without, bulks pass whole",
+            format!("it requires an account, and none is configured: {told}"),
+            "write `basic_auth` or `api_key`; without an account, bulks pass whole",
         ),
     }
 }
 
-/// Whether anything listens there; else what is wrong, and what to do.
+/// Checks that something listens at the endpoint; an error says what is wrong, and what to do.
 fn reach(endpoint: &Endpoint) -> Result<(), (String, &'static str)> {
     let place = format!("{}:{}", endpoint.host, endpoint.port);
     let addresses = (&*endpoint.host, endpoint.port).to_socket_addrs();
@@ -177,7 +179,7 @@ fn reach(endpoint: &Endpoint) -> Result<(), (String, &'static str)> {
         Ok(addresses) => addresses.collect(),
         Err(error) => {
             let says = format!("the name `{}` cannot be looked up: {error}", endpoint.host);
-            return Err((says, "mend the name in `endpoint`, or the name server"));
+            return Err((says, "correct the name in `endpoint`, or repair the name server"));
         }
     };
     let mut last = None;
@@ -190,21 +192,21 @@ fn reach(endpoint: &Endpoint) -> Result<(), (String, &'static str)> {
     let Some((address, error)) = last else {
         return Err((
             format!("`{}` has no address", endpoint.host),
-            "mend the name in `endpoint`",
+            "correct the name in `endpoint`",
         ));
     };
     Err(match error.kind() {
         io::ErrorKind::ConnectionRefused => (
             format!("nothing listens at {place} ({address})"),
-            "start the cluster, or mend the port in `endpoint`",
+            "start the cluster, or correct the port in `endpoint`",
         ),
         io::ErrorKind::TimedOut => (
             format!("{place} ({address}) does not answer"),
-            "look whether a firewall is between, and whether the machine is up",
+            "check for a firewall in between, and whether the machine is up",
         ),
         _ => (
             format!("{place} ({address}) cannot be reached: {error}"),
-            "look at the network between",
+            "check the network in between",
         ),
     })
 }
@@ -222,11 +224,11 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
     let Some(folder) = there else {
         return found(
             Level::Error,
-            format!("{} cannot be made", data.display()),
-            Some("mend `path.data`"),
+            format!("{} cannot be created", data.display()),
+            Some("correct `path.data`"),
         );
     };
-    // What is not there is made at the start, in the nearest folder that is.
+    // The gateway makes missing folders at its start, in the nearest one that exists.
     let probe = folder.join(format!(".tidegate-check-{}", std::process::id()));
     let wrote =
         std::fs::write(&probe, b"tidegate check --online").and_then(|()| std::fs::remove_file(&probe));
@@ -235,7 +237,7 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
         return found(
             Level::Error,
             says,
-            Some("mend `path.data`, or whom the folder belongs to"),
+            Some("correct `path.data`, or the owner of the folder"),
         );
     }
     if queue.kafka.is_some() {
@@ -247,7 +249,7 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
     }
     let free = match log::RealDisk::default().free_bytes(folder) {
         Ok(free) => free,
-        Err(error) => return found(Level::Warning, format!("free space is not known: {error}"), None),
+        Err(error) => return found(Level::Warning, format!("free space is unknown: {error}"), None),
     };
     let says = format!("{} can be written and has {} free", folder.display(), Bytes(free));
     let least = queue.free_bytes_min;
@@ -255,7 +257,7 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
         _ if free <= least => found(
             Level::Error,
             format!(
-                "{says}, and {} have to stay free: nothing would be accepted",
+                "{says}, but {} must stay free: nothing would be accepted",
                 Bytes(least)
             ),
             Some("make room, or lower `queue.min_free`"),
@@ -263,7 +265,7 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
         Some(most) if free < most.saturating_add(least) => found(
             Level::Warning,
             format!(
-                "{says}, less than the queue may take ({}) and leave ({})",
+                "{says}, less than the queue may take ({}) and must leave ({})",
                 Bytes(most),
                 Bytes(least)
             ),
@@ -299,13 +301,13 @@ fn look_at_address(
                 Level::Fine,
                 format!(
                     "{binding} is held; a gateway answers at the admin port, but does not say without a token \
-                 what it listens on"
+                 which addresses it listens on"
                 ),
                 None,
             )
         }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && spread => {
-            let says = format!("{binding} is taken; `skip_occupied_port` or `reuse_port` allow for that");
+            let says = format!("{binding} is taken; `skip_occupied_port` or `reuse_port` allows that");
             found(Level::Warning, says, None)
         }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => found(
@@ -315,23 +317,23 @@ fn look_at_address(
         ),
         Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => found(
             Level::Error,
-            format!("{binding} is no address of this machine"),
+            format!("{binding} is not an address of this machine"),
             Some("write one of its addresses, or 0.0.0.0 for all"),
         ),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found(
             Level::Error,
-            format!("{binding} may not be listened on by this user: {error}"),
-            Some("take a port from 1024 on, or give the process CAP_NET_BIND_SERVICE"),
+            format!("this user may not listen on {binding}: {error}"),
+            Some("use a port from 1024 on, or give the process CAP_NET_BIND_SERVICE"),
         ),
         Err(error) => found(
             Level::Error,
-            format!("{binding} cannot be listened on: {error}"),
+            format!("the gateway cannot listen on {binding}: {error}"),
             None,
         ),
     }
 }
 
-/// Each connection is an open file, and so is one to a node.
+/// Checks the limit on open files: each connection of a client or to a node is one.
 fn look_at_open_files(config: &Config) -> Finding {
     let allowed = wire::raise_descriptor_limit();
     let promised: u64 = config
@@ -350,17 +352,17 @@ fn look_at_open_files(config: &Config) -> Finding {
         level,
         of: "limit",
         name: "open files".to_owned(),
-        says: format!("{allowed} are allowed here, and `max_concurrency` promises {promised} connections"),
+        says: format!("{allowed} are allowed here, but `max_concurrency` promises {promised} connections"),
         then,
     }
 }
 
-/// The gateway that answers at the admin port, if one does.
+/// Whether a gateway answers at the admin port.
 enum Running {
     No,
-    /// It wants a token, so nobody knows what it listens on.
+    /// The gateway wants a token, so nobody knows what it listens on.
     Silent,
-    /// It listens on these.
+    /// The gateway listens on these addresses.
     On(Vec<SocketAddr>),
 }
 
@@ -395,7 +397,7 @@ fn running(admin: SocketAddr) -> Running {
     }
 }
 
-/// What a gateway's entries listen on, in its own numbers.
+/// Returns the addresses on which a gateway's entries listen, from its statistics.
 fn addresses(stats: &str) -> impl Iterator<Item = SocketAddr> {
     let stats: serde_json::Value = serde_json::from_str(stats).unwrap_or_default();
     let entries = stats["entries"].as_object().cloned().unwrap_or_default();
@@ -427,20 +429,20 @@ fn look_at_certificates(config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// None: what cannot be read is an error of the file, and told as one.
+/// Returns none if the certificate cannot be read: that is an error of the file, and reported as one.
 fn look_at_certificate(name: String, file: &Path) -> Option<Finding> {
     let ends = wire::earliest_expiry(&std::fs::read(file).ok()?)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     let days = (ends - i64::try_from(now.as_secs()).ok()?).div_euclid(86_400);
     let date = jiff::Timestamp::from_second(ends).map_or_else(|_| "far away".to_owned(), |at| at.to_string());
     let (level, says, then) = match days {
-        ..0 => (Level::Error, format!("ended at {date}"), Some("replace it")),
+        ..0 => (Level::Error, format!("expired at {date}"), Some("replace it")),
         0..SOON_DAYS => (
             Level::Warning,
-            format!("ends in {days} days, at {date}"),
+            format!("expires in {days} days, at {date}"),
             Some("replace it soon"),
         ),
-        _ => (Level::Fine, format!("ends at {date}"), None),
+        _ => (Level::Fine, format!("expires at {date}"), None),
     };
     Some(Finding {
         level,
@@ -465,7 +467,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A number of bytes for people.
+/// A number of bytes, formatted for people.
 struct Bytes(u64);
 
 impl fmt::Display for Bytes {
@@ -479,9 +481,9 @@ impl fmt::Display for Bytes {
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// For the first look at a cluster.
+/// Time limit for reading a cluster's topology.
 const LEARN_TIMEOUT: Duration = Duration::from_secs(8);
-/// From then until the watch says that it watches.
+/// Time limit, from then on, for the watch to report another state than starting.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 const SETTLE_LOOK: Duration = Duration::from_millis(20);
 const SOON_DAYS: i64 = 30;

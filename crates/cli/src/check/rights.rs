@@ -9,8 +9,8 @@ use gateway::{AccountRight, AccountRights, AccountUse, Verdict};
 
 use super::online::{Finding, Level};
 
-/// What the configuration has the account of a cluster do. `more` are names that somebody says are written
-/// to.
+/// Returns what the configuration makes the gateway's account do at a cluster. `more` are names that the user
+/// says are written to.
 pub(super) fn uses(config: &Config, cluster: &str, more: &[String]) -> AccountUse {
     let to_it = |action: &FilterAction| match action {
         FilterAction::BulkReshuffle(bulk) => *bulk.cluster == *cluster,
@@ -38,7 +38,7 @@ pub(super) fn uses(config: &Config, cluster: &str, more: &[String]) -> AccountUs
     }
 }
 
-/// Asks the cluster, and says of each right whether the account has it.
+/// Asks the cluster which rights the account has, and returns a finding for each.
 pub(super) fn look(name: &str, watched: &Arc<Cluster>, used: &AccountUse) -> Vec<Finding> {
     let finding = |level, says, then| Finding {
         level,
@@ -49,7 +49,7 @@ pub(super) fn look(name: &str, watched: &Arc<Cluster>, used: &AccountUse) -> Vec
     };
     match gateway::account_rights(watched, used) {
         Ok(AccountRights::Open) => {
-            let says = "it asks nobody who he is, so every right is there".to_owned();
+            let says = "it requires no account, so every right is granted".to_owned();
             vec![finding(Level::Fine, says, None)]
         }
         Ok(AccountRights::Asked(rights)) => rights
@@ -61,13 +61,13 @@ pub(super) fn look(name: &str, watched: &Arc<Cluster>, used: &AccountUse) -> Vec
             .collect(),
         Err(error) => vec![finding(
             Level::Warning,
-            format!("its rights cannot be asked for: {error}"),
+            format!("the account's rights cannot be determined: {error}"),
             None,
         )],
     }
 }
 
-/// How bad it is, what is found, and what to do.
+/// Returns how bad the verdict is, what was found, and what to do.
 fn told(right: &AccountRight, used: &AccountUse) -> (Level, String, Option<String>) {
     let AccountRight { action, called, .. } = right;
     let give = |what: &str| {
@@ -102,18 +102,18 @@ fn told(right: &AccountRight, used: &AccountUse) -> (Level, String, Option<Strin
             (
                 level,
                 says,
-                give(" there, if anybody writes there by the gateway"),
+                give(" there, if anybody writes there through the gateway"),
             )
         }
         Verdict::Unknown(why) => (
             Level::Warning,
-            format!("whether the account may {action} ({called}) is not known: {why}"),
+            format!("it is unknown whether the account may {action} ({called}): {why}"),
             None,
         ),
     }
 }
 
-/// The first few of a list.
+/// Lists the first few names.
 fn listed(names: &[String]) -> String {
     let shown = names.len().min(NAMES_SHOWN_MAX);
     let more = match names.len() - shown {

@@ -1,8 +1,8 @@
-//! What `tidegate console --demo` has to look at: a fake cluster, a gateway before it, and load that comes
-//! and goes.
+//! What `tidegate console --demo` shows: a fake cluster, a gateway in front of it, and load that rises and
+//! falls.
 //!
-//! The cluster is in this process, gateway and load are processes of their own, bound to this one. Their
-//! files are in a folder that goes when the demo ends.
+//! The cluster runs in this process; the gateway and the load are processes of their own, bound to this one.
+//! Their files are in a folder that is removed when the demo ends.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use sink::{FakeCluster, Spec};
 
-/// All of it; stopped when dropped.
+/// The cluster, the gateway and the load of a demo; all of them stop when this value is dropped.
 pub(super) struct Demo {
     folder: Folder,
     _cluster: FakeCluster,
@@ -22,12 +22,12 @@ pub(super) struct Demo {
     registry: String,
 }
 
-/// Why there is no demo.
+/// Why the demo could not start.
 #[derive(Debug, thiserror::Error)]
 #[error("the demo cannot start: {0}")]
 pub(super) struct NoDemo(#[from] io::Error);
 
-/// A folder of this run's own, removed when dropped.
+/// A folder of this run alone, removed when dropped.
 struct Folder(PathBuf);
 
 /// A process, killed when dropped.
@@ -85,7 +85,7 @@ impl Demo {
         &self.folder.0
     }
 
-    /// What the console registers: a file to import.
+    /// The registry file that the console imports.
     pub(super) fn registry(&self) -> &str {
         &self.registry
     }
@@ -96,7 +96,7 @@ impl Demo {
 impl Folder {
     fn make() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("tidegate-demo-{}", std::process::id()));
-        // A folder that is there already may be somebody else's, and is not used.
+        // A folder that exists already may belong to somebody else, so it is not used.
         DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }
@@ -104,7 +104,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The system's own cleaning of its folder does it otherwise.
+        // If this fails, the system's own cleaning of its temporary folder removes it.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -112,7 +112,7 @@ impl Drop for Folder {
 // === impl Running ===
 
 impl Running {
-    /// Waits until it listens there.
+    /// Waits until the process listens at the address.
     fn wait_for(&mut self, address: SocketAddr) -> io::Result<()> {
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
@@ -130,14 +130,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// This program; the kernel ends it with us, `kill -9` included, where there is `setpriv` (util-linux) to ask
-/// for that.
+/// Returns a command that runs this program. Where `setpriv` (util-linux) is installed, the kernel ends the
+/// new process with this one, also after `kill -9`.
 fn tidegate() -> io::Result<Command> {
     let program = std::env::current_exe()?;
     let quiet = || (Stdio::null(), Stdio::null());
@@ -162,9 +162,9 @@ fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
-/// The example that everybody has.
+/// The example file that ships with Tidegate.
 const LOAD: &str = include_str!("../../../../examples/loadgen/bulk.yml");
-/// Bulks of 100 documents a second: up and down, so that charts have something to show; for half a day.
+/// The schedule of bulks of 100 documents: the rate rises and falls so that charts have something to show.
 const WAVE: &str = "5..40/40s,40/20s,40..5/40s,5/10s";
 const WAVES: usize = 400;
 const NODES: usize = 3;

@@ -1,5 +1,5 @@
-//! What an export and an import of a queue have in common: the list of its files, and files copied so that
-//! they are whole or not there.
+//! What exports and imports of a queue have in common: the list of an export's files, and copies of files
+//! that are either complete or absent.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,43 +13,43 @@ use anyhow::{Context as _, Result, bail, ensure};
 use aws_lc_rs::digest::{Context as Digest, SHA256};
 use serde::{Deserialize, Serialize};
 
-/// The list of an export's files, which is written when all of them are there.
+/// The name of an export's list of files, which is written once all of the files are there.
 pub(super) const LIST: &str = "EXPORT";
 
-/// Of an export whose list says another number nothing can be known.
+/// The format of the list. Nothing can be known about an export whose list has another number.
 const FORMAT: u32 = 1;
 
-/// An export's list.
+/// The list of an export's files.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct List {
     format: u32,
-    /// The version that made it.
+    /// The version of Tidegate that made the export.
     tidegate: String,
     pub(super) queue: String,
     pub(super) made: String,
-    /// By their paths in the export.
+    /// The files, by their paths in the export.
     pub(super) files: BTreeMap<String, Listed>,
 }
 
-/// One file.
+/// A file in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Listed {
     pub(super) bytes: u64,
     pub(super) sha256: String,
 }
 
-/// Copies at this many bytes a second.
+/// Limits copying to a number of bytes per second.
 pub(super) struct Pace {
     rate: Option<u64>,
     begun: Instant,
     bytes: u64,
 }
 
-/// What was done with the files.
+/// Counts of what was done with the files.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) copied: u64,
-    /// They were there from an attempt before.
+    /// Files that were there from an earlier attempt.
     pub(super) there: u64,
     pub(super) bytes: u64,
 }
@@ -67,14 +67,15 @@ impl List {
         }
     }
 
-    /// Puts it into the export's folder, durably, with a checksum of its own as its last line.
+    /// Writes the list into the export's folder, durably, with a checksum of the list as its last line.
     pub(super) fn write(&self, export: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)? + "\n";
         let sum = sum_of(text.as_bytes());
         put(&export.join(LIST), format!("{text}sha256 {sum}\n").as_bytes())
     }
 
-    /// Reads it, and its checksum; none: the export is not finished, or this is none.
+    /// Reads the list and its checksum; returns none if the export is not finished, or the folder is no
+    /// export.
     pub(super) fn read(export: &Path) -> Result<Option<(Self, String)>> {
         let file = export.join(LIST);
         let text = match fs::read_to_string(&file) {
@@ -99,7 +100,7 @@ impl List {
             let inside = parts.all(|part| matches!(part, Component::Normal(_)));
             ensure!(
                 inside && !path.is_empty(),
-                "{}: `{path}` is no file of an export",
+                "{}: `{path}` is not a file of an export",
                 file.display()
             );
         }
@@ -131,13 +132,13 @@ impl Pace {
 // === impl Listed ===
 
 impl Listed {
-    /// What a file is.
+    /// Reads a file, and returns its length and checksum.
     pub(super) fn of(file: &Path) -> Result<Self> {
         let mut read = File::open(file).with_context(|| file.display().to_string())?;
         read_through(&mut read, |_| Ok(())).with_context(|| file.display().to_string())
     }
 
-    /// Whether a file is this; a file of another length is not read.
+    /// Whether a file matches this entry; a file of another length is not read.
     pub(super) fn is(&self, file: &Path) -> Result<bool> {
         match fs::metadata(file) {
             Ok(found) if found.is_file() && found.len() == self.bytes => Ok(Self::of(file)? == *self),
@@ -148,7 +149,8 @@ impl Listed {
     }
 }
 
-/// Copies a file, so that the other one is whole and durable or is not there; what was copied.
+/// Copies a file so that the copy is either whole and durable, or absent. Returns the copy's length and
+/// checksum.
 pub(super) fn copy(from: &Path, to: &Path, pace: &mut Pace) -> Result<Listed> {
     let folder = to.parent().context("a file is in a folder")?;
     make_folder(folder)?;
@@ -167,7 +169,7 @@ pub(super) fn copy(from: &Path, to: &Path, pace: &mut Pace) -> Result<Listed> {
     Ok(copied)
 }
 
-/// Puts a small file in place, durably.
+/// Writes a small file, durably.
 pub(super) fn put(file: &Path, bytes: &[u8]) -> Result<()> {
     let folder = file.parent().context("a file is in a folder")?;
     make_folder(folder)?;
@@ -182,7 +184,7 @@ pub(super) fn put(file: &Path, bytes: &[u8]) -> Result<()> {
     sync_folder(folder)
 }
 
-/// Makes a folder and those that it is in; each belongs to whom the one around it belongs to.
+/// Makes a folder and the folders around it; each gets the owner of the folder around it.
 pub(super) fn make_folder(folder: &Path) -> Result<()> {
     if folder.is_dir() || folder.as_os_str().is_empty() {
         return Ok(());
@@ -199,7 +201,7 @@ pub(super) fn make_folder(folder: &Path) -> Result<()> {
     sync_folder(around)
 }
 
-/// What root makes among another user's files is to be that user's: the gateway's, in most cases.
+/// Gives a file that root makes in another user's folder to that user, in most cases the gateway's.
 fn owned_as(file: &Path, around: &Path) -> Result<()> {
     let around = if around.as_os_str().is_empty() {
         Path::new(".")
@@ -223,7 +225,7 @@ pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     synced.with_context(|| folder.display().to_string())
 }
 
-/// The files below a folder, or a file itself, by their paths from there.
+/// Lists the files below a folder by their relative paths. For a file, the list has only the empty path.
 pub(super) fn files_below(path: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let entries = match fs::read_dir(path) {
@@ -246,7 +248,7 @@ pub(super) fn files_below(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Reads to the end, and tells what was read.
+/// Reads the file to its end, and returns its length and checksum.
 fn read_through(read: &mut File, mut seen: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<Listed> {
     let (mut digest, mut bytes) = (Digest::new(&SHA256), 0);
     let mut buffer = vec![0; 256 << 10];
@@ -271,7 +273,7 @@ fn sum_of(bytes: &[u8]) -> String {
 fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
-        let _ = write!(text, "{byte:02x}"); // a string takes everything
+        let _ = write!(text, "{byte:02x}"); // writing to a string cannot fail
     }
     text
 }

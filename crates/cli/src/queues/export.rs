@@ -1,5 +1,5 @@
-//! `tidegate queues export`: a queue of a stopped gateway, with all that belongs to it, into a folder that
-//! can be copied anywhere.
+//! `tidegate queues export`: copies a queue of a stopped gateway, with everything that belongs to it, into a
+//! folder that can be copied anywhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ use super::carry::{Done, LIST, List, Listed, Pace, copy, files_below, put, sync_
 /// With --move, the queue here is marked, and no gateway delivers from it any more.
 ///
 /// Exit status: 0 done, 1 there is no such queue, or an export already, 2 wrong
-/// usage, 3 it could not be done (a gateway has the queue, say).
+/// usage, 3 it could not be done (for example, a gateway uses the queue).
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -46,7 +46,7 @@ pub(super) struct Export {
     rate: Option<u64>,
 }
 
-/// In the folder of an export that is not finished.
+/// The file that marks the folder of an unfinished export.
 const BEGUN: &str = "EXPORTING";
 
 /// Runs the command.
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
     if !log.join("LOG").exists() {
         writeln!(
             io::stderr(),
-            "tidegate: there is no queue {queue} on the disk: {} has none",
+            "tidegate: there is no queue {queue} on the disk: {} contains none",
             log.display()
         )?;
         return Ok(false);
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
     if to.join(LIST).exists() {
         writeln!(
             io::stderr(),
-            "tidegate: {} is a whole export already: name another folder",
+            "tidegate: {} is already a complete export: name another folder",
             to.display()
         )?;
         return Ok(false);
@@ -74,7 +74,7 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
     let _locked = RealDisk::default()
         .lock(&log.join("LOCK"))
         .map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => anyhow::anyhow!("a gateway has the queue {queue}: stop it first"),
+            io::ErrorKind::WouldBlock => anyhow::anyhow!("a gateway uses the queue {queue}: stop it first"),
             _ => error.into(),
         })?;
     begin(to)?;
@@ -86,12 +86,12 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
             let (from, name) = (joined(folder, file), joined(Path::new(part), file));
             let name = name
                 .to_str()
-                .with_context(|| format!("{} is no name in UTF-8", from.display()))?;
+                .with_context(|| format!("{} is not a name in UTF-8", from.display()))?;
             let listed = carry(&from, &to.join(name), &mut pace, &mut done)?;
             files.insert(name.to_owned(), listed);
         }
     }
-    // Of an attempt before, which saw other files.
+    // Files of an earlier attempt that the queue no longer has.
     for file in files_below(to)? {
         if file != Path::new(BEGUN) && !files.contains_key(&*file.to_string_lossy()) {
             fs::remove_file(to.join(&file))?;
@@ -113,7 +113,7 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
     Ok(true)
 }
 
-/// Takes a new folder, or one in which an export was begun.
+/// Accepts a new folder, or one in which an export was begun.
 fn begin(to: &Path) -> Result<()> {
     let begun = to.join(BEGUN);
     let is_empty = match fs::read_dir(to) {
@@ -122,12 +122,12 @@ fn begin(to: &Path) -> Result<()> {
         Err(error) => return Err(error).with_context(|| to.display().to_string()),
     };
     if !is_empty && !begun.exists() {
-        bail!("{} has other files in it: name a new folder", to.display());
+        bail!("{} contains other files: name a new folder", to.display());
     }
     put(&begun, b"")
 }
 
-/// Copies a file, unless it is there.
+/// Copies a file, unless it is there already.
 fn carry(from: &Path, to: &Path, pace: &mut Pace, done: &mut Done) -> Result<Listed> {
     if to.exists() {
         let listed = Listed::of(from)?;
@@ -138,10 +138,10 @@ fn carry(from: &Path, to: &Path, pace: &mut Pace, done: &mut Done) -> Result<Lis
         }
     }
     let listed = copy(from, to, pace)?;
-    // What was written is what will be read, and it was not written to meanwhile.
+    // Reading the copy back proves it, and that nobody wrote to the file meanwhile.
     ensure!(
         listed.is(to)?,
-        "{} is not what was written to it: look after the disk",
+        "{} is not what was written to it: check the disk",
         to.display()
     );
     done.copied += 1;
@@ -149,7 +149,7 @@ fn carry(from: &Path, to: &Path, pace: &mut Pace, done: &mut Done) -> Result<Lis
     Ok(listed)
 }
 
-/// Locks, files that are kept to be written again and files that were never finished are no part of a queue.
+/// Whether a file belongs to a queue: locks, spare files and unfinished files do not.
 fn belongs(file: &Path) -> bool {
     let name = file.file_name().map(|name| name.to_string_lossy());
     name.is_none_or(|name| {
@@ -159,7 +159,7 @@ fn belongs(file: &Path) -> bool {
     })
 }
 
-/// A path with nothing behind it is the path itself.
+/// Joins the paths; an empty file path means the folder path itself.
 fn joined(folder: &Path, file: &Path) -> PathBuf {
     match file.as_os_str().is_empty() {
         true => folder.to_owned(),
@@ -181,7 +181,7 @@ fn tell(arguments: &Export, done: &Done, as_json: bool, out: &mut impl Write) ->
     }
     let there = match done.there {
         0 => String::new(),
-        there => format!(" ({there} were there)"),
+        there => format!(" ({there} were there already)"),
     };
     let queue = &arguments.queue;
     writeln!(
@@ -191,10 +191,10 @@ fn tell(arguments: &Export, done: &Done, as_json: bool, out: &mut impl Write) ->
         arguments.to.display()
     )?;
     match arguments.moves {
-        true => writeln!(out, "no gateway delivers from the queue here any more"),
+        true => writeln!(out, "no gateway delivers from this queue any more"),
         false => writeln!(
             out,
-            "the queue here is as it was: deliver it here or from the export, not from both"
+            "this queue is unchanged: deliver it here or from the export, but not from both"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! `tidegate queues import`: an export becomes a queue, checked before anything is written.
+//! `tidegate queues import`: makes a queue from an export, which is checked before anything is written.
 
 use std::fs;
 use std::io::{self, Write};
@@ -51,7 +51,7 @@ pub(super) fn run(arguments: &Import, as_json: bool, out: &mut impl Write) -> Re
     let queue = arguments.name.as_ref().unwrap_or(&list.queue);
     ensure!(
         !queue.is_empty() && !queue.contains(['/', '\0']) && !queue.starts_with('.'),
-        "`{queue}` is no name of a queue"
+        "`{queue}` is not a valid name of a queue"
     );
     let parts = parts(&data, queue);
     let mark = importing(&data, queue);
@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &Import, as_json: bool, out: &mut impl Write) -> Re
             if let Some((_, there)) = parts.iter().find(|(_, path)| path.exists()) {
                 writeln!(
                     io::stderr(),
-                    "tidegate: there is a queue {queue} already: {}",
+                    "tidegate: a queue {queue} exists already: {}",
                     there.display()
                 )?;
                 return Ok(false);
@@ -102,7 +102,7 @@ pub(super) fn run(arguments: &Import, as_json: bool, out: &mut impl Write) -> Re
         if !report.is_sound() {
             writeln!(
                 out,
-                "the log was damaged when it was exported: `tidegate log check {}` says where",
+                "the log was already damaged when it was exported: `tidegate log check {}` says where",
                 parts[0].1.display()
             )?;
         }
@@ -110,12 +110,12 @@ pub(super) fn run(arguments: &Import, as_json: bool, out: &mut impl Write) -> Re
     Ok(true)
 }
 
-/// The list of an export all of whose files are what it says.
+/// Reads the list of an export, and checks that all files match it.
 fn sound(export: &Path) -> Result<(List, String)> {
     let found = List::read(export)?;
     let (list, sum) = found.with_context(|| {
         format!(
-            "{} is no export, or it is not finished: there is no file EXPORT in it",
+            "{} is not an export, or is not finished: it has no file EXPORT",
             export.display()
         )
     })?;
@@ -128,14 +128,14 @@ fn sound(export: &Path) -> Result<(List, String)> {
         );
         ensure!(
             listed.is(&file)?,
-            "{} is damaged: it is not what was exported. Copy the export again",
+            "{} is damaged: it differs from what was exported. Copy the export again",
             file.display()
         );
     }
     Ok((list, sum))
 }
 
-/// Where a file of an export belongs.
+/// Returns where a file of an export belongs.
 fn place(parts: &[(&str, PathBuf)], name: &str) -> Result<PathBuf> {
     let found = parts.iter().find_map(|(part, path)| {
         let rest = name.strip_prefix(part)?;
@@ -147,7 +147,7 @@ fn place(parts: &[(&str, PathBuf)], name: &str) -> Result<PathBuf> {
     found.with_context(|| format!("the export has a file that belongs to no queue: {name}"))
 }
 
-/// Copies a file, unless it is there.
+/// Copies a file, unless it is there already.
 fn carry(from: &Path, to: &Path, listed: &Listed, pace: &mut Pace, done: &mut Done) -> Result<()> {
     if listed.is(to)? {
         done.there += 1;
@@ -155,7 +155,7 @@ fn carry(from: &Path, to: &Path, listed: &Listed, pace: &mut Pace, done: &mut Do
         copy(from, to, pace)?;
         ensure!(
             listed.is(to)?,
-            "{} is not what was written to it: look after the disk",
+            "{} is not what was written to it: check the disk",
             to.display()
         );
         done.copied += 1;

@@ -1,32 +1,32 @@
-//! The systemd unit of a gateway: what it starts, what it may use, and all that it may not.
+//! The systemd unit of a gateway: what it starts, what it may use, and what it must not do.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// What a unit is made of.
+/// The settings from which a unit is written.
 #[derive(Clone, Debug)]
 pub(crate) struct Unit {
-    /// The program, an absolute path.
+    /// The absolute path of the program.
     pub(crate) program: PathBuf,
-    /// Its configuration, an absolute path.
+    /// The absolute path of the configuration file.
     pub(crate) config: PathBuf,
-    /// For a user's own systemd, which can close off less.
+    /// Whether the unit belongs to a user's own systemd, which can restrict less.
     pub(crate) of_user: bool,
-    /// Whom it runs as; none: a user that systemd makes for it.
+    /// The user that the gateway runs as; none: a user that systemd makes for it.
     pub(crate) run_as: Option<String>,
-    /// Where it writes beside its state folder.
+    /// The data folder that the gateway writes to besides its state folder.
     pub(crate) data: Option<PathBuf>,
     /// Whether it listens on a port below 1024.
     pub(crate) low_port: bool,
     /// CPUs, as in `0-3,6`.
     pub(crate) cpus: Option<String>,
-    /// Bytes of memory at most.
+    /// The most memory that the gateway may use, in bytes.
     pub(crate) memory_bytes: Option<u64>,
     /// The folder below the state folder's root, and the name of the unit.
     pub(crate) name: String,
 }
 
-/// For every unit: what any gateway does without.
+/// Restrictions for every unit: what no gateway needs.
 const CLOSED: &str = "\
 NoNewPrivileges=yes
 LockPersonality=yes
@@ -42,7 +42,7 @@ SystemCallErrorNumber=EPERM
 UMask=0077
 ";
 
-/// For a unit of the system: these need its manager's rights.
+/// Restrictions for a unit of the system: they need the rights of the system's manager.
 const CLOSED_BY_THE_SYSTEM: &str = "\
 DevicePolicy=closed
 KeyringMode=private
@@ -62,10 +62,10 @@ RemoveIPC=yes
 // === impl Unit ===
 
 impl Unit {
-    /// The file's text.
+    /// The text of the unit file.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        let _ = self.write(&mut text); // a String takes everything
+        let _ = self.write(&mut text); // writing to a String cannot fail
         text
     }
 
@@ -84,20 +84,20 @@ impl Unit {
         writeln!(out, "ExecStart={program} gateway --config {config}")?;
         writeln!(
             out,
-            "# The file and certificates are read anew; another program takes over."
+            "# Reads the file and certificates again; a newly installed program takes over."
         )?;
         writeln!(out, "ExecReload=/bin/kill -HUP $MAINPID")?;
-        // A file that can't be used is as bad the next time.
+        // A configuration that can't be used is no better after a restart.
         writeln!(
             out,
             "Restart=on-failure\nRestartSec=1\nRestartPreventExitStatus=1 2"
         )?;
-        writeln!(out, "# What is in flight is finished first.\nTimeoutStopSec=90")?;
+        writeln!(out, "# Requests in flight are finished first.\nTimeoutStopSec=90")?;
         writeln!(out, "LimitNOFILE=1048576")?;
         if !self.of_user {
             writeln!(
                 out,
-                "# Secrets for `$[[env.NAME]]`, a line NAME=value each; readable by root alone."
+                "# Secrets for `$[[env.NAME]]`, one line NAME=value each; readable by root only."
             )?;
             writeln!(out, "EnvironmentFile=-/etc/tidegate/environment")?;
         }
@@ -107,7 +107,7 @@ impl Unit {
         )?;
         self.write_account(out)?;
         self.write_share(out)?;
-        writeln!(out, "\n# What a gateway does without.")?;
+        writeln!(out, "\n# What a gateway does not need.")?;
         out.push_str(CLOSED);
         if !self.of_user {
             out.push_str(CLOSED_BY_THE_SYSTEM);
@@ -148,7 +148,7 @@ impl Unit {
         Ok(())
     }
 
-    /// Homes are out of sight, unless the program or its files are there.
+    /// Hides home folders, unless the program or its files are in one.
     fn home(&self) -> &'static str {
         let in_a_home = |path: &Path| {
             ["/home", "/root", "/run/user"]
@@ -163,7 +163,7 @@ impl Unit {
     }
 }
 
-/// A path as units have it: in quotes, `%` and `$` for themselves.
+/// Quotes a path as unit files require; `%` and `$` are escaped.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");

@@ -202,10 +202,10 @@ fn a_stop_lets_requests_under_way_finish() {
     assert!(gateway.wait().success());
 }
 
-/// When the certificates of fake clusters end: rcgen's default.
+/// The time at which fake clusters' certificates expire: rcgen's default.
 const IN_4096: f64 = 67_090_118_400.0;
 
-/// A metric's value, by its name and labels.
+/// Returns a metric's value, by its name and labels.
 fn metric(gateway: &Gateway, name: &str) -> Option<f64> {
     let metrics = gateway.admin().get("/metrics").unwrap().ok().unwrap().text();
     let line = metrics
@@ -217,8 +217,8 @@ fn metric(gateway: &Gateway, name: &str) -> Option<f64> {
 #[test]
 fn metrics_tell_of_the_process_and_its_build() {
     let gateway = Gateway::before(&cluster());
-    // The system counts in hundredths of a second: a start may have taken less, so it is asked until it has
-    // done more.
+    // The system counts in hundredths of a second, and a start may have taken less, so the test asks until
+    // the process has used more.
     let began = std::time::Instant::now();
     while metric(&gateway, "process_cpu_seconds_total") == Some(0.0) {
         assert!(began.elapsed().as_secs() < 20, "no CPU time is counted");
@@ -316,7 +316,7 @@ fn answers_of_the_gateways_own_are_laid_out_when_they_are_asked_to_be() {
     }
     let text = gateway.admin().get("/health/live?pretty=false").unwrap().text();
     assert!(text.starts_with("{\"status\":"), "{text}");
-    // Nobody answers: the gateway does.
+    // No node answers, but the gateway does.
     (0..3).for_each(|node| cluster.kill(node));
     let answer = gateway.client().get("/_cat/indices?pretty").unwrap();
     assert_eq!(answer.status, 503);

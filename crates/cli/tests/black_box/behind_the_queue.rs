@@ -1,4 +1,4 @@
-//! Asynchronous mode: nothing goes round the queue. What can be queued is; what cannot waits for what is
+//! Asynchronous mode: nothing bypasses the queue. What can be queued is queued; what cannot waits for what is
 //! queued, or is refused where another cluster would miss it.
 
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::home::{GatewayHome, drained, queue, wait};
 
 const NDJSON: (&str, &str) = ("content-type", "application/x-ndjson");
 
-/// A write that cannot be queued: its answer would have to be YAML.
+/// Sends a write that cannot be queued: its answer would have to be YAML.
 fn unqueued(gateway: &Gateway, n: usize) -> Answer {
     let body = format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"1\"}}}}\n{{\"n\":{n}}}\n");
     let headers = [NDJSON, ("accept", "application/yaml")];
@@ -46,7 +46,7 @@ fn begin(gateway: &Gateway, pipeline: &str) {
         .unwrap();
 }
 
-/// A place whose pipelines wait to be started.
+/// Makes a home whose pipelines wait to be started.
 fn idle(clusters: &[&FakeCluster], settings: &str) -> GatewayHome {
     let place = GatewayHome::before(clusters, settings);
     let text = std::fs::read_to_string(&place.file).unwrap();
@@ -109,7 +109,7 @@ fn a_client_that_leaves_while_its_write_waits_has_written_nothing() {
     queued(&gateway, 3);
     begin(&gateway, "p0");
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(2));
-    // It would be there by now: it waited for less than the drain does.
+    // The write would have arrived by now: its wait is shorter than the drain.
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(cluster.docs("logs")["1"].source, "{\"n\":3}");
 }
@@ -158,7 +158,7 @@ fn what_a_second_cluster_would_miss_is_refused_unless_that_is_accepted() {
     );
 }
 
-/// The topology that the gateway reads next says that the index has no shards yet.
+/// Makes the topology that the gateway reads next say that the index has no shards yet.
 fn without_shards(cluster: &FakeCluster, index: &str) {
     let path = "/_cluster/state/version,master_node,nodes,blocks,routing_table";
     let direct = Client::new(&cluster.urls()[0]).unwrap();
@@ -207,7 +207,7 @@ fn an_index_that_is_closed_is_queued_for() {
     let gateway = place.start();
     cluster.close_index("logs");
     seen(&gateway, &cluster);
-    // What waits to be known better waits for two seconds; a machine with much to do may be late once.
+    // Requests that wait for more knowledge wait for two seconds; a busy machine may be late once.
     let mut bulks = 0;
     let at_once = (0..5).any(|_| {
         bulks += 1;
@@ -323,7 +323,7 @@ fn a_single_write_that_cannot_be_queued_waits_for_its_lane_only() {
         let body = b"{\"doc\":{\"n\":1},\"doc_as_upsert\":true}";
         gateway.client().send("POST", path, &[json], body).unwrap()
     };
-    // The document 1 is refused for now, and its lane holds it; what has another lane goes on.
+    // Document 1 is refused for now, and its lane holds it; documents in other lanes go on.
     let busy = Fault::Status {
         status: 503,
         body: "{}".to_owned(),
@@ -359,7 +359,7 @@ fn typed_bulks_are_queued_and_reach_a_second_cluster_that_knows_no_types() {
         assert_eq!(docs["2"].source, "{\"_type\":\"_doc\"}");
         assert_eq!(docs.len(), 2);
     }
-    // Where the server takes no types it says so.
+    // A server that accepts no types says so.
     let of_other = typed.replace("\"_doc\"", "\"other\"");
     assert_eq!(gateway.bulk(&of_other).status, 400);
 }
@@ -427,7 +427,7 @@ fn parameters_that_shape_the_answer_shape_that_of_the_queue() {
         (one.status, one.text()),
         (201, "{\"result\":\"created\"}".to_owned())
     );
-    // Stars in a row once were as many paths as there are ways through an answer: 2 GB of them ended the
+    // Consecutive stars once were as many paths as there are ways through an answer: 2 GB of them ended the
     // process.
     let stars = told(&format!("/_bulk?filter_path={}_id", "**.".repeat(2_000)));
     assert_eq!(stars, "{\"items\":[{\"index\":{\"_id\":\"1\"}}]}");
@@ -453,7 +453,7 @@ fn writes_by_query_wait_for_what_is_queued_and_then_go() {
             begin(&gateway, "p0");
             by_query.join().unwrap()
         });
-        // The fake cluster knows no such API, and says so in its own words.
+        // The fake cluster does not know this API, and says so in its own words.
         assert!(answer.text().contains("no handler found"), "{}", answer.text());
         drained(&gateway, "c0");
         let stop = gateway.admin().send("POST", "/pipeline/p0/_stop", &[], &[]);
@@ -484,7 +484,7 @@ fn a_write_by_query_waits_for_its_own_indices_and_for_no_others() {
         "/fine,l%6Fgs/_update_by_query",
     ] {
         let answer = by_query(path, all());
-        // The fake cluster knows no such API, and says so in its own words.
+        // The fake cluster does not know this API, and says so in its own words.
         assert!(
             answer.text().contains("no handler found"),
             "{path}: {}",
@@ -530,7 +530,7 @@ fn a_write_by_query_waits_for_the_lanes_of_its_indices_only() {
     };
     assert!(!goes("logs"));
     let going = (0..8).filter(|n| goes(&format!("other-{n}"))).count();
-    // Of four lanes one holds something.
+    // One of four lanes holds something.
     assert!(going >= 3, "{going} of 8");
 }
 
@@ -580,8 +580,8 @@ fn what_the_cluster_refuses_for_a_single_writes_parameters_is_refused_before_it_
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(1));
 }
 
-/// A pipeline that may move documents has them in other lanes than they would be queued in, and what a
-/// pipeline does that nobody knows, nobody knows.
+/// A pipeline that may move documents puts them into other lanes than those they would be queued in, and
+/// nobody can know what an unknown pipeline does.
 #[test]
 fn bulks_through_pipelines_that_cannot_be_queued_wait_on_every_server() {
     let moving = json!({"moving": {"processors": [{"set": {"field": "_index", "value": "logs"}}]}});
@@ -642,7 +642,7 @@ fn what_passes_waits_for_the_indices_of_its_lines_and_an_id_that_looks_like_an_a
         let answer = gateway.client().send("POST", target, &headers, body.as_bytes());
         answer.unwrap().status
     };
-    // Without a line's end at its end no bulk is queued: the cluster refuses it, in its turn.
+    // A bulk without a final line break is never queued: the cluster refuses it, when its turn comes.
     let line = |index: &str| format!("{{\"delete\":{{\"_index\":\"{index}\",\"_id\":\"1\"}}}}\n");
     let last = |index: &str| line(index).trim_end().to_owned();
     assert_eq!(send("/_bulk", &last("good")), 400);
@@ -657,7 +657,7 @@ fn what_passes_waits_for_the_indices_of_its_lines_and_an_id_that_looks_like_an_a
         503,
         "nobody knows"
     );
-    // This server knows no types: it is a document, and must not come before those that are queued.
+    // This server knows no types, so it is a document, which must not overtake those that are queued.
     assert_eq!(send("/blocked/_doc/_search", "{\"n\":1}"), 503);
     assert!(send("/blocked/_search", "{}") != 503);
 }

@@ -1,4 +1,4 @@
-//! Delivery finds how much a node takes at once, and follows it.
+//! Delivery finds out how much a node takes at once, and follows changes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn manners(at_once: usize) -> Manners {
     }
 }
 
-/// A queue before the cluster, with more lanes than any node takes at once, and a backlog in it.
+/// Starts a gateway with a queue before the cluster, more lanes than any node takes at once, and a backlog.
 fn gateway(cluster: &FakeCluster, folder: &std::path::Path, indexing: &str) -> Gateway {
     let file = folder.join("tidegate.yml");
     let text = format!(
@@ -62,7 +62,7 @@ fn pending(gateway: &Gateway) -> u64 {
     queues["q"]["groups"]["c"]["pending"].as_u64().unwrap()
 }
 
-/// Lets it settle, then counts for a while.
+/// Lets the delivery settle, then counts for a while.
 fn count(cluster: &FakeCluster, settle: Duration, window: Duration) -> Counts {
     std::thread::sleep(settle);
     cluster.reset_counts();
@@ -89,7 +89,7 @@ fn delivery_finds_a_nodes_capacity_and_follows_it_both_ways_without_a_storm_of_r
         let (mut bulks, mut refused) = (turning.bulks, turning.bulks_refused);
         let could = at_once as u64 * window.as_millis() as u64;
         let mut seen = vec![format!("{at_once} at once: {turning:?}")];
-        // On a machine with much to do a window may find neither the gateway nor the node at work.
+        // On a busy machine, neither the gateway nor the node may be at work in a window.
         let found = (0..5).any(|_| {
             let counts = count(&cluster, Duration::ZERO, window);
             assert!(pending(&gateway) > 1_000, "there is work all the while");
@@ -116,7 +116,8 @@ fn without_it_a_node_gets_all_that_connections_allow() {
     assert!(counts.bulks_refused > 10, "{counts:?}");
 }
 
-/// What comes of clients with bulks of so many documents that travel together, in two seconds after `settle`.
+/// Returns the counts of two seconds, after `settle`, for clients whose bulks of this many documents travel
+/// together.
 fn together(manners: Manners, (clients, docs): (usize, usize), combine: &str, settle: Duration) -> Counts {
     let spec = Spec {
         nodes: 1,
@@ -159,7 +160,7 @@ fn what_travels_together_waits_for_a_node_that_has_enough_and_is_not_refused() {
         together(manners(3), (48, 8), &combine, Duration::from_millis(2_500))
     };
     let could = 3 * 2_000;
-    // A machine with much to do may not get round to it once.
+    // A busy machine may not get round to it once.
     let mut seen = Vec::new();
     let found = (0..3).any(|_| {
         let counts = small(true);
@@ -171,8 +172,8 @@ fn what_travels_together_waits_for_a_node_that_has_enough_and_is_not_refused() {
     assert!(otherwise.bulks_refused > 50, "{otherwise:?}");
 }
 
-/// Eight threads, each of which takes 2 ms for a client's hundred documents, and 16 ms for those of all
-/// eight.
+/// The node has eight threads. Each of them takes 2 ms for the hundred documents of one client, and 16 ms for
+/// those of all eight.
 #[test]
 fn a_node_with_threads_to_spare_is_sent_several_requests_at_once() {
     let indexed = |adaptive: bool, settle: Duration| {
@@ -186,7 +187,7 @@ fn a_node_with_threads_to_spare_is_sent_several_requests_at_once() {
         assert_eq!(counts.bulks_refused, 0, "{counts:?}");
         counts.docs
     };
-    // The two are measured one after the other, and the machine may have other things to do meanwhile.
+    // The two are measured one after the other, and the machine may be busy with other things meanwhile.
     let mut seen = Vec::new();
     let finds_more = (0..3).any(|_| {
         let one = indexed(false, Duration::from_millis(500));

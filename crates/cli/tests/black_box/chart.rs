@@ -1,5 +1,5 @@
-//! The Helm chart: templates, values and their schema know the same names; where helm is installed, what it
-//! renders holds configurations that can be used, and what should be refused is.
+//! The Helm chart: templates, values and their schema use the same names. Where helm is installed, rendered
+//! configurations can be used, and bad values are refused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(chart().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Names of values, sections' keys as `section.key`: of `values.yaml`, which has no more than two levels of
-/// them.
+/// Returns the names of values in `values.yaml`, which has at most two levels; a section's keys are
+/// `section.key`.
 fn written() -> BTreeSet<String> {
     let (text, mut section, mut names) = (read("values.yaml"), String::new(), BTreeSet::new());
     for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
@@ -35,7 +35,7 @@ fn written() -> BTreeSet<String> {
     names
 }
 
-/// The same of the schema.
+/// Returns the names of values in the schema.
 fn described(schema: &Value) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (name, described) in schema["properties"].as_object().unwrap() {
@@ -57,7 +57,7 @@ fn templates_values_and_schema_know_the_same_names() {
     );
     let schema: Value = serde_json::from_str(&read("values.schema.json")).unwrap();
     let mut described = described(&schema);
-    // Helm's own.
+    // `global` is Helm's own.
     assert!(described.remove("global"));
     let mut written = written();
     for key in ["requests", "limits"] {
@@ -85,7 +85,7 @@ fn helm(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The gateway's file in what helm rendered.
+/// Returns the gateway's file in what helm rendered.
 fn configuration(rendered: &str) -> String {
     let (_, after) = rendered.split_once("  tidegate.yml: |\n").unwrap();
     let lines = after
@@ -135,7 +135,7 @@ fn what_helm_renders_can_be_used() {
                 "{values}: {kind}"
             );
         }
-        // Certificates are in Secrets, and not here.
+        // Certificates are in Secrets, which do not exist here.
         let text = configuration(&rendered);
         let text: String = text
             .lines()

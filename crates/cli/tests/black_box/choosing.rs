@@ -1,10 +1,10 @@
-//! Which nodes take what has no destination of its own.
+//! Which nodes get requests that have no destination of their own.
 
 use testkit::fake::FakeCluster;
 
 use crate::gateway::{Gateway, body, cluster};
 
-/// `host:port` of a node, as filters name it.
+/// Returns the `host:port` of a node, as filters name it.
 fn host(cluster: &FakeCluster, node: usize) -> String {
     cluster.addresses()[node].to_string()
 }
@@ -31,7 +31,8 @@ fn each_filter_has_nodes_of_its_own() {
         send(&[ndjson]);
         send(&[ndjson, ("x-last", "yes")]);
     }
-    // By turns two of three; a node that looks slow for a while, on a machine with much to do, misses one.
+    // Two of the three nodes take turns; a node that looks slow for a while, on a busy machine, misses its
+    // turn.
     let taken = cluster.counts().docs_by_node;
     assert_eq!((taken[0] + taken[1], taken[2]), (6, 6), "{taken:?}");
     assert!(taken[0] >= 3 && taken[1] >= 1, "{taken:?}");

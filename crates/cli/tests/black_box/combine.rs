@@ -1,4 +1,4 @@
-//! Small bulks of many clients that travel to the nodes together: each client gets its own.
+//! Small bulks of many clients that travel to the nodes together: each client gets its own answer.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec};
 
 use crate::gateway::{Gateway, PATIENCE, cluster, ids, statuses};
 
-/// Nodes that are slow enough for the others to gather meanwhile.
+/// Makes nodes that are slow enough for other bulks to gather meanwhile.
 fn busy() -> FakeCluster {
     let manners = Manners {
         latency: Duration::from_millis(30),
@@ -36,7 +36,7 @@ fn combining(cluster: &FakeCluster, more: &str) -> Gateway {
 
 const CLIENTS: usize = 24;
 
-/// `docs` operations with ids that no other client uses.
+/// Returns `docs` operations, with ids that no other client uses.
 fn own(client: usize, round: usize, docs: usize) -> (String, Vec<String>) {
     let ids: Vec<String> = (0..docs).map(|n| format!("{client}-{round}-{n}")).collect();
     let lines = ids.iter().map(|id| {
@@ -45,7 +45,7 @@ fn own(client: usize, round: usize, docs: usize) -> (String, Vec<String>) {
     (lines.collect(), ids)
 }
 
-/// Each client sends its bulks one after another, all clients at once.
+/// Each client sends its bulks one after another; all clients send at once.
 fn all_at_once(gateway: &Gateway, rounds: usize, act: impl Fn(&Client, usize, usize) + Sync) {
     let start = Barrier::new(CLIENTS);
     std::thread::scope(|scope| {
@@ -81,7 +81,7 @@ fn many_clients_bulks_reach_the_nodes_as_few_and_each_client_gets_its_own_items(
     let counts = cluster.counts();
     assert_eq!((counts.docs, counts.misrouted), (docs as u64, 0));
     assert_eq!(cluster.docs("logs").len(), docs);
-    // Ten documents on six shards nearly always touch all three nodes.
+    // Ten documents on six shards nearly always need all three nodes.
     let alone = CLIENTS as u64 * 5 * 3;
     assert!(
         counts.bulks < alone / 3,
@@ -127,7 +127,7 @@ fn a_lone_client_never_waits_for_others() {
         let (body, wanted) = own(0, round, 10);
         assert_eq!(ids(&send(&client, &body), "index"), wanted);
     }
-    // Once would be ten seconds.
+    // Without combining it would take ten seconds.
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(gateway.counter("combined_requests"), 0);
 }
@@ -143,7 +143,7 @@ fn one_huge_bulk_holds_up_no_small_ones() {
     let (huge, _) = own(CLIENTS, 0, 60_000);
     std::thread::scope(|scope| {
         let under_way = scope.spawn(|| send(&gateway.client(), &huge));
-        // It has reached all nodes, whose only leave it has.
+        // The request has reached all nodes.
         gateway.wait_for_struck(&cluster, 3);
         let began = Instant::now();
         all_at_once(&gateway, 3, |client, who, round| {
@@ -162,7 +162,7 @@ fn items_that_fail_are_their_owners_alone() {
     let gateway = combining(&cluster, "");
     all_at_once(&gateway, 4, |client, who, round| {
         let (body, wanted) = own(who, round, 6);
-        // Every second client creates what is there already from the second round on.
+        // From the second round on, every second client creates documents that already exist.
         let clashes = who % 2 == 1;
         let body = match clashes {
             true => body
@@ -190,7 +190,7 @@ fn items_that_fail_are_their_owners_alone() {
 fn a_request_that_is_refused_as_a_whole_is_sent_again_part_by_part() {
     let cluster = busy();
     let gateway = combining(&cluster, "");
-    // One client's document makes the nodes refuse the request that it is in.
+    // One client's document makes the nodes refuse the request that contains it.
     cluster.cue(
         Cue::bulk(Fault::StatusIfHolds {
             text: "poison".to_owned(),
@@ -216,7 +216,8 @@ fn a_request_that_is_refused_as_a_whole_is_sent_again_part_by_part() {
 fn what_a_balancer_gave_up_waiting_for_is_sent_again_only_where_that_doubles_nothing() {
     let cluster = busy();
     let gateway = combining(&cluster, "");
-    // Something before the nodes answers for them, and what they do with the request nobody knows.
+    // Something in front of the nodes answers in their place, so nobody knows what the nodes do with the
+    // request.
     let given_up = Fault::Status {
         status: 504,
         body: r#"{"error":"gateway timeout","status":504}"#.to_owned(),
@@ -233,7 +234,7 @@ fn what_a_balancer_gave_up_waiting_for_is_sent_again_only_where_that_doubles_not
     all_at_once(&gateway, 2, |client, _, _| {
         let body = "{\"index\":{\"_index\":\"logs\"}}\n{}\n".repeat(10);
         let answer = client.post_ndjson("/_bulk", body.as_bytes()).unwrap();
-        // Alone it gets the answer itself.
+        // A request that travels alone gets the answer itself.
         if answer.status != 504 {
             assert_eq!(statuses(&answer.json().unwrap()), [503; 10]);
         }
@@ -302,7 +303,7 @@ fn what_a_client_sent_before_it_went_away_is_executed_as_a_node_would_and_delays
             body.len()
         );
         hasty.write_all(format!("{head}{body}").as_bytes()).unwrap();
-        // Closed without waiting for an answer, and before its next bulk.
+        // The connection is closed without waiting for an answer, and before its next bulk.
     });
     let began = Instant::now();
     while cluster.docs("logs").len() < CLIENTS * 40 {

@@ -1,4 +1,4 @@
-//! What the command line of `tidegate gateway` takes, refuses, and says.
+//! What the command line of `tidegate gateway` accepts, refuses, and prints.
 
 use std::io::Write as _;
 use std::process::{Command, Output};
@@ -50,7 +50,7 @@ fn mistakes_are_told_in_the_words_of_the_command_line() {
         (
             &["--config", "a.yml", "--insecure"],
             2,
-            "the file says these for each cluster",
+            "the file sets these for each cluster",
         ),
         (&["--cluster", "nonsense"], 2, "--cluster: has no `http://`"),
         (
@@ -142,7 +142,7 @@ fn listeners_may_be_written_as_people_write_them_and_the_cluster_may_be_in_the_e
     }
 }
 
-/// Runs `tidegate`; its status and what it complained of.
+/// Runs `tidegate`. Returns its status and what it complained about.
 fn tidegate(arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(arguments)
@@ -175,7 +175,7 @@ fn what_cannot_be_reached_is_said_once_and_in_words() {
 #[test]
 fn plain_http_where_tls_is_spoken_and_the_other_way_round_is_said_so() {
     let secure = FakeCluster::start(Spec::default().tls()).unwrap();
-    // As servers that speak HTTP in clear answer to what is no HTTP.
+    // This is how servers with plain HTTP answer something that is not HTTP.
     let plain = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let plain_url = format!("https://{}", plain.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -199,7 +199,7 @@ fn plain_http_where_tls_is_spoken_and_the_other_way_round_is_said_so() {
     }
 }
 
-/// A certificate with its key, and an authority, as files.
+/// Makes a certificate with its key, and an authority, as files.
 fn certificates(folder: &std::path::Path) {
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
     let one = FakeCluster::start(Spec::default().tls()).unwrap();

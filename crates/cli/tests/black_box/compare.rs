@@ -91,8 +91,9 @@ fn both_ways_are_written_by_turns_counted_and_cleaned_up() {
     );
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("<svg") && !page.contains("http://") && !page.contains("https://"));
-    // What went through the gateway was split by node, the other was not, and nothing is left.
-    // Each way alone has a third at home by chance; the gateway's first bulks pass until the index is proven.
+    // The gateway split its requests by node, the direct way did not, and nothing is left. By chance, each
+    // way alone sends a third to the right node; the gateway's first bulks pass until its predictions for the
+    // index are proven.
     let counts = cluster.counts();
     assert!(counts.misrouted * 10 < counts.docs * 6, "{counts:?}");
     let left = testkit::client::Client::new(&cluster.urls()[0])
@@ -259,7 +260,8 @@ fn accounts_come_from_flags_the_environment_or_the_url_and_certificates_are_chec
     ]);
     command.envs([("TIDEGATE_USER", "admin"), ("TIDEGATE_PASSWORD", "s$[[cret")]);
     assert_eq!(command.output().unwrap().status.code(), Some(0));
-    // A password alone is nobody's: typed it is a mistake, in the environment it is for something else.
+    // A password without a user: on the command line it is a mistake, in the environment it is for something
+    // else.
     let output = compare(&cluster, &url, &["--password", "x"]);
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("--password needs --user"),

@@ -1,4 +1,4 @@
-//! A `tidegate console` process: logging in, who may ask, the registry and what is stored.
+//! A `tidegate console` process: logging in, who may ask, the registry, and what is stored.
 
 mod calls;
 mod process;
@@ -32,7 +32,7 @@ fn the_first_start_prints_a_link_that_makes_the_first_user_once() {
     let made = ask(&link, "ada", PASSWORD);
     assert_eq!((made.status, &made.json["user"]["name"]), (200, &json!("ada")));
     assert_eq!(ask(&link, "eve", PASSWORD).status, 403, "the link works once");
-    // Started again, there is a user, and no link.
+    // After a restart there is a user, and no link.
     let console = console.restarted();
     assert_eq!(console.link, None);
     assert_eq!(console.get("/api/session").json["first_start"], false);
@@ -84,7 +84,7 @@ fn guessing_passwords_is_slowed_down_for_known_and_unknown_names_alike() {
     let slowed = guess("nobody");
     assert_eq!(slowed.status, 429);
     assert!(slowed.json["retry_after_s"].as_u64().unwrap() >= 1);
-    // The address is slowed down as well, whatever the name.
+    // The address is slowed down as well, whatever the name is.
     assert_eq!(guess("ada").status, 429);
 }
 
@@ -205,14 +205,14 @@ fn secrets_are_in_no_file_answer_or_line_of_the_log() {
     let made = console.post("/api/clusters", &entry);
     assert_eq!((made.status, &made.json["has_password"]), (200, &json!(true)));
     let id = made.json["id"].as_str().unwrap();
-    // Its stored password works, for the poll and for a test that does not give it.
+    // The stored password works, for the poll and for a test that does not give it.
     console.wait_for_row("prod", |row| row["state"] == "ok");
     let tested = console.post(
         "/api/clusters/_test",
         &json!({"id": id, "endpoints": cluster.urls()}),
     );
     assert_eq!(tested.json["ok"], true, "{}", tested.text);
-    // Without it, the cluster refuses, and the row says so.
+    // Without the password the cluster refuses, and the row says so.
     let removed = console.put(
         &format!("/api/clusters/{id}"),
         &json!({"password": null, "username": null}),

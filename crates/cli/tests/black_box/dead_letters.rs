@@ -1,4 +1,5 @@
-//! Dead letters: listed, edited, replayed, purged; kept and counted right whatever happens in between.
+//! Dead letters: listed, edited, replayed and purged, and kept and counted correctly whatever happens in
+//! between.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -14,7 +15,7 @@ use crate::terminal::at_a_terminal;
 
 const UNFIT: &str = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
 
-/// All items fail for good.
+/// Returns a fault that makes all items fail for good.
 fn unfit() -> Fault {
     Fault::Items {
         every: 1,
@@ -40,7 +41,7 @@ fn letters(gateway: &Gateway, query: &str) -> Vec<Value> {
     listed["dead_letters"].as_array().unwrap().clone()
 }
 
-/// Sends documents that the cluster takes for unfit, and waits until they are dead.
+/// Sends documents that the cluster refuses for good, and waits until they are dead.
 fn kill_documents(gateway: &Gateway, cluster: &FakeCluster, text: &str) {
     cluster.cue(Cue::bulk(unfit()).always());
     gateway.bulk(text).ok().unwrap();
@@ -123,7 +124,7 @@ fn letters_are_counted_by_what_they_share_and_changed_together() {
     assert_eq!(letters(&gateway, "").len(), 41, "a changed letter is one letter");
     let again: Value = patch("index=other", convert).ok().unwrap().json().unwrap();
     assert_eq!((&again["patched"], &again["unchanged"]), (&json!(0), &json!(31)));
-    // They are there after a restart, and go back as they were changed.
+    // The letters are there after a restart, and are replayed as they were edited.
     let mut gateway = gateway;
     gateway.signal("TERM");
     assert!(gateway.wait().success(), "{}", gateway.log());
@@ -179,7 +180,7 @@ fn letters_are_found_by_what_they_are_edited_and_replayed_and_the_books_say_so()
             "{wrong}"
         );
     }
-    // Page by page it is the same list.
+    // Read page by page, the list is the same.
     let (mut paged, mut from) = (Vec::new(), json!(0));
     while !from.is_null() {
         let page = get(&gateway, &format!("/dead_letters?limit=3&from={from}"));
@@ -277,7 +278,7 @@ fn what_is_purged_is_counted_and_its_disk_is_given_back() {
         400,
         "not confirmed"
     );
-    // Every tenth stays: they hold each segment, and are put together.
+    // Every tenth letter stays: together they hold each segment, so segments are merged.
     let all = letters(&gateway, "limit=1000");
     let (kept, gone): (Vec<_>, Vec<_>) = all.iter().enumerate().partition(|(n, _)| n % 10 == 0);
     let ids: Vec<String> = gone.iter().map(|(_, letter)| letter["id"].to_string()).collect();
@@ -331,7 +332,7 @@ fn letters_of_a_batch_that_was_cut_off_are_not_counted_and_not_left_behind() {
     let cluster = cluster();
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
-    // Some documents of each batch die, and others keep it from being committed.
+    // Some documents of each batch die, and others keep the batch from being committed.
     let busy = Fault::Status {
         status: 429,
         body: "{}".to_owned(),
@@ -340,13 +341,14 @@ fn letters_of_a_batch_that_was_cut_off_are_not_counted_and_not_left_behind() {
     cluster.cue(Cue::bulk(busy.clone()).on_node(0).always());
     cluster.cue(Cue::bulk(busy).on_node(2).always());
     gateway.bulk(&body(400)).ok().unwrap();
-    // Each lane is through, or has something that keeps it.
+    // Each lane is either done, or has something that holds it.
     let one = crate::home::wait(&gateway, "c0", |one| {
         let lanes = one["lanes"].as_array().unwrap().iter();
         let held = lanes.filter(|lane| lane["accepted"] != lane["done"]).count();
         held > 2 && one["retrying_lanes"] == held
     });
-    // Marks are durable within a tenth of a second; what is not, is delivered again, and is taken then.
+    // Marks are durable within a tenth of a second; anything not yet durable is delivered again, and accepted
+    // then.
     std::thread::sleep(Duration::from_secs(2));
     let listed = letters(&gateway, "limit=1000").len() as u64;
     assert_eq!(account(&queue(&gateway), "c0")["dead"], listed, "{one}");
@@ -366,11 +368,11 @@ fn letters_of_a_batch_that_was_cut_off_are_not_counted_and_not_left_behind() {
 
 #[test]
 fn a_replay_that_is_killed_at_any_moment_loses_nothing_and_counts_nothing_twice() {
-    // The first kill may come too late for all of it.
+    // The first kill may come too late for the whole replay.
     assert!((0..5).any(|_| crashes_of_a_replay() > 0), "no replay was cut off");
 }
 
-/// Kills gateways while they replay, until all is replayed; how often that was cut off.
+/// Kills gateways while they replay, until everything is replayed. Returns how often a replay was cut off.
 fn crashes_of_a_replay() -> usize {
     let cluster = cluster();
     let place = GatewayHome::before(&[&cluster], "");
@@ -408,7 +410,7 @@ fn crashes_of_a_replay() -> usize {
         crashes += 1;
         assert!(crashes < 60, "{one}");
         if finished || crashes > 8 {
-            // Too late, or often enough.
+            // The kill was too late, or there were enough.
             post(&gateway, "/dead_letters/_replay?all=true");
         }
     }
@@ -432,7 +434,7 @@ fn writes_to_one_document_are_replayed_in_the_order_in_which_they_were_accepted(
             .collect();
         kill_documents(&gateway, &cluster, &text);
     }
-    // One that is edited is written anew behind the others, and keeps its turn all the same.
+    // An edited letter is written again behind the others, but keeps its turn.
     let first = &letters(&gateway, "limit=1")[0];
     let path = format!("/dead_letters/{}", first["id"]);
     send(&gateway, "PUT", &path, r#"{"source": {"n": 7777}}"#)
@@ -545,7 +547,7 @@ fn a_page_of_another_origin_cannot_purge() {
     assert_eq!(letters(&gateway, "").len(), 1);
 }
 
-/// Runs `tidegate dead-letters`; its status, what it printed, what it complained of.
+/// Runs `tidegate dead-letters`. Returns its status, its output, and its complaints.
 fn run(gateway: &Gateway, arguments: &[&str], input: &str) -> (i32, String, String) {
     let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["dead-letters", "--admin", &format!("http://{}", gateway.admin)])
@@ -595,7 +597,7 @@ fn the_command_line_lists_shows_edits_replays_and_purges() {
         "{edited}"
     );
     let (status, _, told) = run(&gateway, &["edit", &id, "--source", "-"], "nonsense");
-    assert!(status == 2 && told.contains("no JSON"), "{status} {told}");
+    assert!(status == 2 && told.contains("not JSON"), "{status} {told}");
     let (status, _, told) = run(&gateway, &["replay", &id], "");
     assert!(status == 2 && told.contains("--yes"), "{status} {told}");
     let (status, done, _) = run(&gateway, &["replay", &id, "--yes"], "");
@@ -613,7 +615,7 @@ fn the_command_line_lists_shows_edits_replays_and_purges() {
     for verb in ["purge", "replay"] {
         let (status, _, told) = run(&gateway, &[verb, &id, "--yes"], "");
         assert!(
-            status == 1 && told.contains("is not there"),
+            status == 1 && told.contains("1 of the named letters does not exist"),
             "{verb}: {status} {told}"
         );
     }
@@ -688,8 +690,8 @@ fn a_question_that_is_answered_with_no_changes_nothing_and_exits_with_1() {
     );
 }
 
-/// What one answer or request can make as long as it likes must not keep its letter out of the store: that
-/// stopped the lane.
+/// The parts of a letter that an answer or a request can make arbitrarily long must not keep the letter out
+/// of the store: that stopped the lane.
 #[test]
 fn a_letter_whose_cause_is_long_once_escaped_is_kept_and_its_lane_goes_on() {
     let mut spec = Spec::default().index("logs", 1).storing();
@@ -697,7 +699,7 @@ fn a_letter_whose_cause_is_long_once_escaped_is_kept_and_its_lane_goes_on() {
     let cluster = FakeCluster::start(spec).unwrap();
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
-    // 6,000 characters that JSON writes with six bytes each, in the reason and in the error's type.
+    // 6,000 characters, each of which JSON writes with six bytes, in the reason and in the error's type.
     let zeros = "\\u0000".repeat(6_000);
     cluster.cue(
         Cue::bulk(Fault::Items {
@@ -709,8 +711,7 @@ fn a_letter_whose_cause_is_long_once_escaped_is_kept_and_its_lane_goes_on() {
     );
     gateway.bulk(&body(1)).ok().unwrap();
     drained(&gateway, "c0");
-    // A request whose own words nearly fill a record's parameters: as much again does not fit beside the
-    // cause.
+    // The request's own text nearly fills a record's parameters: the cause does not fit beside it.
     let path = format!("/_bulk?routing={}", "r".repeat(16_000));
     let content_type = format!("application/json; x=\"{}\"", "x".repeat(15_000));
     let long = "{\"index\":{\"_index\":\"logs\",\"_id\":\"long\"}}\n{\"n\":1}\n";
@@ -783,7 +784,7 @@ fn a_letter_larger_than_the_whole_store_is_kept_all_the_same() {
     let listed = letters(&gateway, "");
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0]["source"]["text"].as_str().map(str::len), Some(1 << 20));
-    // The store is more than full now: what dies next is parked until it is emptied.
+    // The store is more than full now: documents that die next are parked until it is emptied.
     cluster.cue(Cue::bulk(unfit()).always());
     gateway.bulk(&body(1)).ok().unwrap();
     wait(&gateway, "c0", |one| one["parked"] == 1 && one["pending"] == 0);

@@ -1,4 +1,4 @@
-//! What each parameter of `bulk_indexing` does, and what lanes have for one node travelling together.
+//! The effect of each parameter of `bulk_indexing`, and how lanes' operations for one node travel together.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::home::{GatewayHome, account, drained, queue, wait};
 const TOO_BUSY: &str = r#"{"type":"es_rejected_execution_exception","reason":"too busy"}"#;
 const UNFIT: &str = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
 
-/// One node, with an index of many shards.
+/// Makes a cluster of one node, with an index of many shards.
 fn one_node(shards: u32, manners: Manners) -> FakeCluster {
     let spec = Spec {
         nodes: 1,
@@ -21,8 +21,8 @@ fn one_node(shards: u32, manners: Manners) -> FakeCluster {
     FakeCluster::start(spec.index("logs", shards).storing()).unwrap()
 }
 
-/// A queue of so many lanes before a cluster; `pipeline` and `indexing` are what its pipeline and processor
-/// say.
+/// Makes a home with a queue of this many lanes before a cluster. `pipeline` and `indexing` are the settings
+/// of its pipeline and its processor.
 fn place(cluster: &FakeCluster, lanes: u32, pipeline: &str, indexing: &str) -> GatewayHome {
     let place = GatewayHome::before(&[cluster], "");
     let text = std::fs::read_to_string(&place.file).unwrap();
@@ -59,7 +59,7 @@ fn items(every: usize, status: u16, error: &str) -> Fault {
     }
 }
 
-/// Dead letters: status and attempts of each.
+/// Returns the status and attempts of each dead letter.
 fn dead(gateway: &Gateway) -> Vec<(u64, u64)> {
     let listed = gateway
         .admin()
@@ -165,7 +165,7 @@ fn a_lane_waits_for_more_as_long_as_it_is_told_unless_a_request_is_full() {
     let indexing = "idle_timeout_in_seconds: 1, bulk.batch_size_in_docs: 40";
     let place = place(&cluster, 1, "retry_delay_in_ms: 20", indexing);
     let gateway = place.start();
-    // A machine with much to do may be late with the second one.
+    // A busy machine may be late with the second one.
     let both_in_one_request = (0..5).any(|n| {
         cluster.reset_counts();
         let began = Instant::now();
@@ -202,7 +202,7 @@ fn retries_wait_as_long_as_they_are_told_after_429_and_after_the_rest() {
     // Up to half of each wait is taken off at random.
     let half = Duration::from_millis(500);
     let soon = "retry_delay_in_ms: 20";
-    // A machine with much to do may be late once.
+    // A busy machine may be late once.
     let at_once = |indexing: &str, status| (0..6).any(|_| lasted(soon, indexing, status) < half);
     assert!(at_once("", 503));
     assert!(lasted("retry_delay_in_ms: 1000", "", 503) >= half);
@@ -374,8 +374,7 @@ fn a_request_that_is_refused_for_one_lanes_document_costs_no_other_lane_anything
             let one = drained(&gateway, "c0");
             assert_eq!((&one["indexed"], &one["dead"]), (&json!(200), &json!(1)), "{one}");
         } else {
-            // One operation that is too large by itself is no reason to give it up, and none to wait with
-            // others.
+            // A single operation that is too large is no reason to give it up, nor to let others wait.
             let others = |one: &Value| one["indexed"] == 200 && one["pending"] == 0;
             let one = wait(&gateway, "c0", others);
             assert_eq!(
@@ -397,7 +396,7 @@ fn a_node_that_takes_large_requests_again_is_sent_large_ones_again() {
     let cluster = one_node(32, manners);
     let place = place(&cluster, 32, "auto_start: false, retry_delay_in_ms: 20", "");
     let gateway = place.start();
-    // Something on the way takes little for a while.
+    // Something on the way accepts only small requests for a while.
     cluster.cue(Cue::bulk(status(413)).times(6));
     gateway.bulk(&batch("a", 400)).ok().unwrap();
     begin(&gateway);

@@ -22,7 +22,7 @@ fn found(output: &Output) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// An OpenSearch and an Elasticsearch whose indices have other numbers of shards.
+/// Makes an OpenSearch and an Elasticsearch whose indices have different numbers of shards.
 fn pair() -> [FakeCluster; 2] {
     [
         Spec::default().index("logs", 6),
@@ -111,7 +111,7 @@ fn what_differs_is_told_by_id_with_the_first_field_that_differs() {
         json!({"path": "_routing", "left": null, "right": "x"})
     );
     assert!(String::from_utf8_lossy(&output.stderr).contains("2000 documents left, 1998 right"));
-    // The same as a table, of the first ones.
+    // The same result as a table, of the first documents.
     let output = diff(&left, &right, &["--index", "logs", "--limit", "2"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -119,8 +119,8 @@ fn what_differs_is_told_by_id_with_the_first_field_that_differs() {
         text.starts_with("id") && text.contains("--limit 0 finds all"),
         "{text}"
     );
-    // With little memory it takes more passes; an index is read in any number of slices; and it comes to the
-    // same.
+    // With little memory it takes more passes, and an index can be read in any number of slices: the result
+    // is the same.
     for more in [["--memory", "1mb"], ["--slices", "1"], ["--slices", "6"]] {
         let all = ["--index", "logs", "--json", "--limit", "0", "--page", "100"];
         let output = diff(&left, &right, &[&all[..], &more].concat());

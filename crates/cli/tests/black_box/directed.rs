@@ -1,4 +1,4 @@
-//! Documents with neither id nor routing that are directed to shards in turn.
+//! Documents with neither id nor routing, which are directed to shards in turn.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Barrier;
@@ -32,7 +32,7 @@ fn shard(key: &str, shards: u32) -> u32 {
     shard_of(key, shards, Formula::Classic { routing_num_shards })
 }
 
-/// Documents by shard: by their routing, else by their id.
+/// Returns the number of documents per shard, by their routing or else by their id.
 fn filled(cluster: &FakeCluster, shards: u32) -> Vec<u64> {
     let mut filled = vec![0; shards as usize];
     for (id, stored) in cluster.docs("logs") {
@@ -77,7 +77,7 @@ fn shards_of_all_nodes_fill_evenly_whatever_the_size_of_bulks() {
             assert_eq!(send(&gateway, &without_ids(docs))["errors"], json!(false));
         }
         let filled = filled(&cluster, 6);
-        // Not a million yet: two runs apart at most, of 1,000 documents each.
+        // This is not yet a million documents: shards differ by two runs at most, of 1,000 documents each.
         let (most, least) = most_and_least(&filled);
         assert!(least > 4_000 && most - least <= 2_100, "{filled:?}");
         assert_eq!(cluster.counts().misrouted, 0);
@@ -126,7 +126,7 @@ fn documents_with_an_id_or_a_routing_are_untouched() {
         .collect();
     assert_eq!((docs.len(), routed), (3, vec!["r".to_owned()]));
     assert_eq!(gateway.counter("docs_directed"), 1);
-    // What the URL says holds as well.
+    // The parameters in the URL count as well.
     let answer = gateway
         .client()
         .post_ndjson("/logs/_bulk?routing=s", b"{\"index\":{}}\n{}\n")
@@ -180,7 +180,7 @@ fn what_a_node_refuses_is_given_again() {
         let answer = gateway.bulk(&without_ids(300));
         refused += usize::from(answer.status == 429);
     }
-    // Some of those that a node refused were parts only.
+    // Some of the bulks that a node refused were only parts.
     assert!(refused >= 10 && gateway.counter("docs_refused") > 3_000);
     let filled = filled(&cluster, 6);
     let (most, least) = most_and_least(&filled);
@@ -244,7 +244,7 @@ fn small_bulks_of_many_clients_travel_together_and_touch_few_shards() {
         "{:?}",
         counts.docs_by_node
     );
-    // 2,400 documents in runs of 200; by chance they would be in all 30 shards.
+    // 2,400 documents are 12 runs of 200; at random, they would be in all 30 shards.
     let touched = touched.into_inner();
     assert!(touched.len() <= 18, "{touched:?}");
 }

@@ -1,6 +1,6 @@
-//! What the pages tell people to type and to write is true: commands are ones that `tidegate` takes,
-//! configurations pass `tidegate check`. A block that is neither is listed below with the reason, so that a
-//! new one cannot go unlooked at.
+//! Checks what the pages tell people to type and to write: `tidegate` accepts the commands, and
+//! configurations pass `tidegate check`. A block that is neither is listed below with the reason, so that no
+//! new block is overlooked.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,17 +17,17 @@ struct Block {
     text: String,
 }
 
-/// What a block with YAML is.
+/// The contents of a block of YAML.
 enum Is {
-    /// A configuration, once it stands in the place of `HERE` in this.
+    /// A configuration, once the block replaces `HERE` in this text.
     Config(&'static str),
-    /// The same of a load file.
+    /// A load file, in the same way.
     Load(&'static str),
-    /// Nothing that `tidegate` reads.
+    /// Something that `tidegate` does not read.
     Else(&'static str),
 }
 
-/// What is around blocks that are a part of a file.
+/// The text around blocks that are a part of a file.
 const AROUND_FLOW: &str = "\
 entry: [{name: e, router: r, network.binding: '127.0.0.1:0'}]
 router: [{name: r, default_flow: write}]
@@ -80,7 +80,7 @@ requests: [{request: {method: GET, url: 'http://127.0.0.1:9200/'}}]
 HERE
 ";
 
-/// Blocks that look like YAML: page, first line, what it is.
+/// Blocks that look like YAML: page, first line, and contents.
 const BLOCKS: &[(&str, &str, Is)] = &[
     ("docs/combine.md", "flow:", Is::Config(AROUND_FLOW)),
     ("docs/combine.md", "- bulk_reshuffle:", Is::Config(AROUND_FILTER)),
@@ -149,7 +149,7 @@ fn pages() -> Vec<(String, String)> {
     names.into_iter().map(read).collect()
 }
 
-/// Fenced and indented blocks.
+/// Returns fenced and indented blocks.
 fn blocks() -> Vec<Block> {
     let mut blocks = Vec::new();
     for (page, text) in pages() {
@@ -187,7 +187,7 @@ fn blocks() -> Vec<Block> {
     blocks
 }
 
-/// `key:` or `- key:`, as no command begins.
+/// Whether a line is `key:` or `- key:`, with which no command begins.
 fn looks_like_yaml(line: &str) -> bool {
     let key = line
         .trim_start_matches("- ")
@@ -198,7 +198,7 @@ fn looks_like_yaml(line: &str) -> bool {
     line.contains(':') && !key.is_empty() && key.bytes().all(plain) || line.starts_with("q, ")
 }
 
-/// The arguments of each command line with `tidegate` in a text.
+/// Returns the arguments of each command line with `tidegate` in a text.
 fn command_lines(text: &str) -> Vec<Vec<String>> {
     let text = text.replace("\\\n", " ");
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
@@ -213,7 +213,7 @@ fn arguments(line: &str) -> Option<Vec<String>> {
         let quote = rest.chars().next().filter(|first| ['\'', '"'].contains(first));
         let (word, after) = match quote {
             Some(quote) => rest[1..].split_once(quote)?,
-            // What is said of a command stands behind several spaces, or a `#`.
+            // The explanation of a command comes after several spaces, or after a `#`.
             None => match rest.split_once(' ') {
                 Some((word, after)) if after.starts_with("  ") => (word, ""),
                 Some((word, after)) => (word, after),
@@ -261,7 +261,7 @@ fn every_command_of_the_pages_is_one_that_tidegate_takes() {
     }
     assert!(lines.len() > 50, "{} commands were found", lines.len());
     for (place, line) in lines {
-        // With --help nothing is done, but what comes before it is read as always.
+        // With `--help` nothing is done, but everything before it is parsed as usual.
         let mut with_help: Vec<String> = line.iter().map(|word| number_for(word)).collect();
         if with_help.last().is_none_or(|last| last != "--help") {
             with_help.push("--help".to_owned());
@@ -277,7 +277,7 @@ fn every_command_of_the_pages_is_one_that_tidegate_takes() {
     }
 }
 
-/// A value in the place of a word that stands for one, where it is looked at.
+/// Returns a value for a word that stands for one, where the value is parsed.
 fn number_for(word: &str) -> String {
     match word {
         "N" | "ID" | "POSITION" => "1".to_owned(),
@@ -325,7 +325,7 @@ fn every_configuration_of_the_pages_can_be_used() {
     );
 }
 
-/// The block with the indentation that its place wants.
+/// Returns the block with the indentation that its place requires.
 fn indented(block: &Block, around: &str) -> String {
     let room = match around {
         AROUND_KEYS => "          ",
@@ -345,13 +345,13 @@ fn check(file: &Path, text: &str, block: &Block) {
         .unwrap();
     let told: String = String::from_utf8_lossy(&output.stdout)
         .lines()
-        // Files of people's own are not here.
+        // Files with people's own names do not exist here.
         .filter(|line| line.contains(": error: ") && !line.contains("/etc/tidegate/"))
         .collect();
     assert_eq!(told, "", "{}:{}:\n{text}", block.page, block.line);
 }
 
-/// A load file is read before anything is sent, and nothing listens at port 9.
+/// Checks a load file, which is read before anything is sent; nothing listens at port 9.
 fn load(file: &Path, text: &str, block: &Block) {
     std::fs::write(file, text).unwrap();
     let output = tidegate(&["loadgen", "-config", file.to_str().unwrap(), "-l", "1"].map(str::to_owned));
@@ -400,7 +400,7 @@ fn the_first_steps_of_loadgen_work_as_they_are_written() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("loadgen.yml"), file).unwrap();
     let mut line = command_lines(commands).remove(0);
-    // A second is enough.
+    // One second is enough.
     let seconds = line.iter().position(|word| word == "10").unwrap();
     line[seconds] = "1".to_owned();
     let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
@@ -418,7 +418,7 @@ fn the_first_steps_of_loadgen_work_as_they_are_written() {
     assert!(cluster.docs("loadgen").len() >= 1_000);
 }
 
-/// All but the package and systemd, which starts the same program with the same file.
+/// Follows the page except for the package and systemd, which starts the same program with the same file.
 #[test]
 fn the_page_for_beginners_leads_to_documents_in_the_cluster() {
     let cluster = cluster();
@@ -452,7 +452,7 @@ fn the_page_for_beginners_leads_to_documents_in_the_cluster() {
     for line in [init, check] {
         run(line);
     }
-    // Its admin port is the usual one, which others of these tests may have at the moment.
+    // The page's admin port is the default, which another test may be using.
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("127.0.0.1:2900", "127.0.0.1:0")).unwrap();
     let gateway = Gateway::start_in(folder.path(), &["--config", file.to_str().unwrap()], &[]);
@@ -499,7 +499,7 @@ fn what_the_pages_ask_a_running_gateway_is_answered() {
             else {
                 continue;
             };
-            // Queues in Kafka have lanes at will; this one has four, and positions of its own.
+            // Queues in Kafka have any number of lanes; this one has four, and positions of its own.
             if words.contains(&"--lane") {
                 continue;
             }
@@ -528,8 +528,8 @@ fn what_the_pages_ask_a_running_gateway_is_answered() {
     assert!(asked >= 10, "{asked} commands were found");
 }
 
-/// Each line of the pages that calls `curl`, run as it is but for the ports: a gateway listens at the one for
-/// clients, and its admin port has a queue.
+/// Runs each line of the pages that calls `curl`, unchanged except for the ports. A gateway listens at the
+/// port for clients, and its admin port has a queue.
 #[test]
 fn what_the_pages_have_curl_ask_is_answered() {
     let cluster = cluster();
@@ -553,7 +553,7 @@ fn what_the_pages_have_curl_ask_is_answered() {
                 "{}:{}: nobody of this test is asked",
                 block.page, block.line
             );
-            // Any status but a good one is a failure.
+            // Any status but a successful one is a failure.
             let script =
                 format!("curl() {{ command curl -sS --fail-with-body --max-time 20 \"$@\"; }}; {ours}");
             let output = Command::new("bash").args(["-c", &script]).output().unwrap();
@@ -565,7 +565,7 @@ fn what_the_pages_have_curl_ask_is_answered() {
                 block.line,
                 String::from_utf8_lossy(&output.stderr)
             );
-            // A bulk that is taken says so of its items.
+            // The items of an accepted bulk say so.
             assert!(
                 !told.contains("\"errors\":true"),
                 "{}:{}: {told}",

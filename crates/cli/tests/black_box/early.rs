@@ -1,5 +1,5 @@
-//! Asynchronous mode before everything is known of the cluster, or is there: what passed by the queue then
-//! would come before what is queued, and would never get to the second cluster.
+//! Asynchronous mode before everything is known about the cluster, or before it is there: writes that
+//! bypassed the queue then would overtake queued ones, and never reach the second cluster.
 
 use std::time::{Duration, Instant};
 
@@ -32,8 +32,8 @@ fn a_bulk_before_the_topology_is_read_is_refused_and_no_node_gets_it() {
         refused.text()
     );
     assert_eq!(account(&queue(&gateway), "c0")["pending"], 0);
-    // One that comes a moment too early waits: for two seconds, in which a machine with much to do may not
-    // have come to read anything.
+    // A request that comes a moment too early waits for two seconds, in which a busy machine may not have
+    // read anything.
     let waits = (0..4).any(|_| {
         cluster.cue(unavailable("/_cluster/state"));
         gateway.signal("KILL");
@@ -64,7 +64,7 @@ fn a_bulk_for_an_index_whose_routing_is_not_proven_yet_is_queued_all_the_same() 
     }
     let place = GatewayHome::before(&[&clusters[0], &clusters[1]], "");
     let gateway = place.start();
-    // Writes to the same documents, before and after the proof: each ends as it was written last.
+    // Writes to the same documents before and after the proof: each document ends as it was written last.
     for round in 0..6 {
         let text: String = (0..40)
             .map(|id| {
@@ -139,7 +139,7 @@ fn an_index_that_the_cluster_will_not_make_is_its_own_to_refuse() {
     assert!(answer.header("x-tidegate-ack").is_none());
     let error = answer.json().unwrap()["items"][2]["index"]["error"]["type"].clone();
     assert_eq!(error, "index_not_found_exception");
-    // A delete makes no index.
+    // A delete does not create an index.
     let delete = "{\"delete\":{\"_index\":\"new\",\"_id\":\"1\"}}\n";
     let answer = gateway.bulk(delete).ok().unwrap();
     assert!(answer.header("x-tidegate-ack").is_none());

@@ -209,7 +209,7 @@ fn a_create_whose_id_was_made_here_is_created_whichever_try_did_it() {
     assert_eq!(gateway.counter("parts_retried"), 1);
 }
 
-/// One node holds all documents, so a bulk has one part.
+/// Makes a cluster in which one node holds all documents, so that a bulk has one part.
 fn one_shard() -> FakeCluster {
     FakeCluster::start(Spec::default().index("logs", 1).storing()).unwrap()
 }
@@ -385,7 +385,7 @@ fn a_slow_node_delays_only_the_answers_that_need_it() {
         "{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{}\"}}}}\n{{}}\n",
         id.unwrap()
     );
-    // A machine with much to do may be late once; the slow node would be late each time.
+    // A busy machine may be late once; the slow node would be late each time.
     let at_once = (0..10).any(|_| {
         let began = Instant::now();
         gateway.bulk(&one).ok().unwrap();

@@ -1,8 +1,8 @@
-//! Files of queues outlive the version that wrote them: what is kept in `tests/queues`, one folder for each
-//! format that was ever released, is read and delivered; the next format is refused with a clear word, and
-//! left as it is.
+//! Files of queues outlive the version that wrote them: `tests/queues` has a folder for each format that was
+//! ever released, which is read and delivered. A newer format is refused with a clear message, and left as it
+//! is.
 //!
-//! A version that changes what is on disk adds a folder and leaves the others: set `TIDEGATE_TEST_KEEP` to
+//! A version that changes the files on disk adds a folder and leaves the others: set `TIDEGATE_TEST_KEEP` to
 //! the folder's path, and run the first test once.
 
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::home::{GatewayHome, account, drained, queue, wait};
 
 const UNFIT: &str = r#"{"type":"mapper_parsing_exception","reason":"no number"}"#;
 const BLOCKED: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
-/// As long as can be; what is parked in files that are older than that becomes dead letters.
+/// The longest possible time; documents parked in older files become dead letters.
 const QUEUE: &str = ", parked_max_age: 8700h";
 
 fn picky() -> FakeCluster {
@@ -39,8 +39,8 @@ fn some(name: &str, docs: usize) -> String {
     body(docs).replace("\"_id\":\"", &format!("\"_id\":\"{name}-"))
 }
 
-/// Makes every kind of file: 9 documents delivered, one dead, 5 parked, 30 pending, a third in each way to
-/// pack them; the last are left by a kill.
+/// Makes every kind of file: 9 documents delivered, one dead, 5 parked, and 30 pending, a third with each
+/// compression. A kill leaves the last ones.
 fn make(folder: &Path) {
     let cluster = picky();
     let place = GatewayHome::before(&[&cluster], &format!("{QUEUE}, compression: none"));
@@ -93,7 +93,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(done.unwrap().success());
 }
 
-/// A gateway with a copy of these data delivers everything of them that can be delivered.
+/// A gateway with a copy of this data delivers everything that can be delivered.
 fn read(data: &Path) {
     let cluster = picky();
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));

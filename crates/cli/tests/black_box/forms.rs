@@ -1,5 +1,5 @@
-//! Asynchronous mode takes what its cluster takes: media types, parameters and lengths are the cluster's to
-//! judge, and what was taken is delivered, whatever its client called it.
+//! Asynchronous mode accepts what its cluster accepts: the cluster judges media types, parameters and
+//! lengths. Accepted documents are delivered, whatever their client called them.
 
 use serde_json::json;
 use testkit::client::{Answer, Client};
@@ -12,7 +12,7 @@ fn cluster_of(flavour: Flavour) -> FakeCluster {
     FakeCluster::start(Spec::default().flavour(flavour).index("logs", 6).storing()).unwrap()
 }
 
-/// What the clients of Elasticsearch say since version 8.
+/// The media types of Elasticsearch's clients since version 8.
 const VENDOR: [(&str, &str); 2] = [
     (
         "content-type",
@@ -202,7 +202,7 @@ fn what_a_request_forbids_to_make_is_not_made_and_the_cluster_says_why() {
         let words = answer.text();
         assert!(words.contains("is not an alias"), "{target}: {words}");
     }
-    // Both lines are refused as a whole, so nothing is made for the first.
+    // Both lines are refused as a whole, so no index is created for the first.
     let refused = "{\"index\":{\"_index\":\"new4\"}}\n{}\n{\"upsert\":{\"_index\":\"new4\"}}\n{}\n";
     assert_eq!(gateway.bulk(refused).status, 400);
     let to_new = "{\"index\":{\"_index\":\"new5\"}}\n{}\n";

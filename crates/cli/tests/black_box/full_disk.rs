@@ -1,5 +1,5 @@
-//! A disk that is full: of the queue alone, and of somebody else's files. Mounting a small one takes root;
-//! without, these tests say so and prove nothing.
+//! A full disk: full of the queue alone, or of another program's files. Mounting a small disk needs root;
+//! without root, these tests say so and prove nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
 use crate::gateway::{Gateway, PATIENCE, body};
 use crate::home::{GatewayHome, account, drained, queue};
 
-/// A disk of a few megabytes, let go of in the end.
+/// A disk of a few megabytes, which is unmounted at the end.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -75,12 +75,12 @@ fn away(cluster: &FakeCluster) {
     cluster.cue(Cue::bulk(fault).always());
 }
 
-/// Documents of which the first does not fit.
+/// Returns documents of which the first is unfit.
 fn partly_unfit(number: usize) -> String {
     fit(number).replacen("\"n\":0}", "\"n\":\"x\"}", 1)
 }
 
-/// A hundred documents, of 50 kB.
+/// Returns a hundred documents, 50 kB in all.
 fn fit(number: usize) -> String {
     let padding = "x".repeat(500);
     let text = body(100).replace("\"_id\":\"", &format!("\"_id\":\"{number}-"));
@@ -109,7 +109,7 @@ fn dead_letters_find_room_on_a_disk_that_the_queue_has_filled() {
         (&one["indexed"], &one["dead"]),
         (&json!(bulks * 99), &json!(bulks))
     );
-    // Somebody is served again, with what was given back.
+    // Some clients are served again, with the space that was freed.
     let began = Instant::now();
     while gateway.bulk(&body(10)).status != 200 {
         assert!(began.elapsed() < PATIENCE, "{:#}", queue(&gateway));
@@ -137,7 +137,7 @@ fn a_disk_that_is_full_to_the_last_byte_loses_nothing_and_keeps_nobody_from_star
     assert!(matches!(refused.status, 429 | 503), "{}", refused.text());
     assert!(refused.header("retry-after").is_some());
     crate::ops::shows(&gateway, "tidegate_queue_refuses{queue=\"q\",reason=\"disk\"} 1");
-    // What is there is delivered meanwhile; what does not fit waits for room.
+    // Stored documents are delivered meanwhile; documents that do not fit wait for room.
     cluster.behave();
     let began = Instant::now();
     while cluster.docs("logs").len() < 900 {
@@ -147,7 +147,8 @@ fn a_disk_that_is_full_to_the_last_byte_loses_nothing_and_keeps_nobody_from_star
     }
     gateway.signal("KILL");
     drop(gateway);
-    // As a process leaves it that was killed, or found no room, while it made a store of parked operations.
+    // This is what a process leaves that was killed, or found no room, while it made a store of parked
+    // operations.
     std::fs::create_dir_all(place.data().join("parked/q/c0")).unwrap();
     let gateway: Gateway = place.start();
     account(&queue(&gateway), "c0");

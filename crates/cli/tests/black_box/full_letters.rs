@@ -1,4 +1,5 @@
-//! Dead letters that find no room hold up no other document: they are parked, by index, until there is some.
+//! Dead letters for which there is no room hold up no other document: they are parked, by index, until there
+//! is room.
 
 use serde_json::{Value, json};
 use testkit::fake::{FakeCluster, Manners, Unfit};
@@ -7,7 +8,7 @@ use crate::gateway::Gateway;
 use crate::home::{GatewayHome, drained, wait};
 use crate::parked::two_indices;
 
-/// Documents whose value the cluster refuses for good.
+/// Makes a cluster with two indices that refuse the documents' value for good.
 fn two_indices_that_refuse() -> FakeCluster {
     let cluster = two_indices();
     cluster.set_manners(Manners {
@@ -21,7 +22,7 @@ fn two_indices_that_refuse() -> FakeCluster {
     cluster
 }
 
-/// `docs` documents; the value of every `unfit`th does not fit.
+/// Returns `docs` documents; the value of every `unfit`th one does not fit.
 fn docs(index: &str, name: &str, docs: usize, unfit: usize) -> String {
     let padding = "x".repeat(400);
     let lines = (0..docs).map(|n| {
@@ -74,7 +75,7 @@ fn an_index_whose_dead_letters_fill_their_store_holds_up_no_other_and_keeps_them
     assert_eq!(key["key"], "letters:blocked", "{one}");
     let why = key["why"].as_str().unwrap();
     assert!(why.contains("dead_letters_max_size"), "{why}");
-    // Its letters take a share, and another index has room for its own.
+    // The letters of the index take a share, and another index has room of its own.
     let listed = gateway
         .admin()
         .get("/dead_letters?queue=q&index=good&limit=100")
@@ -90,7 +91,7 @@ fn an_index_whose_dead_letters_fill_their_store_holds_up_no_other_and_keeps_them
         4020,
         "{one}"
     );
-    // They come in as letters, with the cluster's reason, when there is room.
+    // They become letters, with the cluster's reason, when there is room.
     let (mut purged, began) = (0, std::time::Instant::now());
     while one_of(&gateway, "parked") > 0 || one_of(&gateway, "dead") > 0 {
         let listed = gateway.admin().get("/dead_letters?queue=q&limit=1").unwrap();
@@ -150,7 +151,7 @@ fn an_index_whose_refused_documents_find_no_room_anywhere_is_refused_alone() {
         "{}",
         refused.text()
     );
-    // Nobody else's documents are.
+    // Other documents are not parked.
     gateway.bulk(&docs("good", "g", 300, 10)).ok().unwrap();
     let one = wait(&gateway, "c0", |one| one["pending"] == 0);
     no_lane_waits(&one);
@@ -159,7 +160,7 @@ fn an_index_whose_refused_documents_find_no_room_anywhere_is_refused_alone() {
         (&json!(270), 270),
         "{one}"
     );
-    // Until there is room.
+    // They wait until there is room.
     let began = std::time::Instant::now();
     while one_of(&gateway, "parked") > 0 {
         purge(&gateway);

@@ -13,26 +13,26 @@ use serde_json::Value;
 use testkit::client::{Answer, Client};
 use testkit::fake::{FakeCluster, Spec};
 
-/// How long something is waited for that happens within moments: the machine may have much to do.
+/// How long the tests wait for something that happens within moments, since the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running gateway; killed when dropped.
+/// A running gateway; dropping it kills it.
 pub(crate) struct Gateway {
     process: Child,
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
     log: Arc<Mutex<String>>,
-    /// Where its file is.
+    /// The folder of its file.
     directory: Option<tempfile::TempDir>,
 }
 
 impl Gateway {
-    /// In front of `cluster`, by the command line; returns when it knows the topology.
+    /// Starts a gateway before `cluster` by the command line; returns when it knows the topology.
     pub(crate) fn before(cluster: &FakeCluster) -> Self {
         Self::with(cluster, &[])
     }
 
-    /// The same with more arguments.
+    /// Starts a gateway in the same way with more arguments.
     pub(crate) fn with(cluster: &FakeCluster, more: &[&str]) -> Self {
         let url = cluster.urls()[0].clone();
         let mut arguments = vec![
@@ -49,13 +49,13 @@ impl Gateway {
         gateway
     }
 
-    /// With a file whose one flow has these filters, as YAML; `c` is the cluster. Returns when it knows the
-    /// topology.
+    /// Starts a gateway with a file whose only flow has these filters, as YAML; `c` is the cluster. Returns
+    /// when it knows the topology.
     pub(crate) fn with_filters(cluster: &FakeCluster, filters: &str) -> Self {
         Self::with_file(cluster, filters, "")
     }
 
-    /// The same, with more settings of the cluster.
+    /// Starts a gateway in the same way, with more settings of the cluster.
     pub(crate) fn with_file(cluster: &FakeCluster, filters: &str, settings: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("tidegate.yml");
@@ -80,33 +80,33 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
         gateway
     }
 
-    /// With these arguments; returns when it listens.
+    /// Starts a gateway with these arguments; returns when it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::start_with(arguments, &[])
     }
 
-    /// Starts it in an environment with these variables too.
+    /// Starts a gateway with these additional environment variables.
     pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(program());
         command.envs(variables.iter().copied());
         Self::start_by(command, arguments)
     }
 
-    /// The same in this folder.
+    /// Starts a gateway in the same way, in this folder.
     pub(crate) fn start_in(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(program());
         command.envs(variables.iter().copied()).current_dir(folder);
         Self::start_by(command, arguments)
     }
 
-    /// Starts it as this user, which only root can.
+    /// Starts a gateway as this user, which only root can do.
     pub(crate) fn start_as(arguments: &[&str], user: u32) -> Self {
         let mut command = Command::new(program());
         command.uid(user).gid(user);
         Self::start_by(command, arguments)
     }
 
-    /// Starts what the command is about.
+    /// Starts a gateway with this command.
     pub(crate) fn start_by(mut command: Command, arguments: &[&str]) -> Self {
         let mut process = command
             .arg("gateway")
@@ -164,7 +164,7 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
         self.client().post_ndjson("/_bulk", body.as_bytes()).unwrap()
     }
 
-    /// One of the gateway's counters.
+    /// Returns one of the gateway's counters.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         let stats = self.admin().get("/stats").unwrap().json().unwrap();
         stats["gateway"][name]
@@ -172,19 +172,19 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
             .unwrap_or_else(|| panic!("no counter {name} in {stats}"))
     }
 
-    /// How often bulks passed for this reason.
+    /// Returns how often bulks passed for this reason.
     pub(crate) fn passed(&self, why: &str) -> u64 {
         let stats = self.admin().get("/stats").unwrap().json().unwrap();
         stats["gateway"]["passed_because"][why].as_u64().unwrap_or(0)
     }
 
-    /// What `/elasticsearch` says of the one cluster.
+    /// Returns what `/elasticsearch` says about the one cluster.
     pub(crate) fn topology(&self) -> Value {
         let all = self.admin().get("/elasticsearch").unwrap().json().unwrap();
         all.as_object().unwrap().values().next().unwrap().clone()
     }
 
-    /// Waits until the topology is as told.
+    /// Waits until the topology meets the condition.
     pub(crate) fn wait_until(&self, what: &str, holds: impl Fn(&Value) -> bool) {
         let began = Instant::now();
         loop {
@@ -200,7 +200,7 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
         }
     }
 
-    /// Waits until so many requests are being answered at an entry.
+    /// Waits until this many requests are being answered at an entry.
     pub(crate) fn wait_for_in_flight(&self, entry: SocketAddr, wanted: u64) {
         let began = Instant::now();
         loop {
@@ -216,7 +216,7 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
         }
     }
 
-    /// Waits until a cluster's cues have struck so many requests.
+    /// Waits until a cluster's cues have hit this many requests.
     pub(crate) fn wait_for_struck(&self, cluster: &FakeCluster, wanted: u64) {
         let began = Instant::now();
         while cluster.struck() < wanted {
@@ -225,12 +225,13 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
         }
     }
 
-    /// Everything logged so far.
+    /// Returns everything logged so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().clone()
     }
 
-    /// Waits until something is logged, which comes a moment after it is done; everything logged so far.
+    /// Waits until something is logged, which happens a moment after it is done. Returns everything logged so
+    /// far.
     pub(crate) fn logged(&self, text: &str) -> String {
         let began = Instant::now();
         loop {
@@ -243,7 +244,7 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
         }
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
@@ -273,19 +274,19 @@ impl Drop for Gateway {
     }
 }
 
-/// Three nodes that keep what they are sent, with the index `logs` of six shards.
+/// Makes three nodes that keep what they are sent, with the index `logs` of six shards.
 pub(crate) fn cluster() -> FakeCluster {
     FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap()
 }
 
-/// `docs` index operations on `logs`, ids from 0.
+/// Returns `docs` index operations on `logs`, with ids from 0.
 pub(crate) fn body(docs: usize) -> String {
     (0..docs)
         .map(|n| format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{n}\"}}}}\n{{\"n\":{n}}}\n"))
         .collect()
 }
 
-/// The items' ids, in order; `operation` is what each must be.
+/// Returns the items' ids, in order; `operation` is what each item must be.
 pub(crate) fn ids(answer: &Value, operation: &str) -> Vec<String> {
     let items = answer["items"].as_array().unwrap();
     items
@@ -294,7 +295,7 @@ pub(crate) fn ids(answer: &Value, operation: &str) -> Vec<String> {
         .collect()
 }
 
-/// The items' statuses, in order.
+/// Returns the items' statuses, in order.
 pub(crate) fn statuses(answer: &Value) -> Vec<u64> {
     let items = answer["items"].as_array().unwrap();
     let status = |item: &Value| {
@@ -305,11 +306,11 @@ pub(crate) fn statuses(answer: &Value) -> Vec<u64> {
     items.iter().map(status).collect()
 }
 
-/// An address of this machine that nobody listens at, and that nobody gets who asks for any free port: a test
-/// that starts meanwhile would take the one that was just given back.
+/// Returns an address of this machine that nobody listens at, and that is not given to a process that asks
+/// for any free port: a test that starts meanwhile could take a port that was just given back.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    // Below the ports that Linux gives away by itself, each process of tests from a place of its own.
+    // Below the ports that Linux assigns by itself; each process of tests starts from a place of its own.
     let (first, count) = (12_000, 18_000);
     let start = std::process::id().wrapping_mul(137);
     loop {
@@ -322,14 +323,14 @@ pub(crate) fn free_address() -> SocketAddr {
     }
 }
 
-/// Gives a file another text in one step: who looks at it has the one or the other.
+/// Replaces a file's text in one step: a reader sees either the old or the new text.
 pub(crate) fn replace_text(file: &Path, text: &str) {
     let beside = file.with_extension("beside");
     std::fs::write(&beside, text).unwrap();
     std::fs::rename(beside, file).unwrap();
 }
 
-/// The gateway that is tested: the one that cargo built for this test, unless `TIDEGATE_TEST_PROGRAM` names
+/// Returns the gateway to test: the one that cargo built for this test, unless `TIDEGATE_TEST_PROGRAM` names
 /// another.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("TIDEGATE_TEST_PROGRAM")

@@ -1,6 +1,6 @@
-//! Published guides, word for word but for hosts and ports: the gateway starts from their file, and their
-//! load, with `_type` and lines of an access log, is accepted and delivered. What needs a real Elasticsearch
-//! 7 is in `real_loadgen`.
+//! Published guides, word for word except for hosts and ports: the gateway starts with their file, and their
+//! load, with `_type` and lines of an access log, is accepted and delivered. Tests that need a real
+//! Elasticsearch 7 are in `real_loadgen`.
 
 use std::path::Path;
 
@@ -12,8 +12,7 @@ use crate::guide_files::{
     self, GATEWAY, SEARCH, SEARCH_BY_NAME, WALK, WALK_DIRECT, as_written, with_requests,
 };
 
-/// A cluster that knows the guides' accounts: the gateway's, and that of the load files, whose passwords
-/// differ.
+/// Makes a cluster with the guides' accounts: the gateway's and the load files', whose passwords differ.
 fn cluster(password: &str) -> FakeCluster {
     let everything = ["index", "create", "update", "delete", "manage"];
     let user = User::new("elastic", password).may("*", &everything);
@@ -29,14 +28,14 @@ fn cluster(password: &str) -> FakeCluster {
     FakeCluster::start(spec).unwrap()
 }
 
-/// The guide's gateway, started as the guide does it.
+/// Starts the guide's gateway in the guide's way.
 fn gateway(folder: &Path, cluster: &FakeCluster) -> Gateway {
     let mut text = GATEWAY.replace("binding: 0.0.0.0:8000", "binding: 127.0.0.1:0");
     for (at, url) in cluster.urls().iter().enumerate() {
         text = text.replace(&format!("https://127.0.0.1:922{}", at + 1), url);
     }
     assert!(!text.contains(":922"), "{text}");
-    // The admin port is no part of the guide, and its usual one may be taken.
+    // The guide does not mention the admin port, and the default port may be taken.
     std::fs::write(folder.join("gateway.yml"), text + "admin.binding: 127.0.0.1:0\n").unwrap();
     let authority = folder.join("ca.pem");
     std::fs::write(&authority, cluster.ca_pem().unwrap()).unwrap();
@@ -130,7 +129,7 @@ fn the_first_searches_of_the_page_about_loadgen_run_through_the_gateway_of_the_g
     }
 }
 
-/// The accounts of the one queue's one group, once nothing is pending.
+/// Returns the accounts of the queue's only group, once nothing is pending.
 fn drained(gateway: &Gateway) -> Value {
     let ends = std::time::Instant::now() + std::time::Duration::from_secs(90);
     loop {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::gateway::{Gateway, body, cluster};
 use crate::raw_node::RawNode;
 
-/// Sends bytes, closes that side, and returns everything that came back.
+/// Sends bytes, closes that side of the connection, and returns everything that came back.
 pub(crate) fn exchange(gateway: &Gateway, request: &[u8]) -> String {
     let mut socket = TcpStream::connect(gateway.address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

@@ -1,4 +1,4 @@
-//! `/health/live` and `/health/ready`: what an orchestrator is told, and when it is told that a gateway is
+//! `/health/live` and `/health/ready`: what an orchestrator is told, and when a gateway reports that it is
 //! not ready.
 
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn ready(gateway: &Gateway) -> (u16, Value) {
     (answer.status, answer.json().unwrap())
 }
 
-/// Waits until the answer has this status, and returns what it says.
+/// Waits until the answer has this status, and returns its body.
 fn until(gateway: &Gateway, status: u16) -> Value {
     let began = Instant::now();
     loop {
@@ -40,7 +40,7 @@ fn a_synchronous_gateway_is_ready_while_a_node_of_its_cluster_is_well_and_lives_
     let gateway = Gateway::before(&cluster);
     assert_eq!(until(&gateway, 200)["status"], "ready");
     (0..3).for_each(|node| cluster.kill(node));
-    // At first it may say that no node is well.
+    // At first it may say that no node is up.
     let began = Instant::now();
     while !until(&gateway, 503)["reasons"]
         .to_string()
@@ -132,7 +132,7 @@ fn a_queue_that_is_full_makes_its_gateway_not_ready() {
     while gateway.bulk(&body(2_000)).status == 200 {
         assert!(began.elapsed() < Duration::from_secs(90), "it never fills up");
     }
-    // What is left takes smaller ones.
+    // The remaining room is enough for smaller ones.
     while gateway.bulk(&body(100)).status == 200 {}
     let said = until(&gateway, 503);
     assert!(

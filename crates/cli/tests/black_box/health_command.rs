@@ -1,4 +1,4 @@
-//! `tidegate health`: what a container's health check is told.
+//! `tidegate health`: what a container's health check reports.
 
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn health(admin: &str, more: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Asks until it ends with this status.
+/// Asks until the command ends with this status.
 fn until(admin: &str, status: i32) -> Output {
     let began = Instant::now();
     loop {
@@ -44,7 +44,7 @@ fn a_gateway_that_is_ready_one_that_is_not_and_one_that_is_away_are_told_apart()
     let output = health(&admin, &["--live", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     drop(well);
-    // Its nodes are found out one by one, and the cluster after them or before.
+    // The nodes are found to be down one by one, and the cluster before or after them.
     gateway.wait_until("the cluster is away", |status| status["state"] == "unreachable");
     let output = until(&admin, 1);
     assert!(said(&output).contains("does not answer"), "{}", said(&output));

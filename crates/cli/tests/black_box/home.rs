@@ -1,4 +1,4 @@
-//! A gateway in asynchronous mode whose data outlive it, and its accounts.
+//! A gateway in asynchronous mode, with data that outlives it, and its accounts.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use testkit::fake::FakeCluster;
 
 use crate::gateway::Gateway;
 
-/// A folder with a configuration and data that outlive a gateway.
+/// A folder with a configuration, and with data that outlives a gateway.
 pub(crate) struct GatewayHome {
     folder: tempfile::TempDir,
     pub(crate) file: PathBuf,
 }
 
 impl GatewayHome {
-    /// A queue before these clusters; the first one is what clients see.
+    /// Makes a home with a queue before these clusters; clients see the first one.
     pub(crate) fn before(clusters: &[&FakeCluster], queue: &str) -> Self {
         let urls: Vec<String> = clusters.iter().map(|cluster| cluster.urls()[0].clone()).collect();
         Self::at(&urls, queue)
@@ -104,7 +104,7 @@ pub(crate) fn drained(gateway: &Gateway, group: &str) -> Value {
     wait(gateway, group, |one| one["pending"] == 0 && one["parked"] == 0)
 }
 
-/// How long delivery may take: the machine may have much to do.
+/// The time limit for delivery, since the machine may be busy.
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn wait(gateway: &Gateway, group: &str, holds: impl Fn(&Value) -> bool) -> Value {

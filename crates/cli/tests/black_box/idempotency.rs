@@ -1,4 +1,4 @@
-//! Requests with an `Idempotency-Key`: the same answer however often they come, and one write.
+//! Requests with an `Idempotency-Key`: the same answer however often they come, and only one write.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use testkit::fake::{Cue, FakeCluster, Fault, On, Spec, User};
 use crate::gateway::{Gateway, PATIENCE, cluster, ids};
 use crate::home::{GatewayHome, drained, queue};
 
-/// Beside the queue's own settings.
+/// Settings besides the queue's own.
 const KEYS: &str = "}, idempotency: {enabled: true, max_keys: 1000";
 
 /// Two documents without ids, one with, and a delete.
@@ -25,7 +25,8 @@ fn bulk(gateway: &Gateway, key: &str, body: &str) -> Answer {
     send(&gateway.client(), "/_bulk", key, body)
 }
 
-/// What the answer says of the request: that it is remembered, or repeats one; and where it is.
+/// Returns what the answer says about the request: that it is kept, or repeats an earlier one, and its
+/// position.
 fn said(answer: &Answer) -> (u16, String, String) {
     let header = |name| answer.header(name).unwrap_or_default().to_owned();
     (
@@ -49,7 +50,7 @@ fn a_repeated_request_is_answered_as_the_first_one_and_written_once() {
         assert_eq!(said(&again), (200, "repeated".to_owned(), ack.clone()));
         assert_eq!(again.text(), first.text(), "to the byte");
     }
-    // Another key, or none, is another request; the same key for something else is a mistake.
+    // Another key, or none, makes another request; the same key for something else is a mistake.
     let other = bulk(&gateway, "k2", BODY);
     assert_eq!(said(&other).1, "kept");
     assert_ne!(other.text(), first.text(), "other ids");
@@ -110,7 +111,7 @@ fn a_repeat_after_kill_9_finds_what_was_accepted_and_only_that() {
             let key = format!("{round}-{n}");
             answers.push((key.clone(), bulk(&gateway, &key, BODY)));
         }
-        // At once after the last answer: nothing has been tidied up.
+        // The kill comes right after the last answer: nothing has been tidied up.
         gateway.signal("KILL");
         drop(gateway);
         gateway = place.start();
@@ -229,7 +230,7 @@ fn keys_are_forgotten_in_time_and_too_many_are_refused_until_then() {
         "}, idempotency: {enabled: true, window: 2s, max_keys: 2",
     );
     let gateway = place.start();
-    // A machine with much to do may take longer than the window for three requests.
+    // A busy machine may take longer than the window for three requests.
     let (first, key) = (0..5)
         .find_map(|n| {
             let key = |name: &str| format!("{name}{n}");
@@ -265,14 +266,14 @@ fn what_cannot_be_repeated_is_not_written_a_second_time() {
     let gateway = place.start();
     bulk(&gateway, "k", BODY).ok().unwrap();
     drained(&gateway, "c0");
-    // Now the request would pass to the cluster, which would make the index anew.
+    // Now the request would pass to the cluster, which would create the index again.
     cluster.delete_index("logs");
     gateway.wait_until("the index is gone", |_| {
         let answer = bulk(&gateway, "k", BODY);
         answer.status == 409 && answer.text().contains("nothing was written now")
     });
     assert_eq!(cluster.docs("logs").len(), 0);
-    // While it is not known where documents belong, nothing with a key is accepted at all.
+    // While it is unknown where documents belong, nothing with a key is accepted at all.
     gateway.signal("KILL");
     drop(gateway);
     let down = Fault::Status {

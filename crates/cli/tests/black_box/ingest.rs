@@ -1,5 +1,5 @@
-//! Asynchronous mode: pipelines of servers that run them for many documents at once, and fail all of these
-//! for one that cannot be read.
+//! Asynchronous mode with pipelines of servers that run them for many documents at once, and fail all of
+//! these for one that cannot be parsed.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ fn cluster() -> FakeCluster {
     FakeCluster::start(spec).unwrap()
 }
 
-/// Documents `from` to `to`, those in `broken` without the end of their JSON.
+/// Returns the documents of the range; those in `broken` lack the end of their JSON.
 fn body(index: &str, range: std::ops::Range<usize>, broken: &[usize]) -> String {
     let mut body = String::new();
     for n in range {

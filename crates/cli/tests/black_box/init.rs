@@ -9,7 +9,7 @@ use testkit::fake::{FakeCluster, Spec, User};
 use crate::gateway::{Gateway, body, cluster};
 use crate::terminal::at_a_terminal;
 
-/// Runs it in a folder without a terminal; status and what it says.
+/// Runs the command in a folder without a terminal. Returns its status and its output.
 fn init(folder: &Path, arguments: &[&str], password: Option<&str>) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(["init", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
@@ -84,7 +84,7 @@ fn a_password_is_taken_from_the_environment_and_the_account_s_rights_are_asked_f
     );
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("it refuses the gateway's account"), "{said}");
-    // Without the password nothing can be tried, and that is said.
+    // Without the password nothing can be tried, and the command says so.
     let how = ["--cluster", url, "--user", "gate", "--force"];
     let (status, said) = init(folder.path(), &how, None);
     assert_eq!(status, Some(0), "{said}");
@@ -104,7 +104,7 @@ fn a_file_that_is_there_is_kept_and_answers_that_make_no_file_are_wrong_usage() 
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("exists already"), "{said}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine\n");
-    // It is written before it is tried.
+    // The file is written before it is tried.
     let (status, said) = init(
         folder.path(),
         &["--cluster", "http://127.0.0.1:9", "--force"],

@@ -1,4 +1,4 @@
-//! What packages install beside the program: manual pages and completions.
+//! The files that packages install beside the program: manual pages and completions.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
@@ -58,7 +58,7 @@ fn completions_know_every_command_and_the_shell_can_read_them() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidegate.bash");
     std::fs::write(&file, tidegate(&["completions", "bash"]).stdout).unwrap();
-    // Bash itself, asked what completes a word that has begun.
+    // Bash itself is asked for completions of a word that has begun.
     let asked = format!(
         "source {}; COMP_WORDS=(tidegate dead); COMP_CWORD=1; _tidegate tidegate dead tidegate; echo \"${{COMPREPLY[@]}}\"",
         file.display()

@@ -91,7 +91,7 @@ fn the_search_example_asks_for_users_of_its_file_and_its_assertions_judge() {
         "{text}"
     );
     assert!(String::from_utf8_lossy(&output.stderr).contains("warm-up: GET /loadgen/_search → 200"));
-    // From now on the index is gone: the warm-up allows that, the assertions don't.
+    // From now on the index is gone: the warm-up allows that, but the assertions don't.
     let gone = Fault::Status {
         status: 404,
         body: r#"{"error":{"type":"index_not_found_exception"}}"#.to_owned(),
@@ -252,7 +252,7 @@ fn figures_go_to_statsd_prometheus_a_table_and_a_page_while_the_load_runs() {
     );
 }
 
-/// What a command writes to a terminal of its own, with these keys typed once this stands there.
+/// Returns what a command writes to a terminal of its own; `keys` are typed once the terminal shows `shows`.
 fn on_a_terminal(cluster: &FakeCluster, command: &str, shows: &str, keys: &str) -> (Option<i32>, String) {
     use std::io::{Read as _, Write as _};
     let binary = env!("CARGO_BIN_EXE_tidegate");
@@ -316,18 +316,18 @@ fn on_a_terminal_the_warm_up_asks_whether_to_go_on_after_an_error() {
     };
     cluster.cue(Cue::new(On::Any, broken).always());
     let command = "loadgen -config examples/loadgen/search.yml -l 3";
-    let (status, shown) = on_a_terminal(&cluster, command, "go on all the same?", "n\r");
+    let (status, shown) = on_a_terminal(&cluster, command, "go on anyway?", "n\r");
     assert_eq!(status, Some(1), "declined: {shown}");
     assert!(
-        shown.contains("→ 500") && shown.contains("broken") && shown.contains("go on all the same?"),
+        shown.contains("→ 500") && shown.contains("broken") && shown.contains("go on anyway?"),
         "{shown}"
     );
-    let (status, shown) = on_a_terminal(&cluster, command, "go on all the same?", "y\r");
+    let (status, shown) = on_a_terminal(&cluster, command, "go on anyway?", "y\r");
     assert_eq!(status, Some(1), "the example says assert_invalid: {shown}");
     assert!(shown.contains("3 requests in"), "{shown}");
 }
 
-/// A load file of its own with these requests, run with these arguments.
+/// Runs a load file with these requests and these arguments.
 fn run_file(cluster: &FakeCluster, runner: &str, requests: &str, arguments: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("l.yml");

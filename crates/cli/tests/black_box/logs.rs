@@ -7,7 +7,7 @@ use testkit::fake::{Cue, Fault, On};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
 
-/// The log's lines so far.
+/// Returns the log's lines so far.
 fn lines(gateway: &Gateway) -> Vec<Value> {
     let log = gateway.log();
     log.lines()
@@ -41,10 +41,10 @@ fn every_log_line_of_a_request_carries_its_id() {
         Fault::CloseMidReply(150),
     ));
     let headers = [("content-type", "application/json"), ("x-request-id", "cut")];
-    let _ = client.send("POST", "/logs/_search", &headers, b"{}"); // cut or 502: the log is what counts here
+    let _ = client.send("POST", "/logs/_search", &headers, b"{}"); // cut or 502: only the log matters here
     client.send("BAD METHOD", "/", &[], &[]).unwrap_err();
     let began = Instant::now();
-    // A line may come later than its answer, and those of several cores in any order.
+    // A line may come later than its answer, and those of several cores come in any order.
     let all = loop {
         let all = lines(&gateway).split_off(since);
         let said = |id: &str, wanted: &str| {
@@ -106,13 +106,13 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
     assert!(written <= most, "{written} of 60, {most} at most");
 }
 
-/// How many lines there may be since then: ten in each window of ten seconds, and it may have been the end of
-/// one.
+/// Returns how many lines there may be since then: ten in each window of ten seconds, and one more window,
+/// which may just have ended.
 fn rations_since(began: Instant) -> usize {
     10 * (2 + began.elapsed().as_secs() as usize / 10)
 }
 
-/// A gateway whose file says this of logging.
+/// Starts a gateway with these settings of logging in its file.
 fn logging(cluster: &testkit::fake::FakeCluster, logging: &str) -> (Gateway, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("tidegate.yml");
@@ -132,7 +132,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
     (gateway, directory)
 }
 
-/// Waits for lines that fit.
+/// Waits for lines that match.
 fn wait_for(gateway: &Gateway, count: usize, fits: impl Fn(&Value) -> bool) -> Vec<Value> {
     let began = Instant::now();
     loop {
@@ -172,7 +172,7 @@ fn the_access_log_has_a_line_for_each_request_whatever_the_level_is() {
     );
     crate::hardening::exchange(&gateway, b"NONSENSE\r\n\r\n");
     let written = wait_for(&gateway, 3, |line| line["target"] == "access");
-    // Two connections: their lines may come in any order.
+    // There are two connections, so their lines may come in any order.
     let mut told: Vec<(u64, bool)> = written
         .iter()
         .map(|line| {
@@ -214,7 +214,7 @@ fn a_sampled_access_log_has_one_request_in_so_many() {
     let last = |line: &Value| line["target"] == "access";
     wait_for(&gateway, 4, last);
     std::thread::sleep(Duration::from_millis(100));
-    // Each core counts for itself.
+    // Each core counts separately.
     assert!((4..=5).contains(&wait_for(&gateway, 4, last).len()));
 }
 
@@ -239,7 +239,7 @@ fn what_the_gateway_itself_refuses_or_cannot_answer_is_logged_with_its_id_and_ra
         body(2000).as_bytes(),
     );
     assert_eq!(refused.unwrap().status, 413);
-    // A rejection in the cluster's own words is none of ours.
+    // A rejection in the cluster's own words is not the gateway's.
     cluster.cue(Cue::new(
         On::Exactly("/logs/_count".into()),
         Fault::Status {

@@ -1,4 +1,4 @@
-//! What delivery holds in memory is bounded, and nobody waits for memory that somebody holds for ever.
+//! Delivery's memory is bounded, and nobody waits for memory that is held for ever.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 use crate::gateway::Gateway;
 use crate::home::{GatewayHome, drained, queue, wait};
 
-/// A bulk of documents of so many KiB each, with ids that begin with this.
+/// Returns a bulk of documents of this many KiB each, with ids that have this prefix.
 fn large(index: &str, ids: &str, documents: usize, kib: usize) -> String {
     let text = "x".repeat(kib << 10);
     let one =
@@ -16,14 +16,14 @@ fn large(index: &str, ids: &str, documents: usize, kib: usize) -> String {
     (0..documents).map(one).collect()
 }
 
-/// The most memory that a process has had, in MiB.
+/// Returns a process's peak memory, in MiB.
 fn peak_mib(gateway: &Gateway) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
 }
 
-/// What `/metrics` says of delivery's memory.
+/// Returns what `/metrics` says about delivery's memory.
 fn gauge(gateway: &Gateway, name: &str) -> usize {
     let metrics = gateway.admin().get("/metrics").unwrap().text();
     let name = format!("tidegate_delivery_memory_{name} ");
@@ -42,7 +42,7 @@ fn groups_that_are_large_are_delivered_one_at_a_time_after_a_kill_too() {
     place.append("worker: {count: 1, delivery_memory: 8mb, body_memory: 128mb}\n");
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 64")).unwrap();
-    // Each takes long enough for all to be under way at once, if they may.
+    // Each request takes long enough for all of them to be under way at once, if they may.
     cluster.cue(Cue::bulk(Fault::HangUnwritten).always());
     let mut gateway = place.start();
     for name in &names {
@@ -71,7 +71,7 @@ fn groups_that_are_large_are_delivered_one_at_a_time_after_a_kill_too() {
 fn a_cluster_that_is_away_keeps_no_memory_from_the_others() {
     let clusters = [(); 2].map(|()| FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap());
     let place = GatewayHome::before(&[&clusters[0], &clusters[1]], "");
-    // Eight lanes: each has room for 64 KiB of its own, and a document has 300.
+    // There are eight lanes: each has room for 64 KiB of its own, and a document has 300.
     place.append("worker: {delivery_memory: 1mb}\n");
     let away = Fault::Status {
         status: 503,
@@ -101,8 +101,8 @@ fn a_cluster_that_is_away_keeps_no_memory_from_the_others() {
     }
 }
 
-/// A body and the copy of it in a record count both, and only one of them is there while the disk is waited
-/// for.
+/// A body and its copy in a record both count, and only one of them exists while the gateway waits for the
+/// disk.
 #[test]
 fn large_bulks_that_come_at_once_are_accepted_within_what_bodies_may_take() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
@@ -134,7 +134,8 @@ fn large_bulks_that_come_at_once_are_accepted_within_what_bodies_may_take() {
     );
 }
 
-/// What the nodes tell beside what became of the documents is nobody's: it is not asked for, and not kept.
+/// The nodes' answers contain more than what became of the documents. Delivery neither asks for the rest nor
+/// keeps it.
 #[test]
 fn answers_that_hold_documents_take_no_memory_and_nothing_is_written_twice() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 3).storing()).unwrap();
@@ -223,8 +224,8 @@ fn an_index_that_is_new_costs_no_more_memory_than_one_that_is_there() {
     assert!(peak < 150, "{peak} MiB for six small indices that are new");
 }
 
-/// Accepts so many small documents for each of so many indices of a cluster, and kills the gateway: what
-/// delivery takes is then all that the next one has.
+/// Accepts this many small documents for each of this many indices of a cluster, and kills the gateway, so
+/// that the next gateway has only delivery to use memory for.
 fn small_documents_are_queued(cluster: &FakeCluster, indices: usize, documents: usize) -> GatewayHome {
     let place = GatewayHome::before(&[cluster], "");
     place.append("worker: {count: 1, delivery_memory: 8mb, body_memory: 128mb}\n");
@@ -248,7 +249,7 @@ fn indices_of_four_shards(indices: usize) -> FakeCluster {
     FakeCluster::start(spec).unwrap()
 }
 
-/// All items are refused, in other words each.
+/// Returns a fault that refuses all items, each with other words.
 fn refused_at_length(status: u16, kind: &str) -> Fault {
     let reason = "e".repeat(400);
     let error = format!("{{\"type\":\"{kind}\",\"reason\":\"[{{id}}] {reason}\"}}");
@@ -322,7 +323,7 @@ fn many_small_documents_that_die_of_long_reasons_take_no_more_than_is_configured
     assert!(letters.contains(&"e".repeat(200)), "{letters:.900}");
 }
 
-/// Each node's answer would take all the memory that there is for answers.
+/// Each node's answer would take all of the memory for answers.
 #[test]
 fn long_answers_of_several_nodes_to_one_batch_wait_for_none_of_them() {
     let cluster = indices_of_four_shards(1);

@@ -1,4 +1,4 @@
-//! Queues that are exported and imported: nothing of them is lost or doubled, whatever is killed in between.
+//! Queues that are exported and imported: nothing is lost or doubled, whatever is killed in between.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -20,7 +20,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), output.stderr.as_slice()].concat()).into_owned()
 }
 
-/// Runs it; what it printed, if it ended with this status.
+/// Runs the command, requires this status, and returns what it printed.
 fn ran(words: &[&str], status: i32) -> String {
     let output = tidegate(words).output().unwrap();
     assert_eq!(output.status.code(), Some(status), "{words:?}: {}", said(&output));
@@ -35,7 +35,7 @@ fn storing() -> FakeCluster {
     FakeCluster::start(Spec::default().index("logs", 6).index("other", 2).storing()).unwrap()
 }
 
-/// Documents of a kilobyte.
+/// Returns documents of a kilobyte each.
 fn documents(of: std::ops::Range<u32>) -> String {
     let filler = "x".repeat(1000);
     let one = |id| {
@@ -56,8 +56,8 @@ fn letters(gateway: &Gateway) -> Value {
     listed.json().unwrap()["dead_letters"].clone()
 }
 
-/// A gateway with a queue for two clusters: dead letters of the first one, and a backlog for both. It is
-/// stopped; the letters.
+/// Fills a gateway with a queue for two clusters: dead letters of the first one, and a backlog for both. The
+/// gateway is then stopped. Returns the letters.
 fn filled(place: &GatewayHome, clusters: [&FakeCluster; 2]) -> Value {
     let gateway = place.start();
     let unfit = Fault::Items {
@@ -118,7 +118,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// All documents of [`filled`] are delivered from here, to both clusters, and the letters are the same.
+/// Checks that all documents of [`filled`] are delivered from here, to both clusters, and that the letters
+/// are the same.
 fn delivers_all(place: &GatewayHome, clusters: [&FakeCluster; 2], letters_before: &Value) {
     for cluster in clusters {
         cluster.behave();
@@ -133,7 +134,7 @@ fn delivers_all(place: &GatewayHome, clusters: [&FakeCluster; 2], letters_before
         [clusters[0].docs("logs").len(), clusters[1].docs("logs").len()],
         [3000, 3020]
     );
-    // Letters can be replayed where they have come to.
+    // Letters can be replayed in their new place.
     let replayed = gateway
         .admin()
         .send("POST", "/dead_letters/_replay?all=true", &[], b"");
@@ -230,7 +231,7 @@ fn a_queue_is_moved_with_its_groups_and_letters_though_both_ends_are_killed_half
         &["queues", "import", text(&export), "--config", text(&new.file)],
         1,
     );
-    assert!(again.contains("there is a queue q already"), "{again}");
+    assert!(again.contains("a queue q exists already"), "{again}");
     delivers_all(&new, both, &letters);
 }
 
@@ -351,11 +352,11 @@ fn what_cannot_be_exported_is_said() {
         &["queues", "export", "q", "--config", file, "--to", text(&export)],
         3,
     );
-    assert!(other.contains("has other files in it"), "{other}");
+    assert!(other.contains("contains other files"), "{other}");
     ran(&["queues", "export", "q", "--to", text(&export)], 2);
 }
 
-/// The commands of the drill in docs/operate.md, word for word but for names of hosts and folders.
+/// Runs the commands of the drill in docs/operate.md, word for word except for names of hosts and folders.
 #[test]
 fn the_disaster_drill_of_the_documentation_loses_nothing() {
     let clusters = [storing(), storing()];

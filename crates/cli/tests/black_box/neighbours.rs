@@ -1,4 +1,4 @@
-//! Who shares a gateway with clients that hold memory or connections and give nothing for it.
+//! A gateway shared with clients that hold memory or connections and give nothing in return.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use testkit::fake::{FakeCluster, Spec};
 use crate::gateway::{Gateway, PATIENCE, cluster};
 use crate::home::GatewayHome;
 
-/// A gateway with these settings of the entry and the workers, before a cluster.
+/// Starts a gateway with these settings of the entry and the workers, before a cluster.
 fn gateway(cluster: &FakeCluster, entry: &str, worker: &str) -> (Gateway, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidegate.yml");
@@ -36,7 +36,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
     (gateway, folder)
 }
 
-/// Connects from an address of this machine: each is a peer of its own.
+/// Connects from an address of this machine: each address is a peer of its own.
 fn connect_from(last: u8, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let from = SocketAddr::from(([127, 0, 0, last], 0));
@@ -45,7 +45,7 @@ fn connect_from(last: u8, to: SocketAddr) -> TcpStream {
     TcpStream::from(socket)
 }
 
-/// Declares a bulk of so many bytes, and sends the first of them.
+/// Declares a bulk of this many bytes, and sends the first of them.
 fn begin_bulk(mut socket: TcpStream, declared: usize, sent: usize) -> TcpStream {
     let head = format!(
         "POST /_bulk HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: {declared}\r\n\r\n"
@@ -55,7 +55,8 @@ fn begin_bulk(mut socket: TcpStream, declared: usize, sent: usize) -> TcpStream 
     socket
 }
 
-/// Sends a little of a body again and again, until told to stop or cut off; what the gateway answered.
+/// Sends a little of a body again and again, until told to stop or cut off. Returns what the gateway
+/// answered.
 fn trickle(mut socket: TcpStream, bytes: usize, every: Duration, stop: &AtomicBool) -> String {
     socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     let mut answer = Vec::new();
@@ -74,7 +75,7 @@ fn trickle(mut socket: TcpStream, bytes: usize, every: Duration, stop: &AtomicBo
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Tells threads to stop when the test ends, in whatever way it does.
+/// Tells threads to stop when the test ends, however it ends.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -83,7 +84,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// A bulk of about so many bytes.
+/// Returns a bulk of about this many bytes.
 fn bulk_of(bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 1_200);
     let padding = "x".repeat(1_000);
@@ -97,7 +98,7 @@ fn bulk_of(bytes: usize) -> String {
     text
 }
 
-/// How long it took at most, of so many times: on this machine, with what it has to do besides.
+/// Returns the longest of several exchanges, on this machine and with whatever else it does.
 fn slowest_of(times: usize, exchange: impl Fn() -> Duration) -> Duration {
     (0..times).map(|_| exchange()).max().unwrap_or_default()
 }
@@ -169,7 +170,7 @@ fn a_body_for_which_there_is_room_does_not_wait_behind_a_larger_one() {
     let (stop, first_stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let address = gateway.address;
     let small = bulk_of(5 << 20);
-    // How long it takes on this machine, with what it has to do besides.
+    // The time that it takes on this machine, with whatever else it does.
     let alone = slowest_of(3, || {
         let began = Instant::now();
         let answer = client(&gateway).post_ndjson("/_bulk", small.as_bytes());
@@ -178,7 +179,7 @@ fn a_body_for_which_there_is_room_does_not_wait_behind_a_larger_one() {
     });
     std::thread::scope(|scope| {
         let _at_end = (StopAtEnd(&stop), StopAtEnd(&first_stop));
-        // 36 of the 40 MB that bodies may take: not so slow that they would have to give it back.
+        // This is 36 of the 40 MB that bodies may take, and not slow enough to have to give memory back.
         let held = begin_bulk(connect_from(1, address), 28 << 20, 100_000);
         let stop = &stop;
         scope.spawn(move || trickle(held, 40_000, Duration::from_millis(20), stop));
@@ -227,7 +228,7 @@ fn a_peer_with_many_bodies_leaves_room_for_another_peer() {
     let alone = slowest_of(4, exchange);
     std::thread::scope(|scope| {
         let _at_end = StopAtEnd(&stop);
-        // Faster than what counts as slow, so that it is their number that has to be seen.
+        // Each is faster than what counts as slow, so the gateway has to notice their number.
         for _ in 0..50 {
             let (socket, stop) = (
                 begin_bulk(connect_from(2, gateway.address), 4 << 20, 1 << 20),
@@ -245,7 +246,7 @@ fn a_peer_with_many_bodies_leaves_room_for_another_peer() {
     });
 }
 
-/// Begins heads and never ends them.
+/// Begins heads, and never ends them.
 fn begin_heads(count: usize, from: u8, to: SocketAddr) -> Vec<TcpStream> {
     let begin = |_| {
         let mut socket = connect_from(from, to);
@@ -262,7 +263,7 @@ fn connections_that_trickle_do_not_keep_health_checks_from_the_admin_port() {
     let mut held = begin_heads(400, 1, gateway.admin);
     for round in 0..20 {
         for socket in held.iter_mut().rev().take(130) {
-            let _ = socket.write_all(b"h"); // those that are closed by now fail
+            let _ = socket.write_all(b"h"); // sockets that are closed by now fail
         }
         let began = Instant::now();
         let admin = Client::build(
@@ -280,7 +281,7 @@ fn connections_that_trickle_do_not_keep_health_checks_from_the_admin_port() {
     }
 }
 
-/// What is told of the entry.
+/// Returns what the admin port says about the entry.
 fn entry_of(gateway: &Gateway) -> Value {
     let stats = gateway.admin().get("/stats").unwrap().json().unwrap();
     stats["entries"]["e"].clone()
@@ -293,8 +294,8 @@ fn whoever_trickles_heads_does_not_keep_others_out_of_an_entry() {
     for from in [1, 2] {
         let before = entry_of(&gateway);
         let _held = begin_heads(200, from, gateway.address);
-        // In the midst of the burst a new connection may be turned away; nobody has to wait for its end, but
-        // how long it lasts depends on how fast the machine is.
+        // During the burst a new connection may be turned away. Nobody has to wait for the end of the burst,
+        // but its length depends on the speed of the machine.
         let began = Instant::now();
         let came =
             |entry: &Value| entry["accepted"].as_u64().unwrap() + entry["turned_away"].as_u64().unwrap();
@@ -313,7 +314,7 @@ fn whoever_trickles_heads_does_not_keep_others_out_of_an_entry() {
         drop(trickles);
     }
     let entry = entry_of(&gateway);
-    // How many come while the room is taken depends on how fast the machine is.
+    // How many connections come while there is no room depends on the speed of the machine.
     assert!(entry["made_room"].as_u64() > Some(100), "{entry}");
 }
 
@@ -339,8 +340,8 @@ fn a_peer_with_many_connections_does_not_drive_out_one_with_few() {
     }
 }
 
-/// The longest that a small bulk took while another client's bulk of many tiny actions was under way, and how
-/// long that one took; a gateway of one core.
+/// Returns the longest time that a small bulk took while another client's bulk of many tiny actions was under
+/// way, and how long that one took. The gateway has one core.
 fn wait_beside_many_actions(place: &GatewayHome, target: &str, actions: usize) -> (Duration, Duration) {
     place.append("worker: {count: 1}\n");
     let gateway = place.start();
@@ -367,11 +368,12 @@ fn wait_beside_many_actions(place: &GatewayHome, target: &str, actions: usize) -
     })
 }
 
-/// Shaping the answer took seven eighths of all the time, and nobody else on the core got a turn meanwhile.
+/// Shaping the answer once took seven eighths of all the time, and nobody else on the core got a turn
+/// meanwhile.
 #[test]
 fn an_answer_of_many_items_that_is_filtered_holds_up_nobody_on_its_core() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
-    // A machine with much to do may hold up anybody once.
+    // A busy machine may hold up anybody once.
     let mut tries = Vec::new();
     let held_up_nobody = (0..3).any(|_| {
         let place = GatewayHome::before(&[&cluster], "");

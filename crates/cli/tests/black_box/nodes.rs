@@ -1,4 +1,4 @@
-//! Nodes that are slow, down, new or gone, and who gets what then.
+//! Nodes that are slow, down, new or gone, and which nodes then get what.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ fn bulks(gateway: &Gateway, count: usize) {
     }
 }
 
-/// Sends 300 bulks of one document again and again, until the nodes get them as told.
+/// Sends 300 bulks of one document again and again, until the nodes' shares meet the condition.
 fn comes_to(cluster: &FakeCluster, gateway: &Gateway, as_told: impl Fn(&[u64]) -> bool) -> Vec<u64> {
     let began = Instant::now();
     loop {
@@ -43,11 +43,11 @@ fn health(gateway: &Gateway, node: usize) -> Value {
 fn a_slow_node_gets_little_of_what_any_node_may_take_and_its_share_again_when_it_is_quick() {
     let cluster = cluster();
     let gateway = Gateway::with_filters(&cluster, FORWARD);
-    // Alike, they take turns.
+    // Equal nodes take turns.
     comes_to(&cluster, &gateway, |taken| taken.iter().all(|docs| *docs >= 75));
     let slow = Fault::Delay(Duration::from_millis(60));
     cluster.cue(Cue::bulk(slow).on_node(1).always());
-    // On a machine with much to do a node that is well may look slow for a while.
+    // On a busy machine, a healthy node may look slow for a while.
     let taken = comes_to(&cluster, &gateway, |taken| {
         taken[1] < 30 && taken[0] > 100 && taken[2] > 100
     });
@@ -91,7 +91,7 @@ fn a_node_that_does_not_answer_gets_nothing_more_while_it_is_silent() {
         }
     });
     let sent: u64 = cluster.counts().docs_by_node.iter().sum();
-    // If each third one got stuck, there would be a dozen.
+    // If every third one got stuck, there would be a dozen.
     assert!(sent > 40 && stuck.load(Relaxed) <= 3, "{stuck:?} of {sent}");
 }
 
@@ -179,7 +179,7 @@ fn a_node_that_says_that_it_has_no_master_leaves_the_rotation_at_once() {
         status: 503,
         body: LOST.to_owned(),
     };
-    // Once, and not when the gateway itself asks where the shards are.
+    // The fault strikes once, but not when the gateway itself asks where the shards are.
     cluster.cue(Cue::new(On::Exactly("/logs/_count".to_owned()), lost).on_node(2));
     let answers: Vec<u16> = (0..60)
         .map(|_| gateway.client().get("/logs/_count").unwrap().status)
@@ -234,7 +234,7 @@ fn a_filter_that_does_not_refresh_keeps_the_nodes_it_has_known_first() {
         "the filter's interval holds, not the cluster's second: {:?}",
         began.elapsed()
     );
-    // It gets nothing before it has answered a probe.
+    // The node gets nothing before it has answered a probe.
     gateway.wait_until("the new node is up", |topology| {
         topology["nodes"][2]["health"]["up"] == true
     });
@@ -341,7 +341,7 @@ flow:
     write(&[("kept", &kept)]);
     gateway.signal("HUP");
     gateway.logged("configuration reloaded");
-    // No request comes that would tell the cores. What was under way in that moment may still arrive.
+    // No request comes that would notify the cores. Requests under way at that moment may still arrive.
     let left_alone = (0..3).any(|_| {
         let before = gone.counts().requests;
         std::thread::sleep(Duration::from_millis(2_500));
@@ -350,7 +350,7 @@ flow:
     assert!(left_alone);
 }
 
-/// A cluster of many nodes, and all documents on one of them.
+/// Makes a cluster of many nodes, with all documents on one of them.
 fn many() -> FakeCluster {
     let spec = Spec {
         nodes: 8,

@@ -1,5 +1,5 @@
-//! `tidegate check --online`: each thing that can be wrong outside the file, told apart, with what to do and
-//! an exit status.
+//! `tidegate check --online`: distinguishes each thing that can be wrong outside the file, with what to do
+//! and an exit status.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use testkit::fake::{FakeCluster, Flavour, Spec, User};
 use crate::gateway::cluster;
 use crate::home::GatewayHome;
 
-/// A file before a cluster, and what the check says of it.
+/// A file before a cluster, which is then checked.
 struct Checked {
     folder: tempfile::TempDir,
     endpoint: String,
@@ -56,7 +56,7 @@ elasticsearch: [{{name: c, endpoint: '{endpoint}'{more}}}]
         file
     }
 
-    /// Exit status, and what is printed.
+    /// Returns the exit status and the output.
     fn run(&self, arguments: &[&str]) -> (i32, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .args(["check", "--online"])
@@ -75,7 +75,7 @@ elasticsearch: [{{name: c, endpoint: '{endpoint}'{more}}}]
     }
 }
 
-/// Some line has all of these.
+/// Checks that some line contains all of these.
 fn told(text: &str, wanted: &[&str]) {
     let has = |line: &str| wanted.iter().all(|word| line.contains(word));
     assert!(text.lines().any(has), "{wanted:?} is not in one line:\n{text}");
@@ -85,7 +85,7 @@ fn told(text: &str, wanted: &[&str]) {
 fn a_file_before_a_healthy_cluster_is_fine_and_nothing_is_left_behind() {
     let cluster = cluster();
     let checked = Checked::new(&cluster.urls()[0]);
-    checked.says(0, &["fine: cluster c: opensearch 3", "3 of 3 nodes are well"]);
+    checked.says(0, &["fine: cluster c: opensearch 3", "3 of 3 nodes are up"]);
     checked.says(0, &["fine: queue q: ", " can be written and has ", " free"]);
     checked.says(0, &["fine: entry e: 127.0.0.1:0 is free"]);
     let left = std::fs::read_dir(checked.folder.path()).unwrap().count();
@@ -94,7 +94,7 @@ fn a_file_before_a_healthy_cluster_is_fine_and_nothing_is_left_behind() {
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((status, &report["valid"]), (0, &true.into()));
     let found = report["online"].as_array().unwrap();
-    // How many files may be open is the machine's affair.
+    // The limit on open files depends on the machine.
     let mut found = found.iter().filter(|one| one["of"] != "limit");
     assert!(found.all(|one| one["level"] == "fine"), "{text}");
     let (status, text) = checked.run(&["--quiet"]);
@@ -107,14 +107,14 @@ fn a_name_a_port_a_protocol_and_an_authority_that_are_wrong_are_told_apart() {
         3,
         &[
             "error: cluster c: the name `no-such-host.invalid` cannot be looked up",
-            "mend the name",
+            "correct the name",
         ],
     );
     Checked::new("http://127.0.0.1:9").says(
         3,
         &[
             "nothing listens at 127.0.0.1:9",
-            "start the cluster, or mend the port",
+            "start the cluster, or correct the port",
         ],
     );
     let secure = FakeCluster::start(Spec::default().tls()).unwrap();
@@ -133,7 +133,7 @@ fn a_name_a_port_a_protocol_and_an_authority_that_are_wrong_are_told_apart() {
             "as the CA to trust",
         ],
     );
-    // As servers that speak HTTP in clear answer to what is no HTTP.
+    // This is how servers with plain HTTP answer something that is not HTTP.
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let plain_url = format!("https://{}", plain.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -159,14 +159,14 @@ fn a_wrong_account_is_an_error_and_says_what_to_mend() {
     let mut checked = Checked::new(&cluster.urls()[0]);
     checked.says(
         1,
-        &["error: cluster c: it wants an account, and none is configured"],
+        &["error: cluster c: it requires an account, and none is configured"],
     );
     checked.more = ", basic_auth: {username: u, password: wrong}".to_owned();
     checked.says(
         1,
         &[
             "error: cluster c: it refuses the gateway's account",
-            "mend `basic_auth` or `api_key`",
+            "correct `basic_auth` or `api_key`",
         ],
     );
     let (_, text) = checked.run(&[]);
@@ -175,7 +175,7 @@ fn a_wrong_account_is_an_error_and_says_what_to_mend() {
     checked.says(0, &["fine: cluster c: "]);
 }
 
-/// A cluster whose user `gate` may write to `logs*` only, and update or delete nothing.
+/// Makes a cluster whose user `gate` may write only to `logs*`, and may not update or delete.
 fn with_few_rights(flavour: Flavour, kept_from: &[&str]) -> FakeCluster {
     let mut gate = User::new("gate", "p").may("logs*", &["index", "create"]);
     for path in kept_from {
@@ -208,7 +208,7 @@ fn each_right_that_the_account_has_or_lacks_is_told_and_asking_changes_nothing()
             &[
                 "warning: cluster c: the account may not index documents in metrics (1 of 2 names)",
                 "give the account `",
-                "if anybody writes there by the gateway",
+                "if anybody writes there through the gateway",
             ],
             &["warning: cluster c: the account may not delete documents in logs, metrics"],
         ] {
@@ -237,7 +237,7 @@ fn a_name_that_is_written_to_for_certain_makes_a_missing_right_an_error() {
         "{text}"
     );
     assert_eq!(checked.run(&["--index", "logs"]).0, 0);
-    // The router says so, too.
+    // The router names the index too.
     checked.router = ", rules: [{pattern: ['/metrics/_bulk'], flow: [f]}]".to_owned();
     checked.says(
         1,
@@ -252,7 +252,7 @@ fn a_name_that_is_not_there_yet_is_not_made_by_asking() {
     assert_eq!(status, 0, "{text}");
     assert!(
         text.contains(
-            "warning: cluster c: whether the account may create logs-new, which the cluster does not have yet"
+            "warning: cluster c: it is unknown whether the account may create logs-new, which the cluster does not have yet"
         ) && text.contains("cannot be asked without making them"),
         "{text}"
     );
@@ -318,7 +318,7 @@ fn a_port_that_is_taken_is_an_error_unless_a_gateway_holds_it() {
     checked.binding = "192.0.2.1:8000".to_owned();
     checked.says(
         1,
-        &["error: entry e: 192.0.2.1:8000 is no address of this machine"],
+        &["error: entry e: 192.0.2.1:8000 is not an address of this machine"],
     );
 
     let place = GatewayHome::before(&[&cluster], "");
@@ -351,7 +351,7 @@ fn a_port_that_is_taken_is_an_error_unless_a_gateway_holds_it() {
         "{text}"
     );
 
-    // Another program has the port, and a gateway runs all the same: it is not the gateway that has it.
+    // Another program has the port although a gateway is running, which does not use it.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let other = other.local_addr().map(|address| (other, address)).unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
@@ -384,7 +384,7 @@ fn fewer_open_files_than_connections_are_a_warning() {
     told(
         &text,
         &[
-            "warning: limit open files: 200 are allowed here, and `max_concurrency` promises ",
+            "warning: limit open files: 200 are allowed here, but `max_concurrency` promises ",
             "LimitNOFILE",
         ],
     );
@@ -400,7 +400,7 @@ fn a_queue_without_room_or_folder_is_an_error() {
         1,
         &[
             "error: queue q: ",
-            "have to stay free: nothing would be accepted",
+            "must stay free: nothing would be accepted",
             "lower `queue.min_free`",
         ],
     );
@@ -414,7 +414,8 @@ fn a_queue_without_room_or_folder_is_an_error() {
         ],
     );
     checked.queue = String::new();
-    // A file in the place of a folder: what is above it can be written, so this one is left to the start.
+    // There is a file where the folder should be. The folder above can be written, so this error is left to
+    // the start.
     let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["check", "--online", "/nowhere.yml"])
         .output()

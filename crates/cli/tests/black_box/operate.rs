@@ -1,4 +1,4 @@
-//! Pipelines are started and stopped, queues looked into, consumer groups set elsewhere; the admin port
+//! Pipelines are started and stopped, queues are inspected, consumer groups are moved, and the admin port
 //! describes itself.
 
 use std::process::Command;
@@ -30,12 +30,12 @@ fn rewrite(place: &GatewayHome, from: &str, to: &str) {
     std::fs::write(&place.file, text.replace(from, to)).unwrap();
 }
 
-/// Documents with ids of their own.
+/// Returns documents with ids of their own.
 fn batch(name: &str, docs: usize) -> String {
     body(docs).replace("\"_id\":\"", &format!("\"_id\":\"{name}-"))
 }
 
-/// Runs `tidegate`; its status and what it printed.
+/// Runs `tidegate`. Returns its status and what it printed.
 fn run(gateway: &Gateway, arguments: &[&str]) -> (i32, String) {
     let out = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(arguments)
@@ -172,7 +172,7 @@ fn a_queue_shows_its_depth_its_lanes_and_its_records() {
         lines
     };
     assert_eq!(lines(&text(&records[1])), lines(&batch("b", 40)));
-    // Page by page, and lane by lane, it is the same.
+    // Read page by page, and lane by lane, the result is the same.
     let first = get(&gateway, "/queue/q/records?limit=1");
     let rest = get(&gateway, &format!("/queue/q/records?from={}", first["next"]));
     assert_eq!(rest["records"].as_array().unwrap(), &records[1..]);
@@ -252,7 +252,7 @@ fn a_group_is_set_elsewhere_while_it_is_stopped_and_the_books_stay_exact() {
         (&one["pending"], &one["indexed"], &one["dead"]),
         (&json!(40), &json!(indexed), &json!(dead))
     );
-    // Killed in between: the letters from before stay, and stay counted.
+    // The gateway is killed in between: the earlier letters stay, and stay counted.
     gateway.signal("KILL");
     drop(gateway);
     let gateway = place.start();
@@ -270,7 +270,7 @@ fn a_group_is_set_elsewhere_while_it_is_stopped_and_the_books_stay_exact() {
     );
     assert_eq!(cluster.docs("logs").len(), 40, "all are taken now");
 
-    // Forward: to a position, and to a time.
+    // The group moves forward: to a position, and to a time.
     post(&gateway, "/pipeline/p0/_stop");
     gateway.bulk(&batch("b", 10)).ok().unwrap();
     let answer = gateway.bulk(&batch("c", 10)).ok().unwrap();
@@ -372,7 +372,7 @@ fn the_admin_port_describes_all_that_it_serves_and_nothing_else() {
             .replace("{id}", "1")
             .replace("{cluster}", "c0");
         for method in ["GET", "PUT", "POST", "DELETE"] {
-            // It is asked for an upgrade, too: whoever asks in the moment of it asks again.
+            // The port is asked for an upgrade, too; a request at the moment of an upgrade is repeated.
             let began = Instant::now();
             let answer = loop {
                 match gateway.admin().send(method, &concrete, &[], &[]) {

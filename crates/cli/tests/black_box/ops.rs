@@ -1,5 +1,5 @@
-//! What `ops/` watches is there: alerts and dashboards ask for metrics that a running gateway exports, with
-//! labels that these have; every alert has a page, and is tried by the rules' own tests.
+//! Checks that what `ops/` watches exists: alerts and dashboards use metrics that a running gateway exports,
+//! with their labels. Every alert has a page, and the rules' own tests test it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn metrics(gateway: &Gateway) -> String {
     gateway.admin().get("/metrics").unwrap().ok().unwrap().text()
 }
 
-/// Each metric with its samples, as Prometheus would name them.
+/// Returns each metric with its samples, as Prometheus would name them.
 fn exported(metrics: &str) -> BTreeMap<String, Vec<String>> {
     let mut families = BTreeMap::new();
     for line in metrics.lines() {
@@ -43,7 +43,7 @@ fn exported(metrics: &str) -> BTreeMap<String, Vec<String>> {
     families
 }
 
-/// The metrics that an expression asks for, each with what is between its braces.
+/// Returns the metrics that an expression uses, each with the text between its braces.
 fn asked(expression: &str) -> Vec<(&str, &str)> {
     let part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let mut found = Vec::new();
@@ -61,7 +61,7 @@ fn asked(expression: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// What is wrong with an expression, before a gateway that exports this.
+/// Returns what is wrong with an expression, for a gateway that exports these metrics.
 fn wrong(expression: &str, exported: &BTreeMap<String, Vec<String>>) -> Option<String> {
     for (name, labels) in asked(expression) {
         let Some(samples) = exported.get(name) else {
@@ -69,7 +69,7 @@ fn wrong(expression: &str, exported: &BTreeMap<String, Vec<String>>) -> Option<S
         };
         for matcher in labels.split(',').filter(|matcher| !matcher.is_empty()) {
             let (label, value) = matcher.split_once('=').unwrap();
-            // Prometheus' own.
+            // These labels are Prometheus' own.
             if label == "instance" || label == "job" {
                 continue;
             }
@@ -89,7 +89,7 @@ fn wrong(expression: &str, exported: &BTreeMap<String, Vec<String>>) -> Option<S
     None
 }
 
-/// Values of a key of a YAML file, those that go on over several lines included.
+/// Returns the values of a key in a YAML file, including those that continue over several lines.
 fn values(text: &str, key: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut open = None;
@@ -187,7 +187,7 @@ fn dashboards_ask_for_metrics_that_are_there() {
     assert!(looked_at > 50, "{looked_at}");
 }
 
-/// Whether a sample of the metrics comes to have this value.
+/// Whether a sample of the metrics gets this value in time.
 pub(crate) fn shows(gateway: &Gateway, sample: &str) {
     let began = Instant::now();
     loop {
@@ -295,7 +295,7 @@ admin.binding: 127.0.0.1:0
     assert!(line.contains("of=") && line.contains("entry"), "{line}");
 }
 
-/// What a page has `journalctl` look for is said by the program.
+/// Checks that the program logs what a page tells people to look for with `journalctl`.
 #[test]
 fn what_the_pages_look_for_in_the_log_is_said_there() {
     fn sources(folder: &Path, text: &mut String) {

@@ -1,5 +1,5 @@
 //! Names that come to lead elsewhere while writes through them are queued: an alias that is swapped, a
-//! rollover, an index that is made again with other shards.
+//! rollover, and an index that is made again with other shards.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use testkit::fake::{Cue, FakeCluster, Fault, Flavour, On, Spec, Stored};
 use crate::gateway::{Gateway, PATIENCE};
 use crate::home::{GatewayHome, account, drained, queue, wait};
 
-/// `i1` with two shards and `i2` with five; `a` leads to the former.
+/// Makes `i1` with two shards and `i2` with five; `a` leads to the former.
 fn cluster() -> FakeCluster {
     let cluster = FakeCluster::start(Spec::default().index("i1", 2).index("i2", 5).storing()).unwrap();
     cluster.alias("a", &["i1"]);
     cluster
 }
 
-/// A queue of 16 lanes before clusters, with what the pipelines say in place of their delay.
+/// Makes a home with a queue of 16 lanes before clusters; `pipeline` replaces the pipelines' delay.
 fn place(clusters: &[&FakeCluster], pipeline: &str) -> GatewayHome {
     let place = GatewayHome::before(clusters, "");
     let text = std::fs::read_to_string(&place.file).unwrap();
@@ -33,7 +33,7 @@ fn begin(gateway: &Gateway, pipeline: &str) {
     started.unwrap().ok().unwrap();
 }
 
-/// Operations on documents of `name` from 0, with the number `v` in them.
+/// Returns operations on documents of `name` from 0, with the number `v` in them.
 fn writes(operation: &str, name: &str, docs: usize, v: u32) -> String {
     let line = |n| format!("{{\"{operation}\":{{\"_index\":\"{name}\",\"_id\":\"{n}\"}}}}\n{{\"v\":{v}}}\n");
     (0..docs).map(line).collect()
@@ -44,7 +44,7 @@ fn queued(gateway: &Gateway, body: &str) {
     assert!(answer.header("x-tidegate-ack").is_some(), "{:?}", answer.json());
 }
 
-/// Waits until what is queued for `name` goes to `index`, as answers have it.
+/// Waits until answers say that writes to `name` are queued for `index`.
 fn leads(gateway: &Gateway, name: &str, index: &str) {
     let began = Instant::now();
     let probe = format!("{{\"delete\":{{\"_index\":\"{name}\",\"_id\":\"probe\"}}}}\n");
@@ -58,7 +58,7 @@ fn leads(gateway: &Gateway, name: &str, index: &str) {
     }
 }
 
-/// Waits until the gateway has read the cluster's state anew.
+/// Waits until the gateway has read the cluster's state again.
 fn noticed(gateway: &Gateway, cluster: &FakeCluster) {
     let version = cluster.state_version();
     gateway.wait_until("the change is known", |status| {
@@ -71,7 +71,7 @@ fn newest(docs: &std::collections::BTreeMap<String, Stored>, v: u32) -> usize {
     docs.values().filter(|doc| doc.source == source).count()
 }
 
-/// What holds older versions is refused for a while, so that whoever may overtake does.
+/// Refuses requests that contain version `v` for a while, so that newer ones can overtake them.
 fn hold_back(cluster: &FakeCluster, v: u32) {
     let fault = Fault::StatusIfHolds {
         text: format!("{{\"v\":{v}}}"),
@@ -132,7 +132,7 @@ fn the_newest_version_wins_when_an_index_is_made_again_with_other_shards_and_aga
     for (v, shards) in [(1, 7), (2, 3), (3, 5)] {
         cluster.create_index("i1", shards);
         noticed(&gateway, &cluster);
-        // An index passes until it is proven, but lanes need no proof.
+        // Bulks for an index pass until it is proven, but lanes need no proof.
         queued(&gateway, &writes("index", "i1", 30, v));
     }
     hold_back(&cluster, 1);
@@ -155,7 +155,7 @@ fn a_name_that_leads_elsewhere_holds_up_nothing_but_the_lanes_it_leads_to() {
     leads(&gateway, "a", "i2");
     queued(&gateway, &writes("index", "a", 8, 2));
     queued(&gateway, &writes("index", "other", 200, 7));
-    // Nothing of the older version gets through, until it may.
+    // Nothing of the older version gets through until it may.
     let fault = Fault::StatusIfHolds {
         text: "{\"v\":1}".to_owned(),
         status: 503,
@@ -180,7 +180,7 @@ fn roll_over(cluster: &FakeCluster) {
     cluster.alias("a", &["i2", "i1"]);
 }
 
-/// Waits until so many documents are in an index.
+/// Waits until this many documents are in an index.
 fn arrived(cluster: &FakeCluster, index: &str, docs: usize) {
     let began = Instant::now();
     while cluster.docs(index).len() < docs {
@@ -221,7 +221,7 @@ fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend(
         if operation == "update" {
             body = body.replace("{\"v\":1}", "{\"doc\":{\"v\":1},\"doc_as_upsert\":true}");
         }
-        // Its id is made by the gateway.
+        // The gateway makes the id of this document.
         body.push_str("{\"create\":{\"_index\":\"a\"}}\n{\"v\":1}\n");
         cluster.cue(Cue::bulk(Fault::HangWritten).always());
         queued(&gateway, &body);
@@ -246,6 +246,35 @@ fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend(
     }
 }
 
+/// A topology that was read in the middle of a swap may know that the alias leads elsewhere, but not where.
+/// The queue knows where the alias led, and looks there before it sends anything again.
+#[test]
+fn no_document_is_in_two_indices_after_kill_9_and_a_swap_that_the_topology_has_seen_half_of() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "auto_start: false, retry_delay_in_ms: 20");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let text = text.replace("endpoint: ", "discovery: {refresh: {interval: 60s}}, endpoint: ");
+    std::fs::write(&place.file, text).unwrap();
+    let gateway = place.start();
+    leads(&gateway, "a", "i1");
+    begin(&gateway, "p0");
+    drained(&gateway, "c0");
+    cluster.cue(Cue::bulk(Fault::HangWritten).always());
+    queued(&gateway, &writes("create", "a", 100, 1));
+    arrived(&cluster, "i1", 100);
+    gateway.signal("KILL");
+    drop(gateway);
+    cluster.behave();
+    cluster.alias_without_write_index("a", &["i2"]);
+    let gateway = place.start();
+    noticed(&gateway, &cluster);
+    cluster.alias("a", &["i2"]);
+    begin(&gateway, "p0");
+    let one = drained(&gateway, "c0");
+    let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
+    assert_eq!((docs, &one["dead"]), ([100, 0], &json!(0)));
+}
+
 /// What was written and not synced is gone then: the marks of what was sent, and the lanes' places. And a
 /// rollover after the start is known to nobody here for a while.
 #[test]
@@ -268,7 +297,7 @@ fn no_document_is_in_two_indices_after_the_machine_went_down_and_a_rollover() {
     begin(&gateway, "p0");
     drained(&gateway, "c0");
     let (cursor_before, sent_before) = (std::fs::read(&cursor).unwrap(), std::fs::read(&sent).unwrap());
-    // So much that a lane takes it in many batches.
+    // There is so much that a lane takes it in many batches.
     let padding = "x".repeat(40_000);
     for n in 0..100 {
         let line = |at| {
@@ -307,14 +336,14 @@ fn what_a_script_or_a_pipeline_has_changed_stays_in_the_index_that_has_it() {
             );
             let cluster = FakeCluster::start(spec).unwrap();
             cluster.alias("a", &["i1"]);
-            // Long enough for the gateway to see that the alias has moved before it sends again.
+            // The delay is long enough for the gateway to see that the alias has moved before it sends again.
             let place = place(&[&cluster], "retry_delay_in_ms: 4000");
             let gateway = place.start();
             leads(&gateway, "a", "i1");
             drained(&gateway, "c0");
             let body = match operation {
                 "update" => writes("update", "a", 50, 1).replace("{\"v\":1}", scripted),
-                // The fake cluster stamps what comes through a pipeline.
+                // The fake cluster stamps documents that come through a pipeline.
                 _ => writes("index", "a", 50, 1),
             };
             let path = if operation == "index" {
@@ -356,7 +385,7 @@ fn what_a_script_or_a_pipeline_has_changed_stays_in_the_index_that_has_it() {
                 ([50, 0], &json!(0)),
                 "{operation}, killed: {killed}"
             );
-            // What was never executed goes where the name leads.
+            // Operations that were never executed go where the name leads.
             queued(&gateway, &body.replace("\"_id\":\"", "\"_id\":\"new"));
             drained(&gateway, "c0");
             let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
@@ -386,5 +415,41 @@ fn what_cannot_be_looked_up_waits_and_is_not_written_twice() {
     drained(&gateway, "c0");
     let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
     assert_eq!(docs, [20, 0]);
+    account(&queue(&gateway), "c0");
+}
+
+/// The shard that may have the document is away: the document waits for it, and the lane does not.
+#[test]
+fn a_document_that_cannot_be_looked_up_is_parked_and_its_lane_goes_on() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "retry_delay_in_ms: 30");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("lanes: 16", "lanes: 1")).unwrap();
+    let gateway = place.start();
+    leads(&gateway, "a", "i1");
+    drained(&gateway, "c0");
+    let error = json!({"type": "no_shard_available_action_exception", "reason": "away"});
+    // It is asked for in both indices, once the rollover is known.
+    let away = json!({"docs": [
+        {"_index": "i1", "_id": "0", "error": error},
+        {"_index": "i2", "_id": "0", "found": false},
+    ]});
+    let away = Fault::Status {
+        status: 200,
+        body: away.to_string(),
+    };
+    cluster.cue(Cue::new(On::Path("/_mget".to_owned()), away).always());
+    cluster.cue(Cue::bulk(Fault::CloseWritten).times(1));
+    queued(&gateway, &writes("create", "a", 1, 1));
+    arrived(&cluster, "i1", 1);
+    roll_over(&cluster);
+    wait(&gateway, "c0", |one| one["parked"] == 1);
+    queued(&gateway, &writes("index", "other", 50, 2));
+    arrived(&cluster, "other", 50);
+    assert_eq!(queue(&gateway)["groups"]["c0"]["parked"], 1);
+    cluster.behave();
+    let one = drained(&gateway, "c0");
+    let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
+    assert_eq!((docs, &one["dead"]), ([1, 0], &json!(0)));
     account(&queue(&gateway), "c0");
 }

@@ -1,4 +1,4 @@
-//! Answers for clients that accept packed ones.
+//! Answers for clients that accept compressed ones.
 
 use std::io::Read as _;
 
@@ -36,7 +36,8 @@ fn unpacked(answer: &Answer) -> Value {
 fn split_bulks_answers_are_packed_for_those_who_accept_it_as_a_node_packs_them() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);
-    // A mark of what a node does with each; more than a chunk, one part, and what goes on as it came.
+    // Each coding is tried with one document, which is a single part, with 30, and with 4,000, whose answer
+    // is longer than a chunk.
     for (accepts, coding) in [
         ("gzip", Some("gzip")),
         ("gzip, deflate, br", Some("gzip")),

@@ -1,7 +1,7 @@
-//! What a bug of the gateway's ends: the request, the record or the turn that meets it, and nothing else. The
-//! bugs are planted (`TIDEGATE_TEST_PANIC`), which builds with debug assertions let anybody do, and optimised
-//! ones with the feature `planted`. `./dev test` runs these tests on a build of each kind;
-//! `every_profile_unwinds` says why releases behave alike.
+//! A bug of the gateway ends only the request, the record or the turn that meets it. The bugs are planted
+//! (`TIDEGATE_TEST_PANIC`), which anybody can do in builds with debug assertions, and in optimised builds
+//! with the feature `planted`. `./dev test` runs these tests on a build of each kind; `every_profile_unwinds`
+//! explains why releases behave alike.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
 use crate::gateway::{Gateway, PATIENCE, free_address, program};
 use crate::home::{GatewayHome, account, drained, queue, wait};
 
-/// Two nodes that keep what they are sent.
+/// Makes two nodes that keep what they are sent.
 fn storing() -> FakeCluster {
     let spec = Spec {
         nodes: 2,
@@ -20,7 +20,7 @@ fn storing() -> FakeCluster {
     FakeCluster::start(spec.index("logs", 24).storing()).unwrap()
 }
 
-/// A queue of 16 lanes.
+/// Makes a home with a queue of 16 lanes.
 fn sixteen_lanes(cluster: &FakeCluster) -> GatewayHome {
     let place = GatewayHome::before(&[cluster], "");
     let text = std::fs::read_to_string(&place.file).unwrap();
@@ -28,7 +28,7 @@ fn sixteen_lanes(cluster: &FakeCluster) -> GatewayHome {
     place
 }
 
-/// A gateway in which bugs are planted.
+/// Starts a gateway with planted bugs.
 fn planted(place: &GatewayHome, bugs: &str) -> Gateway {
     let file = place.file.to_str().unwrap();
     let gateway = Gateway::start_with(&["--config", file], &[("TIDEGATE_TEST_PANIC", bugs)]);
@@ -36,7 +36,7 @@ fn planted(place: &GatewayHome, bugs: &str) -> Gateway {
     gateway
 }
 
-/// A document with this id.
+/// Returns a document with this id.
 fn doc(id: &str, n: usize) -> String {
     format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"n\":{n}}}\n")
 }
@@ -45,7 +45,7 @@ fn docs(from: usize, to: usize, n: usize) -> String {
     (from..to).map(|id| doc(&format!("d{id}"), n)).collect()
 }
 
-/// How many panics met work of a kind.
+/// Returns how many panics happened in a kind of work.
 fn panics(gateway: &Gateway, work: &str) -> u64 {
     metric(gateway, &format!("tidegate_panics_total{{work=\"{work}\"}}")) as u64
 }
@@ -63,7 +63,7 @@ fn one_record_that_the_gateway_fails_on_dies_and_all_others_and_all_lanes_go_on(
     let cluster = storing();
     let place = sixteen_lanes(&cluster);
     let gateway = planted(&place, "batch=poison");
-    // They come together: most are in a batch with it, or behind it in its lane.
+    // The documents come together: most are in a batch with the bad one, or behind it in its lane.
     cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(200))));
     gateway.bulk(&docs(0, 200, 1)).ok().unwrap();
     gateway.bulk(&doc("a-poison-secret", 1)).ok().unwrap();
@@ -92,7 +92,7 @@ fn one_record_that_the_gateway_fails_on_dies_and_all_others_and_all_lanes_go_on(
         gateway.log()
     );
 
-    // After kill -9 it is dead once, and what comes later is delivered.
+    // After `kill -9` it is dead once, and later documents are delivered.
     drop(gateway);
     let gateway = planted(&place, "batch=poison");
     gateway.bulk(&docs(0, 200, 5)).ok().unwrap();
@@ -141,7 +141,7 @@ fn a_nodes_answer_that_the_gateway_fails_on_costs_one_record_and_no_lane() {
     let cluster = storing();
     let place = sixteen_lanes(&cluster);
     let gateway = planted(&place, "reply=poison");
-    // An answer about what went well has nothing to tell one document's from another's.
+    // The answer about successful operations does not distinguish one document from another.
     cluster.set_manners(Manners {
         unfit: Some(Unfit {
             holds: "{\"n\":666}".to_owned(),
@@ -215,7 +215,7 @@ fn parked_operations_that_the_gateway_fails_on_stay_parked_and_hold_up_nobody() 
     assert_eq!(panics(&gateway, "parked"), 3);
 }
 
-/// A gateway in synchronous mode, in which bugs are planted.
+/// Starts a gateway in synchronous mode, with planted bugs.
 fn synchronous(cluster: &FakeCluster, bugs: &str) -> (Gateway, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidegate.yml");
@@ -253,7 +253,8 @@ fn metric(gateway: &Gateway, name: &str) -> f64 {
     value.unwrap().parse().unwrap()
 }
 
-/// Sends bulks from several clients at once, one of them poison; the statuses that the poison got.
+/// Sends bulks from several clients at once, one of which is poison. Returns the statuses that the poison
+/// got.
 fn beside_each_other(gateway: &Gateway, rounds: usize) -> Vec<u16> {
     std::thread::scope(|scope| {
         for client in 0..6 {
@@ -325,7 +326,7 @@ fn what_goes_on_in_the_background_is_started_again() {
     assert_eq!(gateway.admin().get("/stats").unwrap().status, 500);
     assert_eq!(gateway.admin().get("/stats").unwrap().status, 200);
     assert_eq!(panics(&gateway, "admin"), 1);
-    // A node that is down is found again, which is the probe's doing.
+    // A node that was down is found again by the probe.
     gateway.bulk(&docs(0, 10, 1)).ok().unwrap();
     let stats = gateway
         .admin()
@@ -358,8 +359,7 @@ fn a_reload_that_the_gateway_fails_on_is_refused_and_the_next_one_goes_through()
     gateway.bulk(&docs(0, 10, 2)).ok().unwrap();
 }
 
-/// Starts a gateway that is to end by itself, does something meanwhile, and returns its status and what it
-/// said.
+/// Starts a gateway that must end by itself, and does something meanwhile. Returns its status and its output.
 fn ends_by_itself(cluster: &FakeCluster, bugs: &str, meanwhile: impl FnOnce(&str)) -> (Option<i32>, String) {
     let place = GatewayHome::before(&[cluster], "");
     let port = free_address();
@@ -450,7 +450,7 @@ fn one_document_that_the_gateway_fails_on_dies_and_not_what_its_request_has_besi
         assert_eq!(letter["type"], "gateway_failure", "{letter}");
     }
 
-    // What was committed stays so.
+    // Committed documents stay committed.
     drop(gateway);
     let gateway = place.start();
     account(&queue(&gateway), "c0");
@@ -466,9 +466,8 @@ fn one_document_that_the_gateway_fails_on_dies_and_not_what_its_request_has_besi
     assert!(there.contains_key("poison-2") && there.contains_key("poison-3"));
 }
 
-/// A panic takes the same ways in every build that unwinds: the source that catches it is the same, and
-/// `wire::guard` asserts the rest when it is compiled. Only what is planted differs, and no default lets that
-/// in.
+/// A panic takes the same path in every build that unwinds: the code that catches it is the same, and
+/// `wire::guard` asserts the rest at compile time. Only planted bugs differ, and no default enables them.
 #[test]
 fn every_profile_unwinds_and_no_release_has_planted_panics() {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");

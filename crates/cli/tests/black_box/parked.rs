@@ -1,4 +1,5 @@
-//! What concerns an index, a request or a document holds up nothing else, and nothing dies of what passes.
+//! A problem of an index, a request or a document holds up nothing else, and a temporary problem kills
+//! nothing.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ const NO_WRITE_INDEX: &str = r#"{"type":"illegal_argument_exception","reason":"n
 const UNKNOWN_ALIAS: &str = r#"{"type":"invalid_index_name_exception","reason":"Invalid index name [blocked], already exists as alias"}"#;
 const FLOOD: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has read-only-allow-delete block];"}"#;
 
-/// Two nodes, with an index that is well and one that a test may block.
+/// Makes two nodes, with a healthy index and one that a test may block.
 pub(crate) fn two_indices() -> FakeCluster {
     let spec = Spec {
         nodes: 2,
@@ -25,7 +26,7 @@ pub(crate) fn two_indices() -> FakeCluster {
     FakeCluster::start(spec).unwrap()
 }
 
-/// `docs` documents with ids and the same value.
+/// Returns `docs` documents with ids and the same value.
 pub(crate) fn docs(index: &str, docs: usize, n: usize) -> String {
     (0..docs)
         .map(|id| format!("{{\"index\":{{\"_index\":\"{index}\",\"_id\":\"{id}\"}}}}\n{{\"n\":{n}}}\n"))
@@ -116,7 +117,7 @@ fn what_is_parked_outlives_kill_and_goes_out_in_order_and_once() {
     assert!(all_are(&cluster, "blocked", 20, 4));
     drop(gateway);
     let gateway = place.start();
-    // A commit that was not written yet is made again.
+    // A commit that was not written yet is repeated.
     let one = drained(&gateway, "c0");
     assert_eq!((&one["indexed"], &one["dead"]), (&json!(80), &json!(0)));
 }
@@ -127,7 +128,7 @@ fn a_request_that_waits_for_copies_that_never_come_holds_up_nobody_else() {
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     send(&gateway, "/_bulk?wait_for_active_shards=99", &docs("good", 40, 1));
-    // The documents of another client, with other ids and the same ones.
+    // Documents of another client, with other ids and with the same ones.
     std::thread::sleep(Duration::from_millis(300));
     let began = Instant::now();
     let others = docs("good", 200, 2).replace("\"_id\":\"", "\"_id\":\"other-");
@@ -139,13 +140,13 @@ fn a_request_that_waits_for_copies_that_never_come_holds_up_nobody_else() {
     let others = docs("good", 200, 4).replace("\"_id\":\"", "\"_id\":\"other-");
     gateway.bulk(&others).ok().unwrap();
     wait(&gateway, "c0", |one| one["indexed"] == 400);
-    // A node waits for copies for three seconds, at the soonest.
+    // A node waits for copies for at least three seconds.
     assert!(
         began.elapsed() < Duration::from_secs(3),
         "once known it holds up nobody: {:?}",
         began.elapsed()
     );
-    // A write to a document that waits comes after it, however it was sent.
+    // A write to a parked document comes after it, however it was sent.
     gateway.bulk(&docs("good", 1, 5)).ok().unwrap();
     let one = wait(&gateway, "c0", |one| one["parked"] == 101 && one["pending"] == 0);
     assert_eq!(one["dead"], 0);
@@ -177,7 +178,7 @@ fn an_update_between_other_writers_is_never_dead_and_stays_in_order() {
     gateway.bulk(&update(7, 2)).ok().unwrap();
     let one = wait(&gateway, "c0", |one| one["parked"] == 1 && one["pending"] == 0);
     assert_eq!(one["dead"], 0, "{one}");
-    // Behind it, and beside it.
+    // Writes behind the document, and beside it.
     gateway.bulk(&update(7, 3)).ok().unwrap();
     gateway.bulk(&update(8, 4)).ok().unwrap();
     let one = wait(&gateway, "c0", |one| one["parked"] == 2 && one["pending"] == 0);
@@ -256,7 +257,7 @@ fn an_operator_sees_what_is_parked_and_releases_it_or_gives_it_up() {
             let listed = gateway.admin().get("/queue/q/parked").unwrap();
             let listed: Value = listed.ok().unwrap().json().unwrap();
             let key = listed["groups"]["c0"]["keys"][0].clone();
-            // Its first try is over.
+            // The first try is over.
             if key["attempts"].as_u64() > Some(0) {
                 assert_eq!(
                     (&key["key"], &key["documents"]),
@@ -370,13 +371,13 @@ fn what_a_client_can_write_into_a_reason_stops_nobody_but_its_own_document() {
     let alias = "no write index is defined for alias [good]";
     let shards = "[good][0] primary shard is not active Timeout: [3s], request: [index {[good][7], source[x] Not enough active copies to meet shard count of [9]}]";
     let cases = [
-        // A script, or a pipeline, that fails with a value of the document.
+        // A script or a pipeline fails with a value of the document.
         (400, "illegal_argument_exception", format!("cannot parse [{alias}]"), "dead"),
         (400, "mapper_parsing_exception", format!("cannot parse [{alias}]"), "dead"),
         (400, "validation_exception", "no shards open".to_owned(), "dead"),
         (500, "script_exception", "timed out while waiting for a dynamic mapping update".to_owned(), "documents"),
         (500, "mapper_exception", "it says: timed out while waiting for a dynamic mapping update".to_owned(), "documents"),
-        // A pipeline that goes by a value of the document for an index.
+        // A pipeline uses a value of the document as an index.
         (404, "index_not_found_exception", "no such index [elsewhere]".to_owned(), "documents"),
         (403, "cluster_block_exception", "index [elsewhere] blocked by: [FORBIDDEN/8/index write (api)];".to_owned(), "documents"),
         (403, "security_exception", "action [indices:data/write/bulk[s]] is unauthorized for user [gateway] on indices [elsewhere], this action".to_owned(), "documents"),

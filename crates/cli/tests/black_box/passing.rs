@@ -1,4 +1,4 @@
-//! What passes through whole.
+//! Requests that pass through whole.
 
 use testkit::fake::{Cue, Fault, On};
 
@@ -55,7 +55,7 @@ fn bodies_that_are_not_json_reach_the_node_byte_for_byte() {
         answer.len()
     );
     node.answer([head.as_bytes(), answer].concat());
-    // Held in memory on the way, and streamed.
+    // A body that is held in memory on the way, and one that is streamed.
     let small: Vec<u8> = (0..=255).collect();
     let large: Vec<u8> = small.iter().copied().cycle().take(1 << 20).collect();
     let types = [
@@ -152,7 +152,7 @@ fn other_apis_are_forwarded_with_their_answers() {
     assert_eq!(head.status, 200);
 }
 
-/// A bulk that is read, found broken, and passed on.
+/// Returns a bulk that is parsed, found to be broken, and passed on.
 fn broken() -> String {
     format!("{}{{\"nonsense\"\n{{}}\n", body(10))
 }

@@ -1,5 +1,4 @@
-//! Asynchronous mode: bulks are answered from the queue and delivered from there, whatever happens in
-//! between.
+//! Asynchronous mode: bulks are answered from the queue and delivered from it, whatever happens in between.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,7 +23,7 @@ fn dead_letters(gateway: &Gateway) -> Vec<Value> {
     listed["dead_letters"].as_array().unwrap().clone()
 }
 
-/// The `n` of a document.
+/// Returns the `n` of a document.
 fn n_of(cluster: &FakeCluster, id: &str) -> Value {
     let source: Value = serde_json::from_str(&cluster.docs("logs")[id].source).unwrap();
     source["n"].clone()
@@ -80,7 +79,7 @@ fn what_was_acknowledged_survives_kill_9_and_each_document_ends_with_its_last_ve
     let cluster = cluster();
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
-    // A backlog: no node takes anything.
+    // A backlog: no node accepts anything.
     let slow = Fault::Status {
         status: 503,
         body: "{}".to_owned(),
@@ -102,7 +101,7 @@ fn what_was_acknowledged_survives_kill_9_and_each_document_ends_with_its_last_ve
     assert_eq!(account(&queue(&gateway), "c0")["pending"], json!(2010));
     gateway.signal("KILL");
     drop(gateway);
-    // Killed again and again while it delivers, now and then with an answer lost.
+    // The gateway is killed again and again while it delivers, and now and then an answer is lost.
     cluster.behave();
     for _ in 0..3 {
         cluster.cue(Cue::bulk(Fault::CloseWritten).times(2));
@@ -145,7 +144,7 @@ fn refused_items_are_sent_again_and_no_later_write_overtakes_them() {
         .times(5),
     );
     cluster.cue(Cue::bulk(busy(1)).times(3));
-    // Many writes to few documents, in one request and over several.
+    // Many writes to few documents, within one request and over several.
     for round in 0..5 {
         let text: String = (0..60)
             .map(|n| {
@@ -169,7 +168,7 @@ fn what_the_cluster_will_not_take_is_kept_with_its_reason_and_survives_a_restart
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let error = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
-    // Only that document, whatever travels with it, and again if it is delivered again.
+    // Only that document fails, whatever travels with it, and again if it is delivered again.
     cluster.set_manners(Manners {
         unfit: Some(Unfit {
             holds: r#""n":"x""#.to_owned(),
@@ -212,7 +211,7 @@ fn what_the_cluster_will_not_take_is_kept_with_its_reason_and_survives_a_restart
     gateway.signal("KILL");
     drop(gateway);
     let gateway = place.start();
-    // Marks are durable within a tenth of a second; what is not, is delivered again.
+    // Marks are durable within a tenth of a second; anything not yet durable is delivered again.
     let one = drained(&gateway, "c0");
     assert_eq!((&one["indexed"], &one["dead"]), (&json!(50), &json!(1)));
     check(&gateway);
@@ -348,7 +347,8 @@ fn a_client_that_the_cluster_does_not_know_gets_the_clusters_401() {
         .ok()
         .unwrap();
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(10));
-    // It is known now, and the cluster away: that is what a queue is for. A stranger cannot be checked.
+    // The index is known now, and the cluster is away: that is what a queue is for. A stranger cannot be
+    // checked.
     for node in 0..3 {
         cluster.kill(node);
     }
@@ -416,7 +416,7 @@ fn a_graceful_stop_leaves_nothing_half_done() {
 #[test]
 fn documents_without_ids_are_directed_before_they_are_queued() {
     let cluster = cluster();
-    // Beside the queue's own settings.
+    // Settings besides the queue's own.
     let place = GatewayHome::before(
         &[&cluster],
         "}, direct_routing: mint-packed, combine: {enabled: false",

@@ -1,5 +1,5 @@
-//! Elasticsearch 7 quotes what it has read from the network in the errors of documents that it cannot parse:
-//! nobody gets to see what of it is not his own.
+//! In errors about unparsable documents, Elasticsearch 7 quotes what it has read from the network: a client
+//! must not see the part that is not its own.
 
 use std::sync::Barrier;
 use std::time::Duration;
@@ -32,7 +32,8 @@ fn combining(cluster: &FakeCluster, settings: &str) -> Gateway {
     )
 }
 
-/// A client's operations: five that are fine and one that is no JSON, whose document another one follows.
+/// Returns a client's operations: five good ones, and one that is no JSON and is followed by another
+/// document.
 fn body(index: &str, who: usize, round: usize, ids: bool) -> String {
     let line = |n: usize, source: &str| {
         let id = if ids {
@@ -46,7 +47,7 @@ fn body(index: &str, who: usize, round: usize, ids: bool) -> String {
     (0..3).map(fine).collect::<String>() + &line(3, r#"{"t":"\x"}"#) + &(4..6).map(fine).collect::<String>()
 }
 
-/// Each client's answers, as they came.
+/// Returns each client's answers, as they came.
 fn answers(gateway: &Gateway, index: &str, rounds: usize, ids: bool) -> Vec<(usize, Value, String)> {
     let start = Barrier::new(CLIENTS);
     std::thread::scope(|scope| {
@@ -107,7 +108,7 @@ fn a_document_that_cannot_be_parsed_is_told_of_in_the_clusters_words_without_the
 fn where_the_cluster_cannot_be_asked_again_the_quote_is_cut() {
     let cluster = FakeCluster::start(quoting()).unwrap();
     let gateway = combining(&cluster, "");
-    // What is asked again holds no document that can be parsed.
+    // The repeated request has no document that can be parsed.
     let busy = Fault::StatusIfLacks {
         text: "secret".to_owned(),
         status: 503,
@@ -159,7 +160,7 @@ fn a_document_that_is_written_again_later_in_its_bulk_is_not_sent_a_second_time(
         }
     });
     assert!(gateway.counter("combined_requests") > 0);
-    // Five of each bulk's six, and the one that could not be parsed in it only.
+    // Five of each bulk's six documents are there; only the one that could not be parsed is missing.
     let docs = (CLIENTS * 4 * 6) as u64;
     let counts = cluster.counts();
     let again = counts.docs - docs;
@@ -186,7 +187,7 @@ fn the_gateways_own_credentials_are_not_quoted_either() {
     }
 }
 
-/// A gateway that forwards everything as it came.
+/// Starts a gateway that forwards everything as it came.
 fn forwarding(cluster: &FakeCluster, settings: &str) -> Gateway {
     Gateway::with_file(cluster, "      - elasticsearch: {elasticsearch: c}", settings)
 }

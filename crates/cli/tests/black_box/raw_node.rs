@@ -1,4 +1,4 @@
-//! A node that says exactly what it is told to, byte by byte, right or wrong.
+//! A node that answers exactly what it is told to, byte by byte, right or wrong.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::gateway::Gateway;
 
-/// A node whose answers to `/t` (and `/?…`) are raw bytes. It has no topology to tell, so a gateway before it
+/// A node whose answers to `/t` (and `/?…`) are raw bytes. It reports no topology, so a gateway before it
 /// passes everything on.
 pub(crate) struct RawNode {
     said: Arc<Mutex<Said>>,
@@ -37,23 +37,23 @@ impl RawNode {
         Self { said, port }
     }
 
-    /// From now on answers requests to `/t` with these bytes, then closes.
+    /// From now on the node answers requests to `/t` with these bytes, and then closes.
     pub(crate) fn answer(&self, bytes: impl Into<Vec<u8>>) {
         self.said.lock().answer = bytes.into();
     }
 
-    /// Heads of the requests to `/t` so far.
+    /// Returns the heads of the requests to `/t` so far.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.said.lock().heads.clone()
     }
 
-    /// Bodies of the requests to `/t` that declared a length, in the order of the heads.
+    /// Returns the bodies of the requests to `/t` that declared a length, in the order of the heads.
     pub(crate) fn bodies(&self) -> Vec<Vec<u8>> {
         self.said.lock().bodies.clone()
     }
 
-    /// A gateway before this node; `forward` are more settings of its `elasticsearch` filter, `entry` of its
-    /// entry.
+    /// Starts a gateway before this node. `forward` has more settings of its `elasticsearch` filter, `entry`
+    /// of its entry.
     pub(crate) fn gateway(&self, entry: &str, forward: &str) -> Gateway {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("tidegate.yml");

@@ -1,5 +1,5 @@
-//! The file changes while the gateway runs: what is in force after it, and that nobody notices who has no
-//! reason to.
+//! The file changes while the gateway runs: what is then in force, and that unaffected clients notice
+//! nothing.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -22,7 +22,7 @@ struct Changing {
 }
 
 impl Changing {
-    /// With these entries, and whatever else the file is to say.
+    /// Starts a gateway with these entries, and with `more` in the file.
     fn with(entries: &str, more: &str) -> Self {
         let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());
         let file = directory.path().join("tidegate.yml");
@@ -42,7 +42,7 @@ impl Changing {
         self.write(entries, more, "configuration reloaded");
     }
 
-    /// Writes the file and waits until it has been turned down; returns what the log says.
+    /// Writes the file and waits until it has been refused. Returns what the log says.
     fn change_in_vain(&self, entries: &str, more: &str) -> String {
         self.write(entries, more, "configuration not reloaded")
     }
@@ -53,7 +53,7 @@ impl Changing {
         self.said(since, wanted)
     }
 
-    /// Waits for a log line after so much of the log.
+    /// Waits for a log line after this much of the log.
     fn said(&self, since: usize, wanted: &str) -> String {
         let began = Instant::now();
         loop {
@@ -91,8 +91,8 @@ fn entry(name: &str, binding: SocketAddr, more: &str) -> String {
     format!("  - {{name: {name}, router: r, network: {{binding: '{binding}'}}{more}}}\n")
 }
 
-/// A connection that is kept: sends a request for this path and returns the answer's first line, or nothing
-/// if there is no answer.
+/// Sends a request for this path over a kept connection. Returns the answer's first line, or nothing if there
+/// is no answer.
 fn ask(socket: &mut TcpStream, path: &str) -> String {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -121,7 +121,7 @@ fn added_entries_are_opened_and_removed_ones_finish_what_they_have_in_flight() {
     assert!(ask(&mut idle, "/").contains(" 200 "));
     // A client may have its answer before the gateway has counted it.
     changing.gateway.wait_for_in_flight(two, 0);
-    // The request in flight is answered when this test lets the nodes go on, and not at some time.
+    // The request in flight is answered when this test lets the nodes go on, and not at an unknown time.
     let in_flight = {
         let mut socket = TcpStream::connect(two).unwrap();
         (0..3).for_each(|node| changing.cluster.pause(node));
@@ -135,7 +135,8 @@ fn added_entries_are_opened_and_removed_ones_finish_what_they_have_in_flight() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(!in_flight.is_finished(), "it is still being answered");
-    // It is not asked anything: what comes before the end is still answered, by nodes that are paused.
+    // No request was sent on this connection: requests before the end are still answered, by nodes that are
+    // paused.
     assert_eq!(idle.read(&mut [0]).unwrap(), 0, "an idle connection ends");
     (0..3).for_each(|node| changing.cluster.resume(node));
     let answer = in_flight.join().unwrap();
@@ -152,7 +153,7 @@ fn an_entry_with_another_name_keeps_its_listener_and_its_connections() {
     for socket in &mut kept {
         assert!(ask(socket, "/logs/_count").contains(" 200 "));
     }
-    // One takes the other's name, and gets another router with it.
+    // One entry takes the other's name, and its other router with it.
     let renamed = entry("two", one, "").replace("router: r", "router: other") + &entry("x", two, "");
     changing.change(&renamed, "");
     for socket in &mut kept {
@@ -182,8 +183,7 @@ fn a_binding_that_moves_to_every_address_and_back_leaves_no_gap() {
         let client = scope.spawn(|| {
             let mut asked = 0;
             while !over.load(Ordering::Relaxed) {
-                // A connection that is being made in the very moment may be reset; the next one finds
-                // somebody.
+                // A connection that is being made at that very moment may be reset; the next one succeeds.
                 let mut attempts = (0..2).map(|_| {
                     let socket = TcpStream::connect(one);
                     socket.map_or_else(
@@ -271,7 +271,7 @@ fn a_reload_that_cannot_listen_changes_nothing_and_says_where_to_mend_the_file()
         1
     );
 
-    // The same file once more, when the address is free: it was not in force, so it is news.
+    // The same file is loaded once more when the address is free: it was not in force, so it is new.
     drop(taken);
     changing.change(&entries, "logging.level: debug");
     assert_eq!(post(two), 200);
@@ -298,7 +298,7 @@ fn what_waits_for_a_restart_is_said_at_each_reload_and_what_does_not_is_in_force
     let told = changing.said(since, "waits for a restart");
     assert!(told.contains("\"key\":\"worker.count\",\"line\":11"), "{told}");
     assert!(!changing.shown().contains("count: 7"), "{}", changing.shown());
-    // It is compared with what is in force, not with the file before.
+    // The file is compared with what is in force, not with the previous file.
     let since = gateway.log().len();
     changing.change(
         &entry("one", one, ""),

@@ -1,4 +1,4 @@
-//! What clients get of replies that are too large, broken, or not what HTTP allows.
+//! What clients get when replies are too large, broken, or not valid HTTP.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::gateway::Gateway;
 use crate::raw_node::RawNode;
 
-/// Asks for `/t` and returns all that comes until the gateway closes.
+/// Asks for `/t` and returns everything that comes until the gateway closes.
 fn ask(gateway: &Gateway, method: &str) -> String {
     let mut socket = TcpStream::connect(gateway.address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -41,13 +41,13 @@ fn max_response_size_holds_for_replies_that_do_not_tell_their_size() {
         whole
     );
 
-    // Passed at once: the head has not been sent, so the client is told what is wrong.
+    // The limit is passed at once: the head has not been sent, so the client is told what is wrong.
     node.answer("HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n");
     let declared = ask(&gateway, "GET");
     assert!(declared.starts_with("HTTP/1.1 502 "), "{declared}");
     assert!(declared.contains("max_response_size"), "{declared}");
 
-    // Passed on the way: the connection is cut, and the last chunk is missing.
+    // The limit is passed on the way: the connection is cut, and the last chunk is missing.
     node.answer(chunked(&[300_000; 10], last));
     let cut = ask(&gateway, "GET");
     assert!(cut.starts_with("HTTP/1.1 200 "), "{:.200}", cut);

@@ -1,5 +1,5 @@
-//! A reload that changes queues and pipelines: what it may, at once and without losing anything, and what it
-//! refuses.
+//! A reload that changes queues and pipelines: what it may change, at once and without losing anything, and
+//! what it refuses.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
 use crate::home::{GatewayHome, account, drained, queue};
 
-/// A place whose file is loaded when it is said so, and not by itself as well.
+/// Makes a home whose file is loaded only on request, not by itself.
 fn place(clusters: &[&FakeCluster], queue: &str) -> GatewayHome {
     let place = GatewayHome::before(clusters, queue);
     let text = std::fs::read_to_string(&place.file).unwrap();
@@ -58,7 +58,7 @@ fn a_queue_is_added_and_one_that_is_empty_removed() {
     let gateway = place.start();
     gateway.bulk(&body(10)).ok().unwrap();
     drained(&gateway, "c0");
-    // Another name is another queue; the first one is empty.
+    // Another name means another queue; the first one is empty.
     let log = reload(&gateway, &place, &[("name: q,", "name: other,")], DONE);
     assert!(log.contains("other added") && log.contains("q removed"), "{log}");
     let all = stats(&gateway);
@@ -73,7 +73,7 @@ fn a_queue_is_added_and_one_that_is_empty_removed() {
         assert!(began.elapsed() < PATIENCE, "{}", gateway.log());
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Back again: it is the old one, with its numbers.
+    // With the old name, it is the old queue again, with its numbers.
     reload(&gateway, &place, &[("name: other,", "name: q,")], DONE);
     assert_eq!(queue(&gateway)["accepted"], json!(10));
     gateway.bulk(&body(5)).ok().unwrap();
@@ -115,7 +115,7 @@ fn a_queue_that_holds_something_stays_and_lanes_are_fixed() {
         json!(10),
         "nothing has changed"
     );
-    // Dead letters hold it too.
+    // Dead letters hold the queue too.
     cluster.cue(Cue::bulk(Fault::Items {
         every: 1,
         status: 400,
@@ -225,7 +225,7 @@ fn pipelines_are_added_changed_and_removed() {
     assert_eq!(drained(&gateway, "c1")["indexed"], json!(50));
     gateway.bulk(&body(70)).ok().unwrap();
     assert_eq!(drained(&gateway, "c1")["indexed"], json!(120));
-    // One is changed under load: what was sent counts, nothing is sent twice or left out.
+    // A pipeline is changed under load: what was sent counts, and nothing is sent twice or left out.
     primary.cue(Cue::bulk(Fault::Delay(Duration::from_millis(100))).times(4));
     gateway.bulk(&body(200)).ok().unwrap();
     let changed = [(
@@ -236,7 +236,7 @@ fn pipelines_are_added_changed_and_removed() {
     assert!(log.contains("p0 changed"), "{log}");
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(320));
     assert_eq!(primary.counts().docs, 320);
-    // What was stopped by hand stays stopped, and what is gone keeps its place.
+    // What was stopped by hand stays stopped, and a removed group keeps its place.
     let stop = gateway
         .admin()
         .send("POST", "/pipeline/p0/_stop", &[], &[])
@@ -283,7 +283,7 @@ fn a_reload_that_fails_for_another_reason_leaves_queues_as_they_are() {
     gateway.bulk(&body(10)).ok().unwrap();
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(10));
     assert!(stats(&gateway).get("other").is_none());
-    // The other one can be opened all the same, once the address is free.
+    // The other entry can be opened all the same, once the address is free.
     drop(taken);
     gateway.signal("HUP");
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Who may write in asynchronous mode: what is queued is what the cluster would have let its client write.
+//! Rights in asynchronous mode: a write is queued only if the cluster would have let its client write.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::home::{GatewayHome, drained, queue};
 
 const EVERYTHING: [&str; 5] = ["index", "create", "update", "delete", "manage"];
 
-/// A cluster with an administrator, whose account the gateway has, and people who may do less.
+/// Makes a cluster with an administrator, whose account the gateway has, and users with fewer rights.
 fn secure(flavour: Flavour) -> FakeCluster {
     let spec = Spec::default().index("logs", 6).index("metrics", 2).storing();
     let spec = spec
@@ -111,7 +111,7 @@ fn rights_are_those_for_each_index_and_each_kind_of_operation() {
             ))
         });
         let by_name = flavour == Flavour::Elasticsearch9;
-        // Whether what a user sends to an index is queued.
+        // Whether a user's operation on an index is queued.
         for (user, operation, index, queued) in [
             ("indexer", "index", "logs", true),
             ("indexer", "create", "logs", !by_name),
@@ -122,7 +122,7 @@ fn rights_are_those_for_each_index_and_each_kind_of_operation() {
             ("writer", "update", "logs", true),
             ("writer", "delete", "logs", true),
             ("writer", "index", "metrics", false),
-            // OpenSearch looks at what an alias stands for, Elasticsearch at its name.
+            // OpenSearch checks the indices behind an alias, Elasticsearch its name.
             ("writer", "index", "also-logs", !by_name),
         ] {
             let answer = bulk(&as_user(&gateway, user), &line(operation, index, "1"));
@@ -133,7 +133,7 @@ fn rights_are_those_for_each_index_and_each_kind_of_operation() {
                 answer.text()
             );
         }
-        // One line too many is enough.
+        // One line too many is enough for a refusal.
         let mixed = line("index", "logs", "2") + &line("index", "metrics", "2");
         assert!(!is_queued(&bulk(&as_user(&gateway, "writer"), &mixed)));
         let both = line("index", "logs", "3") + &line("delete", "logs", "4");
@@ -185,7 +185,7 @@ fn a_cluster_without_security_is_asked_once_for_all_clients() {
     assert_eq!(cluster.counts().docs, 20);
 }
 
-/// What a bulk is answered once it is not 503 any more.
+/// Returns a bulk's answer once it is not 503 any more.
 fn once_served(client: &Client) -> Answer {
     let began = Instant::now();
     loop {
@@ -198,7 +198,7 @@ fn once_served(client: &Client) -> Answer {
     }
 }
 
-/// No node answers anything but this.
+/// Makes every node answer only with this status.
 fn overload(cluster: &FakeCluster, status: u16) {
     let busy = Fault::Status {
         status,
@@ -250,13 +250,13 @@ fn whoever_was_let_in_on_one_core_is_known_to_all_when_the_cluster_is_away() {
     assert!(is_queued(&bulk(&as_user(&gateway, "writer"), &body(5))));
     drained(&gateway, "c0");
     (0..3).for_each(|node| cluster.kill(node));
-    // A connection each: they are dealt to the cores by turns.
+    // Each client has a connection of its own; connections are dealt to the cores in turn.
     let clients: Vec<Client> = (0..8).map(|_| as_user(&gateway, "writer")).collect();
     for client in &clients {
         let answer = bulk(client, &body(1));
         assert!(is_queued(&answer), "{}", answer.text());
     }
-    // What was never asked cannot be known.
+    // A right that was never asked about cannot be known.
     let others = bulk(&clients[0], &line("delete", "logs", "1"));
     assert_eq!(others.status, 503, "{}", others.text());
     assert_eq!(bulk(&as_user(&gateway, "indexer"), &body(1)).status, 503);
@@ -311,7 +311,7 @@ fn a_door_that_stood_open_before_a_restart_is_open_while_no_node_can_be_reached_
     gateway.signal("TERM");
     drop(gateway);
     let gateway = place.start();
-    // It may have been given security since.
+    // The cluster may have been given security since.
     overload(&cluster, 503);
     let answer = bulk(&gateway.client(), &body(1));
     assert_eq!(
@@ -335,7 +335,7 @@ fn a_user_whose_rights_are_gone_does_not_come_in_since_nodes_hang_up() {
     drained(&gateway, "c0");
     gateway.signal("TERM");
     drop(gateway);
-    // What was said before is asked about again at once.
+    // Earlier findings are checked again at once.
     let gateway = place.start();
     cluster.remove_user("writer");
     cluster.cue(Cue::new(On::Any, Fault::CloseAtHead).always());
@@ -345,7 +345,7 @@ fn a_user_whose_rights_are_gone_does_not_come_in_since_nodes_hang_up() {
     assert_eq!(once_served(&as_user(&gateway, "writer")).status, 401);
 }
 
-/// A bulk says of a closed index that it is closed before anybody looks at rights.
+/// A bulk reports that an index is closed before rights are checked.
 #[test]
 fn an_index_that_is_closed_is_queued_for_by_who_may_write_to_it_and_by_nobody_else() {
     for flavour in [Flavour::OpenSearch3, Flavour::Elasticsearch9] {

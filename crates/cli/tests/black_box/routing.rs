@@ -1,5 +1,5 @@
 //! A router with a rule for certain indices, before two clusters: whatever a client writes in place of a
-//! name, no request reaches the cluster of the others.
+//! name, no request reaches the wrong cluster.
 
 use serde_json::Value;
 use testkit::client::Answer;
@@ -7,7 +7,7 @@ use testkit::fake::{FakeCluster, Spec};
 
 use crate::gateway::Gateway;
 
-/// What begins with `metrics-` belongs to the second cluster.
+/// Names that begin with `metrics-` belong to the second cluster.
 struct Two {
     logs: FakeCluster,
     metrics: FakeCluster,
@@ -108,7 +108,8 @@ fn a_rule_for_indices_holds_for_every_spelling_of_a_path() {
             "{path}"
         );
     }
-    // The cluster that is asked resolves it, a fake one not: what matters is which one is asked.
+    // The cluster that is asked would resolve it, but a fake one does not: it only matters which one is
+    // asked.
     two.logs.reset_counts();
     two.send("PUT", "/%3Cmetrics-a%3E/_doc/1", "{}");
     two.send("PUT", "/%3Cmetrics-%7Bnow%2Fd%7D%3E/_doc/1", "{}");
@@ -162,7 +163,7 @@ fn what_no_rule_can_decide_is_refused_and_nothing_of_it_reaches_a_cluster() {
     }
     let written = |cluster: &FakeCluster| cluster.counts().docs + cluster.counts().writes;
     assert_eq!((written(&two.logs), written(&two.metrics)), (0, 0));
-    // What is decided goes on.
+    // Unambiguous requests are passed on.
     for target in ["/logs-x,logs-y/_count", "/metrics-a*/_count"] {
         assert!(!refused(&two.send("GET", target, "")), "{target}");
     }

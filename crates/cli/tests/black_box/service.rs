@@ -1,11 +1,10 @@
-//! `tidegate service`: the unit that is written, what systemd itself thinks of it, and what systemctl is
-//! told.
+//! `tidegate service`: the unit that is written, systemd's own opinion of it, and the calls of systemctl.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder with a configuration, and a `systemctl` that notes what it is told.
+/// A folder with a configuration, and a `systemctl` that records its arguments.
 struct Machine {
     folder: tempfile::TempDir,
 }
@@ -30,7 +29,7 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
         self.folder.path().join(name)
     }
 
-    /// What `systemctl` does once it has noted its words.
+    /// Sets what `systemctl` does after it has recorded its arguments.
     fn systemctl(&self, then: &str) {
         let file = self.path("bin/systemctl");
         let told = self.path("told").display().to_string();
@@ -50,14 +49,14 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
             .unwrap()
     }
 
-    /// What `systemctl` was told since this was asked for the last time.
+    /// Returns the arguments of `systemctl` since the last call.
     fn told(&self) -> Vec<String> {
         let told = std::fs::read_to_string(self.path("told")).unwrap_or_default();
         std::fs::write(self.path("told"), "").unwrap();
         told.lines().map(str::to_owned).collect()
     }
 
-    /// The unit of the machine's systemd, as it would be written.
+    /// Returns the unit of the machine's systemd, as it would be written.
     fn unit(&self, more: &[&str]) -> String {
         let arguments = [&["install", "--print", "--config", "gateway.yml"], more].concat();
         let output = self.run(&arguments);
@@ -70,12 +69,12 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), output.stderr.as_slice()].concat()).into_owned()
 }
 
-/// Runs `systemd-analyze`, which the tests want installed.
+/// Runs `systemd-analyze`, which must be installed for the tests.
 fn analyze(arguments: &[&str], unit: &Path) -> Output {
     Command::new("systemd-analyze")
         .args(arguments)
         .arg(unit)
-        // Looked up for a user's units; nobody has to be logged in here.
+        // Needed for a user's units; nobody has to be logged in here.
         .env("XDG_RUNTIME_DIR", unit.parent().unwrap())
         .output()
         .unwrap()
@@ -158,7 +157,7 @@ fn systemd_takes_the_unit_of_the_machine_and_finds_it_closed() {
             "{more:?}: {}",
             said(&verified)
         );
-        // Tenths: 0 is closed, 100 is open. A unit that says nothing has 96.
+        // Tenths: 0 is closed, 100 is open. An empty unit has 96.
         let scored = analyze(
             &["security", "--offline=true", "--no-pager", "--threshold=25"],
             &file,
@@ -207,7 +206,7 @@ fn what_cannot_be_installed_is_said_with_the_status_that_it_has_everywhere() {
             2,
             "write numbers and ranges",
         ),
-        (&["install", "--user", "--memory", "much"], 2, "is no size"),
+        (&["install", "--user", "--memory", "much"], 2, "is not a size"),
         (&["install", "--user", "--name", "a b"], 2, "letters, digits"),
     ] {
         let output = machine.run(arguments);

@@ -1,5 +1,5 @@
-//! Writes of single documents that travel as bulks: where they go, who travels along, and what happens when
-//! nodes refuse or break off. That answers are the cluster's own is proven on real ones (`real_single`).
+//! Writes of single documents that travel as bulks: where they go, what they travel with, and what happens
+//! when nodes refuse or break off. `real_single` proves on real clusters that answers are the cluster's own.
 
 use std::sync::Barrier;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn before(cluster: &FakeCluster) -> Gateway {
     Gateway::with(cluster, &["--rewrite-to-bulk"])
 }
 
-/// How often writes passed for this reason.
+/// Returns how often writes passed for this reason.
 fn passed(gateway: &Gateway, why: &str) -> u64 {
     let stats = gateway.admin().get("/stats").unwrap().json().unwrap();
     stats["gateway"]["single_passed_because"][why]
@@ -24,7 +24,7 @@ fn passed(gateway: &Gateway, why: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// The answer, with the cluster's clock (its sequence numbers) stopped.
+/// Returns the answer without the cluster's clock (its sequence numbers).
 fn timeless(answer: &Answer) -> (u16, Option<String>, Value) {
     let mut body = answer.json().unwrap();
     if body["_seq_no"].is_u64() {
@@ -218,7 +218,7 @@ fn what_the_cluster_refuses_gets_the_clusters_own_answer() {
         let cluster = cluster();
         let gateway = before(&cluster);
         cluster.cue(Cue::bulk(fault));
-        // The fake has nothing against a write as such.
+        // The fake cluster accepts such a write.
         let answer = gateway.client().put("/logs/_doc/1", &json!({"n": 1})).unwrap();
         assert_eq!(
             (answer.status, answer.header("location")),

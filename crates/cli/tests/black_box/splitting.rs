@@ -1,4 +1,4 @@
-//! What a split bulk looks like from both sides.
+//! A split bulk, seen from both sides.
 
 use std::io::{Read, Write};
 
@@ -109,7 +109,7 @@ fn a_large_bulk_arrives_whole() {
     );
 }
 
-/// What nodes take by default, `http.max_content_length`.
+/// The nodes' default limit, `http.max_content_length`.
 const LARGEST: usize = 100 << 20;
 
 #[test]
@@ -154,13 +154,13 @@ fn the_largest_body_that_nodes_take_comes_through_however_it_is_sent() {
         (3 * documents, 0)
     );
 
-    // One byte more is one too many, also where that is seen at the end only.
+    // One byte more is too much, even where that is noticed only at the end.
     let last = pieces.pop().unwrap();
     let more: Vec<&[u8]> = pieces.into_iter().chain([&b"1\r\n\n\r\n"[..], last]).collect();
     assert_eq!(send_whole(&gateway, chunked, &more), 413, "one byte more");
 }
 
-/// The status that a bulk gets which is sent in these pieces.
+/// Returns the status of a bulk that is sent in these pieces.
 fn send_whole(gateway: &Gateway, head: &str, pieces: &[&[u8]]) -> u16 {
     let address = gateway.address;
     let mut socket = std::net::TcpStream::connect(address).unwrap();
@@ -168,7 +168,7 @@ fn send_whole(gateway: &Gateway, head: &str, pieces: &[&[u8]]) -> u16 {
         "POST /_bulk HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n";
     socket.write_all(format!("{start}{head}").as_bytes()).unwrap();
     for piece in pieces {
-        // Who is refused may find the connection closed.
+        // A refused client may find the connection closed.
         let _ = socket.write_all(piece);
     }
     let mut answer = Vec::new();
@@ -184,8 +184,8 @@ fn a_moved_shard_is_followed() {
     for shard in 0..6 {
         cluster.move_shard("logs", shard, 1);
     }
-    // That it takes less than a second is proven on real clusters; here every test runs at once, and a busy
-    // machine gets more time.
+    // Real clusters prove that it takes less than a second; here all tests run at once, and a busy machine
+    // gets more time.
     let ends = std::time::Instant::now() + crate::gateway::PATIENCE;
     loop {
         cluster.reset_counts();

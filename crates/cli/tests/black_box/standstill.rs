@@ -1,4 +1,4 @@
-//! `tidegate queues list` says why documents do not move, for each reason that there is.
+//! `tidegate queues list` says why documents do not move, for each possible reason.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::gateway::{Gateway, body, cluster};
 use crate::home::{GatewayHome, drained, queue};
 use crate::terminal::at_a_terminal;
 
-/// What `tidegate queues` prints, and its exit status.
+/// Runs `tidegate queues`. Returns its exit status and its output.
 fn queues(gateway: &Gateway, arguments: &[&str]) -> (i32, String) {
     let out = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .arg("queues")
@@ -23,7 +23,7 @@ fn queues(gateway: &Gateway, arguments: &[&str]) -> (i32, String) {
     (out.status.code().unwrap(), text)
 }
 
-/// Waits until `queues list` says all of this in one line.
+/// Waits until a single line of `queues list` contains all of these.
 fn told(gateway: &Gateway, wanted: &[&str]) -> String {
     let ends = Instant::now() + Duration::from_secs(60);
     loop {
@@ -145,7 +145,7 @@ fn what_is_parked_and_a_group_that_nobody_delivers_for_are_told() {
     );
     let (status, said) = at_a_terminal(&line, "n\n");
     assert!(
-        said.contains("make dead letters of what is parked for anything in the queue q? [y/N]"),
+        said.contains("turn what is parked for anything in the queue q into dead letters? [y/N]"),
         "{said}"
     );
     assert!(
@@ -154,7 +154,7 @@ fn what_is_parked_and_a_group_that_nobody_delivers_for_are_told() {
     );
     told(&gateway, &["q, c0: 40 documents parked"]);
 
-    // The pipeline gets another group: the old one keeps its place, and nobody delivers for it.
+    // The pipeline gets another group: the old one keeps its place, and no pipeline delivers for it.
     cluster.refuse_writes("blocked", None);
     drained(&gateway, "c0");
     gateway
@@ -220,7 +220,7 @@ fn a_node_that_does_not_answer_is_named_with_the_lanes_that_wait_for_it() {
     let gateway = place.start();
     cluster.cue(Cue::bulk(Fault::HangUnwritten).on_node(1).always());
     gateway.bulk(&body(300)).ok().unwrap();
-    // The other nodes answer sooner or later, and the last lane gets to the one that does not, however busy
+    // Sooner or later the other nodes answer, and the last lane gets to the node that does not, however busy
     // this machine is.
     let ends = Instant::now() + Duration::from_secs(60);
     let (slow, lanes) = loop {

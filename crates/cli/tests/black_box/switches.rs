@@ -1,5 +1,5 @@
-//! Switches at run time: by the calls that users of the faster-bulk plug-in know, by the admin port, by the
-//! command line.
+//! Switches at run time: with the calls that users of the faster-bulk plug-in know, with the admin port, and
+//! with the command line.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, On, Spec, User};
 
 use crate::gateway::{Gateway, cluster};
 
-/// A folder with a configuration file whose state is in the folder too.
+/// A folder with a configuration file; the state is in the folder too.
 struct Home(tempfile::TempDir);
 
 impl Home {
-    /// With combining off in the file.
+    /// Makes a home with combining off in the file.
     fn of(cluster: &FakeCluster) -> Self {
         Self::with(cluster, ", combine: {enabled: false}")
     }
@@ -62,7 +62,7 @@ elasticsearch: [{{name: prod, endpoint: '{}'}}]
     }
 }
 
-/// Nodes that are slow enough for parts to gather.
+/// Makes nodes that are slow enough for parts to gather.
 fn busy() -> FakeCluster {
     let manners = Manners {
         latency: Duration::from_millis(20),
@@ -75,7 +75,7 @@ fn busy() -> FakeCluster {
     FakeCluster::start(spec.index("logs", 6).storing()).unwrap()
 }
 
-/// How many requests carried parts of several bulks, while many clients sent some at once.
+/// Returns how many requests carried parts of several bulks, while many clients sent some at once.
 fn combined(gateway: &Gateway) -> u64 {
     const CLIENTS: usize = 12;
     let before = gateway.counter("combined_requests");
@@ -114,7 +114,7 @@ fn refused(answer: &Answer, status: u16) -> String {
     body["error"]["reason"].as_str().unwrap().to_owned()
 }
 
-/// What the cluster itself has, without a gateway between.
+/// Returns a client of the cluster itself, without the gateway.
 fn direct(cluster: &FakeCluster) -> Client {
     Client::new(&cluster.urls()[0]).unwrap()
 }
@@ -230,7 +230,7 @@ fn other_settings_of_the_same_body_reach_the_cluster_and_ours_do_not() {
             "apack": {"fasterbulk": {"combine": {"interval": "20"}}},
         }})
     );
-    // A setting that the cluster refuses takes ours down with it.
+    // If the cluster refuses one of its settings, the gateway's setting in the same call fails too.
     let wrong = json!({"persistent": {"no.such": 1, "apack.fasterbulk.combine.interval": "30"}});
     let reason = refused(&gateway.client().put(SETTINGS, &wrong).unwrap(), 400);
     assert!(reason.contains("no.such"), "{reason}");
@@ -286,7 +286,7 @@ fn whoever_may_not_change_the_clusters_settings_switches_nothing() {
     let gateway = home.start();
     let forbidden = r#"{"error":{"root_cause":[{"type":"security_exception","reason":"no permissions"}],"type":"security_exception","reason":"no permissions"},"status":403}"#;
     for path in ["/_cluster/settings", "/logs/_settings"] {
-        // The topology is watched on such paths too, with no body.
+        // The topology is also watched on such paths, with no body.
         cluster.cue(
             Cue::new(
                 On::Path(path.to_owned()),
@@ -458,7 +458,7 @@ fn the_operator_switches_at_the_admin_port() {
         assert!(answer.text().contains(told), "{}", answer.text());
     }
     assert_eq!(value(admin.get("/switches").unwrap()), all);
-    // A reload is about the configuration only.
+    // A reload concerns only the configuration.
     let text = std::fs::read_to_string(home.file()).unwrap();
     std::fs::write(home.file(), text + "logging.level: debug\n").unwrap();
     gateway.signal("HUP");
@@ -600,13 +600,13 @@ fn the_command_line_lists_sets_and_resets() {
         (
             &["set", "combine.enabled=true", "--index", "logs"],
             2,
-            "--index goes with",
+            "--index works with",
         ),
         (&["set", "combine.enabled"], 2, "SWITCH=VALUE"),
         (
             &["reset", "--cluster", "none"],
             1,
-            "there is no cluster none; there are prod",
+            "there is no cluster none; the clusters are prod",
         ),
     ] {
         let (status, _, said) = run(arguments);
@@ -645,7 +645,7 @@ fn a_pattern_is_switched_by_whoever_has_the_right_for_all_that_it_covers() {
     let put = |user: &str, path: &str, body: &Value| {
         gateway.client().basic_auth(user, "p").put(path, body).unwrap()
     };
-    // Elasticsearch itself narrows the pattern, and says 200.
+    // Elasticsearch itself narrows the pattern, and answers 200.
     let theirs = json!({"index.refresh_interval": "7s"});
     assert_eq!(put("of-logs", "/*/_settings", &theirs).status, 200);
     for pattern in [

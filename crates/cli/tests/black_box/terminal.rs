@@ -1,10 +1,10 @@
-//! A command that believes to be at a terminal.
+//! Runs a command that believes it is on a terminal.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// Runs a command line with this typed; its status and what stands on the terminal. Questions are asked there
-/// only, and `script` makes one.
+/// Runs a command line and types this. Returns its status and the terminal's text. Commands ask questions
+/// only on a terminal, which `script` provides.
 pub(crate) fn at_a_terminal(line: &str, typed: &str) -> (Option<i32>, String) {
     let mut process = Command::new("script")
         .args(["-q", "-e", "-c", line, "/dev/null"])

@@ -1,5 +1,5 @@
-//! No further thread to be had, as under a container's bound on pids: what needs one is an error, and the
-//! process goes on.
+//! No further thread is available, as under a container's limit on pids: what needs a thread is an error, and
+//! the process goes on.
 
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::process::CommandExt as _;
@@ -9,10 +9,10 @@ use std::process::Command;
 use crate::gateway::{Gateway, body, cluster};
 use crate::home::{GatewayHome, drained};
 
-/// Who runs nothing else on this machine: bounds on threads are by user, and root has none.
+/// A user who runs nothing else on this machine: limits on threads are per user, and root has none.
 const USER: u32 = 61_234;
 
-/// Bounds the threads of the user that a process runs as.
+/// Limits the threads of the user that a process runs as.
 fn bound(gateway: &Gateway, threads: &str) {
     let pid = gateway.id().to_string();
     let done = Command::new("prlimit")
@@ -64,7 +64,7 @@ fn no_request_ends_the_process_when_there_are_no_threads() {
     assert_eq!(switched.status, 500, "{}", switched.text());
     assert!(switched.text().contains("no thread"), "{}", switched.text());
     for pipeline in ["stop", "start"] {
-        // Stopping needs no thread, starting does.
+        // Stopping needs no thread, but starting does.
         gateway
             .admin()
             .send("POST", &format!("/pipeline/p0/_{pipeline}"), &[], b"")

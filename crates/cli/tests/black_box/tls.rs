@@ -1,4 +1,4 @@
-//! TLS in and out, and a certificate that changes under way.
+//! TLS on both sides, and a certificate that changes while the gateway runs.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ elasticsearch: [{{name: c, endpoint: '{}', tls: {{ca_file: '{}'}}}}]
     };
     assert!(!trusts_new());
 
-    // Key first: for a moment the two don't fit, and the old pair must stay in use.
+    // The key is written first: for a moment the two don't match, and the old pair must stay in use.
     std::fs::write(&key, other.key_pem().unwrap()).unwrap();
     gateway.logged("certificate not reloaded");
     let again = Client::trusting(&origin, &old_ca).unwrap();
@@ -140,7 +140,7 @@ elasticsearch: [{{name: c, endpoint: '{}', tls: {{ca_file: '{}'}}}}]
         }
     };
     wait_for(&old_ca);
-    // Its connection was closed, or it has another one: neither is served on without TLS.
+    // Either its connection was closed, or it has a new one: neither is served without TLS.
     let again = plain.get("/_cluster/health");
     assert!(
         again.as_ref().map_or(true, |answer| answer.status == 400),
@@ -184,7 +184,7 @@ elasticsearch: [{{name: c, endpoint: '{url}', tls: {{ca_file: '{ca}'}}}}]
         "{told}"
     );
     gateway.logged("this port speaks TLS");
-    // Whoever speaks TLS goes on being served.
+    // Clients with TLS are still served.
     let secure = Client::trusting(&format!("https://{}", gateway.address), &ca).unwrap();
     secure.get("/_cluster/health").unwrap().ok().unwrap();
     drop(gateway);

@@ -1,4 +1,4 @@
-//! Where a document is: what the queue knows of it, and what the cluster says; nothing is made up.
+//! Where a document is: what the queue knows about it, and what the cluster says; nothing is made up.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn trace(gateway: &Gateway, index: &str, id: &str) -> Value {
     get(gateway, &format!("/trace?index={index}&id={encoded}"))
 }
 
-/// What is said of the one consumer group of the one queue.
+/// Returns what is said about the only consumer group of the only queue.
 fn group(traced: &Value) -> &Value {
     &traced["queues"][0]["groups"][0]
 }
@@ -56,11 +56,11 @@ fn a_document_is_told_in_each_of_its_five_states_over_kill() {
     let cluster = two_indices();
     let place = GatewayHome::before(&[&cluster], "");
     let mut gateway = place.start();
-    // Never sent.
+    // The document was never sent.
     let traced = trace(&gateway, "good", "a");
     assert_eq!(group(&traced)["state"], "not_seen", "{traced:#}");
     assert_eq!(traced["clusters"]["c0"]["found"], false);
-    // In its lane, behind others.
+    // The document is in its lane, behind others.
     switch(&gateway, "stop");
     let others: String = (0..50).map(|n| line("good", &format!("o{n}"))).collect();
     send(&gateway, &others);
@@ -80,7 +80,7 @@ fn a_document_is_told_in_each_of_its_five_states_over_kill() {
             assert_eq!(pending["held_by"][0]["reason"], "stopped", "{traced:#}");
             gateway.signal("KILL");
             drop(gateway);
-            // Nothing is delivered while the cluster takes no write.
+            // Nothing is delivered while the cluster accepts no write.
             cluster.cue(
                 Cue::bulk(Fault::Status {
                     status: 503,
@@ -101,7 +101,7 @@ fn a_document_is_told_in_each_of_its_five_states_over_kill() {
         (&said["version"], &said["seq_no"]),
         (&json!(stored.version), &json!(stored.seq_no))
     );
-    // Set aside.
+    // The document is parked.
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));
     send(&gateway, &(line("blocked", "p") + &line("blocked", "other")));
     wait(&gateway, "c0", |one| one["parked"] == 2 && one["pending"] == 0);
@@ -118,7 +118,7 @@ fn a_document_is_told_in_each_of_its_five_states_over_kill() {
     drop(gateway);
     gateway = place.start();
     assert_eq!(group(&trace(&gateway, "blocked", "p"))["state"], "parked");
-    // Given up.
+    // The document is given up.
     let give_up = "/queue/q/parked/_give_up?confirm=true";
     gateway
         .admin()

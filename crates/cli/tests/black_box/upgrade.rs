@@ -1,5 +1,5 @@
 //! Another program takes over in the same process, under load: no request fails, no document is lost or
-//! doubled, and one that cannot take over leaves the one before.
+//! doubled, and if the new program cannot take over, the old one stays.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use testkit::client::Client;
 use crate::gateway::{Gateway, cluster, program};
 use crate::home::{GatewayHome, drained};
 
-/// What each program logs once it serves.
+/// The line that each program logs once it serves.
 const BEGUN: &str = "\"admin API listening\"";
 
-/// A program of one's own, to be replaced.
+/// Makes a copy of the program, to be replaced.
 fn own_program(place: &GatewayHome) -> PathBuf {
     let path = place.folder().join("tidegate");
     replace(&path, &std::fs::read(program()).unwrap());
     path
 }
 
-/// As package managers do: a new file comes to the name of the old one.
+/// Replaces a file as package managers do: a new file gets the name of the old one.
 fn replace(path: &Path, bytes: &[u8]) {
     use std::os::unix::fs::PermissionsExt as _;
     let beside = path.with_extension("new");
@@ -36,7 +36,7 @@ fn start(place: &GatewayHome, program: &Path) -> Gateway {
     Gateway::start_by(Command::new(program), &["--config", place.file.to_str().unwrap()])
 }
 
-/// Waits until the process has begun so many programs.
+/// Waits until the process has started this many programs.
 fn begun(gateway: &Gateway, programs: usize) {
     let began = Instant::now();
     while gateway.log().matches(BEGUN).count() < programs {
@@ -45,7 +45,7 @@ fn begun(gateway: &Gateway, programs: usize) {
     }
 }
 
-/// What `tidegate upgrade` ends with, and says.
+/// Runs `tidegate upgrade`. Returns its status and its output.
 fn asked(gateway: &Gateway) -> (Option<i32>, String) {
     let output = Command::new(program())
         .args(["upgrade", "--admin", &format!("http://{}", gateway.admin)])
@@ -55,8 +55,8 @@ fn asked(gateway: &Gateway) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(told).unwrap())
 }
 
-/// Clients of several paces, each with one connection that it keeps; what they got that was not a good
-/// answer, and how many documents were accepted.
+/// Clients of different speeds, each with one kept connection. They record every answer that was not good,
+/// and how many documents were accepted.
 struct Load {
     stop: AtomicBool,
     accepted: AtomicUsize,
@@ -113,8 +113,8 @@ fn a_new_program_takes_over_under_load_and_no_request_fails() {
         }
         for upgrade in 1..4 {
             std::thread::sleep(Duration::from_millis(400));
-            // By each way there is: the signal for it, the one of a reload with a new file at the old name,
-            // and the command.
+            // The upgrade is requested in each possible way: with its signal, with the reload signal and a
+            // new file under the old name, and with the command.
             match upgrade {
                 1 => gateway.signal("USR2"),
                 2 => {
@@ -136,7 +136,7 @@ fn a_new_program_takes_over_under_load_and_no_request_fails() {
     assert_eq!(failed, Vec::<String>::new(), "{}", gateway.log());
     let accepted = load.accepted.into_inner();
     assert!(accepted > 500, "{accepted}");
-    // The ports are the same: the sockets are.
+    // The ports are the same, since the sockets are.
     let one = drained(&gateway, "c0");
     assert_eq!((&one["dead"], &one["lost"]), (&0.into(), &0.into()));
     assert_eq!(cluster.docs("logs").len(), accepted, "each is there, once");
@@ -159,7 +159,7 @@ fn signals_without_end_ask_for_one_upgrade_after_another() {
         std::thread::sleep(Duration::from_millis(2));
     }
     gateway.bulk(&crate::gateway::body(10)).ok().unwrap();
-    // It may come while one more program takes over: until that one listens to signals, they end it.
+    // The signal may come while one more program takes over: until that one listens to signals, they end it.
     gateway.signal("TERM");
     let ended = gateway.wait();
     assert!(ended.success() || ended.signal() == Some(15), "{ended}");
@@ -173,7 +173,7 @@ fn a_program_that_is_not_fit_leaves_the_one_before() {
     let gateway = start(&place, &path);
     gateway.bulk(&crate::gateway::body(10)).ok().unwrap();
 
-    // It says no when it is tried beside the old one, which does not even pause then.
+    // The new program fails its trial beside the old one, which does not even pause then.
     replace(&path, b"#!/bin/sh\necho 'of another machine' >&2\nexit 1\n");
     gateway.signal("HUP");
     let log = gateway.logged("no upgrade");
@@ -184,7 +184,8 @@ fn a_program_that_is_not_fit_leaves_the_one_before() {
     assert_eq!(log.matches("\"tidegate starts\"").count(), 1);
     gateway.bulk(&crate::gateway::body(20)).ok().unwrap();
 
-    // It can use the configuration, and cannot read the queues: it knows another format alone.
+    // The new program can use the configuration, but cannot read the queues, since it knows only another
+    // format.
     let mut bytes = std::fs::read(program()).unwrap();
     let is_magic = |at: &usize| bytes[*at..].starts_with(b"TGLOG");
     let places: Vec<usize> = (0..bytes.len()).filter(is_magic).collect();

@@ -1,5 +1,5 @@
-//! What a node says of a whole request: nothing of it may have been executed in part, and of bulks that
-//! travel together it is nobody's but the one's who caused it.
+//! A node's answer to a whole request: nothing of the request may have been executed in part, and of bulks
+//! that travel together, only the one that caused the answer gets it.
 
 use std::sync::Barrier;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::gateway::{Gateway, statuses};
 
 const CLIENTS: usize = 16;
 
-/// A cluster with an index that requires a routing, one of six shards and one of a single shard.
+/// Makes a cluster with an index that requires a routing, one of six shards, and one of a single shard.
 fn strict(latency: Duration, flavour: Flavour) -> FakeCluster {
     let manners = Manners {
         latency,
@@ -56,7 +56,7 @@ fn all_at_once(gateway: &Gateway, rounds: usize, act: impl Fn(&Client, usize, us
     });
 }
 
-/// Ten documents of a client for `logs`, with ids or without.
+/// Returns ten documents of a client for `logs`, with ids or without.
 fn docs(who: usize, round: usize, ids: bool) -> String {
     let line = |n: usize| {
         let id = if ids {
@@ -73,7 +73,7 @@ fn bulk(client: &Client, body: &str) -> Answer {
     client.post_ndjson("/_bulk", body.as_bytes()).unwrap()
 }
 
-/// Client 0's documents make the nodes answer the request that they are in with this.
+/// Makes the nodes answer any request that contains client 0's documents with this error.
 fn poisoned(cluster: &FakeCluster, status: u16, kind: &str, reason: &str) {
     let error = json!({"root_cause": [{"type": kind, "reason": reason}], "type": kind, "reason": reason});
     let fault = Fault::StatusIfHolds {

@@ -1,8 +1,8 @@
 //! Random bulk requests from a seed: valid ones of every kind of action and parameter, and broken ones.
 //!
-//! They are worded for one prefix; `Request`s for another prefix of the same length come from `reworded`.
-//! What may differ by a race inside the cluster (two shards inventing a mapping for one field at once) is
-//! not generated: each undeclared field has one type for ever.
+//! Requests are worded for one prefix; `reworded` makes `Request`s for another prefix of the same length.
+//! What may differ by a race inside the cluster (two shards that invent a mapping for one field at once) is
+//! not generated: each undeclared field always has the same type.
 
 mod broken;
 
@@ -16,7 +16,7 @@ use super::http::Request;
 use super::server::Server;
 use super::world as w;
 
-/// What the answers said about documents, so that later operations can ask for the right `_seq_no`.
+/// The documents' state according to the answers, so that later operations can use the right `_seq_no`.
 #[derive(Default)]
 pub(crate) struct Memory {
     /// (index without prefix, id) → (`_seq_no`, `_primary_term`).
@@ -24,7 +24,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Reads the items of an answer to the direct set.
+    /// Reads the items of an answer for the direct set.
     pub(crate) fn learn(&mut self, prefix: &str, answer: &serde_json::Value) {
         for item in answer["items"].as_array().into_iter().flatten() {
             let Some(result) = item.as_object().and_then(|o| o.values().next()) else {
@@ -43,7 +43,7 @@ impl Memory {
     }
 }
 
-/// `text` with each `from` made `to`.
+/// Replaces each `from` in `text` with `to`.
 pub(crate) fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -59,7 +59,7 @@ pub(crate) fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The source of the random bulks of one seed.
+/// Invents the random bulks of one seed.
 pub(crate) struct Inventor<'a> {
     rng: Rng,
     seed: u64,
@@ -67,18 +67,18 @@ pub(crate) struct Inventor<'a> {
     server: &'a Server,
     pub(crate) memory: Memory,
     count: u32,
-    /// The bulk being invented has only what a gateway can take apart; its items may still fail in their
-    /// ways.
+    /// Whether the current bulk contains only what a gateway can take apart; its items may still fail in
+    /// their own ways.
     calm: bool,
-    /// Bulks that can be taken apart all come with the same head, so that those of several clients may travel
-    /// together, and nothing depends on what the others write.
+    /// Whether bulks that can be taken apart all have the same head, so that those of several clients may
+    /// travel together, and nothing depends on other clients' writes.
     in_company: bool,
-    /// The bulk being invented runs documents through pipelines: some servers make those share a fate, and
-    /// then it is never split.
+    /// Whether the current bulk runs documents through pipelines. Some servers make such documents share a
+    /// fate, so the bulk is never split.
     piped: bool,
 }
 
-/// A request, and what is special about it.
+/// A request, with its special features.
 pub(crate) struct Invented {
     request: Request,
     gzip: bool,
@@ -86,7 +86,7 @@ pub(crate) struct Invented {
 }
 
 impl Invented {
-    /// The request, worded for the index set of another prefix of the same length.
+    /// Returns the request worded for the index set of another prefix of the same length.
     pub(crate) fn worded(&self, from: &str, to: &str) -> Request {
         assert_eq!(
             from.len(),
@@ -121,7 +121,7 @@ impl<'a> Inventor<'a> {
         }
     }
 
-    /// For one of several clients whose bulks are to travel together.
+    /// Configures the inventor for one of several clients whose bulks are to travel together.
     pub(crate) fn in_company(mut self) -> Self {
         self.in_company = true;
         self
@@ -135,12 +135,12 @@ impl<'a> Inventor<'a> {
         from[self.rng.usize(0..from.len())].clone()
     }
 
-    /// The next request.
+    /// Invents the next request.
     pub(crate) fn next(&mut self) -> Invented {
         self.count += 1;
         let broken = self.one_in(if self.in_company { 12 } else { 4 });
         self.calm = !broken && !self.one_in(4);
-        // Pipelines keep bulks apart.
+        // Bulks with pipelines do not travel together.
         self.piped = !self.in_company && self.one_in(4);
         let default_index = if !self.in_company && self.one_in(3) {
             Some(self.usual_index())
@@ -201,7 +201,7 @@ impl<'a> Inventor<'a> {
         Invented { request, gzip, what }
     }
 
-    /// Method, path, parameters and headers.
+    /// Invents method, path, parameters and headers.
     fn frame(&mut self, default_index: Option<String>, broken: bool, what: &mut String) -> Request {
         if self.in_company && self.calm {
             return Request::new("POST", "/_bulk").header("Content-Type", "application/x-ndjson");
@@ -354,7 +354,7 @@ impl<'a> Inventor<'a> {
         format!("{}{suffix}", self.prefix)
     }
 
-    /// Mostly indices where writing works; now and then one that refuses in its own way.
+    /// Picks an index: mostly one where writing works, now and then one that refuses in its own way.
     fn some_index(&mut self) -> String {
         if !self.calm && self.one_in(14) {
             let suffix = self.pick(&[
@@ -434,12 +434,12 @@ impl<'a> Inventor<'a> {
         format!("s{}-{n}{tail}", self.seed)
     }
 
-    /// A JSON string for `text`, with needless escapes here and there.
+    /// Returns a JSON string for `text`, with needless escapes here and there.
     fn quoted(&mut self, text: &str) -> String {
         let eager = self.one_in(10);
         let mut out = String::from("\"");
         for c in text.chars() {
-            // The prefix must stay readable, because it is replaced to word the request for the other set.
+            // The prefix must stay readable, since it is replaced to word the request for the other set.
             let escape = eager && !c.is_ascii_lowercase() && c != '-' && self.one_in(3);
             match c {
                 '"' => out.push_str("\\\""),
@@ -462,7 +462,7 @@ impl<'a> Inventor<'a> {
         out
     }
 
-    /// One operation, its source line included, that the bulk parser accepts.
+    /// Writes one operation, with its source line, that the bulk parser accepts.
     fn operation(&mut self, body: &mut Vec<u8>, default_index: Option<&str>) {
         let mut fields: Vec<String> = Vec::new();
         let mut target = default_index.map(str::to_owned);
@@ -478,7 +478,7 @@ impl<'a> Inventor<'a> {
         if suffix == w::STREAM && !self.one_in(6) {
             action = "create";
         }
-        // Documents without an id go to an index of their own, where `_seq_no` can't be foretold.
+        // Documents without an id go to an index of their own, where `_seq_no` can't be predicted.
         let mut id = None;
         let nameless = suffix == w::AUTO && matches!(action, "index" | "create") && !self.one_in(5);
         if !nameless {

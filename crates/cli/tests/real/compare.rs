@@ -1,8 +1,8 @@
-//! Whether two answers to a bulk, or two index sets, are the same.
+//! Compares two answers to a bulk, or two index sets.
 //!
-//! Answers are compared as text: what the clients get must be the nodes' own bytes. Left out is only what
-//! no two runs share: `took`, the unique ids of indices, ids that a node made up, and `_seq_no` in
-//! the indices where such documents end up (their shard is a matter of chance).
+//! Answers are compared as text: clients must get the nodes' own bytes. Left out is only what differs between
+//! any two runs: `took`, the unique ids of indices, ids that a node made up, and `_seq_no` in the indices of
+//! such documents (their shard is random).
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,8 @@ struct Bulk<'a> {
     items: Vec<&'a RawValue>,
 }
 
-/// What differs between two answers, `other` being reworded to `direct`'s prefix; `None` when they agree.
+/// Returns what differs between two answers, with `other` reworded to `direct`'s prefix; `None` if they
+/// agree.
 pub(crate) fn answers_differ(
     direct: &Answer,
     other: &Answer,
@@ -52,8 +53,8 @@ pub(crate) fn answers_differ(
             direct.header(name),
             other.header(name).map(|v| v.replace(other_prefix, direct_prefix)),
         );
-        // A node of OpenSearch says each deprecation only once (`DeprecationLogger`), and the two sides meet
-        // other nodes.
+        // A node of OpenSearch reports each deprecation only once (`DeprecationLogger`), and the two sides
+        // use different nodes.
         let said_once = |said: &str| name == "warning" && said.starts_with("299 OpenSearch-");
         let excused = match (&a, &b) {
             (Some(said), None) => said_once(said),
@@ -69,7 +70,7 @@ pub(crate) fn answers_differ(
         masked(&direct.body, direct_prefix),
         masked(&reworded, direct_prefix),
     );
-    // With `filter_path` it can't be seen whether the bulk went through ingest.
+    // With `filter_path` the answer does not show whether the bulk went through ingest.
     let ingested = a.contains("\"ingest_took\"") || !a.contains("\"took\"");
     if a == b || (ingested && ordered(&a).is_some_and(|items| ordered(&b) == Some(items))) {
         return None;
@@ -77,8 +78,9 @@ pub(crate) fn answers_differ(
     Some(first_difference(&a, &b))
 }
 
-/// The items in one order: OpenSearch runs a bulk's documents through ingest by groups of pipelines, in the
-/// order of a hash of their names, and answers those that fail there in that order, not the client's.
+/// Returns the items in a fixed order. OpenSearch runs a bulk's documents through ingest in groups by
+/// pipeline, in the order of a hash of the names. It answers those that fail there in that order, not in the
+/// client's.
 fn ordered(body: &str) -> Option<Vec<&str>> {
     let mut items: Vec<&str> = serde_json::from_str::<Bulk<'_>>(body)
         .ok()?
@@ -90,11 +92,11 @@ fn ordered(body: &str) -> Option<Vec<&str>> {
     Some(items)
 }
 
-/// The body's text without what no two runs share.
+/// Returns the body's text without what differs between any two runs.
 fn masked(body: &[u8], prefix: &str) -> String {
     let text = String::from_utf8_lossy(body).into_owned();
     if text.starts_with("---") {
-        // YAML passes through whole; its shape and statuses are enough.
+        // YAML passes through whole; comparing its shape and statuses is enough.
         let kept = text
             .lines()
             .filter(|line| line.trim_start().starts_with(['-', 's', 'r']));
@@ -134,13 +136,14 @@ fn masked(body: &[u8], prefix: &str) -> String {
         out = masked_value(&out, key, |c| c != '"');
     }
     out = as_from_afar(&without_quoted_sources(&out));
-    // A set's words in the order of a hash that each Java process salts (`ImmutableCollections.SALT32L`).
+    // The words of a set, in the order of a hash that each Java process salts
+    // (`ImmutableCollections.SALT32L`).
     out = out.replace("[Accept, Content-Type]", "[Content-Type, Accept]");
     masked_made_up_ids(&out)
 }
 
-/// An answer to one of several clients that write to the same indices: which sequence number its documents
-/// got depends on the others.
+/// Adapts an answer to one of several clients that write to the same indices: the sequence numbers of its
+/// documents depend on the others.
 pub(crate) fn among_others(mut answer: Answer) -> Answer {
     let mut text = answer.text();
     for key in ["\"_seq_no\":", "\"_seq_no\" : ", "_seq_no: "] {
@@ -157,14 +160,15 @@ fn masked_value(text: &str, key: &str, part: impl Fn(char) -> bool) -> String {
     while let Some(at) = rest.find(key) {
         let start = at + key.len();
         out.push_str(&rest[..start]);
-        out.push('0'); // a number or a string's text still: the result must be JSON
+        out.push('0'); // still a number or a string's text: the result must be JSON
         rest = rest[start..].trim_start_matches(&part);
     }
     out.push_str(rest);
     out
 }
 
-/// Old servers quote what their parser was reading: the whole network buffer, request head included.
+/// Removes quoted input: old servers quote what their parser was reading, the whole network buffer and the
+/// request's head included.
 fn without_quoted_sources(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -179,7 +183,7 @@ fn without_quoted_sources(text: &str) -> String {
     out
 }
 
-/// What a cause is called by the node where it arose, and by the others.
+/// The name of a cause at the node where it arose, and at the others.
 const CAUSES_FROM_AFAR: [(&str, &str); 6] = [
     ("\"x_content_parse_exception\"", "\"illegal_argument_exception\""),
     ("\"x_content_e_o_f_exception\"", "\"illegal_argument_exception\""),
@@ -189,8 +193,8 @@ const CAUSES_FROM_AFAR: [(&str, &str); 6] = [
     ("\"stream_read_exception\"", "\"i_o_exception\""),
 ];
 
-/// A cause that crossed from one node to another says its type again in its reason, and a broken document
-/// becomes an I/O error; whether a cause crossed depends on the node that was asked.
+/// Normalises causes. A cause that crossed from one node to another repeats its type in its reason, and a
+/// broken document becomes an I/O error; whether a cause crossed depends on the node that was asked.
 fn as_from_afar(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -214,7 +218,7 @@ fn as_from_afar(text: &str) -> String {
     out
 }
 
-/// Ids that a node made have 20 characters of base64url; the random bulks' own never do.
+/// Masks ids that a node made, which have 20 characters of base64url; the random bulks' own ids never do.
 fn masked_made_up_ids(text: &str) -> String {
     let made_up = |word: &str| {
         word.len() == 20
@@ -257,7 +261,7 @@ fn first_difference(a: &str, b: &str) -> String {
     )
 }
 
-/// A document as the cluster holds it.
+/// A document as the cluster has it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Held {
     pub(crate) source: String,
@@ -290,15 +294,16 @@ struct Hit<'a> {
     _seq_no: u64,
 }
 
-/// Every document of one index, by id and routing (one id may live in several shards under several routings).
+/// Returns every document of an index, by id and routing (one id may be in several shards under several
+/// routings).
 pub(crate) fn documents(
     http: &mut Http,
     server: &Server,
     index: &str,
 ) -> Result<BTreeMap<(String, Option<String>), Held>> {
     http.must(&Request::new("POST", &format!("/{index}/_refresh")))?;
-    // OpenSearch's replicas miss documents that were acknowledged beside broken ones, without Tidegate too.
-    // The servers that know this fault and not this parameter have no replicas here.
+    // OpenSearch's replicas lack documents that were acknowledged beside broken ones, without Tidegate too.
+    // Servers with this fault but without this parameter have no replicas here.
     let copy = match server.engine {
         Engine::OpenSearch if server.version >= (2, 0) => "&preference=_primary",
         _ => "",
@@ -338,7 +343,8 @@ pub(crate) enum Order {
     Any,
 }
 
-/// What differs between the contents of two index sets; empty when they are the same. Counts the documents.
+/// Returns what differs between the contents of two index sets; empty if they are the same. Counts the
+/// documents.
 pub(crate) fn contents_differ(
     http: &mut Http,
     server: &Server,
@@ -370,7 +376,7 @@ pub(crate) fn contents_differ(
             continue;
         }
         let (mut mine, mut theirs) = (documents(http, server, &name)?, documents(http, server, &twin)?);
-        // A source may be an action line that a broken bulk has out of place: it names indices.
+        // A source may be an action line that a broken bulk has in the wrong place, and then names indices.
         for held in theirs.values_mut() {
             held.source = held.source.replace(other_prefix, direct_prefix);
         }

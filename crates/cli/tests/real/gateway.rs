@@ -1,4 +1,4 @@
-//! The `tidegate` binary before a real cluster, and what its admin port says.
+//! The `tidegate` binary before a real cluster, and its admin port.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -11,15 +11,15 @@ use serde_json::Value;
 use super::http::{Http, Origin};
 use super::server::Server;
 
-/// A running gateway; it is stopped when this is dropped.
+/// A running gateway; dropping it stops it.
 pub(crate) struct Gateway {
-    /// Where clients go.
+    /// The address for clients.
     pub(crate) origin: Origin,
     running: Option<Running>,
 }
 
 struct Running {
-    /// Where it is at home: without a configuration file it keeps its state where it was started.
+    /// The gateway's working folder: without a configuration file it keeps its state where it was started.
     _home: tempfile::TempDir,
     process: Child,
     admin: Origin,
@@ -27,8 +27,9 @@ struct Running {
 }
 
 impl Gateway {
-    /// Starts Tidegate before a cluster and waits until it knows it. With `TIDEGATE_PROOF_AGAINST=direct`
-    /// it is one of the cluster's own nodes instead, to see whether a test is sound.
+    /// Starts Tidegate before a cluster and waits until it knows the cluster. With
+    /// `TIDEGATE_PROOF_AGAINST=direct` it is one of the cluster's own nodes instead, to check that a test is
+    /// sound.
     pub(crate) fn before(server: &Server) -> Result<Self> {
         if std::env::var_os("TIDEGATE_PROOF_AGAINST").is_some_and(|v| v == "direct") {
             let node = server.nodes.get(1).unwrap_or(&server.nodes[0]);
@@ -40,12 +41,12 @@ impl Gateway {
         Self::before_url(&server.nodes[0].url(), server)
     }
 
-    /// Starts Tidegate so that documents without id and routing are directed.
+    /// Starts Tidegate so that it directs documents without id and routing.
     pub(crate) fn directing(server: &Server, how: &str) -> Result<Self> {
         Self::run(&server.nodes[0].url(), server, &["--direct-routing", how])
     }
 
-    /// Starts Tidegate so that writes of single documents travel as bulks, and together.
+    /// Starts Tidegate so that writes of single documents travel as bulks, combined with others.
     pub(crate) fn rewriting(server: &Server) -> Result<Self> {
         if std::env::var_os("TIDEGATE_PROOF_AGAINST").is_some_and(|v| v == "direct") {
             return Self::before(server);
@@ -53,7 +54,7 @@ impl Gateway {
         Self::run(&server.nodes[0].url(), server, &["--rewrite-to-bulk"])
     }
 
-    /// Starts Tidegate with another address of the cluster's.
+    /// Starts Tidegate with another address of the cluster.
     pub(crate) fn before_url(url: &str, server: &Server) -> Result<Self> {
         Self::run(url, server, &[])
     }
@@ -84,8 +85,8 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         Self::started(command, home, listen, admin, server)
     }
 
-    /// Starts Tidegate from a file that `text` makes of the two addresses where it is to listen: for clients,
-    /// and for admins.
+    /// Starts Tidegate with a file. `text` writes it for the two addresses to listen on: for clients, and for
+    /// admins.
     pub(crate) fn from_file(server: &Server, text: impl Fn(&str, &str) -> String) -> Result<Self> {
         let (listen, admin, home) = (free_address()?, free_address()?, tempfile::tempdir()?);
         std::fs::write(home.path().join("gateway.yml"), text(&listen, &admin))?;
@@ -96,7 +97,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         Self::started(command, home, listen, admin, server)
     }
 
-    /// Waits until all that was queued is delivered: so many documents are indexed, and so many dead.
+    /// Waits until everything queued is delivered: this many documents are indexed, and this many are dead.
     pub(crate) fn delivered(&self, indexed: u64, dead: u64) -> Result<()> {
         let Some(running) = &self.running else {
             return Ok(());
@@ -189,9 +190,9 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         Http::to(&self.origin)
     }
 
-    /// Waits until the gateway has seen the cluster as it is now, and has compared its predictions for all
-    /// indices with the cluster's: until then bulks for a new index pass whole. Other tests make indices
-    /// meanwhile, so not for ever.
+    /// Waits until the gateway has seen the cluster's current state, and has compared its predictions for all
+    /// indices with the cluster's: until then bulks for a new index pass whole. The wait is limited, since
+    /// other tests keep making indices.
     pub(crate) fn wait_for_now(&mut self, http: &mut Http) -> Result<()> {
         let now = http.get("/_cluster/state/version")?["version"]
             .as_u64()
@@ -205,7 +206,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         self.wait_until("it has seen the newest state", SEEN_WITHIN, seen)
     }
 
-    /// What `/elasticsearch` says of the cluster; `Null` without a gateway.
+    /// Returns what `/elasticsearch` says about the cluster; `Null` without a gateway.
     pub(crate) fn topology(&self) -> Result<Value> {
         let Some(running) = &self.running else {
             return Ok(Value::Null);
@@ -215,7 +216,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         one.context("one cluster")
     }
 
-    /// The counters; `Null` without a gateway.
+    /// Returns the counters; `Null` without a gateway.
     pub(crate) fn counters(&self) -> Result<Value> {
         let Some(running) = &self.running else {
             return Ok(Value::Null);
@@ -223,7 +224,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         Ok(Http::with_patience(&running.admin, Duration::from_secs(30)).get("/stats")?["gateway"].clone())
     }
 
-    /// Waits until the topology is as told; without a gateway there is nothing to wait for.
+    /// Waits until the topology meets the condition; without a gateway there is nothing to wait for.
     pub(crate) fn wait_until(
         &mut self,
         what: &str,
@@ -256,7 +257,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         }
     }
 
-    /// A proof through a gateway that passes everything on proves little.
+    /// Checks the share of split bulks: a proof through a gateway that passes everything on proves little.
     pub(crate) fn split_at_least(&self, share: f64) -> Result<()> {
         let counters = self.counters()?;
         if counters.is_null() {
@@ -285,15 +286,15 @@ impl Drop for Gateway {
     }
 }
 
-/// What a busy machine takes at most to tell the gateway of a change.
+/// The longest time in which a busy machine tells the gateway of a change.
 const SEEN_WITHIN: Duration = Duration::from_secs(30);
 const VERIFIED_WITHIN: Duration = Duration::from_secs(30);
 
-/// An address that nobody listens at, and that nobody gets who asks for any free port: whoever does so
-/// meanwhile would take the one that was just given back.
+/// Returns an address that nobody listens at, and that is not given to a process that asks for any free port:
+/// such a process could take a port that was just given back.
 fn free_address() -> Result<String> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Below the ports that Linux gives away by itself, each process of tests from a place of its own.
+    // Below the ports that Linux assigns by itself; each process of tests starts from a place of its own.
     let start = std::process::id().wrapping_mul(137);
     loop {
         let at = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));

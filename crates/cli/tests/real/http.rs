@@ -1,7 +1,7 @@
-//! A blocking HTTP/1.1 client that shares no code with Tidegate, so that it can judge it.
+//! A blocking HTTP/1.1 client that shares no code with Tidegate, so that it can judge Tidegate.
 //!
-//! One connection at a time, kept alive; bodies are read whole. A request is sent byte for byte as it
-//! is given, broken ones too.
+//! It has one connection at a time, which is kept alive, and reads whole bodies. It sends a request byte for
+//! byte as it is given, even a broken one.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 use serde_json::Value;
 
-/// Where to send requests, and as whom.
+/// The address to send requests to, and the account.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     /// `127.0.0.1:9200`.
@@ -44,7 +44,7 @@ impl Origin {
     }
 }
 
-/// One request, exactly as it goes out (but for `Host`, `Content-Length` and `Authorization`).
+/// A request, exactly as it is sent (except for `Host`, `Content-Length` and `Authorization`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     pub(crate) method: String,
@@ -80,7 +80,7 @@ impl Request {
     }
 }
 
-/// A whole answer; a gzip body is already unpacked.
+/// A whole answer, with a gzip body already unpacked.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -89,7 +89,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The values of a header, joined with a comma; `None` when it is absent.
+    /// Returns the values of a header, joined with a comma; `None` if it is absent.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         let values: Vec<&str> = self
             .headers
@@ -166,8 +166,8 @@ impl Http {
         }
     }
 
-    /// Sends a request and reads the whole answer. A kept-alive connection that the server had closed
-    /// meanwhile is replaced once.
+    /// Sends a request and reads the whole answer. If the server has closed a kept-alive connection
+    /// meanwhile, it is replaced once.
     pub(crate) fn send(&mut self, request: &Request) -> Result<Answer> {
         let reused = self.connection.is_some();
         match self.attempt(request) {
@@ -176,7 +176,7 @@ impl Http {
         }
     }
 
-    /// As `send`, and the answer must be a 2xx with a JSON body (or none).
+    /// Sends like `send`, and requires a 2xx answer with a JSON body (or none).
     pub(crate) fn must(&mut self, request: &Request) -> Result<Value> {
         let answer = self.send(request)?;
         let (method, target) = (&request.method, &request.target);
@@ -355,7 +355,7 @@ fn unpacked(mut answer: Answer) -> Result<Answer> {
     Ok(answer)
 }
 
-/// These tests prove what is written, not who wrote it: the clusters' certificates are made on the spot.
+/// These tests check what is written, not by whom: the clusters' certificates are made on the spot.
 #[derive(Debug)]
 struct TrustAnyone(Arc<rustls::crypto::CryptoProvider>);
 

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use fastrand::Rng;
 
-/// A text that is different for each `n`: ASCII, what JSON must escape, accents, CJK, astral planes, long.
+/// Returns a different text for each `n`: ASCII, characters that JSON must escape, accents, CJK, astral
+/// planes, long texts.
 pub(crate) fn text(rng: &mut Rng, n: usize) -> String {
     let mut text = match n % 8 {
         0 => format!("doc-{n}"),
@@ -25,7 +26,7 @@ pub(crate) fn text(rng: &mut Rng, n: usize) -> String {
     text
 }
 
-/// `text` as a JSON string: raw where that is allowed, or with escapes that nobody needs, as chance has it.
+/// Returns `text` as a JSON string, at random either raw where that is allowed, or with needless escapes.
 pub(crate) fn json(rng: &mut Rng, text: &str) -> String {
     let eager = rng.u8(0..4);
     let mut out = String::from("\"");

@@ -1,9 +1,9 @@
-//! What the proofs on real clusters share: a judge's HTTP client, the clusters, index sets, random bulks.
+//! What the proofs on real clusters share: an independent HTTP client, the clusters, index sets, random
+//! bulks.
 //!
-//! `http` is a client that shares no code with the product. `world` makes an index set under a prefix,
-//! so that two sets of one cluster can be compared. `bulks` invents bulk requests from a seed.
-//! `singles` writes of single documents.
-//! `compare` says whether two answers, or two index sets, are the same.
+//! `http` is a client that shares no code with the product. `world` makes an index set under a prefix, so
+//! that two sets of one cluster can be compared. `bulks` invents bulk requests from a seed, and `singles`
+//! invents writes of single documents. `compare` says whether two answers, or two index sets, are the same.
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 #![allow(
     clippy::print_stdout,
@@ -22,7 +22,8 @@ pub(crate) mod singles;
 pub(crate) mod table;
 pub(crate) mod world;
 
-/// The seeds of a proof: `SEED=n` replays one, `SEEDS=n` tries the first n, else it is as many as usual.
+/// Returns the seeds of a proof: `SEED=n` replays one, `SEEDS=n` tries the first n; by default there are
+/// `usual` of them.
 pub(crate) fn seeds(usual: u64) -> anyhow::Result<Vec<u64>> {
     if let Ok(seed) = std::env::var("SEED") {
         return Ok(vec![seed.parse()?]);

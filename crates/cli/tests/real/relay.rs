@@ -1,4 +1,4 @@
-//! One address that leads to whichever server it is told to: what a cluster's address is to its clients.
+//! An address that leads to whichever server it is told to, as a cluster's address does for its clients.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -27,7 +27,7 @@ impl Relay {
             open: Vec::new(),
         }));
         let shared = state.clone();
-        // Ends with the test program.
+        // The thread ends with the test program.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let mut state = shared.lock();

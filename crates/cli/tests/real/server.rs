@@ -1,4 +1,4 @@
-//! A running real cluster, as the proofs see it: its origins, its engine and what it can do.
+//! A running real cluster as the proofs use it: its origins, its engine, and its abilities.
 
 use anyhow::Result;
 use testkit::real::{Kind, RealCluster};
@@ -11,23 +11,23 @@ pub(crate) enum Engine {
     Elasticsearch,
 }
 
-/// A cluster that is up and green, for as long as this lives.
+/// A cluster that is up and green for as long as this value lives.
 pub(crate) struct Server {
     pub(crate) engine: Engine,
-    /// Major and minor.
+    /// The major and minor version.
     pub(crate) version: (u32, u32),
-    /// One origin a node, in the launcher's order.
+    /// One origin per node, in the launcher's order.
     pub(crate) nodes: Vec<Origin>,
     pub(crate) cluster: RealCluster,
 }
 
 impl Server {
-    /// The cluster of this kind that all tests share.
+    /// Joins the cluster of this kind that all tests share.
     pub(crate) fn shared(kind: Kind) -> Result<Self> {
         Self::of(RealCluster::shared(kind)?)
     }
 
-    /// The cluster of this kind, whose nodes may be killed.
+    /// Takes the cluster of this kind alone; its nodes may be killed.
     pub(crate) fn alone(kind: Kind) -> Result<Self> {
         Self::of(RealCluster::alone(kind)?)
     }
@@ -72,8 +72,8 @@ impl Server {
         self.engine == Engine::OpenSearch || self.is_es((8, 0))
     }
 
-    /// Ingest processors such as `set`, and painless: Elasticsearch's published builds from 8 on lack them,
-    /// and those of OpenSearch 1.
+    /// Whether there are ingest processors such as `set`, and painless: Elasticsearch's published builds from
+    /// 8 on lack them, and so do those of OpenSearch 1.
     pub(crate) fn has_processors(&self) -> bool {
         !self.is_es((8, 0)) && (self.engine == Engine::Elasticsearch || self.version >= (2, 0))
     }

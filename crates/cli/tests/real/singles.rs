@@ -18,15 +18,14 @@ pub(crate) struct Inventor {
     prefix: String,
     /// Whether there are scripts and ingest processors.
     processors: bool,
-    /// What Elasticsearch's own clients say that they send and want.
+    /// The media types that Elasticsearch's own clients send and accept.
     versioned: Option<String>,
-    /// What was last heard of a document, by the path that it was written to: sequence number and primary
-    /// term.
+    /// The latest sequence number and primary term of a document, by the path that it was written to.
     heard: BTreeMap<String, (u64, u64)>,
     asked: String,
 }
 
-/// As they stand in a URL.
+/// Ids as they are written in a URL.
 const IDS: [&str; 12] = [
     "1",
     "2",
@@ -59,7 +58,7 @@ impl Inventor {
         }
     }
 
-    /// The next request.
+    /// Invents the next request.
     pub(crate) fn next(&mut self) -> Request {
         let index = self.index();
         let index = format!("{}{index}", self.prefix);
@@ -121,7 +120,7 @@ impl Inventor {
         request
     }
 
-    /// Learns what the request last invented was answered with.
+    /// Learns from the answer to the last request.
     pub(crate) fn learn(&mut self, answer: &Answer) {
         let Ok(value) = answer.value() else { return };
         if let (Some(seq_no), Some(term)) = (value["_seq_no"].as_u64(), value["_primary_term"].as_u64()) {

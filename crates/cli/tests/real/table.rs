@@ -1,4 +1,4 @@
-//! A route table made of the cluster state, by the shortest way.
+//! Makes a route table from the cluster state, in the simplest way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::http::Http;
 use super::server::{Engine, Server};
 
-/// Elasticsearch's first index version that is routed by the plain number of shards.
+/// Elasticsearch's first index version that routes by the plain number of shards.
 const MOD_ROUTING_FUNCTION: u64 = 9_064_000;
 
-/// Everything of the cluster that bulks can name.
+/// Reads everything of the cluster that bulks can name.
 pub(crate) fn of_state(server: &Server, http: &mut Http) -> Result<RouteTable> {
     let state = http.get("/_cluster/state/metadata,routing_table,nodes")?;
     let nodes: Vec<&String> = state["nodes"].as_object().context("nodes")?.keys().collect();
@@ -81,7 +81,7 @@ pub(crate) fn of_state(server: &Server, http: &mut Http) -> Result<RouteTable> {
                 .or_default()
                 .push((name.clone(), value.clone()));
         }
-        // Older servers list an index's aliases by name only; what they say is asked for below.
+        // Older servers list only the names of an index's aliases; their settings are asked for below.
         for alias in index["aliases"]
             .as_array()
             .into_iter()

@@ -1,7 +1,7 @@
 //! An index set under a prefix: the same kinds of index, alias, data stream, template and pipeline each time.
 //!
-//! Two sets whose prefixes have the same length can be compared byte by byte after the one prefix is
-//! replaced with the other.
+//! Two sets whose prefixes have the same length can be compared byte by byte after replacing one prefix with
+//! the other.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::server::{Engine, Server};
 /// The prefixes of the two sets. `TAG` keeps parallel and earlier runs apart.
 #[derive(Clone, Debug)]
 pub(crate) struct Prefixes {
-    /// The set that is written directly; also the one that random bulks are worded for.
+    /// The set that is written to directly; random bulks are worded for it.
     pub(crate) direct: String,
     pub(crate) other: String,
 }
@@ -27,14 +27,14 @@ impl Prefixes {
     }
 }
 
-/// Names in an index set; each is what follows the prefix.
+/// Names in an index set; each follows the prefix.
 pub(crate) const PLAIN: &str = "plain";
 pub(crate) const SECOND: &str = "second";
 pub(crate) const STRICT: &str = "strict";
 pub(crate) const PARTED: &str = "parted";
 pub(crate) const MUST: &str = "must";
 pub(crate) const AUTO: &str = "auto";
-/// Where `PIPELINE_MOVE` sends documents, nameless ones too.
+/// The index to which `PIPELINE_MOVE` sends documents, even those without an index.
 pub(crate) const MOVED: &str = "moved";
 pub(crate) const CLOSED: &str = "closed";
 pub(crate) const BLOCKED: &str = "blocked";
@@ -45,7 +45,7 @@ pub(crate) const ALIAS_WRITE: &str = "al-write";
 pub(crate) const ALIAS_TWO: &str = "al-two";
 pub(crate) const ALIAS_FILTER: &str = "al-filter";
 pub(crate) const STREAM: &str = "ds-logs";
-/// Indices named `new-*` come to life by being written to.
+/// Indices named `new-*` are created by the first write to them.
 pub(crate) const NEW: &str = "new-";
 
 pub(crate) const PIPELINE_EMPTY: &str = "pl-empty";
@@ -71,12 +71,12 @@ fn mapping(server: &Server) -> Value {
     mapping
 }
 
-/// Makes the whole set.
+/// Creates the whole set.
 pub(crate) fn create(http: &mut Http, server: &Server, prefix: &str) -> Result<()> {
     let name = |suffix: &str| format!("{prefix}{suffix}");
     create_pipelines(http, server, prefix)?;
-    // A deleted document's version is forgotten after a minute by default: sooner in the set that is written
-    // first.
+    // A deleted document's version is forgotten after a minute by default, which would be sooner in the set
+    // that is written first.
     let settings = |shards: u32| {
         json!({
             "number_of_shards": shards, "number_of_replicas": 0, "refresh_interval": "-1", "gc_deletes": "1h"
@@ -85,9 +85,8 @@ pub(crate) fn create(http: &mut Http, server: &Server, prefix: &str) -> Result<(
     let index = |shards: u32| json!({"settings": settings(shards), "mappings": mapping(server)});
 
     let mut plain = index(3);
-    // After some bulks with broken documents a search of Elasticsearch 7.10 or OpenSearch 1.3 finds other
-    // documents on the replica than on the primary (without Tidegate too), so that contents could not be
-    // compared.
+    // After some bulks with broken documents, a search in Elasticsearch 7.10 or OpenSearch 1.3 finds other
+    // documents on the replica than on the primary (without Tidegate too), so contents could not be compared.
     plain["settings"]["number_of_replicas"] = json!(u32::from(!matches!(server.version, (7, 10) | (1, _))));
     http.put(&format!("/{}", name(PLAIN)), &plain)?;
     http.put(&format!("/{}", name(SECOND)), &index(5))?;
@@ -143,13 +142,14 @@ pub(crate) fn create(http: &mut Http, server: &Server, prefix: &str) -> Result<(
         &format!("/_index_template/{}", name("tp-math")),
         &template(name("math-*")),
     )?;
-    // Where there are no data streams, the name becomes a usual index.
+    // Where there are no data streams, the name becomes an ordinary index.
     let mut streams = template(name("ds-*"));
     if server.has_data_streams() {
         streams["data_stream"] = json!({});
     }
     http.put(&format!("/_index_template/{}", name("tp-ds")), &streams)?;
-    // Made by writing: the trimmed builds of Elasticsearch have data streams, but no requests for them.
+    // The stream is created by a write: the trimmed builds of Elasticsearch have data streams, but no
+    // requests for them.
     let first = b"{\"create\":{\"_id\":\"first\"}}\n{\"@timestamp\":\"2026-11-01T00:00:00Z\"}\n".to_vec();
     http.must(&Request::new("POST", &format!("/{}/_bulk", name(STREAM))).ndjson(first))?;
     wait_green(http)
@@ -184,7 +184,7 @@ pub(crate) fn wait_green(http: &mut Http) -> Result<()> {
     Ok(())
 }
 
-/// The concrete indices under a prefix, closed and hidden ones too.
+/// Returns the concrete indices under a prefix, including closed and hidden ones.
 pub(crate) fn indices(http: &mut Http, prefix: &str) -> Result<Vec<String>> {
     let target = "/_cluster/state/metadata?filter_path=metadata.indices.*.state";
     let state = http.get(target)?;
@@ -239,7 +239,7 @@ pub(crate) fn remove(http: &mut Http, server: &Server, prefix: &str) -> Result<(
     Ok(())
 }
 
-/// Waits until no shard is on its way to another node.
+/// Waits until no shard is moving to another node.
 pub(crate) fn wait_settled(http: &mut Http) -> Result<()> {
     let target = "/_cluster/health?wait_for_no_relocating_shards=true&wait_for_no_initializing_shards=true&timeout=60s&wait_for_events=languid";
     let health = http.get(target)?;

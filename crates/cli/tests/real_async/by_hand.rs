@@ -1,7 +1,7 @@
-//! What an operator does by hand, on real clusters: dead letters of an OpenSearch and an Elasticsearch are
-//! found, edited, replayed and purged, pipelines stopped and started, a consumer group is set back and one
-//! forgotten; the accounts are exact all the while, and in the end `tidegate diff` finds the two clusters the
-//! same, and what differs once somebody changes one of them.
+//! What an operator does by hand, on real clusters. Dead letters of an OpenSearch and an Elasticsearch are
+//! found, edited, replayed and purged; pipelines are stopped and started; a consumer group is set back and
+//! another one is forgotten. The accounts are exact all the while. In the end `tidegate diff` finds the two
+//! clusters equal, and finds the difference after one of them is changed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,11 +14,11 @@ use testkit::real::{Kind, RealCluster};
 
 use crate::gateway::Gateway;
 
-/// Documents that both clusters take.
+/// Number of documents that both clusters accept.
 const GOOD: u64 = 300;
-/// Documents with a field of the wrong type: edited and replayed.
+/// Number of documents with a field of the wrong type, which are edited and replayed.
 const BAD: u64 = 6;
-/// Documents with a field that the mapping doesn't allow: purged.
+/// Number of documents with a field that the mapping doesn't allow, which are purged.
 const STRANGE: u64 = 2;
 
 struct Scene {
@@ -51,7 +51,7 @@ fn two_clusters_are_operated_by_hand_and_hold_the_same_in_the_end() -> Result<()
         drained(&gateway, group, queued)?;
     }
 
-    // One pipeline is stopped; the other cluster has its documents all the same.
+    // One pipeline is stopped; the other cluster gets its documents all the same.
     run(&gateway, &["pipelines", "stop", "p-left"], &[])?;
     queued += scene.write(&gateway, &documents())?;
     drained(&gateway, "right", queued)?;
@@ -63,7 +63,7 @@ fn two_clusters_are_operated_by_hand_and_hold_the_same_in_the_end() -> Result<()
     run(&gateway, &["pipelines", "start", "p-left"], &[])?;
     drained(&gateway, "left", queued)?;
 
-    // Each group has its own letters, in its cluster's words.
+    // Each group has its own letters, with its cluster's wording.
     let unfit = letters(
         &gateway,
         &["--group", "left", "--type", "mapper_parsing_exception"],
@@ -92,7 +92,7 @@ fn two_clusters_are_operated_by_hand_and_hold_the_same_in_the_end() -> Result<()
             &[],
         )?;
     }
-    // Killed, it comes to the same.
+    // A kill makes no difference.
     for _ in 0..2 {
         for group in ["left", "right"] {
             let one = drained(&gateway, group, queued)?;
@@ -136,7 +136,7 @@ fn two_clusters_are_operated_by_hand_and_hold_the_same_in_the_end() -> Result<()
 
     scene.compare()?;
 
-    // A cluster is given up: what is kept for it goes once its group is forgotten.
+    // A cluster is given up: what is kept for it is removed once its group is forgotten.
     drop(gateway);
     scene.configure(&["left"])?;
     let gateway = scene.start()?;
@@ -150,7 +150,7 @@ fn two_clusters_are_operated_by_hand_and_hold_the_same_in_the_end() -> Result<()
     Ok(())
 }
 
-/// Good documents, bad ones, and strange ones.
+/// Returns good, bad and strange documents.
 fn documents() -> String {
     let good = (0..GOOD)
         .map(|id| format!("{{\"index\":{{\"_id\":\"{id}\"}}}}\n{{\"n\":{id},\"tags\":[\"a\",\"b\"]}}\n"));
@@ -167,7 +167,7 @@ impl Scene {
         self.folder.path().join("tidegate.yml")
     }
 
-    /// With a pipeline for each of these clusters.
+    /// Configures a pipeline for each of these clusters.
     fn configure(&self, delivered: &[&str]) -> Result<()> {
         let mut text = format!(
             "path.data: '{}'
@@ -221,7 +221,8 @@ pipeline:
         }
     }
 
-    /// Writes until the index's bulks are queued: a new one passes until its first prediction is verified.
+    /// Writes until the index's bulks are queued: bulks for a new index pass until its first prediction is
+    /// verified.
     fn warm_up(&self, gateway: &Gateway) -> Result<u64> {
         let probe = b"{\"index\":{\"_id\":\"0\"}}\n{\"n\":0}\n";
         until("bulks are queued", || {
@@ -242,7 +243,7 @@ pipeline:
         Ok(GOOD + BAD + STRANGE)
     }
 
-    /// Gives each bad letter of a group a source that fits, and replays it; how many those are.
+    /// Gives each bad letter of a group a fitting source and replays it. Returns the number of such letters.
     fn mend(&self, gateway: &Gateway, group: &str) -> Result<u64> {
         let source = self.folder.path().join("source.json");
         let mut mended = vec!["dead-letters".to_owned(), "replay".to_owned(), "--yes".to_owned()];
@@ -272,7 +273,7 @@ pipeline:
         Ok(count)
     }
 
-    /// `tidegate diff` of the two.
+    /// Runs `tidegate diff` for the two clusters.
     fn diff(&self) -> Result<(i32, Value)> {
         let (left, right) = (self.left.urls(), self.right.urls());
         let mut arguments = vec!["diff", "--left", &left[0], "--right", &right[0]];
@@ -292,7 +293,7 @@ pipeline:
         Ok((out.status.code().unwrap_or(-1), found))
     }
 
-    /// The two are the same, until somebody changes one of them.
+    /// Checks that the two are equal, until somebody changes one of them.
     fn compare(&self) -> Result<()> {
         let (status, same) = self.diff()?;
         ensure!(status == 0 && same["same"] == true, "{same:#}");
@@ -326,7 +327,7 @@ fn tidegate(arguments: &[&str], variables: &[(&str, &str)]) -> Result<std::proce
     Ok(command.stdin(std::process::Stdio::null()).output()?)
 }
 
-/// Runs a command that speaks to the admin port: its status, and what it printed.
+/// Runs a command that uses the admin port. Returns its status, and what it printed.
 fn try_run(gateway: &Gateway, arguments: &[&str], more: &[&str]) -> Result<(i32, String)> {
     let admin = format!("http://{}", gateway.admin);
     let out = tidegate(&[arguments, more, &["--admin", &admin]].concat(), &[])?;
@@ -334,7 +335,7 @@ fn try_run(gateway: &Gateway, arguments: &[&str], more: &[&str]) -> Result<(i32,
     Ok((out.status.code().unwrap_or(-1), text))
 }
 
-/// The same for one that must succeed; its JSON if it was asked for.
+/// Runs a command that must succeed. Returns its JSON if that was asked for.
 fn run(gateway: &Gateway, arguments: &[&str], more: &[&str]) -> Result<Value> {
     let (status, text) = try_run(gateway, arguments, more)?;
     ensure!(status == 0, "{arguments:?}: {status}: {text}");
@@ -354,7 +355,7 @@ fn id_of(letter: &Value) -> String {
     letter["id"].to_string()
 }
 
-/// A group's account, exact: what was accepted, of which `accepted` is all, is in one of its states.
+/// Returns a group's exact account: every one of the `accepted` documents is in one of its states.
 fn account(gateway: &Gateway, group: &str, accepted: u64) -> Result<Value> {
     let all = gateway.admin().get("/queue/stats")?.ok()?.json()?;
     let one = &all["q"]["groups"][group];
@@ -378,7 +379,7 @@ fn drained(gateway: &Gateway, group: &str, accepted: u64) -> Result<Value> {
     drained.with_context(|| gateway.log())
 }
 
-/// Asks until there is something, for half a minute.
+/// Asks until there is a result, for half a minute at most.
 fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let began = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! Actions with a `_type`, where the server takes types: queued without it, and executed as the server would
-//! have executed them. And what delivery asks of a node's answer is what these servers give.
+//! Actions with a `_type`, where the server accepts types: they are queued without the type, and executed as
+//! the server would have executed them. Also checks that these servers' answers have what delivery asks for.
 
 use std::time::{Duration, Instant};
 
@@ -127,7 +127,7 @@ fn prove(kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// The accounts once everything is.
+/// Returns the accounts once everything is delivered.
 fn delivered(gateway: &Gateway) -> Result<Value> {
     let began = Instant::now();
     loop {

@@ -1,11 +1,11 @@
-//! How the programs in `clients` are prepared with their toolchains, and run.
+//! Prepares the programs in `clients` with their toolchains, and runs them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// What a command prints; an error tells all that it said.
+/// Returns what a command prints; an error contains all of its output.
 pub(crate) fn answer_of(command: &mut Command) -> Result<String> {
     let output = command
         .output()
@@ -25,7 +25,7 @@ fn sources(folder: &str) -> PathBuf {
         .join(folder)
 }
 
-/// A folder of the build's own for what a toolchain prepares.
+/// Returns a folder of the build's own for what a toolchain prepares.
 fn built(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(name)
 }
@@ -34,7 +34,7 @@ pub(crate) fn python(requirements: &str) -> impl FnOnce(&str, &str) -> Result<Co
     let requirements = requirements.to_owned();
     move |url, index| {
         let packages = built(&format!("python-{requirements}"));
-        // Two tests want the same packages, and the folder is there before all of them are in it.
+        // Two tests need the same packages, and the folder exists before all packages are in it.
         let _turn = turn("pip")?;
         if !packages.exists() {
             let begun = built(&format!("python-{requirements}.begun"));
@@ -68,8 +68,7 @@ pub(crate) fn go(package: &str) -> impl FnOnce(&str, &str) -> Result<Command> {
     move |url, index| {
         let program = built(&format!("go-{package}"));
         let _turn = turn("go")?;
-        // Another test may be running the program: a file that is being run can be replaced, but not written
-        // to.
+        // Another test may be running the program: a running file can be replaced, but not written to.
         let begun = built(&format!("go-{package}.begun"));
         let mut build = Command::new("go");
         build
@@ -96,7 +95,7 @@ pub(crate) fn javascript_program(program: &str, package: &str) -> impl FnOnce(&s
         let mut npm = Command::new("npm");
         npm.current_dir(&folder)
             .args(["ci", "--silent", "--no-audit", "--no-fund"]);
-        // Several tests want the packages; `npm ci` removes what is there first.
+        // Several tests need the packages; `npm ci` first removes what is there.
         let _turn = turn("npm")?;
         if !folder.join("node_modules/.package-lock.json").exists() {
             answer_of(&mut npm).context("Node.js 20 or later with npm is needed")?;
@@ -138,7 +137,7 @@ pub(crate) fn java(folder: &str, version: Option<&str>) -> impl FnOnce(&str, &st
     }
 }
 
-/// Lets one test at a time, of whatever process, use a toolchain's folder.
+/// Lets one test at a time, of any process, use a toolchain's folder.
 fn turn(name: &str) -> Result<std::fs::File> {
     std::fs::create_dir_all(built(""))?;
     let file = std::fs::File::create(built(&format!("{name}.lock")))?;

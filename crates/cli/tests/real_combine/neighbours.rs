@@ -1,5 +1,5 @@
-//! Clients whose bulks fail as a whole, or hold what cannot be parsed, beside others: nobody gets another's
-//! error, or sees another's document.
+//! Clients whose bulks fail as a whole, or contain unparsable documents, beside other clients: nobody gets
+//! another's error, or sees another's document.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -16,7 +16,7 @@ use crate::real::world::Prefixes;
 const CLIENTS: usize = 10;
 const ROUNDS: usize = 20;
 
-/// What clients `bulk` say, each with its number; all send at the same moments.
+/// Sends the bulks of all clients at the same moments; `bulk` makes each client's bulk from its number.
 fn all_at_once(
     gateway: &Gateway,
     bulk: impl Fn(usize, usize) -> String + Sync,
@@ -93,7 +93,7 @@ pub(crate) fn proof(kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Two of the clients have documents that lack a routing.
+/// Two of the clients have documents without the required routing.
 fn refused_as_a_whole(gateway: &Gateway, http: &mut Http, plain: &str, strict: &str) -> Result<()> {
     let bulk = |who: usize, round: usize| {
         let own: String = (0..5)
@@ -135,7 +135,7 @@ fn refused_as_a_whole(gateway: &Gateway, http: &mut Http, plain: &str, strict: &
     ensure!(seen.len() == 2, "{seen:?}");
     let there = count(http, plain)?;
     ensure!(there == ((CLIENTS - 2) * ROUNDS * 5) as u64, "{there} documents");
-    // A number out of range: nothing of the request is executed, whatever node its documents are for.
+    // A number is out of range: nothing of the request is executed, whatever nodes its documents are for.
     let body = (0..9)
         .map(|n| line(plain, Some(&format!("range-{n}")), "{}"))
         .collect::<String>()
@@ -157,7 +157,7 @@ fn refused_as_a_whole(gateway: &Gateway, http: &mut Http, plain: &str, strict: &
     Ok(())
 }
 
-/// Each has documents that cannot be parsed; the answers show nobody else's.
+/// Each client has unparsable documents; its answers show nobody else's documents.
 fn quoted(gateway: &Gateway, plain: &str) -> Result<()> {
     let bulk = |who: usize, round: usize| {
         let fine = format!("{{\"t\":\"secret-of-{who}-\"}}");
@@ -204,7 +204,7 @@ fn quoted(gateway: &Gateway, plain: &str) -> Result<()> {
     Ok(())
 }
 
-/// A shard numbers what it gets in the client's order.
+/// A shard numbers the operations in the client's order.
 fn in_order(gateway: &Gateway, one: &str) -> Result<()> {
     let mut http = gateway.http();
     for round in 0..10 {
@@ -231,7 +231,7 @@ fn in_order(gateway: &Gateway, one: &str) -> Result<()> {
     Ok(())
 }
 
-/// Answers are packed as the cluster itself packs them.
+/// Answers are compressed as the cluster itself compresses them.
 fn packed(gateway: &Gateway, http: &mut Http, plain: &str) -> Result<()> {
     let body: String = (0..50)
         .map(|n| line(plain, Some(&format!("p{n}")), "{}"))

@@ -1,5 +1,5 @@
-//! What concerns an index or a document and not the cluster, and names that come to lead elsewhere: what
-//! holds for queues in Kafka as it does for those on disk.
+//! Problems of an index or a document as opposed to the cluster, and names that come to lead elsewhere:
+//! queues in Kafka behave like those on disk.
 
 use std::time::{Duration, Instant};
 
@@ -19,14 +19,14 @@ const NO_SHARD: &str = r#"{"type":"unavailable_shards_exception","reason":"[bloc
 const CLOSED: &str = r#"{"type":"index_closed_exception","reason":"closed","index":"blocked"}"#;
 const NO_WRITE_INDEX: &str = r#"{"type":"illegal_argument_exception","reason":"no write index is defined for alias [blocked]. The write index may be explicitly disabled using is_write_index=false or the alias points to multiple indices without one being designated as a write index"}"#;
 
-/// Operations on documents of `index` from 0, with the number `v` in them.
+/// Returns operations on documents of `index` from 0, with the number `v` in them.
 pub(super) fn writes(operation: &str, index: &str, docs: usize, v: usize) -> String {
     let line =
         |id| format!("{{\"{operation}\":{{\"_index\":\"{index}\",\"_id\":\"{id}\"}}}}\n{{\"v\":{v}}}\n");
     (0..docs).map(line).collect()
 }
 
-/// How many documents of an index have this number.
+/// Returns how many documents of an index have this number.
 pub(super) fn with(cluster: &FakeCluster, index: &str, v: usize) -> usize {
     let source = format!("{{\"v\":{v}}}");
     cluster
@@ -49,7 +49,7 @@ pub(super) fn until(what: &str, gateway: &Gateway, holds: impl Fn() -> bool) {
     }
 }
 
-/// An index that is well beside one that takes nothing, each written to five times.
+/// Makes a healthy index beside one that accepts nothing, and writes to each of them five times.
 fn blocked(topic: &str, status: u16, error: &'static str) -> (FakeCluster, GatewayHome, Gateway) {
     let spec = Spec::default().index("good", 6).index("blocked", 6).storing();
     let cluster = FakeCluster::start(spec).unwrap();
@@ -101,7 +101,7 @@ fn an_index_that_takes_nothing_holds_up_no_other_and_nothing_dies_of_what_passes
 
 #[test]
 fn where_the_brokers_let_no_topic_be_used_for_it_lanes_wait_and_all_arrives_in_order() {
-    // A queue of this name has another number of partitions.
+    // A queue with this name has another number of partitions.
     let cluster = super::cluster();
     let other = GatewayHome::new(&cluster, broker(), "refused.c.parked", ", partitions: 1");
     drop(other.start());
@@ -129,7 +129,7 @@ fn where_the_brokers_let_no_topic_be_used_for_it_lanes_wait_and_all_arrives_in_o
     }
 }
 
-/// Reasons why documents of the group do not move, or may not soon.
+/// Whether documents of the group do not move, or soon may not, for this reason.
 fn waits_for(gateway: &Gateway, reason: &str) -> bool {
     let waits = queue(gateway)["groups"]["c"]["waits"].clone();
     waits
@@ -165,7 +165,7 @@ fn a_topic_that_cannot_be_used_is_asked_for_again_and_operations_are_parked_once
     let warnings = || send(&gateway, "GET", "/health/ready")["warnings"].to_string();
     assert!(warnings().contains("can park nothing"), "{}", warnings());
     deletes("late.c.parked");
-    // Without a restart, and without the index.
+    // The documents wait without a restart, and without the index.
     let one = wait(&gateway, |one| one["indexed"] == 250 && one["parked"] == 250);
     assert_eq!(
         (with(&cluster, "good", 5), &one["dead"]),
@@ -197,7 +197,7 @@ fn an_update_that_another_writer_comes_between_is_tried_again_and_does_not_die()
             status: 409,
             error: error.to_owned(),
         };
-        // More often than it is tried at once.
+        // The error occurs more often than the gateway tries at once.
         cluster.cue(Cue::bulk(conflict).on_node(node).times(8));
     }
     let updates = writes("update", "good", 20, 2).replace("{\"v\":2}", "{\"doc\":{\"v\":2}}");
@@ -210,7 +210,7 @@ fn an_update_that_another_writer_comes_between_is_tried_again_and_does_not_die()
     );
 }
 
-/// `i1` with two shards and `i2` with five, `a` leads to the former; and a queue before it.
+/// Makes `i1` with two shards, `i2` with five, the alias `a` for `i1`, and a queue before them.
 fn names(topic: &str, pipeline: &str) -> (FakeCluster, GatewayHome) {
     let cluster = FakeCluster::start(Spec::default().index("i1", 2).index("i2", 5).storing()).unwrap();
     cluster.alias("a", &["i1"]);
@@ -226,7 +226,7 @@ fn queued(gateway: &Gateway, body: &str) {
     assert!(answer.header("x-tidegate-ack").is_some(), "{:?}", answer.json());
 }
 
-/// Waits until what is queued for `a` goes to `index`, as answers have it.
+/// Waits until answers say that writes to `a` are queued for `index`.
 fn leads(gateway: &Gateway, index: &str) {
     let probe = "{\"delete\":{\"_index\":\"a\",\"_id\":\"probe\"}}\n";
     until("the alias leads elsewhere", gateway, || {
@@ -235,12 +235,12 @@ fn leads(gateway: &Gateway, index: &str) {
     });
 }
 
-/// What clients were told of by this gateway.
+/// Returns how many documents this gateway told its clients are accepted.
 fn accepted(gateway: &Gateway) -> u64 {
     queue(gateway)["accepted"].as_u64().unwrap()
 }
 
-/// Waits until so many documents are done, by whichever gateways.
+/// Waits until this many documents are done, by any of the gateways.
 fn done(gateway: &Gateway, documents: u64) -> Value {
     let of = |one: &Value, name: &str| one[name].as_u64().unwrap();
     wait(gateway, |one| of(one, "indexed") + of(one, "dead") == documents)
@@ -287,7 +287,7 @@ fn the_newer_version_wins_through_another_name_and_another_gateway_and_another_r
     queued(&gateway, &writes("index", "a", 30, 1));
     cluster.alias("a", &["i2"]);
     leads(&second, "i2");
-    // The second knows that the alias leads elsewhere; it is written to by the index's own name, too.
+    // The second gateway knows that the alias leads elsewhere; the index is also written to by its own name.
     queued(&second, &writes("index", "a", 30, 2));
     queued(&second, &writes("index", "i2", 30, 3));
     cluster.alias("a", &["i2", "i1"]);
@@ -348,11 +348,11 @@ fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend_
         if operation == "update" {
             body = body.replace("{\"v\":1}", "{\"doc\":{\"v\":1},\"doc_as_upsert\":true}");
         }
-        // Its id is made by the gateway.
+        // The gateway makes the id of this document.
         body.push_str("{\"create\":{\"_index\":\"a\"}}\n{\"v\":1}\n");
         cluster.cue(Cue::bulk(Fault::HangWritten).always());
         queued(&gateway, &body);
-        // Each node holds the first request that it gets; what comes behind is not sent.
+        // Each node holds the first request that it gets; later ones are not sent.
         until("some is written", &gateway, || !cluster.docs("i1").is_empty());
         std::thread::sleep(Duration::from_millis(300));
         let told = accepted(&gateway);
@@ -361,7 +361,7 @@ fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend_
         let written = cluster.docs("i1");
         cluster.behave();
         cluster.alias("a", &["i2", "i1"]);
-        // It shares no disk with the other.
+        // The other gateway shares no disk with this one.
         let other = GatewayHome::new(
             &cluster,
             broker(),
@@ -424,7 +424,7 @@ fn all_that_was_sent_since_the_last_commit_is_looked_for_wherever_a_gateway_beli
         }
     });
     wait(&gateway, |one| one["pending"] == AHEAD_DOCS);
-    // From here on nothing is committed, and the gateway has all that it needs to go on.
+    // From here on nothing can be committed, but the gateway has everything that it needs to go on.
     broker.pause_one(1).unwrap();
     cluster.behave();
     until("more is sent than some batches", &gateway, || {

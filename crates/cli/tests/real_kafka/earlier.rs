@@ -1,6 +1,6 @@
-//! Gateways of versions that know nothing of what is parked, in the same consumer group: what they have
-//! committed is gone on from, and where something is parked they refuse the group. A consumer plays them: it
-//! joins as they do, and reads what is committed as they do.
+//! Gateways of earlier versions, which do not know parked documents, in the same consumer group. The gateway
+//! continues from what they have committed, and where something is parked, they refuse the group. A consumer
+//! plays them: it joins as they do, and reads what is committed as they do.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{GatewayHome, broker, wait};
 const LANES: i32 = 4;
 const ASK: Duration = Duration::from_secs(10);
 
-/// A member of the group of `topic`, which it has not joined yet.
+/// Makes a member of the group of `topic`, which has not joined yet.
 fn earlier(topic: &str) -> BaseConsumer {
     ClientConfig::new()
         .set("bootstrap.servers", broker().address())
@@ -33,7 +33,7 @@ fn all_lanes(topic: &str) -> TopicPartitionList {
     list
 }
 
-/// Committed offsets, and what stands with them.
+/// Returns the committed offsets with their metadata.
 fn committed(member: &BaseConsumer, topic: &str) -> Vec<(i64, String)> {
     let list = member.committed_offsets(all_lanes(topic), ASK).unwrap();
     let lanes = list.elements().into_iter();
@@ -42,8 +42,8 @@ fn committed(member: &BaseConsumer, topic: &str) -> Vec<(i64, String)> {
         .collect()
 }
 
-/// The number of partitions that an earlier version finds with an offset. It goes on if that is the topic's
-/// (or if there is none: then its totals begin anew), and refuses the group otherwise.
+/// Returns the number of partitions that an earlier version reads from an offset. The version goes on if the
+/// number is the topic's (or if there is none: then its totals begin again), and refuses the group otherwise.
 fn lanes_as_read(metadata: &str) -> Option<u32> {
     let words: Vec<u64> = metadata
         .strip_prefix("tidegate ")?
@@ -71,7 +71,7 @@ fn a_gateway_goes_on_from_what_an_earlier_version_committed_and_refuses_to_it_wh
     gateway.signal("TERM");
     assert!(gateway.wait().success());
 
-    // What an earlier version would have committed there.
+    // This is what an earlier version would have committed there.
     let member = earlier(topic);
     let mut list = TopicPartitionList::new();
     for (lane, (offset, metadata)) in committed(&member, topic).into_iter().enumerate() {
@@ -101,10 +101,11 @@ fn a_gateway_goes_on_from_what_an_earlier_version_committed_and_refuses_to_it_wh
             .all(|(_, metadata)| lanes_as_read(metadata).is_some_and(|lanes| lanes != 4))
     });
 
-    // It joins all the same. The lanes that it gets wait, as it delivers nothing of them.
+    // The earlier version joins all the same. The lanes that it gets wait, since it delivers none of their
+    // documents.
     member.subscribe(&[topic]).unwrap();
     until("it has its share of the lanes", &gateway, || {
-        // Messages are fetched, and not delivered.
+        // Messages are fetched, but not delivered.
         drop(member.poll(Duration::from_millis(50)));
         member.assignment().unwrap().count() == 2
     });

@@ -1,5 +1,5 @@
-//! What is parked of a queue in Kafka, through kills and hand-overs: the next owner of a lane has it, in
-//! order, counts it once, and lets nothing pass it.
+//! Parked documents of a queue in Kafka, through kills and hand-overs: the next owner of a lane has them, in
+//! order, counts them once, and lets nothing overtake them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::concerns::{BLOCKED, until, with, writes};
 use super::gateway::Gateway;
 use super::{GatewayHome, broker, queue, send, wait};
 
-/// An index that takes nothing beside one that is well, and two gateways' places before them.
+/// Makes an index that accepts nothing beside a healthy one, and the homes of two gateways before them.
 fn places(topic: &str) -> (FakeCluster, [GatewayHome; 2]) {
     let spec = Spec::default().index("good", 6).index("blocked", 6).storing();
     let cluster = FakeCluster::start(spec).unwrap();
@@ -28,12 +28,12 @@ fn of(one: &Value, names: [&str; 4]) -> [u64; 4] {
     names.map(|name| one[name].as_u64().unwrap())
 }
 
-/// What became of documents, and how many messages wait.
+/// Returns what became of documents, and how many messages wait.
 fn account(one: &Value) -> [u64; 4] {
     of(one, ["indexed", "parked", "dead", "pending_messages"])
 }
 
-/// Documents that are parked of this gateway's own lanes.
+/// Returns the parked documents of this gateway's own lanes.
 pub(super) fn parked_here(gateway: &Gateway) -> u64 {
     let parked = send(gateway, "GET", "/queue/q/parked");
     parked["groups"]["c"]["documents"].as_u64().unwrap()
@@ -62,12 +62,12 @@ fn what_a_gateway_has_parked_the_next_one_has_after_kill_9_and_delivers_it_in_or
     // The totals are committed within a moment.
     std::thread::sleep(Duration::from_millis(500));
     kill(gateway);
-    // It shares no disk with the first, and has the lanes to itself.
+    // The gateway shares no disk with the first one, and has the lanes to itself.
     let gateway = second.start();
     wait(&gateway, |one| one["lanes_held"] == 4);
     wait(&gateway, |one| account(one) == [250, 250, 0, 0]);
     here(&gateway, 250);
-    // Later writes wait behind, and no other index does.
+    // Later writes wait behind the parked ones; no other index waits.
     write(&gateway, "blocked", 6);
     write(&gateway, "good", 6);
     wait(&gateway, |one| account(one) == [300, 300, 0, 0]);
@@ -75,7 +75,7 @@ fn what_a_gateway_has_parked_the_next_one_has_after_kill_9_and_delivers_it_in_or
     cluster.refuse_writes("blocked", None);
     wait(&gateway, |one| account(one) == [600, 0, 0, 0]);
     assert_eq!(with(&cluster, "blocked", 6), 50);
-    // And it is gone for good.
+    // Nothing comes back.
     std::thread::sleep(Duration::from_millis(500));
     let sent = cluster.counts().docs;
     kill(gateway);
@@ -99,7 +99,7 @@ fn what_is_parked_goes_along_as_lanes_change_hands() {
     for gateway in [&one, &two] {
         wait(gateway, |group| group["lanes_held"] == 2);
     }
-    // Each has its lanes' share, and both count all of it.
+    // Each gateway has its lanes' share, and both count all of it.
     for gateway in [&one, &two] {
         wait(gateway, |group| account(group) == [0, 150, 0, 0]);
         until("some of it is here", gateway, || {
@@ -112,7 +112,7 @@ fn what_is_parked_goes_along_as_lanes_change_hands() {
     for gateway in [&one, &two] {
         wait(gateway, |group| account(group) == [50, 200, 0, 0]);
     }
-    // The first goes in the usual way.
+    // The first gateway stops in the usual way.
     let mut one = one;
     one.signal("TERM");
     assert!(one.wait().success(), "{}", one.log());
@@ -139,7 +139,7 @@ fn a_gateway_that_is_killed_again_and_again_while_it_parks_loses_nothing_and_kee
     }
     let gateway = place.start();
     let documents = written as u64 * 50;
-    // What was under way may have been delivered and counted once more.
+    // Work under way may have been delivered and counted once more.
     let one = wait(&gateway, |one| {
         one["pending_messages"] == 0 && one["parked"] == documents && one["lanes_held"] == 4
     });
@@ -172,11 +172,11 @@ fn what_is_parked_is_given_up_or_tried_at_once_when_the_operator_says_so() {
     wait(&gateway, |one| account(one) == [0, 50, 50, 0]);
     std::thread::sleep(Duration::from_millis(500));
     kill(gateway);
-    // Letters are the first one's, and what died counts for the group.
+    // The letters are on the first gateway, and its deaths count for the group.
     let gateway = other.start();
     here(&gateway, 50);
     assert_eq!(account(&wait(&gateway, |_| true)), [0, 50, 50, 0]);
-    // By then it is tried seldom.
+    // By then it is tried only seldom.
     std::thread::sleep(Duration::from_secs(2));
     cluster.refuse_writes("blocked", None);
     let released = send(&gateway, "POST", "/queue/q/parked/_release");
@@ -188,7 +188,7 @@ fn what_is_parked_is_given_up_or_tried_at_once_when_the_operator_says_so() {
 
 #[test]
 fn a_gateway_that_was_frozen_with_parked_operations_neither_loses_nor_repeats_nor_overtakes_any() {
-    // What was parked arrives while it is frozen, or after it has its share of the lanes again.
+    // Parked documents arrive while the gateway is frozen, or after it has its share of the lanes again.
     for (topic, cured_while_frozen) in [("parked-frozen", true), ("parked-thawed", false)] {
         let (cluster, places) = places(topic);
         let [frozen, other] = places.each_ref().map(GatewayHome::start);
@@ -228,7 +228,7 @@ fn a_gateway_that_was_frozen_with_parked_operations_neither_loses_nor_repeats_no
                 let here = [&frozen, &other].map(parked_here);
                 here.iter().sum::<u64>() == 200 && !here.contains(&0)
             });
-            // What comes now waits behind what was parked by either.
+            // Documents that come now wait behind those parked by either gateway.
             write(&frozen, "blocked", 5);
             wait(&other, |group| account(group) == [200, 250, 0, 0]);
             cluster.refuse_writes("blocked", None);
@@ -253,7 +253,7 @@ fn what_is_to_be_parked_while_no_broker_is_there_is_parked_once_they_are_back() 
     let gateway = place.start();
     wait(&gateway, |one| one["lanes_held"] == 4);
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));
-    // By the time that the cluster refuses them the brokers are away.
+    // By the time that the cluster refuses them, the brokers are away.
     cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(1_200))).always());
     for v in 1..=3 {
         write(&gateway, "blocked", v);
@@ -265,7 +265,7 @@ fn what_is_to_be_parked_while_no_broker_is_there_is_parked_once_they_are_back() 
     cluster.behave();
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));
     broker.start_again().unwrap();
-    // What was not committed may have been delivered and counted once more, and nothing is lost of it.
+    // Uncommitted work may have been delivered and counted once more, but nothing of it is lost.
     wait(&gateway, |one| {
         let [indexed, parked, dead, messages] = account(one);
         indexed >= 150 && (parked, dead, messages) == (150, 0, 0)

@@ -1,4 +1,4 @@
-//! What cannot be queued waits for what is in the topic, whichever gateway has put it there.
+//! A write that cannot be queued waits for what is in the topic, whichever gateway has put it there.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::gateway::{Gateway, cluster};
 use crate::parked::parked_here;
 use crate::{GatewayHome, broker, n_of, wait};
 
-/// A write whose answer would have to be YAML, which no queue gives.
+/// Sends a write whose answer would have to be YAML, which no queue gives.
 fn unqueued(gateway: &Gateway, n: usize) -> u16 {
     let body = format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"1\"}}}}\n{{\"n\":{n}}}\n");
     let headers = [
@@ -85,7 +85,7 @@ fn what_cannot_be_queued_does_not_pass_what_another_gateway_has_parked() {
     let answer = by_query(asked);
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert!(answer.header("retry-after").is_some());
-    // Whoever has the lane next has not heard of it from the one that had it.
+    // The lane's next owner has not heard about it from the previous owner.
     parker.signal("KILL");
     wait(asked, |one| one["lanes_held"] == 2);
     assert_eq!(by_query(asked).status, 503);

@@ -1,10 +1,10 @@
-//! Where consumer groups are, and records: shown, and set elsewhere.
+//! Positions of consumer groups, and records: shown, and set elsewhere.
 
 use super::*;
 
 const OFFSET: &str = "/queue/q/groups/c/offset";
 
-/// The status and the answer's text.
+/// Returns the status and the answer's text.
 fn ask(gateway: &Gateway, method: &str, target: &str) -> (u16, String) {
     let answer = gateway.admin().send(method, target, &[], b"").unwrap();
     (answer.status, answer.text())
@@ -32,7 +32,7 @@ fn records_are_shown_and_a_group_goes_on_from_where_it_is_set_while_nobody_deliv
     bulk(&gateway, "a");
     wait(&gateway, |one| one["indexed"] == 100);
 
-    // What is there.
+    // Shows what is there.
     let (status, text) = ask(&gateway, "GET", "/queue/q/records");
     assert!(status == 400 && text.contains("`lane` from 0 to 1"), "{text}");
     let (mut documents, mut messages) = (0, 0);
@@ -58,7 +58,7 @@ fn records_are_shown_and_a_group_goes_on_from_where_it_is_set_while_nobody_deliv
     let positions: Vec<_> = (0..2).map(|lane| at["lanes"][lane]["position"].clone()).collect();
     assert_eq!(positions, [1, 1], "{at}");
 
-    // Not while it delivers, not without being sure, not without a partition.
+    // The position cannot be set while the group delivers, without confirmation, or without a partition.
     let (status, text) = ask(&gateway, "POST", &format!("{OFFSET}?to=earliest&confirm=true"));
     assert!(
         status == 409 && text.contains("stop its pipeline first"),
@@ -70,7 +70,7 @@ fn records_are_shown_and_a_group_goes_on_from_where_it_is_set_while_nobody_deliv
     let (status, text) = ask(&gateway, "POST", &format!("{OFFSET}?to=1&confirm=true"));
     assert!(status == 400 && text.contains("`lane`"), "{text}");
 
-    // Back: all of it is delivered once more.
+    // Sets the position back: everything is delivered once more.
     let now = send(&gateway, "POST", &format!("{OFFSET}?to=earliest&confirm=true"));
     let moved = json!({"skipped_messages": 0, "rewound_messages": messages});
     assert_eq!(now["moved"], moved, "{now}");
@@ -81,7 +81,7 @@ fn records_are_shown_and_a_group_goes_on_from_where_it_is_set_while_nobody_deliv
     });
     assert_eq!(cluster.counts().docs, 200);
 
-    // On: past one partition, then to a time after all that is there.
+    // Sets the position forward: past one partition, then to a time after everything that is there.
     stop(&gateway);
     bulk(&gateway, "b");
     let now = send(&gateway, "POST", &format!("{OFFSET}?to=2&lane=1&confirm=true"));
@@ -101,7 +101,7 @@ fn records_are_shown_and_a_group_goes_on_from_where_it_is_set_while_nobody_deliv
     let docs = cluster.docs("logs");
     assert!(!docs.keys().any(|id| id.starts_with('b')) && docs.len() == 200);
 
-    // Not while another gateway delivers, and nothing changes then.
+    // The position cannot be set while another gateway delivers, and nothing changes then.
     let other = GatewayHome::new(&cluster, broker(), "places", ", partitions: 2").start();
     stop(&gateway);
     wait(&other, |one| one["lanes_held"] == 2);

@@ -1,10 +1,10 @@
-//! Brokers that want TLS, an account, or a certificate.
+//! Brokers that require TLS, an account, or a certificate.
 
 use testkit::broker::ACCOUNT;
 
 use super::*;
 
-/// The keys of a queue for the broker's listener that wants an account.
+/// Returns the queue's settings for the broker's listener that requires an account.
 fn account(mechanism: &str, password: &str, tls: &str) -> String {
     let user = ACCOUNT.0;
     format!(

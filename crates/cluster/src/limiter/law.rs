@@ -1,70 +1,71 @@
 //! The law that a limit follows.
 //!
-//! The limit changes once in a round: as soon as enough requests have been answered that were sent since the
-//! last change, so that each change is judged by its own effect.
+//! The limit changes once in a round. A round ends as soon as enough of the requests sent since the last
+//! change have been answered, so that each change is judged by its own effect.
 //!
-//! - What an answer takes when nothing waits is measured by **ebbs**: every ten seconds or so the limit is
-//!   halved for a round. It is a mean over requests of about the same size, so that answers that vary by
-//!   themselves don't pass for waiting. Answers that are quicker correct it at once.
-//! - The share of the time beyond that is **waiting**. Of `limit` requests under way `limit × (1 − waiting)`
-//!   are worked on (Little's law), and that, with a little room to find more, is the next limit. The room
-//!   doubles with each round in which nothing waits.
-//! - Not all that takes longer has waited: work that shares a disk or a core takes longer and is more all the
-//!   same. So every few seconds a **flood** lets a quarter more through for a round. If more is worked off by
-//!   it, what answers usually take is stretched to that; if not, a stretch shrinks again.
+//! - **Ebbs** measure the usual time of an answer, when nothing waits: every ten seconds or so the limit is
+//!   halved for a round. The usual time is a mean over requests of about the same size, so that answers that
+//!   vary by themselves don't look like waiting. Quicker answers correct it at once.
+//! - The share of the time beyond the usual time is **waiting**. Of `limit` requests under way, `limit × (1 −
+//!   waiting)` are worked on (Little's law), and that number, with a little room to find more, is the next
+//!   limit. The room doubles with each round in which nothing waits.
+//! - Not every answer that takes longer has waited: requests that share a disk or a core take longer although
+//!   more of them are done. So every few seconds a **flood** lets a quarter more through for a round. If more
+//!   is done in it, the usual time is stretched to the time it took; if not, the stretch shrinks again.
 //! - At the start the limit doubles while nothing waits.
-//! - A **refusal** takes a quarter off, and for half a minute the limit stays a tenth below where it was: a
-//!   node that refuses before requests wait is not asked again and again how much is too much.
-//! - While fewer requests come than the limit allows, it doesn't grow.
+//! - A **refusal** takes a quarter off the limit, and for half a minute the limit stays a tenth below where
+//!   it was, so that a node that refuses before requests wait is not pushed to refuse again and again.
+//! - While fewer requests come than the limit allows, the limit doesn't grow.
 
 #[cfg(test)]
 mod simulated;
 
 use std::time::{Duration, Instant};
 
-/// Follows one node. Time is given, so that it can be tested in no time.
+/// The law for one node. The time is passed in, so that tests need no real time.
 #[derive(Debug)]
 pub(super) struct Law {
     limit: f64,
-    /// Still doubling.
+    /// Whether the limit is still doubling.
     young: bool,
-    /// Rounds in which nothing waited, one after the other: the more, the larger the next step.
+    /// The number of consecutive rounds in which nothing waited: the more there are, the larger the next
+    /// step.
     calm: u32,
     round: Round,
-    /// What answers take when nothing waits, by size, seconds; 0 before anything is known.
+    /// The usual time of an answer, when nothing waits, by size, in seconds; 0 before it is known.
     usual: [f64; SIZES],
-    /// When the last ebb ended, and the limit then.
+    /// When the last ebb ended, and the limit at that time.
     ebbed: (Instant, f64),
-    /// There has been an ebb. Until then all that is known stems from the first few answers, on new
+    /// Whether there has been an ebb. Until then everything known stems from the first few answers, on new
     /// connections.
     settled: bool,
-    /// The trial that is on.
+    /// The trial that is going on.
     trial: Option<Trial>,
     /// When the last flood ended.
     flooded: Instant,
-    /// Answers may take so many times longer than usual before that counts as waiting.
+    /// How many times longer than usual answers may take before that counts as waiting.
     stretch: f64,
-    /// Requests that are worked on, as answers take what they usually do; smoothed.
+    /// The requests that are worked on, judged by the usual time of answers; smoothed.
     worked_on: f64,
-    /// Where the node refused, and when.
+    /// The limit at which the node refused, and when.
     refused_at: Option<(f64, Instant)>,
 }
 
-/// A round with another limit, to see what it does.
+/// A round with another limit, to see its effect.
 #[derive(Clone, Copy, Debug)]
 enum Trial {
-    /// With less, and then back to this limit.
+    /// A round with a lower limit, after which this limit returns.
     Ebb(f64),
-    /// With more, and then back to this limit.
+    /// A round with a higher limit, after which this limit returns.
     Flood(f64),
 }
 
-/// What came of requests that were sent under the same limit.
+/// The results of requests that were sent under the same limit.
 #[derive(Debug)]
 struct Round {
     began: Instant,
     by_size: [(u32, f64); SIZES],
-    /// As many were under way as the limit allows.
+    /// Whether as many requests were under way as the limit allows.
     full: bool,
 }
 
@@ -92,7 +93,7 @@ impl Law {
         self.limit as usize
     }
 
-    /// As many are under way as may be.
+    /// Notes that as many requests are under way as allowed.
     pub(super) fn is_full(&mut self) {
         self.round.full = true;
     }
@@ -118,7 +119,7 @@ impl Law {
     pub(super) fn refused(&mut self, began: Instant, now: Instant) {
         let (at, next) = match self.trial {
             Some(Trial::Ebb(limit)) => (limit, limit * REFUSED),
-            // It was to be expected, and the limit before was well.
+            // The refusal was to be expected, and the limit before was good.
             Some(Trial::Flood(limit)) => (self.limit, limit),
             None => (self.limit, self.limit * REFUSED),
         };
@@ -132,7 +133,8 @@ impl Law {
         self.cut(began, now, self.limit * LOST);
     }
 
-    /// Whatever was sent before the last change has been answered for by it.
+    /// Lowers the limit, unless the request was sent before the last change: that change has already
+    /// accounted for it.
     fn cut(&mut self, began: Instant, now: Instant, limit: f64) {
         if began >= self.round.began {
             (self.young, self.trial, self.stretch) = (false, None, 1.0);
@@ -145,9 +147,9 @@ impl Law {
         self.round = Round::new(now);
     }
 
-    /// The end of a round.
+    /// Ends a round.
     fn turn(&mut self, now: Instant) {
-        // As many as could be under way: a fraction never is.
+        // As many as could be under way, which is never a fraction.
         let limit = self.limit.floor();
         match self.trial.take() {
             Some(Trial::Ebb(limit)) => {
@@ -161,7 +163,7 @@ impl Law {
         let times = self.round.times(&self.usual);
         self.worked_on = match self.worked_on {
             0.0 => limit / times,
-            // What has just become more is no chance that a flood could take credit for.
+            // An increase counts at once: otherwise a flood could take credit for it.
             before => (before + (limit / times - before) * 0.3).max(limit / times),
         };
         let waited = 1.0 - self.stretch / times;
@@ -179,7 +181,7 @@ impl Law {
             self.young = false;
         }
         if let Some((refused, at)) = self.refused_at {
-            // One that can do much less since then has refused for another reason.
+            // A node that can do much less since then has refused for another reason.
             let holds = now.saturating_duration_since(at) < REFUSED_MEMORY && limit > refused * SUNK;
             match holds {
                 true => next = next.min((refused * BELOW_REFUSED).max(limit)),
@@ -195,8 +197,7 @@ impl Law {
             false => EBB_FIRST.max(takes * EBB_ANSWER_TIMES / 6),
         };
         let due = !self.young && now.saturating_duration_since(self.ebbed.0) > pause;
-        // When much less is let through than when it was measured, it may be work itself that takes longer
-        // now.
+        // If the limit is much lower than when it was measured, the work itself may take longer now.
         let sunk = next < self.ebbed.1 * SUNK && !self.young;
         if (due || sunk) && next >= 2.0 {
             self.trial = Some(Trial::Ebb(next));
@@ -208,13 +209,13 @@ impl Law {
             self.trial = Some(Trial::Flood(next));
             next = (next * FLOOD).max(next + 1.0);
         } else if next < limit {
-            // Half way: one round may be chance.
+            // Go only half way: one round may be chance.
             next = (next + limit) / 2.0;
         }
         self.set(next, now);
     }
 
-    /// The end of a round in which more was let through: whether more was done, too.
+    /// Ends a round in which more was let through, and judges whether more was done, too.
     fn flood_ends(&mut self, before: f64, now: Instant) {
         let times = self.round.times(&self.usual);
         let more = self.limit.floor() / times > self.worked_on * FLOOD_GAIN;
@@ -231,9 +232,9 @@ impl Law {
         due && self.round.full && !self.young && self.refused_at.is_none()
     }
 
-    /// Corrects what answers usually take; `calm`: nothing waited in this round.
+    /// Corrects the usual times of answers; `calm` means that nothing waited in this round.
     fn learn(&mut self, calm: bool) {
-        // What is of a size that has not been seen waits as the others do.
+        // Requests of a size that has not been seen wait as the others do.
         let times = if calm { 1.0 } else { self.round.times(&self.usual) };
         for (usual, (count, sum)) in self.usual.iter_mut().zip(self.round.by_size) {
             if count == 0 {
@@ -245,7 +246,8 @@ impl Law {
                 continue;
             }
             let trust = match calm {
-                // What an ebb shows is a mean over few answers as well; much else is another truth.
+                // The result of an ebb is a mean over few answers as well; a large difference means that the
+                // facts have changed.
                 true if (mean / *usual - 1.0).abs() < ALIKE => {
                     if mean > *usual {
                         0.8
@@ -254,8 +256,8 @@ impl Law {
                     }
                 }
                 true => (f64::from(count) / 4.0).min(1.0),
-                // Little less is chance: believed each time, it would make the least of all means the usual
-                // one.
+                // A small difference is chance: if it were believed each time, the least of all means would
+                // become the usual time.
                 false if mean < *usual * QUICKER && count >= QUICKER_ANSWERS => 0.5,
                 false => 0.0,
             };
@@ -284,7 +286,7 @@ impl Round {
         Duration::from_secs_f64(sum / f64::from(self.answers().max(1)))
     }
 
-    /// How many times longer than usual answers took whose sizes are known.
+    /// Returns how many times longer than usual the answers took whose sizes are known.
     fn times(&self, usual: &[f64; SIZES]) -> f64 {
         let (mut took, mut needed) = (0.0, 0.0);
         for ((count, sum), usual) in self.by_size.iter().zip(usual) {
@@ -301,7 +303,8 @@ impl Round {
     }
 }
 
-/// Requests of about the same size (a factor of two) are compared.
+/// Returns the size class of a request: requests of about the same size (within a factor of two) are
+/// compared.
 fn size_of(bytes: u64) -> usize {
     let size = (bytes >> 10).checked_ilog2().map_or(0, |log| 1 + log as usize);
     size.min(SIZES - 1)
@@ -309,23 +312,22 @@ fn size_of(bytes: u64) -> usize {
 
 const SIZES: usize = 18;
 const LIMIT_MAX: f64 = 1024.0;
-/// A round waits for so many answers, times the limit. The first answers are the quickest ones: with fewer,
-/// that would pass for what all take.
+/// The answers that a round waits for, times the limit. The first answers are the quickest ones: with fewer
+/// answers, their time would be taken for that of all.
 const ROUND_TIMES: f64 = 2.0;
-/// At the start: answers that take long should not hold it at one for long.
+/// The same at the start: answers that take long should not hold the limit at one for long.
 const YOUNG_ANSWERS: f64 = 3.0;
 const ROUND_ANSWERS: f64 = 6.0;
 const EBB_ANSWERS: f64 = 10.0;
 const EBB_EVERY: Duration = Duration::from_secs(10);
 const EBB_FIRST: Duration = Duration::from_secs(1);
-/// An ebb is no more often than once in the time of so many answers, one after the other: it costs a few
-/// percent at most.
+/// The least time between ebbs, in times of one answer: an ebb costs a few percent at most.
 const EBB_ANSWER_TIMES: u32 = 60;
 const FLOOD: f64 = 1.25;
-/// Answers that a flood is judged by, at least.
+/// The least number of answers by which a flood is judged.
 const FLOOD_ANSWERS: f64 = 40.0;
 const FLOOD_EVERY: Duration = Duration::from_secs(4);
-/// Chance does less.
+/// Chance alone gains less than this.
 const FLOOD_GAIN: f64 = 1.1;
 const STRETCH_MAX: f64 = 2.5;
 const STRETCH_SHRINKS: f64 = 0.5;
@@ -333,9 +335,9 @@ const SUNK: f64 = 0.6;
 const ALIKE: f64 = 0.3;
 const QUICKER: f64 = 0.6;
 const QUICKER_ANSWERS: u32 = 12;
-/// So much waiting is no waiting.
+/// This much waiting counts as none.
 const TOLERANCE: f64 = 0.05;
-/// Room to find more.
+/// The room to find more.
 const ROOM: f64 = 0.05;
 const CALM: f64 = 0.02;
 const CALM_MAX: u32 = 4;
@@ -350,8 +352,8 @@ mod tests {
     use super::simulated::{Load, Node, Seen};
     use super::*;
 
-    /// Whether what was worked off is within 20 % of what could have been, and what was under way at most a
-    /// half, or four requests, more than could be worked on.
+    /// Asserts that at least 80 % of the possible work was done, and that the requests under way were at most
+    /// one half, or four requests, more than could be worked on.
     fn is_found(node: &Node, seconds: f64, seen: &Seen) {
         let could = node.workers as f64 / node.takes * seconds;
         assert!(seen.worked as f64 > 0.8 * could, "{seen:?} of {could}");
@@ -452,7 +454,7 @@ mod tests {
             };
             load.run(&node, 40.0, 1_000);
             let seen = load.run(&node, 40.0, 1_000);
-            // Without end at once, ten could be worked off in the time of one.
+            // With an unlimited number at once, ten could be done in the time of one.
             let could = 10.0 / 0.05 * 40.0;
             assert!(seen.worked as f64 > 0.5 * could, "{seen:?} of {could}");
             assert!(seen.under_way < 60.0, "{seen:?}");

@@ -1,4 +1,4 @@
-//! The check of predictions: each index before its first split, and a sample of the live traffic.
+//! Checking predictions: for each index before its first split, and for a sample of live traffic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::routes::Trust;
 use crate::verify::{Challenge, Sample, SearchShards, shards_of};
 
 impl Watch {
-    /// Checks indices that are new, for a while; `true` when some are through (or through with).
+    /// Checks new indices for a while; returns `true` when the check of some is over (passed or failed).
     pub(super) async fn check_new(&mut self, home: &Arc<Node>) -> bool {
         let Some(routes) = &self.routes else { return false };
         let unchecked = routes.unchecked.clone();
@@ -26,7 +26,7 @@ impl Watch {
             let Some(challenge) = Challenge::for_index(route) else {
                 continue;
             };
-            // 404 from a node that has not heard of it yet, a shard without a copy: later.
+            // For a 404 from a node that does not know the index yet, or a shard without a copy: check later.
             let Ok(answer) = self
                 .asker
                 .get::<SearchShards>(&home.origin, &challenge.target)
@@ -44,7 +44,7 @@ impl Watch {
         any
     }
 
-    /// Writes down how a check went.
+    /// Records the result of a check.
     fn judge(&mut self, route: &IndexRoute, right: bool) {
         let index = &*route.name;
         if !right {
@@ -71,8 +71,8 @@ impl Watch {
         }
     }
 
-    /// Compares one prediction of the live traffic. One that disagrees is looked at again after a fresh
-    /// reading: the index may just have been made anew.
+    /// Compares one prediction for live traffic. A prediction that disagrees is checked again after a fresh
+    /// reading: the index may just have been recreated.
     pub(super) async fn check_sample(&mut self, sample: &Sample) -> Result<(), AskError> {
         let (Some(home), Some(target)) = (self.home.clone(), Challenge::for_sample(sample)) else {
             return Ok(());
@@ -113,5 +113,5 @@ pub(super) fn subject(route: &IndexRoute) -> Checked {
     (route.formula, route.shards(), route.partition_size)
 }
 
-/// Time given to checking new indices before a snapshot is published with what is through.
+/// The time for checking new indices before a snapshot is published with those that are done.
 const CHECK_BUDGET: Duration = Duration::from_millis(150);

@@ -1,5 +1,5 @@
-//! Reading what changed: nodes, indices, aliases, data streams, pipelines; and the routes that follow from
-//! it.
+//! Reading what changed: nodes, indices, aliases, data streams and pipelines; and making the routes that
+//! follow from them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl Watch {
         let reprobe = match (silent, reached.incomplete) {
             (0, false) => None,
             (0, true) => Some(REPROBE),
-            // One that has just joined opens its HTTP port in a moment.
+            // A node that has just joined opens its HTTP port in a moment.
             _ => Some(self.silence_pause),
         };
         self.reprobe_at = reprobe.map(|pause| Instant::now() + pause);
@@ -131,7 +131,8 @@ impl Watch {
     }
 }
 
-/// A refusal (no such API in this build, no right to it) is an empty answer; everything else stays an error.
+/// Turns a refusal (no such API in this build, no right to it) into an empty answer; everything else stays an
+/// error.
 async fn optional<T>(asked: impl Future<Output = Result<T, AskError>>) -> Result<Option<T>, AskError> {
     match asked.await {
         Ok(body) => Ok(Some(body)),
@@ -151,7 +152,7 @@ fn unexpected(target: &str, error: &serde_json::Error) -> AskError {
     }
 }
 
-/// There may be nodes whose HTTP is off for good.
+/// The longest such pause, since there may be nodes whose HTTP is off for good.
 const SILENCE_PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Publish addresses that could not be reached are tried again this often.
+/// The interval in which publish addresses that could not be reached are tried again.
 const REPROBE: Duration = Duration::from_secs(15);

@@ -1,4 +1,4 @@
-//! What others are told: snapshots, the status, the log.
+//! Telling others about changes: snapshots, the status, the log.
 
 use std::sync::Arc;
 
@@ -42,13 +42,13 @@ impl Watch {
         self.shared.watched().polls.failed += 1;
         self.said(state, Some(error.to_string()));
         if error.is_unauthorized() && self.reading.is_some() {
-            // What we may no longer ask about we no longer know.
+            // The parts that we may no longer ask about are no longer known.
             (self.at, self.reading, self.routes) = (None, None, None);
             self.publish();
         }
     }
 
-    /// Keeps the status, and logs a change of state once.
+    /// Updates the status, and logs each change of state once.
     pub(super) fn said(&self, state: WatchState, error: Option<String>) {
         let mut watched = self.shared.watched();
         let changed = watched.state != state;

@@ -1,5 +1,5 @@
-//! A cluster that answers the watch's questions from a script: just enough of both engines' APIs, and able to
-//! die, lie, move, be rebuilt and refuse credentials on cue.
+//! A cluster that answers the watch's questions from a script: it has just enough of both engines' APIs, and
+//! can die, lie, move, be rebuilt and refuse credentials on cue.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ pub(crate) struct Fake {
     script: Arc<Mutex<Script>>,
 }
 
-/// What the cluster is and does at the moment.
+/// The cluster's present state and behaviour.
 #[derive(Default)]
 pub(crate) struct Script {
     pub(crate) cluster_uuid: String,
@@ -25,11 +25,11 @@ pub(crate) struct Script {
     pub(crate) indices: BTreeMap<String, FakeIndex>,
     pub(crate) aliases: BTreeMap<String, Value>,
     pub(crate) data_streams: BTreeMap<String, Vec<String>>,
-    /// `Authorization` that is wanted.
+    /// The `Authorization` that is required.
     pub(crate) authorization: Option<String>,
-    /// `_search_shards` tells the wrong shard.
+    /// Whether `_search_shards` gives the wrong shard.
     pub(crate) lies: bool,
-    /// Paths asked for so far.
+    /// The paths asked for so far.
     pub(crate) asked: Vec<String>,
 }
 
@@ -37,13 +37,13 @@ pub(crate) struct FakeNode {
     pub(crate) id: String,
     pub(crate) port: u16,
     pub(crate) publish: String,
-    /// Answers at all; a dead one closes connections unanswered.
+    /// Whether it answers at all; a dead node closes connections unanswered.
     pub(crate) alive: bool,
-    /// In the cluster state, but missing when all nodes are asked about themselves.
+    /// Whether it is in the cluster state, but missing when all nodes are asked about themselves.
     pub(crate) silent: bool,
-    /// Whether it tells of an HTTP port: one that has just joined does not yet.
+    /// Whether it reports an HTTP port: a node that has just joined does not yet.
     pub(crate) http: bool,
-    /// Follows no elected node.
+    /// Whether it follows no elected node.
     pub(crate) lost: bool,
 }
 
@@ -86,7 +86,7 @@ impl Fake {
         fake
     }
 
-    /// Changes the script and the state's version with it.
+    /// Changes the script, and the state's version with it.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Script)) {
         let mut script = self.lock();
         change(&mut script);

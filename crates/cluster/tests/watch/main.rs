@@ -1,4 +1,4 @@
-//! What the watch promises, against a cluster that follows a script.
+//! The watch's promises, with a cluster that follows a script.
 
 #![allow(
     clippy::disallowed_methods,
@@ -19,7 +19,7 @@ use serde_json::json;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How long something is waited for that comes by itself: the machine may have much to do.
+/// How long to wait for something that happens by itself: the machine may be busy.
 const LONG: Duration = Duration::from_secs(30);
 
 fn config(fake: &Fake) -> ClusterConfig {
@@ -30,7 +30,7 @@ fn start(config: ClusterConfig) -> Arc<Cluster> {
     Cluster::start(config).expect("the configuration is sound")
 }
 
-/// Waits for something to hold of the snapshot; panics with what is there instead after `within`.
+/// Waits until something holds of the snapshot; after `within`, panics with what is there instead.
 fn wait_for(
     cluster: &Cluster,
     within: Duration,
@@ -63,7 +63,7 @@ fn wait_status(cluster: &Cluster, within: Duration, holds: impl Fn(&Status) -> b
     }
 }
 
-/// The names of the nodes that hold the primaries of what `name` writes to.
+/// Returns the names of the nodes that hold the primaries of the index that `name` writes to.
 fn homes(snapshot: &Snapshot, name: &str) -> Option<Vec<String>> {
     let write = snapshot.table.target(name)?.write().ok()?;
     let name = |ix: &Option<NodeIx>| {
@@ -105,7 +105,7 @@ fn an_endpoint_that_is_dead_at_start_is_passed_over() {
 
 #[test]
 fn changes_are_seen_within_a_second() {
-    // A machine with much to do may be late, but not each time with something.
+    // A busy machine may be late, but not in every round.
     let mut all = Vec::new();
     let in_time = (0..4).any(|_| {
         let took = changes();
@@ -116,7 +116,7 @@ fn changes_are_seen_within_a_second() {
     assert!(in_time, "{all:?}");
 }
 
-/// Changes a cluster in each way there is; how long it took until each was seen.
+/// Changes a cluster in every possible way; returns how long it took until each change was seen.
 fn changes() -> Vec<Duration> {
     let mut took = Vec::new();
     let mut seen = |cluster: &Cluster, what: &str, holds: &dyn Fn(&Snapshot) -> bool| {
@@ -227,7 +227,7 @@ fn publish_addresses_out_of_reach_fall_back_to_the_endpoints_and_say_so() {
         s.nodes[1].publish = "127.0.0.1:2".to_owned();
         s.index("logs", "u1", &[0, 1]);
     });
-    // Both endpoints lead to a node each: parts still go to their primaries' nodes.
+    // Each of both endpoints leads to one node: parts still go to their primaries' nodes.
     let both = vec![fake.endpoint(0), fake.endpoint(1)];
     let cluster = start(ClusterConfig::new("test", both.clone()));
     let snapshot = wait_for(&cluster, LONG, "learnt", |s| homes(s, "logs").is_some());

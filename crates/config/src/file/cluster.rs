@@ -26,8 +26,8 @@ section! {
         hosts: Names = OneOrMany(Vec::new()),
         /// Scheme for `host` and `hosts`.
         schema: SchemeFile = SchemeFile::Http,
-        /// The gateway's own account, for discovery, and for clients without credentials if `anonymous` says
-        /// so.
+        /// The gateway's own account: for discovery, and for clients without credentials if `anonymous`
+        /// allows it.
         basic_auth: Option<BasicAuthFile> = None,
         /// The gateway's own account as an API key: `id:api_key`, or that in base64.
         api_key: Option<Secret> = None,
@@ -105,9 +105,9 @@ section! {
         /// Accept any certificate; for tests only. Anyone on the network path can then read and change
         /// everything, with credentials.
         insecure_skip_verify: bool = false,
-        /// PEM file of the certificate authorities to trust, in place of the system's.
+        /// PEM file of the certificate authorities to trust instead of the system's.
         ca_file: Option<String> = None,
-        /// PEM file of the certificate that the gateway shows.
+        /// PEM file of the certificate that the gateway presents.
         cert_file: Option<String> = None,
         /// PEM file of the private key.
         key_file: Option<String> = None,
@@ -117,12 +117,12 @@ section! {
 section! {
     /// Watching the cluster.
     DiscoveryFile {
-        /// Ask the cluster for its nodes (`true`), or use the given endpoints only (`false`): without a topology
-        /// every bulk passes whole.
+        /// Ask the cluster for its nodes (`true`), or use the given endpoints only (`false`): without a
+        /// topology every bulk passes whole.
         enabled: bool = true,
         /// How often the gateway looks at the cluster.
         refresh: DiscoveryRefreshFile = DiscoveryRefreshFile::default(),
-        /// Longest wait for an answer of the cluster.
+        /// Longest wait for an answer from the cluster.
         timeout: Time = Time(Duration::from_secs(10)),
     }
 }

@@ -51,30 +51,32 @@ pub enum ModeFile {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum FsyncFile {
-    /// Once it is synced to the disk: neither kill -9 nor a power cut loses it. One sync serves all requests that came
-    /// while the last one ran.
+    /// Once it is synced to the disk: neither kill -9 nor a power failure loses it. One sync serves all
+    /// requests that came while the previous sync ran.
     #[default]
     Always,
-    /// Once it is written; synced every `fsync_interval`. A power cut may lose that much, kill -9 nothing.
+    /// Once it is written. The log is synced every `fsync_interval`: a power failure may lose the requests of
+    /// that time, kill -9 loses none.
     Interval,
-    /// Once it is written; synced when the operating system likes. A power cut may lose that much, kill -9 nothing.
+    /// Once it is written. The operating system decides when to sync: a power failure may lose what is not
+    /// synced, kill -9 loses nothing.
     Os,
 }
 
-/// When writes go to the cluster that cannot be queued.
+/// When writes that cannot be queued go to the cluster.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum PassingFile {
-    /// Once what was queued before them is delivered to this cluster, so that they overtake nothing.
+    /// Once what was queued before them has been delivered to this cluster, so that they overtake nothing.
     #[default]
     Wait,
     /// At once: they may be executed before what is queued.
     Now,
 }
 
-/// What is done with writes that cannot be queued where the queue is delivered to a second cluster too.
+/// What happens to writes that cannot be queued if the queue is also delivered to a second cluster.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
@@ -100,18 +102,18 @@ pub enum QueueTypeFile {
     Kafka,
 }
 
-/// How documents are packed on disk.
+/// How documents are compressed on disk.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum CompressionFile {
-    /// Not at all: the least CPU.
+    /// No compression, which takes the least CPU time.
     #[default]
     None,
-    /// LZ4: fast, packs to about a third.
+    /// LZ4: fast, compresses to about a third.
     Lz4,
-    /// Zstandard: packs to about a fifth.
+    /// Zstandard: compresses to about a fifth.
     Zstd,
 }
 
@@ -125,7 +127,7 @@ section! {
         /// share. See docs/kafka.md.
         r#type: QueueTypeFile = QueueTypeFile::Disk,
         /// Number of lanes. Documents of one shard share a lane and are delivered in order; lanes are
-        /// independent. The number is fixed when the queue is made.
+        /// independent. The number is fixed when the queue is created.
         #[schemars(range(min = 1, max = 4096))]
         lanes: u32 = 16,
         /// When a request counts as safe on disk.
@@ -139,39 +141,40 @@ section! {
         /// Space that stays free on the disk, at least 128kb. Below it, clients get 429. Dead letters may
         /// take half of it.
         min_free: super::Bytes = super::Bytes(1 << 30),
-        /// Size of used-up files that are kept, for an hour at most, to be written again, which costs a
-        /// third of what new files cost, and syncs sooner. They count neither for `max_size` nor for
+        /// Size of used-up files that are kept, for at most an hour, and written again. Reusing a file costs
+        /// a third of creating one, and syncs sooner. These files count neither for `max_size` nor for
         /// `min_free`. `0`: keep none.
         spare_size: super::Bytes = super::Bytes(1 << 30),
         /// Largest size of dead letters. No index takes more of it than is left for the others. Operations
         /// that find no room are parked; none is dropped.
         dead_letters_max_size: super::Bytes = super::Bytes(1 << 30),
         /// Largest size of the parked operations of one consumer group. Beyond it, operations become dead
-        /// letters in place of being parked.
+        /// letters instead of being parked.
         parked_max_size: super::Bytes = super::Bytes(1 << 30),
         /// Time for which an operation is parked and tried again before it becomes a dead letter.
         parked_max_age: Time = Time(Duration::from_secs(24 * 3600)),
         /// With `type: kafka`: `host:port` of some brokers, from which the gateway learns the others.
         brokers: Names = OneOrMany(Vec::new()),
-        /// With `type: kafka`: name of the topic. If empty, the queue's name. A missing topic is made.
+        /// With `type: kafka`: name of the topic. If empty, the queue's name. A missing topic is created.
         topic: String = String::new(),
         /// With `type: kafka`: number of the topic's partitions, which are the lanes. By default, those that
-        /// the topic has, or 16 if it is made.
+        /// the topic has, or 16 if it is created.
         #[schemars(range(min = 1, max = 4096))]
         partitions: Option<u32> = None,
-        /// With `type: kafka`: copies of each message, in a topic that is made. By default, what the brokers
-        /// use. From 3 on, two must have a message before it counts as safe.
+        /// With `type: kafka`: number of copies of each message, in a topic that is created. By default, the
+        /// brokers' setting. From 3 on, two copies must exist before a message counts as safe.
         #[schemars(range(min = 1, max = 15))]
         replication_factor: Option<u32> = None,
-        /// With `type: kafka`: time for which messages are kept, delivered or not, in a topic that is made.
+        /// With `type: kafka`: time for which messages are kept, delivered or not, in a topic that is
+        /// created.
         retention: Time = Time(Duration::from_secs(7 * 24 * 3600)),
-        /// With `type: kafka`: largest size of a message, in a topic that is made. By default, what the
-        /// brokers allow. A document must fit into one message.
+        /// With `type: kafka`: largest size of a message, in a topic that is created. By default, the
+        /// brokers' limit. A document must fit into one message.
         max_message_size: Option<super::Bytes> = None,
         /// With `type: kafka`: time after which a request that the brokers have not acknowledged gets 503.
         ack_timeout: Time = Time(Duration::from_secs(10)),
-        /// With `type: kafka`: time after which other gateways deliver in place of one that the brokers have
-        /// not heard of.
+        /// With `type: kafka`: time after which other gateways deliver instead of a gateway that the brokers
+        /// have not heard of.
         session_timeout: Time = Time(Duration::from_secs(10)),
         /// With `type: kafka`: TLS to the brokers.
         tls: KafkaTlsFile = KafkaTlsFile::default(),
@@ -182,7 +185,7 @@ section! {
         passing: PassingFile = PassingFile::Wait,
         /// With `passing: wait`: longest wait. Then the client gets 503, and nothing was executed.
         passing_timeout: Time = Time(Duration::from_secs(10)),
-        /// What happens to such writes if the queue is delivered to a second cluster too, which they do not
+        /// What happens to such writes if the queue is also delivered to a second cluster, which they do not
         /// reach.
         passing_second_cluster: SecondClusterFile = SecondClusterFile::Refuse,
     }
@@ -193,7 +196,7 @@ section! {
     /// the same answer, and the request is written once. Filters with the same queue must configure this
     /// alike. See docs/async.md.
     IdempotencyFile {
-        /// Honour such keys.
+        /// Honour idempotency keys.
         enabled: bool = false,
         /// Time for which a key is remembered.
         window: Time = Time(Duration::from_secs(600)),
@@ -262,21 +265,21 @@ section! {
         level: Level = Level::Node,
         /// In synchronous mode: how small parts of different requests are sent together.
         combine: CombineFile = CombineFile::default(),
-        /// How documents with neither id nor routing are assigned: shards take turns with runs of them, so
-        /// that a small bulk touches one shard and not all. `mint-packed` makes ids that lead to the shard.
-        /// `routing` leaves ids to the server and sets a routing, without which such a document cannot be
-        /// read by its id. See docs/directed.md.
+        /// How documents with neither id nor routing are assigned: runs of them go to one shard after
+        /// another, so that a small bulk touches one shard and not all. `mint-packed` makes ids that lead to
+        /// the shard. `routing` leaves ids to the server and sets a routing, without which such a document
+        /// cannot be read by its id. See docs/directed.md.
         direct_routing: DirectRouting = DirectRouting::Off,
-        /// In synchronous mode: writes of single documents (`_doc`, `_create`, `_update`) are sent as bulks of one, straight
-        /// to the node of their shard, and with `combine` together with others. Answers are those of the single-document
-        /// API. See docs/combine.md.
+        /// In synchronous mode: writes of single documents (`_doc`, `_create`, `_update`) are sent as bulks
+        /// of one operation, straight to the node of their shard, and with `combine` together with other
+        /// writes. Answers are those of the single-document API. See docs/combine.md.
         rewrite_to_bulk: bool = false,
         /// Make an id for documents that have neither id nor routing, and route them by it. `false` leaves
         /// the ids to the server, which then writes such documents without looking for an older version.
         fix_null_id: bool = false,
-        /// Compress answers for clients that accept gzip or deflate, where the cluster's nodes compress
-        /// theirs (`http.compression`). `false` leaves answers uncompressed, which takes less CPU and more
-        /// of the network.
+        /// Compress answers for clients that accept gzip or deflate, if the cluster's nodes compress theirs
+        /// (`http.compression`). `false` leaves answers uncompressed, which takes less CPU time and more
+        /// network bandwidth.
         compress_answers: bool = true,
         /// Largest number of connections to one node.
         #[schemars(range(min = 1, max = 1_000_000))]
@@ -285,7 +288,7 @@ section! {
         /// that could not be sent at all may go to every node once in any case.
         #[schemars(range(max = 100))]
         max_retry_times: u32 = 3,
-        /// Milliseconds before the first retry; doubled for each further one.
+        /// Milliseconds before the first retry. Each further wait is doubled.
         #[schemars(range(max = 600_000), extend("x-units" = "milliseconds"))]
         retry_delay_in_ms: u32 = 100,
         /// Longest time from sending a part to its whole reply.
@@ -350,9 +353,9 @@ section! {
         balancer: Balancer = Balancer::Weight,
         /// Weights of nodes. Nodes that are not named have weight 1.
         weights: Vec<WeightFile> = Vec::new(),
-        /// Which nodes take the requests of this filter. A split bulk's parts go to their primaries' nodes all the
-        /// same; what has no primary goes by the next `elasticsearch` filter of the flow for that cluster. If no node
-        /// is left, `filter` and `weights` are ignored, and the log says so.
+        /// Which nodes take the requests of this filter. Parts of split bulks still go to the nodes of their
+        /// primaries; parts without a primary follow the next `elasticsearch` filter of the flow for that
+        /// cluster. If no node is left, `filter` and `weights` are ignored, and the log says so.
         filter: NodeFilterFile = NodeFilterFile::default(),
         /// Largest reply to pass on. `-1`: no limit. A larger reply becomes 502. If its size was not
         /// declared and a part has been passed on already, the client's connection is cut
@@ -365,7 +368,7 @@ section! {
         /// that could not be sent at all may go to every node once in any case.
         #[schemars(range(max = 100))]
         max_retry_times: u32 = 3,
-        /// Milliseconds before the first retry; doubled for each further one.
+        /// Milliseconds before the first retry. Each further wait is doubled.
         #[schemars(range(max = 600_000), extend("x-units" = "milliseconds"))]
         retry_delay_in_ms: u32 = 100,
         /// Longest time from sending a request to its whole reply.
@@ -436,8 +439,8 @@ section! {
         /// that were there when the cluster was first read are gone or down. Nodes that leave are left out,
         /// and nodes that were down return.
         enabled: bool = true,
-        /// Time between two looks at the cluster. If empty, `elasticsearch[].discovery.refresh.interval`. Of
-        /// several intervals for one cluster, the shortest applies.
+        /// Time between two looks at the cluster. If empty, `elasticsearch[].discovery.refresh.interval`. If
+        /// several intervals apply to one cluster, the shortest is used.
         interval: Option<Time> = None,
     }
 }
@@ -459,8 +462,8 @@ section! {
     NodeFilterFile {
         /// By `host:port`.
         hosts: ChoiceFile = ChoiceFile::default(),
-        /// By role: `master`, `data`, `ingest`… Taken literally: `exclude: [master]` is for clusters with dedicated
-        /// masters, and excludes every node that has the role, whatever else it does.
+        /// By role: `master`, `data`, `ingest`… Roles are taken literally: `exclude: [master]` is for
+        /// clusters with dedicated masters, and excludes every node that has the role, whatever else it does.
         roles: ChoiceFile = ChoiceFile::default(),
         /// By node attribute.
         tags: TagChoiceFile = TagChoiceFile::default(),
@@ -488,8 +491,8 @@ section! {
 }
 
 section! {
-    /// A condition on a request. Several keys must all hold. Fields are `_ctx.request.method`, `.path`, `.uri`,
-    /// `.host`, `.header.NAME`, `.query_args.NAME`, `.body_length`, and `_ctx.tls`, `_ctx.remote_ip`.
+    /// A condition on a request. Several keys must all hold. Fields are `_ctx.request.method`, `.path`,
+    /// `.uri`, `.host`, `.header.NAME`, `.query_args.NAME`, `.body_length`, and `_ctx.tls`, `_ctx.remote_ip`.
     ConditionFile {
         /// The field's text contains this.
         contains: Option<BTreeMap<String, Names>> = None,
@@ -501,7 +504,8 @@ section! {
         suffix: Option<BTreeMap<String, Names>> = None,
         /// The regular expression is found in the field's text.
         regexp: Option<BTreeMap<String, Names>> = None,
-        /// The field is a number within these bounds; either nested, or dotted after the field's name.
+        /// The field is a number within these bounds, which are written either nested, or dotted after the
+        /// field's name.
         range: Option<BTreeMap<String, RangeOrNumber>> = None,
         /// The field equals one of these.
         r#in: Option<BTreeMap<String, Names>> = None,

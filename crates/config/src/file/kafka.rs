@@ -8,14 +8,14 @@ use crate::runtime::SaslMechanism;
 section! {
     /// TLS to Kafka's brokers.
     KafkaTlsFile {
-        /// Use TLS. The gateway checks certificates, and that they belong to the host that `brokers` names.
+        /// Use TLS. The gateway checks certificates, and that they belong to the host in `brokers`.
         enabled: bool = false,
         /// Accept any certificate; for tests only. Anyone on the network path can then read and change
         /// everything, with the account.
         insecure_skip_verify: bool = false,
-        /// PEM file of the certificate authorities to trust, in place of the system's.
+        /// PEM file of the certificate authorities to trust instead of the system's.
         ca_file: Option<String> = None,
-        /// PEM file of the certificate that the gateway shows.
+        /// PEM file of the certificate that the gateway presents.
         cert_file: Option<String> = None,
         /// PEM file of the private key.
         key_file: Option<String> = None,

@@ -1,12 +1,12 @@
-//! The file's own types: what may be written, with its documentation and its default beside it.
+//! The types of the file itself: what may be written, with its documentation and its default beside it.
 //!
-//! These types are the one source for four things: the JSON Schema (`tidegate config schema`), the check of a
-//! file (keys, types, nearest valid key), `docs/configuration.md`, and `tidegate config show|explain`. So a key
-//! that is added here is documented, checked and shown; there is no second list.
+//! These types are the single source for four things: the JSON Schema (`tidegate config schema`), the check
+//! of a file (keys, types, nearest valid key), `docs/configuration.md`, and `tidegate config show|explain`. A
+//! key that is added here is therefore documented, checked and shown; there is no second list.
 //!
-//! Three extensions of JSON Schema carry what the standard has no word for:
-//! `x-ignored` (accepted, has no effect, and why), `x-units` (what a bare number means) and the formats
-//! `time-span`, `time-or-seconds`, `byte-size`, `byte-size-or-unlimited` and `password`.
+//! Three extensions of JSON Schema carry what the standard cannot express: `x-ignored` (the key is accepted
+//! and has no effect, with the reason), `x-units` (the meaning of a bare number) and the formats `time-span`,
+//! `time-or-seconds`, `byte-size`, `byte-size-or-unlimited` and `password`.
 
 mod cluster;
 mod entry;
@@ -26,7 +26,7 @@ pub use root::*;
 pub use router::*;
 pub use scalar::{Bytes, BytesOrUnlimited, Ignored, OneOrMany, Time, TimeOrSeconds};
 
-/// A section of the file: fields with documentation and default, strict about unknown keys.
+/// A section of the file: fields with documentation and default. Unknown keys are errors.
 macro_rules! section {
     ($(#[$outer:meta])* $name:ident {
         $($(#[$inner:meta])* $field:ident: $type:ty = $default:expr,)*

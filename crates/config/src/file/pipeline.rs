@@ -19,7 +19,7 @@ section! {
         /// Go on when all queued documents are delivered. `false`: the pipeline then stops until somebody
         /// starts it again.
         keep_running: bool = true,
-        /// Milliseconds before the first retry; doubled for each further one up to 30 seconds, with jitter.
+        /// Milliseconds before the first retry. Each further wait is doubled, up to 30 seconds, with jitter.
         #[schemars(range(min = 1, max = 600_000), extend("x-units" = "milliseconds"))]
         retry_delay_in_ms: u32 = 1000,
         /// Steps of the pipeline. There is one kind, `bulk_indexing`.
@@ -54,7 +54,7 @@ section! {
         queue_selector: QueueSelectorFile = QueueSelectorFile::default(),
         /// Which consumer group reads the queues, and from where.
         consumer: ConsumerFile = ConsumerFile::default(),
-        /// How requests to the cluster are made up.
+        /// How requests to the cluster are composed.
         bulk: BulkFile = BulkFile::default(),
         /// Older name of `queue_selector.labels`.
         queues: BTreeMap<String, String> = BTreeMap::new(),
@@ -64,15 +64,15 @@ section! {
         /// Largest number of connections to one node.
         #[schemars(range(min = 1, max = 1_000_000))]
         max_connection_per_node: u32 = 16,
-        /// Find from a node's answers how many requests to send it at once: more while they do not wait
-        /// there, fewer when they do or are refused (429). `false`: as many as `max_connection_per_node` and
-        /// `max_worker_size` allow.
+        /// Find from a node's answers how many requests to send it at once: more while they do not wait at
+        /// the node, fewer when they wait or are refused (429). `false`: as many as `max_connection_per_node`
+        /// and `max_worker_size` allow.
         adaptive_concurrency: bool = true,
         /// Largest number of requests of one queue under way to the cluster. A node with none under way may
-        /// get one all the same, so that a node that does not answer holds up no other.
+        /// still get one, so that a node that does not answer holds up no other.
         #[schemars(range(min = 1, max = 4096))]
         max_worker_size: u32 = 16,
-        /// Longest wait for more documents if those of a lane would not fill a request, in seconds. `0`:
+        /// Longest wait for more documents, in seconds, if those of a lane would not fill a request. `0`:
         /// send queued documents at once.
         #[schemars(range(max = 3600), extend("x-units" = "seconds"))]
         idle_timeout_in_seconds: u32 = 0,
@@ -142,49 +142,49 @@ section! {
         /// End of a queue.
         #[schemars(extend("x-ignored" = "a lane is told of new documents, and need not look for them"))]
         eof_max_retry_times: Ignored = Ignored,
-        /// Who reads.
+        /// Identity of the reader.
         #[schemars(extend("x-ignored" = "a place in a queue is known by its `group`"))]
         name: Ignored = Ignored,
-        /// Who reads.
+        /// Identity of the reader.
         #[schemars(extend("x-ignored" = "a place in a queue is known by its `group`"))]
         id: Ignored = Ignored,
-        /// Who reads.
+        /// Identity of the reader.
         #[schemars(extend("x-ignored" = "a place in a queue is known by its `group`"))]
         source: Ignored = Ignored,
-        /// Who reads no more.
+        /// Expiry of readers.
         #[schemars(extend("x-ignored" = "a consumer group is kept until somebody forgets it (`tidegate queues`)"))]
         client_expired_in_ms: Ignored = Ignored,
     }
 }
 
 section! {
-    /// How requests to the cluster are made up.
+    /// How requests to the cluster are composed.
     BulkFile {
         /// Compress requests with gzip: fewer bytes on the network for more CPU time in the gateway and the
         /// cluster.
         compress: bool = false,
         /// Largest size of a request, in megabytes; one client's part of a lane may exceed it. A lane reads
-        /// as much ahead, or less, down to 1 MB, where many lanes are busy: their documents are sent
-        /// together.
+        /// that much ahead. Where many lanes are busy it reads less, down to 1 MB, since their documents are
+        /// sent together.
         #[schemars(range(min = 1, max = 1024))]
         batch_size_in_mb: u32 = 5,
-        /// The same size in kilobytes, in place of `batch_size_in_mb`.
+        /// The same size in kilobytes, which replaces `batch_size_in_mb`.
         #[schemars(range(min = 1, max = 1_048_576))]
         batch_size_in_kb: Option<u32> = None,
         /// Largest number of documents in a request; one client's part of a lane may exceed it.
         #[schemars(range(min = 1, max = 1_000_000))]
         batch_size_in_docs: u32 = 10_000,
-        /// Seconds before the first retry after any failure but 429, in place of `retry_delay_in_ms` of the
+        /// Seconds before the first retry after any failure except 429. Replaces `retry_delay_in_ms` of the
         /// pipeline.
         #[schemars(range(min = 1, max = 3600), extend("x-units" = "seconds"))]
         retry_delay_in_seconds: Option<u32> = None,
-        /// Seconds before the first retry after a refusal with 429, in place of `retry_delay_in_ms` of the
+        /// Seconds before the first retry after a refusal with 429. Replaces `retry_delay_in_ms` of the
         /// pipeline.
         #[schemars(range(min = 1, max = 3600), extend("x-units" = "seconds"))]
         reject_retry_delay_in_seconds: Option<u32> = None,
-        /// Number of retries of a document that the cluster refuses by itself (429, 5xx) before it becomes a
-        /// dead letter. `0`: no limit, but nine for 500. Failures of whole requests (no connection, no
-        /// answer, 429, 503) never count: they are no document's fault.
+        /// Number of retries of a document that the cluster refuses individually (429, 5xx) before it becomes
+        /// a dead letter. `0`: no limit, except nine for 500. Failures of whole requests (no connection, no
+        /// answer, 429, 503) never count, since no document causes them.
         #[schemars(range(max = 1_000_000))]
         max_retry_times: u32 = 0,
         /// How answers are handled.
@@ -255,19 +255,19 @@ section! {
 }
 
 section! {
-    /// Which refused documents are tried again, and which become dead letters at once. For refusals that are
-    /// not covered here, and for whole requests, docs/async.md says what happens.
+    /// Which refused documents are tried again, and which become dead letters at once. docs/async.md
+    /// describes what happens to whole requests, and to refusals that these rules do not cover.
     RetryRulesFile {
-        /// Try documents again that were refused with 429. `false`: they become dead letters.
+        /// Retry documents that were refused with 429. `false`: they become dead letters.
         retry_429: bool = true,
-        /// Try documents again that were refused with any other 4xx, `max_retry_times` times at most (nine
-        /// if that is 0). Their lane waits all the while.
+        /// Retry documents that were refused with any other 4xx, at most `max_retry_times` times (nine if
+        /// that is 0). Their lane waits during all retries.
         retry_4xx: bool = false,
-        /// Try documents again that failed otherwise (5xx). `false`: they become dead letters.
+        /// Retry documents that failed in another way (5xx). `false`: they become dead letters.
         default: bool = true,
-        /// Refusals that are tried again, whatever the three keys above say.
+        /// Refusals that are retried, whatever the three keys above say.
         permitted: RetryMatchFile = RetryMatchFile::default(),
-        /// Refusals that make dead letters at once, whatever the other keys say.
+        /// Refusals that become dead letters at once, whatever the other keys say.
         denied: RetryMatchFile = RetryMatchFile::default(),
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time(pub Duration);
 
-/// A span of time; a bare number means seconds, as the gateway's users know these keys.
+/// A span of time. A bare number means seconds, as users of the gateway know these keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeOrSeconds(pub Duration);
 
@@ -27,34 +27,34 @@ pub struct BytesOrUnlimited(pub Option<u64>);
 #[serde(transparent)]
 pub struct OneOrMany<T>(pub Vec<T>);
 
-/// Whatever is written here has no effect; the key's schema says why (`x-ignored`).
+/// A key without effect, whatever its value. The key's schema gives the reason (`x-ignored`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ignored;
 
-/// What is wrong with a value that has a unit, in words that follow the value.
+/// What is wrong with a value that has a unit. The message follows the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadUnit {
-    /// A number alone, where a unit is wanted.
+    /// A number without the unit that is required.
     #[error("is not a span of time: it needs a unit, as in `{0}s` or `{0}ms`")]
     TimeWithoutUnit(String),
-    /// No span of time.
+    /// Not a span of time.
     #[error("is not a span of time, as in `500ms`, `60s`, `1m30s`, `2h`")]
     Time,
-    /// A span of time that nothing needs.
+    /// A span of time that is longer than anything needs.
     #[error("is longer than a year")]
     LongerThanAYear,
-    /// No number of bytes.
+    /// Not a number of bytes.
     #[error("is not a number of bytes, as in `512`, `64kb`, `1mb`, `2gb`")]
     Bytes,
-    /// No number of bytes, where `-1` is possible as well.
+    /// Not a number of bytes, where `-1` is allowed as well.
     #[error("is not a number of bytes, as in `512`, `64kb`, `1mb`, `2gb` (or -1: no limit)")]
     BytesOrUnlimited,
 }
 
-/// Reads a span of time with units.
+/// Parses a span of time with units.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with the text.
 pub fn parse_time(text: &str) -> Result<Duration, BadUnit> {
     let wrong = || match !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         true => BadUnit::TimeWithoutUnit(text.to_owned()),
@@ -101,7 +101,7 @@ pub fn parse_time(text: &str) -> Result<Duration, BadUnit> {
     }
 }
 
-/// Reads a span of time whose bare numbers are seconds.
+/// Parses a span of time in which a bare number means seconds.
 pub(crate) fn parse_time_or_seconds(text: &str) -> Result<Duration, BadUnit> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return parse_time(&format!("{text}s"));
@@ -109,7 +109,7 @@ pub(crate) fn parse_time_or_seconds(text: &str) -> Result<Duration, BadUnit> {
     parse_time(text)
 }
 
-/// Reads a number of bytes.
+/// Parses a number of bytes.
 ///
 /// # Errors
 /// [`BadUnit::Bytes`].
@@ -140,7 +140,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, BadUnit> {
     }
 }
 
-/// Reads a number of bytes, or `-1`.
+/// Parses a number of bytes, or `-1`.
 pub(crate) fn parse_bytes_or_unlimited(text: &str) -> Result<Option<u64>, BadUnit> {
     if text.trim() == "-1" {
         return Ok(None);
@@ -148,7 +148,7 @@ pub(crate) fn parse_bytes_or_unlimited(text: &str) -> Result<Option<u64>, BadUni
     parse_bytes(text).map(Some).map_err(|_| BadUnit::BytesOrUnlimited)
 }
 
-/// A span of time as the file would have it.
+/// Returns a span of time in the form of the file.
 pub fn show_time(time: Duration) -> String {
     let millis = time.as_millis();
     match millis {
@@ -161,7 +161,7 @@ pub fn show_time(time: Duration) -> String {
     }
 }
 
-/// A number of bytes as the file would have it.
+/// Returns a number of bytes in the form of the file.
 pub fn show_bytes(bytes: u64) -> String {
     for (shift, unit) in [(30, "gb"), (20, "mb"), (10, "kb")] {
         if bytes >= 1 << shift && bytes.trailing_zeros() >= shift {
@@ -173,7 +173,7 @@ pub fn show_bytes(bytes: u64) -> String {
 
 const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
-/// What YAML may hold where a value with a unit is expected.
+/// The YAML types that a value with a unit may have.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum TextOrNumber {
@@ -188,7 +188,7 @@ fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     })
 }
 
-/// Serde and schema of a value that is written as text with a unit.
+/// Implements serde and the schema for a value that is written as text with a unit.
 macro_rules! with_unit {
     ($name:ident, $parse:path, $show:expr, $schema:tt) => {
         impl<'de> Deserialize<'de> for $name {

@@ -1,5 +1,5 @@
-//! The published schema and the checker say the same of thousands of files: the examples, each with one thing
-//! changed.
+//! Checks that the published schema and the checker agree on thousands of files: the examples, each with one
+//! thing changed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use settings::{tree, yaml};
 use super::super::{check, schema};
 use super::publish;
 
-/// What `tidegate check` says of keys, types and bounds; none: nothing is wrong with these.
+/// Returns the problems with keys, types and bounds that `tidegate check` finds.
 fn check(node: &Node) -> Vec<String> {
     let mut problems = Problems::new(None);
     let node = tree::nest(node.clone(), &mut problems);
@@ -23,7 +23,7 @@ fn check(node: &Node) -> Vec<String> {
     errors.map(|problem| problem.to_string()).collect()
 }
 
-/// The value that an editor sees: YAML's core schema.
+/// Returns the value that an editor sees, by YAML's core schema.
 fn as_json(node: &Node) -> Json {
     match &node.value {
         Value::List(list) => list.iter().map(as_json).collect(),
@@ -47,7 +47,7 @@ fn as_json(node: &Node) -> Json {
     }
 }
 
-/// JSON Schema, as far as the published one uses it.
+/// A validator for the parts of JSON Schema that the published schema uses.
 struct Validator {
     root: Json,
 }
@@ -133,7 +133,7 @@ fn is(kind: &str, value: &Json) -> bool {
     }
 }
 
-/// What is put in the place of each value.
+/// The values that replace each value.
 const VALUES: &[&str] = &[
     "8000",
     "-1",
@@ -161,7 +161,7 @@ const VALUES: &[&str] = &[
     "[{name: x}]",
 ];
 
-/// What is put beside the first key of each section.
+/// The keys that are added to each section.
 const KEYS: &[&str] = &[
     "nonsense: 1",
     "nonsense.x: 1",
@@ -220,7 +220,7 @@ fn change_each(root: &Node, see: &mut dyn FnMut(&Node)) {
                 continue;
             };
             let first = |key: &Key| key.name.split('.').next().unwrap_or_default().to_owned();
-            // Written twice, or nested and dotted at once, is for the reader of the tree.
+            // A key that is written twice, or nested and dotted at once, is found by the reader of the tree.
             if entries.iter().all(|(old, _)| first(old) != first(&new[0].0)) {
                 entries.extend(new);
                 see(&changed);

@@ -82,7 +82,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// How often the filters of this cluster want its nodes to be looked at.
+    /// Returns the intervals at which the filters of this cluster want its nodes to be looked at.
     fn wanted_intervals(&mut self, cluster: &ElasticsearchFile, flows: &[FlowFile]) -> Vec<Duration> {
         let mut forwards = Vec::new();
         for (at, flow) in flows.iter().enumerate() {
@@ -115,7 +115,7 @@ impl Resolver<'_> {
         wanted
     }
 
-    /// The endpoints, and the account that a URL holds.
+    /// Returns the endpoints, and the account in a URL.
     fn endpoints(&mut self, path: &str, cluster: &ElasticsearchFile) -> (Vec<Endpoint>, Option<Credentials>) {
         let scheme = match cluster.schema {
             SchemeFile::Http => "http",
@@ -151,7 +151,7 @@ impl Resolver<'_> {
         let (mut endpoints, mut account): (Vec<Endpoint>, _) = (Vec::new(), None);
         for (path, url) in written {
             match endpoint(&url) {
-                // The same node by two keys is still one node.
+                // A node that is given by two keys is still one node.
                 Ok((endpoint, _)) if endpoints.contains(&endpoint) => {}
                 Ok((endpoint, credentials)) => {
                     endpoints.push(endpoint);
@@ -207,7 +207,7 @@ impl Resolver<'_> {
         )
     }
 
-    /// How certificates of `whom` are checked, and which one it is shown.
+    /// Returns how the certificates of `whom` are checked, and which certificate `whom` is shown.
     pub(super) fn tls(
         &mut self,
         path: &str,
@@ -253,8 +253,8 @@ impl Resolver<'_> {
     }
 }
 
-/// What is wrong with a cluster's URL, in words that follow its key. They never repeat the URL, which may
-/// hold a password.
+/// What is wrong with a cluster's URL. The message follows its key, and never repeats the URL, which may
+/// contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadEndpoint {
     #[error("has no `http://` or `https://` before it")]
@@ -273,10 +273,10 @@ pub(crate) enum BadEndpoint {
     Host,
 }
 
-/// Reads a cluster's URL: `http[s]://[user:password@]host[:port]`; without a port it is 9200.
+/// Parses a cluster's URL: `http[s]://[user:password@]host[:port]`. The default port is 9200.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with the URL.
 pub(crate) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credentials>), BadEndpoint> {
     let (scheme, rest) = url.trim().split_once("://").ok_or(BadEndpoint::NoScheme)?;
     let tls = match scheme.to_ascii_lowercase().as_str() {
@@ -344,7 +344,7 @@ pub(crate) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credentials>), Bad
     ))
 }
 
-/// All `elasticsearch` filters of a flow, with their paths.
+/// Collects all `elasticsearch` filters of a flow, with their paths.
 fn forwards_of<'f>(path: &str, filters: &'f [FilterFile], out: &mut Vec<(String, &'f ForwardFile)>) {
     for (at, filter) in filters.iter().enumerate() {
         let path = format!("{path}[{at}]");

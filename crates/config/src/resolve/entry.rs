@@ -1,4 +1,4 @@
-//! Entries: where they listen, TLS, limits.
+//! Entries: addresses, TLS, limits.
 
 use std::net::SocketAddr;
 
@@ -73,7 +73,7 @@ impl Resolver<'_> {
         resolved
     }
 
-    /// No limit may be so small that nothing works, and none is "unlimited".
+    /// Checks the limits of an entry: none may be so small that nothing works, and none means "unlimited".
     fn entry_bounds(&mut self, path: &str, entry: &EntryFile) {
         for (key, bytes, least, most) in [
             (
@@ -148,31 +148,31 @@ impl Resolver<'_> {
     }
 }
 
-/// Whether two listeners could not both listen.
+/// Returns whether two listeners cannot both listen on these addresses.
 pub fn overlap(left: SocketAddr, right: SocketAddr) -> bool {
     left.port() == right.port()
         && (left.ip() == right.ip() || left.ip().is_unspecified() || right.ip().is_unspecified())
 }
 
-/// Why an address cannot be listened on, in words that follow the address.
+/// Why an address cannot be listened on. The message follows the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadListenAddress {
-    /// What follows the last colon is no port.
+    /// The text after the last colon is not a port.
     #[error("has no port from 0 to 65535 at its end")]
     Port,
     /// There is no colon.
     #[error("has no port; write it as `0.0.0.0:8000`")]
     NoPort,
-    /// What stands before the port is no address.
+    /// The text before the port is not an address.
     #[error("is not an address and port, as in `0.0.0.0:8000` or `[::]:8000`")]
     NoAddress,
 }
 
-/// Reads an address to listen on. `:8000` and `*:8000` mean every address; names other than `localhost`
-/// aren't looked up, because what they mean may change.
+/// Parses an address to listen on. `:8000` and `*:8000` mean every address. Names other than `localhost` are
+/// not looked up, because their meaning may change.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with the text.
 pub fn listen_address(text: &str) -> Result<SocketAddr, BadListenAddress> {
     let text = text.trim();
     let expanded = match text.rsplit_once(':') {

@@ -13,12 +13,12 @@ use crate::router::compile_regex;
 use crate::runtime::*;
 use crate::when::{Field, Test, When};
 
-/// What is around a list of filters.
+/// The surroundings of a list of filters.
 #[derive(Clone, Copy)]
 struct Around<'a> {
-    /// The condition of the branch that the list is.
+    /// The condition of the branch that contains the list.
     when: Option<&'a When>,
-    /// `rewrite_to_bulk` came before.
+    /// Whether a `rewrite_to_bulk` came before.
     rewrites: bool,
     clusters: &'a [ElasticsearchFile],
 }
@@ -58,15 +58,16 @@ impl Resolver<'_> {
         resolved
     }
 
-    /// `if … then … else` is no filter of its own: its filters get the condition, or its negation, before
-    /// theirs. That is the same, because conditions look at the request's head, which no filter changes.
+    /// Collects filters. `if … then … else` is not a filter of its own: its filters get the condition, or its
+    /// negation, in addition to their own. That has the same meaning, because conditions look at the head of
+    /// the request, which no filter changes.
     ///
-    /// `rewrite_to_bulk` is none either, but an option of those after it.
+    /// `rewrite_to_bulk` is not a filter either, but an option of the filters after it.
     fn filters(&mut self, path: &str, filters: &[FilterFile], mut around: Around<'_>, out: &mut Vec<Filter>) {
         for (at, filter) in filters.iter().enumerate() {
             let path = format!("{path}[{at}]");
             let rewrite = format!("{path}.rewrite_to_bulk");
-            // It may be written with nothing below.
+            // The key may be written without a value.
             let is_rewrite =
                 filter.rewrite_to_bulk.is_some() || self.places.is_some_and(|places| places.has(&rewrite));
             if !self.is_one_filter(&path, filter, is_rewrite) {
@@ -111,7 +112,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Whether an item of a list is exactly one filter. If not, that is an error.
+    /// Returns whether an item of a list is exactly one filter. If it is not, an error is added.
     fn is_one_filter(&mut self, path: &str, filter: &FilterFile, is_rewrite: bool) -> bool {
         let chosen = usize::from(filter.bulk_reshuffle.is_some())
             + usize::from(filter.elasticsearch.is_some())
@@ -129,14 +130,14 @@ impl Resolver<'_> {
             }
             _ => "holds two filters: begin each with `- `",
         };
-        // A filter that isn't known has been reported already.
+        // An unknown filter has already been reported.
         if chosen > 1 || !self.problems.has_errors_below(path) {
             self.error(path, message);
         }
         false
     }
 
-    /// The filters of both branches of an `if`, with its condition or the negation.
+    /// Collects the filters of both branches of an `if`, with its condition or the negation.
     fn branches(
         &mut self,
         path: &str,
@@ -380,7 +381,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// `{field: {gte: 1}}` or `{field.gte: 1}`.
+    /// Reads `{field: {gte: 1}}` or `{field.gte: 1}`.
     fn range(&mut self, path: &str, name: &str, range: &RangeOrNumber) -> Option<When> {
         let (name, range) = match range {
             RangeOrNumber::Range(range) => (name, range.clone()),
@@ -430,13 +431,13 @@ impl Resolver<'_> {
     }
 }
 
-/// Whether a filter splits bulks, or one below it does.
+/// Returns whether a filter, or one below it, splits bulks.
 fn splits(filter: &FilterFile) -> bool {
     let below = [&filter.then, &filter.r#else];
     filter.bulk_reshuffle.is_some() || below.into_iter().flatten().flatten().any(splits)
 }
 
-/// Roles of nodes, Elasticsearch's and OpenSearch's. There may be others: plugins bring theirs.
+/// The node roles of Elasticsearch and OpenSearch. Plugins may add others.
 const ROLES: &[&str] = &[
     "master",
     "cluster_manager",

@@ -1,4 +1,4 @@
-//! Queues in Kafka: what is said of a topic, and what means something for the other kind of queue only.
+//! Queues in Kafka: the settings of a topic, and the keys that apply to only one kind of queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use crate::file::{KafkaTlsFile, QueueFile, QueueTypeFile};
 use crate::runtime::{ClusterTls, KafkaTopic, Sasl, SaslMechanism};
 
 impl Resolver<'_> {
-    /// The topic that a queue is, if it is one. Keys of the other kind are refused where they are not as by
-    /// default.
+    /// Returns the topic of a queue in Kafka. Refuses keys that apply only to the other kind of queue, unless
+    /// they have their default values.
     pub(super) fn kafka(&mut self, path: &str, file: &QueueFile, name: &Arc<str>) -> Option<KafkaTopic> {
         let is_kafka = file.r#type == QueueTypeFile::Kafka;
         self.keys_of_the_other_kind(path, file);
@@ -52,7 +52,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// Refuses keys of the other kind of queue where they are not as by default.
+    /// Refuses keys that apply only to the other kind of queue, unless they have their default values.
     fn keys_of_the_other_kind(&mut self, path: &str, file: &QueueFile) {
         let plain = QueueFile::default();
         let (of_other, why) = match file.r#type == QueueTypeFile::Kafka {
@@ -98,7 +98,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Refuses a name that no topic can have, and brokers that are not `host:port`.
+    /// Refuses a name that no topic can have, and brokers that are not written as `host:port`.
     fn topic_and_brokers(&mut self, path: &str, file: &QueueFile, topic: &str) {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if topic.is_empty() || topic.len() > 249 || !topic.bytes().all(plain) {
@@ -149,11 +149,11 @@ impl Resolver<'_> {
         }
     }
 
-    /// How brokers are spoken to, if over TLS.
+    /// Returns the TLS settings for the brokers, if TLS is on.
     fn kafka_tls(&mut self, path: &str, tls: &KafkaTlsFile) -> Option<ClusterTls> {
         if !tls.enabled {
             if *tls != KafkaTlsFile::default() {
-                // Left to itself everything would travel in plain text, against what was meant.
+                // Without this error everything would travel in plain text, contrary to what was intended.
                 self.error(
                     path,
                     "says how to speak TLS and does not switch it on: write `enabled: true`",
@@ -171,7 +171,7 @@ impl Resolver<'_> {
         Some(checked)
     }
 
-    /// The account at the brokers.
+    /// Returns the account at the brokers.
     fn sasl(&mut self, path: &str, file: &QueueFile) -> Option<Sasl> {
         let sasl = file.sasl.as_ref()?;
         for (key, text) in [

@@ -1,5 +1,5 @@
-//! File types to runtime types: names are looked up, addresses read, what belongs together checked together.
-//! Every problem is reported, so a section that fails doesn't keep others from being checked.
+//! Turns file types into runtime types: looks up names, parses addresses, and checks what belongs together as
+//! a whole. Every problem is reported, so that a section which fails does not keep others from being checked.
 
 mod cluster;
 mod entry;
@@ -25,8 +25,8 @@ use super::problem::{Position, Problems, Severity, nearest};
 use super::runtime::*;
 use crate::router::{Pattern, Router, Rule};
 
-/// Reads the checked file as what the gateway runs. Problems are added; the result is of use only if none of
-/// them is an error.
+/// Turns the checked file into what the gateway runs. Problems are added; the result is usable only if none
+/// of them is an error.
 pub(super) fn resolve(file: &ConfigFile, places: Option<&Positions>, problems: &mut Problems) -> Config {
     let mut resolver = Resolver { places, problems };
     let clusters = resolver.clusters(&file.elasticsearch, &file.flow);
@@ -72,7 +72,7 @@ pub(super) fn resolve(file: &ConfigFile, places: Option<&Positions>, problems: &
 }
 
 struct Resolver<'a> {
-    /// None: there is no file, and problems have no place.
+    /// `None` if there is no file, so that problems have no place.
     places: Option<&'a Positions>,
     problems: &'a mut Problems,
 }
@@ -99,12 +99,12 @@ impl Resolver<'_> {
             .add(Severity::Warning, self.place(path), path, message, None);
     }
 
-    /// Names must be there and differ.
+    /// Checks that names are present and distinct.
     fn names<'n>(&mut self, section: &str, names: impl IntoIterator<Item = &'n str>) {
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
         for (at, name) in names.into_iter().enumerate() {
             let path = format!("{section}[{at}].name");
-            // A missing name has been reported already.
+            // A missing name has already been reported.
             if name.is_empty() {
                 continue;
             }
@@ -114,7 +114,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// `name` must be one of `known`, given as name and whether it is switched on.
+    /// Checks that `name` is one of `known`, whose items are a name and whether it is switched on.
     fn refers<'n>(
         &mut self,
         path: &str,
@@ -138,7 +138,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A file that must be readable by the time it is used: looked at now.
+    /// Checks that a file can be read now, since it has to be readable when it is used.
     fn file(&mut self, path: &str, name: &str) -> PathBuf {
         if let Err(error) = std::fs::File::open(name) {
             self.error(path, format!("`{name}` can't be read: {error}"));
@@ -183,7 +183,7 @@ impl Resolver<'_> {
 
     fn rule(&mut self, path: &str, rule: &RuleFile) -> Option<Rule> {
         if rule.flow.0.is_empty() || rule.pattern.0.is_empty() || rule.method.0.is_empty() {
-            // Missing keys have been reported already; empty lists have not.
+            // Missing keys have already been reported; empty lists have not.
             for (key, list) in [
                 ("flow", &rule.flow),
                 ("pattern", &rule.pattern),
@@ -261,7 +261,7 @@ impl Resolver<'_> {
     }
 }
 
-/// `list[at]`, or just the key when it was a single value.
+/// Returns `list[at]`, or just the key if it was a single value.
 fn item_path(path: &str, key: &str, at: usize, count: usize) -> String {
     if count == 1 {
         format!("{path}.{key}")

@@ -1,4 +1,4 @@
-//! Queues, as the filters that fill them describe them, and pipelines, which empty them.
+//! Queues, which filters fill and describe, and pipelines, which empty them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::Resolver;
 use crate::file::*;
 use crate::runtime::*;
 
-/// The queue that a filter in asynchronous mode fills.
+/// Returns the name of the queue that a filter in asynchronous mode fills.
 pub(super) fn queue_name(bulk: &BulkReshuffleFile) -> Arc<str> {
     match bulk.queue.name.as_str() {
         "" => bulk.elasticsearch.as_str().into(),
@@ -127,8 +127,8 @@ impl Resolver<'_> {
 
     /// Refuses sizes that are too small to work with.
     fn sizes(&mut self, path: &str, file: &QueueFile) {
-        // Half of `min_free` is for dead letters: without them delivery from a queue that has filled its disk
-        // would wait for room that only delivery can make.
+        // Half of `min_free` is reserved for dead letters: without them, delivery from a queue that has
+        // filled its disk would wait for room that only delivery can make.
         let bounds = [
             ("max_size", file.max_size.0, 4 * SEGMENT_BYTES_MIN),
             ("min_free", Some(file.min_free.0), 2 * SEGMENT_BYTES_MIN),
@@ -153,7 +153,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Names of files.
+    /// Checks the name of a consumer group, which becomes part of file names.
     fn group_name(&mut self, path: &str, name: &str) {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if !name.is_empty() && (name.len() > 64 || !name.bytes().all(plain)) {
@@ -205,7 +205,7 @@ impl Resolver<'_> {
                 }
             }
         }
-        // A mode that cannot be read has been reported already.
+        // A mode that cannot be read has already been reported.
         let readable = !self.problems.has_errors();
         for queue in queues.keys().filter(|_| readable) {
             if !deliveries.iter().any(|delivery| delivery.queue == *queue) && !queue.is_empty() {
@@ -266,7 +266,7 @@ impl Resolver<'_> {
         chosen
     }
 
-    /// A request's size in kilobytes.
+    /// Returns the size of a request in kilobytes.
     fn kilobytes(&mut self, path: &str, bulk: &BulkFile) -> usize {
         let in_mb = format!("{path}.batch_size_in_mb");
         if bulk.batch_size_in_kb.is_some() && self.places.is_some_and(|places| places.has(&in_mb)) {
@@ -277,7 +277,7 @@ impl Resolver<'_> {
         kilobytes as usize
     }
 
-    /// Where a new group begins.
+    /// Returns where a new group begins.
     fn start(&mut self, path: &str, text: &str) -> Start {
         match text {
             "earliest" => Start::Earliest,
@@ -296,7 +296,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Warns of a pipeline that leaves something in its queue until somebody starts it.
+    /// Warns about a pipeline that leaves documents in its queue until somebody starts it.
     fn warn_of_standing_still(&mut self, path: &str, pipeline: &PipelineFile, queue: &Queue) {
         if !pipeline.auto_start {
             let message = format!(
@@ -369,7 +369,7 @@ impl Resolver<'_> {
             retry: retry(pipeline, bulk),
             sending: Sending {
                 connections_per_node_max: indexing.max_connection_per_node as usize,
-                // A lane tries again by itself.
+                // A lane retries by itself.
                 retry_count_max: 0,
                 retry_delay: Duration::from_millis(pipeline.retry_delay_in_ms.into()),
                 connect_timeout: Duration::from_secs(3),
@@ -403,7 +403,7 @@ fn retry(pipeline: &PipelineFile, bulk: &BulkFile) -> Retry {
     }
 }
 
-/// All `bulk_reshuffle` of a flow, with their paths.
+/// Collects all `bulk_reshuffle` filters of a flow, with their paths.
 fn reshuffles<'f>(path: &str, filters: &'f [FilterFile], out: &mut Vec<(String, &'f BulkReshuffleFile)>) {
     for (at, filter) in filters.iter().enumerate() {
         let path = format!("{path}[{at}]");
@@ -420,5 +420,5 @@ fn reshuffles<'f>(path: &str, filters: &'f [FilterFile], out: &mut Vec<(String, 
     }
 }
 
-/// The smallest segment of a log that makes sense; a quota is four of them at least.
+/// The smallest useful segment of a log. A quota is at least four of them.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;

@@ -1,4 +1,4 @@
-//! What only shows when sections are looked at together: contradictions, and doors left open.
+//! Problems that show only when sections are compared: contradictions, and access that is open to everybody.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::file::ConfigFile;
 use crate::file::scalar::show_bytes;
 use crate::runtime::*;
 
-/// With less, lanes would read a few documents at a time.
+/// The least delivery memory: with less, lanes would read only a few documents at a time.
 const DELIVERY_MEMORY_MIN: u64 = 1 << 20;
 
 impl Resolver<'_> {
@@ -64,8 +64,8 @@ impl Resolver<'_> {
     }
 }
 
-/// Clusters that strangers can act on with the gateway's account: by name, with the sentence to say so
-/// loudly.
+/// Returns the clusters on which strangers can act with the gateway's account: the name of each, with the
+/// warning to print.
 pub(crate) fn open_doors(config: &Config) -> Vec<(Arc<str>, String)> {
     let mut doors = Vec::new();
     for cluster in config.clusters.values() {
@@ -96,7 +96,7 @@ fn has_client_certificates(entry: &Entry) -> bool {
     entry.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some())
 }
 
-/// Whether a request that comes in at `entry` can get to the cluster.
+/// Returns whether a request that arrives at `entry` can reach the cluster.
 fn reaches(config: &Config, entry: &Entry, cluster: &str) -> bool {
     let Some(router) = config.routers.get(&entry.router) else {
         return false;

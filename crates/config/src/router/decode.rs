@@ -1,9 +1,9 @@
-//! Paths and parameters as servers decode them.
+//! Decodes paths and parameters as servers do.
 
 use std::borrow::Cow;
 
-/// Percent-decodes; in queries `+` is a space (`RestUtils.decodeComponent`). `None` for what isn't UTF-8 or
-/// has a broken escape: the cluster words its own rejection.
+/// Percent-decodes a text. In queries, `+` is a space (`RestUtils.decodeComponent`). Returns `None` if the
+/// text is not UTF-8 or has a broken escape: the cluster then words its own rejection.
 pub fn decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|b| b == b'%' || (plus_is_space && b == b'+')) {
         return Some(Cow::Borrowed(text));

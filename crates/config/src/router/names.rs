@@ -1,8 +1,9 @@
-//! Paths as servers read them, and the indices that they name: a rule that is for certain indices holds
-//! however a client spells them, and where it cannot be said whether it holds, nobody guesses.
+//! Reads paths as servers do, and finds the indices that they name. A rule for certain indices applies
+//! however a client spells them, and where it cannot be determined whether it applies, the request is
+//! refused.
 //!
-//! Servers decode each segment of a path once, count empty segments for nothing, and take several names,
-//! patterns and date math for one (`RestController`, `PathTrie`, `IndexNameExpressionResolver`).
+//! Servers decode each segment of a path once, ignore empty segments, and accept lists of names, patterns and
+//! date math in place of a name (`RestController`, `PathTrie`, `IndexNameExpressionResolver`).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,13 +12,13 @@ use http::Method;
 
 use super::{Router, decode};
 
-/// Why it cannot be said which flows a request takes.
+/// Why the flows of a request cannot be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undecided {
     /// A segment that no server can read either.
     #[error("the path is not percent-encoded UTF-8")]
     Unreadable,
-    /// Names that different rules are for.
+    /// Names that belong to different rules.
     #[error("it names indices that belong to different flows; send a request for each")]
     Several,
     /// A pattern, or date math, that covers indices of different rules.
@@ -28,15 +29,15 @@ pub enum Undecided {
     /// An index that is not in the path.
     #[error("an index is named beside the path that belongs to another flow; name it in the path")]
     Beside,
-    /// Date math in a form that is not understood here.
+    /// Date math in a form that this reader does not understand.
     #[error("its date math cannot be read here; name the index")]
     DateMath,
 }
 
 type Flows<'r> = &'r [Arc<str>];
 
-/// A path with its segments decoded and empty ones left out; a slash within a segment stays encoded. `None`
-/// for what is not encoded UTF-8.
+/// Decodes the segments of a path and leaves out empty ones. A slash within a segment stays encoded. Returns
+/// `None` if the path is not encoded UTF-8.
 pub(super) fn canonical(path: &str) -> Option<Cow<'_, str>> {
     if !path.contains('%') && !path.contains("//") {
         return Some(Cow::Borrowed(path));
@@ -52,7 +53,7 @@ pub(super) fn canonical(path: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(whole))
 }
 
-/// The flows of a request at a router with rules for certain indices.
+/// Returns the flows of a request at a router with rules for certain indices.
 pub(super) fn decide<'r>(
     router: &'r Router,
     method: &Method,
@@ -79,7 +80,7 @@ pub(super) fn decide<'r>(
     all(router, method, first, rest)
 }
 
-/// The names that follow an API in a path, decoded.
+/// Returns the names that follow an API in a path. The path is decoded.
 fn behind_api(path: &str) -> Option<&str> {
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
     let mut next = || segments.next().unwrap_or_default();
@@ -96,7 +97,7 @@ fn behind_api(path: &str) -> Option<&str> {
     Some(names).filter(|names| !names.is_empty())
 }
 
-/// The flows that all names of an expression lead to. `rest` is what follows them in the path.
+/// Returns the flows that all names of an expression lead to. `rest` is the path after the expression.
 fn all<'r>(
     router: &'r Router,
     method: &Method,
@@ -105,7 +106,7 @@ fn all<'r>(
 ) -> Result<Flows<'r>, Undecided> {
     let mut found: Option<Flows<'r>> = None;
     for name in expression.split(',').filter(|name| !name.is_empty()) {
-        // What is taken away from a pattern adds no index.
+        // An exclusion adds no index.
         if name.starts_with('-') && found.is_some() {
             continue;
         }
@@ -126,7 +127,7 @@ fn all<'r>(
     Ok(found.unwrap_or_else(|| router.route(method, &format!("/{expression}{rest}"))))
 }
 
-/// A name, with stars for what only the cluster knows: the date of date math.
+/// Returns a name in which stars replace what only the cluster knows: the date of date math.
 fn meant(name: &str) -> Result<Cow<'_, str>, Undecided> {
     if name == "_all" {
         return Ok(Cow::Borrowed("*"));
@@ -158,8 +159,8 @@ fn meant(name: &str) -> Result<Cow<'_, str>, Undecided> {
     }
 }
 
-/// What the query says of the index; servers take the path's parameters there, too. All that it says, since
-/// servers take the last of several, and a semicolon parts parameters as well
+/// Returns the indices in the query; servers accept the parameters of the path there, too. All values are
+/// returned, since servers use the last of several, and a semicolon separates parameters as well
 /// (`RestUtils.decodeQueryString`).
 fn index_parameter(query: &str) -> Result<Option<Cow<'_, str>>, Undecided> {
     let mut said: Option<Cow<'_, str>> = None;
@@ -178,13 +179,13 @@ fn index_parameter(query: &str) -> Result<Option<Cow<'_, str>>, Undecided> {
     Ok(said)
 }
 
-/// Whether there may be a name that fits both; each has stars for any characters.
+/// Returns whether some name may match both patterns. In each, a star stands for any characters.
 pub fn overlap(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     if one.len().saturating_mul(other.len()) > OVERLAP_MAX {
         return true;
     }
-    // Whether what is left of `one` from here on and of `other` from each place on fit together.
+    // Whether the rest of `one` from here on matches the rest of `other` from each place on.
     let mut below = vec![false; other.len() + 1];
     for at in (0..=one.len()).rev() {
         let mut row = vec![false; other.len() + 1];
@@ -204,7 +205,7 @@ pub fn overlap(one: &str, other: &str) -> bool {
     below[0]
 }
 
-/// Steps of a comparison; what is longer is no name.
+/// The most steps of a comparison. A longer text is not a name.
 const OVERLAP_MAX: usize = 1 << 20;
 
 #[cfg(test)]

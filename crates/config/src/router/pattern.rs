@@ -1,51 +1,51 @@
-//! Patterns of whole paths.
+//! Patterns for whole paths.
 
 use super::segment::{BadRegex, Segment};
 
-/// A path pattern, compiled.
+/// A compiled path pattern.
 ///
 /// | pattern | matches |
 /// |---|---|
-/// | `/_bulk` | just that |
+/// | `/_bulk` | exactly this path |
 /// | `/{index}/_bulk` | one segment, not empty, then `/_bulk` |
-/// | `/*/_search`, `/logs-*/_bulk` | any characters within a segment; a segment that is `*` alone isn't empty |
+/// | `/*/_search`, `/logs-*/_bulk` | any characters within a segment, at least one for a lone `*` |
 /// | `/{year:\d+}/_bulk` | one segment that the expression matches as a whole |
 /// | `/_cat/*`, `/{any:*}` | the rest of the path, slashes included |
 ///
-/// Slashes at a path's end are as good as none, as for the cluster itself.
+/// Slashes at the end of a path are ignored, as in the cluster itself.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: Box<str>,
     segments: Box<[Segment]>,
-    /// After the segments: a slash and anything.
+    /// Whether a slash and anything else may follow the segments.
     rest: bool,
 }
 
-/// What is wrong with a pattern, in words that follow the pattern.
+/// What is wrong with a pattern. The message follows the pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPattern {
-    /// It is too long.
+    /// The pattern is too long.
     #[error("is longer than {PATTERN_BYTES_MAX} bytes")]
     TooLong,
-    /// It is no path.
+    /// The pattern is not a path.
     #[error("must begin with `/`")]
     NoSlash,
-    /// A query, which no pattern is compared with.
+    /// The pattern has a query, which patterns are not compared with.
     #[error("is a path, without a query")]
     Query,
-    /// The rest of a path, and something after it.
+    /// The rest of a path is followed by something else.
     #[error("has `{{name:*}}` before its end")]
     RestBeforeEnd,
     /// The rest of a path within a segment.
     #[error("has `{{name:*}}` that isn't the whole last segment")]
     RestWithinSegment,
-    /// A brace that nothing closes.
+    /// A brace is not closed.
     #[error("has a `{{` without `}}`")]
     Unclosed,
-    /// A brace that nothing opens.
+    /// A brace is not opened.
     #[error("has a `}}` without `{{`")]
     Unopened,
-    /// Braces around no name.
+    /// Braces do not contain a name.
     #[error("has braces without a name in them")]
     NoName,
     /// A regular expression that cannot be compiled.
@@ -65,7 +65,7 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with the pattern.
     pub fn compile(text: &str) -> Result<Self, BadPattern> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err(BadPattern::TooLong);
@@ -106,19 +106,20 @@ impl Pattern {
         })
     }
 
-    /// Whether the pattern is for certain indices: its first segment is neither any name nor the name of an
-    /// API.
+    /// Returns whether the pattern is for certain indices: its first segment is neither an arbitrary name nor
+    /// the name of an API.
     pub(super) fn binds_index(&self) -> bool {
         self.segments.first().is_some_and(Segment::binds_index)
     }
 
-    /// The index that it is for, if it is for one and no other.
+    /// Returns the index that the pattern is for, if it is for exactly one.
     pub(super) fn index(&self) -> Option<&str> {
         let first = self.segments.first().filter(|segment| segment.binds_index());
         first.and_then(Segment::literal)
     }
 
-    /// Whether it matches `path` with some name in place of its first segment that `wildcard` covers.
+    /// Returns whether the pattern matches `path` when its first segment is replaced by some name that
+    /// `wildcard` covers.
     pub(super) fn may_cover(&self, path: &str, wildcard: &str) -> bool {
         self.binds_index()
             && self.walk(path, |at, segment, part| match at {
@@ -127,7 +128,7 @@ impl Pattern {
             })
     }
 
-    /// Whether the pattern matches the whole of `path`.
+    /// Returns whether the pattern matches the whole of `path`.
     pub fn matches(&self, path: &str) -> bool {
         self.walk(path, |_, segment, part| segment.matches(part))
     }
@@ -135,7 +136,7 @@ impl Pattern {
     #[inline]
     fn walk(&self, path: &str, matches: impl Fn(usize, &Segment, &str) -> bool) -> bool {
         let Some(path) = path.strip_prefix('/') else {
-            // `*` of an OPTIONS request.
+            // `*`, the target of an OPTIONS request.
             return self.rest && self.segments.is_empty();
         };
         let mut left = Some(if self.rest {
@@ -166,12 +167,12 @@ impl Pattern {
     }
 }
 
-/// The rest of the path, if it stands last.
+/// Returns whether a part stands for the rest of the path, if it is the last part.
 fn is_rest(part: &str) -> bool {
     is_stars(part) || part.starts_with('{') && part.ends_with(":*}")
 }
 
-/// Several stars are as good as one.
+/// Returns whether a part consists of stars; several stars mean the same as one.
 fn is_stars(part: &str) -> bool {
     !part.is_empty() && part.bytes().all(|byte| byte == b'*')
 }
@@ -262,7 +263,7 @@ mod tests {
         }
     }
 
-    /// The same by one regular expression for the whole path.
+    /// Matches with a single regular expression for the whole path.
     fn naive(pattern: &str, path: &str) -> bool {
         let mut pattern = pattern.to_owned();
         while pattern.contains("**") {

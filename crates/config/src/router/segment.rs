@@ -1,27 +1,27 @@
-//! Patterns of one segment of a path.
+//! Patterns for one segment of a path.
 
 use regex::Regex;
 
 use super::names::overlap;
 use super::pattern::BadPattern;
 
-/// What one segment of a path may be.
+/// A pattern for one segment of a path.
 #[derive(Clone, Debug)]
 pub(super) enum Segment {
-    /// Just this.
+    /// Exactly this text.
     Literal(Box<str>),
-    /// Anything but nothing.
+    /// Any text that is not empty.
     One,
     /// These pieces in order.
     Glob(Box<[Piece]>),
-    /// What the expression matches as a whole.
+    /// Text that the expression matches as a whole.
     Regex(Regex),
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Piece {
     Text(Box<str>),
-    /// At least so many characters (0 for `*`, 1 for `{name}`).
+    /// At least this many characters (0 for `*`, 1 for `{name}`).
     Any(usize),
     Regex(Box<str>),
 }
@@ -51,7 +51,7 @@ impl Segment {
 }
 
 impl Segment {
-    /// Whether it is for certain indices, if it is where a path has its index.
+    /// Returns whether the segment is for certain indices, if it is where a path has its index.
     pub(super) fn binds_index(&self) -> bool {
         match self {
             Self::One => false,
@@ -61,7 +61,7 @@ impl Segment {
         }
     }
 
-    /// What it is, if it is nothing else.
+    /// Returns the text, if the segment matches only one.
     pub(super) fn literal(&self) -> Option<&str> {
         match self {
             Self::Literal(text) => Some(text),
@@ -69,7 +69,7 @@ impl Segment {
         }
     }
 
-    /// Whether some name that a pattern covers may fit.
+    /// Returns whether some name that a pattern covers may match.
     pub(super) fn may_cover(&self, wildcard: &str) -> bool {
         match self {
             Self::One | Self::Regex(_) => true,
@@ -88,7 +88,7 @@ impl Segment {
     }
 }
 
-/// The pieces of a segment's pattern.
+/// Parses the pieces of a segment's pattern.
 fn pieces(part: &str) -> Result<Vec<Piece>, BadPattern> {
     let mut pieces = Vec::new();
     let mut rest = part;
@@ -98,7 +98,7 @@ fn pieces(part: &str) -> Result<Vec<Piece>, BadPattern> {
             pieces.push(Piece::Text(rest[..special].into()));
             rest = &rest[special..];
         } else if let Some(after) = rest.strip_prefix('*') {
-            // Two stars are as good as one.
+            // Two stars mean the same as one.
             if !matches!(pieces.last(), Some(Piece::Any(0))) {
                 pieces.push(Piece::Any(0));
             }
@@ -123,7 +123,7 @@ fn pieces(part: &str) -> Result<Vec<Piece>, BadPattern> {
     Ok(pieces)
 }
 
-/// Where the brace that `text` begins with closes.
+/// Returns the place where the first brace of `text` closes.
 fn closing_brace(text: &str) -> Option<usize> {
     let mut depth = 0;
     text.bytes().position(|byte| {
@@ -148,12 +148,12 @@ fn whole_regex(pieces: &[Piece]) -> Result<Regex, BadPattern> {
     Ok(compile_regex(&(text + ")$"))?)
 }
 
-/// A regular expression that cannot be compiled, with the last line of what the compiler says.
+/// A regular expression that cannot be compiled, with the last line of the compiler's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("holds an invalid regular expression: {0}")]
 pub struct BadRegex(String);
 
-/// A regular expression of bounded size; matching is linear in the text whatever the expression.
+/// Compiles a regular expression of bounded size. Matching is linear in the text, whatever the expression.
 pub(crate) fn compile_regex(text: &str) -> Result<Regex, BadRegex> {
     regex::RegexBuilder::new(text)
         .size_limit(1 << 20)
@@ -170,8 +170,8 @@ pub(crate) fn compile_regex(text: &str) -> Result<Regex, BadRegex> {
         })
 }
 
-/// Whether the pieces match all of `part`: greedy from the left, backing up to the last star only, which is
-/// enough for stars. `{name}` (one character at least) is a star after one character.
+/// Returns whether the pieces match all of `part`. The match is greedy from the left and backs up to the last
+/// star only, which is enough for stars. `{name}` (at least one character) is a star after one character.
 fn glob(pieces: &[Piece], part: &str) -> bool {
     let (mut piece, mut at) = (0, 0);
     let mut last_star: Option<(usize, usize)> = None;

@@ -1,4 +1,4 @@
-//! What whole files load as, and what is said about them.
+//! Tests of what whole files load as, and of their warnings and errors.
 
 use std::path::Path;
 
@@ -70,7 +70,7 @@ fn the_published_guides_file_runs_once_it_says_mode_sync() {
     );
     assert_eq!(cluster.anonymous, Anonymous::Pass);
 
-    // Without a mode, as in the guides, it is the asynchronous one, and the pipeline delivers.
+    // Without a mode, as in the guides, the mode is asynchronous, and the pipeline delivers.
     let config = parse(&fixture("guide-without-mode.yml")).unwrap().config;
     let FilterAction::BulkReshuffle(bulk) = &config.flows["async_bulk"].filters[0].action else {
         panic!()
@@ -101,7 +101,7 @@ fn the_published_guides_file_runs_once_it_says_mode_sync() {
     );
 }
 
-/// A file with two queues, `a` by nodes of `c` and `b` by shards of `d`, and this pipeline.
+/// Loads a file with two queues, `a` by nodes of `c` and `b` by shards of `d`, and this pipeline.
 fn with_pipeline(pipeline: &str) -> Result<Vec<Delivery>, String> {
     let text = format!(
         "entry: [{{name: e, router: r, network.binding: '127.0.0.1:8000'}}]
@@ -229,7 +229,7 @@ fn examples_load_without_errors_and_say_what_they_need() {
         let name = file.display().to_string();
         match Config::parse(&text, Some(&name), &environment) {
             Ok(loaded) => assert_eq!(loaded.warnings, [], "an example has nothing to warn of"),
-            // The certificates of the example are not there.
+            // The certificates of the example do not exist.
             Err(rejected) => assert!(
                 name.ends_with("tls.yml")
                     && rejected

@@ -1,10 +1,10 @@
-//! Filters, conditions and the choice of nodes.
+//! Tests of filters, conditions and the choice of nodes.
 
 use config::*;
 
 use crate::parse;
 
-/// A file whose one flow has these filters.
+/// Loads a file with one flow that has these filters.
 fn with_filters(filters: &str) -> Result<Loaded, Rejected> {
     let text = format!(
         "entry: [{{name: e, router: r, network.binding: '127.0.0.1:8000'}}]\n\

@@ -1,8 +1,8 @@
-//! Whole configuration files: what the published guide's does, what is said about everything that can be
-//! wrong, and that examples and reference page are true.
+//! Tests of whole configuration files: those of the published guide, messages about everything that can be
+//! wrong, and whether the examples and the reference page are true.
 //!
-//! Golden files: `tests/config/NAME.yml` and `NAME.txt`, every problem and warning. `UPDATE=1 cargo test -p
-//! config --test config` writes them (and `docs/configuration.md`) anew; read the difference before you
+//! Golden files: `tests/config/NAME.yml` and `NAME.txt`, with every problem and warning. `UPDATE=1 cargo test
+//! -p config --test config` rewrites them (and `docs/configuration.md`); read the difference before you
 //! commit it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
@@ -32,7 +32,7 @@ fn parse(text: &str) -> Result<Loaded, Rejected> {
     Config::parse(text, Some("gateway.yml"), &|_| None)
 }
 
-/// Compares with a file in the repository, or writes it.
+/// Compares with a file in the repository, or writes the file.
 fn expect_file(path: &Path, actual: &str) {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(path, actual).unwrap();

@@ -1,11 +1,11 @@
-//! Files that somebody has sat on.
+//! Tests with damaged files.
 
 use config::*;
 use proptest::prelude::*;
 
 use crate::{fixture, parse};
 
-/// A good file with something done to it: bytes put in, taken out or doubled.
+/// Generates a good file that is damaged: bytes are inserted, removed or doubled.
 fn mangled() -> impl Strategy<Value = String> {
     let names = [
         "guide.yml",
@@ -71,7 +71,7 @@ proptest! {
             Ok(loaded) => {
                 prop_assert!(!loaded.config.entries.is_empty());
                 prop_assert!(loaded.warnings.iter().all(|problem| problem.severity == Severity::Warning));
-                // What is loaded can be shown.
+                // A loaded file can be shown.
                 prop_assert!(show(&loaded.file).contains("entry:"));
             }
             Err(rejected) => {

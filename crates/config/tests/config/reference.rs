@@ -1,4 +1,4 @@
-//! The reference page, the meaning of each key, the schema.
+//! Tests of the reference page, the explanations of keys, and the schema.
 
 use config::*;
 
@@ -31,7 +31,7 @@ fn every_key_is_documented_and_can_be_explained() {
             "`{path}` says not what may be written"
         );
         *seen += 1;
-        // Conditions and filters hold themselves.
+        // Conditions and filters contain themselves.
         if ["when", "if", "then", "else"]
             .iter()
             .any(|key| path.ends_with(key))

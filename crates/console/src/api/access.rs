@@ -1,4 +1,4 @@
-//! Before an endpoint is served: whose session this is, and whether the role is high enough.
+//! The check before an endpoint is served: which session a request has, and whether the role suffices.
 
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
@@ -9,22 +9,22 @@ use super::{ApiState, Refusal, Shared};
 use crate::roles::{Role, Roles};
 use crate::store::{StoreError, User};
 
-/// What a request has to have before an endpoint is served.
+/// The requirement of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
-    /// Nothing: it is for who is not logged in.
+    /// No session: the endpoint serves users who are not logged in.
     Nothing,
-    /// A session; what is told depends on the roles.
+    /// A session. What the endpoint tells depends on the roles.
     Session,
-    /// The role for everything.
+    /// A session whose general role is at least this one.
     Everywhere(Role),
-    /// The role on the cluster whose id is in the path.
+    /// A session whose role on the cluster in the path is at least this one.
     Cluster(Role),
-    /// The role on the gateway whose id is in the path.
+    /// A session whose role on the gateway in the path is at least this one.
     Gateway(Role),
 }
 
-/// Serves a request that has what it needs. The user goes along with it.
+/// Serves a request that meets the requirement, and attaches the user to it.
 pub(super) async fn admit(
     State((api, needs)): State<(Shared, Needs)>,
     path: RawPathParams,
@@ -32,7 +32,7 @@ pub(super) async fn admit(
     next: Next,
 ) -> Result<Response, Refusal> {
     let token = token_of(request.headers(), api.tls).ok_or_else(log_in_first)?;
-    // A page that is only open does not count as used.
+    // A page that is merely open does not count as use.
     let used = !request.uri().path().ends_with("/live");
     let user = api.polls.store.session(&token, used)?.ok_or_else(log_in_first)?;
     api.polls.attention.look();
@@ -66,7 +66,7 @@ fn may(api: &ApiState, roles: &Roles, needs: Needs, id: &str) -> Result<(), Refu
     }
 }
 
-/// Refuses who has a lower role than is needed, and says which one is.
+/// Refuses a role that is lower than the needed one, and names the needed one.
 pub(super) fn demand(needs: Role, has: Role, on: &str) -> Result<(), Refusal> {
     if has >= needs {
         return Ok(());
@@ -74,7 +74,7 @@ pub(super) fn demand(needs: Role, has: Role, on: &str) -> Result<(), Refusal> {
     Err(Refusal::missing_role(needs, has, on))
 }
 
-/// Whether a user may try a cluster: a new one, or the one with this id as it would be changed.
+/// Checks whether a user may test a cluster: a new one, or a change of the one with this id.
 pub(super) fn may_test(user: &User, id: Option<&str>) -> Result<(), Refusal> {
     match id {
         Some(id) => demand(Role::Admin, user.roles.on_cluster(id), ON_CLUSTER),

@@ -1,4 +1,4 @@
-//! Who did what, when and why: a page of it, or all of it as NDJSON.
+//! The audit log: one page of it, or all of it as NDJSON.
 
 use std::io;
 
@@ -20,7 +20,7 @@ use crate::store::{Place, Wanted};
 #[derive(Deserialize)]
 pub(super) struct Asked {
     limit: Option<usize>,
-    /// Where an earlier answer ended.
+    /// The `next` of an earlier answer.
     before: Option<String>,
     // A flattened structure would take numbers as texts only.
     user: Option<String>,
@@ -50,7 +50,7 @@ impl Asked {
     }
 }
 
-/// A page of entries, the newest first, and how far was searched for them.
+/// Returns a page of entries, newest first, and how far the search got.
 pub(super) async fn show(
     State(api): State<Shared>,
     Query(asked): Query<Asked>,
@@ -64,8 +64,8 @@ pub(super) async fn show(
     })))
 }
 
-/// All entries that fit, a line each. What cannot be read breaks the answer off, so that half a log is not
-/// taken for a whole one.
+/// Returns all matching entries, one line each. A failure aborts the response, so that nobody takes half a
+/// log for the whole.
 pub(super) async fn download(
     State(api): State<Shared>,
     Extension(Token(token)): Extension<Token>,
@@ -98,13 +98,14 @@ pub(super) async fn download(
     Ok((headers, Body::from_stream(lines)).into_response())
 }
 
-/// What of the log is still to be read: from a place on, or from its newest entry.
+/// The rest of a download: from a place on (`None`: from the newest entry), or nothing.
 enum Rest {
     From(Option<Place>),
     Nothing,
 }
 
-/// The next lines, and where they end; for who is still logged in, and still an admin.
+/// Returns the next lines and the place where they end. Fails once the session has ended or its user is no
+/// longer an admin.
 fn piece(
     api: &ApiState,
     token: &str,
@@ -129,7 +130,7 @@ fn piece(
     Ok((lines.into(), found.next))
 }
 
-/// Entries of a page, and of a piece of a download.
+/// Maximum number of entries of a page, and of one piece of a download.
 const ENTRIES_MAX: usize = 1_000;
 
 #[cfg(test)]

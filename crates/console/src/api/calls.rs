@@ -31,7 +31,7 @@ pub(super) struct Call {
     confirm: Option<Confirm>,
 }
 
-/// What a user says who means it.
+/// The user's confirmation of a call.
 #[derive(Deserialize)]
 pub(super) struct Confirm {
     index: String,
@@ -39,7 +39,7 @@ pub(super) struct Confirm {
 }
 
 impl Confirm {
-    /// Whether this is what was asked for.
+    /// Whether the confirmation names this index and gives a reason.
     pub(super) fn means(&self, index: &str) -> bool {
         self.index == index && !self.reason.trim().is_empty()
     }
@@ -52,7 +52,7 @@ pub(super) struct Wanted {
     prefix: String,
 }
 
-/// Sends a call and tells the answer. It ends at the cluster when the page gives it up.
+/// Sends a call and returns the answer. If the page gives up, the call ends at the cluster too.
 pub(super) async fn call(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
@@ -109,7 +109,7 @@ pub(super) async fn call(
     })))
 }
 
-/// Whether a call that writes may go out.
+/// Checks whether a call that writes may be sent.
 fn admit(cluster: &ClusterEntry, path: &CallPath, confirm: Option<&Confirm>) -> Result<(), Refusal> {
     if cluster.read_only {
         let reason = "this cluster is registered as read-only, and the call is not known to only read";
@@ -124,7 +124,8 @@ fn admit(cluster: &ClusterEntry, path: &CallPath, confirm: Option<&Confirm>) -> 
     Ok(())
 }
 
-/// Only headers that say what the body is; never credentials, which are those of the registry.
+/// Returns the headers of a call: only those that describe the body, and never credentials, which come from
+/// the registry.
 fn headers_of(given: &BTreeMap<String, String>, has_body: bool) -> Result<HeaderMap, Refusal> {
     let mut headers = HeaderMap::new();
     if has_body {
@@ -146,7 +147,7 @@ fn headers_of(given: &BTreeMap<String, String>, has_body: bool) -> Result<Header
     Ok(headers)
 }
 
-/// Names that begin like this, for the editor's completion.
+/// Returns names with a prefix, for the editor's completion.
 pub(super) async fn names(
     State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
@@ -171,7 +172,7 @@ pub(super) async fn names(
     Ok(Json(json!({"names": names})))
 }
 
-/// Longest body of a call, and of its answer.
+/// The largest body of a call, and of its answer.
 pub(super) const BYTES_MAX: usize = 50 << 20;
 const WITHIN: Duration = Duration::from_secs(120);
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"];

@@ -1,4 +1,4 @@
-//! What the API serves, and which role each endpoint needs: one table.
+//! The table of all endpoints, with the role that each of them needs.
 
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, delete, get, post, put};
@@ -9,7 +9,7 @@ use crate::roles::Role::{Admin, Viewer};
 
 /// One method of one path.
 pub(super) struct Endpoint {
-    /// As the tests of roles send it; `route` serves it.
+    /// The method, for the tests of roles; `route` serves it.
     #[cfg_attr(not(test), expect(dead_code, reason = "the router has it in `route`"))]
     pub(super) method: &'static str,
     pub(super) path: &'static str,
@@ -31,8 +31,8 @@ const fn endpoint(
     }
 }
 
-/// Calls need `Viewer` to be looked at; a call that writes needs more, which its handler knows. So it is with
-/// the test of a cluster, which is of a registered one or of a new one.
+/// Two endpoints need more than the table says, which depends on the request's body: calls that write need
+/// `Operator`, and a test of a cluster needs `Admin` on that cluster, or in general for a new one.
 pub(super) const ENDPOINTS: &[Endpoint] = &[
     endpoint("GET", "/session", Nothing, || get(sessions::show)),
     endpoint("POST", "/setup", Nothing, || post(sessions::set_up)),
@@ -104,5 +104,5 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
     }),
 ];
 
-/// Longest body of a call: a bulk that somebody tries out. JSON needs some room around it.
+/// The largest body of a call: a bulk that somebody tries out. JSON needs some room around it.
 const CALL_BYTES_MAX: usize = calls::BYTES_MAX + (14 << 20);

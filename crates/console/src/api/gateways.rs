@@ -1,5 +1,5 @@
-//! What the pages of a gateway ask: its queues, how they were, and calls to its admin API, of which only
-//! those of the list below go out.
+//! What the pages of a gateway ask: its queues, their past, and calls to its admin API, of which only those
+//! in the list below are sent.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::roles::Role;
 use crate::store::{Change, GatewayEntry, StoreError, User};
 use crate::target::Target;
 
-/// A gateway's queues as of a moment ago, and whoever asks for them now: however many pages are open, a
-/// gateway is asked once.
+/// A gateway's recent queues, and the requests that ask for them now: however many pages are open, a gateway
+/// is asked once.
 #[derive(Default)]
 pub(crate) struct Asked(Mutex<HashMap<String, Slot>>);
 
@@ -40,7 +40,7 @@ pub(super) struct Span {
 #[derive(Deserialize)]
 pub(super) struct Call {
     method: String,
-    /// Path and query, as the admin API has them.
+    /// Path and query of the admin API.
     path: String,
     #[serde(default)]
     body: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct Call {
     confirm: Option<Confirm>,
 }
 
-/// All queues, each consumer group with its sum.
+/// Returns all queues; each consumer group has its sum.
 pub(super) async fn queues(
     State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
@@ -96,7 +96,7 @@ fn is_fresh(kept: &Option<(Instant, Arc<Value>)>) -> Option<Arc<Value>> {
     (at.elapsed() < KEPT).then(|| Arc::clone(told))
 }
 
-/// How far a queue's consumer groups were behind.
+/// Returns how far a queue's consumer groups were behind.
 pub(super) async fn lag(
     State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
@@ -107,7 +107,7 @@ pub(super) async fn lag(
     Ok(Json(api.polls.board.lag(&id, &span.queue, minutes)))
 }
 
-/// Sends a call to the admin API and tells the answer.
+/// Sends a call to the admin API and returns the answer.
 pub(super) async fn call(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
@@ -160,8 +160,8 @@ pub(super) async fn call(
     })))
 }
 
-/// What acts on a gateway acts on its clusters: one that is only read forbids it, a protected one wants the
-/// gateway's name and a reason.
+/// Checks whether a call that changes a gateway may be sent. Such a call affects the gateway's clusters: a
+/// read-only cluster forbids it, and a protected one requires the gateway's name and a reason.
 fn admit(api: &ApiState, gateway: &GatewayEntry, confirm: Option<&Confirm>) -> Result<(), Refusal> {
     let mut is_protected = false;
     for id in gateway
@@ -191,20 +191,20 @@ fn target(api: &ApiState, gateway: &GatewayEntry) -> Result<Target, Refusal> {
     Target::of_gateway(&api.polls.store, gateway).map_err(|error| Refusal::bad(error.to_string()))
 }
 
-/// A call that goes out; `*` is any one segment.
+/// A call that may be sent; `*` is any one segment.
 struct Known {
     method: &'static str,
     path: &'static [&'static str],
     does: Does,
 }
 
-/// What a call does to a gateway.
+/// The effect of a call on a gateway.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
     Read,
     Write,
-    /// It writes, unless `dry_run=true` has it count only. Other calls do not know that parameter, and some
-    /// ignore it.
+    /// The call writes, unless `dry_run=true` makes it only count. Other calls do not know that parameter,
+    /// and some ignore it.
     WriteOrCount,
 }
 
@@ -214,7 +214,7 @@ impl Known {
         self.path.len() == words.len() && self.path.iter().zip(words).all(alike)
     }
 
-    /// Whether it changes anything when it is sent to this path and query.
+    /// Whether the call changes anything when it is sent to this path and query.
     fn changes(&self, target: &str) -> bool {
         let only_counts = || {
             let query = target.split_once('?').map_or("", |(_, query)| query);
@@ -266,7 +266,7 @@ const CALLS: [Known; 11] = [
     writes("POST", &["pipeline", "*", "*"]),
 ];
 
-/// How long what was told of queues is told again.
+/// How long the last answer about queues is used again.
 const KEPT: Duration = Duration::from_millis(900);
 const WITHIN: Duration = Duration::from_secs(5);
 /// A replay takes its time.

@@ -1,4 +1,4 @@
-//! Who may ask: by which name, from which page, and with which session.
+//! Checks who may ask: under which host name, from which page, and with which session.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use wire::guard::Work;
 
 use super::{ApiState, Refusal};
 
-/// A handler that panics is answered for with 500.
+/// Answers with 500 if a handler panics.
 pub(super) async fn guarded(request: Request, next: Next) -> Response {
     let handled = wire::guard::guarded(Work::Admin, next.run(request)).await;
     handled.unwrap_or_else(|panicked| {
@@ -21,9 +21,9 @@ pub(super) async fn guarded(request: Request, next: Next) -> Response {
     })
 }
 
-/// A page of somebody else's must not reach this server by a name of its own making (DNS rebinding). An
-/// address is not such a name, `localhost` leads nowhere else, and others have to be told on the command
-/// line.
+/// Refuses unknown host names: a foreign page must not reach this server under a name of its own choice (DNS
+/// rebinding). Addresses cannot be rebound, `localhost` leads nowhere else, and any other name has to be
+/// given on the command line.
 pub(super) async fn by_a_known_name(
     State(api): State<Arc<ApiState>>,
     request: Request,
@@ -53,8 +53,8 @@ fn name_of(host: &str) -> &str {
     }
 }
 
-/// Only the console's own page may use its API: browsers say which page a request comes from. What changes
-/// something has to say so, and has to be JSON, which other pages' forms cannot send.
+/// Allows only the console's own page to use the API: browsers say which page a request comes from. A request
+/// that changes something must carry this proof and must be JSON, which forms of other pages cannot send.
 pub(super) async fn from_this_page(request: Request, next: Next) -> Response {
     let headers = request.headers();
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
@@ -69,7 +69,7 @@ pub(super) async fn from_this_page(request: Request, next: Next) -> Response {
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     let own = match text("sec-fetch-site") {
         Some("same-origin") => true,
-        // Typed into the address bar: no page has sent it.
+        // The address was typed into the address bar: no page has sent the request.
         Some("none") => !changes,
         Some(_) => false,
         None => own_origin().unwrap_or(!changes),
@@ -94,11 +94,11 @@ pub(super) async fn from_this_page(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// The session's token, for who ends it or looks whether it is still there.
+/// The session's token, for handlers that end the session or check whether it still exists.
 #[derive(Clone)]
 pub(super) struct Token(pub(super) String);
 
-/// The session's token, from the cookie.
+/// Returns the session's token from the cookie.
 pub(super) fn token_of(headers: &HeaderMap, tls: bool) -> Option<String> {
     let name = cookie_name(tls);
     let cookies = headers
@@ -113,14 +113,14 @@ pub(super) fn token_of(headers: &HeaderMap, tls: bool) -> Option<String> {
         .map(|(_, token)| token.to_owned())
 }
 
-/// The cookie that begins a session, or ends it.
+/// Returns the cookie that begins or ends a session.
 pub(super) fn cookie(token: &str, tls: bool, seconds: i64) -> String {
     let name = cookie_name(tls);
     let secure = if tls { "; Secure" } else { "" };
     format!("{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
 }
 
-/// Browsers take `__Host-` only with `Secure`, which plain HTTP cannot have.
+/// Browsers accept `__Host-` only with `Secure`, which plain HTTP cannot have.
 fn cookie_name(tls: bool) -> &'static str {
     if tls {
         "__Host-tidegate-console"
@@ -129,7 +129,7 @@ fn cookie_name(tls: bool) -> &'static str {
     }
 }
 
-/// What all answers say to browsers. Answers of the API are never kept.
+/// Adds the headers that all answers have. Browsers must never cache answers of the API.
 pub(super) async fn with_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

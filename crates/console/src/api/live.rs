@@ -1,4 +1,4 @@
-//! What goes on at the moment: the overview, once or each second, a cluster's series and its nodes.
+//! Live data: the overview, once or every second, and a cluster's series and nodes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) struct Span {
     minutes: Option<u32>,
 }
 
-/// The overview of what the user may see, with the user's roles: they may have changed since the login.
+/// Returns the overview of what the user may see, with the user's roles, which may have changed since login.
 pub(super) async fn overview(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
@@ -33,13 +33,13 @@ pub(super) async fn overview(
     Ok(Json(told))
 }
 
-/// An event a second, until the session ends.
+/// Sends an event every second, until the session ends.
 pub(super) async fn stream(
     State(api): State<Arc<ApiState>>,
     Extension(Token(token)): Extension<Token>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let mut overview = api.overview.clone();
-    // The one that is there may be of another day: nobody takes it while nobody looks.
+    // The present overview may be old, since nobody updates it while nobody looks.
     overview.mark_unchanged();
     let stream = unfold((overview, api, token), |(mut overview, api, token)| async move {
         overview.changed().await.ok()?;
@@ -52,7 +52,7 @@ pub(super) async fn stream(
     Sse::new(stream)
 }
 
-/// What a user may see of the overview that was taken for all.
+/// Returns what a user may see of the overview that was taken for all users.
 fn seen_of(api: &ApiState, user: &User, all: &Value) -> Result<Value, StoreError> {
     let mut told = all.clone();
     if !user.roles.see_all()

@@ -1,4 +1,4 @@
-//! The only place where something that went wrong becomes HTTP.
+//! The only place where an error becomes an HTTP response.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -11,7 +11,7 @@ use crate::password::NotHashed;
 use crate::roles::Role;
 use crate::store::StoreError;
 
-/// An answer that is no success.
+/// An unsuccessful answer.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
@@ -56,7 +56,7 @@ impl Refusal {
         Self::new(StatusCode::FORBIDDEN, kind, reason)
     }
 
-    /// Somebody's role is too low. The page says which one is missing.
+    /// Refuses a role that is too low. The page says which role is missing.
     pub(crate) fn missing_role(needs: Role, has: Role, on: &str) -> Self {
         let reason = format!("this needs the role {needs} {on}, and yours is {has}");
         Self {
@@ -84,7 +84,7 @@ impl Refusal {
         }
     }
 
-    /// The call would change something, so the user has to say that this is meant.
+    /// The call would change something, so the user has to confirm it.
     pub(crate) fn confirm(index: &str) -> Self {
         let reason = format!("this cluster is protected: type `{index}` and say why");
         let refusal = Self::new(StatusCode::CONFLICT, "confirm", reason);

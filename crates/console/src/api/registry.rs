@@ -1,4 +1,4 @@
-//! Clusters and gateways: registering, testing, changing, removing.
+//! Registers, tests, changes and removes clusters and gateways.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +25,13 @@ pub(super) struct File {
     yaml: String,
 }
 
-/// What the user may see of it, without secrets.
+/// Returns what the user may see of the registry, without secrets.
 pub(super) async fn show(State(api): State<Arc<ApiState>>, Extension(user): Extension<User>) -> Answer {
     let (clusters, gateways) = seen(&api, &user)?;
     Ok(Json(json!({"clusters": clusters, "gateways": gateways})))
 }
 
-/// The clusters and gateways that a user may see.
+/// Returns the clusters and gateways that a user may see.
 pub(super) fn seen(
     api: &ApiState,
     user: &User,
@@ -82,7 +82,7 @@ pub(super) async fn remove_cluster(
     Ok(Json(json!({})))
 }
 
-/// Tries a cluster as it is given, with the stored password where none is given.
+/// Tests a cluster as the form describes it, with the stored password if the form has none.
 pub(super) async fn test_cluster(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
@@ -151,7 +151,7 @@ pub(super) async fn remove_gateway(
     Ok(Json(json!({})))
 }
 
-/// Tries a gateway as it is given, with the stored token where none is given.
+/// Tests a gateway as the form describes it, with the stored token if the form has none.
 pub(super) async fn test_gateway(
     State(api): State<Arc<ApiState>>,
     Json(draft): Json<GatewayDraft>,
@@ -176,7 +176,7 @@ pub(super) async fn test_gateway(
     Ok(Json(probe(&api.polls.outbound, Kind::Gateway, target).await))
 }
 
-/// A file's entries: all of them, or the problems.
+/// Imports a file: all of its entries, or none if there are problems.
 pub(super) async fn import(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
@@ -188,15 +188,15 @@ pub(super) async fn import(
     }))
 }
 
-/// The names of what a file has registered, and of what it has changed.
+/// The names of the entries that a file has added, and of those that it has changed.
 #[derive(Default)]
 pub(crate) struct Taken {
     added: Vec<String>,
     changed: Vec<String>,
 }
 
-/// Registers all that a file names in the name of `actor`, or tells what is wrong with the file and registers
-/// nothing.
+/// Registers everything that a file names, in the name of `actor`. If something is wrong with the file,
+/// returns the problems and registers nothing.
 pub(crate) fn take_in(
     api: &ApiState,
     actor: &str,
@@ -286,7 +286,7 @@ fn keep_gateway(
     Ok(())
 }
 
-/// Registers a gateway's clusters at once if it answers; else its poll does it when it does.
+/// Registers a gateway's clusters at once if the gateway answers; otherwise its poll does so later.
 async fn bring_along(api: &ApiState, entry: &GatewayEntry) -> Result<(), Refusal> {
     let store = &api.polls.store;
     let Some(stored) = store.gateway(&entry.id)? else {

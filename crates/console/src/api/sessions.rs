@@ -1,4 +1,4 @@
-//! Logging in and out, and the first user.
+//! Logging in and out, and making the first user.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,7 +30,7 @@ pub(super) struct Login {
     password: Secret,
 }
 
-/// Who is logged in.
+/// Answers who is logged in.
 pub(super) async fn show(
     State(api): State<Arc<ApiState>>,
     headers: HeaderMap,
@@ -50,7 +50,7 @@ pub(super) async fn show(
     ))
 }
 
-/// Makes the first user, for who has the one-time link.
+/// Makes the first user, if the request has the one-time link.
 pub(super) async fn set_up(
     State(api): State<Arc<ApiState>>,
     Json(setup): Json<Setup>,
@@ -135,7 +135,7 @@ fn told(user: &User) -> Value {
     json!({"user": user, "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// A user's name as it is kept.
+/// Checks a user's name, and returns it as the store keeps it.
 pub(super) fn check_name(name: &str) -> Result<&str, Refusal> {
     let name = name.trim();
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
@@ -146,7 +146,7 @@ pub(super) fn check_name(name: &str) -> Result<&str, Refusal> {
     Ok(name)
 }
 
-/// Whether a password is long enough, and no more than a hash is made of.
+/// Checks the length of a password.
 pub(super) fn check_password(password: &Secret) -> Result<(), Refusal> {
     let (chars, bytes) = (password.expose().chars().count(), password.expose().len());
     if chars < PASSWORD_CHARS_MIN || bytes > PASSWORD_BYTES_MAX {

@@ -1,5 +1,5 @@
-//! Users: who there is, with which roles. Changes hold from the next request on, of an open stream from the
-//! next second on.
+//! Users and their roles. A change takes effect with the user's next request, and within a second in an open
+//! stream.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -26,7 +26,7 @@ pub(super) struct New {
     roles: Roles,
 }
 
-/// What is absent stays as it is.
+/// A change of a user. An absent field keeps its value.
 #[derive(Deserialize)]
 pub(super) struct Draft {
     password: Option<Secret>,
@@ -101,8 +101,8 @@ pub(super) async fn remove(
     Ok(Json(json!({})))
 }
 
-/// Changes a user's own password. The old one is asked for, since a page may have been left open; wrong ones
-/// are slowed down like those of logins. All other sessions of the user end.
+/// Changes the password of the user who asks. The old password is required, since somebody may have left the
+/// page open; wrong ones are throttled as those of logins are. All other sessions of the user end.
 pub(super) async fn change_own_password(
     State(api): State<Shared>,
     Extension(Peer(address)): Extension<Peer>,
@@ -126,7 +126,8 @@ pub(super) async fn change_own_password(
     Ok(Json(json!({})))
 }
 
-/// Roles as the audit log has them: with names of clusters, since the id of a removed one says nothing.
+/// Returns roles as the audit log has them: with names of clusters, because the id of a removed cluster says
+/// nothing.
 fn told(api: &ApiState, roles: &Roles) -> Result<Value, Refusal> {
     let mut clusters = BTreeMap::new();
     for (id, role) in &roles.clusters {

@@ -1,5 +1,5 @@
-//! Whether anybody looks: while nobody does, clusters and gateways are asked less often, since what that
-//! costs them buys nothing but history.
+//! Tracks whether anybody looks at the console. While nobody does, clusters and gateways are asked less
+//! often, since the questions cost them something and yield only history.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// When somebody looked last.
+/// The time when somebody last looked.
 pub(crate) struct Attention {
     last: Mutex<Instant>,
     began: Notify,
 }
 
 impl Attention {
-    /// Whoever starts a console is about to look.
+    /// Starts with attention: a user who starts a console is about to look.
     pub(crate) fn new() -> Self {
         Self {
             last: Mutex::new(Instant::now()),
@@ -22,7 +22,7 @@ impl Attention {
         }
     }
 
-    /// Somebody looks now.
+    /// Notes that somebody looks now.
     pub(crate) fn look(&self) {
         let before = std::mem::replace(&mut *self.last.lock(), Instant::now());
         if before.elapsed() >= KEPT {
@@ -30,12 +30,12 @@ impl Attention {
         }
     }
 
-    /// Whether somebody looks, or did a moment ago.
+    /// Whether somebody looks now, or did a moment ago.
     pub(super) fn is_there(&self) -> bool {
         self.last.lock().elapsed() < KEPT
     }
 
-    /// Waits until then, or until somebody begins to look.
+    /// Waits until the given time, or until somebody begins to look.
     pub(super) async fn rest(&self, until: Instant) {
         tokio::select! {
             () = sleep_until(until) => {}
@@ -44,7 +44,7 @@ impl Attention {
     }
 }
 
-/// Whoever reloads the page has not left.
+/// How long attention lasts: a user who reloads the page has not left.
 const KEPT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What a cluster is asked: what it indexes each second, how it is each five, what it holds each fifteen.
+//! The questions to a cluster: what it indexes every second, its state every five seconds, and its contents
+//! every fifteen.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::outbound::AskError;
 use crate::store::ClusterEntry;
 use crate::target::Target;
 
-/// A counter at a time.
+/// A counter at a point in time.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     at: Instant,
@@ -24,7 +25,7 @@ struct Mark {
     millis: u64,
 }
 
-/// A node's counters at a time.
+/// A node's counters at a point in time.
 #[derive(Debug, Clone, Copy)]
 struct NodeMark {
     at: Instant,
@@ -41,7 +42,7 @@ struct ClusterPoll<'a> {
     nodes_at_ms: Option<i64>,
 }
 
-/// Asks until it is dropped.
+/// Polls a cluster until the future is dropped.
 pub(super) async fn poll(polls: &Polls, entry: &ClusterEntry) {
     let key = Key::Cluster(entry.id.clone());
     let target = match Target::of_cluster(&polls.store, entry) {
@@ -79,7 +80,7 @@ pub(super) async fn poll(polls: &Polls, entry: &ClusterEntry) {
         }
         for (question, pace) in &mut others {
             let began = Instant::now();
-            // Other questions wait while the main one fails.
+            // The other questions wait while the main one fails.
             if !indexing.is_failing() && pace.is_due(began) {
                 match poll.ask(*question).await {
                     Ok(notes) => {
@@ -122,11 +123,11 @@ impl ClusterPoll<'_> {
         self.polls.outbound.get(&self.target, path, QUESTION_WITHIN).await
     }
 
-    /// Documents a second, from the primaries' counter.
+    /// Measures documents per second with the primaries' counter.
     async fn indexing(&mut self) -> Result<(), AskError> {
         let told = self.get(INDEXING).await?;
         let indexing = &told["_all"]["primaries"]["indexing"];
-        // A cluster without indices tells nothing.
+        // A cluster without indices reports no counter.
         let count = |name: &str| indexing[name].as_u64().unwrap_or(0);
         let mark = Mark {
             at: Instant::now(),
@@ -135,7 +136,7 @@ impl ClusterPoll<'_> {
             millis: count("index_time_in_millis"),
         };
         let last = self.mark.replace(mark);
-        // An index that was deleted takes its count along: there is no rate then.
+        // The counter of a deleted index is gone, so the sum may fall; then there is no rate.
         let Some((last, indexed)) =
             last.and_then(|last| Some((last, mark.indexed.checked_sub(last.indexed)?)))
         else {
@@ -293,7 +294,7 @@ impl ClusterPoll<'_> {
     }
 }
 
-/// What is the matter with nodes: a line for each ailment, however many have it.
+/// Lists the nodes' complaints: one line per kind, however many nodes have it.
 fn complaints(nodes: &[Value]) -> Vec<(Severity, String)> {
     let lines = AILMENTS.iter().filter_map(|(figure, least, words)| {
         let ill: Vec<&Value> = nodes
@@ -323,11 +324,12 @@ fn is_over(node: &Value, figure: &str, least: f64) -> bool {
     node[figure].as_f64().is_some_and(|value| value >= least)
 }
 
-/// A figure of a node, from where on it is told, and in what words; with the worst node's figure.
+/// A figure of a node, the value from which on it is reported, and the text, which gets the worst node's
+/// figure.
 const AILMENTS: [(&str, f64, &str); 3] = [
-    // Beyond, the garbage collector begins to take the time of writes.
+    // Above this value, the garbage collector begins to take time from writes.
     ("heap_pct", 90.0, "heap is {} % full"),
-    // The servers' default low watermark: beyond, a node gets no more shards.
+    // The servers' default low watermark: above this value, a node gets no more shards.
     ("disk_pct", 85.0, "disk is {} % full"),
     (
         "rejected_per_s",
@@ -335,7 +337,7 @@ const AILMENTS: [(&str, f64, &str); 3] = [
         "writes are rejected, up to {} a second",
     ),
 ];
-/// Nodes that a line names.
+/// Number of nodes that a line names.
 const NAMED_MAX: usize = 3;
 
 fn most(one: Option<f64>, other: Option<f64>) -> Option<f64> {
@@ -345,7 +347,7 @@ fn most(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     }
 }
 
-/// OpenSearch says so; what does not is Elasticsearch, if it has a version at all.
+/// Returns the kind of server. OpenSearch names itself; any other server that has a version is Elasticsearch.
 pub(crate) fn flavour_of(root: &Value) -> &'static str {
     match root["version"]["distribution"].as_str() {
         Some("opensearch") => "opensearch",

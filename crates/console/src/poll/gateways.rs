@@ -1,4 +1,5 @@
-//! What a gateway is asked, of its admin API alone: its counters each second, its clusters each five.
+//! The questions to a gateway, to its admin API only: its counters every second, its clusters every five
+//! seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::secrets::row_id;
 use crate::store::{Change, ClusterEntry, GatewayEntry, Store, StoreError};
 use crate::target::Target;
 
-/// A gateway's counters at a time.
+/// A gateway's counters at a point in time.
 #[derive(Debug)]
 struct Mark {
     at: Instant,
@@ -28,7 +29,7 @@ struct Mark {
     delivered: BTreeMap<String, u64>,
 }
 
-/// Asks until it is dropped.
+/// Polls a gateway until the future is dropped.
 pub(super) async fn poll(polls: &Polls, entry: &GatewayEntry) {
     let key = Key::Gateway(entry.id.clone());
     let target = match Target::of_gateway(&polls.store, entry) {
@@ -89,8 +90,8 @@ fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Opti
         .flatten()
         .map(|entry| entry.clusters);
     if let Some([only]) = links.as_deref() {
-        // What is split at once is counted for the gateway as a whole, and is one cluster's if there is one
-        // only.
+        // Documents that are split at once are counted for the gateway as a whole. They can be assigned to a
+        // cluster only if the gateway has just one.
         *delivered.entry(only.name.clone()).or_default() += count("docs");
     }
     let mark = Mark {
@@ -133,7 +134,7 @@ fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Opti
     mark
 }
 
-/// How far each consumer group is behind, in seconds and in documents.
+/// Records how far each consumer group is behind, in seconds and in documents.
 fn keep_lag(one: &mut Watched, told: &Value, since_ms: i64, at_ms: i64) {
     let mut gone: BTreeSet<(String, String)> = one.groups.keys().cloned().collect();
     for (queue, values) in told["queues"].as_object().into_iter().flatten() {
@@ -144,7 +145,8 @@ fn keep_lag(one: &mut Watched, told: &Value, since_ms: i64, at_ms: i64) {
                 continue;
             }
             let kept = one.groups.entry(name).or_default();
-            // Nothing that waits is no lag; a group that nobody delivers for has none that is known.
+            // A group without pending documents has no lag; the lag of a group that no pipeline delivers for
+            // is unknown.
             let idle = (values["pending"] == 0).then_some(0.0);
             if let Some(lag) = values["lag_s"].as_f64().or(idle) {
                 kept.lag_s.put(since_ms, at_ms, lag);
@@ -157,7 +159,7 @@ fn keep_lag(one: &mut Watched, told: &Value, since_ms: i64, at_ms: i64) {
     one.groups.retain(|name, _| !gone.contains(name));
 }
 
-/// Documents that queues have delivered, by cluster.
+/// Returns the number of documents that queues have delivered, by cluster.
 fn delivered(told: &Value) -> BTreeMap<String, u64> {
     let mut delivered = BTreeMap::new();
     for group in groups(told) {
@@ -179,7 +181,7 @@ fn groups(told: &Value) -> impl Iterator<Item = &Value> {
     })
 }
 
-/// The sums of all queues, and what of them is not as it should be.
+/// Returns the sums over all queues, and everything about them that is not as it should be.
 fn queues(told: &Value) -> (Option<Value>, Vec<(Severity, String)>) {
     let Some(queues) = told["queues"].as_object().filter(|queues| !queues.is_empty()) else {
         return (None, Vec::new());
@@ -219,8 +221,8 @@ fn bring_along(polls: &Polls, entry: &GatewayEntry, told: &Value) {
     }
 }
 
-/// Registers the clusters that a gateway tells of, once: those that are registered already are linked, and
-/// one that somebody removes later does not come back. Says whether anything changed.
+/// Registers the clusters that a gateway reports, each of them once: a cluster that is registered already is
+/// linked, and one that somebody removes later does not come back. Returns whether anything changed.
 pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, StoreError> {
     let Some(entry) = store.gateway(gateway)? else {
         return Ok(false);
@@ -238,7 +240,7 @@ pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, 
             .map(str::to_owned)
             .collect();
         if endpoints.is_empty() {
-            // It has not been seen by the gateway yet: asked again at the next poll.
+            // The gateway has not seen the cluster yet; the next poll asks again.
             continue;
         }
         let registered = store.clusters()?;
@@ -290,9 +292,9 @@ fn register(
     Ok(entry.id)
 }
 
-/// Addresses of a cluster that are kept.
+/// The number of a cluster's addresses that are kept.
 const ENDPOINTS_MAX: usize = 5;
-/// Consumer groups of a gateway whose lag is kept.
+/// The number of a gateway's consumer groups whose lag is kept.
 const GROUPS_MAX: usize = 100;
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
-//! How often a question is asked: never more often than its answer's cost allows, and less after failures.
+//! Decides how often a question is asked: never more often than its answer's cost allows, and less often
+//! after failures.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When a question is due again.
+/// The time at which a question is due again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     every: Duration,
     due: Instant,
     failures: u32,
-    /// Whether somebody looks at what is found.
+    /// Whether somebody looks at the results.
     looked_at: bool,
 }
 
@@ -24,7 +25,8 @@ impl Pace {
         }
     }
 
-    /// Whether somebody looks at what is found: if not, it is asked less often; if so again, at once.
+    /// Notes whether somebody looks at the results. If nobody does, the question is asked less often; once
+    /// somebody does again, it is due at once.
     pub(super) fn attend(&mut self, looked_at: bool) {
         if looked_at && !self.looked_at && !self.is_failing() {
             self.due = Instant::now();
@@ -44,21 +46,21 @@ impl Pace {
         self.due
     }
 
-    /// It was asked at `began` and answered now. What takes long is asked less often: it keeps the target
-    /// busy for at most a twentieth of the time.
+    /// Notes that the question was asked at `began` and answered now. A slow answer makes the question rarer:
+    /// it keeps the target busy for at most a twentieth of the time.
     pub(super) fn answered(&mut self, began: Instant) {
         let now = Instant::now();
         self.failures = 0;
         let took = now.duration_since(began);
         let every = self.every * if self.looked_at { 1 } else { UNSEEN };
-        // In step with the beginning, so that each second has its poll.
+        // The due times stay in step with the first one, so that each second has its poll.
         self.due = (self.due.max(began) + every).max(began + took * SHARE);
         if self.due < now {
             self.due = now + every;
         }
     }
 
-    /// It failed: pauses double.
+    /// Notes a failure: each failure doubles the pause.
     pub(super) fn failed(&mut self) {
         let pause = self.every.max(Duration::from_secs(1)) * 2_u32.saturating_pow(self.failures.min(8));
         self.failures += 1;
@@ -67,7 +69,7 @@ impl Pace {
 }
 
 const SHARE: u32 = 20;
-/// So many times as long are the pauses while nobody looks.
+/// The factor by which pauses are longer while nobody looks.
 const UNSEEN: u32 = 5;
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 

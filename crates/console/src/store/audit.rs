@@ -1,4 +1,4 @@
-//! Who did what, when and why.
+//! The audit log: who did what, when and why.
 
 use std::fmt;
 
@@ -9,29 +9,29 @@ use serde_json::Value;
 use super::{Store, StoreError};
 use crate::clock::now_ms;
 
-/// What is noted.
+/// A change to note.
 #[derive(Debug, Default)]
 pub(crate) struct Change<'a> {
-    /// Who.
+    /// The user's name.
     pub(crate) user: &'a str,
-    /// What was done, in a word or two.
+    /// The action, in a word or two.
     pub(crate) what: &'a str,
-    /// To what.
+    /// The target of the action.
     pub(crate) target: &'a str,
-    /// How it was, without secrets.
+    /// The target before the change, without secrets.
     pub(crate) before: Option<&'a Value>,
-    /// How it is.
+    /// The target after the change.
     pub(crate) after: Option<&'a Value>,
-    /// Why, in the user's words.
+    /// The reason, in the user's words.
     pub(crate) reason: Option<&'a str>,
 }
 
-/// What was noted.
+/// An entry of the log.
 #[derive(Debug, Serialize)]
 pub(crate) struct Entry {
     pub(crate) id: i64,
     pub(crate) at_ms: i64,
-    /// The same in ISO 8601, UTC: for who reads it outside the page.
+    /// The same time in ISO 8601, UTC, for readers outside the page.
     pub(crate) at: String,
     pub(crate) user: String,
     pub(crate) what: String,
@@ -41,34 +41,34 @@ pub(crate) struct Entry {
     pub(crate) reason: Option<String>,
 }
 
-/// Which entries are wanted. What is absent excludes none.
+/// A filter for entries. An absent field matches every entry.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Wanted {
-    /// The user's name, whole.
+    /// The user's whole name.
     pub(crate) user: Option<String>,
-    /// What was done to: the whole name.
+    /// The whole name of what was acted on.
     pub(crate) target: Option<String>,
     /// Text in any part of the entry.
     pub(crate) q: Option<String>,
-    /// Not before this time.
+    /// The time from which entries match, inclusive.
     pub(crate) from_ms: Option<i64>,
-    /// Before this time.
+    /// The time up to which entries match, exclusive.
     pub(crate) to_ms: Option<i64>,
 }
 
-/// A place in the log, the newest first: after the entry of this time and id.
+/// A place in the log: after the entry of this time and id, in the order newest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place(i64, i64);
 
-/// Entries, the newest first, and how far was looked.
+/// The result of a search.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) entries: Vec<Entry>,
-    /// Entries that were looked at.
+    /// Number of entries that were searched.
     pub(crate) searched: u32,
-    /// The time of the last of them.
+    /// The time of the last entry that was searched.
     pub(crate) back_to_ms: Option<i64>,
-    /// From where to go on; none at the log's beginning.
+    /// The place from which to continue; `None` at the beginning of the log.
     pub(crate) next: Option<Place>,
 }
 
@@ -91,8 +91,7 @@ impl Store {
         Ok(())
     }
 
-    /// Looks for entries, the newest first: until there are `limit`, or so many are searched that others have
-    /// waited long enough for the store.
+    /// Searches for entries, newest first, until `limit` are found or [`SEARCHED_MAX`] have been searched.
     pub(crate) fn audit(
         &self,
         wanted: &Wanted,
@@ -132,7 +131,7 @@ impl Store {
 }
 
 impl Place {
-    /// As `Display` writes it.
+    /// Parses what `Display` writes.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (at_ms, id) = text.split_once('.')?;
         Some(Self(at_ms.parse().ok()?, id.parse().ok()?))
@@ -145,7 +144,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// An entry as it is stored.
+/// An entry as the store has it.
 struct Raw {
     id: i64,
     at_ms: i64,
@@ -190,7 +189,7 @@ impl Raw {
 }
 
 impl Wanted {
-    /// In small letters, and without words that are empty.
+    /// Returns the filter in lower case, without empty words.
     fn lowered(&self) -> Self {
         let lowered = |word: &Option<String>| {
             word.as_deref()
@@ -219,7 +218,8 @@ impl Wanted {
     }
 }
 
-/// Entries that are searched at once: some tens of milliseconds, in which nobody else is served.
+/// Maximum number of entries of one search. The console serves nobody else meanwhile: some tens of
+/// milliseconds.
 const SEARCHED_MAX: u32 = 5_000;
 
 #[cfg(test)]

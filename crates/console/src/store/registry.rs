@@ -6,7 +6,7 @@ use settings::Secret;
 
 use super::{Store, StoreError, taken};
 
-/// A registered cluster, as it is told: without its password.
+/// A registered cluster as the API shows it, without its password.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct ClusterEntry {
     pub(crate) id: String,
@@ -24,7 +24,7 @@ pub(crate) struct ClusterEntry {
     pub(crate) sealed: Option<Vec<u8>>,
 }
 
-/// A registered gateway, as it is told: without its token.
+/// A registered gateway as the API shows it, without its token.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct GatewayEntry {
     pub(crate) id: String,
@@ -38,16 +38,16 @@ pub(crate) struct GatewayEntry {
     pub(crate) sealed: Option<Vec<u8>>,
 }
 
-/// A cluster as a gateway's configuration names it.
+/// A cluster under its name in a gateway's configuration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct GatewayCluster {
     pub(crate) name: String,
-    /// Which registered one it is.
+    /// The id of the registered cluster.
     pub(crate) cluster_id: Option<String>,
 }
 
 impl Store {
-    /// All clusters, by name.
+    /// Returns all clusters, by name.
     pub(crate) fn clusters(&self) -> Result<Vec<ClusterEntry>, StoreError> {
         let sql = self.sql();
         let mut statement = sql.prepare(&format!("{SELECT_CLUSTER} ORDER BY name"))?;
@@ -55,14 +55,14 @@ impl Store {
         rows.map(|row| row?).collect()
     }
 
-    /// One of them.
+    /// Returns one cluster.
     pub(crate) fn cluster(&self, id: &str) -> Result<Option<ClusterEntry>, StoreError> {
         let sql = self.sql();
         let found = sql.query_row(&format!("{SELECT_CLUSTER} WHERE id = ?"), [id], cluster_of);
         found.optional()?.transpose()
     }
 
-    /// All gateways, by name.
+    /// Returns all gateways, by name.
     pub(crate) fn gateways(&self) -> Result<Vec<GatewayEntry>, StoreError> {
         let sql = self.sql();
         let mut statement = sql.prepare(&format!("{SELECT_GATEWAY} ORDER BY name"))?;
@@ -72,7 +72,7 @@ impl Store {
             .collect()
     }
 
-    /// One of them.
+    /// Returns one gateway.
     pub(crate) fn gateway(&self, id: &str) -> Result<Option<GatewayEntry>, StoreError> {
         let sql = self.sql();
         let found = sql.query_row(&format!("{SELECT_GATEWAY} WHERE id = ?"), [id], gateway_of);
@@ -82,7 +82,7 @@ impl Store {
             .transpose()
     }
 
-    /// Keeps a cluster, a new one or another version of it. `secret`: `None` leaves the stored one.
+    /// Stores a cluster, new or changed. With `secret` `None`, the stored password stays.
     pub(crate) fn keep_cluster(
         &self,
         entry: &ClusterEntry,
@@ -117,7 +117,7 @@ impl Store {
         taken(kept, &entry.name)
     }
 
-    /// The same of a gateway.
+    /// Stores a gateway in the same way.
     pub(crate) fn keep_gateway(
         &self,
         entry: &GatewayEntry,
@@ -137,19 +137,19 @@ impl Store {
         taken(kept, &entry.name)
     }
 
-    /// Forgets a cluster, its password with it.
+    /// Removes a cluster and its password.
     pub(crate) fn forget_cluster(&self, id: &str) -> Result<(), StoreError> {
         let forgotten = self.sql().execute("DELETE FROM clusters WHERE id = ?", [id])?;
         (forgotten > 0).then_some(()).ok_or(StoreError::Missing)
     }
 
-    /// Forgets a gateway, its token with it. The clusters that it brought along stay.
+    /// Removes a gateway and its token. The clusters that it brought along stay.
     pub(crate) fn forget_gateway(&self, id: &str) -> Result<(), StoreError> {
         let forgotten = self.sql().execute("DELETE FROM gateways WHERE id = ?", [id])?;
         (forgotten > 0).then_some(()).ok_or(StoreError::Missing)
     }
 
-    /// Says which registered cluster it is that a gateway knows by this name.
+    /// Records which registered cluster a gateway knows by this name.
     pub(crate) fn link(&self, gateway: &str, name: &str, cluster: Option<&str>) -> Result<(), StoreError> {
         self.sql().execute(
             "INSERT INTO gateway_clusters (gateway, name, cluster) VALUES (?, ?, ?)
@@ -159,14 +159,14 @@ impl Store {
         Ok(())
     }
 
-    /// A cluster's password.
+    /// Returns a cluster's password.
     pub(crate) fn cluster_secret(&self, entry: &ClusterEntry) -> Result<Option<Secret>, StoreError> {
         let sealed = entry.sealed.as_deref();
         let opened = sealed.map(|sealed| self.vault.unseal(&owner("cluster", &entry.id), sealed));
         Ok(opened.transpose()?)
     }
 
-    /// A gateway's token.
+    /// Returns a gateway's token.
     pub(crate) fn gateway_secret(&self, entry: &GatewayEntry) -> Result<Option<Secret>, StoreError> {
         let sealed = entry.sealed.as_deref();
         let opened = sealed.map(|sealed| self.vault.unseal(&owner("gateway", &entry.id), sealed));

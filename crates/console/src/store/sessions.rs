@@ -8,7 +8,7 @@ use crate::clock::now_ms;
 use crate::secrets::{digest_of, token};
 
 impl Store {
-    /// Begins a session: the token for the cookie, of which a digest is stored.
+    /// Begins a session. Returns the token for the cookie; only its digest is stored.
     pub(crate) fn begin_session(&self, user: i64) -> Result<String, StoreError> {
         let (token, now) = (token(), now_ms());
         let sql = self.sql();
@@ -23,7 +23,8 @@ impl Store {
         Ok(token)
     }
 
-    /// Whose session this is. `used` says whether it counts as used by that; looking at a page does not.
+    /// Returns the user of a session. `used` says whether the session counts as used by this; looking at a
+    /// page does not.
     pub(crate) fn session(&self, token: &str, used: bool) -> Result<Option<User>, StoreError> {
         let (digest, now) = (digest_of(token), now_ms());
         let sql = self.sql();
@@ -58,11 +59,11 @@ impl Store {
     }
 }
 
-/// A session's end.
+/// The time after which a session ends.
 pub(crate) const SESSION_MS_MAX: i64 = 12 * 60 * 60 * 1000;
-/// Its end when it is not used.
+/// The time after which an unused session ends.
 const IDLE_MS_MAX: i64 = 30 * 60 * 1000;
-/// How exactly its last use is known.
+/// The precision with which a session's last use is stored.
 const NOTED_EVERY_MS: i64 = 60 * 1000;
 
 #[cfg(test)]

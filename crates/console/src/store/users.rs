@@ -11,7 +11,7 @@ use crate::clock::now_ms;
 use crate::roles::{Role, Roles};
 use crate::secrets::digest_of;
 
-/// Who is logged in.
+/// The user who is logged in.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct User {
     #[serde(skip)]
@@ -32,14 +32,14 @@ pub(crate) struct Account {
 }
 
 impl Store {
-    /// Whether nobody can log in yet.
+    /// Whether there is no user yet.
     pub(crate) fn is_first_start(&self) -> Result<bool, StoreError> {
         Ok(!self
             .sql()
             .query_row("SELECT EXISTS (SELECT 1 FROM users)", [], |row| row.get(0))?)
     }
 
-    /// Makes the first user; false if there is one already.
+    /// Makes the first user; returns false if there is one already.
     pub(crate) fn make_first_user(&self, name: &str, password: &str) -> Result<bool, StoreError> {
         let made = self.sql().execute(
             "INSERT INTO users (name, role, password, made_ms)
@@ -49,7 +49,7 @@ impl Store {
         Ok(made == 1)
     }
 
-    /// A user and the hash of the password.
+    /// Returns a user, and the hash of the password.
     pub(crate) fn user(&self, name: &str) -> Result<Option<(User, String)>, StoreError> {
         let sql = self.sql();
         let found = sql
@@ -66,7 +66,7 @@ impl Store {
         Ok(Some((User { id, name, roles }, password)))
     }
 
-    /// All users, by name.
+    /// Returns all users, sorted by name.
     pub(crate) fn users(&self) -> Result<Vec<Account>, StoreError> {
         let sql = self.sql();
         let mut statement = sql.prepare(
@@ -102,7 +102,7 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// Gives a user other roles. Somebody has to stay who may change them.
+    /// Replaces a user's roles. Fails if no admin would be left.
     pub(crate) fn set_roles(&self, user: i64, roles: &Roles) -> Result<(), StoreError> {
         let mut sql = self.sql();
         let transaction = sql.transaction()?;
@@ -116,7 +116,7 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// Gives a user another password, by its hash, and ends all sessions but the one of this token.
+    /// Replaces a user's password hash, and ends all of the user's sessions except the one of this token.
     pub(crate) fn set_password(
         &self,
         user: i64,
@@ -137,7 +137,7 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// Removes a user, with roles, sessions and tabs.
+    /// Removes a user with roles, sessions and tabs. Fails if no admin would be left.
     pub(crate) fn remove_user(&self, user: i64) -> Result<(), StoreError> {
         let mut sql = self.sql();
         let transaction = sql.transaction()?;
@@ -146,7 +146,7 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// The texts of a user's dev tools, as the page gave them.
+    /// Returns the texts of a user's dev tools, as the page gave them.
     pub(crate) fn tabs(&self, user: i64) -> Result<Option<Value>, StoreError> {
         let found: Option<String> = self
             .sql()
@@ -155,7 +155,7 @@ impl Store {
         Ok(found.map(|text| serde_json::from_str(&text)).transpose()?)
     }
 
-    /// Keeps them.
+    /// Stores the texts of a user's dev tools.
     pub(crate) fn set_tabs(&self, user: i64, tabs: &Value) -> Result<(), StoreError> {
         self.sql().execute(
             "INSERT INTO tabs (user, tabs) VALUES (?, ?) ON CONFLICT (user) DO UPDATE SET tabs = excluded.tabs",
@@ -165,7 +165,7 @@ impl Store {
     }
 }
 
-/// A user's roles, given the one for everything.
+/// Reads a user's roles, given the general one.
 pub(super) fn roles(sql: &Connection, user: i64, role: Role) -> Result<Roles, StoreError> {
     let mut statement = sql.prepare("SELECT cluster, role FROM grants WHERE user = ?")?;
     let rows = statement.query_map([user], |row| Ok((row.get(0)?, row.get(1)?)))?;

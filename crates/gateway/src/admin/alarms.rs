@@ -1,6 +1,6 @@
-//! Log lines for what an operator has to act on and no request tells of by itself: a queue that accepts
-//! nothing, and certificates that end soon. Each is said once with what to do, again while it lasts, and once
-//! it is over.
+//! Log lines for problems that an operator has to act on and that no request reveals: a queue that accepts
+//! nothing, and certificates that expire soon. Each problem is logged once with the remedy, again while it
+//! lasts, and once when it is over.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::AdminState;
 use crate::queue::Queues;
 
-/// What was said, and when.
+/// The problems that were logged, and when.
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     refusing: BTreeMap<String, (&'static str, Instant)>,
@@ -18,7 +18,7 @@ pub(super) struct Alarms {
 // === impl Alarms ===
 
 impl Alarms {
-    /// Looks round; to be called every few seconds.
+    /// Checks everything. To be called every few seconds.
     pub(super) fn look(&mut self, admin: &AdminState) {
         self.look_at_queues(&admin.shared.queues.load());
         self.look_at_certificates(&admin.expiries());
@@ -67,7 +67,7 @@ impl Alarms {
     }
 }
 
-/// What somebody should do, by the word that the queue has for its reason.
+/// Returns the remedy for the reason that a queue gives.
 fn remedy(reason: &str) -> &'static str {
     match reason {
         "max_size" => {
@@ -81,8 +81,8 @@ fn remedy(reason: &str) -> &'static str {
     }
 }
 
-/// While it lasts it is said again.
+/// The time after which a lasting problem is logged again.
 const QUEUE_AGAIN: Duration = Duration::from_secs(600);
 const DAY: Duration = Duration::from_secs(86_400);
-/// As the alert of `ops/prometheus` has it.
+/// The same value as in the alert of `ops/prometheus`.
 const DAYS_BEFORE: f64 = 14.0;

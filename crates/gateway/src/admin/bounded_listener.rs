@@ -1,10 +1,10 @@
-//! The admin port's listener. BoundedListener connections at a time, and none that is silent for long:
-//! whoever reaches the port must not be able to take the open files that clients and nodes need, nor the port
-//! itself from health checks.
+//! The listener of the admin port. It limits the number of connections, and closes those that are silent for
+//! long: a client that reaches the port must not be able to use up the open files that clients and nodes
+//! need, nor to keep health checks from the port.
 //!
-//! A new connection is always let in. When there are as many as there may be, the one that is closed for it
-//! is the one that has waited the longest without a whole request: who trickles, or is idle. Only if all of
-//! them have requests under way is it the one that has moved nothing for the longest time.
+//! A new connection is always accepted. If the limit is reached, another connection is closed for it: the one
+//! that has waited longest without a complete request, because it is idle or sends its request slowly. Only
+//! if all connections have requests under way is it the one that has moved no bytes for the longest time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Accepts whoever comes, and has another one leave for it if need be.
+/// Accepts every connection, and closes another one to make room if necessary.
 pub(crate) struct BoundedListener {
     listener: TcpListener,
     bounds: Bounds,
@@ -32,23 +32,23 @@ pub(crate) struct BoundedListener {
     begun: Instant,
 }
 
-/// How many, and how long.
+/// The limits of number and time.
 #[derive(Clone, Copy)]
 struct Bounds {
     connections_max: usize,
     silence_max: Duration,
-    /// From the first byte of a request to the end of its head.
+    /// The time from the first byte of a request to the end of its head.
     head_max: Duration,
 }
 
-/// What is known of a connection.
+/// What is known about a connection.
 #[derive(Debug)]
 struct Seat {
-    /// Requests whose head is here and whose answer is not given yet.
+    /// The number of requests whose head has arrived and whose answer is not complete.
     requests: AtomicUsize,
     /// When bytes last moved, in ms since the listener began.
     moved_ms: AtomicU64,
-    /// Since when it has been without a whole request, in the same way.
+    /// Since when the connection has had no complete request, in ms since the listener began.
     waits_since_ms: AtomicU64,
     leaves: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -59,17 +59,17 @@ struct Seat {
 #[derive(Clone, Debug)]
 pub(crate) struct Seated(Arc<Seat>);
 
-/// A connection in its seat.
+/// An accepted connection.
 pub(crate) struct Visit {
     socket: TcpStream,
     bounds: Bounds,
     alarm: Pin<Box<Sleep>>,
-    /// Bytes of a request have come that is not whole.
+    /// Whether bytes of an incomplete request have arrived.
     head_began: bool,
     seat: Arc<Seat>,
 }
 
-/// A request under way, until dropped.
+/// A request under way. It ends when this is dropped.
 struct UnderWay(Arc<Seat>);
 
 // === impl BoundedListener ===
@@ -93,7 +93,8 @@ impl BoundedListener {
         }
     }
 
-    /// Has connections leave until there is a seat; all of them may leave at once, so one is enough.
+    /// Closes a connection if the limit is reached. One is enough, since the connections are accepted one at
+    /// a time.
     fn make_room(&mut self) {
         self.seats.retain(|seat| {
             let seat = seat.upgrade();
@@ -148,7 +149,7 @@ impl Connected<IncomingStream<'_, BoundedListener>> for Seated {
     }
 }
 
-/// Notes that a request has come, and when it is answered.
+/// Records that a request has come, and when it is answered.
 pub(crate) async fn note(
     ConnectInfo(Seated(seat)): ConnectInfo<Seated>,
     request: Request,
@@ -185,7 +186,7 @@ impl Seat {
         }
     }
 
-    /// Whether it has to leave; the task of `cx` is woken when it has to.
+    /// Returns whether the connection has to be closed. The task of `cx` is woken when this changes.
     fn has_to_leave(&self, cx: &Context<'_>) -> bool {
         *self.waker.lock() = Some(cx.waker().clone());
         self.leaves.load(Ordering::Relaxed)
@@ -226,7 +227,7 @@ impl Visit {
             self.head_began = false;
             self.alarm.as_mut().reset(now + self.bounds.silence_max);
         } else if !self.head_began {
-            // No more than this for the whole head, however it trickles.
+            // The limit for the whole head, however slowly it arrives.
             self.head_began = true;
             self.alarm.as_mut().reset(now + self.bounds.head_max);
         }
@@ -240,7 +241,7 @@ impl Visit {
             if !(self.head_began && self.is_answering()) {
                 return Poll::Ready(io::ErrorKind::TimedOut.into());
             }
-            // The head was there in time; what is waited for is our answer, or the body.
+            // The head arrived in time; the connection waits for the gateway's answer, or for the body.
             self.head_began = false;
             self.alarm
                 .as_mut()
@@ -276,7 +277,7 @@ impl AsyncWrite for Visit {
                 false => Poll::Pending,
             };
         }
-        // A long answer is no silence, and after it a new head begins.
+        // A long answer does not count as silence, and after it a new head begins.
         self.moved();
         self.head_began = false;
         let until = Instant::now() + self.bounds.silence_max;
@@ -293,13 +294,13 @@ impl AsyncWrite for Visit {
     }
 }
 
-/// An operator's browser, a scraper or two, health checks.
+/// Enough for an operator's browser, a scraper or two, and health checks.
 const CONNECTIONS_MAX: usize = 128;
 
-/// Longer than the pauses between most scrapes, so that they keep their connection.
+/// Longer than the pauses between most scrapes, so that scrapers keep their connections.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
 
-/// Heads are short, and whoever sends one means to.
+/// Heads are short, and a client that begins one sends it at once.
 const HEAD_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::beside::beside;
 use crate::queue::Queue;
 use crate::queue::dead_letters::{Edit, LettersError, Patch, PatchTerms, ReplayTarget, Unfit, Wanted, like};
 
-/// What the query of these endpoints may say.
+/// The query parameters of these endpoints.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
@@ -122,7 +122,7 @@ pub(super) async fn edit(
     .await
 }
 
-/// Letters counted by what they have in common.
+/// Counts letters by what they have in common.
 pub(super) async fn facets(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {
     let asked = asked(query)?;
     let (queue, wanted) = (asked.queue(&admin)?, asked.wanted()?);
@@ -283,7 +283,7 @@ async fn count(queue: Arc<Queue>, wanted: Wanted) -> Result<Response, Refusal> {
     .await
 }
 
-/// Runs what reads or writes the disk, beside the port's own thread.
+/// Runs work that reads or writes the disk, beside the port's own thread.
 pub(super) async fn blocking(
     work: impl FnOnce() -> Result<Response, Refusal> + Send + 'static,
 ) -> Result<Response, Refusal> {
@@ -338,7 +338,8 @@ impl Asked {
         })
     }
 
-    /// What is meant, of which nothing must go by accident: an empty question means nothing here.
+    /// Returns the selected letters. An empty selection is refused here, so that nothing is removed by
+    /// accident.
     fn selection(&self) -> Result<Wanted, Refusal> {
         let wanted = self.wanted()?;
         if wanted == Wanted::default() && !self.all {
@@ -348,7 +349,7 @@ impl Asked {
     }
 }
 
-/// A time as people write it, or in ms since 1970.
+/// Parses a time as people write it, or in ms since 1970.
 pub(super) fn time_ms(text: &str) -> Result<u64, Refusal> {
     let parsed = text.parse().ok().or_else(|| {
         let stamp: jiff::Timestamp = text.parse().ok()?;
@@ -364,7 +365,7 @@ pub(super) fn time_ms(text: &str) -> Result<u64, Refusal> {
 // === impl AdminState ===
 
 impl AdminState {
-    /// The queue of this name; the only one, if none is given.
+    /// Returns the queue of this name, or the only queue if no name is given.
     pub(super) fn queue(&self, name: Option<&str>) -> Result<Arc<Queue>, Refusal> {
         let queues = self.shared.queues.load();
         match name {
@@ -385,7 +386,7 @@ impl AdminState {
         }
     }
 
-    /// What is known of the cluster that a queue's clients write to.
+    /// Returns the topology of the cluster that a queue's clients write to.
     fn snapshot(&self, queue: &Queue) -> Result<Arc<cluster::Snapshot>, Refusal> {
         let live = self.shared.live.load_full();
         let cluster = live.clusters.get(&queue.cluster);
@@ -396,11 +397,11 @@ impl AdminState {
     }
 }
 
-/// Dead letters listed at once, unless more are asked for.
+/// The number of dead letters listed unless the request asks for more.
 const LETTERS: usize = 100;
 const LETTERS_MAX: usize = 10_000;
-/// A replay that takes longer is answered, and goes on when it is asked for again: a connection must not be
-/// silent for long.
+/// A replay that takes longer is answered after this time, and continues when it is requested again: a
+/// connection must not be silent for long.
 const REPLAY_MAX: Duration = Duration::from_secs(20);
-/// Refusals that an answer tells of one by one.
+/// The number of refusals that an answer lists one by one.
 const REFUSED_SHOWN: usize = 100;

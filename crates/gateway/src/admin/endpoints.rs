@@ -1,4 +1,4 @@
-//! What the admin port serves: one table.
+//! The endpoints of the admin port, in one table.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use super::{
 pub(super) struct Endpoint {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
-    /// What it is for.
+    /// The purpose of the endpoint.
     pub(super) says: &'static str,
     pub(super) parameters: &'static [Parameter],
-    /// What it takes as body, if it takes one.
+    /// The description of the body, if the endpoint takes one.
     pub(super) body: Option<&'static str>,
     pub(super) route: fn() -> MethodRouter<Arc<AdminState>>,
 }
 
-/// A parameter of an endpoint, in its path if that names it, or else in the query.
+/// A parameter of an endpoint. It belongs to the path if the path names it, otherwise to the query.
 pub(super) struct Parameter {
     pub(super) name: &'static str,
     /// A type of JSON Schema.
@@ -28,7 +28,7 @@ pub(super) struct Parameter {
     pub(super) says: &'static str,
 }
 
-/// All endpoints, in the order in which they are listed.
+/// Returns all endpoints, in the order in which they are listed.
 pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
     [OBSERVE, QUEUES, PIPELINES, DEAD_LETTERS, SWITCHES]
         .into_iter()

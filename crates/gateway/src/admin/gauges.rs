@@ -1,4 +1,4 @@
-//! What `/metrics` has beside counters: the state of entries, memory, clusters and nodes.
+//! The metrics besides counters: the state of entries, memory, clusters and nodes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ impl AdminState {
         listeners.counts()
     }
 
-    /// The certificate chain (PEM) that each entry with TLS shows now.
+    /// Returns the certificate chain (PEM) that each entry with TLS presents now.
     pub(super) fn certificates(&self) -> Vec<(Arc<str>, Vec<u8>)> {
         let listeners = self.listeners.lock();
         listeners.certificates()
@@ -62,7 +62,7 @@ impl AdminState {
     }
 }
 
-/// Of each entry.
+/// Metrics of each entry.
 const OF_ENTRIES: [Metric<ServerCounts>; 6] = [
     ("connections", "gauge", "Open client connections.", |counts| {
         Some(counts.connections as f64)
@@ -96,7 +96,7 @@ const OF_ENTRIES: [Metric<ServerCounts>; 6] = [
     ),
 ];
 
-/// Of requests' bodies.
+/// Metrics of request bodies.
 const OF_BODIES: [Metric<Budget>; 4] = [
     (
         "buffers_bytes",
@@ -124,7 +124,7 @@ const OF_BODIES: [Metric<Budget>; 4] = [
     ),
 ];
 
-/// Of what deliveries hold.
+/// Metrics of the memory that deliveries hold.
 const OF_DELIVERY: [Metric<Usage>; 3] = [
     (
         "delivery_memory_bytes",
@@ -146,7 +146,7 @@ const OF_DELIVERY: [Metric<Usage>; 3] = [
     ),
 ];
 
-/// Of each cluster.
+/// Metrics of each cluster.
 const OF_CLUSTERS: [Metric<cluster::Status>; 7] = [
     (
         "cluster_polled_ago_seconds",
@@ -198,7 +198,7 @@ const OF_CLUSTERS: [Metric<cluster::Status>; 7] = [
     ),
 ];
 
-/// Of what is switched, for each cluster.
+/// Metrics of the switches of each cluster.
 const OF_SWITCHES: [Metric<admin::Gauges>; 3] = [
     (
         "switches",
@@ -220,7 +220,7 @@ const OF_SWITCHES: [Metric<admin::Gauges>; 3] = [
     ),
 ];
 
-/// Of each node.
+/// Metrics of each node.
 const OF_NODES: [Metric<cluster::HealthStatus>; 4] = [
     (
         "node_up",

@@ -1,4 +1,4 @@
-//! Who may use the admin port.
+//! Decides who may use the admin port.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use subtle::ConstantTimeEq;
 use super::AdminState;
 use super::refusal::Refusal;
 
-/// With a token configured, everybody needs it. Without one the port is on loopback, and a page in somebody's
-/// browser must not reach it by a name of its own making: only loopback names are answered (DNS rebinding).
-/// Nor may such a page have the browser send what changes something: browsers say of which origin the page
-/// is.
+/// Admits a request. If a token is configured, every request needs it. Without a token the port is on
+/// loopback, and a page in a browser must not reach it under a name that the page's owner controls: only
+/// loopback names are answered (DNS rebinding). Such a page must not make the browser send a change either;
+/// the browser states the origin of the page.
 pub(super) async fn admit(State(admin): State<Arc<AdminState>>, request: Request, next: Next) -> Response {
     let live = admin.shared.live.load_full();
     let admitted = match &live.config.admin.token {
@@ -45,7 +45,8 @@ pub(super) async fn admit(State(admin): State<Arc<AdminState>>, request: Request
     refusal
 }
 
-/// Whether a browser sends this for a page that is not this port's own, and it would change something.
+/// Returns whether a browser sends this request for a page of another origin, and the request changes
+/// something.
 fn is_of_another_page(request: &Request) -> bool {
     let headers = request.headers();
     let Some(origin) = headers.get(ORIGIN) else {

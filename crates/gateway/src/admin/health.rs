@@ -1,4 +1,4 @@
-//! Whether the gateway lives, whether it is ready for what its entries promise, and how its clusters are.
+//! Whether the gateway is alive, whether it is ready for what its entries promise, and how its clusters are.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::AdminState;
 use crate::live::Live;
 
-/// `green`: every cluster is watched. `yellow`: some cluster isn't, its bulks pass whole or go by an old
-/// topology. `red` (503): no node of some cluster is well.
+/// Answers with a colour. `green`: every cluster is watched. `yellow`: some cluster is not watched, so its
+/// bulks pass whole or follow an old topology. `red` (503): some cluster has no healthy node.
 pub(super) async fn health(State(admin): State<Arc<AdminState>>) -> Response {
     let live = admin.shared.live.load_full();
     let mut worst = 0;
@@ -37,7 +37,8 @@ pub(super) async fn health(State(admin): State<Arc<AdminState>>) -> Response {
     answer(worst < 2, json!({"status": COLOURS[worst], "clusters": clusters}))
 }
 
-/// 200 as long as the process answers: what restarts a process that hangs should ask this, and nothing else.
+/// Answers 200 as long as the process answers. A supervisor that restarts a hanging process should ask this
+/// endpoint only.
 pub(super) async fn live(State(admin): State<Arc<AdminState>>) -> Response {
     answer(
         true,
@@ -51,7 +52,7 @@ pub(super) async fn live(State(admin): State<Arc<AdminState>>) -> Response {
     )
 }
 
-/// 200 if this gateway can do what its entries promise, else 503; with the reasons.
+/// Answers 200 if this gateway can do what its entries promise, otherwise 503, with the reasons.
 pub(super) async fn ready(State(admin): State<Arc<AdminState>>) -> Response {
     let live = admin.shared.live.load_full();
     let mut found = Findings::default();
@@ -91,8 +92,8 @@ pub(super) async fn ready(State(admin): State<Arc<AdminState>>) -> Response {
     )
 }
 
-/// What keeps a cluster that entries lead to from being served. With a queue before it, that its nodes are
-/// away is what the queue is for.
+/// Finds what prevents the gateway from serving a cluster that entries lead to. If the cluster's bulks are
+/// queued, absent nodes are no error, since that is what the queue is for.
 fn look_at(cluster: &Cluster, live: &Live, name: &Arc<str>, queued: bool, found: &mut Findings) {
     let status = cluster.status();
     let has_account = live
@@ -135,7 +136,7 @@ fn look_at(cluster: &Cluster, live: &Live, name: &Arc<str>, queued: bool, found:
     }
 }
 
-/// A cluster that only pipelines deliver to: what is wrong there waits in a queue.
+/// Checks a cluster that only pipelines deliver to. Whatever is wrong there, its documents wait in a queue.
 fn look_at_second(cluster: &Cluster, name: &Arc<str>, found: &mut Findings) {
     let what = match cluster.status().state {
         WatchState::Unauthorized => "refuses the gateway's account",
@@ -156,7 +157,7 @@ fn answer(well: bool, body: Value) -> Response {
     (code, Json(body)).into_response()
 }
 
-/// What is wrong, and what is worth a look.
+/// The errors, and the warnings that are worth a look.
 #[derive(Default)]
 struct Findings {
     errors: Vec<Value>,
@@ -167,7 +168,7 @@ struct Findings {
 #[derive(Default)]
 struct Promised<'a> {
     clusters: BTreeSet<&'a Arc<str>>,
-    /// Clusters among these whose bulks are queued.
+    /// The clusters among these whose bulks are queued.
     queued: BTreeSet<&'a Arc<str>>,
     queues: BTreeSet<&'a Arc<str>>,
 }

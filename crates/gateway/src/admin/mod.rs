@@ -1,7 +1,7 @@
-//! The admin port: a small HTTP API on a thread of its own, off the data path. Loopback unless told
-//! otherwise.
+//! The admin port: a small HTTP API on a thread of its own, off the data path. It binds to loopback unless
+//! configured otherwise.
 //!
-//! What it serves is one table ([`endpoints`]), from which its routes and the list at `/` are made.
+//! One table ([`endpoints`]) defines what the port serves. The routes and the list at `/` are made from it.
 
 mod alarms;
 mod bounded_listener;
@@ -52,14 +52,14 @@ use refusal::Refusal;
 #[derive(Debug)]
 pub(crate) struct Admin {
     address: SocketAddr,
-    /// As the configuration gives its address.
+    /// The socket, with the address that the configuration gives.
     socket: (SocketAddr, std::net::TcpListener),
     stop: oneshot::Sender<()>,
-    /// Resolves once its thread is done.
+    /// Resolves once the thread of the port is done.
     ended: oneshot::Receiver<()>,
 }
 
-/// What the endpoints look at.
+/// The state that the endpoints read.
 struct AdminState {
     shared: Arc<GatewayState>,
     listeners: Arc<Mutex<Listeners>>,
@@ -67,14 +67,14 @@ struct AdminState {
     deliveries: Arc<Deliveries>,
     rates: Rates,
     started: Instant,
-    /// The same in milliseconds since 1970: another program has another one.
+    /// The time of the start in milliseconds since 1970, which distinguishes this program from another one.
     started_ms: u64,
-    /// Whether it was put back after an upgrade that failed.
+    /// Whether this program was put back after an upgrade that failed.
     put_back: bool,
 }
 
 impl Admin {
-    /// Listens at `binding` and serves on a thread of its own.
+    /// Listens on `binding` and serves on a thread of its own.
     pub(crate) fn start(
         (binding, left): (SocketAddr, Option<OwnedFd>),
         put_back: bool,
@@ -122,21 +122,21 @@ impl Admin {
         })
     }
 
-    /// Accepts no more, and returns once what was asked is answered, or after [`LAST_ANSWERS`].
+    /// Stops accepting, and returns once the open requests are answered, or after [`LAST_ANSWERS`].
     pub(crate) async fn stop(self) {
         drop(self.stop);
-        let _ = self.ended.await; // it sends nothing, and is dropped at its end
+        let _ = self.ended.await; // the sender sends nothing, and is dropped when the thread ends
     }
 
-    /// Its socket once more, for the program that comes next.
+    /// Duplicates the socket for the next program.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// Fails when the system has no descriptor left.
     pub(crate) fn socket(&self) -> io::Result<(SocketAddr, OwnedFd)> {
         Ok((self.socket.0, self.socket.1.try_clone()?.into()))
     }
 
-    /// Where it listens.
+    /// Returns the address that the port listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -160,7 +160,7 @@ async fn serve_until_it_fails(
     let service = routes.into_make_service_with_connect_info::<bounded_listener::Seated>();
     let (stopping, is_stopping) = oneshot::channel();
     let serving = serve(BoundedListener::new(listener), service).with_graceful_shutdown(async move {
-        let _ = stopped.await; // it is dropped, not sent
+        let _ = stopped.await; // the sender is dropped without sending
         let _ = stopping.send(());
     });
     let no_longer = async {
@@ -175,7 +175,7 @@ async fn serve_until_it_fails(
     }
 }
 
-/// Takes the queues' numbers now and then, for their rates, and says what somebody has to act on.
+/// Samples the numbers of the queues now and then, for their rates, and logs what an operator has to act on.
 async fn count(admin: &AdminState) {
     let mut ticks = tokio::time::interval(rates::EVERY);
     let mut alarms = Alarms::default();
@@ -186,7 +186,7 @@ async fn count(admin: &AdminState) {
     }
 }
 
-/// A handler that panics is answered for with 500.
+/// Answers 500 for a handler that panics.
 async fn guarded(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let handled = wire::guard::guarded(Work::Admin, async {
@@ -204,7 +204,7 @@ fn router(admin: Arc<AdminState>) -> Router {
     for endpoint in endpoints::all() {
         router = router.route(endpoint.path, (endpoint.route)());
     }
-    // What is not there is behind the token, too: layers cover what was added before them.
+    // Paths that do not exist are behind the token too: layers cover what was added before them.
     router
         .fallback(async || Refusal::not_found("no such endpoint; GET / lists them"))
         .method_not_allowed_fallback(async || Refusal::method())
@@ -216,8 +216,8 @@ fn router(admin: Arc<AdminState>) -> Router {
         .with_state(admin)
 }
 
-/// What was asked before the end is answered within this time, or not at all: a stream of changes has no end.
+/// How long requests that came before the end are answered: a stream of changes has no end.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// Longest body: a dead letter's new source may be as long as a client's.
+/// The longest body: a dead letter's new source may be as long as a client's.
 const BODY_BYTES_MAX: usize = 256 << 20;

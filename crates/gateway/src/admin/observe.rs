@@ -1,4 +1,4 @@
-//! What is asked for most: counters, what the clusters look like, the configuration.
+//! The most used endpoints: counters, the state of the clusters, the configuration.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{AdminState, endpoints};
 
-/// What there is.
+/// Lists the endpoints.
 pub(super) async fn index() -> Json<Value> {
     let mut listed = serde_json::Map::new();
     for endpoint in endpoints::all() {
@@ -82,7 +82,8 @@ pub(super) async fn queue_stats(State(admin): State<Arc<AdminState>>) -> Json<Va
     Json(admin.shared.queues.load().to_json(true))
 }
 
-/// As YAML: it can be read by people, and started from once the secrets are filled in.
+/// Answers with YAML, which people can read, and which can serve as a configuration file once the secrets are
+/// filled in.
 pub(super) async fn config(State(admin): State<Arc<AdminState>>) -> Response {
     let content_type = HeaderValue::from_static("application/yaml; charset=utf-8");
     (

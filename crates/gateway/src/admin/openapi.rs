@@ -1,4 +1,4 @@
-//! The description of the admin port for tools: OpenAPI 3.1, made of the table that its routes are made of.
+//! The description of the admin port for tools, in OpenAPI 3.1. It is made from the same table as the routes.
 
 use axum::response::Json;
 use serde_json::{Map, Value, json};
@@ -85,7 +85,7 @@ fn operation(endpoint: &Endpoint) -> Value {
     operation
 }
 
-/// As in `postDeadLettersReplay`.
+/// Returns the id of an operation, such as `postDeadLettersReplay`.
 fn id(endpoint: &Endpoint) -> String {
     let words = endpoint.path.split(|c: char| !c.is_ascii_alphanumeric());
     let words = words.filter(|word| !word.is_empty()).map(|word| {

@@ -1,4 +1,4 @@
-//! What is parked of a queue's consumer groups: shown, tried at once, given up.
+//! The parked operations of a queue's consumer groups: shows them, retries them at once, gives them up.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::refusal::Refusal;
 use crate::queue::Queue;
 use crate::queue::parked::Parked;
 
-/// Which keys are meant.
+/// The keys that a request selects.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Keys {
@@ -103,7 +103,7 @@ fn groups(queue: &Queue, group: Option<&str>) -> Result<Vec<(String, Arc<Parked>
     Ok(groups)
 }
 
-/// Refuses a key that holds nothing.
+/// Refuses a key for which nothing is parked.
 fn known(found: u64, key: Option<&str>) -> Result<(), Refusal> {
     match key {
         Some(key) if found == 0 => Err(Refusal::not_found(format!("nothing is parked for {key}"))),
@@ -111,6 +111,6 @@ fn known(found: u64, key: Option<&str>) -> Result<(), Refusal> {
     }
 }
 
-/// Keys shown, unless more are asked for.
+/// The number of keys shown unless the request asks for more.
 const KEYS: usize = 100;
 const KEYS_MAX: usize = 10_000;

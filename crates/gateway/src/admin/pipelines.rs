@@ -1,4 +1,4 @@
-//! Pipelines: what they deliver, started and stopped.
+//! Pipelines: shows what they deliver, starts and stops them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ fn groups(admin: &AdminState, pipeline: &str) -> Result<Vec<Arc<Group>>, Refusal
     }
 }
 
-/// A pipeline and each of its deliveries. It stops as long as one of them does.
+/// Shows a pipeline and each of its deliveries. The pipeline counts as stopping while one of them does.
 fn shown(groups: &[Arc<Group>]) -> Value {
     let any = |phase| groups.iter().any(|group| group.phase() == phase);
     let state = match (any(Phase::Stopping), any(Phase::Running)) {
@@ -115,6 +115,6 @@ fn shown(groups: &[Arc<Group>]) -> Value {
     })
 }
 
-/// What a stop waits for, unless it is told otherwise.
+/// How long a stop waits, in seconds, unless the request says otherwise.
 const WAIT_S: u64 = 10;
 const WAIT_S_MAX: u64 = 60;

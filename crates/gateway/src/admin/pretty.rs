@@ -1,4 +1,4 @@
-//! `?pretty` at the admin port: any endpoint takes it, as the clusters' APIs do.
+//! `?pretty` at the admin port: every endpoint accepts it, as the clusters' APIs do.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -10,7 +10,8 @@ use axum::response::{IntoResponse as _, Response};
 use super::refusal::Refusal;
 use crate::pretty;
 
-/// Takes the parameter off the request, since endpoints refuse what they don't know, and lays the answer out.
+/// Removes the parameter from the request, since endpoints refuse unknown parameters, and lays out the
+/// answer.
 pub(super) async fn lay_out(mut request: Request, next: Next) -> Response {
     if !pretty::is_asked(request.uri().query()) {
         return next.run(request).await;
@@ -24,7 +25,7 @@ pub(super) async fn lay_out(mut request: Request, next: Next) -> Response {
         return Response::from_parts(head, body);
     }
     head.headers.remove(CONTENT_LENGTH);
-    // Answers are made in memory, whole.
+    // Answers are made completely in memory.
     let body = match to_bytes(body, usize::MAX).await {
         Ok(body) => body,
         Err(error) => return Refusal::failed(error).into_response(),

@@ -1,4 +1,4 @@
-//! What `/metrics` says of the process, under the names that all programs use, and of its build, its
+//! The metrics of the process, under the names that all programs use, and those of its build, its
 //! configuration and its certificates.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use wire::exposition::{Exposition, escape};
 use super::AdminState;
 
 impl AdminState {
-    /// Build and configuration.
+    /// Writes the metrics of the build and the configuration.
     pub(super) fn write_configuration(&self, out: &mut Exposition<'_>) {
         let (version, commit) = (
             env!("CARGO_PKG_VERSION"),
@@ -57,7 +57,7 @@ impl AdminState {
         );
     }
 
-    /// When each certificate ends, by the labels of its metric.
+    /// Returns when each certificate ends, with the labels of its metric.
     pub(super) fn expiries(&self) -> Vec<(String, f64)> {
         let live = self.shared.live.load_full();
         let mut samples = expiries(&live.config);
@@ -78,7 +78,8 @@ impl AdminState {
     }
 }
 
-/// Of what the configuration names as files; what cannot be read is left out, and the log says so elsewhere.
+/// Returns when the certificates in configured files end. Files that cannot be read are left out; the log
+/// reports them elsewhere.
 fn expiries(config: &Config) -> Vec<(String, f64)> {
     let mut samples = Vec::new();
     let mut add = |kind: &str, name: &Arc<str>, file: Option<&Path>| {
@@ -107,7 +108,7 @@ fn labels(kind: &str, name: &str) -> String {
     format!("of=\"{kind}\",name=\"{}\"", escape(name))
 }
 
-/// The process, as the system sees it.
+/// Writes the metrics of the process, as the system sees it.
 pub(super) fn write_process(out: &mut Exposition<'_>) {
     let now = Process::now();
     let mut write = |name: &str, kind: &str, help: &str, value: Option<f64>| {
@@ -145,7 +146,7 @@ pub(super) fn write_process(out: &mut Exposition<'_>) {
     );
 }
 
-/// What `/proc` says; none where it is not there.
+/// The values from `/proc`; `None` where `/proc` does not exist.
 #[derive(Default)]
 struct Process {
     cpu_s: Option<f64>,
@@ -161,7 +162,7 @@ impl Process {
     fn now() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).ok();
         let stat = read("/proc/self/stat").unwrap_or_default();
-        // The name in parentheses may hold anything; the third field follows it.
+        // The name in parentheses may contain anything; the third field follows it.
         let fields: Vec<f64> = stat.rsplit_once(')').map_or_else(Vec::new, |(_, rest)| {
             let fields = rest.split_whitespace().skip(1);
             fields.map(|field| field.parse().unwrap_or(0.0)).collect()

@@ -1,4 +1,4 @@
-//! Queues: how deep they are, what is in them, where each consumer group is.
+//! Queues: how deep they are, what they contain, and where each consumer group is.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::topics;
 use crate::delivery::drop_unsettled;
 use crate::queue::Queue;
 
-/// Which records to show, and how much of them.
+/// The records to show, and how much of each.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Browsing {
@@ -28,7 +28,7 @@ pub(super) struct Browsing {
     text_bytes: Option<usize>,
 }
 
-/// Where a consumer group is to go on.
+/// The place where a consumer group is to continue.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Move {
@@ -211,7 +211,7 @@ pub(super) async fn remove_group(
     .await
 }
 
-/// Where a consumer group is, lane by lane.
+/// Returns the place of a consumer group, lane by lane.
 fn place(queue: &Arc<Queue>, group: &str) -> Value {
     if let Some(shared) = queue.log.topic_group(group) {
         return topics::place(queue, group, &*shared);
@@ -238,7 +238,7 @@ fn place(queue: &Arc<Queue>, group: &str) -> Value {
     })
 }
 
-/// A record: its head, its directory, and so many bytes of its documents.
+/// Shows a record: its head, its directory, and up to `text_bytes` bytes of its documents.
 fn shown(record: &Browsed, lane: Option<u32>, text_bytes: usize, left: &mut usize) -> Value {
     let mut room = text_bytes;
     let groups = record
@@ -279,7 +279,7 @@ fn known(queue: &Queue, group: &str) -> Result<(), Refusal> {
     names.iter().any(is).then_some(()).ok_or_else(|| no_group(group))
 }
 
-/// The log of a queue that is on this machine's disk.
+/// Returns the log of a queue that is on this machine's disk.
 fn on_disk<'q>(queue: &'q Queue, what: &str) -> Result<&'q log::Log, Refusal> {
     queue.log.on_disk().ok_or_else(|| {
         let topic = queue.log.topic().unwrap_or_default();
@@ -297,11 +297,12 @@ fn delivers(group: &str) -> Refusal {
     Refusal::conflict(format!("{group} delivers: stop its pipeline first"))
 }
 
-/// Records shown at once, unless more are asked for.
+/// The number of records shown unless the request asks for more.
 const RECORDS: usize = 20;
 const RECORDS_MAX: usize = 1000;
-/// Bytes of documents shown of a record, unless more are asked for; and of all together at most.
+/// The bytes of documents shown per record unless the request asks for more, and the most bytes of all
+/// together.
 const TEXT_BYTES: usize = 4 << 10;
 pub(super) const TEXT_BYTES_MAX: usize = 16 << 20;
-/// Bytes of the log that one request looks through for records of a lane.
+/// The most bytes of the log that one request searches for records of a lane.
 const LOOKED_AT_MAX: u64 = 256 << 20;

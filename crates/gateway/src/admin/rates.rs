@@ -1,4 +1,4 @@
-//! Rates of queues: counted every few seconds, over the last minute.
+//! Rates of queues, sampled every few seconds over the last minute.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -8,25 +8,25 @@ use serde_json::{Value, json};
 
 use crate::queue::Queues;
 
-/// What queues had accepted and consumer groups had done, at moments of the last minute.
+/// Samples of the last minute: what queues had accepted and what consumer groups had done.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     samples: Mutex<VecDeque<(Instant, BTreeMap<String, Sample>)>>,
 }
 
-/// A queue at a moment, in documents.
+/// The counts of a queue at one moment, in documents.
 #[derive(Clone, Debug, Default)]
 struct Sample {
     accepted: u64,
     indexed: BTreeMap<String, u64>,
-    /// By group and lane, what was done with.
+    /// The documents that are done, by group and lane.
     done: BTreeMap<String, Vec<u64>>,
 }
 
 // === impl Rates ===
 
 impl Rates {
-    /// Counts; to be called every [`EVERY`].
+    /// Takes a sample. To be called every [`EVERY`].
     pub(super) fn take(&self, queues: &Queues) {
         let accounts = queues.accounts().into_iter().map(|account| {
             let groups = account
@@ -52,7 +52,8 @@ impl Rates {
         }
     }
 
-    /// Documents a second that a lane is done with, over the last minute or less; `done` are those so far.
+    /// Returns how many documents a lane has finished per second, over the last minute or less. `done` is the
+    /// present count.
     pub(super) fn of_lane(&self, queue: &str, group: &str, lane: u32, done: u64) -> Option<f64> {
         let samples = self.samples.lock();
         let (since, all) = samples.front()?;
@@ -61,7 +62,7 @@ impl Rates {
         Some(done.saturating_sub(*before) as f64 / seconds)
     }
 
-    /// Adds rates to a queue as `/queue/stats` shows it: since the oldest sample.
+    /// Adds the rates since the oldest sample to a queue as `/queue/stats` shows it.
     pub(super) fn add_to(&self, name: &str, queue: &mut Value) {
         let samples = self.samples.lock();
         let Some((since, Some(before))) = samples.front().map(|(since, all)| (since, all.get(name))) else {
@@ -82,6 +83,6 @@ impl Rates {
     }
 }
 
-/// Between two samples.
+/// The time between two samples.
 pub(super) const EVERY: Duration = Duration::from_secs(5);
 const SAMPLES: usize = 12;

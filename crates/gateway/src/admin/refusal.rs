@@ -1,10 +1,10 @@
-//! What the admin port answers when it does not do what it was asked.
+//! The error answers of the admin port.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use serde_json::json;
 
-/// An error of the admin port, shaped as the clusters shape theirs.
+/// An error of the admin port, in the shape of the clusters' errors.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: StatusCode,
@@ -15,7 +15,7 @@ pub(super) struct Refusal {
 // === impl Refusal ===
 
 impl Refusal {
-    /// 400: the request cannot be understood, or says what cannot be.
+    /// 400: the request cannot be understood, or asks for something impossible.
     pub(super) fn invalid(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "illegal_argument_exception", reason)
     }
@@ -30,7 +30,7 @@ impl Refusal {
         Self::new(StatusCode::FORBIDDEN, "security_exception", reason)
     }
 
-    /// 404: what it names is not there.
+    /// 404: the named object does not exist.
     pub(super) fn not_found(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", reason)
     }
@@ -41,17 +41,17 @@ impl Refusal {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason)
     }
 
-    /// 409: not as things are now.
+    /// 409: not possible in the present state.
     pub(super) fn conflict(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "conflict", reason)
     }
 
-    /// 503: it may be asked again later.
+    /// 503: the request may be repeated later.
     pub(super) fn unavailable(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", reason)
     }
 
-    /// 500: something failed here.
+    /// 500: the gateway failed.
     pub(super) fn failed(error: impl ToString) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "exception", error.to_string())
     }

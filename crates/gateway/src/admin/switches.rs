@@ -1,4 +1,4 @@
-//! What is switched at run time.
+//! The endpoints of the switches.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Queues in Kafka, as the admin port shows them: records of a partition, and consumer groups that gateways
-//! share.
+//! Queues in Kafka at the admin port: records of a partition, and consumer groups that gateways share.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use super::refusal::Refusal;
 use crate::queue::Queue;
 
-/// Where a consumer group is, partition by partition.
+/// Returns the place of a consumer group, partition by partition.
 pub(super) fn place(queue: &Arc<Queue>, name: &str, group: &dyn Group) -> Value {
     let lanes = group.status();
     let pending: u64 = lanes.iter().map(|lane| lane.messages).sum();
@@ -35,7 +34,7 @@ pub(super) fn place(queue: &Arc<Queue>, name: &str, group: &dyn Group) -> Value 
     })
 }
 
-/// Sets a consumer group elsewhere, for all gateways.
+/// Moves a consumer group to another place, for all gateways.
 pub(super) fn seek(group: &dyn Group, to: StartAt, lane: Option<u32>) -> Result<Value, Refusal> {
     let to = match to {
         StartAt::Oldest => kafka::StartAt::Oldest,
@@ -54,7 +53,7 @@ pub(super) fn seek(group: &dyn Group, to: StartAt, lane: Option<u32>) -> Result<
     }))
 }
 
-/// Messages of a partition, and the offset to go on from if there are more.
+/// Returns messages of a partition, and the offset to continue from if there are more.
 pub(super) fn records(
     queue: &Arc<Queue>,
     lane: Option<u32>,
@@ -83,7 +82,8 @@ pub(super) fn records(
     Ok((records, next))
 }
 
-/// In the shape of a record on disk, which has one group then. Of what is not a gateway's it is said why.
+/// Shows a message in the shape of a record on disk with a single group. For a message that is not a
+/// gateway's, the reason is given.
 fn shown(message: &Browsed, lane: u32, text: &[u8]) -> Value {
     let documents = message.head.as_ref().map_or(0, |head| head.documents);
     let params: Value = serde_json::from_slice(&message.params)

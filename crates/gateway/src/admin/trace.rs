@@ -1,6 +1,6 @@
-//! Where a document is, and what became of a request: what each queue and each cluster say of it. The order
-//! matters: records are looked through before what is parked, that before the dead letters, and the clusters
-//! are asked last, so that what goes on its way meanwhile is met further on.
+//! Finds where a document is, and what became of a request, according to each queue and each cluster. The
+//! order matters: records are searched before parked operations, these before the dead letters, and the
+//! clusters are asked last, so that a document that moves on in the meantime is met further on.
 
 mod request;
 mod verdict;
@@ -27,7 +27,7 @@ use crate::queue::parked::{ParkedFound, ParkedSought};
 use crate::queue::trace::{Cursors, Seen, Sought, Write};
 use crate::queue::{GroupAccount, Queue, waits_of};
 
-/// What is looked for.
+/// The object of the search.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
@@ -39,21 +39,21 @@ pub(super) struct Asked {
     from: Option<u64>,
 }
 
-/// A document, as somebody named it.
+/// A document, as the request named it.
 struct Named {
     index: String,
     id: String,
     routing: Option<String>,
 }
 
-/// What one queue knows of a document.
+/// What one queue knows about a document.
 struct InQueue {
     queue: Arc<Queue>,
     accounts: Vec<GroupAccount>,
-    /// None: its records are in Kafka.
+    /// `None` if the records of the queue are in Kafka.
     seen: Option<Seen>,
     letters: LettersFound,
-    /// By consumer group.
+    /// The parked operations by consumer group.
     parked: BTreeMap<String, ParkedFound>,
 }
 
@@ -100,7 +100,7 @@ async fn of_document(
     let sought = Arc::clone(&named);
     let searched = beside(move || {
         let each = queues.iter().enumerate().map(|(number, queue)| {
-            // Each has its share of what time is left.
+            // Each queue has its share of the time that is left.
             let left = SEARCH.saturating_sub(began.elapsed()) / (queues.len() - number) as u32;
             in_queue(&searching, queue, &sought, from, left)
         });
@@ -128,7 +128,7 @@ async fn of_document(
     .into_response())
 }
 
-/// What a queue knows of a document. Reads the disk.
+/// Returns what a queue knows about a document. This reads the disk.
 fn in_queue(
     admin: &AdminState,
     queue: &Arc<Queue>,
@@ -164,8 +164,8 @@ fn in_queue(
     })
 }
 
-/// What is pending is looked through first: from the group on that is furthest behind. If time is left, so is
-/// what lies before that.
+/// Searches the pending records first, starting from the group that is furthest behind. If time is left, the
+/// records before them are searched too.
 fn in_records(
     log: &log::Log,
     sought: &Sought<'_>,
@@ -192,7 +192,7 @@ fn in_records(
         .in_records(log, &cursors, status.start, until)
         .map_err(Refusal::failed)?;
     if all.next.is_some() {
-        // As far as it is known; what was seen of the end counts.
+        // The whole search did not finish, so the result for the pending records counts.
         all = pending;
     }
     Ok(all)
@@ -204,7 +204,8 @@ fn table_of(admin: &AdminState, cluster: &str) -> Option<Arc<bulk::RouteTable>> 
     snapshot.learnt().then(|| Arc::clone(&snapshot.table))
 }
 
-/// What each cluster has of a document, all asked at once; those alone that these queues are delivered to.
+/// Asks all clusters at once what they have of a document. `only` restricts this to the clusters that these
+/// queues are delivered to.
 async fn ask_all(
     admin: &AdminState,
     named: &Named,
@@ -234,12 +235,12 @@ async fn ask_all(
     }
 }
 
-/// Asks clusters, each on a thread of its own: one that does not answer keeps no other waiting.
+/// Asks each cluster on a thread of its own, so that one that does not answer keeps no other waiting.
 fn ask_each(asked: Vec<(String, Arc<Cluster>, Vec<DocumentName>)>) -> Map<String, Value> {
     let (tell, answers) = mpsc::channel();
     let mut told = Map::new();
     for (name, cluster, names) in asked {
-        // What breaks off tells nothing.
+        // The answer for a question that breaks off.
         let silent = json!({"asked": false, "why": "the question broke off"});
         told.insert(name.clone(), silent);
         let (tell, of) = (tell.clone(), name.clone());
@@ -255,7 +256,7 @@ fn ask_each(asked: Vec<(String, Arc<Cluster>, Vec<DocumentName>)>) -> Map<String
     told
 }
 
-/// The documents of a cluster that are meant: of each index behind the name, with each routing.
+/// Returns the documents of a cluster that are meant: one for each index behind the name and each routing.
 fn names_at(cluster: &Cluster, named: &Named, routings: &BTreeSet<Option<String>>) -> Vec<DocumentName> {
     let snapshot = cluster.snapshot();
     let sought = Sought::new(&named.index, &named.id, Some(&snapshot.table));
@@ -272,7 +273,7 @@ fn names_at(cluster: &Cluster, named: &Named, routings: &BTreeSet<Option<String>
     names.take(NAMES_MAX).collect()
 }
 
-/// Asks a cluster, and says of what it answers what concerns the document.
+/// Asks a cluster, and returns the part of its answer that concerns the document.
 fn ask(cluster: &Arc<Cluster>, names: &[DocumentName]) -> Value {
     let answers = match look(cluster, names) {
         Ok(answers) => answers,
@@ -291,7 +292,7 @@ fn ask(cluster: &Arc<Cluster>, names: &[DocumentName]) -> Value {
     }
     let error = |answer: &Value| (!answer["error"].is_null()).then(|| answer["error"].clone());
     let missing = |error: &Value| error["type"] == "index_not_found_exception";
-    // What cannot be asked for is not known to be missing.
+    // A document that cannot be read is not known to be missing.
     match answers.iter().filter_map(error).find(|error| !missing(error)) {
         Some(error) => {
             let word = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
@@ -309,7 +310,7 @@ fn not_asked(error: &LookError) -> Value {
     json!({"asked": false, "why": error.to_string()})
 }
 
-/// A queue's part of the answer.
+/// Returns a queue's part of the answer.
 fn told(admin: &AdminState, one: &InQueue, clusters: &Map<String, Value>) -> Value {
     let queues = admin.shared.queues.load_full();
     let groups = one.accounts.iter().enumerate().map(|(number, account)| {
@@ -347,7 +348,7 @@ fn told(admin: &AdminState, one: &InQueue, clusters: &Map<String, Value>) -> Val
     })
 }
 
-/// Whether a group has yet to deliver it.
+/// Returns whether a group has yet to deliver the write.
 fn is_pending(write: &Write, account: &GroupAccount) -> bool {
     let lane = account.lanes.get(write.lane as usize);
     let is_ours = write.replay_of.as_deref().is_none_or(|only| only == account.name);
@@ -374,7 +375,7 @@ fn pending(admin: &AdminState, one: &InQueue, number: usize, write: &Write) -> V
     })
 }
 
-/// What a lane's documents wait for.
+/// Returns what the documents of a lane wait for.
 fn held_by(admin: &AdminState, one: &InQueue, account: &GroupAccount, lane: u32) -> Vec<Value> {
     let queues = admin.shared.queues.load();
     let group = queues.group(&one.queue.name, &account.name);
@@ -422,7 +423,7 @@ fn write(write: &Write) -> Value {
     })
 }
 
-/// How far was looked, and how much there is.
+/// Returns how far the search went, and how much there is.
 fn searched(one: &InQueue, seen: &Seen) -> Value {
     let status = one.queue.log.on_disk().map(log::Log::status);
     json!({
@@ -439,7 +440,7 @@ fn searched(one: &InQueue, seen: &Seen) -> Value {
     })
 }
 
-/// How long records, parked operations and dead letters are looked through.
+/// The time for searching records, parked operations and dead letters.
 const SEARCH: Duration = Duration::from_millis(800);
-/// Documents that one cluster is asked for.
+/// The most documents that one cluster is asked for.
 const NAMES_MAX: usize = 1000;

@@ -1,4 +1,4 @@
-//! Another program in this one's place.
+//! The upgrade endpoint, which replaces this program with another one.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use serde_json::json;
 use super::AdminState;
 use super::refusal::Refusal;
 
-/// 202 once the new program was tried and takes over; it answers as soon as it is there.
+/// Answers 202 once the new program has been tried and is about to take over. The new program answers as soon
+/// as it is ready.
 pub(super) async fn upgrade(State(admin): State<Arc<AdminState>>) -> Result<Response, Refusal> {
     let asked = admin.shared.upgrades.ask().await;
     asked.map_err(|error| Refusal::conflict(error.to_string()))?;

@@ -1,7 +1,6 @@
-//! Asynchronous mode: what the head of a bulk says beside its index is its form: parameters, media types,
-//! lengths. A form that this cluster refuses is refused before anything is queued, in the cluster's own
-//! words. Which those are only the cluster knows, so it is asked, once for each form, with a bulk that
-//! changes nothing.
+//! The form of a bulk is its head without its index: parameters, media types, lengths. In asynchronous mode a
+//! form that this cluster refuses is refused before anything is queued, in the cluster's own words. Only the
+//! cluster knows which forms those are, so it is asked, once for each form, with a bulk that changes nothing.
 
 mod ask;
 mod known;
@@ -18,17 +17,18 @@ pub(crate) use known::Forms;
 /// The form of one request.
 struct Form<'a> {
     target: &'a str,
-    /// What it is remembered by. Two requests with the same key are taken both, or refused both.
+    /// The key by which the form is remembered. Two requests with the same key are both taken, or both
+    /// refused.
     key: String,
-    /// All clusters take it: no question is needed.
+    /// Whether all clusters take the form: no question is needed.
     plain: bool,
-    /// Bytes of its target, and of its headers with their separators: servers bound both.
+    /// The bytes of the request's target, and of its headers with their separators: servers bound both.
     target_bytes: usize,
     header_bytes: usize,
 }
 
-/// What the cluster's answers to requests of one form say beside their items: their media type, and who
-/// answers. It is among the extensions of a request that was admitted.
+/// The head of the cluster's answers to requests of one form: their media type, and who answers. It is among
+/// the extensions of a request that was admitted.
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerHead(std::sync::Arc<HeaderMap>);
 
@@ -61,7 +61,7 @@ impl<'a> Form<'a> {
                 .sum(),
         };
         if !plain {
-            // Parameters in one order, whatever the client's.
+            // The parameters are in one order, whatever the client's.
             let pairs: BTreeSet<&str> = pairs().map(without_free_text).collect();
             let said = said.map(|value| value.map(String::from_utf8_lossy));
             form.key = format!("{said:?} {repeated:?} {pairs:?}");
@@ -86,8 +86,8 @@ fn is_plain(pair: &str) -> bool {
     }
 }
 
-/// A parameter without a value that says nothing of whether it is taken, and of which there are too many to
-/// remember.
+/// Returns a parameter without its value, if the value does not decide whether the parameter is taken, and
+/// there are too many values to remember.
 fn without_free_text(pair: &str) -> &str {
     match pair.split_once('=') {
         Some((name, value)) if FREE_TEXT.contains(&name) && !value.is_empty() => name,
@@ -104,8 +104,8 @@ fn among(known: &[&str], value: &[u8]) -> bool {
 // === impl AnswerHead ===
 
 impl AnswerHead {
-    /// Gives a queued answer the headers that the cluster's would have. What the client calls its request is
-    /// echoed, as servers do.
+    /// Gives a queued answer the headers that the cluster's answer would have. The client's name for its
+    /// request is echoed, as servers do.
     pub(crate) fn put_on(answer: &mut HeaderMap, head: &Parts) {
         if let Some(Self(theirs)) = head.extensions.get() {
             for name in theirs.keys() {
@@ -121,14 +121,14 @@ impl AnswerHead {
     }
 }
 
-/// Leaves what the answers to all requests of a form say alike.
+/// Keeps the headers that the answers to all requests of a form have alike.
 fn alike(headers: &HeaderMap) -> HeaderMap {
     let kept = headers.iter().filter(|(name, _)| KEPT.contains(name));
     kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 static KEPT: [HeaderName; 4] = [CONTENT_TYPE, WARNING, PRODUCT, OPENSEARCH_VERSION];
-/// By which clients of Elasticsearch know that it is Elasticsearch which answers.
+/// The header by which clients of Elasticsearch know that Elasticsearch answers.
 const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 const OPENSEARCH_VERSION: HeaderName = HeaderName::from_static("x-opensearch-version");
 static OPAQUE_ID: HeaderName = HeaderName::from_static("x-opaque-id");
@@ -141,7 +141,7 @@ const PLAIN_TYPES: [&str; 4] = [
 ];
 const PLAIN_ACCEPTED: [&str; 2] = ["*/*", "application/json"];
 
-/// Parameters whose value is any text.
+/// Parameters whose value may be any text.
 const FREE_TEXT: [&str; 5] = [
     "routing",
     "pipeline",

@@ -1,11 +1,11 @@
-//! Who may write, in asynchronous mode. What is queued is delivered with the gateway's own account, so the
-//! cluster is asked beforehand, with the client's credentials, who the client is ([`ask`]) and whether it may
-//! do what its request does ([`probe`]): per client, name of an index as it is written, and kind of
-//! operation. What was said is remembered for [`memory::FRESH`] by all cores together ([`memory`]), and, in
-//! case the cluster is away, over restarts ([`kept`]).
+//! Decides who may write in asynchronous mode. Queued documents are delivered with the gateway's own account,
+//! so the cluster is asked beforehand, with the client's credentials, who the client is ([`ask`]) and whether
+//! it may make the writes of its request ([`probe`]): per client, name of an index as it is written, and kind
+//! of operation. All cores together remember the answers for [`memory::FRESH`] ([`memory`]), and over
+//! restarts in case the cluster is away ([`kept`]).
 //!
-//! What a client may not do is not refused here. Its request passes to the cluster as it came, and the
-//! cluster refuses it.
+//! A request for something that its client may not do is not refused here. It passes to the cluster as it
+//! came, and the cluster refuses it.
 
 mod account;
 mod ask;
@@ -31,7 +31,7 @@ pub(crate) use identity::IDENTITY;
 use identity::Key;
 use kept::Keeper;
 
-/// What is known of the clients of all clusters.
+/// The gateway's knowledge of the clients of all clusters.
 #[derive(Debug)]
 pub(crate) struct Rights {
     folder: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) struct Rights {
     kept: OnceLock<Kept>,
 }
 
-/// What outlives the process, read when the first filter needs it.
+/// The state that outlives the process; it is read when the first filter needs it.
 #[derive(Debug)]
 struct Kept {
     key: Key,
@@ -47,7 +47,7 @@ struct Kept {
     keeper: Option<Keeper>,
 }
 
-/// Milliseconds since the process began to count; what earlier processes learnt is before that.
+/// Milliseconds since the process began to count; answers to earlier processes have negative times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 
@@ -60,7 +60,7 @@ impl Clock {
 // === impl Rights ===
 
 impl Rights {
-    /// Those that are kept below `data`, the folder of all data.
+    /// Makes the rights that are kept below `data`, the folder of all data.
     pub(crate) fn new(data: &Path) -> Self {
         Self {
             folder: data.join("rights"),
@@ -69,7 +69,7 @@ impl Rights {
         }
     }
 
-    /// The door to a cluster, by its name in the configuration.
+    /// Returns the door to a cluster, by the cluster's name in the configuration.
     pub(crate) fn of(self: &Arc<Self>, cluster: &Arc<str>) -> Arc<Door> {
         let kept = self.kept.get_or_init(|| self.read());
         let mut doors = self.doors();
@@ -80,7 +80,7 @@ impl Rights {
         Arc::clone(door)
     }
 
-    /// Writes what changed since it was last written.
+    /// Writes the changes since the last write.
     pub(crate) fn close(&self) {
         if let Some(keeper) = self.kept.get().and_then(|kept| kept.keeper.as_ref()) {
             keeper.close();

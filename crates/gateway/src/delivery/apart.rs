@@ -1,6 +1,6 @@
-//! A record that the gateway fails on, in halves: what goes well is delivered, what does not is halved again,
-//! down to the operation that is to blame, which becomes a dead letter. Halves follow one another, so
-//! operations keep their order.
+//! Delivers a record that the gateway fails on in halves: a half that goes well is delivered, and one that
+//! does not is halved again, down to the operation that is to blame, which becomes a dead letter. Halves
+//! follow one another, so operations keep their order.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,14 +22,14 @@ use crate::queue::dead_letters::Cause;
 struct Condemned<'b> {
     batch: &'b Batch,
     body: &'b PooledBytes,
-    /// Where its operations are.
+    /// Where its operations are in the lines.
     operations: Vec<Range<usize>>,
 }
 
 // === impl Condemned ===
 
 impl Condemned<'_> {
-    /// Some of its operations, as a batch of their own.
+    /// Returns some of the record's operations, as a batch of their own.
     fn some(&self, wanted: Range<usize>) -> Option<(Batch, PooledBytes)> {
         let origin = self.batch.origins.first()?;
         let mut some = Batch {
@@ -39,7 +39,7 @@ impl Condemned<'_> {
             documents: wanted.len(),
             origins: Vec::new(),
             mark: self.batch.mark,
-            // Its lines are part of what the record's batch holds until it is settled.
+            // Its lines belong to the record's batch, and are held until that is settled.
             from: None,
         };
         some.origins.push(Origin {
@@ -53,8 +53,8 @@ impl Condemned<'_> {
 }
 
 impl Lane {
-    /// Delivers a record that the gateway has failed on when it was alone; how many of its operations are
-    /// dead. `None` if the gateway stops first.
+    /// Delivers a record that the gateway has failed on when the record was alone; returns how many of its
+    /// operations are dead. `None` if the gateway stops first.
     pub(super) async fn deliver_apart(
         &mut self,
         batch: &Batch,
@@ -69,7 +69,7 @@ impl Lane {
         };
         let all = 0..condemned.operations.len();
         let mut dead = 0;
-        // The last is next.
+        // The last range is next.
         let mut left = Vec::new();
         if is_cut_evenly(&body, &condemned.operations) {
             dead += self.halve(&condemned, all, &mut left, &panicked).await?;
@@ -98,8 +98,8 @@ impl Lane {
         Some(dead)
     }
 
-    /// Halves operations that the gateway has failed on together; of one alone it makes a dead letter. How
-    /// many died.
+    /// Halves operations that the gateway has failed on together; makes a dead letter of one that is alone.
+    /// Returns how many died.
     async fn halve(
         &mut self,
         condemned: &Condemned<'_>,
@@ -128,7 +128,7 @@ impl Lane {
         Some(dead)
     }
 
-    /// Forgets what operations that are tried again have put among the dead letters and parked.
+    /// Drops the dead letters and the parked entries of operations that are tried again.
     async fn forget_since(&mut self, since: Since) -> Option<()> {
         while let Err(why) = drop_unsettled_of_lane(&self.route.group, self.number, since) {
             self.route
@@ -139,8 +139,8 @@ impl Lane {
         Some(())
     }
 
-    /// Makes a dead letter of an operation that the gateway fails on; it looks at its lines as little as may
-    /// be. How many that are: one. `None` if the gateway stops first.
+    /// Makes a dead letter of an operation that the gateway fails on, looking at its lines as little as
+    /// possible. Returns how many died, which is one. `None` if the gateway stops first.
     async fn bury_one(
         &mut self,
         condemned: &Condemned<'_>,
@@ -192,8 +192,8 @@ impl Lane {
     }
 }
 
-/// Cuts lines into so many operations, without a look into documents. If the lines do not come out even, the
-/// last one has what is left, and there are as many as there are to account for all the same.
+/// Cuts lines into this many operations, without looking into documents. If the lines do not come out even,
+/// the last operation has the rest; there are always as many operations as there are to account for.
 fn operations(body: &[u8], documents: usize) -> Vec<Range<usize>> {
     let (mut operations, mut start) = (Vec::with_capacity(documents), 0);
     while operations.len() + 1 < documents {
@@ -207,14 +207,14 @@ fn operations(body: &[u8], documents: usize) -> Vec<Range<usize>> {
     operations
 }
 
-/// Whether each of them is an operation, as far as its lines tell.
+/// Whether each range is one operation, as far as its lines tell.
 fn is_cut_evenly(body: &[u8], operations: &[Range<usize>]) -> bool {
     operations
         .iter()
         .all(|at| !at.is_empty() && operation(&body[at.clone()]) == at.len())
 }
 
-/// The length of the first operation.
+/// Returns the length of the first operation.
 fn operation(body: &[u8]) -> usize {
     let action = line(body);
     match is_delete(&body[..action]) {
@@ -223,12 +223,12 @@ fn operation(body: &[u8]) -> usize {
     }
 }
 
-/// The length of the first line, with its end.
+/// Returns the length of the first line, with its end.
 fn line(bytes: &[u8]) -> usize {
     memchr::memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1)
 }
 
-/// Whether an action line stands alone.
+/// Whether an action line has no source after it.
 fn is_delete(line: &[u8]) -> bool {
     let mut words = line.split(|byte| *byte == b'"');
     let opens = words.next().is_some_and(|start| start.trim_ascii() == b"{");
@@ -236,7 +236,7 @@ fn is_delete(line: &[u8]) -> bool {
 }
 
 /// The pause before operations that the gateway failed on together are tried in halves. How often that
-/// happens is bounded by the dead letters that come of it, each of which has a longer pause.
+/// happens is bounded by the dead letters that result, each of which has a longer pause.
 const HALVES_AFTER: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! One try of a batch's operations: planned by today's topology, and handed to the outlets of the nodes that
-//! hold their primaries.
+//! One try of a batch's operations: they are planned by today's topology, and handed to the outlets of the
+//! nodes that hold their primaries.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,16 +26,17 @@ use crate::nodes::{Message, Outbound};
 use crate::queue::delivered_headers;
 use crate::scratch::with_scratch;
 
-/// What an attempt came to.
+/// The result of an attempt.
 #[derive(Default)]
 pub(crate) struct Attempted {
     pub(crate) not_done: Vec<(usize, Outcome)>,
-    /// The memory that the texts take, for as long as somebody has them.
+    /// The memory that the outcomes' texts take, for as long as somebody has them.
     pub(crate) held: Vec<Rc<AnswerHeld>>,
 }
 
 impl Work<'_> {
-    /// The lines of some operations, one after another; copied only if others stand between them.
+    /// Returns the lines of some operations, one after another; copied only if other operations stand between
+    /// them.
     fn lines(&self, operations: &[usize], pool: &Pool) -> PooledBytes {
         let place = |at: &usize| self.operations[*at];
         let follow = operations.windows(2).all(|pair| pair[0] + 1 == pair[1]);
@@ -52,8 +53,8 @@ impl Work<'_> {
 }
 
 impl Route {
-    /// One try of some operations: what each node holds primaries of goes there now. `lane` is the one that
-    /// waits for it, if one does.
+    /// Tries some operations once: each node is sent the operations that it holds the primaries of. `lane` is
+    /// the lane that waits for the result, if one does.
     pub(crate) async fn attempt(
         self: &Rc<Self>,
         (way, lane): (SendMode, Option<u32>),
@@ -105,7 +106,7 @@ impl Route {
                 Attempted { not_done, held }
             }
             Verdict::Pass(pass) => {
-                // The others may pass by themselves.
+                // Every other reason may go away when the topology is read again.
                 if pass.why != Why::BatchedIngest {
                     outbound.cluster().hint();
                 }
@@ -123,7 +124,7 @@ impl Route {
         }
     }
 
-    /// Sends what one node is to have: a part, or what any may take.
+    /// Sends one node its parcel: a part, or operations that any node may take.
     async fn send(
         self: &Rc<Self>,
         (way, lane): (SendMode, Option<u32>),
@@ -149,8 +150,8 @@ impl Route {
         self.dispatch(way, &node, outlet, parcel).await
     }
 
-    /// Whether the document that an operation is in conflict with is the one that it was to write: then an
-    /// earlier try has written it, or somebody the same.
+    /// Whether the document that an operation conflicts with is the one that the operation was to write: then
+    /// an earlier try has written it, or somebody else has written the same.
     pub(crate) async fn is_ours(&self, work: &Work<'_>, operation: usize) -> Result<bool, Untold> {
         let at = work.operations[operation];
         if at.op != Op::Create && !at.versioned {
@@ -160,7 +161,7 @@ impl Route {
         let snapshot = outbound.cluster().snapshot();
         let mut headers = delivered_headers();
         let lines = &work.body[at.start..at.end];
-        // Who it is is asked here, not where it is: that may not be proven yet.
+        // This asks which document it is, not where it is: the place may not be proven yet.
         let ask = Ask {
             level: bulk::Level::Lane(1),
             ..ask_of(work.head, Level::Node)
@@ -209,7 +210,7 @@ impl Route {
     }
 }
 
-/// What is not done.
+/// Returns the outcomes of operations that are not done.
 fn unfinished(outcomes: impl Iterator<Item = (usize, Outcome)>) -> Vec<(usize, Outcome)> {
     outcomes
         .filter(|(_, outcome)| !matches!(outcome, Outcome::Done))

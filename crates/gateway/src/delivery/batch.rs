@@ -1,5 +1,5 @@
-//! One batch of a lane on its way: sent by today's topology, again where that may help, until every operation
-//! is indexed or among the dead letters.
+//! Delivers one batch of a lane: sends it by today's topology, and again where that may help, until every
+//! operation is indexed, parked or a dead letter.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,19 +22,19 @@ use crate::queue::dead_letters::{Cause, NotPut};
 use crate::queue::parked::Scope;
 use crate::queue::{DELIVERED_TYPE, Doing};
 
-/// What became of the operations that an attempt did not get done.
+/// The operations that an attempt did not get done, sorted by their outcome.
 #[derive(Default)]
 struct Undone {
     dead: Vec<(usize, Arc<Error>)>,
     parked: Vec<(usize, Scope, Arc<Again>)>,
-    /// To be sent again.
+    /// The operations to be sent again.
     again: Vec<usize>,
-    /// Why the lane waits before the next attempt. Of several reasons, the one that somebody has to put
-    /// right.
+    /// Why the lane waits before the next attempt. Of several reasons, a reason that somebody has to put
+    /// right comes first.
     worst: Option<Arc<Again>>,
-    /// The next attempt has fewer operations.
+    /// Whether the next attempt has fewer operations.
     split: bool,
-    /// The next attempt shares no request with other lanes.
+    /// Whether the next attempt shares no request with other lanes.
     apart: bool,
 }
 
@@ -83,7 +83,7 @@ struct Wait {
     doing: Doing,
     busy: bool,
     after: Option<Duration>,
-    /// For room among the dead letters, or for the disk.
+    /// Whether the lane waits for room among the dead letters, or for the disk.
     for_room: bool,
 }
 
@@ -117,7 +117,7 @@ impl Wait {
     fn time(&self, retry: &Retry, failures: u32) -> Duration {
         let first = if self.busy { retry.busy_delay } else { retry.delay };
         match self.for_room {
-            // Each time they are sent again.
+            // The operations are sent again after each of these waits.
             true => backoff(ROOM_AGAIN, failures.min(2), fastrand::f64()),
             false => backoff(first, failures, fastrand::f64()).max(asked_for(self.after)),
         }
@@ -127,8 +127,8 @@ impl Wait {
 // === impl Lane ===
 
 impl Lane {
-    /// Delivers a batch, whose lines `body` is, and returns how many of its operations are dead; `None` if
-    /// the gateway stops first.
+    /// Delivers a batch with the lines `body`, and returns how many of its operations are dead; `None` if the
+    /// gateway stops first.
     pub(crate) async fn deliver(
         &mut self,
         batch: &Batch,
@@ -137,7 +137,7 @@ impl Lane {
     ) -> Option<u64> {
         let group = Arc::clone(&self.route.group);
         let (mut body, mut held) = (body, held);
-        // A cluster that was never read may be away for long: others may want the memory.
+        // A cluster that was never read may be away for long, and other lanes may want the memory.
         while self.known_topology().is_none() {
             self.rest_lightly(batch, &mut body, &mut held, LOOK_AGAIN).await?;
         }
@@ -160,18 +160,19 @@ impl Lane {
                 }
             }
         };
-        // Its lines have one holder, who may let go of them.
+        // The lines have a single holder, which may let go of them.
         drop(body);
         work.held = held;
         group.sends(self.number, last + 1);
-        // Two operations on one document never travel together: tried again, one could overtake the other.
+        // Two operations on one document never travel together: if one were tried again, it could overtake
+        // the other.
         for run in bulk::runs(&work.operations) {
             self.settle(&mut work, run.collect()).await?;
         }
         Some(work.dead)
     }
 
-    /// Waits until so much is committed that what comes before `end` may be sent. `None`: the gateway stops.
+    /// Waits until enough is committed for the records before `end` to be sent. `None`: the gateway stops.
     async fn wait_for_commit(
         &mut self,
         batch: &Batch,
@@ -191,7 +192,7 @@ impl Lane {
         Some(())
     }
 
-    /// Tries until each of these operations is done or dead.
+    /// Tries until each of these operations is done, parked or dead.
     async fn settle(&mut self, work: &mut Work<'_>, mut left: Vec<usize>) -> Option<()> {
         let group = Arc::clone(&self.route.group);
         let (mut failures, mut apart) = (0, false);
@@ -232,8 +233,8 @@ impl Lane {
             let settled = chunk - again.len();
             let unburied = self.try_to_bury(work, undone.dead, &snapshot).await?;
             let mut wait = undone.worst.map(|worst| Wait::new(&worst));
-            // Whoever waits for the disk keeps no memory that others' answers want: what could not be put
-            // among the dead letters was not executed, and is sent again.
+            // A lane that waits for the disk keeps no memory that others' answers want. An operation that
+            // could not be put among the dead letters was not executed, and is sent again.
             drop(held);
             if let Some((dead, why)) = unburied {
                 again.extend(dead.into_iter().map(|(operation, _)| operation));
@@ -245,7 +246,7 @@ impl Lane {
             group.retried.add(again.len() as u64);
             work.limit = match undone.split {
                 true => (chunk / 2).max(1),
-                // A request with more would be answered with more than there is memory for.
+                // A request with more operations could get an answer that there is no memory for.
                 false => work.limit.saturating_mul(2).min(self.route.operations_max()),
             };
             again.extend(rest);
@@ -279,8 +280,9 @@ impl Lane {
         Some(())
     }
 
-    /// Puts operations among the dead letters. Those that find no room there are parked until they do. Where
-    /// nothing is parked, and if the disk does not take them, they are returned, with the reason.
+    /// Puts operations among the dead letters. Those that find no room there are parked until they do. If
+    /// nothing can be parked, or the disk does not take the letters, the operations are returned with the
+    /// reason.
     async fn try_to_bury(
         &mut self,
         work: &mut Work<'_>,
@@ -290,7 +292,7 @@ impl Lane {
         let group = Arc::clone(&self.route.group);
         let can_park = self.parked().is_some();
         let (mut left, mut failed) = (Vec::new(), None);
-        // A letter takes several times what it says until it is written.
+        // A letter takes several times its size in memory until it is written.
         let mut rest = dead.as_slice();
         while failed.is_none() && !rest.is_empty() {
             let (some, after) = rest.split_at(letters_at_once(work, rest));
@@ -324,7 +326,7 @@ impl Lane {
         Some(failed.map(|why| (left, why)))
     }
 
-    /// Why an operation is dead, and where it came from.
+    /// Returns why an operation is dead, and where it came from.
     fn cause(&self, work: &Work<'_>, operation: usize, error: &Error) -> Cause {
         let (group, batch) = (&self.route.group, work.batch);
         let origin = batch.origin(operation);
@@ -349,7 +351,7 @@ impl Lane {
 // === impl Route ===
 
 impl Route {
-    /// Looks closer at what a node said of an operation, where its word alone does not settle it.
+    /// Examines an operation's outcome more closely where the node's word alone does not settle it.
     pub(crate) async fn judge(
         &self,
         work: &Work<'_>,
@@ -358,7 +360,7 @@ impl Route {
         snapshot: &Snapshot,
     ) -> Outcome {
         let outcome = match outcome {
-            // Its index, and others' documents there, have nothing to do with it.
+            // The operation's own index, and others' documents there, have nothing to do with the error.
             Outcome::Park(Scope::Index | Scope::Shard, again)
                 if again.error().is_some_and(|error| {
                     is_of_another(error, again.index.as_deref(), &work.named(operation, snapshot))
@@ -366,7 +368,7 @@ impl Route {
             {
                 Outcome::Park(Scope::Document, again)
             }
-            // Even alone: nothing that sending less would mend.
+            // The operation is refused even alone: sending less would not help.
             Outcome::Split(error) if work.limit == 1 || work.operations.len() == 1 => match error.status {
                 400 => Outcome::Refused(error),
                 _ => Outcome::Park(Scope::Document, Arc::new(Again::refused(error))),
@@ -392,7 +394,8 @@ impl Route {
         }
     }
 
-    /// Whether what a node refused by itself is tried again: as the pipeline says, or as the status does.
+    /// Decides whether an operation that a node refused by itself is tried again: as the pipeline says, or as
+    /// the status does.
     pub(crate) fn by_rules(&self, work: &mut Work<'_>, operation: usize, outcome: Outcome) -> Outcome {
         let (error, again) = match &outcome {
             Outcome::Refused(error) => (error, false),
@@ -404,7 +407,7 @@ impl Route {
         };
         let retry = &self.group.settings.retry;
         let ruled = retry.rules.of(error.status, &error.kind, &error.reason);
-        // What somebody has to put right is no document's fault.
+        // A fault that somebody has to put right is not the document's.
         let paused = matches!(&outcome, Outcome::Again(again) | Outcome::Park(_, again) if again.paused);
         if ruled.is_none() && paused {
             return outcome;
@@ -413,9 +416,9 @@ impl Route {
         let times_max = match (ruled, again) {
             (Some(false), _) => 0,
             (None, false) if error.status < 500 => 0,
-            // By itself this passes.
+            // The error passes by itself.
             (_, true) => retry.times_max.unwrap_or(u32::MAX),
-            // Nobody knows whether this does.
+            // Nobody knows whether the error passes.
             (_, false) => retry.times_max.unwrap_or(TIMES_MAX),
         };
         match (again, work.refusals[operation] <= times_max) {
@@ -433,12 +436,12 @@ impl Route {
 }
 
 /// Whether a conflict of an operation means that another writer came between its reading and its writing of
-/// the document: an `update` that names no version.
+/// the document, as with an `update` that names no version.
 fn is_between(operation: &Operation) -> bool {
     operation.op == Op::Update && !operation.versioned
 }
 
-/// How many of these become dead letters together: one at least.
+/// Returns how many of these operations become dead letters together: at least one.
 fn letters_at_once(work: &Work<'_>, dead: &[(usize, Arc<Error>)]) -> usize {
     let mut bytes = 0;
     let together = dead
@@ -452,16 +455,17 @@ fn letters_at_once(work: &Work<'_>, dead: &[(usize, Arc<Error>)]) -> usize {
     together.count().max(1)
 }
 
-/// Dead letters that are put together at most, and what they say with their lines (but for one alone).
+/// The most dead letters that are put together, and the most bytes of their errors and lines (a single letter
+/// may have more).
 const LETTERS_AT_ONCE: usize = 1000;
 const LETTERS_BYTES: usize = 1 << 20;
-/// Why a lane waits whose last batches have to be committed before it sends more.
+/// Why a lane waits if its last batches have to be committed before it sends more.
 const WAITS_FOR_COMMIT: &str = "it waits for Kafka to take the commit of what it has delivered";
-/// Between two looks at that.
+/// The interval between two checks for that commit.
 const COMMITTED_AGAIN: Duration = Duration::from_millis(5);
-/// An `update` that another writer came between is tried again so often before it waits apart.
+/// How often an `update` that another writer came between is tried again before it waits apart.
 const AT_ONCE_MAX: u32 = 4;
-/// An operation that a node fails with 500 is tried again so often before it is given up.
+/// How often an operation that a node fails with 500 is tried again before it is given up.
 const TIMES_MAX: u32 = 9;
-/// Between two looks at whether the cluster's topology is known.
+/// The interval between two checks whether the cluster's topology is known.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

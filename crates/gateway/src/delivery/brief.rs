@@ -1,6 +1,6 @@
-//! Answers to what delivery sends, without what it doesn't read. A node is not asked for that; but lines may
-//! ask for documents, errors quote them, and who says what it isn't asked for, or is no cluster at all, is
-//! not to fill the memory.
+//! Reads answers to delivery's requests, and keeps only the parts that delivery needs. Nodes are not asked
+//! for more; but lines may ask for documents, errors quote documents, and a server that sends more than it is
+//! asked for, or is no cluster at all, must not fill the memory.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use wire::{Buffer, Outgoing, ReplyBody, SendError};
 use super::memory::{AnswerHeld, ERROR_BYTES, Memory};
 use crate::nodes::{Message, Outbound};
 
-/// An answer.
+/// An answer to a bulk request.
 pub(crate) struct Brief {
     pub(crate) head: response::Parts,
     pub(crate) body: BriefBody,
-    /// The memory that what it says takes, if it is long.
+    /// The memory that the answer's contents take, if it is long.
     pub(crate) held: Option<AnswerHeld>,
 }
 
-/// What is kept of an answer.
+/// The part of an answer's body that is kept.
 pub(crate) enum BriefBody {
     Whole(Buffer),
     Reduced(Vec<u8>),
@@ -40,8 +40,8 @@ impl Deref for BriefBody {
 }
 
 impl Outbound {
-    /// Sends one bulk request of so many documents and waits for its answer. One that is long is reduced as
-    /// it comes, when there is memory for it, to what says how the documents went.
+    /// Sends one bulk request of this many documents and waits for its answer. A long answer is reduced as it
+    /// comes, once there is memory for it, to the fate of the documents.
     pub(crate) async fn brief(
         &self,
         node: &Node,
@@ -82,12 +82,13 @@ impl Outbound {
                 }
             }
         };
-        // Who waits here reads nothing, so the node waits too.
+        // While this waits, it reads nothing, so the node waits too.
         let least = docs as usize * ERROR_BYTES;
         let room = memory.answer(least, ERRORS_BYTES_MAX).await;
         let errors = room.bytes.saturating_sub(least);
         let mut condense = Condense::new(docs, errors.clamp(ERROR_BYTES, ERROR_BYTES_MAX), errors);
-        // It never grows: that would take twice as much. What is not written of it is no memory.
+        // `kept` never grows: that would take twice as much. The part of it that is not written takes no
+        // memory.
         let mut kept = Vec::with_capacity(room.bytes);
         let mut next = condense
             .feed(&read, &mut kept)
@@ -105,18 +106,19 @@ impl Outbound {
                 Some(more) => next = condense.feed(&more, &mut kept),
             }
         }
-        // No bulk's answer: how it begins says what it is instead.
+        // This is not a bulk's answer: its beginning is kept, to show what it is.
         Ok((BriefBody::Whole(begins), None))
     }
 }
 
 /// Bytes of an answer, and of each of its items, that are taken as they are: an item that is done has 25.
-/// They are charged to nobody, so a pipeline's requests have so many together at most.
+/// They are charged to nobody, so one answer has no more of them than the last of these bounds.
 const PLAIN_BYTES: usize = 64 << 10;
 const PLAIN_ITEM_BYTES: usize = 48;
 const PLAIN_BYTES_MAX: usize = 512 << 10;
-/// What is kept of an error in a long answer, and of all of them beside what each may have in any case.
+/// The most bytes that are kept of an error in a long answer; and of all its errors, besides the bytes that
+/// each may have in any case.
 const ERROR_BYTES_MAX: usize = 256 << 10;
 const ERRORS_BYTES_MAX: usize = 4 << 20;
-/// What is kept of an answer that is none.
+/// The bytes that are kept of an answer that is not a bulk's.
 const BEGINNING_BYTES: usize = 4 << 10;

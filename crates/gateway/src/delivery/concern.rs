@@ -1,14 +1,14 @@
-//! What the error of an item concerns: its index, its shard, or nothing but itself.
+//! Decides what the error of an item concerns: the item's index, its shard, or only the item itself.
 //!
-//! Reasons quote what clients write: names, ids, values, whole documents. So nothing is looked for within
-//! one: an error's type decides, and what the server's own words begin with. Where these name an index, it is
-//! compared with the one that the operation names: a pipeline may go by a value of the document for another,
-//! and fail there.
+//! Reasons quote what clients write: names, ids, values, whole documents. So nothing is looked for within a
+//! reason: the error's type decides, together with the server's own words at the beginning of the reason.
+//! Where these words name an index, it is compared with the index that the operation names: a pipeline may go
+//! to another index by a value of the document, and fail there.
 
 use crate::delivery::outcome::Error;
 use crate::queue::parked::{Named, Scope};
 
-/// What an error concerns, if it says nothing of the operation itself and nothing of the whole cluster.
+/// Returns what an error concerns; `None` if it concerns the operation itself, or the whole cluster.
 pub(crate) fn concerned(error: &Error) -> Option<Scope> {
     let begins = |text: &str| error.reason.starts_with(text);
     let is_of_index = match (error.status, error.kind.as_str()) {
@@ -26,15 +26,15 @@ pub(crate) fn concerned(error: &Error) -> Option<Scope> {
     is_of_index.then_some(Scope::Index)
 }
 
-/// Whether a node that has just started wanted to make an index of a name that the elected one knows as an
-/// alias: its own state has not come yet (Elasticsearch 7.10, when the whole cluster starts).
+/// Whether a node that has just started tried to make an index for a name that the elected node knows as an
+/// alias: the node's own state has not come yet (Elasticsearch 7.10, when the whole cluster starts).
 pub(crate) fn is_alias_unknown_yet(error: &Error) -> bool {
     error.kind == INVALID_NAME
         && error.reason.starts_with("Invalid index name [")
         && error.reason.ends_with("], already exists as alias")
 }
 
-/// Whether a node had too much to do for a new field; it counts as a failure of nothing.
+/// Whether a node had too much to do to add a new field; this counts as nobody's failure.
 pub(crate) fn is_slow_mapping(error: &Error) -> bool {
     error.status >= 500
         && error.kind == "mapper_exception"
@@ -58,11 +58,11 @@ pub(crate) fn asks_for_copies(target: &str) -> bool {
         .any(|pair| pair.starts_with("wait_for_active_shards="))
 }
 
-/// Whether an error speaks of another index than those of an operation. `index` is what it says beside its
-/// words.
+/// Whether an error speaks of an index that is not one of the operation's. `index` is the index that the
+/// error names outside its reason.
 pub(crate) fn is_of_another(error: &Error, index: Option<&str>, named: &Named) -> bool {
     let is_own = |name: &str| named.names().any(|own| own == name);
-    // Nobody here knows which index the name stands for.
+    // The gateway does not know which index the name stands for.
     let stands_for_others = named.concrete.is_none();
     match about(error, index) {
         About::Nobody => false,
@@ -71,12 +71,12 @@ pub(crate) fn is_of_another(error: &Error, index: Option<&str>, named: &Named) -
     }
 }
 
-/// Whom an error names.
+/// Which index an error names.
 enum About<'e> {
     Nobody,
-    /// As an action has it.
+    /// A name as an action has it.
     Name(&'e str),
-    /// One of these, which a name may stand for.
+    /// One or more indices, which a name may stand for.
     Indices(std::str::Split<'e, char>),
 }
 
@@ -99,7 +99,7 @@ fn about<'e>(error: &'e Error, index: Option<&'e str>) -> About<'e> {
                 None => About::Nobody,
             };
         }
-        // Elasticsearch says on which; the text before that is the account's, and the gateway's own.
+        // Elasticsearch says which indices; the text before that is the account's, and the gateway's own.
         "security_exception" => {
             let said = reason.split_once("] on indices [");
             said.and_then(|(_, rest)| Some(rest.split_once(']')?.0))
@@ -112,7 +112,7 @@ fn about<'e>(error: &'e Error, index: Option<&'e str>) -> About<'e> {
     }
 }
 
-/// The name of an alias or data stream that stands for several indices, none of which takes writes.
+/// Returns the name of an alias or data stream that stands for several indices, none of which takes writes.
 fn several_indices(reason: &str) -> Option<&str> {
     let (kind, rest) = reason.split_once(" [")?;
     let (name, said) = rest.split_once(']')?;

@@ -1,4 +1,4 @@
-//! Who delivers: the thread of each queue and consumer group, started and stopped.
+//! Starts and stops the delivery thread of each queue and consumer group.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,14 +14,14 @@ use crate::delivery::unsettled::drop_unsettled;
 use crate::live::GatewayState;
 use crate::queue::{Doing, Group, Phase};
 
-/// The deliveries of a gateway. Those that run stop when they are dropped, once their batches under way are
-/// done.
+/// The deliveries of a gateway. Deliveries that run stop when this is dropped, once their batches under way
+/// are done.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     shared: Arc<GatewayState>,
     runs: Mutex<Runs>,
-    /// Held by who starts a consumer group or does something to it that takes its time: others do not wait
-    /// for that. Locked before `runs`.
+    /// A lock for each consumer group, held while the group is started or something is done to it that takes
+    /// its time: other groups do not wait for that. Locked before `runs`.
     turns: Mutex<BTreeMap<Key, Arc<Mutex<()>>>>,
 }
 
@@ -39,7 +39,7 @@ struct Run {
 // === impl Deliveries ===
 
 impl Deliveries {
-    /// Starts all that are to run from the start.
+    /// Starts the deliveries of all groups that are enabled.
     pub(crate) fn start(shared: &Arc<GatewayState>) -> io::Result<Self> {
         let deliveries = Self {
             shared: Arc::clone(shared),
@@ -53,7 +53,7 @@ impl Deliveries {
         Ok(deliveries)
     }
 
-    /// Starts one, unless it runs.
+    /// Starts the delivery of one group, unless it runs.
     pub(crate) fn start_one(&self, group: &Arc<Group>) -> io::Result<()> {
         let turn = self.turn(key(group));
         let _turn = turn.lock();
@@ -65,13 +65,13 @@ impl Deliveries {
         let (stop, stopped) = watch::channel(false);
         let (done, ended) = mpsc::sync_channel(1);
         let (shared, running) = (Arc::clone(&self.shared), Arc::clone(group));
-        // Beyond it nothing lies idle. What lanes hold is bounded by the memory of all deliveries.
+        // Idle buffers take no more than this. The memory of all deliveries bounds the batches of lanes.
         let buffer_bytes_max = shared.delivery_memory.bytes_max();
         group.set_phase(Phase::Running);
         let spawned = guard::thread("delivery", Work::Delivery, move || {
             run(&shared, &running, &stopped, buffer_bytes_max);
             running.rest();
-            // Nobody waits for it unless it is stopped.
+            // Nobody waits for this unless the delivery is stopped.
             let _ = done.send(());
         });
         if let Err(error) = spawned {
@@ -82,8 +82,8 @@ impl Deliveries {
         Ok(())
     }
 
-    /// Lets batches of these that are under way finish and commit, for so long; whether all have ended by
-    /// then.
+    /// Stops the deliveries of these groups: lets their batches under way finish and commit, for as long as
+    /// `within`; returns whether all have ended by then.
     pub(crate) fn stop_some(&self, groups: &[Arc<Group>], within: Duration) -> bool {
         for group in groups {
             if let Some(run) = self.runs().get(&key(group)) {
@@ -100,7 +100,7 @@ impl Deliveries {
         have_ended()
     }
 
-    /// Does something to a consumer group while nothing delivers for it; none if something does.
+    /// Does something to a consumer group while nothing delivers for it; `None` if something does.
     pub(crate) fn while_stopped<T>(&self, queue: &str, group: &str, act: impl FnOnce() -> T) -> Option<T> {
         let turn = self.turn((queue.into(), group.into()));
         let _turn = turn.lock();
@@ -113,7 +113,8 @@ impl Deliveries {
         stopped.then(act)
     }
 
-    /// Lets all batches under way finish, for so long; the others are delivered again after the next start.
+    /// Stops all deliveries: lets their batches under way finish, for as long as `within`; the others are
+    /// delivered again after the next start.
     pub(crate) fn stop(&self, within: Duration) {
         let runs = self.runs();
         for run in runs.values() {
@@ -139,7 +140,7 @@ impl Deliveries {
     }
 }
 
-/// Delivers until it is told to stop; after a panic, once more from what is committed.
+/// Delivers until told to stop; after a panic, begins once more from the committed positions.
 fn run(
     shared: &Arc<GatewayState>,
     group: &Arc<Group>,
@@ -172,7 +173,7 @@ fn run(
     }
 }
 
-/// Has all lanes wait; `false` if delivery is to stop.
+/// Pauses all lanes; `false` if delivery is to stop.
 fn rest(group: &Group, stopped: &watch::Receiver<bool>, why: &str, pause: Duration) -> bool {
     for lane in 0..group.queue.log.lanes() {
         group.set(lane, Doing::Paused, Some(why));
@@ -189,7 +190,7 @@ fn rest(group: &Group, stopped: &watch::Receiver<bool>, why: &str, pause: Durati
 }
 
 /// Drops the letters of batches that are delivered again, as soon as the disk has room for the catalog that
-/// says so; `false` if delivery is to stop before.
+/// says so; `false` if delivery is to stop first.
 fn has_dropped_unsettled(group: &Group, stopped: &watch::Receiver<bool>) -> bool {
     while let Err(why) = drop_unsettled(&group.queue, &group.settings.group) {
         if !rest(group, stopped, &format!("delivery waits: {why}"), TRY_AGAIN) {
@@ -206,7 +207,7 @@ fn key(group: &Group) -> Key {
     )
 }
 
-/// Between two looks at whether deliveries have ended.
+/// The interval between two checks whether deliveries have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// Between two tries to write the catalog of the dead letters.
+/// The interval between two tries to write the catalog of the dead letters.
 const TRY_AGAIN: Duration = Duration::from_millis(500);

@@ -1,5 +1,5 @@
-//! What is not known of operations that may have been executed already, and what is remembered to find out
-//! ([`super::lookback`] does).
+//! Doubt about operations that may have been executed already, and the facts that [`super::lookback`] needs
+//! to resolve it.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,43 +10,43 @@ use serde_json::Value;
 
 use crate::bulk_request::BulkHead;
 
-/// Whether an operation may have been executed, and nobody knows.
+/// Whether an operation may have been executed without the gateway knowing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Doubt {
-    /// An earlier run may have sent it.
+    /// An earlier run may have sent the operation.
     pub(super) restart: bool,
-    /// And it lies where its lane has sent, so that this is likely.
+    /// The operation also lies where its lane was sending, so this is likely.
     pub(super) first: bool,
-    /// It was sent, and what became of it is not known.
+    /// The operation was sent, and its fate is not known.
     pub(super) lost: bool,
-    /// Since then it was looked for where it can have gone, and was not there.
+    /// Since then the operation was looked for wherever it can have gone, and was not there.
     pub(super) looked: bool,
 }
 
-/// What is known of a batch's operations that are in doubt.
+/// Facts about a batch's operations that are in doubt.
 #[derive(Default)]
 pub(crate) struct Past {
-    /// The topologies by which some of it was sent.
+    /// The topologies by which some of the operations were sent.
     pub(super) sent_by: Vec<Arc<Snapshot>>,
-    /// What a name stands for, asked of the cluster where nobody else knows.
+    /// The indices that a name stands for, asked of the cluster where nothing else tells.
     pub(super) members: HashMap<String, Vec<String>>,
 }
 
-/// Documents that an earlier run may have written to, in an index that its name leads to no more, and that
-/// were not found there as they should be: so the write was sent again, or something came after it. Then what
-/// comes after must be sent again too, found or not, or the older one of two would be the one that is where
-/// the name leads now.
+/// Documents that an earlier run may have written to in an index that their names no longer lead to, and that
+/// were not found there as they should be: so the write was sent again, or something came after it. Then
+/// later operations on the document must be sent again too, found or not: otherwise the older of two
+/// operations would be the one in the index that the name leads to now.
 #[derive(Default)]
 pub(crate) struct Resent {
     random: RandomState,
     documents: HashSet<u64>,
 }
 
-/// What an operation is about.
+/// The document that an operation is about.
 pub(super) struct Document {
-    /// The name that it has for its index.
+    /// The name that the operation has for its index.
     pub(super) name: String,
-    /// Where it would go now, if today's topology can tell.
+    /// The index where the operation would go now, if today's topology can tell.
     pub(super) index: Option<String>,
     pub(super) id: Option<String>,
     pub(super) routing: Option<String>,
@@ -55,7 +55,7 @@ pub(super) struct Document {
 // === impl Doubt ===
 
 impl Doubt {
-    /// Of an operation that an earlier run may have sent, if so.
+    /// Returns the doubt about an operation that an earlier run may have sent, if `restart` says so.
     pub(crate) fn since_start(restart: bool, first: bool) -> Self {
         Self {
             restart,
@@ -64,7 +64,7 @@ impl Doubt {
         }
     }
 
-    /// It was sent, or not, and nobody knows what became of it.
+    /// Records that the operation's fate is not known.
     pub(crate) fn add(&mut self) {
         self.lost = true;
         self.looked = false;
@@ -72,6 +72,12 @@ impl Doubt {
 
     pub(crate) fn is_any(self) -> bool {
         self.restart || self.lost
+    }
+
+    /// Whether the operation is likely to have been executed. Its name may come to lead elsewhere before the
+    /// gateway knows, so the operation is not even sent to the same name again without a look.
+    pub(super) fn is_uncertain(self) -> bool {
+        self.lost || self.first
     }
 }
 
@@ -89,7 +95,7 @@ impl Resent {
         }
     }
 
-    /// Whether it is one of them, or nobody remembers.
+    /// Whether the document is one of them, or may be one that is no longer remembered.
     pub(super) fn has(&self, document: &Document) -> bool {
         self.documents.len() >= RESENT_MAX || self.documents.contains(&self.of(document))
     }
@@ -98,7 +104,7 @@ impl Resent {
 // === impl Document ===
 
 impl Document {
-    /// What the action line says by itself.
+    /// Reads the document that the action line names by itself.
     pub(super) fn read(lines: &[u8], head: &BulkHead<'_>) -> Option<Self> {
         let line = lines.split(|byte| *byte == b'\n').next()?;
         let line: Value = serde_json::from_slice(line).ok()?;
@@ -122,7 +128,7 @@ impl Document {
 // === impl Past ===
 
 impl Past {
-    /// Some operations are about to be sent by this topology.
+    /// Records that some operations are about to be sent by this topology.
     pub(crate) fn send_by(&mut self, snapshot: &Arc<Snapshot>) {
         let known = self
             .sent_by
@@ -137,7 +143,7 @@ impl Past {
     }
 }
 
-/// Topologies that a batch remembers.
+/// The most topologies that a batch remembers.
 const SENT_BY_MAX: usize = 64;
-/// Documents that are remembered; beyond that what is in doubt is sent again whatever is found.
+/// The most documents that are remembered; beyond that, operations in doubt are sent again in any case.
 const RESENT_MAX: usize = 100_000;

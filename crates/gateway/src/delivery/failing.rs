@@ -1,8 +1,8 @@
-//! What a lane does when the gateway fails on a record of it. Nobody knows which record of the batch it was,
-//! so they are delivered one by one; the one that it happens with again is halved ([`super::apart`]) down to
-//! the operation that is to blame, which becomes a dead letter, with the reason, and the lane goes on. Each
-//! failure in a row makes the pause before the next try longer: a fault that is no record's (an answer that
-//! every node gives, say) must not drain a queue into dead letters.
+//! What a lane does when the gateway fails on one of its records. Nobody knows which record of the batch it
+//! was, so the records are delivered one by one. The record on which the gateway fails again is halved
+//! ([`super::apart`]) down to the operation that is to blame, which becomes a dead letter, with the reason,
+//! and the lane goes on. Each failure in a row makes the pause before the next try longer: a fault that no
+//! record causes (for example an answer that every node gives) must not drain a queue into dead letters.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::queue::Doing;
 // === impl Lane ===
 
 impl Lane {
-    /// Delivers until it is told to stop, whatever a record of it does to the gateway.
+    /// Delivers until told to stop, whatever a record of the lane does to the gateway.
     pub(crate) async fn run(mut self) {
         while let Err(panicked) = Box::pin(guarded(Work::Lane, self.work())).await {
             panicked.report(
@@ -34,7 +34,7 @@ impl Lane {
         }
     }
 
-    /// Goes back to what is committed. `None` if the gateway stops meanwhile.
+    /// Takes the lane back to its committed position. `None` if the gateway stops meanwhile.
     async fn go_back(&mut self, mut panicked: Panicked) -> Option<()> {
         let group = Rc::clone(&self.route);
         let group = &group.group;
@@ -50,7 +50,7 @@ impl Lane {
             let went = caught(Work::Lane, || {
                 let dropped = drop_unsettled_of_lane(group, self.number, Since::default());
                 dropped.map_err(|error| error.to_string())?;
-                // What was read is forgotten with the reader.
+                // The old reader forgets the records that it has read.
                 let reader = group.consumer.reader(self.number);
                 self.reader = reader.map_err(|error| error.to_string())?;
                 Ok::<_, String>(())

@@ -1,4 +1,4 @@
-//! How many requests of one queue and consumer group are at a node and at the cluster at once.
+//! Bounds how many requests of one queue and consumer group are at a node, and at the cluster, at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// `max_worker_size`: requests at the cluster at once, but one at each node in any case, so that a node that
-/// does not answer holds up no other.
+/// `max_worker_size`: the requests at the cluster at once. Each node may have one in any case, so that a node
+/// that does not answer holds up no other.
 pub(crate) struct Workers {
     free: Cell<usize>,
     waiting: RefCell<VecDeque<Waiting>>,
@@ -19,22 +19,23 @@ struct Waiting {
     tell: oneshot::Sender<Pass>,
 }
 
-/// What is at one node.
+/// The requests at one node, and their bounds.
 pub(crate) struct Gate {
     requests: Cell<usize>,
-    /// `num_of_slices`: requests that may be there at once.
+    /// `num_of_slices`: the requests that may be at the node at once.
     slices: Option<Arc<Semaphore>>,
-    /// Bytes that several parcels may have together: fewer once that was too much, and slowly more again.
+    /// The bytes that several parcels may have together: fewer once a request was too large, and slowly more
+    /// again.
     bytes_max: Cell<u64>,
-    /// What it never exceeds.
+    /// The bound that `bytes_max` never exceeds.
     bytes_limit: u64,
 }
 
-/// A request at a node, for as long as it is there.
+/// A request at a node, until this is dropped.
 pub(crate) struct Pass {
     gate: Rc<Gate>,
     workers: Rc<Workers>,
-    /// Whether it is one of `max_worker_size`.
+    /// Whether the request is one of `max_worker_size`.
     counts: bool,
     slice: Option<OwnedSemaphorePermit>,
 }
@@ -64,7 +65,7 @@ impl Workers {
         pass
     }
 
-    /// Lets in whoever may.
+    /// Lets in every request that may enter.
     fn serve(self: &Rc<Self>) {
         loop {
             let counts = self.free.get() > 0;
@@ -82,7 +83,7 @@ impl Workers {
             gate.requests.set(gate.requests.get() + 1);
             self.free.set(self.free.get() - usize::from(counts));
             let workers = Rc::clone(self);
-            // Who no longer waits gives it back.
+            // A request that no longer waits drops its pass, which gives the pass back.
             drop(tell.send(Pass {
                 gate,
                 workers,
@@ -109,13 +110,15 @@ impl Gate {
         self.bytes_max.get()
     }
 
-    /// So many bytes of several parcels were more than something on the way takes.
+    /// Records that a request of several parcels with this many bytes was more than something on the way
+    /// takes.
     pub(crate) fn too_large(&self, bytes: u64) {
         self.bytes_max.set((bytes / 2).max(1));
     }
 
-    /// A request of so many bytes was not. What is on the way may have been given more room since: that is
-    /// tried, but in small steps, since each try that fails is a request in vain.
+    /// Records that a request of this many bytes was not too large. Something on the way may have been given
+    /// more room since then, so the bound grows, but in small steps: each attempt that fails is a wasted
+    /// request.
     pub(crate) fn fitted(&self, bytes: u64) {
         let most = self.bytes_max.get();
         let more = match bytes > most / 2 {
@@ -143,7 +146,7 @@ impl Drop for Pass {
     }
 }
 
-/// Requests that fit, of about the size that is allowed, add one in so many to it.
+/// A request that fits, and is of about the size that is allowed, adds one part in this many to that size.
 const GROWTH: u64 = 64;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Lanes that Kafka gives to this gateway and takes from it again, as gateways come and go. All lanes are
-//! given up at each change, and only when nothing of them is under way: so no two gateways ever send for one
-//! lane at a time. What is parked of a lane comes and goes with it.
+//! Lanes that Kafka gives to this gateway and takes away again, as gateways come and go. All lanes are given
+//! up at each change, and only when nothing of them is under way, so no two gateways ever send for one lane
+//! at the same time. A lane's parked operations come and go with the lane.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,16 +19,17 @@ use crate::delivery::suspect::Suspect;
 use crate::queue::parked::Parked;
 use crate::queue::{Doing, Group};
 
-/// How taking part has ended.
+/// How this gateway's part in the group has ended.
 enum Ended {
-    /// It was to, or everything is delivered.
+    /// Delivery was told to stop, or everything is delivered.
     AsTold,
     /// Operations can be parked now, and could not before.
     ToPark,
     Failed,
 }
 
-/// Delivers what is given to this gateway, until it is told to stop; ends when it has given up all lanes.
+/// Delivers the lanes that are given to this gateway, until told to stop; returns once it has given up all
+/// lanes.
 pub(crate) async fn deliver_handed_over(
     route: &Rc<Route>,
     shared: &dyn kafka::Group,
@@ -36,7 +37,7 @@ pub(crate) async fn deliver_handed_over(
 ) {
     let group = &route.group;
     let mut asking = Asking::begin(group);
-    // Documents would die that can be parked once the brokers have said so.
+    // Documents would become dead letters that can be parked once the brokers have said so.
     while let Some(cannot) = group.cannot_park().filter(|cannot| cannot.is_untold) {
         let why = format!("whether anything can be parked is not known yet: {}", cannot.why);
         group.set(0, Doing::Paused, Some(&why));
@@ -69,7 +70,7 @@ async fn take_part(
     asking: &mut Option<Asking>,
 ) -> Ended {
     let group = &route.group;
-    // Bounded by what Kafka says: one assignment and one revocation at a time.
+    // Kafka bounds this channel: it makes one assignment and one revocation at a time.
     let (tell, mut changes) = mpsc::unbounded_channel();
     let Some(running) = start(group, shared, &tell, &mut stop).await else {
         return Ended::AsTold;
@@ -91,7 +92,7 @@ async fn take_part(
                 continue;
             }
             told = told(asking), if !leaving => {
-                // Lanes begin with what is parked of them, so they have to come anew.
+                // Lanes begin with their parked operations, so they have to come anew.
                 if told.is_some() {
                     (leaving, to_park) = (true, told);
                     running.stop();
@@ -100,7 +101,7 @@ async fn take_part(
             }
             ended = held.lanes.join_next(), if !held.lanes.is_empty() => {
                 drop(ended);
-                // As `keep_running: false` wants it: everything is delivered.
+                // `keep_running: false` ends delivery here: everything is delivered.
                 if held.lanes.is_empty() && !group.settings.keep_running && !leaving {
                     leaving = true;
                     running.stop();
@@ -125,7 +126,7 @@ async fn take_part(
     }
 }
 
-/// Takes part in the group; none if delivery is to stop.
+/// Joins the group; `None` if delivery is to stop.
 async fn start(
     group: &Group,
     shared: &dyn kafka::Group,
@@ -134,7 +135,7 @@ async fn start(
 ) -> Option<Box<dyn Running>> {
     loop {
         let tell = tell.clone();
-        // Whoever listens is there until this has ended.
+        // The receiver is there until this has ended.
         match shared.start(Box::new(move |change| drop(tell.send(change)))) {
             Ok(running) => return Some(running),
             Err(error) => group.set(0, Doing::Paused, Some(&error.to_string())),
@@ -146,20 +147,20 @@ async fn start(
     }
 }
 
-/// The lanes that are this gateway's for now.
+/// The lanes that this gateway has for now.
 struct HeldLanes {
     route: Rc<Route>,
     lanes: JoinSet<()>,
-    /// Tries again what is parked of them.
+    /// The task that tries the lanes' parked operations again.
     tending: Option<JoinHandle<()>>,
     end: watch::Sender<bool>,
-    /// Lanes that came, and what is parked of them is being looked for.
+    /// Lanes that came, while their parked operations are being looked for.
     coming: Option<Coming>,
 }
 
 struct Coming {
     numbers: Vec<u32>,
-    /// Told when it is found.
+    /// Receives a message once the parked operations are found.
     found: oneshot::Receiver<()>,
     cancelled: Arc<AtomicBool>,
 }
@@ -167,7 +168,7 @@ struct Coming {
 // === impl Coming ===
 
 impl Drop for Coming {
-    /// Whoever still looks for it changes nothing of what is known of lanes that come later.
+    /// Cancels the search: a search that still runs changes nothing that is known of lanes that come later.
     fn drop(&mut self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -208,7 +209,7 @@ impl HeldLanes {
         }
     }
 
-    /// Lanes came. Before anything of them is delivered it has to be known what is parked of them.
+    /// Takes lanes that came. Before anything of them is delivered, their parked operations have to be known.
     fn take(&mut self, numbers: Vec<u32>) {
         let parked = self.route.group.parked().cloned();
         let Some(parked) = parked.filter(|parked| parked.is_handed_over()) else {
@@ -223,7 +224,7 @@ impl HeldLanes {
         );
         let looking = guard::thread("parked-lanes", Work::Parked, move || {
             if find_parked(&group, &parked, &lanes, &until) {
-                // Nobody waits for it if the lanes have gone again.
+                // Nobody waits for this if the lanes have gone again.
                 let _ = tell.send(());
             }
         });
@@ -237,7 +238,7 @@ impl HeldLanes {
         });
     }
 
-    /// It is known.
+    /// Begins to deliver the lanes: their parked operations are known.
     fn begin(&mut self) {
         let Some(mut coming) = self.coming.take() else {
             return;
@@ -289,7 +290,7 @@ impl HeldLanes {
     async fn end(&mut self) {
         if let Some(mut coming) = self.coming.take() {
             coming.cancelled.store(true, Ordering::Relaxed);
-            // It ends within some questions to the brokers.
+            // The search ends within a few requests to the brokers.
             let _ = (&mut coming.found).await;
         }
         self.end.send_replace(true);
@@ -303,22 +304,24 @@ impl HeldLanes {
     }
 }
 
-/// Waits until it is known what is parked of lanes that came.
+/// Waits until the parked operations of the lanes that came are known.
 async fn found(coming: &mut Option<Coming>) {
     let told = match coming {
         Some(coming) => (&mut coming.found).await,
         None => std::future::pending().await,
     };
     if told.is_err() {
-        // The thread has ended without: the lanes wait until they go.
+        // The thread has ended without an answer: the lanes wait until they go.
         *coming = None;
         std::future::pending().await
     }
 }
 
-/// Finds what is parked of lanes, however often it takes; `false` if they have gone before.
+/// Finds the parked operations of lanes, however often it has to try; returns `false` if the lanes have gone
+/// before.
 fn find_parked(group: &Group, parked: &Parked, lanes: &[u32], cancelled: &AtomicBool) -> bool {
-    // One at a time, and the one that was cancelled not after another: what it finds replaces what is known.
+    // One search runs at a time, and a cancelled search never after another one: each search replaces the
+    // knowledge of the one before.
     let _one = parked.taking_over.lock();
     if cancelled.load(Ordering::Relaxed) {
         return false;
@@ -334,7 +337,7 @@ fn find_parked(group: &Group, parked: &Parked, lanes: &[u32], cancelled: &Atomic
             return false;
         }
     }
-    // Letters of tries that did not come to their end: those operations are parked still.
+    // Drops the letters of tries that did not come to their end: their operations are still parked.
     let letters = &group.queue.dead_letters;
     let dropped = letters.drop_parked(&group.settings.group, |(at, op)| parked.holds(at, op));
     if let Err(error) = dropped {
@@ -343,8 +346,8 @@ fn find_parked(group: &Group, parked: &Parked, lanes: &[u32], cancelled: &Atomic
     true
 }
 
-/// What died in a batch that was not committed is delivered once more, here or elsewhere, and dies there
-/// anew.
+/// Drops the dead letters of batches that were not committed: their operations are delivered once more, here
+/// or elsewhere, and die there again.
 fn drop_unsettled(route: &Route) {
     let group = Arc::clone(&route.group);
     let letters = &group.queue.dead_letters;
@@ -355,8 +358,8 @@ fn drop_unsettled(route: &Route) {
 }
 
 const START_AGAIN: Duration = Duration::from_secs(5);
-/// Between two tries to find what is parked.
+/// The interval between two tries to find parked operations.
 const FIND_AGAIN: Duration = Duration::from_millis(500);
-/// Why a lane waits that another gateway has parked something of.
+/// Why a lane waits if another gateway has parked some of its documents.
 const PARKED_UNKNOWN: &str = "another gateway has parked documents of this lane, and the brokers do not let this one read them: \
      its account needs rights on the topic of parked documents";

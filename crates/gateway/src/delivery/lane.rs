@@ -1,4 +1,4 @@
-//! A lane of a queue on its way to a cluster, and what the lanes of one thread share.
+//! A lane of a queue on its way to a cluster, and the state that the lanes of one thread share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,33 +21,33 @@ use crate::nodes::Outbound;
 use crate::queue::{Doing, Fronts, Group, LaneReader};
 use crate::request_id::RequestId;
 
-/// What the lanes of one thread share.
+/// The state that the lanes of one thread share.
 pub(crate) struct Route {
     pub(crate) shared: Arc<GatewayState>,
     pub(crate) group: Arc<Group>,
     pub(crate) worker: Worker,
-    /// Where what lanes have for a node goes together.
+    /// The outlets where the lanes' parcels for a node gather.
     pub(crate) outlets: Outlets,
-    /// The id that its requests carry in the log.
+    /// The id that the thread's requests carry in the log.
     pub(crate) request_id: RequestId,
     pub(crate) counters: Arc<Counters>,
     pub(crate) outbound: RefCell<Option<(Arc<Cluster>, Rc<Outbound>)>>,
     pub(crate) ids: RefCell<IdMint>,
     pub(crate) scratch: RefCell<Scratch>,
-    /// What its lanes may hold in memory whatever others do: given back when this is dropped.
+    /// The memory that its lanes may hold in any case: given back when this is dropped.
     pub(crate) _parts: Parts,
-    /// Lanes that have documents to deliver now.
+    /// The number of lanes that have documents to deliver now.
     pub(crate) busy: Cell<usize>,
     pub(crate) fronts: Fronts,
     pub(crate) resent: RefCell<Resent>,
 }
 
-/// One lane on its way.
+/// One lane on its way to the cluster.
 pub(crate) struct Lane {
     pub(crate) route: Rc<Route>,
     pub(crate) number: u32,
     pub(crate) reader: LaneReader,
-    /// What it knows of records that the gateway failed on.
+    /// The lane's knowledge of records that the gateway failed on.
     pub(crate) suspect: Suspect,
     pub(crate) stop: watch::Receiver<bool>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Lane {
 // === impl Route ===
 
 impl Route {
-    /// The way to the cluster as the newest configuration describes it.
+    /// Returns the way to the cluster as the newest configuration describes it.
     pub(crate) fn outbound(&self) -> Rc<Outbound> {
         let live = self.shared.live.load();
         let settings = &self.group.settings;
@@ -78,14 +78,14 @@ impl Route {
         }
     }
 
-    /// Operations that a request may have: as the pipeline says, and as many as there is memory for all of
-    /// them to be refused.
+    /// Returns how many operations a request may have: as many as the pipeline says, and as many as there is
+    /// memory for if all of them are refused.
     pub(crate) fn operations_max(&self) -> usize {
         let by_memory = self.shared.delivery_memory.operations_max();
         self.group.settings.batch_docs_max.clamp(1, by_memory)
     }
 
-    /// The gateway's own account at the cluster.
+    /// Returns the gateway's own account at the cluster.
     pub(crate) fn account(&self, outbound: &Outbound) -> Option<HeaderValue> {
         outbound
             .cluster()
@@ -100,7 +100,7 @@ impl Route {
 // === impl Lane ===
 
 impl Lane {
-    /// Waits until the cluster's topology is known: before that nobody can say which operations are on one
+    /// Waits until the cluster's topology is known: before that, nobody can say which operations are on one
     /// document, or where they go. `None` if the gateway stops meanwhile.
     pub(crate) async fn topology(&mut self) -> Option<(Rc<Outbound>, Arc<Snapshot>)> {
         let mut waited = false;
@@ -124,7 +124,7 @@ impl Lane {
         }
     }
 
-    /// The cluster's topology; if it is not known yet, the lane says so.
+    /// Returns the cluster's topology; if the topology is not known yet, the lane's state says so.
     pub(crate) fn known_topology(&self) -> Option<(Rc<Outbound>, Arc<Snapshot>)> {
         let outbound = self.route.outbound();
         let snapshot = outbound.cluster().snapshot();
@@ -161,9 +161,9 @@ impl Lane {
 }
 
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // Without a sender the gateway is gone, which is as good as being told.
+    // Without a sender the gateway is gone, which counts as being told to stop.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// How long a cluster is waited for before its configuration is looked at again.
+/// How long a lane waits for a cluster before it looks at the configuration again.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);

@@ -1,6 +1,7 @@
-//! An operation that may have been executed already, whose index has a name that may have led elsewhere then:
-//! before it is sent again, it is looked for where it can have gone. A document that is there as the
-//! operation was to leave it is the operation's, or says the same; then the operation is done.
+//! Looks for operations that may have been executed already, and whose index has a name that may have led
+//! elsewhere then. Before such an operation is sent again, it is looked for wherever it can have gone. If a
+//! document is there as the operation was to leave it, the operation wrote it, or another one that says the
+//! same; then the operation is done.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,6 +24,7 @@ use crate::delivery::outcome::{Again, Error, Outcome, Untold};
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
 use crate::delivery::work::Work;
 use crate::nodes::{Message, Outbound};
+use crate::queue::parked::Scope;
 
 /// An operation to look for in an index.
 struct Look<'a> {
@@ -30,39 +32,46 @@ struct Look<'a> {
     document: &'a Document,
     id: &'a str,
     index: String,
-    /// Where it would go now.
+    /// Whether the operation would go there now.
     now: bool,
-    /// What is there does not tell whether it was executed: a script or a pipeline had a say.
+    /// Whether the operation must not be sent again before it is known if its document is here.
+    must_know: bool,
+    /// Whether the document that is there does not tell if the operation was executed, because a script or a
+    /// pipeline had a say.
     untold: bool,
 }
 
-/// What was found of operations that are in doubt, by their numbers.
+/// The results of looking for operations that are in doubt, by the operations' numbers.
 #[derive(Default)]
 struct Found<'l> {
-    /// Their documents are as they leave them.
+    /// Operations whose documents are as the operations leave them.
     done: HashSet<usize>,
-    /// Their documents are in an index that their names lead to no more, in a version that may be theirs.
+    /// Operations whose documents are in an index that their names no longer lead to, in a version that may
+    /// be theirs.
     stays: HashMap<usize, &'l Look<'l>>,
-    /// The same, in the index that their names lead to now.
+    /// Operations whose documents are in the index that their names lead to now, in a version that may be
+    /// theirs.
     there_now: HashSet<usize>,
-    /// It cannot be told now, and why.
+    /// Operations about which nobody could be asked, and why: their lane waits for its cluster.
     waiting: HashMap<usize, String>,
+    /// Operations whose shard cannot be read now, and why: they are parked.
+    unreadable: HashMap<usize, String>,
 }
 
-/// What is there.
+/// The state of an operation's document in one index.
 enum There {
     Nothing,
     /// Another version of the document.
     Other,
     Ours,
-    /// It cannot be told now.
+    /// The state cannot be determined now; the string says why.
     Unknown(String),
 }
 
 // === impl Found ===
 
 impl<'l> Found<'l> {
-    /// Takes in what is there of an operation, in one of the indices that it can have gone to.
+    /// Takes in the finding about an operation in one of the indices that it can have gone to.
     fn take(&mut self, look: &'l Look<'l>, there: There, resent: &RefCell<Resent>) {
         match there {
             There::Ours => drop(self.done.insert(look.operation)),
@@ -73,42 +82,50 @@ impl<'l> Found<'l> {
                 self.stays.insert(look.operation, look);
             }
             There::Other if !look.now => resent.borrow_mut().insert(look.document),
-            // Sent there again it leaves what it leaves.
-            There::Unknown(_) if look.now => {}
-            There::Unknown(why) => drop(self.waiting.insert(look.operation, why)),
-            There::Nothing | There::Other => {}
+            There::Unknown(why) if look.must_know => drop(self.unreadable.insert(look.operation, why)),
+            // Sending the operation to the same index again has the same effect.
+            There::Unknown(_) | There::Nothing | There::Other => {}
         }
     }
 
-    /// Compares what was found in one index with the others, and with what was sent again before.
+    /// Compares the findings in one index with those in the others, and with operations that were sent again
+    /// before.
     fn compare(&mut self, work: &Work<'_>, documents: &[(usize, Document)], resent: &Resent) {
         for (operation, document) in documents {
             if work.doubt[*operation].restart && resent.has(document) {
                 self.done.remove(operation);
             }
         }
-        // What the name leads to has it: sent there again it leaves what it leaves.
+        // The index that the name leads to now has the document: sending the operation there again has the
+        // same effect.
         self.stays.retain(|operation, look| {
-            let goes_on = self.done.contains(operation) || self.waiting.contains_key(operation);
+            let goes_on = self.done.contains(operation)
+                || self.waiting.contains_key(operation)
+                || self.unreadable.contains_key(operation);
             let is_resent = work.doubt[*operation].restart && resent.has(look.document);
             !goes_on && !is_resent && !self.there_now.contains(operation)
         });
         self.waiting.retain(|operation, _| !self.done.contains(operation));
+        self.unreadable
+            .retain(|operation, _| !self.done.contains(operation));
     }
 
-    /// Whether an operation is not to be sent to where its name leads now.
+    /// Whether it is not known yet if an operation was executed.
+    fn is_undecided(&self, operation: usize) -> bool {
+        self.waiting.contains_key(&operation) || self.unreadable.contains_key(&operation)
+    }
+
+    /// Whether an operation must not be sent to where its name leads now.
     fn has(&self, operation: usize) -> bool {
-        self.done.contains(&operation)
-            || self.waiting.contains_key(&operation)
-            || self.stays.contains_key(&operation)
+        self.done.contains(&operation) || self.is_undecided(operation) || self.stays.contains_key(&operation)
     }
 }
 
 // === impl Route ===
 
 impl Route {
-    /// Looks for those of `left` that are in doubt; takes out those that are done, and those that must wait,
-    /// which it returns.
+    /// Looks for those operations of `left` that are in doubt. Takes out of `left` the operations that are
+    /// done, that must wait, or that are sent elsewhere, and returns the outcomes of those that are not done.
     pub(crate) async fn look_back(
         &self,
         work: &mut Work<'_>,
@@ -119,7 +136,7 @@ impl Route {
         let in_doubt = |operation: &usize| {
             let doubt = work.doubt[*operation];
             doubt.is_any() && !doubt.looked
-                // What was deleted twice is deleted.
+                // Deleting a document twice has the same effect as deleting it once.
                 && work.operations[*operation].op != Op::Delete
         };
         let doubtful: Vec<usize> = left.iter().copied().filter(in_doubt).collect();
@@ -128,14 +145,14 @@ impl Route {
         }
         work.past.members.clear();
         let mut told = Vec::new();
-        // What is known of each meanwhile is several times its lines, if these are short.
+        // The notes on each operation meanwhile take several times its lines, if these are short.
         for some in doubtful.chunks(LOOKED_AT_ONCE) {
             told.extend(Box::pin(self.look_for(work, some, left, outbound, snapshot)).await);
         }
         told
     }
 
-    /// The same for some operations.
+    /// Looks for some of these operations.
     async fn look_for(
         &self,
         work: &mut Work<'_>,
@@ -165,14 +182,16 @@ impl Route {
         }
         found.compare(work, &documents, &self.resent.borrow());
         left.retain(|operation| !found.has(*operation));
-        // Where there is nowhere to look now there may be later, when the name has moved.
+        // An operation that could have gone nowhere else may have somewhere to be looked for later, when its
+        // name has moved.
         for look in &looks {
-            work.doubt[look.operation].looked = !found.waiting.contains_key(&look.operation);
+            work.doubt[look.operation].looked = !found.is_undecided(look.operation);
         }
         self.settle_found(work, found, outbound, snapshot).await
     }
 
-    /// Where to look for operations; and for which nobody can say now, and why.
+    /// Returns where to look for operations; and the operations for which that cannot be determined now, with
+    /// the reason.
     async fn looks<'d>(
         &self,
         work: &mut Work<'_>,
@@ -196,6 +215,7 @@ impl Route {
                     id,
                     index,
                     now,
+                    must_know: !now || work.doubt[*operation].is_uncertain(),
                     untold,
                 })),
                 Err(why) => drop(waiting.insert(*operation, why.to_string())),
@@ -204,8 +224,8 @@ impl Route {
         (looks, waiting)
     }
 
-    /// What becomes of operations that were found, or must wait, and are not done: those whose document stays
-    /// where it is are sent there.
+    /// Decides about operations that were found, or must wait, and are not done. Operations whose document
+    /// stays where it is are sent there.
     async fn settle_found(
         &self,
         work: &Work<'_>,
@@ -217,9 +237,14 @@ impl Route {
         let mut told: Vec<_> = again
             .map(|(operation, why)| (operation, Outcome::again(Again::in_doubt(why))))
             .collect();
+        // One shard that cannot be read is no reason for the lane to wait.
+        told.extend(found.unreadable.into_iter().map(|(operation, why)| {
+            let again = Arc::new(Again::in_doubt(why));
+            (operation, Outcome::Park(Scope::Document, again))
+        }));
         let mut by_index: BTreeMap<&str, Vec<&Look<'_>>> = BTreeMap::new();
         let mut stays: Vec<_> = found.stays.into_values().collect();
-        // In their order, as they came.
+        // The operations are sent in the order in which they came.
         stays.sort_by_key(|look| look.operation);
         for look in stays {
             by_index.entry(&look.index).or_default().push(look);
@@ -242,8 +267,8 @@ impl Route {
         told
     }
 
-    /// Sends operations to the index that has their documents, whatever their names lead to now: through the
-    /// names they would be in two indices. Returns those that are not done.
+    /// Sends operations to the index that has their documents, wherever their names lead now: sent through
+    /// the names, the documents would be in two indices. Returns the outcomes of those that are not done.
     async fn send_there(
         &self,
         work: &Work<'_>,
@@ -294,14 +319,15 @@ impl Route {
             }
     }
 
-    /// What the lines of some operations say, by today's topology; those that it cannot read are left out.
+    /// Reads the documents that the lines of some operations name, by today's topology; operations that
+    /// cannot be read are left out.
     fn explained(
         &self,
         work: &Work<'_>,
         operations: &[usize],
         snapshot: &Snapshot,
     ) -> Vec<(usize, Document)> {
-        // Who it is is asked here, not where it is: that may not be proven yet.
+        // This asks which document it is, not where it is: the place may not be proven yet.
         let ask = Ask {
             level: bulk::Level::Lane(1),
             ..ask_of(work.head, Level::Node)
@@ -316,7 +342,8 @@ impl Route {
                     id: explained.id,
                     routing: explained.routing,
                 },
-                // An index that was made a moment ago, say.
+                // The topology cannot explain the operation, for example because its index was made a moment
+                // ago.
                 Err(_) => Document::read(lines, work.head)?,
             };
             Some((*operation, document))
@@ -324,7 +351,7 @@ impl Route {
         explained.collect()
     }
 
-    /// The indices that an operation can have gone to, and whether it would go there now.
+    /// Returns the indices that an operation can have gone to, and whether the operation would go there now.
     async fn indices_of(
         &self,
         work: &mut Work<'_>,
@@ -335,12 +362,8 @@ impl Route {
     ) -> Result<Vec<(String, bool)>, Untold> {
         let name = &document.name;
         let mut indices: Vec<String> = Vec::new();
-        let Doubt {
-            restart, first, lost, ..
-        } = work.doubt[operation];
-        // It may come to lead elsewhere before anybody here knows: then it must not be sent if it is there
-        // already.
-        let uncertain = lost || first;
+        let Doubt { restart, .. } = work.doubt[operation];
+        let uncertain = work.doubt[operation].is_uncertain();
         if uncertain {
             let tables = work.past.sent_by.iter().map(|snapshot| &*snapshot.table);
             let targets = tables
@@ -351,9 +374,9 @@ impl Route {
         let position = work.batch.origin(operation).position;
         let whereabouts = self.whereabouts();
         if let Some(whereabouts) = whereabouts {
-            indices.extend(whereabouts.left(name, position));
+            indices.extend(whereabouts.led_to(name, position));
         }
-        // The cluster may have rolled over, and over again, before anybody here knew.
+        // The cluster may have rolled over, more than once, before the gateway knew.
         let asks = uncertain || restart && (whereabouts.is_none() || document.index.is_none());
         if asks && document.index.as_ref() != Some(name) {
             indices.extend(self.members_of(work, name, outbound, snapshot).await?);
@@ -363,17 +386,17 @@ impl Route {
         }
         indices.sort();
         indices.dedup();
-        // An index of that name has always been where it went.
+        // If an index has that name itself, the operation has always gone there.
         indices.retain(|index| index != name);
         let indices = indices.into_iter().map(|index| {
             let now = document.index.as_ref() == Some(&index);
             (index, now)
         });
-        // Sent again to where it goes now, it leaves what it leaves.
+        // Sending the operation again to the index where it goes now has the same effect.
         Ok(indices.filter(|(_, now)| uncertain || untold || !now).collect())
     }
 
-    /// The indices behind an alias or a data stream.
+    /// Returns the indices behind an alias or a data stream.
     async fn members_of(
         &self,
         work: &mut Work<'_>,
@@ -408,7 +431,7 @@ impl Route {
                 };
                 lists.flat_map(texts).collect()
             }
-            // Nobody can say.
+            // The cluster cannot say.
             400 | 403 | 404 | 405 => Vec::new(),
             _ => {
                 let name = name.to_owned();
@@ -419,7 +442,7 @@ impl Route {
         Ok(work.past.members[name].clone())
     }
 
-    /// What is there of some operations, in their order.
+    /// Returns the states of some operations' documents, in their order.
     async fn look_up(
         &self,
         work: &Work<'_>,
@@ -475,7 +498,7 @@ impl Route {
     }
 }
 
-/// Whether the document that an operation leaves is another than its lines say: an update by a script, or
+/// Whether the document that an operation leaves may differ from its lines: after an update by a script, or
 /// through a pipeline.
 fn is_untold(work: &Work<'_>, operation: usize, document: &Document, snapshot: &Snapshot) -> bool {
     let at = work.operations[operation];
@@ -489,7 +512,7 @@ fn is_untold(work: &Work<'_>, operation: usize, document: &Document, snapshot: &
         || at.op == Op::Update && (has("script") || has("\\u"))
 }
 
-/// What becomes of a `create` whose document is in an index that its name led to.
+/// Returns the outcome of a `create` whose document is in an index that its name once led to.
 fn there_already(look: &Look<'_>) -> Outcome {
     Outcome::Refused(Arc::new(Error {
         status: 409,
@@ -502,7 +525,7 @@ fn there_already(look: &Look<'_>) -> Outcome {
     }))
 }
 
-/// An operation for the index in its request's path.
+/// Rewrites an operation for the index in its request's path.
 fn readdressed(lines: &[u8], routing: Option<&str>) -> Option<Vec<u8>> {
     let end = memchr::memchr(b'\n', lines)?;
     let mut action: Value = serde_json::from_slice(&lines[..end]).ok()?;
@@ -518,13 +541,14 @@ fn readdressed(lines: &[u8], routing: Option<&str>) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// What an entry of the answer says of an operation.
+/// Reads an entry of the answer as the state of an operation's document.
 fn judge(work: &Work<'_>, look: &Look<'_>, found: &Value) -> There {
     let error = &found["error"];
     if !error.is_null() {
         let kind = error["type"].as_str().unwrap_or_default();
         return match kind {
-            "index_not_found_exception" => There::Nothing,
+            // Such a write is refused for the same reason.
+            "index_not_found_exception" | "routing_missing_exception" => There::Nothing,
             // It would wait for as long as that lasts. Rather twice than not at all.
             "index_closed_exception" | "security_exception" => {
                 let (index, id) = (&look.index, look.id);
@@ -579,7 +603,7 @@ fn holds(source: &Value, part: &Value) -> bool {
     }
 }
 
-/// Cuts into what is asked for at once, of so many bytes each.
+/// Cuts a list into pieces that are asked for at once, each with a bounded number of operations and bytes.
 fn pieces<T>(mut all: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
     let mut pieces = Vec::new();
     while !all.is_empty() {
@@ -596,16 +620,16 @@ fn pieces<T>(mut all: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
     pieces
 }
 
-/// The bytes of an operation.
+/// Returns the bytes of an operation.
 fn bytes_of(work: &Work<'_>, look: &Look<'_>) -> usize {
     let at = work.operations[look.operation];
     at.end - at.start
 }
 
-/// Operations that are looked for together.
+/// The number of operations that are looked for together.
 const LOOKED_AT_ONCE: usize = 2000;
-/// Documents that are asked for at once, and bytes of the operations that wrote them: their sources come
-/// back.
+/// The most documents that are asked for at once, and the most bytes of the operations that wrote them: the
+/// answer has their sources.
 const LOOKS_MAX: usize = 250;
 const LOOK_BYTES_MAX: usize = 1 << 20;
 

@@ -1,22 +1,23 @@
-//! What delivery may hold in memory: one budget of bytes for the lanes of all queues and clusters, taken
-//! before a batch is read and given back when it is settled.
+//! Bounds the memory of delivery: one budget of bytes for the lanes of all queues and clusters. A lane takes
+//! memory before it reads a batch, and gives it back when the batch is settled.
 //!
-//! Half of it is divided among the lanes, and nobody else can have a lane's part: a lane whose next group
-//! fits in there never waits, whatever becomes of the others. So a node that does not answer, or a cluster
-//! that is away, holds up no lane that has nothing for it. The other half is for whoever comes first: for
-//! batches that are larger than a lane's part, and for groups that do not fit into one, which wait for it in
-//! turn. One that is larger than all of it goes alone. Whoever holds some of that half and only waits (for a
-//! cluster that is away, for room for dead letters) gives it back as soon as another wants it, and reads its
-//! lines again when it goes on. Nobody waits for more while it holds any.
+//! Half of the budget is divided among the lanes, and no lane can have another's part: a lane whose next
+//! group fits into its own part never waits, however the others fare. So a node that does not answer, or a
+//! cluster that is away, holds up no lane that has nothing for it. The other half is common, and is taken in
+//! the order of asking: by batches that are larger than a lane's part, and by groups that do not fit into
+//! one, which wait for it in turn. A group that is larger than the whole common half goes alone. A lane that
+//! holds some of that half and only waits (for a cluster that is away, for room for dead letters) gives it
+//! back as soon as another lane wants it, and reads its lines again when it goes on. No lane waits for more
+//! while it holds any.
 //!
-//! Beside its lines a batch takes [`NOTES_BYTES`] for each operation, which is more than the lines of a small
-//! one.
+//! Besides its lines, a batch takes [`NOTES_BYTES`] for each operation, which is more than the lines of a
+//! small operation.
 //!
-//! An eighth of all is kept apart for nodes' answers that are long, which are read in turn; who reads one
-//! waits for nobody else. What an answer says of operations is counted until that is settled, and while there
-//! is much of it less is kept of the next answers. Nobody waits for it: what one node says to a batch is not
-//! settled before all nodes have answered. A request has no more operations than an eighth can hold errors
-//! of.
+//! An eighth of the memory is kept apart for long answers of nodes, which are read in turn; the reader of one
+//! waits for nothing else. The text of an answer stays counted until its operations are settled, and while
+//! much text is counted, less is kept of the next answers. Nobody waits for text to be settled: one node's
+//! answer to a batch is not settled before all nodes have answered. A request has no more operations than
+//! that eighth can hold errors for.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,20 +30,20 @@ use bulk::Operation;
 
 use crate::delivery::outcome::Outcome;
 
-/// The budget.
+/// The memory budget of delivery.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// For documents.
+    /// The bytes for documents.
     bytes_max: usize,
-    /// For long answers.
+    /// The bytes for long answers.
     answers: Semaphore,
     answers_max: u32,
-    /// Bytes of what they have said and nobody has settled.
+    /// The bytes of answers' texts whose operations are not settled yet.
     said: AtomicUsize,
     state: Mutex<Balance>,
-    /// Bytes that batches have of it now.
+    /// The bytes that batches hold now.
     held: AtomicUsize,
-    /// How many wait.
+    /// The number of lanes that wait.
     waiting: watch::Sender<usize>,
 }
 
@@ -51,7 +52,7 @@ struct Balance {
     lanes: usize,
     /// Bytes of the common half that are held.
     common: usize,
-    /// Who waits, and for how many bytes of the common half.
+    /// The lanes that wait, each with the bytes of the common half that it wants.
     queue: VecDeque<(usize, oneshot::Sender<Held>)>,
 }
 
@@ -60,11 +61,11 @@ struct Balance {
 pub(crate) struct Usage {
     pub(crate) held: usize,
     pub(crate) max: usize,
-    /// Lanes that wait.
+    /// The number of lanes that wait.
     pub(crate) waiting: usize,
 }
 
-/// Lanes that have a part of the budget, for as long as this is there.
+/// The parts of the budget that some lanes have, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Parts {
     memory: Arc<Memory>,
@@ -79,7 +80,7 @@ pub(crate) struct Held {
     own: usize,
     /// Bytes of the common half.
     common: usize,
-    /// What of both is counted as held.
+    /// Bytes of both that are counted as held.
     counted: usize,
 }
 
@@ -90,7 +91,7 @@ pub(crate) struct AnswerRoom<'a> {
     _permit: Option<SemaphorePermit<'a>>,
 }
 
-/// What a long answer says, which takes so much memory until this is dropped.
+/// The memory that the contents of a long answer take, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AnswerHeld {
     memory: Arc<Memory>,
@@ -100,13 +101,13 @@ pub(crate) struct AnswerHeld {
 // === impl Memory ===
 
 impl Memory {
-    /// So many bytes in all.
+    /// Creates a budget of this many bytes in all.
     pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
         let answers = bytes_max / ANSWERS_SHARE;
         Self::with(bytes_max - answers, answers)
     }
 
-    /// So many bytes for documents, and for long answers.
+    /// Creates a budget of these bytes for documents and these for long answers.
     fn with(bytes_max: usize, answers: usize) -> Arc<Self> {
         let answers_max = u32::try_from(answers)
             .unwrap_or(u32::MAX)
@@ -122,12 +123,12 @@ impl Memory {
         })
     }
 
-    /// What there is for documents.
+    /// Returns the bytes that there are for documents.
     pub(crate) fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
-    /// What documents and long answers have of it now, all of it, and how many lanes wait for some.
+    /// Returns the bytes that documents and long answers take now, the whole budget, and how many lanes wait.
     pub(crate) fn usage(&self) -> Usage {
         let answers = self.answers_max as usize - self.answers.available_permits();
         let answers = answers + self.said.load(Ordering::Relaxed);
@@ -138,12 +139,12 @@ impl Memory {
         }
     }
 
-    /// Memory to read a long answer, in turn: `least` bytes, and `more` if nobody else has so much, or as
-    /// much as there is in all, if that is less.
+    /// Takes memory to read a long answer, in turn: `least` bytes, and as much of `more` as earlier answers
+    /// have left, but no more than there is in all.
     pub(crate) async fn answer(&self, least: usize, more: usize) -> AnswerRoom<'_> {
         let all = u32::try_from(least + more).unwrap_or(u32::MAX);
         let permits = all.min(self.answers_max);
-        // Nobody closes it.
+        // Nobody closes the semaphore.
         let permit = self.answers.acquire_many(permits).await.ok();
         let left = (permits as usize).saturating_sub(self.said.load(Ordering::Relaxed));
         AnswerRoom {
@@ -152,7 +153,7 @@ impl Memory {
         }
     }
 
-    /// Counts what an answer has said.
+    /// Counts the memory that the contents of an answer take.
     pub(crate) fn said(self: &Arc<Self>, bytes: usize) -> AnswerHeld {
         self.said.fetch_add(bytes, Ordering::Relaxed);
         AnswerHeld {
@@ -161,12 +162,12 @@ impl Memory {
         }
     }
 
-    /// Operations that a request may have: the errors of all find room at once.
+    /// Returns how many operations a request may have: the errors of all of them find room at once.
     pub(crate) fn operations_max(&self) -> usize {
         (self.answers_max as usize / ERROR_BYTES).max(1)
     }
 
-    /// Gives so many lanes a part each.
+    /// Gives a part to each of this many lanes.
     pub(crate) fn parts(self: &Arc<Self>, lanes: usize) -> Parts {
         self.state().lanes += lanes;
         Parts {
@@ -175,8 +176,8 @@ impl Memory {
         }
     }
 
-    /// Memory for a batch that has `least` bytes and would have `most`: at once if `least` fits into a lane's
-    /// part, else as soon as there is room for it.
+    /// Takes memory for a batch that needs `least` bytes and can use `most`: at once if `least` fits into a
+    /// lane's part, otherwise as soon as there is room for it.
     pub(crate) async fn take(self: &Arc<Self>, least: usize, most: usize) -> Held {
         let told = {
             let mut state = self.state();
@@ -185,7 +186,7 @@ impl Memory {
             let is_next = state.queue.is_empty();
             let fits = self.fits(&state, least_common);
             if least_common == 0 || is_next && fits {
-                // More than it needs it gets only of what nobody waits for.
+                // A batch gets more than it needs only of memory that no lane waits for.
                 let free = self.common_max().saturating_sub(state.common);
                 let wish = most.saturating_sub(own).min(if is_next { free } else { 0 });
                 let common = wish.max(least_common);
@@ -203,14 +204,14 @@ impl Memory {
         held
     }
 
-    /// Returns once somebody waits for memory.
+    /// Returns once a lane waits for memory.
     pub(crate) async fn is_wanted(&self) {
         let mut waiting = self.waiting.subscribe();
-        // The sender is here.
+        // The sender lives as long as `self`.
         let _ = waiting.wait_for(|waiting| *waiting > 0).await;
     }
 
-    /// Bytes of each lane's part.
+    /// Returns the bytes of each lane's part.
     fn part(&self, state: &Balance) -> usize {
         self.bytes_max / 2 / state.lanes.max(1)
     }
@@ -234,7 +235,7 @@ impl Memory {
         held
     }
 
-    /// Gives back bytes of the common half, and hands them to those who wait, in their turn.
+    /// Gives back bytes of the common half, and hands them to the waiting lanes in turn.
     fn give_back(self: &Arc<Self>, bytes: usize) {
         if bytes == 0 {
             return;
@@ -243,7 +244,7 @@ impl Memory {
         {
             let mut state = self.state();
             state.common -= bytes;
-            // Who has gone does not stand in the way of who came after.
+            // A lane that no longer waits does not stand in the way of those behind it.
             state.queue.retain(|(_, tell)| !tell.is_closed());
             while let Some((bytes, _)) = state.queue.front()
                 && self.fits(&state, *bytes)
@@ -255,7 +256,7 @@ impl Memory {
             self.waiting.send_replace(state.queue.len());
         }
         for (bytes, tell) in served {
-            // If it has gone meanwhile, what comes back is given to the next.
+            // If the lane has gone meanwhile, its memory comes back and is given to the next.
             drop(tell.send(self.held(0, bytes)));
         }
     }
@@ -274,17 +275,17 @@ impl Drop for Parts {
 // === impl Held ===
 
 impl Held {
-    /// Bytes that it is for.
+    /// Returns how many bytes this is.
     pub(crate) fn bytes(&self) -> usize {
         self.own + self.common
     }
 
-    /// Whether it is more than the lane's own part.
+    /// Whether this is more than the lane's own part.
     pub(crate) fn is_common(&self) -> bool {
         self.common > 0
     }
 
-    /// Gives back what is not needed.
+    /// Gives back the part of the common half that is not needed.
     pub(crate) fn keep(&mut self, bytes: usize) {
         let common = bytes.saturating_sub(self.own).min(self.common);
         let unused = std::mem::replace(&mut self.common, common) - common;
@@ -292,14 +293,14 @@ impl Held {
         self.memory.give_back(unused);
     }
 
-    /// Says how much of it is in use.
+    /// Counts this many bytes as in use.
     fn count(&mut self, bytes: usize) {
         let before = std::mem::replace(&mut self.counted, bytes);
         self.memory.held.fetch_add(bytes, Ordering::Relaxed);
         self.memory.held.fetch_sub(before, Ordering::Relaxed);
     }
 
-    /// Gives back all of the common half, and uses nothing of its own.
+    /// Gives back all of the common half, and uses nothing of the lane's own part.
     fn let_go(&mut self) {
         self.keep(0);
     }
@@ -317,20 +318,20 @@ impl Drop for Held {
     }
 }
 
-/// What lines take with the notes of their operations.
+/// Returns the bytes that lines take together with the notes of their operations.
 pub(crate) fn with_notes(bytes: usize, operations: usize) -> usize {
     bytes.saturating_add(operations.saturating_mul(NOTES_BYTES))
 }
 
-/// What is noted of an operation while its batch is delivered: where it is and what is known of it, its
-/// number among those to be sent and to be sent again, and what became of it in one try, twice while that is
-/// passed on.
+/// The bytes of the notes on an operation while its batch is delivered: its place and its doubt, its number
+/// among those to be sent and to be sent again, and its outcome in one try, twice while the outcome is passed
+/// on.
 const NOTES_BYTES: usize = size_of::<Operation>() + 6 * size_of::<u32>() + 2 * size_of::<(usize, Outcome)>();
 
-/// What an error takes at least in an answer that is reduced ([`bulk::Condense`]), with the item around it.
+/// The least that an error takes in an answer that is reduced ([`bulk::Condense`]), with the item around it.
 pub(crate) const ERROR_BYTES: usize = 320;
 
-/// This part of all is for long answers.
+/// Long answers get one part in this many of the whole budget.
 const ANSWERS_SHARE: usize = 8;
 
 #[cfg(test)]
@@ -344,7 +345,7 @@ mod tests {
         future.poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// What is there at once.
+    /// Returns the memory that can be had at once.
     fn now(memory: &Arc<Memory>, least: usize, most: usize) -> Option<Held> {
         match poll(pin!(memory.take(least, most))) {
             Poll::Ready(held) => Some(held),
@@ -358,7 +359,7 @@ mod tests {
 
     #[test]
     fn lanes_that_hold_all_they_can_for_ever_hold_up_no_other() {
-        // 32 lanes, of which 31 have batches for a node that is dead and never let go.
+        // 32 lanes, of which 31 have batches for a dead node and never let go.
         let memory = Memory::with(64_000, 0);
         let _parts = memory.parts(32);
         let dead: Vec<_> = (0..31).map(|_| now(&memory, 900, 5_000).unwrap()).collect();
@@ -422,7 +423,7 @@ mod tests {
         let mut told = Box::pin(memory.take(60, 60));
         assert!(poll(told.as_mut()).is_pending());
         drop(held);
-        // It was told, and goes before it has heard of it.
+        // The waiting lane was given memory, and goes before it has received it.
         drop(told);
         assert_eq!(common(&memory), 0);
     }

@@ -1,13 +1,14 @@
-//! From a queue to a cluster: each lane's operations are sent until each of them is indexed, parked or a dead
-//! letter.
+//! Delivers operations from a queue to a cluster: each lane's operations are sent until each of them is
+//! indexed, parked or a dead letter.
 //!
-//! [`Deliveries`] starts a `thread` for each queue and cluster, which has a `Lane` for each lane (those of
-//! Kafka come and go: `handed_over`). A lane reads a `Batch`, makes an `attempt` at it by today's topology,
-//! which puts a `Parcel` for each node into that node's `outlet`; there the lanes' parcels gather and travel
-//! together, as many at a time as the `gate` lets through. Each answer becomes an `outcome` for each
-//! operation. What may have been executed before is looked for (`lookback`), what waits for its index is
-//! parked (`park`, `retry`), what dies with others in a pipeline is sent again apart (`shared_fate`), and a
-//! record that makes the gateway panic is found (`suspect`, `failing`). [`Memory`] bounds what lanes hold.
+//! [`Deliveries`] starts a `thread` for each queue and cluster, which has a `Lane` for each lane of the queue
+//! (lanes that Kafka assigns come and go: `handed_over`). A lane reads a `Batch` and makes an `attempt` at it
+//! by today's topology, which puts a `Parcel` for each node into that node's `outlet`. There the lanes'
+//! parcels gather and travel together, as many at a time as the `gate` lets through. Each answer becomes an
+//! `outcome` for each operation. An operation that may have been executed before is looked for (`lookback`),
+//! one that waits for its index is parked (`park`, `retry`), one that fails only because of others in a
+//! pipeline is sent again apart (`shared_fate`), and a record that makes the gateway panic is found
+//! (`suspect`, `failing`). [`Memory`] bounds the memory of lanes.
 
 mod apart;
 mod attempt;

@@ -1,5 +1,5 @@
-//! What an answer, or none, says of the operations that were sent: done, to be tried again, or refused for
-//! good.
+//! Derives from an answer, or from the lack of one, the outcome of each operation that was sent: done, to be
+//! tried again, or refused for good.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,27 +16,29 @@ use crate::delivery::concern::{concerned, is_alias_unknown_yet, is_slow_mapping}
 use crate::delivery::memory::AnswerHeld;
 use crate::queue::parked::Scope;
 
-/// What became of an operation in one try. Small, since there is one for each operation, and with texts that
-/// those share which were told the same.
+/// The outcome of an operation in one try. An outcome is small, since there is one for each operation, and
+/// outcomes that say the same share their texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Executed.
     Done,
     /// To be tried again later.
     Again(Arc<Again>),
-    /// To be tried again at once, with fewer others.
+    /// To be tried again at once, together with fewer others.
     Split(Arc<Error>),
-    /// The same, apart from other lanes: it may be refused for what another operation of its request holds.
+    /// To be tried again at once, together with fewer others and apart from other lanes: the refusal may be
+    /// due to another operation of the request.
     Shared(Arc<Error>),
-    /// To be tried again at once: another writer was in between.
+    /// To be tried again at once: another writer came in between.
     AtOnce(Arc<Error>),
-    /// Not now, for a reason that concerns no others than these: it waits apart from its lane.
+    /// Not to be sent now, for a reason that concerns only the operations of this scope: the operation waits
+    /// apart from its lane.
     Park(Scope, Arc<Again>),
-    /// The cluster would not take it.
+    /// Refused by the cluster for good.
     Refused(Arc<Error>),
 }
 
-/// Why nobody can say whether an operation that may have been executed was.
+/// Why it cannot be determined whether an operation that may have been executed was executed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Untold {
     #[error("the document that is there cannot be looked at")]
@@ -51,34 +53,34 @@ pub(crate) enum Untold {
     Documents(StatusCode),
 }
 
-/// What became of operations that were sent together, in their order.
+/// The outcomes of operations that were sent together, in their order.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcomes {
-    /// Of all: so many are done. A list that says so would be larger than the answer.
+    /// This many operations are all done. A list that says so would be larger than the answer.
     Done(u32),
-    /// Of each, and the memory that their texts take.
+    /// The outcome of each operation, and the memory that the outcomes' texts take.
     Each(Vec<Outcome>, Option<Rc<AnswerHeld>>),
 }
 
-/// Why, and how.
+/// Why an operation is to be tried again, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
-    /// None where `error` says it.
+    /// The reason; `None` where `error` gives it.
     text: Option<String>,
     pub(crate) after: Option<Duration>,
-    /// It may have been executed.
+    /// Whether the operation may have been executed.
     pub(crate) doubt: bool,
-    /// The node had too much to do.
+    /// Whether the node had too much to do.
     pub(crate) busy: bool,
-    /// Somebody has to put something right.
+    /// Whether somebody has to put something right.
     pub(crate) paused: bool,
-    /// What a node said of this operation by itself; none: the whole request failed.
+    /// The node's error for this operation by itself; `None` if the whole request failed.
     pub(crate) error: Option<Arc<Error>>,
-    /// The index that it names beside its words.
+    /// The index that the error names outside its reason.
     pub(crate) index: Option<Box<str>>,
 }
 
-/// As the cluster words it.
+/// An error as the cluster words it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Error {
     pub(crate) status: u16,
@@ -89,7 +91,7 @@ pub(crate) struct Error {
 // === impl Again ===
 
 impl Again {
-    /// What passes by itself, and may have been executed.
+    /// A failure that passes by itself, and after which the operation may have been executed.
     pub(crate) fn in_doubt(why: String) -> Self {
         Self {
             text: Some(why),
@@ -102,7 +104,7 @@ impl Again {
         }
     }
 
-    /// Nothing was sent, and that passes by itself.
+    /// A failure that passes by itself, and before which nothing was sent.
     pub(crate) fn unsent(why: String) -> Self {
         Self {
             doubt: false,
@@ -110,7 +112,7 @@ impl Again {
         }
     }
 
-    /// What somebody has to put right.
+    /// A failure that somebody has to put right.
     pub(crate) fn paused(why: String) -> Self {
         Self {
             doubt: false,
@@ -119,12 +121,12 @@ impl Again {
         }
     }
 
-    /// What a node failed by itself, in its own words.
+    /// Returns the node's error for this operation by itself.
     pub(crate) fn error(&self) -> Option<&Error> {
         self.error.as_deref()
     }
 
-    /// Why it is not done, not at any length: lanes and keys show it for as long as it holds.
+    /// Returns why the operation is not done, cut short: lanes and keys show it for as long as it holds.
     pub(crate) fn why(&self) -> String {
         let mut why = match (&self.text, &self.error) {
             (Some(text), _) => text.clone(),
@@ -135,7 +137,7 @@ impl Again {
         why
     }
 
-    /// What a node refused by itself, and may take later.
+    /// A refusal of the operation by itself; the node may take the operation later.
     pub(crate) fn refused(error: Arc<Error>) -> Self {
         Self {
             doubt: error.status >= 500,
@@ -158,12 +160,12 @@ impl std::fmt::Display for Error {
 // === impl Outcome ===
 
 impl Outcome {
-    /// To be tried again later.
+    /// Makes an outcome that is to be tried again later.
     pub(crate) fn again(again: Again) -> Self {
         Outcome::Again(Arc::new(again))
     }
 
-    /// What comes of it where nothing is parked.
+    /// Returns this outcome as it is where nothing is parked.
     pub(crate) fn without_parking(self) -> Self {
         let Outcome::Park(_, again) = self else {
             return self;
@@ -189,12 +191,12 @@ impl Outcome {
 // === impl Outcomes ===
 
 impl Outcomes {
-    /// The same for so many.
+    /// Gives this many operations the same outcome.
     pub(crate) fn of_all(outcome: &Outcome, docs: u32) -> Self {
         Outcomes::Each(vec![outcome.clone(); docs as usize], None)
     }
 
-    /// Of how many operations.
+    /// Returns the number of operations.
     pub(crate) fn len(&self) -> usize {
         match self {
             Outcomes::Done(docs) => *docs as usize,
@@ -217,13 +219,13 @@ impl Outcomes {
         }
     }
 
-    /// The same after a try that may have been executed: what is in conflict may be so with that one, and is
-    /// looked at.
+    /// Returns these outcomes as they are after a try that may have been executed: a conflict may be with
+    /// that try, so it is looked at.
     pub(crate) fn in_doubt(self) -> Self {
         let Outcomes::Each(mut outcomes, held) = self else {
             return self;
         };
-        // Those that share a text go on sharing it.
+        // Outcomes that share a text go on sharing it.
         let mut last: Option<(Arc<Again>, Arc<Again>)> = None;
         for outcome in &mut outcomes {
             match outcome {
@@ -250,7 +252,7 @@ impl Outcomes {
         Outcomes::Each(outcomes, held)
     }
 
-    /// The memory that their texts take.
+    /// Returns the memory that the texts take.
     pub(crate) fn held(&self) -> Option<Rc<AnswerHeld>> {
         match self {
             Outcomes::Done(_) => None,
@@ -258,7 +260,7 @@ impl Outcomes {
         }
     }
 
-    /// The same with texts that take this memory until the last of them is settled.
+    /// Returns these outcomes with the memory that their texts take until the last of them is settled.
     pub(crate) fn holding(self, held: Option<AnswerHeld>) -> Self {
         match self {
             Outcomes::Each(outcomes, _) => Outcomes::Each(outcomes, held.map(Rc::new)),
@@ -266,12 +268,13 @@ impl Outcomes {
         }
     }
 
-    /// Cuts off the first so many.
+    /// Cuts off the outcomes of the first `docs` operations.
     ///
     /// # Panics
+    ///
     /// If there are fewer.
     pub(crate) fn split_off_front(&mut self, docs: u32) -> Self {
-        // Otherwise operations would count as done that nobody said so of.
+        // Otherwise operations would count as done although no answer said so.
         let left = self.len();
         assert!(
             docs as usize <= left,
@@ -307,7 +310,7 @@ impl IntoIterator for Outcomes {
     }
 }
 
-/// What no answer says of the operations sent.
+/// Returns the outcome of operations whose request got no answer.
 pub(crate) fn unanswered(error: &SendError) -> Again {
     Again {
         text: Some(error.to_string()),
@@ -320,7 +323,7 @@ pub(crate) fn unanswered(error: &SendError) -> Again {
     }
 }
 
-/// What a node's answer says of each of `docs` operations.
+/// Returns the outcomes of `docs` operations according to a node's answer.
 pub(crate) fn outcomes(
     status: StatusCode,
     headers: &HeaderMap,
@@ -351,15 +354,15 @@ pub(crate) fn outcomes(
                 let each = (0..docs).map(|item| last.next(&reply, item));
                 return Outcomes::Each(each.collect(), None);
             }
-            // Whoever answers like that is no cluster, or not well.
+            // A server that answers like this is no cluster, or is not well.
             Err(_) => again(true, true),
         },
         429 => again(false, false),
         408 | 502 | 503 | 504 => again(false, true),
-        // The cluster's own rejection of the whole; what is in somebody else's words is no reason to give up
-        // documents.
+        // The cluster's own rejection of the whole request. An error in anybody else's words is no reason to
+        // give up documents.
         400 => of_error().map_or_else(|| again(true, false), |error| Outcome::Split(Arc::new(error))),
-        // Some servers fail the whole for one operation.
+        // Some servers fail the whole request for one operation.
         500 => of_error().map_or_else(|| again(true, true), |error| Outcome::Split(Arc::new(error))),
         413 => Outcome::Split(Arc::new(Error {
             status: 413,
@@ -371,12 +374,12 @@ pub(crate) fn outcomes(
     Outcomes::of_all(&one, docs)
 }
 
-/// The item before, and what it says: what many items say in the same words is read and kept once.
+/// The last item and its outcome: an error that many items give in the same words is read and kept once.
 #[derive(Default)]
 struct LastItem<'r> {
     item: &'r [u8],
     outcome: Option<Outcome>,
-    /// The last error, and the index that it names beside its words.
+    /// The last error, and the index that it names outside its reason.
     error: Option<(Arc<Error>, Option<Box<str>>)>,
 }
 
@@ -389,7 +392,7 @@ impl<'r> LastItem<'r> {
             return outcome.clone();
         }
         let facts = reply.facts(number);
-        // A delete that found nothing says 404 and is done.
+        // A delete that found nothing has the status 404 and is done.
         if !facts.failed {
             return Outcome::Done;
         }
@@ -399,7 +402,7 @@ impl<'r> LastItem<'r> {
         self.outcome.insert(outcome).clone()
     }
 
-    /// The error of an item, and the index that it names beside its words.
+    /// Returns the error of an item, and the index that it names outside its reason.
     fn read(&mut self, item: &[u8], status: u16) -> (Arc<Error>, Option<Box<str>>) {
         let parsed: Value = serde_json::from_slice(item).unwrap_or_default();
         let inner = parsed.as_object().and_then(|item| item.values().next());
@@ -426,17 +429,18 @@ impl<'r> LastItem<'r> {
     }
 }
 
-/// What an error says of its operation. `index` is what it names beside its words.
+/// Returns the outcome that an error means for its operation. `index` is the index that the error names
+/// outside its reason.
 fn item_outcome(error: Arc<Error>, index: Option<Box<str>>) -> Outcome {
-    // A cluster with much to do; 500 would count, and kill in the end.
+    // The cluster has much to do. A 500 would count as a failure, and would kill the operation in the end.
     if is_slow_mapping(&error) {
         return Outcome::again(Again::unsent(error.to_string()));
     }
     let status = error.status;
     if let Some(scope) = concerned(&error) {
         let again = Again {
-            // Missing rights are for somebody to put right, which the lanes' numbers say where nothing is
-            // parked.
+            // Missing rights are for somebody to grant; where nothing is parked, the lanes' numbers show
+            // that.
             paused: status == 403,
             busy: false,
             index,
@@ -446,20 +450,20 @@ fn item_outcome(error: Arc<Error>, index: Option<Box<str>>) -> Outcome {
     }
     let paused = match status {
         408 | 429 | 502 | 503 | 504 => false,
-        // Rights that are missing, an index that is blocked: nothing that is wrong with the document.
+        // Rights are missing, or an index is blocked: nothing is wrong with the document.
         401 | 403 => true,
         _ => return Outcome::Refused(error),
     };
     Outcome::again(Again {
         doubt: matches!(status, 502..=504),
-        // An index whose disk is full says 429 as well, whatever its node has to do.
+        // An index whose disk is full has the status 429 as well, however little its node has to do.
         busy: status == 429 && error.kind != "cluster_block_exception",
         paused,
         ..Again::refused(error)
     })
 }
 
-/// An error as the servers write it, with what caused it.
+/// Reads an error as the servers write it, with its causes.
 fn error_of(status: u16, body: &Value) -> Option<Error> {
     let error = body.get("error")?;
     let kind = error["type"].as_str()?.to_owned();
@@ -475,7 +479,8 @@ fn error_of(status: u16, body: &Value) -> Option<Error> {
     Some(Error { status, kind, reason })
 }
 
-/// What is shown of an answer that is no bulk's, and of why an operation is not done.
+/// How many bytes are shown of an answer that is not a bulk's, and of the reason why an operation is not
+/// done.
 const WHY_BYTES_MAX: usize = 300;
 const SHOWN_BYTES_MAX: usize = 2 << 10;
 

@@ -1,18 +1,19 @@
-//! Where lanes meet on their way to a node. What several of them have for one node travels as one request: a
-//! node pays for each request once for each shard that it touches, its sync to the disk included, however few
+//! Gathers lanes' parcels for a node. Several lanes' parcels for one node travel as one request: a node pays
+//! for each request once per shard that the request touches, its sync to the disk included, however few
 //! documents come with it.
 //!
-//! What has half of a request's size or more goes by itself. Anything smaller waits while a request for the
-//! same node is under way, for as long as [`INTERVAL`], and goes with what has come meanwhile; it leaves at
-//! once if there is nobody to wait for. When to go is the same [`Slot`]'s to say that combines clients' bulks
-//! in synchronous mode.
+//! A parcel of half a request's size or more goes by itself. Any smaller parcel waits while a request for the
+//! same node is under way, for [`INTERVAL`] at most, and goes with the parcels that have come meanwhile; it
+//! leaves at once if there is no such request. The [`Slot`] that combines clients' bulks in synchronous mode
+//! decides here, too, when to send.
 //!
-//! Order is kept because all operations on a document are in one lane, of which there is one batch under way,
-//! with no document twice; and because each lane tries again by itself.
+//! Order is kept because all operations on a document are in one lane, because a lane has one batch under
+//! way, with no document in it twice, and because each lane tries again by itself.
 //!
-//! What is at a node at once is bounded by its limiter (adaptive concurrency), by `num_of_slices`, and by
-//! `max_worker_size` over all nodes; but a node that has nothing may always be sent one, so that one that
-//! does not answer, and holds everything that `max_worker_size` allows, holds up nobody but its own lanes.
+//! Requests at a node at once are bounded by the node's limiter (adaptive concurrency), by `num_of_slices`,
+//! and by `max_worker_size` over all nodes. But a node that has no request may always be sent one: so a node
+//! that does not answer, and holds everything that `max_worker_size` allows, holds up nobody but its own
+//! lanes.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
@@ -31,7 +32,7 @@ use crate::delivery::outcome::Outcomes;
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
 use crate::gather::{Gathers, SlotAction, Slots, Target, Weight};
 
-/// Outlets to all nodes, of one queue and consumer group.
+/// The outlets to all nodes, of one queue and consumer group.
 pub(crate) struct Outlets {
     slots: RefCell<Slots<Outlet, Waiting>>,
     gates: RefCell<HashMap<usize, Rc<Gate>>>,
@@ -40,7 +41,7 @@ pub(crate) struct Outlets {
     settings: Combine,
 }
 
-/// What travels together.
+/// The properties that parcels must share to travel together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Outlet {
     target: Target,
@@ -52,12 +53,12 @@ impl Gathers for Outlet {}
 /// How a parcel travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendMode {
-    /// With those of other lanes, where there are any.
+    /// With parcels of other lanes, where there are any.
     Together,
-    /// By itself: it may take long, and nobody is to wait for it.
+    /// By itself: it may take long, and no other parcel is to wait for it.
     Apart,
-    /// The same, beside the bounds of what is at a node at once: whether it goes through is not known, and a
-    /// request that waits there for its timeout would keep others from being sent.
+    /// By itself, outside the bounds of requests at a node at once: whether the parcel goes through is not
+    /// known, and a request that waits there for its timeout would keep others from being sent.
     Probe,
 }
 
@@ -67,13 +68,14 @@ struct Waiting {
     tell: oneshot::Sender<Transmitted>,
 }
 
-/// The longest wait behind a request under way.
+/// The longest wait of a parcel behind a request under way.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 // === impl Route ===
 
 impl Route {
-    /// Has a parcel delivered to a node, alone or with those of other lanes; the outcomes of its operations.
+    /// Has a parcel delivered to a node, alone or with parcels of other lanes, and returns the outcomes of
+    /// its operations.
     pub(crate) async fn dispatch(
         self: &Rc<Self>,
         way: SendMode,
@@ -119,13 +121,13 @@ impl Route {
                 let (outcomes, _) = self.alone(node, again).await;
                 if doubt { outcomes.in_doubt() } else { outcomes }
             }
-            // The gateway failed on what several lanes had sent, or on the answer: whose fault it was shows
-            // when each goes by itself.
+            // The gateway failed on several lanes' parcels, or on their answer: sending each parcel by itself
+            // shows which one was to blame.
             Err(_) => self.alone(node, again).await.0.in_doubt(),
         }
     }
 
-    /// Sends a parcel by itself; when that was.
+    /// Sends a parcel by itself; returns its outcomes, and when the request began.
     async fn alone(&self, node: &Arc<Node>, parcel: Parcel) -> (Outcomes, Instant) {
         let (leave, _pass) = self.admit(node).await;
         let began = Instant::now();
@@ -137,8 +139,8 @@ impl Route {
         }
     }
 
-    /// Waits until a node may be sent one more request. Its leave comes first: who waits for a slow one must
-    /// not keep others from being sent to.
+    /// Waits until a node may be sent one more request. The leave of the node's limiter comes first: a parcel
+    /// that waits for a slow node must not keep others from being sent to other nodes.
     async fn admit(&self, node: &Arc<Node>) -> (Option<Permit>, Pass) {
         let leave = match self.group.settings.adaptive {
             true => Some(node.health.limiter().acquire().await),
@@ -148,7 +150,7 @@ impl Route {
         (leave, pass)
     }
 
-    /// Sends what waits at an outlet, or sees to it that somebody will.
+    /// Sends the parcels that wait at an outlet, or makes sure that they will be sent.
     fn consider(self: &Rc<Self>, outlet: &Outlet) {
         let outlets = &self.outlets;
         let step = outlets
@@ -170,7 +172,7 @@ impl Route {
         }
     }
 
-    /// Sends what waits at an outlet, as soon as its node may be sent one more.
+    /// Sends the parcels that wait at an outlet as soon as its node may be sent one more request.
     fn depart(self: &Rc<Self>, outlet: &Outlet) {
         let Some(node) = self.outlets.slots().ask_always(outlet) else {
             return;
@@ -183,7 +185,7 @@ impl Route {
             let Some((node, waiting)) = route.outlets.take(&outlet, &node) else {
                 return;
             };
-            // More than one request takes may have waited.
+            // More may have waited than one request takes.
             route.consider(&outlet);
             let (parcels, lanes): (Vec<_>, Vec<_>) =
                 waiting.into_iter().map(|one| (one.parcel, one.tell)).unzip();
@@ -201,7 +203,7 @@ impl Route {
     }
 }
 
-/// Somebody waits for a node's leave to send what waits at an outlet, until this is dropped.
+/// A wait for a node's leave to send the parcels at an outlet, until this is dropped.
 struct Asks<'a>(&'a Rc<Route>, &'a Outlet);
 
 impl Drop for Asks<'_> {
@@ -218,7 +220,7 @@ impl Drop for Asks<'_> {
 struct UnderWay<'a> {
     route: &'a Rc<Route>,
     outlet: &'a Outlet,
-    /// Its parcels, and their bytes.
+    /// The number of its parcels, and their bytes.
     weight: (usize, u64),
     began: Instant,
 }
@@ -249,7 +251,7 @@ impl Drop for UnderWay<'_> {
 // === impl Outlet ===
 
 impl Outlet {
-    /// `node`: none where any may take them.
+    /// Names an outlet. `node` is `None` where any node may take the parcels.
     pub(crate) fn new(
         node: Option<&Arc<Node>>,
         index: Option<&str>,
@@ -257,7 +259,7 @@ impl Outlet {
         parcel: &Parcel,
     ) -> Self {
         Self {
-            // What is large goes by itself.
+            // A large parcel goes by itself.
             target: Target::new(node, index, shard, false),
             wording: Rc::clone(&parcel.wording),
         }
@@ -271,7 +273,7 @@ fn address(node: &Node) -> usize {
 // === impl Outlets ===
 
 impl Outlets {
-    /// With so many operations in a request at most.
+    /// Makes outlets whose requests have at most `operations_max` operations.
     pub(crate) fn new(settings: &Delivery, operations_max: usize) -> Self {
         let docs_max = settings.batch_docs_max.clamp(1, operations_max);
         Self {
@@ -290,12 +292,13 @@ impl Outlets {
         }
     }
 
-    /// What waits for each outlet. Borrowed for one step at a time.
+    /// Returns the slots, which have the parcels that wait for each outlet. They are borrowed for one step at
+    /// a time.
     fn slots(&self) -> RefMut<'_, Slots<Outlet, Waiting>> {
         self.slots.borrow_mut()
     }
 
-    /// Whether a parcel goes by itself.
+    /// Whether a parcel is large enough to go by itself.
     fn is_large(&self, parcel: &Parcel) -> bool {
         let Combine {
             flush_bytes,
@@ -305,13 +308,13 @@ impl Outlets {
         parcel.bytes > flush_bytes / 2 || u64::from(parcel.docs) * 2 > u64::from(docs_max)
     }
 
-    /// The node for a parcel that any may take, if such parcels gather for one.
+    /// Returns the node for a parcel that any node may take, if such parcels gather for one.
     pub(crate) fn gathering(&self, outlet: &Outlet) -> Option<Arc<Node>> {
         let node = self.slots().node(outlet);
         node.filter(|node| node.health.is_up())
     }
 
-    /// What goes with one request now that a node has given leave.
+    /// Takes the parcels that go with one request now that a node has given leave.
     fn take(&self, outlet: &Outlet, node: &Arc<Node>) -> Option<(Arc<Node>, Vec<Waiting>)> {
         let most = (self.gate(node).bytes_max(), self.settings.docs_max.into());
         self.slots().take(outlet, most, Instant::now())
@@ -341,5 +344,5 @@ impl Weight for Waiting {
     }
 }
 
-/// Gates beyond which idle ones are cleared out.
+/// The number of gates beyond which idle ones are removed.
 const GATES_KEPT: usize = 1024;

@@ -1,5 +1,5 @@
-//! What one lane has for one node, and the request that it travels in: alone, or with what other lanes have
-//! for that node. Each gets the outcomes of its own operations.
+//! One lane's operations for one node, and the request in which they travel: alone, or with other lanes'
+//! operations for that node. Each lane gets the outcomes of its own operations.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,26 +26,26 @@ pub(crate) struct Parcel {
     lines: Lines,
     pub(crate) docs: u32,
     pub(crate) bytes: u64,
-    /// What its request says beside its operations.
+    /// The rest of the request that carries the parcel.
     pub(crate) wording: Rc<Wording>,
 }
 
-/// What a request says beside its operations, as it is sent. Only parcels with the same wording can share
-/// one.
+/// The rest of a request besides its operations, as it is sent. Only parcels with the same wording can share
+/// a request.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wording {
-    /// Path and query, as they are read here.
+    /// Path and query, as delivery reads them.
     pub(crate) target: String,
-    /// As nodes get them.
+    /// Path and query, as nodes get them.
     asked: String,
 }
 
-/// What a parcel came to.
+/// The result of sending a parcel.
 pub(crate) enum Transmitted {
-    /// Of each operation.
+    /// The outcome of each operation.
     Outcomes(Outcomes),
-    /// One parcel may be to blame for what was said of the whole: each is to travel by itself. `doubt`: it
-    /// may have been executed all the same.
+    /// One parcel may be to blame for the answer to the whole request: each parcel is to travel by itself.
+    /// `doubt`: the request may have been executed all the same.
     Alone { doubt: bool },
 }
 
@@ -86,7 +86,7 @@ impl Parcel {
 // === impl Route ===
 
 impl Route {
-    /// Sends parcels with one wording in one request; what each came to.
+    /// Sends parcels with one wording in one request; returns the result of each.
     pub(crate) async fn transmit(
         &self,
         node: &Node,
@@ -158,7 +158,7 @@ impl Route {
         told.map(Transmitted::Outcomes).collect()
     }
 
-    /// A body as it is sent, compressed if the pipeline says so, and the headers that belong to it.
+    /// Returns a body as it is sent, compressed if the pipeline says so, and its headers.
     async fn encoded(&self, body: Body, outbound: &Outbound) -> (HeaderMap, Outgoing) {
         let mut headers = delivered_headers();
         if let Some(account) = self.account(outbound) {
@@ -171,8 +171,8 @@ impl Route {
         (headers, Outgoing::from(body.compressed().await))
     }
 
-    /// What an answer says about its node's load: the node worked on a request of so many bytes, or refused
-    /// it. `None`: neither.
+    /// Derives the load of a node from its answer: the node worked on a request of this many bytes, or
+    /// refused it. `None`: neither.
     fn load_of(&self, node: &Node, status: StatusCode, bytes: u64, outcomes: &Outcomes) -> Option<Ended> {
         let worked = status == StatusCode::OK;
         if worked {
@@ -185,7 +185,7 @@ impl Route {
         }
     }
 
-    /// The outcomes of parcels that are not sent, because the lanes may belong to another gateway.
+    /// Returns the outcomes of parcels that are not sent, because the lanes may belong to another gateway.
     fn withheld(docs: &[u32]) -> Vec<Transmitted> {
         let why = "Kafka has not confirmed for a while that these lanes are this gateway's";
         let outcome = Outcome::again(Again::unsent(why.to_owned()));
@@ -194,8 +194,8 @@ impl Route {
     }
 }
 
-/// Whether a whole request may have been answered so for what one parcel holds. Who has too much to do or
-/// waits too long is not helped by more requests.
+/// Whether the answer to a whole request may be due to one parcel in it. More requests do not help a node
+/// that has too much to do or waits too long.
 fn may_blame_one(status: StatusCode) -> bool {
     (status.is_client_error() || status.is_server_error())
         && status != StatusCode::TOO_MANY_REQUESTS

@@ -1,4 +1,4 @@
-//! What a lane keeps back and parks of its batch.
+//! Holds back and parks operations of a lane's batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::queue::{Doing, written};
 struct ToPark {
     key: Key,
     why: String,
-    /// By their numbers: names of all at once would be more than their lines.
+    /// The operations' numbers: their names, all at once, would take more than their lines.
     operations: Vec<usize>,
-    /// What the cluster said of each, if they are refused already.
+    /// The cluster's error for each operation, if they are refused already.
     refused: Vec<Refused>,
 }
 
 impl Lane {
-    /// Parks what must wait behind operations that are parked already, and leaves the rest. `None` if the
-    /// gateway stops.
+    /// Parks the operations that must wait behind operations that are parked already, and leaves the rest.
+    /// `None` if the gateway stops.
     pub(crate) async fn hold_back(&mut self, work: &mut Work<'_>, left: &mut Vec<usize>) -> Option<()> {
         let Some(parked) = self.parked().filter(|parked| parked.any()) else {
             return Some(());
@@ -58,8 +58,8 @@ impl Lane {
         self.bury(work, dead).await
     }
 
-    /// Parks operations for what each of them waits for. Those that find no room are returned, to be dead
-    /// letters.
+    /// Parks operations, each under the key that it waits for. Returns the operations that find no room,
+    /// which are to become dead letters.
     pub(crate) async fn park(
         &mut self,
         work: &Work<'_>,
@@ -97,8 +97,8 @@ impl Lane {
         self.put_all(&parked, work, lots, snapshot).await
     }
 
-    /// Parks operations that are refused, and whose dead letters find no room for what is said beside them:
-    /// by index, so that only what is refused of it waits.
+    /// Parks refused operations whose dead letters find no room, each with the reason. They are parked by
+    /// index, so that only refused operations of that index wait.
     pub(crate) async fn park_letters(
         &mut self,
         work: &Work<'_>,
@@ -127,7 +127,7 @@ impl Lane {
                 to_park.refused.push(error.in_short());
             }
         }
-        // There is always room for these, but for what is wrong with the disk.
+        // There is always room for these, unless something is wrong with the disk.
         let lots = lots.into_values().flatten().collect();
         let left = self.put_all(&parked, work, lots, &snapshot).await?;
         debug_assert!(left.is_empty(), "there is no bound for these");
@@ -156,7 +156,7 @@ impl Lane {
         }
     }
 
-    /// Puts lots on disk. Those that find no room are returned, with the reason.
+    /// Puts lots on disk. Returns the operations that find no room, with the reason.
     async fn put_all(
         &mut self,
         parked: &Arc<Parked>,
@@ -244,7 +244,8 @@ impl Lane {
         (entry, lines, doubt)
     }
 
-    /// The ids made by the gateway that operations to be parked may have: only a `create` asks for them.
+    /// Returns the ids made by the gateway that operations to be parked may have: only a `create` asks for
+    /// them.
     fn minted(&self, work: &Work<'_>, to_park: &ToPark) -> Vec<(String, String)> {
         let operations = to_park
             .operations
@@ -269,7 +270,7 @@ impl Lane {
 // === impl ToPark ===
 
 impl ToPark {
-    /// The same in pieces, each of which fits into a message of so many bytes.
+    /// Cuts the operations into pieces, each of which fits into a message of this many bytes.
     fn in_pieces(self, work: &Work<'_>, bytes_max: usize, snapshot: &Snapshot) -> Vec<Self> {
         let (key, why) = (self.key, cut(&self.why, WHY_BYTES_MAX));
         let head = HEAD_BYTES + work.batch.target().len() + 2 * why.len();
@@ -278,7 +279,7 @@ impl ToPark {
         for operation in self.operations {
             let at = work.operations[operation];
             let refused = refused.next();
-            // What JSON makes longer, at most: these are text.
+            // The most that JSON makes of these texts.
             let said = refused
                 .as_ref()
                 .map_or(0, |one| 6 * (one.kind.len() + one.reason.len()));
@@ -307,8 +308,8 @@ impl ToPark {
 // === impl Error ===
 
 impl Error {
-    /// As it is kept with a parked operation: many share a record, and a node may word it as long as it
-    /// likes.
+    /// Returns the error as it is kept with a parked operation. The error is cut short: many operations share
+    /// a record, and a node may word an error as long as it likes.
     fn in_short(&self) -> Refused {
         Refused {
             status: self.status,
@@ -332,14 +333,14 @@ fn cut(text: &str, most: usize) -> String {
     text[..text.floor_char_boundary(most)].to_owned()
 }
 
-/// Bytes of an entry with its lines, but for one operation that has more.
+/// The most bytes of an entry with its lines, unless one operation alone has more.
 const PIECE_BYTES: usize = 1 << 20;
-/// What an entry says beside its operations, why it waits and how it is sent, at most; and what it says of
-/// each operation: its request, its place, its document, an id that was made for it.
+/// The most bytes of an entry without its operations, its reason and its target; and the most bytes for each
+/// operation: its request, its place, its document, and an id that was made for it.
 const HEAD_BYTES: usize = 8 << 10;
 const OPERATION_BYTES: usize = 256;
 const WHY_BYTES_MAX: usize = 2 << 10;
-/// Refused operations that are parked together, at most.
+/// The most refused operations that are parked together.
 const LETTERS_AT_ONCE: usize = 1000;
 const REFUSED_KIND_BYTES_MAX: usize = 128;
 const REFUSED_REASON_BYTES_MAX: usize = 1 << 10;

@@ -1,5 +1,5 @@
-//! The topic for what is parked, which the brokers did not let the gateway have when it started: it is asked
-//! for again and again beside the delivery.
+//! The topic for parked operations, which the brokers did not let the gateway have when it started: the
+//! gateway asks for it again and again beside the delivery.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +18,10 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// None: the group has it.
+    /// Starts to ask; `None` if the group has the topic.
     pub(super) fn begin(group: &Arc<Group>) -> Option<Self> {
         group.cannot_park()?;
-        // Bounded by how often it is asked.
+        // The rate of asking bounds this channel.
         let (tell, answers) = mpsc::unbounded_channel();
         let over = Arc::new(AtomicBool::new(false));
         let (group, until) = (Arc::clone(group), Arc::clone(&over));
@@ -39,13 +39,13 @@ impl Drop for Asking {
     }
 }
 
-/// Waits for the next answer: what operations are parked in, if the gateway has that now.
+/// Waits for the next answer: the store of parked operations, if the gateway has it now.
 pub(super) async fn told(asking: &mut Option<Asking>) -> Option<Arc<Parked>> {
     let told = match asking {
         Some(asking) => asking.answers.recv().await,
         None => std::future::pending().await,
     };
-    // Nobody asks any more.
+    // The thread no longer asks.
     let Some(told) = told else {
         return std::future::pending().await;
     };
@@ -69,7 +69,7 @@ fn ask(group: &Group, tell: &mpsc::UnboundedSender<Option<Arc<Parked>>>, over: &
     }
 }
 
-/// Between two questions to brokers that said no, or nothing.
+/// The interval between two questions to brokers that said no, or nothing.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// That nobody wants to know any more is noticed within so much of that.
+/// The interval has this many looks at whether anybody still wants the answer.
 const LOOKS: u32 = 50;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The wait after so many failures in a row: doubled each time, up to [`BACKOFF_MAX`], of which `random` (0
-/// to 1) takes up to a half.
+/// Returns the wait after this many failures in a row. The wait doubles each time, up to [`BACKOFF_MAX`] (or
+/// `first`, if that is longer); `random` (0 to 1) scales it to between half of that and all of it.
 pub(crate) fn backoff(first: Duration, failures: u32, random: f64) -> Duration {
     let delay = first
         .saturating_mul(1 << failures.min(10))
@@ -11,15 +11,15 @@ pub(crate) fn backoff(first: Duration, failures: u32, random: f64) -> Duration {
     delay.mul_f64(0.5 + random / 2.0)
 }
 
-/// What `Retry-After` asks for, as far as it is listened to.
+/// Returns the wait that `Retry-After` asks for, up to a bound.
 pub(crate) fn asked_for(after: Option<Duration>) -> Duration {
     after.unwrap_or_default().min(PAUSE * 10)
 }
 
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// Between two looks at what somebody has to put right.
+/// The interval between two checks on something that somebody has to put right.
 pub(crate) const PAUSE: Duration = Duration::from_secs(30);
-/// Between two looks at whether there is room for dead letters.
+/// The interval between two checks for room for dead letters.
 pub(crate) const ROOM_AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

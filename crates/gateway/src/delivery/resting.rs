@@ -1,6 +1,7 @@
 //! A lane that only waits: for a cluster that is away, or for room for its dead letters. If another lane
-//! wants the memory meanwhile that its batch takes, it lets go of the lines and of where operations are in
-//! them, and reads them again before it goes on. What is known of each operation stays: a few bytes.
+//! meanwhile wants the memory that its batch takes, the lane lets go of the lines and of the operations'
+//! places in them, and reads the lines again before it goes on. The few bytes of notes on each operation
+//! stay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +50,7 @@ impl Lane {
         Some(())
     }
 
-    /// The same of a batch that is cut into operations: it lets go of where they are, too.
+    /// Waits like `rest_lightly`, for a batch that is cut into operations: it lets go of where they are, too.
     pub(crate) async fn rest_with(&mut self, work: &mut Work<'_>, time: Duration) -> Option<()> {
         let ends = Instant::now() + time;
         if !self
@@ -71,8 +72,8 @@ impl Lane {
         }
     }
 
-    /// Waits until then, or until another lane wants the memory of a batch that can be read again; whether
-    /// one does. `None` if the gateway stops meanwhile.
+    /// Waits until `ends`, or until another lane wants the memory of a batch that can be read again; returns
+    /// whether one does. `None` if the gateway stops meanwhile.
     async fn is_wanted_before(&mut self, ends: Instant, batch: &Batch, held: Option<&Held>) -> Option<bool> {
         self.route.group.rests_until(self.number, ends.into_std());
         let may_let_go = batch.from.is_some() && held.is_some_and(Held::is_common);
@@ -85,8 +86,8 @@ impl Lane {
         }
     }
 
-    /// Waits until then, and for memory; reads the lines once more, of which there are so many bytes, that
-    /// take so much.
+    /// Waits until `ends`, and then for memory; reads the lines once more: `length` bytes, which take `bytes`
+    /// of memory.
     async fn come_back(
         &mut self,
         ends: Instant,

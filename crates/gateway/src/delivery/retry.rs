@@ -1,4 +1,5 @@
-//! Tries parked operations again: a task of the delivery's thread, with one try under way for each key.
+//! Tries parked operations again: one task of the delivery's thread, with at most one try under way for each
+//! key.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
@@ -28,9 +29,9 @@ use crate::queue::parked::{
 };
 use crate::queue::{Params, Recorded, minted};
 
-/// What a key came to in one try.
+/// The result of one try of a key.
 enum KeyResult {
-    /// Some are gone: the next ones are tried at once.
+    /// Some operations are gone; the next ones are tried at once.
     Progress,
     /// Nothing may be tried now.
     Nothing,
@@ -57,7 +58,7 @@ enum NotTried {
 struct KeyBatch {
     batch: Batch,
     pieces: Vec<Part>,
-    /// For each operation its piece, and its number in the entry.
+    /// For each operation: its piece, and its number in the entry.
     of: Vec<(usize, u32)>,
 }
 
@@ -73,14 +74,14 @@ struct Dead {
     error: Arc<Error>,
 }
 
-/// Tries what is parked again until it is told to stop; `is_over` says that no lane will park more.
+/// Tries parked operations again until told to stop; `is_over` says that no lane will park more.
 pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_over: impl Fn() -> bool) {
     let Some(parked) = route.group.parked().cloned() else {
         return;
     };
     fault("tend", b"");
     let mut running = JoinSet::new();
-    // After a panic nothing of an earlier run is under way any more.
+    // After a panic, nothing of an earlier run is under way any more.
     parked.state().doubt_all();
     let mut seen: Option<Arc<Snapshot>> = None;
     let mut looked = Instant::now();
@@ -128,7 +129,8 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
     while running.join_next().await.is_some() {}
 }
 
-/// The same, whatever a parked operation does to the gateway: it stays parked then, and is tried again later.
+/// Runs `attend`, whatever a parked operation does to the gateway: after a panic the operation stays parked,
+/// and is tried again later.
 async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Receiver<bool>) {
     let attended = attend(Rc::clone(&route), Arc::clone(&parked), key.clone(), stop);
     let Err(panicked) = guarded(Kind::Parked, attended).await else {
@@ -139,7 +141,7 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: w
         "parked operations stay parked, and are tried again later",
     );
     let forgotten = caught(Kind::Parked, || {
-        // Letters of a try that did not come to its end: those operations are parked still.
+        // Drops the letters of a try that did not come to its end: its operations are still parked.
         let holds = |(number, op): (u64, u32)| {
             let at = parked.at_of(number);
             at.is_some_and(|at| parked.state().holds(&key, at, op))
@@ -165,7 +167,7 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: w
     });
 }
 
-/// Tries what a key holds until nothing goes through, or others should have their turn.
+/// Tries the operations of a key until none goes through, or until other keys should have their turn.
 async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Receiver<bool>) {
     let retry = &route.group.settings.retry;
     let (mut progress, mut limit) = (false, usize::MAX);
@@ -196,7 +198,7 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Re
                 return;
             }
             Err(why) => {
-                // Some of it may have been executed, and nobody could write that down.
+                // Some of the operations may have been executed, and nobody could write that down.
                 parked.state().doubt(&key);
                 let queue = &*route.group.queue.name;
                 let key_shown = key.shown();
@@ -217,7 +219,7 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Re
     parked.state().rest(&key, true, None, |_| SOON);
 }
 
-/// One try of the first operations of a key.
+/// Tries the first operations of a key once.
 async fn step(
     route: &Rc<Route>,
     parked: &Parked,
@@ -227,7 +229,7 @@ async fn step(
 ) -> Result<KeyResult, NotTried> {
     let group = &route.group;
     if parked.state().counts_some(key) {
-        // Until the lanes' places are durable their operations may be delivered once more.
+        // Until the lanes' places are durable, their operations may be delivered once more.
         group.consumer.flush()?;
         parked.state().ready();
     }
@@ -280,7 +282,7 @@ async fn step(
             "dead letters cannot be written: {why}"
         ))));
     }
-    // What is left of the texts is short, or among the dead letters.
+    // The texts that are left are short, or are among the dead letters.
     drop(held);
     let some = finish(route, parked, key, load, buried).await?;
     Ok(match failed {
@@ -289,7 +291,7 @@ async fn step(
     })
 }
 
-/// Operations that a key tries together at most, and their bytes.
+/// Returns the most operations that a key tries together, and the most bytes.
 fn tried_at_once(route: &Route) -> (usize, u64) {
     let share = route.shared.delivery_memory.bytes_max() / SHARE;
     let bytes_max = route.group.settings.batch_bytes_max.min(share);
@@ -301,13 +303,13 @@ fn tried_at_once(route: &Route) -> (usize, u64) {
 struct TryResult {
     dead: Vec<Dead>,
     failed: Option<Arc<Again>>,
-    /// Fewer are to be sent at once.
+    /// Whether fewer operations are to be sent at once.
     split: bool,
-    /// The memory of what was said of them.
+    /// The memory of the texts about the operations.
     held: Vec<Rc<AnswerHeld>>,
 }
 
-/// Sends operations of a key, and notes what became of each.
+/// Sends operations of a key, and notes the fate of each.
 async fn send_due(
     route: &Rc<Route>,
     (outbound, snapshot): (&Outbound, &Arc<Snapshot>),
@@ -353,7 +355,7 @@ async fn send_due(
     went
 }
 
-/// What becomes of an operation.
+/// The fate of an operation after a try.
 enum Fate {
     Gone,
     Dead(Arc<Error>),
@@ -361,8 +363,8 @@ enum Fate {
     Stays(Arc<Again>),
 }
 
-/// Makes dead letters of operations; returns those that it was done for, and why not for the others, which
-/// stay parked.
+/// Makes dead letters of operations. Returns the operations that have become dead letters, and the reason why
+/// the others, which stay parked, have not.
 async fn bury(
     route: &Route,
     parked: &Parked,
@@ -412,7 +414,7 @@ async fn bury(
                 parked.burying.end([id_of(one)]);
                 failed = error.to_string();
                 let why = &failed;
-                // Refused ones have waited for room all the time, as their key says.
+                // Refused operations have waited for room all the time, as their key says.
                 if !load.pieces[load.of[one.operation].0].entry.key.is_letters() {
                     wire::rationed!(
                         tracing::error,
@@ -426,7 +428,7 @@ async fn bury(
     (buried, failed)
 }
 
-/// Says on disk what is gone, and then in memory, from where on what comes later may pass.
+/// Records on disk which operations are gone, and then in memory, from where on later operations may pass.
 async fn finish(
     route: &Route,
     parked: &Parked,
@@ -471,7 +473,7 @@ async fn finish(
             .store(!state.is_empty(), std::sync::atomic::Ordering::Release);
         parked.tell(&state, lanes);
     }
-    // From here on they may be purged and replayed.
+    // From here on the letters may be purged and replayed.
     parked.burying.end(ids);
     parked.release_room();
     if letters > 0 {
@@ -538,8 +540,8 @@ impl KeyBatch {
         Ok(load)
     }
 
-    /// The operations to be sent now: the first one on each document, but for those that must wait for
-    /// another key.
+    /// Returns the operations to be sent now: the first one on each document, except for those that must wait
+    /// for another key.
     fn due(
         &mut self,
         parked: &Parked,
@@ -563,7 +565,7 @@ impl KeyBatch {
                         state.holder(&named, lane, &work.wording.target, Some(key))
                     }
                 };
-                // Those that are refused already are not sent, so none overtakes another.
+                // Operations that are refused already are not sent, so none overtakes another.
                 let first = key.is_letters() || seen.insert(work.operations[operation].document);
                 match held {
                     Some(to) => elsewhere.push((operation, to)),
@@ -578,12 +580,12 @@ impl KeyBatch {
         send
     }
 
-    /// What an outcome means for an operation that waited for a key.
+    /// Returns the fate that an outcome means for an operation that waited for a key.
     fn outcome(&self, operation: usize, outcome: Outcome, key: &Key, age_max: Duration) -> Fate {
         let again = match outcome {
             Outcome::Done => return Fate::Gone,
             Outcome::Refused(error) => return Fate::Dead(error),
-            // By itself now: what comes behind it does not wait for it.
+            // The operation waits by itself now: operations behind it do not wait for it.
             Outcome::Park(Scope::Document, _) if *key != Key::Documents => {
                 return Fate::Elsewhere(Key::Documents);
             }
@@ -608,7 +610,7 @@ impl KeyBatch {
         }))
     }
 
-    /// Tells the work what earlier tries of its operations left behind.
+    /// Tells `work` the doubt, the attempts and the refusals of earlier tries of its operations.
     fn recall(&self, work: &mut Work<'_>) {
         for (operation, (piece, _)) in self.of.iter().enumerate() {
             let picked = &self.pieces[*piece].picked;
@@ -618,7 +620,7 @@ impl KeyBatch {
         }
     }
 
-    /// The operations as an operator has given them up: with what the cluster said of them, if it did.
+    /// Gives up operations as an operator asked: with the cluster's error, if there is one.
     fn give_up(&self, operations: Vec<usize>) -> Vec<Dead> {
         let dead = operations.into_iter().map(|operation| {
             let error = self.refused(operation).unwrap_or_else(|| Error {
@@ -658,7 +660,7 @@ impl KeyBatch {
         moved.entry(to).or_default().push(op);
     }
 
-    /// What the cluster said of an operation that is refused already.
+    /// Returns the cluster's error for an operation that is refused already.
     fn refused(&self, operation: usize) -> Option<Error> {
         let (piece, op) = self.of[operation];
         let refused = self.pieces[piece].entry.refused.get(op as usize)?;
@@ -674,7 +676,7 @@ impl KeyBatch {
     }
 }
 
-/// Where each operation of some lines is: an action, and a source unless it is a `delete`.
+/// Returns where each operation of these lines is: an action, and a source unless the action is a `delete`.
 fn lines_of(lines: &[u8]) -> Vec<std::ops::Range<usize>> {
     let (mut ranges, mut at) = (Vec::new(), 0);
     let end = |from: usize| {
@@ -694,14 +696,15 @@ fn lines_of(lines: &[u8]) -> Vec<std::ops::Range<usize>> {
     ranges
 }
 
-/// Keys that are tried at once, and the part of delivery's memory that the lines of each may take.
+/// The number of keys that are tried at once, and the part of delivery's memory that the lines of each may
+/// take (one in this many).
 const AT_ONCE: usize = 8;
 const SHARE: usize = 32;
-/// Tries of a key in a row, until others have their turn.
+/// The number of tries of a key in a row before other keys have their turn.
 const STEPS_MAX: usize = 50;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 const LOOK_AT_CLUSTER: Duration = Duration::from_millis(500);
-/// Until a key whose operations wait for their commit is looked at again.
+/// The time until a key whose operations wait for their commit is looked at again.
 const WAITS: Duration = Duration::from_millis(20);
-/// Until a store that failed is tried again.
+/// The time until a store that failed is tried again.
 const FAILED: Duration = Duration::from_secs(1);

@@ -1,16 +1,17 @@
-//! The parameters with which a recorded request is delivered. Its client has its answer, so nothing is to
-//! wait at a node that delivery can wait for better: the wait would hold up all that travels with it.
+//! The parameters with which a recorded request is delivered. Its client already has an answer, so nothing
+//! may wait at a node if delivery can wait for it better: the wait would hold up everything that travels with
+//! the request.
 
-/// The path and query that are sent for those that the client's request had.
+/// Returns the path and query that are sent for those of the client's request.
 pub(crate) fn sent_as(target: &str) -> String {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut kept = Vec::new();
     let mut timeout = format!("timeout={TIMEOUT_S}s");
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=').unwrap_or((pair, "")) {
-            // When what is written can be searched is nobody's answer any more, and may be never.
+            // No answer tells a client any more when its documents can be searched, which may be never.
             ("refresh", "wait_for") => {}
-            // What an answer is to hold besides is nobody's either.
+            // No client reads the part of an answer that these parameters add.
             ("_source" | "_source_includes" | "_source_excludes", _) => {}
             ("timeout", value) => {
                 if is_shorter(value) {
@@ -24,18 +25,18 @@ pub(crate) fn sent_as(target: &str) -> String {
     format!("{path}?{}", kept.join("&"))
 }
 
-/// The same, asking for nothing of the answer but what delivery reads; what is read is [`sent_as`]. Errors of
-/// the whole come whole all the same.
+/// Returns `sent`, which is the result of [`sent_as`], asking only for the parts of the answer that delivery
+/// reads. Errors of the whole request come whole all the same.
 pub(crate) fn asked_as(sent: &str) -> String {
     let separator = if sent.contains('?') { '&' } else { '?' };
     format!("{sent}{separator}filter_path=took,errors,items.*.status,items.*.error")
 }
 
-/// Whether a node waits less long for this than it would be told to.
+/// Whether a node waits less long with this value than with delivery's own timeout.
 fn is_shorter(value: &str) -> bool {
     let unit = value.trim_start_matches(|c: char| c.is_ascii_digit());
     let Ok(number) = value[..value.len() - unit.len()].parse::<u64>() else {
-        // The cluster says what is wrong with it, unless it waits without end (-1).
+        // The cluster says what is wrong with the value, unless the value asks for an endless wait (-1).
         return !value.starts_with('-');
     };
     match unit {
@@ -47,8 +48,8 @@ fn is_shorter(value: &str) -> bool {
     }
 }
 
-/// So long a node waits at most for a primary, for the copies that a request wants, or for a new mapping;
-/// delivery tries again itself. Servers wait a minute by default.
+/// The most seconds that a node waits for a primary, for the copies that a request wants, or for a new
+/// mapping; delivery tries again itself. Servers wait a minute by default.
 const TIMEOUT_S: u64 = 3;
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
-//! Servers that run ingest pipelines for many documents at once fail all of them for one that cannot be read:
-//! OpenSearch refuses each with that one's error, and Elasticsearch 8.0 to 9.2 the whole request, as it does
-//! for other reasons ([`super::outcome`]). A document that was accepted must not die of what another holds.
-//! So where several items of one request are refused in the same words, each is sent again with fewer others,
-//! until it is done or is refused by itself. Nothing of them was executed: pipelines come first.
+//! Servers that run ingest pipelines for many documents at once fail all of them if one cannot be read:
+//! OpenSearch refuses each document with that one's error, and Elasticsearch 8.0 to 9.2 refuses the whole
+//! request, as it does for other reasons ([`super::outcome`]). An accepted document must not die because of
+//! another document. So where several items of one request are refused in the same words, each is sent again
+//! together with fewer others, until it is done or is refused by itself. None of them was executed: pipelines
+//! come first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::delivery::outcome::{Error, Outcome, Outcomes};
 
-/// Marks what may be refused for what another operation of the same request holds.
+/// Marks refusals that may be due to another operation of the same request.
 pub(crate) fn doubt_shared(outcomes: &mut Outcomes) {
     let Outcomes::Each(outcomes, _) = outcomes else {
         return;
@@ -39,8 +40,8 @@ fn may_be_shared(outcome: &Outcome) -> Option<&Error> {
     }
 }
 
-/// What servers say of one document for certain: a shard that has it before itself, or a processor, each of
-/// which answers for its document.
+/// Errors that servers give for one document for certain: they come from a shard that has the document before
+/// it, or from a processor, and each answers for its own document.
 const OWN: [&str; 9] = [
     "document_missing_exception",
     "document_parsing_exception",

@@ -1,20 +1,20 @@
-//! What a lane knows of records that the gateway failed on: which are delivered one by one now, which is to
-//! blame, and how often in a row. [`super::failing`] acts on it.
+//! A lane's knowledge of records that the gateway failed on: which records are delivered one by one now,
+//! which one is to blame, and how often the gateway has failed in a row. [`super::failing`] acts on it.
 
 use wire::guard::Panicked;
 
-/// What a lane knows of records that the gateway failed on.
+/// A lane's knowledge of records that the gateway failed on.
 #[derive(Debug, Default)]
 pub(crate) struct Suspect {
     /// Positions of the first and the last record of the batch under way.
     under_way: Option<(u64, u64)>,
     /// Records up to this one are delivered one by one.
     through: Option<u64>,
-    /// A record that was alone when the gateway failed, and how.
+    /// The record that was alone when the gateway failed, and how it failed.
     condemned: Option<(u64, Panicked)>,
-    /// In a row.
+    /// The number of failures in a row.
     failures: u32,
-    /// What was accepted before may have been executed.
+    /// The position before which everything may have been executed.
     doubtful_before: u64,
 }
 
@@ -30,8 +30,8 @@ impl Suspect {
         self.doubtful_before
     }
 
-    /// A batch of the records from `first` to `last` is under way; how the gateway failed on it before, if it
-    /// is not to be tried again.
+    /// Records that a batch of the records from `first` to `last` is under way. Returns how the gateway
+    /// failed on the batch before, if it is not to be tried again.
     pub(super) fn begins(&mut self, (first, last): (u64, u64)) -> Option<Panicked> {
         self.under_way = Some((first, last));
         if self.through.is_some_and(|through| first > through) {
@@ -41,12 +41,12 @@ impl Suspect {
         (*condemned == first && first == last).then(|| panicked.clone())
     }
 
-    /// Whether a batch has begun, and did not end.
+    /// Whether a batch has begun and has not ended.
     pub(super) fn is_under_way(&self) -> bool {
         self.under_way.is_some()
     }
 
-    /// How often the gateway has failed in a row.
+    /// Returns how often the gateway has failed in a row.
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }
@@ -55,18 +55,19 @@ impl Suspect {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// An operation has died by itself of the gateway's failure; how many have in a row.
+    /// Records that an operation has become a dead letter because the gateway failed on it by itself; returns
+    /// the number of failures in a row.
     pub(super) fn buried(&mut self) -> u32 {
         self.failed_again();
         self.failures
     }
 
-    /// Some operations of a record that the gateway fails on as a whole went well.
+    /// Records that some operations of a record went well that the gateway fails on as a whole.
     pub(super) fn went_well(&mut self) {
         self.failures = 0;
     }
 
-    /// The batch under way is committed.
+    /// Records that the batch under way is committed.
     pub(super) fn committed(&mut self) {
         let was_condemned = self.condemned.take().is_some();
         self.under_way = None;
@@ -78,7 +79,7 @@ impl Suspect {
     pub(super) fn failed(&mut self, panicked: &Panicked) {
         self.failed_again();
         let Some((first, last)) = self.under_way.take() else {
-            // Nothing was read yet: it is read with less.
+            // Nothing was read yet: less is read next time.
             self.through = self.through.max(Some(0));
             return;
         };

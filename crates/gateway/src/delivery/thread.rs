@@ -1,7 +1,7 @@
-//! Delivery: a thread for each queue and target cluster ([`crate::delivery::deliveries`]), a task for each
-//! lane of the queue. A lane reads what is next, sends it until every operation is indexed or among the dead
-//! letters, commits, and goes on. It has one batch under way, and never two operations on one document, so
-//! that nothing overtakes anything.
+//! Delivery runs one thread for each queue and target cluster ([`crate::delivery::deliveries`]), with one
+//! task for each lane of the queue. The task reads the lane's next batch, sends it until every operation is
+//! indexed, parked or a dead letter, commits, and goes on. A lane has one batch under way, and never two
+//! operations on one document, so that no operation overtakes another.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,18 +29,18 @@ use crate::live::GatewayState;
 use crate::queue::dead_letters::REPLAYED;
 use crate::queue::{Consumer, Doing, Fronts, Group, LaneReader, Recorded, Whereabouts};
 
-/// What a lane holds next.
+/// The result of reading a lane.
 enum Read {
     Batch(Box<Batch>),
-    /// Documents that cannot be read any more; the log has said so.
+    /// Documents that can no longer be read; the log has already reported them.
     Lost(Mark),
-    /// So many dead letters of another group, put back for it alone.
+    /// This many dead letters of another consumer group, put back for that group alone.
     NotOurs(Mark, u32),
-    /// Something, accepted at this position, that is not to come before what this lane holds.
+    /// A group, accepted at this position, that must not be sent before the operations of this lane.
     Held(u64, u32),
 }
 
-/// Delivers until it is told to stop; ends when no lane has anything under way.
+/// Delivers until told to stop, and returns once no lane has anything under way.
 pub(crate) async fn deliver(
     shared: Arc<GatewayState>,
     group: Arc<Group>,
@@ -100,10 +100,10 @@ pub(crate) async fn deliver(
 // === impl Route ===
 
 impl Route {
-    /// How much a lane reads for its next batch. What several lanes have for a node goes in one request, so
-    /// the more of them are busy, the less each needs to have at hand for requests to be as large as they may
-    /// be: enough that each node can have one under way and one that gathers. Less memory is more of it in
-    /// the processor's caches.
+    /// Returns how many bytes a lane reads for its next batch. Several lanes' parcels for a node go in one
+    /// request, so the more lanes are busy, the less each needs at hand for requests to be as large as they
+    /// may be: enough that each node can have one request under way and another one gathering. The less
+    /// memory a batch takes, the more of it stays in the processor's caches.
     fn batch_bytes(&self) -> usize {
         let most = self.group.settings.batch_bytes_max;
         let nodes = self.outbound().cluster().snapshot().nodes.len();
@@ -113,14 +113,14 @@ impl Route {
 }
 
 impl Route {
-    /// The lane that a group at this position has to wait for, if there is one.
+    /// Returns the lane that a group at this position has to wait for, if there is one.
     fn awaited(&self, lane: u32, position: u64) -> Option<u32> {
         let whereabouts = self.group.queue.whereabouts.as_ref()?;
         let fences = whereabouts.fences();
         self.fronts.awaited(&fences, &self.group.consumer, lane, position)
     }
 
-    /// Looks whether names lead elsewhere now.
+    /// Checks whether names lead elsewhere now.
     pub(crate) fn look(&self, table: &Arc<RouteTable>) {
         if let Some(whereabouts) = self.whereabouts() {
             let newest = || Arc::clone(&self.outbound().cluster().snapshot().table);
@@ -128,8 +128,8 @@ impl Route {
         }
     }
 
-    /// Where names lead in the cluster that this delivers to, if somebody keeps that: for the cluster that
-    /// clients see.
+    /// Returns the whereabouts of names in the cluster that this route delivers to. They are kept only for
+    /// the cluster that clients see.
     pub(crate) fn whereabouts(&self) -> Option<&Whereabouts> {
         let queue = &self.group.queue;
         let ours = queue.cluster == self.group.settings.cluster;
@@ -137,7 +137,7 @@ impl Route {
     }
 }
 
-/// A lane that has documents to deliver, for as long as it has this.
+/// Counts a lane as busy (it has documents to deliver) until this is dropped.
 struct Busy(Rc<Route>);
 
 impl Busy {
@@ -155,7 +155,7 @@ impl Drop for Busy {
 
 /// How a lane goes on after it has read.
 enum Step {
-    /// What was read is settled. So many of its documents have become dead letters.
+    /// The records that were read are settled; this many of their documents have become dead letters.
     Commit(Commit, u64),
     /// Nothing was settled: the lane reads again.
     ReadAgain,
@@ -164,12 +164,12 @@ enum Step {
 // === impl Lane ===
 
 impl Lane {
-    /// Delivers until it is told to stop. A panic on the way leaves it as it is then, to go back to what is
-    /// committed.
+    /// Delivers until told to stop. A panic leaves the lane as it is at that moment; the caller then goes
+    /// back to the committed position.
     pub(crate) async fn work(&mut self) {
         while self.records().await.is_some() {
             let _busy = Busy::new(&self.route);
-            // So that all that have become busy by now are counted before one of them reads.
+            // Yields, so that all lanes that have become busy by now are counted before one of them reads.
             tokio::task::yield_now().await;
             let Some(held) = self.memory().await else {
                 return;
@@ -184,8 +184,8 @@ impl Lane {
             }
             self.suspect.committed();
             let group = &self.route.group;
-            // Dead letters are durable: after a crash a batch that has some should not be delivered once
-            // more, and perhaps with another outcome. A mark that is not written now is written soon.
+            // Dead letters are durable, so a batch that has some should not be delivered again after a crash,
+            // perhaps with another outcome. A mark that is not written now is written soon.
             if dead > 0 && group.consumer.flush().is_ok() {
                 let name = &*group.settings.group;
                 group.queue.dead_letters.committed(name, dead);
@@ -193,7 +193,7 @@ impl Lane {
         }
     }
 
-    /// Waits until there are records to deliver. `None`: the gateway stops; or everything is delivered, and
+    /// Waits until there are records to deliver. `None`: the gateway stops, or everything is delivered and
     /// the pipeline is one that ends then.
     async fn records(&mut self) -> Option<()> {
         let group = &self.route.group;
@@ -212,21 +212,21 @@ impl Lane {
             () = stopped(&mut self.stop) => None,
             () = ready => Some(()),
             () = tokio::time::sleep(group.settings.linger), if !group.settings.keep_running => {
-                // Nobody is to wait for a lane that has ended.
+                // No lane may wait for a lane that has ended.
                 self.route.fronts.set(self.number, Some(u64::MAX));
                 None
             }
         }
     }
 
-    /// Reads what comes next, and delivers it if it is a batch for this group's cluster. `None`: the gateway
-    /// stops.
+    /// Reads the next records, and delivers them if they are a batch for this group's cluster. `None`: the
+    /// gateway stops.
     async fn deliver_next(&mut self, held: Held) -> Option<Step> {
         let (from, room) = (self.reader.mark(), Room::of(&held, self.route.batch_bytes()));
         let mut body = self.room(room.lines);
         let route = Rc::clone(&self.route);
         let awaited = |position| route.awaited(self.number, position);
-        // Without room for more than the first record.
+        // A record that is delivered alone leaves no room for a second one.
         let room = if self.suspect.is_alone() {
             Room::default()
         } else {
@@ -237,7 +237,7 @@ impl Lane {
         let commit = match read {
             Ok(Some(Read::Batch(batch))) => return self.deliver_batch(batch, from, body, held).await,
             Ok(Some(Read::Held(position, lane))) => {
-                // The lane that it waits for may wait for the memory.
+                // The lane that this one waits for may need the memory.
                 drop((body, held));
                 self.wait_for(position, lane).await?;
                 return Some(Step::ReadAgain);
@@ -257,8 +257,8 @@ impl Lane {
         Some(Step::Commit(commit, 0))
     }
 
-    /// Delivers a batch that was read from `from` on, and what may go along with it. `None`: the gateway
-    /// stops.
+    /// Delivers a batch that was read from `from` on, together with the groups that may join it. `None`: the
+    /// gateway stops.
     async fn deliver_batch(
         &mut self,
         batch: Box<Batch>,
@@ -286,7 +286,7 @@ impl Lane {
         Some(Step::Commit(batch.mark.done_with(dead), dead))
     }
 
-    /// Waits until another lane has delivered what comes before `position` and may lead to the same
+    /// Waits until another lane has delivered its operations before `position` that may lead to the same
     /// documents.
     async fn wait_for(&mut self, position: u64, mut lane: u32) -> Option<()> {
         let route = Rc::clone(&self.route);
@@ -306,14 +306,14 @@ impl Lane {
         }
     }
 
-    /// Waits for leave to hold the next batch: for the next group in any case, and for as many more as a
-    /// batch takes as far as there is room. `None`: the gateway stops.
+    /// Waits for memory for the next batch: enough for the next group in any case, and as much more of a full
+    /// batch as there is room for. `None`: the gateway stops.
     async fn memory(&mut self) -> Option<Held> {
         let memory = Arc::clone(&self.route.shared.delivery_memory);
-        // What cannot be looked at is read all the same, and says why.
+        // A group that cannot be peeked at is read all the same, and the read says why.
         let next = self.reader.peek().ok().flatten().unwrap_or_default();
         let (mut bytes, mut documents) = (self.route.batch_bytes(), self.route.group.settings.batch_docs_max);
-        // Whoever waits for more to come has room for it.
+        // A lane that waits for more records needs the room for them.
         if self.route.group.settings.linger.is_zero()
             && let Some(waiting) = self.reader.waiting()
         {
@@ -334,16 +334,16 @@ impl Lane {
         }
     }
 
-    /// Room for the next batch. It is made for as much as there is to come, since growing costs a copy, and
-    /// leaves memory behind that nobody takes again.
+    /// Takes a buffer for the next batch. The buffer is made large enough for all the records to come, since
+    /// growing it costs a copy and leaves memory behind that nobody takes again.
     fn room(&self, bytes_max: usize) -> Buffer {
         let waiting = self.reader.waiting().map(|(bytes, _)| bytes);
         let bytes = waiting.unwrap_or(bytes_max).min(bytes_max);
         self.route.worker.pool().take(bytes)
     }
 
-    /// Waits for more, as long as the pipeline says, if a batch would not fill a request. `None`: the gateway
-    /// stops, and the batch is read again after the next start.
+    /// Waits for more records, as long as the pipeline says, if the batch would not fill a request. `None`:
+    /// the gateway stops, and the batch is read again after the next start.
     async fn fill(&mut self, mut batch: Box<Batch>, held: &Held, body: &mut Buffer) -> Option<Box<Batch>> {
         let group = Arc::clone(&self.route.group);
         let until = Instant::now() + group.settings.linger;
@@ -380,7 +380,7 @@ impl Lane {
                 Ok(Some(Read::Batch(more))) => batch = more,
                 _ => unreachable!("what was read stays a batch"),
             }
-            // What comes next does not go along.
+            // The next group does not go along with this batch.
             if batch.documents == known {
                 break;
             }
@@ -388,8 +388,8 @@ impl Lane {
         Some(batch)
     }
 
-    /// Says that a batch is done. If that fails, somebody has moved the group: the lane goes on from where it
-    /// is then.
+    /// Commits a batch that is done. If the commit fails, somebody has moved the group, and the lane goes on
+    /// from where the group is then.
     async fn commit(&mut self, commit: Commit) -> Option<()> {
         let consumer = &self.route.group.consumer;
         let committed = match self.route.group.parked() {
@@ -409,10 +409,10 @@ impl Lane {
     }
 }
 
-/// What a batch may have.
+/// The room that a batch may fill.
 #[derive(Clone, Copy, Debug, Default)]
 struct Room {
-    /// Bytes of lines, and of these with the notes of their operations.
+    /// Bytes of lines; `all` includes the notes of their operations.
     lines: usize,
     all: usize,
 }
@@ -420,7 +420,7 @@ struct Room {
 // === impl Room ===
 
 impl Room {
-    /// Of memory that is held, for a batch of so many bytes.
+    /// Returns the room that held memory has for a batch of at most `batch_bytes` bytes of lines.
     fn of(held: &Held, batch_bytes: usize) -> Self {
         Self {
             lines: batch_bytes.min(held.bytes()),
@@ -428,20 +428,20 @@ impl Room {
         }
     }
 
-    /// Whether so many bytes and operations leave any.
+    /// Whether this many bytes and operations leave any room.
     fn has_some(self, bytes: usize, operations: usize) -> bool {
         bytes < self.lines && with_notes(bytes, operations) < self.all
     }
 
-    /// Whether there is room for so many.
+    /// Whether there is room for this many bytes and operations.
     fn has(self, bytes: usize, operations: usize) -> bool {
         bytes <= self.lines && with_notes(bytes, operations) <= self.all
     }
 }
 
-/// Reads what a lane holds next into `body`: groups of requests with the same parameters, as many as there is
-/// room for (but for a first one that is larger); with `known`, what comes after that batch, and may go
-/// along.
+/// Reads the lane's next groups into `body`: requests with the same parameters, as many as there is room for
+/// (a first group that is larger is read all the same). With `known`, reads the groups that come after that
+/// batch and may go along with it.
 fn read(
     reader: &mut LaneReader,
     settings: &config::Delivery,
@@ -467,7 +467,7 @@ fn read(
             }
             Ok(Some(Next::Group(group))) => group,
         };
-        // Most requests say what those before them say, and need not be read again.
+        // Most requests have the same parameters as the request before them, and need not be read again.
         let same = batch
             .as_ref()
             .is_some_and(|batch| batch.raw_params == group.params);
@@ -511,7 +511,8 @@ fn read(
     Ok(batch.map(|batch| Read::Batch(Box::new(batch))))
 }
 
-/// Makes room for the next group. Returns whether it is to be read: not if the batch is full without it.
+/// Makes room for the next group. Returns whether the group is to be read: not if the batch is full without
+/// it.
 fn make_room(
     reader: &mut LaneReader,
     settings: &config::Delivery,
@@ -524,30 +525,32 @@ fn make_room(
         known.documents < settings.batch_docs_max && room.has(length + bytes, known.documents + documents)
     };
     match reader.peek() {
-        // The first may be larger than a batch; its memory counts like any other.
+        // The first group may be larger than a batch; its memory counts like any other.
         Ok(Some(next)) if batch.is_none_or(|known| fits(known, next)) => {
             body.reserve(next.0);
             true
         }
-        // What cannot be read now is an error if it is the first. What was read already is delivered all the
-        // same.
+        // A group that cannot be read now is an error if it is the first. Otherwise the groups before it are
+        // delivered all the same.
         _ => batch.is_none(),
     }
 }
 
-/// Whether a group delivers these documents: all that clients sent, and its own dead letters.
+/// Whether a consumer group delivers these documents: it delivers all that clients sent, and its own dead
+/// letters.
 fn is_for(settings: &config::Delivery, kind: u8, recorded: Option<&Recorded>) -> bool {
     let replay = recorded.and_then(|recorded| recorded.params.replay.as_ref());
     kind != REPLAYED || replay.is_none_or(|replay| replay.group == *settings.group)
 }
 
-/// A lane's batch is not made smaller than this, whatever others have: each costs something however small.
+/// The least size of a lane's batch, however much memory other lanes hold: every batch has a cost, however
+/// small it is.
 const BATCH_BYTES_MIN: usize = 1 << 20;
 
-/// A lane that had nothing to do for so long lets go of what it holds.
+/// A lane that has had nothing to do for this long lets go of its memory.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
-/// Why a lane waits whose next batch finds no room in memory.
+/// Why a lane waits if its next batch finds no room in memory.
 const WAITS_FOR_MEMORY: &str = "it waits for memory that other lanes hold (worker.delivery_memory)";
 /// The wait before a log that could not be read is read again.
 pub(crate) const READ_AGAIN: Duration = Duration::from_secs(5);

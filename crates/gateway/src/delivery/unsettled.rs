@@ -1,11 +1,11 @@
-//! What batches that were not committed have put aside, parked or among the dead letters: they are delivered
-//! again, so it is dropped before.
+//! Drops the parked operations and the dead letters of batches that were not committed: these batches are
+//! delivered again.
 
 use crate::queue::dead_letters::LettersError;
 use crate::queue::parked::ParkedError;
 use crate::queue::{Group, Queue};
 
-/// What was put aside could not be dropped.
+/// Why parked operations or dead letters could not be dropped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotDropped {
     #[error("what was parked of it stays: {0}")]
@@ -14,8 +14,8 @@ pub(crate) enum NotDropped {
     Letters(#[from] LettersError),
 }
 
-/// Drops what was parked, and what died, of batches that were not committed. Only while nothing of the group
-/// is under way.
+/// Drops the parked operations and the dead letters of batches that were not committed. To be called only
+/// while nothing of the group is under way.
 pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), NotDropped> {
     let (letters, parked) = (&queue.dead_letters, queue.parked_of(group));
     if let Some(parked) = parked {
@@ -25,7 +25,7 @@ pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), NotDroppe
     Ok(letters.drop_unsettled(group, &queue.committed())?)
 }
 
-/// A moment: what has been put among the dead letters, and parked, before.
+/// A moment, as the ends of the dead letters and of the parked operations at that time.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Since {
     letters: u64,
@@ -41,8 +41,8 @@ impl Since {
     }
 }
 
-/// The same of one lane, of which nothing is under way, while others are; of what was put there since a
-/// moment.
+/// Drops one lane's parked operations and dead letters of batches that were not committed, since a moment.
+/// Nothing of that lane may be under way; other lanes may be.
 pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32, since: Since) -> Result<(), NotDropped> {
     if let Some(parked) = group.parked() {
         parked.drop_unsettled_of(lane, since.parked)?;

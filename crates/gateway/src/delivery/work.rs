@@ -1,4 +1,4 @@
-//! The batch of a lane, and how far it is on its way: what all steps of a delivery work on.
+//! The batch of a lane and its progress, shared by all steps of a delivery.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,53 +22,54 @@ use crate::scratch::with_scratch;
 
 /// Groups of a lane that are delivered together: requests with the same parameters, one after another.
 pub(crate) struct Batch {
-    /// What its first record says; none: it cannot be read, and nobody knows how to send it.
+    /// The parameters of its first record; `None` if the record cannot be read, and nobody knows how to send
+    /// it.
     pub(crate) recorded: Option<Recorded>,
     pub(crate) raw_params: Vec<u8>,
     pub(crate) minted: Vec<Minted>,
     pub(crate) documents: usize,
     pub(crate) origins: Vec<Origin>,
-    /// What to commit.
+    /// The mark to commit.
     pub(crate) mark: Mark,
-    /// Where its first group is read.
+    /// The mark from which its first group is read.
     pub(crate) from: Option<Mark>,
 }
 
 /// Where operations of a batch come from.
 pub(crate) struct Origin {
-    /// The first one's number in the batch.
+    /// The first operation's number in the batch.
     pub(crate) first: usize,
-    /// The first one's number among what its request has for the lane.
+    /// The first operation's number among those that its request has for the lane.
     pub(crate) place: u32,
-    /// Position of the client's request.
+    /// The position of the client's request.
     pub(crate) position: u64,
-    /// When it was accepted, ms since 1970.
+    /// When the request was accepted, in ms since 1970.
     pub(crate) time_ms: u64,
 }
 
-/// How far a batch is.
+/// A batch under way, and its progress.
 pub(crate) struct Work<'b> {
     pub(crate) batch: &'b Batch,
     pub(crate) body: PooledBytes,
-    /// The memory that it takes.
+    /// The memory that the batch takes.
     pub(crate) held: Option<Held>,
-    /// The topology by which it was cut.
+    /// The topology by which the batch was cut into operations.
     cut_by: Arc<Snapshot>,
-    /// How the whole body goes to the nodes of a topology, if all of it goes at once; until somebody has used
-    /// it.
+    /// The plan by which the whole body goes to the nodes of a topology, if all of it goes at once; taken at
+    /// its first use.
     pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
     pub(crate) wording: Rc<Wording>,
     pub(crate) operations: Vec<Operation>,
-    /// What the batch's requests say of all its operations.
+    /// The head that all of the batch's requests have.
     pub(crate) head: &'b BulkHead<'static>,
     /// For each operation: whether it may have been executed already.
     pub(crate) doubt: Vec<Doubt>,
     pub(crate) past: Past,
     pub(crate) attempts: Vec<u32>,
-    /// How often a node has refused it by itself.
+    /// For each operation: how often a node has refused it by itself.
     pub(crate) refusals: Vec<u32>,
     pub(super) dead: u64,
-    /// Operations that are sent at once at most; halved when a request is too large.
+    /// The most operations that are sent at once; halved when a request is too large.
     pub(crate) limit: usize,
 }
 
@@ -88,7 +89,7 @@ impl Batch {
         }
     }
 
-    /// One without operations, for parked ones, which come from several batches.
+    /// Creates a batch without operations, for parked operations, which come from several batches.
     pub(crate) fn empty() -> Self {
         Self {
             recorded: None,
@@ -101,7 +102,7 @@ impl Batch {
         }
     }
 
-    /// Whether another record's request can go along: they differ in minted ids only.
+    /// Whether another record's request can go along: the two may differ in minted ids only.
     pub(crate) fn may_take(&self, recorded: Option<&Recorded>) -> bool {
         match (&self.recorded, recorded) {
             (Some(ours), Some(theirs)) => ours.params.target == theirs.params.target,
@@ -109,21 +110,21 @@ impl Batch {
         }
     }
 
-    /// Takes a record along; `recorded`, unless it says what the batch says already.
+    /// Takes a record along; `recorded` is `None` if its parameters are those of the batch.
     pub(crate) fn take(&mut self, recorded: Option<&Recorded>, origin: Origin, mark: Mark) {
         self.minted.extend(recorded.and_then(|recorded| recorded.minted));
         self.origins.push(origin);
         self.mark = mark;
     }
 
-    /// Path and query of its requests, as their clients sent them.
+    /// Returns the path and query of the batch's requests, as their clients sent them.
     pub(crate) fn target(&self) -> &str {
         self.recorded
             .as_ref()
             .map_or("", |recorded| &recorded.params.target)
     }
 
-    /// Positions of its first and its last record.
+    /// Returns the positions of the batch's first and last record.
     pub(crate) fn first_and_last(&self) -> (u64, u64) {
         let position = |origin: Option<&Origin>| origin.map_or(0, |origin| origin.position);
         (position(self.origins.first()), position(self.origins.last()))
@@ -138,7 +139,7 @@ impl Batch {
 // === impl Origin ===
 
 impl Origin {
-    /// The number of an operation of a batch among what its request has for the lane.
+    /// Returns the number of an operation of the batch among those that its request has for the lane.
     pub(crate) fn place_of(&self, operation: usize) -> u32 {
         self.place + (operation - self.first) as u32
     }
@@ -147,8 +148,8 @@ impl Origin {
 // === impl Work ===
 
 impl<'b> Work<'b> {
-    /// Cuts a batch, whose lines `body` is, into operations; none if this version does not know how. What was
-    /// accepted before `doubtful_before` may have been executed; `first`: that is likely.
+    /// Cuts a batch with the lines `body` into operations; `None` if this version does not know how.
+    /// Operations accepted before `doubtful_before` may have been executed; `first` says that this is likely.
     pub(crate) fn new(
         route: &Route,
         batch: &'b Batch,
@@ -190,7 +191,7 @@ impl<'b> Work<'b> {
         })
     }
 
-    /// Lets go of the lines and their memory, and of where operations are.
+    /// Lets go of the lines and their memory, and of where operations are in them.
     pub(super) fn let_go(&mut self, route: &Route) {
         self.body = route.worker.pool().take(0).freeze();
         self.operations = Vec::new();
@@ -198,7 +199,7 @@ impl<'b> Work<'b> {
         self.held = None;
     }
 
-    /// Takes the lines again that it has let go of; whether they are the same operations.
+    /// Takes back lines that were let go of; returns whether they can be cut into the same operations.
     pub(super) fn take_again(&mut self, route: &Route, body: PooledBytes, held: Held) -> bool {
         let ask = ask_of(self.head, route.group.settings.level);
         let Some((operations, _)) = cut(route, self.batch, &ask, &body, &self.cut_by) else {
@@ -208,7 +209,7 @@ impl<'b> Work<'b> {
         true
     }
 
-    /// The names of an operation.
+    /// Returns the names of an operation.
     pub(super) fn named(&self, operation: usize, snapshot: &Snapshot) -> Named {
         let at = self.operations[operation];
         let default = self.head.index.as_deref().unwrap_or_default();
@@ -221,7 +222,7 @@ impl<'b> Work<'b> {
     }
 }
 
-/// Cuts a batch's lines into its operations, and plans them if this version can by that topology.
+/// Cuts a batch's lines into its operations, and plans them if this version can do so by that topology.
 fn cut(
     route: &Route,
     batch: &Batch,

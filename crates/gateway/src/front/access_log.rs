@@ -1,5 +1,5 @@
-//! What the log says of requests: a line for each if there is an access log, and a line in any case for those
-//! that were slow, or that the gateway itself refused or could not answer. Every line has the request's id.
+//! The log lines of requests. With an access log, every request has a line. Slow requests, and requests that
+//! the gateway itself refused or could not answer, have a line in any case. Every line has the request's id.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -11,24 +11,24 @@ use wire::{Incoming, Outgoing, Peer};
 use crate::error::Fault;
 use crate::request_id::RequestId;
 
-/// What a request is called by in the log, noted before it is answered.
+/// What the log needs to know about a request, noted before the request is answered.
 pub(crate) struct Noted {
     began: Instant,
     id: RequestId,
     method: Method,
-    /// Without the query, which may hold what nobody else should read.
+    /// The path without the query, which may contain secrets.
     path: String,
     peer: Peer,
     bytes_in: Option<u64>,
 }
 
-/// The access log as one core's listener keeps it.
+/// The access log of a listener on one core.
 #[derive(Debug, Default)]
 pub(crate) struct AccessLog {
     seen: Cell<u32>,
 }
 
-/// The lines' `target`: a filter of levels lets it pass whatever the least level is.
+/// The `target` of the lines. The level filter passes it whatever the lowest level is.
 pub const ACCESS_LOG: &str = "access";
 
 // === impl Noted ===
@@ -45,7 +45,7 @@ impl Noted {
         }
     }
 
-    /// How long it has taken so far.
+    /// Returns how long the request has taken so far.
     pub(crate) fn took(&self) -> Duration {
         self.began.elapsed()
     }
@@ -54,7 +54,7 @@ impl Noted {
 // === impl AccessLog ===
 
 impl AccessLog {
-    /// A request has its answer, at least its head.
+    /// Logs a request that has its answer, or at least the head of it.
     pub(crate) fn answered(
         &self,
         noted: &Noted,
@@ -95,7 +95,7 @@ impl AccessLog {
         }
     }
 
-    /// A request was refused before it could be read.
+    /// Logs a request that was refused before it could be read.
     pub(crate) fn refused(
         &self,
         request_id: &RequestId,
@@ -114,7 +114,7 @@ impl AccessLog {
         wire::rationed!(tracing::info, %request_id, client, status, reason, "request refused");
     }
 
-    /// Whether it is this request's turn to be written.
+    /// Returns whether this request is one of the sampled ones.
     fn is_turn(&self, sample: Option<u32>) -> bool {
         let Some(sample) = sample else { return false };
         let seen = self.seen.get();
@@ -123,7 +123,7 @@ impl AccessLog {
     }
 }
 
-/// The answer broke off before a byte of it was sent, and this one goes out in its place.
+/// Logs that the answer broke off before a byte of it was sent, and that `instead` is sent in its place.
 pub(crate) fn broke_off(request_id: &RequestId, instead: &Response<Outgoing>) {
     let status = instead.status().as_u16();
     let fault = instead.extensions().get::<Fault>();

@@ -1,4 +1,4 @@
-//! An entry's TLS: loaded from its files, and loaded anew when they change.
+//! The TLS of an entry: loaded from its files, and loaded again when they change.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,24 @@ use wire::{ServerTls, ServerTlsConfig, TlsError};
 use crate::live::watch_config;
 use crate::start_error::StartError;
 
-/// TLS of an entry, and what of its files is in use.
+/// The TLS of an entry, and the contents of its files that are in use.
 #[derive(Debug)]
 pub(crate) struct Identity {
     settings: EntryTls,
     tls: ServerTls,
     loaded: ServerTlsConfig,
-    /// What was wrong with the files when they were last looked at.
+    /// The problem that the last check of the files found.
     complaint: String,
 }
 
-/// What a look at the files found.
+/// The result of checking the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CertificateChange {
-    /// What is in use already.
+    /// The files contain what is already in use.
     Same,
-    /// Another certificate, which new handshakes get from now on.
+    /// The certificate changed. New handshakes use it from now on.
     Certificate,
-    /// Other authorities, so that [`Identity::tls`] is another one now.
+    /// The authorities changed, so [`Identity::tls`] returns a new value now.
     Authorities,
 }
 
@@ -37,7 +37,7 @@ impl Identity {
     /// Reads the files that an entry names, or makes a certificate if it names none.
     ///
     /// # Errors
-    /// What the operator has to mend.
+    /// Returns what the operator has to correct.
     pub(crate) fn load(entry: &Arc<str>, settings: &EntryTls) -> Result<Self, StartError> {
         let made = match &settings.certificate {
             Certificate::Files { .. } => (Vec::new(), Vec::new()),
@@ -65,18 +65,19 @@ impl Identity {
         &self.tls
     }
 
-    /// The certificate chain that is in use, as PEM.
+    /// Returns the certificate chain that is in use, as PEM.
     pub(crate) fn certificate_pem(&self) -> &[u8] {
         &self.loaded.certificate_pem
     }
 
-    /// Whether changed files are to be used without being asked for.
+    /// Returns whether changed files are used without being asked for.
     pub(crate) fn hot_reload(&self) -> bool {
         self.settings.hot_reload
     }
 
-    /// Loads the files if they differ from what is in use; on an error that stays in use. Contents are
-    /// compared, not times: a deployment that swaps symbolic links may keep them.
+    /// Loads the files if they differ from what is in use. After an error the present certificate stays in
+    /// use. Contents are compared, not times, since a deployment that swaps symbolic links may preserve the
+    /// times.
     pub(crate) fn look(&mut self) -> Result<CertificateChange, LookError> {
         let made = (self.loaded.certificate_pem.clone(), self.loaded.key_pem.clone());
         let now = read(&self.settings, made).map_err(|(path, source)| LookError::File { path, source })?;
@@ -99,7 +100,8 @@ impl Identity {
         Ok(look)
     }
 
-    /// Whether this is another complaint than the last one: the files are looked at every second.
+    /// Returns whether this problem differs from the last one. The files are checked every second, and a
+    /// lasting problem should not be logged each time.
     pub(crate) fn is_news(&mut self, complaint: String) -> bool {
         let news = self.complaint != complaint;
         self.complaint = complaint;
@@ -116,8 +118,8 @@ pub(crate) enum LookError {
     Tls(#[from] TlsError),
 }
 
-/// What of a configuration's TLS files cannot be used. They are read when it is put in force, and by
-/// `tidegate check`.
+/// Returns the problems with a configuration's TLS files. The files are read when the configuration is put in
+/// force, and by `tidegate check`.
 pub fn tls_problems(loaded: &Loaded) -> Vec<Problem> {
     let config = &loaded.config;
     let entries = config.entries.iter().filter_map(|entry| {
@@ -138,7 +140,7 @@ pub fn tls_problems(loaded: &Loaded) -> Vec<Problem> {
     problems.map(|problem| problem.problem(loaded)).collect()
 }
 
-/// The files of an entry that an error is about.
+/// Returns the files of an entry that an error is about.
 fn files_of(settings: &EntryTls, error: &TlsError) -> String {
     let shown = |path: &Path| format!("`{}`", path.display());
     let client_ca = || settings.client_ca_file.as_deref().map(shown);
@@ -167,7 +169,7 @@ fn files_of(settings: &EntryTls, error: &TlsError) -> String {
     files.unwrap_or_else(|| "TLS".to_owned())
 }
 
-/// What the files hold; `made` stands for those of a certificate that was made here.
+/// Returns the contents of the files. `made` replaces those of a certificate that was made here.
 fn read(settings: &EntryTls, made: (Vec<u8>, Vec<u8>)) -> Result<ServerTlsConfig, (PathBuf, io::Error)> {
     let read = |path: &Path| std::fs::read(path).map_err(|source| (path.to_owned(), source));
     let (certificate_pem, key_pem) = match &settings.certificate {

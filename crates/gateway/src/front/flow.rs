@@ -1,4 +1,4 @@
-//! A listener's service on one core: a request's way through router and flow.
+//! The service of a listener on one core: the way of a request through router and flow.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ use crate::switches::calls::Call;
 use crate::switches::{ClusterSwitches, Switches};
 use crate::{pretty, request_id};
 
-/// One entry's service on one core.
+/// The service of one entry on one core.
 pub(crate) struct Front {
     shared: Arc<GatewayState>,
     label: Label,
@@ -43,7 +43,8 @@ pub(crate) struct Front {
     compiled: RefCell<Rc<Compiled>>,
 }
 
-/// One configuration as this listener sees it: its entry's router, and the flows with this core's clients.
+/// One configuration as this listener sees it: the router of its entry, and the flows with this core's
+/// clients.
 struct Compiled {
     live: Arc<Live>,
     entry: Arc<str>,
@@ -63,7 +64,8 @@ enum Action {
 }
 
 impl Front {
-    /// For the listener of `entry`, an entry of `live`; `label` will say when it gets another name.
+    /// Creates the service for the listener of `entry`, an entry of `live`. `label` holds the current name of
+    /// the entry.
     pub(crate) fn new(
         shared: Arc<GatewayState>,
         live: Arc<Live>,
@@ -86,8 +88,8 @@ impl Front {
         }
     }
 
-    /// The flows of the newest configuration; compiled anew after a reload, by the first request that comes.
-    /// A listener whose entry is gone finishes by the last configuration that had it.
+    /// Returns the flows of the newest configuration. After a reload the first request compiles them anew. A
+    /// listener whose entry was removed finishes with the last configuration that had the entry.
     fn compiled(&self) -> Rc<Compiled> {
         let live = self.shared.live.load();
         if !Arc::ptr_eq(&live, &self.compiled.borrow().live) {
@@ -161,7 +163,7 @@ impl Front {
                         }
                     }
                 }
-                // An earlier filter of this flow has read it and passed it on.
+                // An earlier filter of this flow has read the body and passed it on.
                 (Action::Reshuffle(_), held) => body = held,
             }
         }
@@ -183,7 +185,7 @@ impl Service for Front {
             Err(Fault::panicked().into())
         });
         let mut response = answered.unwrap_or_else(Rejection::response);
-        // A fault in the extensions: the gateway itself has answered.
+        // A fault in the extensions shows that the gateway itself has answered.
         if pretty && response.extensions().get::<Fault>().is_some() {
             response = laid_out(response);
         }
@@ -228,7 +230,7 @@ impl Service for Front {
     }
 }
 
-/// An answer of the gateway's own, as `?pretty` asks for it.
+/// Lays out an answer of the gateway's own, as `?pretty` asks.
 fn laid_out(response: Response<Outgoing>) -> Response<Outgoing> {
     let (mut head, body) = response.into_parts();
     let body = whole(body);
@@ -240,8 +242,8 @@ fn laid_out(response: Response<Outgoing>) -> Response<Outgoing> {
     Response::from_parts(head, Outgoing::from(body))
 }
 
-/// What conditions ask besides the head. Noted before the first filter: one that has read the body leaves no
-/// trace of whom it came from, and a condition must mean the same at every filter of a flow.
+/// What conditions need besides the head. It is recorded before the first filter: once a filter has read the
+/// body, its origin is lost, and a condition must mean the same at every filter of a flow.
 struct Arrival {
     client: IpAddr,
     tls: bool,
@@ -274,8 +276,8 @@ fn holds(when: &When, head: &http::request::Parts, arrival: &Arrival) -> bool {
 // === impl Compiled ===
 
 impl Compiled {
-    /// Flows that were compiled `before` and come to the same are kept, with the connections that they have
-    /// to nodes.
+    /// Compiles a configuration. Flows from `before` that would be the same are kept, together with their
+    /// connections to nodes.
     fn new(
         live: Arc<Live>,
         shared: &GatewayState,
@@ -331,7 +333,7 @@ impl Compiled {
         }
     }
 
-    /// A flow's stages, if under `live` they would be made of the same again.
+    /// Returns the stages of a flow, if they would be the same under `live`.
     fn kept(&self, name: &str, flow: &Flow, live: &Live) -> Option<Rc<Vec<Stage>>> {
         let same_cluster = |name: &Arc<str>| match (self.live.clusters.get(name), live.clusters.get(name)) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
@@ -357,8 +359,8 @@ impl Compiled {
     }
 }
 
-/// The nodes for parts of bulks that have no destination of their own: those that would have got the bulk,
-/// had it been forwarded by the same flow.
+/// Returns the choice of nodes for parts of bulks that have no destination of their own: the nodes that would
+/// have received the bulk if the same flow had forwarded it.
 fn choice_after(filters: &[Filter], cluster: &str) -> NodeChoice {
     let mut choices = filters.iter().filter_map(|filter| match &filter.action {
         FilterAction::Elasticsearch(forward) if &*forward.cluster == cluster => Some(node_choice(forward)),
@@ -367,13 +369,13 @@ fn choice_after(filters: &[Filter], cluster: &str) -> NodeChoice {
     choices.next().unwrap_or_default()
 }
 
-/// What filters are made of on one core.
+/// What the filters on one core are made of.
 struct Core<'a> {
     live: &'a Live,
     switches: &'a Arc<Switches>,
     directory: &'a Directory,
     rights: &'a Arc<Rights>,
-    /// Of the entry that the requests come in at.
+    /// The limit of the entry that the requests arrive at.
     body_bytes_max: u64,
     worker: &'a Worker,
     cores: usize,
@@ -397,7 +399,7 @@ impl Core<'_> {
         (outbound, fallback)
     }
 
-    /// `filter` tells it apart from the others.
+    /// Creates a filter. `filter` distinguishes it from the other filters.
     fn reshuffle(&self, settings: &BulkReshuffle, choice: NodeChoice, filter: Vec<u8>) -> Reshuffle {
         let (outbound, fallback) = self.outbound(&settings.cluster, choice, &settings.sending);
         let outbound = Rc::new(outbound);

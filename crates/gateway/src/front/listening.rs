@@ -1,8 +1,8 @@
-//! The listeners: one for each entry, opened, adjusted and closed as the configuration says, at start and at
-//! each reload.
+//! The listeners, one per entry. At the start and at each reload they are opened, adjusted and closed as the
+//! configuration says.
 //!
-//! A listener is known by its address, since that is what clients know: an entry with another name at the
-//! same address goes on with the same socket and the same connections.
+//! A listener is identified by its address, since that is what clients know: an entry with another name at
+//! the same address keeps the socket and the connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,17 +26,17 @@ use crate::start_error::StartError;
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     open: Vec<Listening>,
-    /// Those that finish what they have in flight; each says how many connections it had to cut.
+    /// The listeners that finish what they have in flight. Each reports how many connections it had to cut.
     closing: Vec<oneshot::Receiver<u64>>,
 }
 
-/// The name of the entry that a listener serves now: a reload may give it another one.
+/// The name of the entry that a listener serves now. A reload may change it.
 pub(crate) type Label = Arc<Mutex<Arc<str>>>;
 
 /// One listener.
 #[derive(Debug)]
 struct Listening {
-    /// As it is in force.
+    /// The entry as it is in force.
     entry: Entry,
     label: Label,
     address: SocketAddr,
@@ -44,8 +44,8 @@ struct Listening {
     identity: Option<Identity>,
 }
 
-/// What is to become of the listeners, with everything done that can go wrong for a reason of the operator's.
-/// Dropping it leaves all as it is.
+/// A planned change of the listeners. Every step that can fail because of the configuration is already done.
+/// Dropping the change leaves everything as it was.
 #[derive(Debug)]
 pub(crate) struct Change(Vec<EntryChange>);
 
@@ -53,33 +53,33 @@ pub(crate) struct Change(Vec<EntryChange>);
 struct EntryChange {
     entry: Entry,
     socket: Socket,
-    /// None: the open listener's own is in order.
+    /// `None` if the open listener keeps its identity.
     identity: Option<Option<Identity>>,
 }
 
 #[derive(Debug)]
 enum Socket {
-    /// The listener at this place of those that are open.
+    /// The index of a listener that is open.
     Open(usize),
     New(Bound),
 }
 
-/// Listening sockets that one program leaves to the next in the same process, each with the address that the
-/// configuration gives. Connections wait in them while nobody accepts.
+/// Listening sockets that one program leaves to the next in the same process, each with its address in the
+/// configuration. Connections wait in the sockets while nobody accepts.
 #[derive(Debug, Default)]
 pub struct Sockets {
-    /// Those of entries.
+    /// The sockets of entries.
     pub entries: Vec<(SocketAddr, OwnedFd)>,
-    /// The admin port's.
+    /// The socket of the admin port.
     pub admin: Option<(SocketAddr, OwnedFd)>,
-    /// Whether this program was here before and is put back, since the next one could not start.
+    /// Whether this program ran before, and is put back because the next program could not start.
     pub put_back: bool,
 }
 
-/// A listener that has been opened: its entry's name, and the address that it really has.
+/// A listener that has been opened: the name of its entry, and the address that it actually listens on.
 pub type Opened = (Arc<str>, SocketAddr);
 
-/// Who listens afterwards.
+/// Who listens after a listener is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Close {
     /// Nobody.
@@ -91,7 +91,7 @@ pub(crate) enum Close {
 // === impl Sockets ===
 
 impl Sockets {
-    /// The socket that was left for an entry with this address.
+    /// Returns the socket that was left for an entry with this address.
     fn of_entry(&mut self, entry: &Entry) -> Option<Result<Bound, StartError>> {
         let at = self
             .entries
@@ -111,15 +111,15 @@ impl Sockets {
 // === impl Listeners ===
 
 impl Listeners {
-    /// Takes the sockets and reads the files that these entries need and that are not there yet.
+    /// Opens the sockets and reads the files that these entries need and that are not there yet.
     ///
     /// # Errors
-    /// What the operator has to mend.
+    /// Returns what the operator has to correct.
     pub(crate) fn prepare(&self, entries: &[Entry]) -> Result<Change, StartError> {
         self.prepare_with(entries, &mut Sockets::default())
     }
 
-    /// The same, with sockets that another program has left, of which those are taken that fit.
+    /// Prepares like [`Listeners::prepare`], and uses the sockets of another program where they match.
     pub(crate) fn prepare_with(&self, entries: &[Entry], left: &mut Sockets) -> Result<Change, StartError> {
         check_descriptors(entries);
         let now: Vec<Entry> = self.open.iter().map(|open| open.entry.clone()).collect();
@@ -157,11 +157,11 @@ impl Listeners {
         Ok(Change(turns))
     }
 
-    /// Does it: new listeners accept, those that stay have their new settings, and the others stop accepting
-    /// and finish what they have in flight. Between the two, `live` is put in force.
+    /// Applies the change: new listeners accept, those that stay get their new settings, and the others stop
+    /// accepting and finish what they have in flight. `live` is put in force in between.
     ///
     /// # Errors
-    /// When the system gives no thread; all is as it was then.
+    /// Fails when the system cannot start a thread. Everything is then as it was before.
     pub(crate) fn apply(
         &mut self,
         change: Change,
@@ -187,7 +187,7 @@ impl Listeners {
                 }
             }
         }
-        // Names first: whoever sees the new configuration must see the new name.
+        // Names first: a core that sees the new configuration must also see the new name.
         for (at, entry, _) in &staying {
             let mut label = self.open[*at].label.lock();
             *label = Arc::clone(&entry.name);
@@ -212,28 +212,28 @@ impl Listeners {
         Ok(opened)
     }
 
-    /// Each entry's name and the address that it really listens on.
+    /// Returns the name of each entry and the address that it actually listens on.
     pub(crate) fn addresses(&self) -> Vec<Opened> {
         let address = |open: &Listening| (Arc::clone(&open.entry.name), open.address);
         self.open.iter().map(address).collect()
     }
 
-    /// The sockets once more, for the program that comes next.
+    /// Duplicates the sockets for the next program.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// Fails when the system has no descriptor left.
     pub(crate) fn sockets(&self) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
         let socket = |open: &Listening| Ok((open.entry.binding, open.server.socket()?));
         self.open.iter().map(socket).collect()
     }
 
-    /// What each open listener has counted.
+    /// Returns the counts of each open listener.
     pub(crate) fn counts(&self) -> Vec<(Arc<str>, SocketAddr, ServerCounts)> {
         let count = |open: &Listening| (Arc::clone(&open.entry.name), open.address, open.server.counts());
         self.open.iter().map(count).collect()
     }
 
-    /// The certificate chain (PEM) of each entry that has TLS.
+    /// Returns the certificate chain (PEM) of each entry that has TLS.
     pub(crate) fn certificates(&self) -> Vec<(Arc<str>, Vec<u8>)> {
         let chain = |open: &Listening| {
             let identity = open.identity.as_ref()?;
@@ -242,7 +242,7 @@ impl Listeners {
         self.open.iter().filter_map(chain).collect()
     }
 
-    /// Loads files of certificates that have changed; with `asked`, also of entries that do not want that by
+    /// Loads certificate files that have changed. With `asked`, this includes entries that do not reload by
     /// themselves. Returns the entries that changed, and logs those whose files cannot be used.
     pub(crate) fn look_at_certificates(&mut self, asked: bool) -> Vec<Arc<str>> {
         let mut changed = Vec::new();
@@ -271,8 +271,8 @@ impl Listeners {
         changed
     }
 
-    /// Stops accepting everywhere and lets requests under way finish, for so long. Returns what to wait for:
-    /// each says how many connections it had to cut.
+    /// Stops accepting everywhere and lets requests under way finish within `deadline`. Returns the receivers
+    /// to wait for, each of which reports how many connections its listener had to cut.
     pub(crate) fn close(&mut self, deadline: Duration, way: Close) -> Vec<oneshot::Receiver<u64>> {
         let mut closing = std::mem::take(&mut self.closing);
         let open = self.open.drain(..);
@@ -284,7 +284,7 @@ impl Listeners {
 // === impl Listening ===
 
 impl Listening {
-    /// Goes on as `entry`, whose address is this one's.
+    /// Changes the listener to serve `entry`, which has the same address.
     fn adjust(&mut self, entry: Entry, identity: Option<Option<Identity>>) {
         if self.entry.reuse_port != entry.reuse_port
             && let Err(error) = self.server.share_port(entry.reuse_port)
@@ -300,7 +300,7 @@ impl Listening {
         let tls = self.identity.as_ref().map(Identity::tls);
         self.server.adjust(&limits(&self.entry), tls);
         if asks_otherwise {
-            // Whoever was let in without what is asked for now has to come again.
+            // Clients that connected without what is required now have to reconnect.
             self.server.renew();
         }
     }
@@ -340,8 +340,8 @@ fn serve(
     })
 }
 
-/// Stops accepting at once, and lets requests in flight finish on a thread of its own. None if there is no
-/// thread to be had: the connections are cut then.
+/// Stops accepting at once, and lets requests in flight finish on a thread of its own. Returns `None` if no
+/// thread can be started; the connections are then cut.
 fn close(listening: Listening, deadline: Duration, way: Close) -> Option<oneshot::Receiver<u64>> {
     let (tell, cut) = oneshot::channel();
     let drain = |runtime: tokio::runtime::Runtime| {
@@ -368,7 +368,7 @@ fn close(listening: Listening, deadline: Duration, way: Close) -> Option<oneshot
     }
 }
 
-/// Listens for an entry, while `leaving` still listen.
+/// Listens for an entry, while the `leaving` listeners are still open.
 fn bind(entry: &Entry, leaving: &[&Listening]) -> Result<Bound, StartError> {
     let mut address = entry.binding;
     let attempts = if entry.skip_occupied_port {
@@ -394,8 +394,8 @@ fn bind(entry: &Entry, leaving: &[&Listening]) -> Result<Bound, StartError> {
     unreachable!("the loop above returns at its last attempt at the latest")
 }
 
-/// Listens on an address; if listeners that are about to leave stand in the way, then beside them, so that
-/// there is no moment in which nobody listens.
+/// Listens on an address. If leaving listeners occupy it, the new listener opens beside them, so that there
+/// is no moment without a listener.
 fn bind_beside(address: SocketAddr, reuse_port: bool, leaving: &[&Listening]) -> io::Result<Bound> {
     let in_the_way: Vec<&&Listening> = leaving
         .iter()
@@ -430,7 +430,8 @@ fn limits(entry: &Entry) -> Limits {
     }
 }
 
-/// Each connection is an open file, of which shells and service managers allow few unless asked.
+/// Checks the limit of open files. Each connection is an open file, and shells and service managers allow few
+/// by default.
 fn check_descriptors(entries: &[Entry]) {
     let allowed = wire::raise_descriptor_limit();
     let wanted: u64 = entries.iter().map(|entry| entry.connections_max as u64).sum();
@@ -443,8 +444,8 @@ fn check_descriptors(entries: &[Entry]) {
     }
 }
 
-/// So long is a connection heard that has no request under way when another program takes over.
+/// How long a connection without a request under way stays open when another program takes over.
 const LAST_WORD_TIME: Duration = Duration::from_secs(1);
 
-/// `skip_occupied_port` gives up after so many.
+/// The number of ports after which `skip_occupied_port` gives up.
 const PORTS_TRIED_MAX: u32 = 100;

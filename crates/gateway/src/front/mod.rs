@@ -1,10 +1,10 @@
-//! A connection's request finds its way: the listener that took it, the router's rule that names its flow,
-//! the filters of that flow one after another, and what the access log says of it.
+//! The way of a connection's request: the listener that accepted it, the router's rule that names its flow,
+//! the filters of that flow in order, and the lines of the access log.
 //!
 //! [`Listeners`] opens, adjusts and closes the sockets of the entries, with the certificates that
 //! `certificate` loads. Each connection gets a `Front` (`flow`), which is one core's view of the
-//! configuration in force; its `call` takes a request from its head to its answer. What a filter does is told
-//! elsewhere: [`crate::reshuffle`] and [`crate::nodes`].
+//! configuration in force; its `call` takes a request from its head to its answer. The filters are described
+//! in [`crate::reshuffle`] and [`crate::nodes`].
 
 mod access_log;
 mod certificate;

@@ -1,6 +1,6 @@
-//! What waits for a target (a node, or a shard's node), and when it goes: while a request is under way, parts
-//! for the same target gather. Pure decisions about weights and times; who sends is [`crate::split`] for
-//! clients and [`crate::delivery`] for lanes.
+//! Gathers parts for a target (a node, or a shard's node), and decides when they go: while a request is under
+//! way, parts for the same target wait together. The decisions are pure, from weights and times;
+//! [`crate::split`] sends for clients, and [`crate::delivery`] for lanes.
 
 mod slot;
 mod slots;

@@ -1,4 +1,5 @@
-//! What waits for one target, and when it goes. Pure: time is given, and whoever drives it sends.
+//! The parts that wait for one target, and when they go. The slot is pure: its driver passes the time, and
+//! sends.
 
 #[cfg(test)]
 mod model;
@@ -14,24 +15,24 @@ use config::Combine;
 
 pub(crate) use self::shifts::Shifts;
 
-/// Whom parts are for: a node, and where parts are made for an index or a shard, that too. Large parts keep
-/// apart, so that small ones never wait for the answer to one of them.
+/// The target of parts: a node, and also an index or a shard where parts are made for one. Large parts have
+/// targets of their own, so that small ones never wait for the answer to a large one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     /// The address of the node's health, which outlives changes of the topology; the slot keeps the node.
-    /// None: any node may take them, and passes them on to all shards, so the fewer requests the better,
-    /// whichever node gets them.
+    /// `None`: any node may take the parts, and passes them on to all shards, so the fewer requests the
+    /// better, whichever node gets them.
     node: Option<usize>,
     index: Option<Box<str>>,
     shard: Option<u32>,
     pub(crate) large: bool,
 }
 
-/// What a slot has to know of what waits in it.
+/// The weight of a member, which a slot has to know.
 pub(crate) trait Weight {
-    /// Bytes of its operations.
+    /// The bytes of the member's operations.
     fn bytes(&self) -> u64;
-    /// Its operations.
+    /// The number of the member's operations.
     fn docs(&self) -> u32;
 }
 
@@ -42,55 +43,55 @@ pub(crate) struct Slot<M, N> {
     bytes: u64,
     docs: u64,
     under_way: u32,
-    /// The parts that these carry.
+    /// The parts that the requests under way carry.
     parts_under_way: usize,
-    /// Somebody waits for the node's leave to send what waits here.
+    /// Whether somebody waits for the node's leave to send the parts that wait here.
     asked: bool,
-    /// Counts how often what waited was taken away.
+    /// How often waiting parts were taken away.
     round: u64,
-    /// The round that somebody watches the clock for, and whether they wait for a request under way to
+    /// The round for which somebody watches the clock, and whether they wait for a request under way to
     /// return.
     watched: Option<(u64, bool)>,
-    /// Clients that write to this target, it seems: those whose parts returned last, who are about to come
+    /// The clients that seem to write to this target: those whose parts returned last, who are about to come
     /// back, and those whose parts waited or were under way then.
     clients: usize,
-    /// What requests last, smoothed.
+    /// How long requests take, smoothed.
     lasts: Duration,
-    /// When the last one returned.
+    /// When the last request returned.
     returned: Instant,
 }
 
-/// What is to be done for a slot.
+/// The next step for a slot.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SlotAction {
     /// Nothing waits, or somebody will come for it.
     Nothing,
-    /// Send what waits.
+    /// Send the parts that wait.
     Send,
-    /// Send what waits after this time, if it is still the same round.
+    /// Send the parts that wait after this time, if it is still the same round.
     Wait {
-        /// The time.
+        /// The longest time to wait.
         longest: Duration,
-        /// The round.
+        /// The round to wait for.
         round: u64,
     },
 }
 
-/// Whether what should be sent has to wait for the node's leave.
+/// Whether parts that should be sent have to wait for the node's leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asking {
-    /// Nothing is under way, so it may go without.
+    /// Nothing is under way, so it may go without leave.
     Needless,
-    /// It has, and whoever is told so waits for it.
+    /// They have to wait, and the caller is the first: it waits for leave.
     New,
-    /// It has, and somebody waits for it already.
+    /// They have to wait, and somebody waits for leave already.
     Done,
 }
 
 // === impl Target ===
 
 impl Target {
-    /// `node`: none where any may take them.
+    /// Names a target. `node` is `None` where any node may take the parts.
     pub(crate) fn new(
         node: Option<&Arc<Node>>,
         index: Option<&str>,
@@ -138,7 +139,7 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         self.round
     }
 
-    /// Whether a part that comes now finds nobody to wait for, and is under way by itself from now on.
+    /// Whether a part that comes now has nothing to wait for; if so, it is under way by itself from now on.
     pub(crate) fn alone(&mut self, shifts: &mut Shifts, now: Instant) -> bool {
         let alone = self.waiting.is_empty()
             && !self.is_busy(shifts)
@@ -149,12 +150,12 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         alone
     }
 
-    /// Whether parts gather until an answer is there.
+    /// Whether parts gather until an answer has come.
     fn is_busy(&self, shifts: &Shifts) -> bool {
         self.under_way >= shifts.allowed()
     }
 
-    /// Parts that make a request complete: an even share of the clients'.
+    /// Returns how many parts make a request complete: an even share of the clients' parts.
     fn expected(&self, shifts: &Shifts) -> usize {
         self.clients.div_ceil(shifts.allowed() as usize)
     }
@@ -165,13 +166,13 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         shifts.began(now);
     }
 
-    /// How long those are worth waiting for who were about to come back.
+    /// Returns how long it is worth waiting for clients that were about to come back.
     fn patience(&self, now: Instant) -> Duration {
         linger(self.lasts).saturating_sub(now.saturating_duration_since(self.returned))
     }
 
     pub(crate) fn push(&mut self, node: &N, member: M) {
-        // The same node, perhaps with an address that has been looked up anew.
+        // The node is the same, perhaps with an address that has been looked up anew.
         self.node = node.clone();
         self.bytes += member.bytes();
         self.docs += u64::from(member.docs());
@@ -182,7 +183,7 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         &self.node
     }
 
-    /// What is to be done when what waits should be sent and the node gives no leave.
+    /// Returns whether parts that should be sent wait for leave, when the node gives none.
     pub(crate) fn ask(&mut self) -> Asking {
         match (self.under_way, self.asked) {
             (0, _) => Asking::Needless,
@@ -194,18 +195,19 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         }
     }
 
-    /// Somebody is to wait for the node's leave, whatever is under way; whether nobody does yet.
+    /// Records that somebody is to wait for the node's leave, however much is under way; returns whether
+    /// nobody did yet.
     pub(crate) fn ask_always(&mut self) -> bool {
         !std::mem::replace(&mut self.asked, true)
     }
 
-    /// Who waited for leave has got it.
+    /// Records that the one who waited for leave has got it.
     pub(crate) fn got_leave(&mut self) {
         self.asked = false;
     }
 
     pub(crate) fn next_step(&mut self, shifts: &Shifts, settings: &Combine, now: Instant) -> SlotAction {
-        // With nothing under way it need not wait for whoever waits for leave.
+        // With nothing under way, the parts that wait need no leave.
         if self.waiting.is_empty() || (self.asked && self.under_way > 0) {
             return SlotAction::Nothing;
         }
@@ -234,8 +236,8 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         }
     }
 
-    /// What waits, in the order in which it came, up to `bytes_max` and `docs_max`, but at least one; it is
-    /// under way from now on.
+    /// Takes the parts that wait, in the order in which they came, up to `bytes_max` and `docs_max`, but at
+    /// least one; they are under way from now on.
     pub(crate) fn take(
         &mut self,
         shifts: &mut Shifts,
@@ -263,7 +265,7 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         Some((self.node.clone(), std::mem::replace(&mut self.waiting, rest)))
     }
 
-    /// The answer to `parts` with `bytes` is there, after this time.
+    /// Records that the answer to `parts` with `bytes` has come, after this time.
     pub(crate) fn returned(
         &mut self,
         shifts: &mut Shifts,
@@ -283,13 +285,13 @@ impl<M: Weight, N: Clone> Slot<M, N> {
     }
 }
 
-/// A part of what requests last.
+/// Returns a share of how long requests take.
 fn linger(lasts: Duration) -> Duration {
     lasts / LINGER_SHARE
 }
 
-/// A request is at most so many times `flush_threshold_size` when its node falls behind.
+/// The most times `flush_threshold_size` that a request is when its node falls behind.
 pub(crate) const GROWTH_MAX: u64 = 2;
 
-/// The longest wait for clients that are about to come back, as a share of what requests last.
+/// The longest wait for clients that are about to come back, as a share of how long requests take.
 const LINGER_SHARE: u32 = 2;

@@ -1,5 +1,5 @@
 //! The slots of all targets, and how many requests a target may have at once. Clients' parts and lanes'
-//! parcels gather by the same rules; who locks them, and who sends what is due, is their own.
+//! parcels gather by the same rules; each side locks its own slots, and sends the members that are due.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,22 +11,22 @@ use config::Combine;
 
 use super::slot::{Asking, Shifts, Slot, SlotAction, Target, Weight};
 
-/// What members gather for.
+/// A target that members gather for.
 pub(crate) trait Gathers: Clone + Eq + Hash {
-    /// Which of the [`Shifts`] counts its requests, from 0.
+    /// Returns which of the [`Shifts`] counts the target's requests, from 0.
     fn class(&self) -> usize {
         0
     }
 }
 
-/// What waits for each target.
+/// The slots of all targets, with the members that wait for each.
 pub(crate) struct Slots<T, M> {
     by_target: HashMap<T, Slot<M, Arc<Node>>>,
-    /// By class.
+    /// The shifts, by class of target.
     shifts: Vec<Shifts>,
 }
 
-/// Slots beyond which idle ones are cleared out.
+/// The number of slots beyond which idle ones are removed.
 const KEPT: usize = 1024;
 
 // === impl Target ===
@@ -47,14 +47,14 @@ impl<T: Gathers, M: Weight> Slots<T, M> {
         }
     }
 
-    /// Whether a member that comes now finds nobody to wait for, and is under way by itself from now on.
+    /// Whether a member that comes now has nothing to wait for; if so, it is under way by itself from now on.
     pub(crate) fn alone(&mut self, target: &T, node: &Arc<Node>, now: Instant) -> bool {
         self.make(target, node, now);
         self.at(target)
             .is_some_and(|(slot, shifts)| slot.alone(shifts, now))
     }
 
-    /// A member waits from now on.
+    /// Makes a member wait from now on.
     pub(crate) fn push(&mut self, target: &T, node: &Arc<Node>, member: M, now: Instant) {
         self.make(target, node, now).push(node, member);
     }
@@ -65,44 +65,45 @@ impl<T: Gathers, M: Weight> Slots<T, M> {
         })
     }
 
-    /// The node of a target for which something waits.
+    /// Returns the node of a target for which something waits.
     pub(crate) fn node(&self, target: &T) -> Option<Arc<Node>> {
         let slot = self.by_target.get(target).filter(|slot| slot.waits())?;
         Some(Arc::clone(slot.node()))
     }
 
-    /// What is to be done when what waits should be sent and the node gives no leave.
+    /// Returns whether members that should be sent wait for leave, when the node gives none.
     pub(crate) fn ask(&mut self, target: &T) -> Asking {
         self.at(target).map_or(Asking::Done, |(slot, _)| slot.ask())
     }
 
-    /// The node to ask for leave to send what waits, where nothing is sent without; none if nothing waits, or
+    /// Returns the node to ask for leave, where nothing is sent without leave; `None` if nothing waits, or
     /// somebody asks already.
     pub(crate) fn ask_always(&mut self, target: &T) -> Option<Arc<Node>> {
         let (slot, _) = self.at(target).filter(|(slot, _)| slot.waits())?;
         slot.ask_always().then(|| Arc::clone(slot.node()))
     }
 
-    /// Who waited for leave has got it, or waits no more.
+    /// Records that the one who waited for leave has got it, or no longer waits.
     pub(crate) fn got_leave(&mut self, target: &T) {
         if let Some((slot, _)) = self.at(target) {
             slot.got_leave();
         }
     }
 
-    /// The number of the present round of waiting.
+    /// Returns the number of the present round of waiting.
     pub(crate) fn round(&self, target: &T) -> Option<u64> {
         self.by_target.get(target).map(Slot::round)
     }
 
-    /// What waits, up to `most` bytes and operations, as under way from now on; `None` if nothing does.
+    /// Takes the members that wait, up to `most` bytes and operations; they are under way from now on. `None`
+    /// if nothing waits.
     pub(crate) fn take(&mut self, target: &T, most: (u64, u64), now: Instant) -> Option<(Arc<Node>, Vec<M>)> {
         let (slot, shifts) = self.at(target)?;
         slot.take(shifts, most, now)
     }
 
-    /// A request has ended. `weight`: its members, and their bytes. Returns how many requests targets of this
-    /// class had at once and have now, if that has changed.
+    /// Records that a request has ended, with its `weight`: its members, and their bytes. Returns how many
+    /// requests targets of this class had at once before, and have now, if that has changed.
     pub(crate) fn returned(
         &mut self,
         target: &T,
@@ -117,13 +118,13 @@ impl<T: Gathers, M: Weight> Slots<T, M> {
         (at_once != before).then_some([before, at_once])
     }
 
-    /// The slot of a target, and what tells how many requests it may have at once.
+    /// Returns the slot of a target, and the shifts that tell how many requests the target may have at once.
     fn at(&mut self, target: &T) -> Option<(&mut Slot<M, Arc<Node>>, &mut Shifts)> {
         let slot = self.by_target.get_mut(target)?;
         Some((slot, &mut self.shifts[target.class()]))
     }
 
-    /// The slot of a target; a new one, if it has none.
+    /// Returns the slot of a target; makes one if the target has none.
     fn make(&mut self, target: &T, node: &Arc<Node>, now: Instant) -> &mut Slot<M, Arc<Node>> {
         let slots = &mut self.by_target;
         if slots.len() >= KEPT && !slots.contains_key(target) {

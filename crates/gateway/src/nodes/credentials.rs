@@ -1,4 +1,4 @@
-//! Whose account a request uses at the cluster: the client's own, always, if it brings one.
+//! The account that a request uses at the cluster: always the client's own, if the client sends one.
 
 use cluster::Cluster;
 use config::Anonymous;
@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 pub(crate) struct Fallback(Option<HeaderValue>);
 
 impl Fallback {
-    /// The gateway's own account if the configuration lets strangers use it, else none.
+    /// Takes the gateway's own account if the configuration lends it to clients without one, otherwise none.
     pub(crate) fn new(cluster: &Cluster, anonymous: Anonymous) -> Self {
         match anonymous {
             Anonymous::Pass => Self(None),
@@ -18,12 +18,12 @@ impl Fallback {
         }
     }
 
-    /// Whether there is something to add.
+    /// Returns whether there is an account to add.
     pub(crate) fn would_fill(&self, headers: &HeaderMap) -> bool {
         self.0.is_some() && !headers.contains_key(AUTHORIZATION)
     }
 
-    /// Adds the account to a request that carries none; whether it did.
+    /// Adds the account to a request that carries none. Returns whether it did.
     pub(crate) fn fill(&self, headers: &mut HeaderMap) -> bool {
         match &self.0 {
             Some(account) if !headers.contains_key(AUTHORIZATION) => {

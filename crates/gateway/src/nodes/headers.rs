@@ -1,12 +1,12 @@
-//! Which of a client's headers go to nodes with the parts of its request.
+//! Selects the client's headers that go to nodes with the parts of its request.
 
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
 
-/// Leaves what of a request's headers goes for its parts as well: they are sent decoded, and their answers
-/// are read here.
+/// Removes the headers that do not apply to the parts of a request: parts are sent decoded, and the gateway
+/// reads their answers.
 pub(crate) fn strip_for_parts(headers: &mut HeaderMap) {
-    // Nodes must not pack the items that are merged here. Every client takes plain bodies too.
+    // Nodes must not compress the items that are merged here. Every client accepts uncompressed bodies too.
     wire::strip_hop_by_hop(headers, &[HOST, CONTENT_ENCODING, ACCEPT_ENCODING]);
 }
 

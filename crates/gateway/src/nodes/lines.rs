@@ -1,4 +1,5 @@
-//! Operations on their way to a node: the lines of one request, from where each run of them was read.
+//! Operations on their way to a node: the lines of one request, taken from the memory into which they were
+//! read.
 
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
@@ -9,26 +10,26 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use wire::{CHUNK_BYTES, Chunk, Outgoing, Pool, PooledBytes};
 
-/// A body and how it is split; shared by its parts while they are sent, on whatever core.
+/// A body and its plan. While the parts are sent, on whatever core, they share it.
 pub(crate) struct Load {
     pub(crate) body: PooledBytes,
     pub(crate) plan: Plan,
 }
 
-/// Operations of one origin.
+/// Operations from one origin.
 #[derive(Clone)]
 pub(crate) enum Lines {
     /// A part of a body that was planned.
     Part(Arc<Load>, usize),
-    /// A body as it is, or one stretch of it.
+    /// A whole body, or one contiguous piece of it.
     Whole(PooledBytes),
 }
 
-/// Lines one after another, chunk by chunk: what fills a chunk goes as it lies there, the rest is copied
-/// together.
+/// Lines one after another, chunk by chunk. A piece that fills a chunk is sent from where it is; the rest is
+/// copied together.
 pub(crate) struct Body {
     lines: VecDeque<Lines>,
-    /// How far the first of them is given.
+    /// The progress within the first of the lines.
     gather: Gather,
     offset: usize,
     left: usize,
@@ -67,12 +68,12 @@ impl Body {
         }
     }
 
-    /// Sent as the connection takes it.
+    /// Returns a body that is sent as fast as the connection takes it.
     pub(crate) fn outgoing(mut self) -> Outgoing {
         Outgoing::gather(self.left as u64, move || self.next())
     }
 
-    /// All of it, compressed; others get their turn in between.
+    /// Returns the whole body, compressed. Other tasks get a turn in between.
     pub(crate) async fn compressed(mut self) -> Vec<u8> {
         let packed = Vec::with_capacity(self.left / RATIO_TYPICAL);
         let mut encoder = GzEncoder::new(packed, Compression::fast());
@@ -84,7 +85,7 @@ impl Body {
         encoder.finish().expect("writing to a Vec cannot fail")
     }
 
-    /// The next chunk; none at the end.
+    /// Returns the next chunk, or `None` at the end.
     fn next(&mut self) -> Option<Chunk> {
         if let Some(Lines::Whole(body)) = self.lines.front()
             && body.len() - self.offset >= CHUNK_BYTES.min(self.left)
@@ -114,7 +115,7 @@ impl Body {
                 }
             };
             if copied < room {
-                // All of it is given, and its memory may be wanted.
+                // All of these lines are copied, so their memory can be freed.
                 self.lines.pop_front();
                 (self.gather, self.offset) = (Gather::default(), 0);
             }
@@ -124,7 +125,7 @@ impl Body {
     }
 }
 
-/// Bulks are rarely compressed better.
+/// The ratio at which bulks are typically compressed; few compress better.
 const RATIO_TYPICAL: usize = 8;
 
 #[cfg(test)]

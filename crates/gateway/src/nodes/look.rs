@@ -1,4 +1,5 @@
-//! A cluster is asked what it has of some documents, for tools that look: realtime, and never their sources.
+//! Asks a cluster what it has of some documents, for tools that look: in real time, and never for their
+//! sources.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub(crate) struct DocumentName {
     pub(crate) routing: Option<String>,
 }
 
-/// Why nothing is known of documents.
+/// Why nothing is known about the documents.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LookError {
     #[error("the cluster has not been reached yet")]
@@ -37,7 +38,8 @@ pub(crate) enum LookError {
     Refused { status: StatusCode, words: String },
 }
 
-/// Asks by `_mget`, with the gateway's account; one answer for each name. Blocks for at most two seconds.
+/// Asks with `_mget` and the gateway's account. Returns one answer for each name. Blocks for at most two
+/// seconds.
 pub(crate) fn look(cluster: &Arc<Cluster>, names: &[DocumentName]) -> Result<Vec<Value>, LookError> {
     let snapshot = cluster.snapshot();
     if !snapshot.learnt() {
@@ -101,7 +103,7 @@ fn sending() -> Sending {
 }
 
 const WITHIN: Duration = Duration::from_secs(2);
-/// Bytes for answers.
+/// The memory for answers, in bytes.
 const MEMORY: usize = 16 << 20;
-/// Characters of a refusal that are told.
+/// The number of characters of a refusal that are reported.
 const WORDS: usize = 500;

@@ -1,7 +1,7 @@
 //! The way to the nodes. Every exchange with a node goes through [`Outbound`], which bounds what is in
-//! flight, counts, and tells the cluster how its node is doing. [`lines`] are a request's body as it lies in
-//! its clients' buffers; `proxy` is the filter `elasticsearch`, which streams any request to a node and its
-//! answer back (`relay`).
+//! flight, counts, and reports the health of the node to the cluster. [`lines`] holds a request's body where
+//! it lies in the buffers of its clients. `proxy` is the filter `elasticsearch`, which streams any request to
+//! a node and the answer back (`relay`).
 
 mod credentials;
 mod headers;

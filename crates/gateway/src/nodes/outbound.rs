@@ -1,5 +1,5 @@
-//! The way to the nodes: every exchange with a node, of whatever kind, goes through [`Outbound`]. It bounds
-//! what is in flight, counts, and tells the cluster how its node is doing.
+//! The way to the nodes: every exchange with a node, of whatever kind, goes through [`Outbound`], which
+//! bounds what is in flight, counts, and reports the health of the node to the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use wire::{
 use crate::metrics::Counters;
 use crate::request_id::RequestId;
 
-/// One core's way to the nodes of one cluster. The client below keeps each node's connections and their
-/// bound.
+/// One core's way to the nodes of one cluster. The client inside keeps the connections to each node and
+/// limits their number.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     client: Client,
@@ -24,19 +24,19 @@ pub(crate) struct Outbound {
     chooser: Arc<Chooser>,
     ledger: Ledger,
     timeout: Duration,
-    /// How often something is tried again, and the pause before ([`Tries`](super::Tries)).
+    /// The number of retries, and the pause before a retry ([`Tries`](super::Tries)).
     pub(super) retry_count_max: u32,
     pub(super) retry_delay: Duration,
 }
 
-/// Where it is written down how exchanges end.
+/// Records how exchanges end.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
     cluster: Arc<Cluster>,
     pub(crate) counters: Arc<Counters>,
 }
 
-/// What is sent, but for the body.
+/// A request without its body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) request_id: &'a RequestId,
@@ -46,8 +46,8 @@ pub(crate) struct Message<'a> {
 }
 
 impl Outbound {
-    /// With `sending`'s bounds divided among `cores`. What has no destination of its own goes to the nodes of
-    /// `choice`.
+    /// Creates the way to a cluster. The limits of `sending` are divided among `cores`. Requests without a
+    /// destination of their own go to the nodes of `choice`.
     pub(crate) fn new(
         cluster: Arc<Cluster>,
         choice: NodeChoice,
@@ -74,33 +74,34 @@ impl Outbound {
         }
     }
 
-    /// The cluster that the nodes belong to.
+    /// Returns the cluster that the nodes belong to.
     pub(crate) fn cluster(&self) -> &Cluster {
         &self.ledger.cluster
     }
 
-    /// The node for what has no destination of its own; `tried` are the nodes that had their chance.
+    /// Returns the node for a request without a destination of its own. `tried` lists the nodes that were
+    /// already tried.
     pub(crate) fn pick(&self, snapshot: &Snapshot, reason: PickReason, tried: &[Arc<Node>]) -> Arc<Node> {
         let tried: Vec<&Node> = tried.iter().map(|node| &**node).collect();
         self.chooser.pick(snapshot, reason, &tried)
     }
 
-    /// Where answers are read into.
+    /// Returns the pool that answers are read into.
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// For those who read an answer after its exchange.
+    /// Returns the ledger, for code that reads an answer after its exchange.
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Until when an exchange that starts now may last.
+    /// Returns the deadline of an exchange that starts now.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
     }
 
-    /// Sends one request and waits for the head of its answer; the node's health is reported either way.
+    /// Sends one request and waits for the head of its answer. The node's health is reported in every case.
     pub(crate) async fn exchange(
         &self,
         node: &Node,
@@ -141,7 +142,7 @@ impl Outbound {
         }
     }
 
-    /// Sends one bulk request and waits for its whole answer.
+    /// Sends one bulk request and waits for its complete answer.
     pub(crate) async fn whole(
         &self,
         node: &Node,
@@ -161,10 +162,10 @@ impl Outbound {
     }
 }
 
-/// No bulk answer is larger; what memory allows is less.
+/// The largest bulk answer that is read. The memory limit is usually lower.
 const REPLY_BYTES_MAX: usize = 1 << 30;
 
-/// What an answer says of its node; its body is looked at where its head doesn't tell.
+/// Returns what an answer shows about its node. The body is read only if the head does not tell.
 async fn judge(mut reply: Reply) -> Result<(Reply, Outcome), SendError> {
     let outcome = match Outcome::of_head(reply.status(), reply.headers()) {
         Some(outcome) => outcome,
@@ -173,7 +174,8 @@ async fn judge(mut reply: Reply) -> Result<(Reply, Outcome), SendError> {
     Ok((reply, outcome))
 }
 
-/// Whether a request surely changes nothing; how long it takes is compared with others of the kind.
+/// Returns whether a request certainly changes nothing. Its duration is compared with that of requests of the
+/// same kind.
 fn is_read(message: Message<'_>) -> bool {
     *message.method == Method::GET || *message.method == Method::HEAD
 }
@@ -181,16 +183,16 @@ fn is_read(message: Message<'_>) -> bool {
 // === impl Ledger ===
 
 impl Ledger {
-    /// Says that an exchange failed after its answer's head had come.
+    /// Records that an exchange failed after the head of its answer had arrived.
     pub(crate) fn failed(&self, node: &Node, error: &SendError, began: Instant, request_id: &RequestId) {
         if let Some(outcome) = self.broken(node, error, request_id) {
             self.cluster.report(node, outcome, began.elapsed());
         }
     }
 
-    /// Counts an exchange that failed; what that says of the node.
+    /// Counts an exchange that failed, and returns what the failure shows about the node.
     fn broken(&self, node: &Node, error: &SendError, request_id: &RequestId) -> Option<Outcome> {
-        // A client's body that broke off says nothing about the node.
+        // A client's body that broke off shows nothing about the node.
         if !matches!(error.kind, SendErrorKind::Body(_)) {
             self.counters.exchanges_failed.add(1);
         }

@@ -1,4 +1,4 @@
-//! The filter `elasticsearch`: any API, streamed through to a node that is well, and the answer back.
+//! The filter `elasticsearch`: streams any API request to a healthy node, and the answer back.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::nodes::tries::Tries;
 use crate::nodes::unquoted::{self, Asked};
 use crate::request_id::RequestId;
 
-/// Forwards requests, one instance a core.
+/// Forwards requests, with one instance per core.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) outbound: Outbound,
@@ -28,11 +28,11 @@ pub(crate) struct Proxy {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// A body on its way through.
+/// A body that is passed on.
 pub(crate) enum Body {
-    /// As it comes: can be sent once.
+    /// The body is streamed as it comes, and can be sent once.
     Streamed(Incoming),
-    /// Held here: can be sent again.
+    /// The body is held in memory, and can be sent again.
     Held(PooledBytes),
 }
 
@@ -53,8 +53,8 @@ impl Proxy {
         wire::strip_hop_by_hop(&mut head.headers, &[HOST]);
         let body = self.settle(body).await?;
         let snapshot = self.outbound.cluster().snapshot();
-        // What is quoted stands where a body was read: who sends none is answered as ever, packed if it
-        // likes.
+        // Errors quote what was read as a body. A client without a body gets its answer unchanged, compressed
+        // if it accepts that.
         if !matches!(body, Sendable::Nothing) && unquoted::may_quote(&snapshot) {
             return self.forward_to_quoting(head, &target, body, reason).await;
         }
@@ -62,8 +62,8 @@ impl Proxy {
         self.answer(reached, RequestId::of(&head.extensions))
     }
 
-    /// The same at a cluster whose errors quote: what may quote is read whole, and passed on without what is
-    /// others'.
+    /// Forwards a request to a cluster whose errors quote: an answer that may quote is read completely, and
+    /// passed on without quotes of other clients.
     async fn forward_to_quoting(
         &self,
         mut head: Parts,
@@ -101,8 +101,8 @@ impl Proxy {
         }
     }
 
-    /// Sends a request with a body and a target of our making, and waits for its whole answer, which comes
-    /// plain.
+    /// Sends a request with a body and a target of the gateway's own, and waits for its complete answer,
+    /// which comes uncompressed.
     pub(crate) async fn fetch(
         &self,
         head: &mut Parts,
@@ -128,12 +128,12 @@ impl Proxy {
         }
     }
 
-    /// The cluster that requests go to.
+    /// Returns the cluster that requests go to.
     pub(crate) fn cluster(&self) -> &Cluster {
         self.outbound.cluster()
     }
 
-    /// What a client gets whose body could not be read.
+    /// Returns the answer to a client whose body could not be read.
     pub(crate) fn unread(&self, error: &BodyError) -> Fault {
         let fault = Fault::body(error);
         self.counters.clients_gone.add(u64::from(fault.is_none()));
@@ -181,7 +181,8 @@ impl Proxy {
         }
     }
 
-    /// Small bodies are read first, so that another node can be tried; large ones are streamed.
+    /// Prepares a body. Small bodies are read first, so that another node can be tried; large ones are
+    /// streamed.
     async fn settle(&self, body: Body) -> Result<Sendable, Fault> {
         match body {
             Body::Held(bytes) => Ok(Sendable::Held(bytes)),
@@ -216,7 +217,7 @@ impl Proxy {
     }
 }
 
-/// The head of an answer, the node that gives it, and when it was asked.
+/// The head of an answer, the node that gave it, and when the node was asked.
 type Reached = (wire::Reply, Arc<Node>, Instant);
 
 enum Sendable {
@@ -227,7 +228,7 @@ enum Sendable {
 }
 
 impl Sendable {
-    /// The client's body, if it is here.
+    /// Returns the client's body, if it is in memory.
     fn held(&self) -> Option<PooledBytes> {
         match self {
             Sendable::Held(body) => Some(body.clone()),
@@ -235,7 +236,7 @@ impl Sendable {
         }
     }
 
-    /// What to send now, and what is left to send again.
+    /// Returns what to send now, and what is left to send again.
     fn take(self) -> (Outgoing, Option<Sendable>) {
         match self {
             Sendable::Nothing => (Outgoing::Empty, Some(Sendable::Nothing)),
@@ -246,7 +247,7 @@ impl Sendable {
     }
 }
 
-/// Whether an exchange failed because the client left in the middle of its body.
+/// Returns whether an exchange failed because the client left in the middle of its body.
 fn client_gone(error: &SendError) -> bool {
     let SendErrorKind::Body(source) = &error.kind else {
         return false;
@@ -264,8 +265,8 @@ fn may_repeat(method: &Method, error: &SendError) -> bool {
     }
 }
 
-/// Bodies up to this size are held so that they can be sent again, bytes.
+/// The largest body, in bytes, that is held so that it can be sent again.
 const HELD_BYTES_MAX: u64 = 256 << 10;
 
-/// Answers that are read whole are smaller, bytes.
+/// The default limit, in bytes, for answers that are read completely.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;

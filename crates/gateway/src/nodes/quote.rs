@@ -1,24 +1,25 @@
-//! What a node's errors quote. Elasticsearch up to 7 ends what its JSON parser says with ` at [Source:
-//! (byte[])"…"; line: 1, column: 9]`, where the quote begins at the beginning of the memory that the document
-//! lies in: mostly what was read from the network, so the request's head and its first documents. Of a
-//! request that carries several clients' parts that is another client's, and of one that was sent with the
-//! gateway's own account it may be that account.
+//! Quotes in a node's errors. Up to version 7, Elasticsearch ends the messages of its JSON parser with ` at
+//! [Source: (byte[])"…"; line: 1, column: 9]`, where the quote starts at the beginning of the memory that
+//! holds the document. Mostly this is what was read from the network, so the quote contains the head of the
+//! request and its first documents. In a request that carries parts of several clients, these belong to
+//! another client, and in a request that was sent with the gateway's own account, the head may contain that
+//! account.
 
 use std::ops::Range;
 
 use memchr::{memchr, memmem};
 use wire::{Pool, PooledBytes};
 
-/// Before the name of what is quoted.
+/// The text before the name of the quoted source.
 const MARK: &[u8] = b"[Source: (";
 
-/// How a quote begins, and ends.
+/// The text that begins and ends a quote.
 const OPENS: &[u8] = br#"\""#;
 
-/// After a quote.
+/// The text after a quote.
 const AFTER: &[u8] = b"; line: ";
 
-/// An answer without what it quotes.
+/// Returns an answer without its quotes.
 pub(crate) fn without(answer: PooledBytes, pool: &Pool) -> PooledBytes {
     if find(&answer).is_none() {
         return answer;
@@ -28,17 +29,17 @@ pub(crate) fn without(answer: PooledBytes, pool: &Pool) -> PooledBytes {
     own.freeze()
 }
 
-/// A text of JSON without what it quotes.
+/// Returns a JSON text without its quotes.
 pub(crate) fn cut(text: &[u8]) -> Vec<u8> {
     cut_where(text, |_| true)
 }
 
-/// Whether something may be quoted in an answer.
+/// Returns whether an answer may contain a quote.
 pub(crate) fn has_mark(answer: &[u8]) -> bool {
     memmem::find(answer, MARK).is_some()
 }
 
-/// A text of JSON without those quotes that `is_meant` is true of.
+/// Returns a JSON text without the quotes for which `is_meant` returns true.
 pub(crate) fn cut_where(text: &[u8], is_meant: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
     while let Some(quote) = find(&text[at..]) {
@@ -53,8 +54,8 @@ pub(crate) fn cut_where(text: &[u8], is_meant: impl Fn(&[u8]) -> bool) -> Vec<u8
     out
 }
 
-/// An answer in another form than JSON with nothing but spaces where it quotes: texts keep their lengths,
-/// which some forms say beforehand.
+/// Returns an answer in another format than JSON with its quotes replaced by spaces. Texts keep their
+/// lengths, which some formats state beforehand.
 pub(crate) fn blank(answer: &[u8]) -> Vec<u8> {
     let (mut out, mut at) = (answer.to_vec(), 0);
     while let Some(mark) = memmem::find(&out[at..], MARK) {
@@ -66,9 +67,9 @@ pub(crate) fn blank(answer: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The first quote of a text of JSON: all between its beginning and what follows the last one in the same
-/// string, since what is quoted may look like the end of a quote; but of an error with two places, which
-/// quotes the same twice, the first of both.
+/// Returns the first quote in a JSON text. The quote extends to the last [`AFTER`] in the same string, since
+/// the quoted text may look like the end of a quote. An error with two places quotes the same text twice; the
+/// first of these quotes is returned.
 pub(crate) fn find(text: &[u8]) -> Option<Range<usize>> {
     let mut from = 0;
     loop {
@@ -86,8 +87,8 @@ pub(crate) fn find(text: &[u8]) -> Option<Range<usize>> {
     }
 }
 
-/// How long the first of two quotes is, where there is nothing but the same quote twice, and between them the
-/// end of one place and the beginning of another: `; line: 1, column: 1])\n at [Source: (byte[])`.
+/// Returns the length of the first of two quotes, if the text consists of the same quote twice, separated by
+/// the end of one place and the beginning of another: `; line: 1, column: 1])\n at [Source: (byte[])`.
 fn twin(quoted: &[u8]) -> Option<usize> {
     memmem::find_iter(quoted, AFTER).find(|&first| {
         let second = between(&quoted[first..]).map(|length| first + length);
@@ -95,7 +96,7 @@ fn twin(quoted: &[u8]) -> Option<usize> {
     })
 }
 
-/// How long the text between two quotes is.
+/// Returns the length of the text between two quotes.
 fn between(text: &[u8]) -> Option<usize> {
     let number = |text: &mut &[u8]| {
         let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -111,7 +112,7 @@ fn between(text: &[u8]) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// The end of the string of JSON that `at` lies in.
+/// Returns the end of the JSON string that contains `at`.
 fn end_of_string(text: &[u8], mut at: usize) -> usize {
     while at < text.len() {
         match text[at] {

@@ -1,14 +1,14 @@
-//! What the answer to a whole bulk request, one that is not item by item, says of its operations.
+//! Determines what the answer to a bulk request as a whole, without items, shows about its operations.
 
 use http::StatusCode;
 use serde_json::Value;
 
-/// Whether a whole request that was answered so has surely not been executed, not even in part. Whoever is
-/// not sure of that must not send it again where that may write twice.
+/// Returns whether a whole request with this answer has certainly not been executed, not even in part.
+/// Without this certainty a request must not be sent again if that may write twice.
 ///
-/// A 4xx is said of what is asked, before any of it is done; but whoever gave up waiting (408) may stand
-/// before a node that goes on. Of the 5xx only those count that `TransportBulkAction` throws before it hands
-/// the first operation to a shard.
+/// A 4xx is an answer to the request before any of it is done; but a 408 may come from a proxy that gave up
+/// waiting for a node that goes on. Of the 5xx answers, only those count that `TransportBulkAction` throws
+/// before it hands the first operation to a shard.
 pub(crate) fn is_unexecuted(status: StatusCode, body: &[u8]) -> bool {
     if status == StatusCode::REQUEST_TIMEOUT {
         return false;
@@ -21,7 +21,7 @@ pub(crate) fn is_unexecuted(status: StatusCode, body: &[u8]) -> bool {
     match (status.as_u16(), word("type"), word("reason")) {
         // A document without id whose routing is missing (`RoutingMissingException`).
         (500, "null_pointer_exception", "id must not be null") => true,
-        // The cluster as a whole takes no writes, or nobody can make an index.
+        // The cluster as a whole accepts no writes, or no node can create an index.
         (
             503,
             "cluster_block_exception"

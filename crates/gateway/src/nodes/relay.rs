@@ -1,4 +1,4 @@
-//! A forwarded reply on its way to the client: bounded, and not silent when it breaks off.
+//! A forwarded reply on its way to the client. Its size is limited, and its failure is logged and reported.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -14,7 +14,7 @@ use crate::request_id::RequestId;
 /// Passes a node's reply on, piece by piece.
 pub(crate) struct Relay {
     body: ReplyBody,
-    /// Bytes that may still come, and the limit that they are counted down from.
+    /// The number of bytes that may still come, and the limit from which it is counted down.
     left: Option<(u64, u64)>,
     passed: u64,
     ledger: Ledger,
@@ -24,7 +24,8 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// The body to answer with: at most `bytes_max` of `body`, which `node` sends since `began`.
+    /// Returns the body to answer with: at most `bytes_max` of `body`, which `node` has been sending since
+    /// `began`.
     pub(crate) fn of(
         body: ReplyBody,
         bytes_max: Option<u64>,
@@ -58,7 +59,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Says why the reply ends here.
+    /// Records why the reply ends here.
     fn broken(&self, error: SourceError) -> SourceError {
         self.ledger.counters.replies_broken.add(1);
         wire::rationed!(

@@ -1,4 +1,4 @@
-//! How often something is tried, at which nodes, and how long apart.
+//! Decides how often a request is tried, at which nodes, and at what intervals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use cluster::{Node, PickReason, Snapshot};
 
 use super::Outbound;
 
-/// The tries of one request, or of one part of a bulk. The caller decides whether what became of a try allows
-/// another one; how many there may be, and when, is decided here.
+/// The tries of one request, or of one part of a bulk. The caller decides whether the outcome of a try allows
+/// another one; this type decides how many tries there may be, and when.
 pub(crate) struct Tries<'a> {
     outbound: &'a Outbound,
     snapshot: &'a Snapshot,
@@ -19,7 +19,7 @@ pub(crate) struct Tries<'a> {
 // === impl Tries ===
 
 impl<'a> Tries<'a> {
-    /// None yet, of something that a node of `snapshot` is to take.
+    /// Begins without a try, for a request that a node of `snapshot` is to take.
     pub(crate) fn new(outbound: &'a Outbound, snapshot: &'a Snapshot) -> Tries<'a> {
         Tries {
             outbound,
@@ -29,29 +29,29 @@ impl<'a> Tries<'a> {
         }
     }
 
-    /// The try under way is the first one.
+    /// Returns whether the try under way is the first.
     pub(crate) fn is_first(&self) -> bool {
         self.retries == 0
     }
 
-    /// No node has failed yet.
+    /// Returns whether no node has failed yet.
     pub(crate) fn none_failed(&self) -> bool {
         self.failed_at.is_empty()
     }
 
-    /// A node for the next try, if possible one that has not failed.
+    /// Returns a node for the next try, if possible one that has not failed.
     pub(crate) fn pick(&self, reason: PickReason) -> Arc<Node> {
         self.outbound.pick(self.snapshot, reason, &self.failed_at)
     }
 
-    /// Whether another try may follow; `unsent`: no try so far has sent a byte.
+    /// Returns whether another try may follow. `unsent`: no try so far has sent a byte.
     pub(crate) fn may_retry(&self, unsent: bool) -> bool {
         let nodes = self.snapshot.nodes.len();
         self.retries < retries_max(self.outbound.retry_count_max, unsent, nodes)
     }
 
-    /// Goes on to the next try, after a pause if every node has failed. `failed` is the node that the last
-    /// try failed at, if the node was to blame.
+    /// Goes on to the next try, after a pause if every node has failed. `failed` is the node of the last try,
+    /// if that node was to blame.
     pub(crate) async fn retry(&mut self, failed: Option<Arc<Node>>) {
         self.failed_at.extend(failed);
         if self.failed_at.len() >= self.snapshot.nodes.len() {
@@ -61,8 +61,9 @@ impl<'a> Tries<'a> {
     }
 }
 
-/// What could not be sent at all may go round all nodes, whatever is configured. What a node may have begun
-/// to execute may be what broke it, and must not break all the others.
+/// Returns the number of retries. A request of which nothing could be sent may be tried at all nodes,
+/// whatever is configured. A request that a node may have begun to execute may also be what broke the node,
+/// and must not break all the others.
 fn retries_max(configured: u32, unsent: bool, nodes: usize) -> u32 {
     let others = u32::try_from(nodes.saturating_sub(1)).unwrap_or(u32::MAX);
     if unsent {
@@ -72,7 +73,8 @@ fn retries_max(configured: u32, unsent: bool, nodes: usize) -> u32 {
     }
 }
 
-/// The pause before retry number `retry` (from 0): doubled each time, with up to half of it as jitter.
+/// Returns the pause before retry number `retry` (from 0): doubled each time, with up to half of it as
+/// jitter.
 fn pause(first: Duration, retry: u32) -> Duration {
     let doubled = first.saturating_mul(1 << retry.min(6));
     doubled.mul_f64(0.5 + fastrand::f64() / 2.0)

@@ -1,4 +1,4 @@
-//! Answers to requests that pass whole, without what a node's errors quote of others
+//! Answers to requests that pass whole, without what a node's errors quote from other clients
 //! ([`crate::nodes::quote`]). A quote stays if all of it is the client's own: the head as it was sent, with
 //! the client's credentials, and the beginning of its body.
 
@@ -17,15 +17,15 @@ use crate::nodes::quote;
 
 /// What a client may see quoted: its own request.
 pub(crate) struct Asked {
-    /// Where it shows anything at all: none of a request with the gateway's account.
+    /// The request line of the head; `None` for a request with the gateway's account, which may see no quote.
     line: Option<String>,
     authorization: Option<HeaderValue>,
     body: Option<PooledBytes>,
     answers_by_items: bool,
 }
 
-/// Whether a cluster's errors may quote: of Elasticsearch and OpenSearch with the parser of version 7, and of
-/// who was not asked for its version yet.
+/// Returns whether a cluster's errors may quote. This is so for versions of Elasticsearch and OpenSearch with
+/// the parser of version 7, and while the version is not known yet.
 pub(crate) fn may_quote(snapshot: &Snapshot) -> bool {
     let Some(Version { major, .. }) = snapshot.versions.first() else {
         return true;
@@ -37,7 +37,7 @@ pub(crate) fn may_quote(snapshot: &Snapshot) -> bool {
     }
 }
 
-/// An answer without quotes of others.
+/// Returns an answer without quotes of other clients, or `None` if it quotes nothing.
 pub(crate) fn without_others(
     status: StatusCode,
     headers: &HeaderMap,
@@ -68,7 +68,7 @@ pub(crate) fn without_others(
 // === impl Asked ===
 
 impl Asked {
-    /// Of a request that is about to be sent to `target`; `lent`: with the gateway's account.
+    /// Describes a request that is about to be sent to `target`. `lent`: with the gateway's account.
     pub(crate) fn new(head: &Parts, target: &str, body: Option<PooledBytes>, lent: bool) -> Self {
         let path = target.split('?').next().unwrap_or_default();
         Self {
@@ -79,12 +79,12 @@ impl Asked {
         }
     }
 
-    /// Whether an answer with this status may quote.
+    /// Returns whether an answer with this status may quote.
     pub(crate) fn may_be_quoted(&self, status: StatusCode) -> bool {
         self.answers_by_items || !status.is_success()
     }
 
-    /// Whether all of a quote, as JSON has it, is the client's own.
+    /// Returns whether all of a quote, in JSON form, is the client's own.
     fn has(&self, quoted: &[u8]) -> bool {
         let Some(line) = &self.line else { return false };
         let text = std::str::from_utf8(quoted).ok();
@@ -108,8 +108,8 @@ impl Asked {
     }
 }
 
-/// Where an answer with an item for each operation, or for each search, has errors: documents that it returns
-/// are beside them.
+/// Returns where the errors are in an answer with an item for each operation or search. The documents that
+/// the answer returns are outside of these ranges.
 fn errors_of_items(answer: &[u8]) -> Vec<Range<usize>> {
     #[derive(Deserialize)]
     struct Answer<'a> {

@@ -1,4 +1,4 @@
-//! The filter `bulk_reshuffle`, asynchronous mode: a bulk is answered once it is in the queue.
+//! The filter `bulk_reshuffle` in asynchronous mode: a bulk is answered once it is in the queue.
 
 mod keyed;
 
@@ -26,10 +26,10 @@ use crate::request_id::RequestId;
 
 pub(crate) use keyed::{Asked, Occurrence};
 
-/// Puts bulks into a queue, one instance a core.
+/// Puts bulks into a queue; there is one instance per core.
 pub(crate) struct Accept {
     pub(crate) queue: Arc<Queue>,
-    /// Who may write to it.
+    /// Checks who may write to the queue.
     door: Arc<Door>,
     /// Names of the queue's documents that this core need not ask about.
     known: RefCell<Known>,
@@ -45,7 +45,7 @@ pub(crate) struct Queued<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) plan: &'a Plan,
     pub(crate) ask: &'a Ask<'a>,
-    /// The items of its answer.
+    /// The items of the answer.
     pub(crate) items: Buffer,
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) arrived: Instant,
@@ -60,15 +60,15 @@ impl Accept {
         }
     }
 
-    /// Finds out whether the cluster would let its client write all of this, which will be delivered with the
+    /// Finds out whether the cluster would let the client write all of this, which is delivered with the
     /// gateway's account.
     pub(crate) async fn admit(&self, caller: Caller<'_>, plan: &Plan) -> Result<(), Denied> {
         let guest = self.door.let_in(caller).await?;
         self.door.permit(guest, plan.writes(), caller).await
     }
 
-    /// Appends a request that was admitted, and answers it; the answer says 200 only if it is durable.
-    /// `occurrence` is for one that has a key.
+    /// Appends a request that was admitted, and answers it; the answer says 200 only if the request is
+    /// durable. `occurrence` is given if the request has a key.
     pub(crate) async fn take(
         &self,
         outbound: &Outbound,
@@ -99,7 +99,7 @@ impl Accept {
         let mut charge = memory.hold(usize::try_from(bytes).unwrap_or(usize::MAX)).await;
         let noted = self.note(&queued, outbound);
         let entry = log.entry(ACCEPTED, &params, queued.plan, &queued.body, queued.ask, table);
-        // The record has a copy, and whoever waits for the disk should not have both.
+        // The record has a copy, and a request that waits for the disk should not hold both.
         drop(queued.body);
         charge.made(entry.as_ref().map_or(0, Entry::bytes));
         let appended = match (entry, claim, keyed) {
@@ -135,8 +135,8 @@ impl Accept {
         }
     }
 
-    /// Refuses a request for an index whose refused documents fill the room that there is for them: what is
-    /// accepted of it could be refused too, and would then have nowhere to go.
+    /// Refuses a request for an index whose refused documents fill the room that there is for them: its
+    /// documents could be refused too, and would then have nowhere to go.
     fn finds_room(&self, queued: &Queued<'_>) -> Result<(), Fault> {
         let table = &queued.snapshot.table;
         let names = queued.plan.names().iter().map(|name| table.name_of(*name));
@@ -146,7 +146,7 @@ impl Accept {
         }
     }
 
-    /// Says which names the documents have that are about to be put into the log.
+    /// Announces the names of the documents that are about to be put into the log.
     fn note(&self, queued: &Queued<'_>, outbound: &Outbound) -> Option<Noted> {
         let whereabouts = self.queue.whereabouts.as_ref()?;
         let newest = || Arc::clone(&outbound.cluster().snapshot().table);
@@ -156,7 +156,7 @@ impl Accept {
     }
 }
 
-/// What a client is told whose request is durable, and where.
+/// Returns the answer to a client whose request is durable, which says where the request is.
 fn answer(request: &Parts, took_ms: u64, items: Buffer, place: &impl Display) -> Response<Outgoing> {
     let head = format!("{{\"took\":{took_ms},\"errors\":false,\"items\":[");
     let chunks = [Chunk::from(head), Chunk::from(items), Chunk::from("]}")];
@@ -169,14 +169,14 @@ fn answer(request: &Parts, took_ms: u64, items: Buffer, place: &impl Display) ->
     response
 }
 
-/// Minted ids as parameters have them.
+/// Returns minted ids as parameters have them.
 pub(crate) fn written(minted: Minted) -> (String, String) {
     let id = |id: &[u8]| String::from_utf8_lossy(id).into_owned();
     (id(&minted.first), id(&minted.last))
 }
 
-/// Kind of a record that a client's request became.
+/// The kind of a record that a client's request became.
 const ACCEPTED: u8 = 0;
 
-/// Says of a 200 what it means: durable, and not yet executed.
+/// The header that explains a 200: the request is durable, and not yet executed.
 static ACK: HeaderName = HeaderName::from_static("x-tidegate-ack");

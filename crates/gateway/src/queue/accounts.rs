@@ -1,4 +1,4 @@
-//! The accounts of queues: what was accepted, and what became of it for each consumer group.
+//! The accounts of queues: the accepted documents, and their fate for each consumer group.
 
 mod metrics;
 
@@ -19,24 +19,25 @@ pub(crate) struct Account<'a> {
     pub(crate) groups: Vec<GroupAccount>,
 }
 
-/// A consumer group at the same instant, in documents: the states add up to what was accepted and `rewound`.
+/// A consumer group at the same instant, in documents: the states add up to the accepted documents plus
+/// `rewound`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupAccount {
     pub(crate) name: String,
     pub(crate) indexed: u64,
-    /// Among the dead letters now.
+    /// Documents that are among the dead letters now.
     pub(crate) dead: u64,
-    /// Waiting apart from their lanes.
+    /// Documents that wait apart from their lanes.
     pub(crate) parked: u64,
     /// Dead letters that were put back into the queue, where each was accepted once more.
     pub(crate) replayed: u64,
     /// Dead letters that were thrown away.
     pub(crate) purged: u64,
-    /// Passed over because somebody said so.
+    /// Documents that were passed over because somebody said so.
     pub(crate) skipped: u64,
     pub(crate) lost: u64,
     pub(crate) pending: u64,
-    /// Gone back over because somebody said so: each is accounted for once more.
+    /// Documents that the group went back over because somebody said so: each is accounted for once more.
     pub(crate) rewound: u64,
     pub(crate) pending_bytes: u64,
     pub(crate) lanes: Vec<LaneStatus>,
@@ -45,7 +46,7 @@ pub(crate) struct GroupAccount {
 // === impl Account ===
 
 impl Account<'_> {
-    /// Dead letters of all groups.
+    /// Returns the dead letters of all groups.
     pub(crate) fn dead_letters(&self) -> u64 {
         self.groups.iter().map(|group| group.dead).sum()
     }
@@ -54,7 +55,7 @@ impl Account<'_> {
 // === impl GroupAccount ===
 
 impl GroupAccount {
-    /// What became of the documents, by state.
+    /// Returns the numbers of documents, by state.
     pub(crate) fn states(&self) -> [(&'static str, u64); 8] {
         [
             ("indexed", self.indexed),
@@ -72,12 +73,12 @@ impl GroupAccount {
 // === impl Queue ===
 
 impl Queue {
-    /// The account of the queue: for each consumer group accepted + rewound is the sum of its states, at one
-    /// instant.
+    /// Returns the account of the queue: for each consumer group, accepted + rewound is the sum of its
+    /// states, at one instant.
     pub(crate) fn account(self: &Arc<Self>) -> Account<'_> {
         let (guard, tallies) = self.dead_letters.tallies();
         let parked = self.parked.all();
-        // Held while the cursors are read: what is parked counts from the moment of its lane's commit.
+        // Held while the cursors are read: parked operations count from the moment of their lane's commit.
         let states: Vec<_> = parked
             .iter()
             .map(|(name, parked)| (name, parked.state()))
@@ -94,13 +95,13 @@ impl Queue {
             .map(|(one, shared)| {
                 let tally = tallies.get(&one.name).copied().unwrap_or_default();
                 let here = || parked.get(one.name.as_str()).copied().unwrap_or_default();
-                // In Kafka the cursors tell of it: other gateways have some.
+                // In Kafka the cursors include parked documents: other gateways have some.
                 let (shared, (parked, died)) = match shared {
                     Some(parked) => (parked, (0, 0)),
                     None => (0, here()),
                 };
                 GroupAccount {
-                    // The cursors are past what is parked, and past what died there.
+                    // The cursors are past the parked operations, and past those that died there.
                     indexed: one.indexed.saturating_sub(parked + died),
                     dead: (one.dead + died).saturating_sub(tally.replayed + tally.purged),
                     parked: parked + shared,
@@ -126,12 +127,12 @@ impl Queue {
 // === impl Queues ===
 
 impl Queues {
-    /// The accounts of all queues.
+    /// Returns the accounts of all queues.
     pub(crate) fn accounts(&self) -> Vec<Account<'_>> {
         self.all().map(Queue::account).collect()
     }
 
-    /// The accounts as `/stats` shows them; with `lanes` as `/queue/stats` does.
+    /// Returns the accounts as `/stats` shows them; with `lanes`, as `/queue/stats` does.
     pub(crate) fn to_json(&self, lanes: bool) -> Value {
         let queues = self.accounts().into_iter().map(|account| {
             let Account {
@@ -204,5 +205,5 @@ impl Queues {
     }
 }
 
-/// Keys of parked operations that are shown beside the accounts.
+/// The most keys of parked operations that are shown beside the accounts.
 const PARKED_SHOWN: usize = 10;

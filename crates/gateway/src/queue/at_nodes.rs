@@ -1,5 +1,5 @@
-//! What the lanes of a consumer group have at nodes: handed to a node's outlet and not answered yet. A lane
-//! waits for all of its nodes, so the slowest of them holds it back.
+//! The documents that the lanes of a consumer group have at nodes: handed to a node's outlet and not answered
+//! yet. A lane waits for all of its nodes, so the slowest of them holds it back.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use cluster::Node;
 use parking_lot::Mutex;
 
-/// By lane.
+/// The documents of each lane that are at nodes.
 #[derive(Debug)]
 pub(crate) struct AtNodes {
     lanes: Vec<Mutex<Vec<AtNode>>>,
 }
 
-/// What one lane has at one node.
+/// The documents of one lane that are at one node.
 #[derive(Clone, Debug)]
 pub(crate) struct AtNode {
     pub(crate) node: Arc<Node>,
     pub(crate) documents: u32,
-    /// When it was handed over.
+    /// When the documents were handed over.
     pub(crate) since: Instant,
 }
 
@@ -27,28 +27,28 @@ pub(crate) struct AtNode {
 pub(crate) struct Slow {
     pub(crate) node: Arc<Node>,
     pub(crate) lanes: Vec<usize>,
-    /// Of these lanes, at the node.
+    /// The documents that these lanes have at the node.
     pub(crate) documents: u64,
-    /// When it got the oldest of them.
+    /// When the node got the oldest of these documents.
     pub(crate) since: Instant,
 }
 
-/// Takes its documents off the list when it is dropped.
+/// An entry of the list, taken off when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Listed<'a> {
     lane: &'a Mutex<Vec<AtNode>>,
     entry: AtNode,
 }
 
-/// A node that has had documents for so long is told of. Answers of a node that keeps up take less.
+/// A node that has had documents for this long is reported. A node that keeps up answers sooner.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Seconds, to a tenth.
+/// Returns seconds, to a tenth.
 pub(super) fn tenths(time: Duration) -> f64 {
     (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
-/// A node outlives changes of the topology by its health.
+/// Whether two nodes are the same: a node's health stays when the topology changes.
 fn same(one: &Node, other: &Node) -> bool {
     Arc::ptr_eq(&one.health, &other.health)
 }
@@ -62,7 +62,7 @@ impl AtNodes {
         }
     }
 
-    /// Notes that a lane has documents at a node, until what is returned is dropped.
+    /// Notes that a lane has documents at a node, until the result is dropped.
     pub(crate) fn list(&self, lane: u32, node: &Arc<Node>, documents: u32) -> Listed<'_> {
         let lane = &self.lanes[lane as usize];
         let entry = AtNode {
@@ -74,7 +74,7 @@ impl AtNodes {
         Listed { lane, entry }
     }
 
-    /// What a lane has at nodes.
+    /// Returns the documents that a lane has at nodes.
     pub(crate) fn of(&self, lane: usize) -> Vec<AtNode> {
         self.lanes
             .get(lane)
@@ -82,7 +82,7 @@ impl AtNodes {
             .unwrap_or_default()
     }
 
-    /// Nodes that have had documents for some time, the one that holds most lanes first.
+    /// Returns the nodes that have had documents for some time, the one that holds most lanes first.
     pub(crate) fn slow(&self, now: Instant) -> Vec<Slow> {
         let mut slow: Vec<Slow> = Vec::new();
         for lane in 0..self.lanes.len() {
@@ -118,7 +118,7 @@ impl Drop for Listed<'_> {
     fn drop(&mut self) {
         let mut lane = self.lane.lock();
         let entry = &self.entry;
-        // Equal entries stand for one another.
+        // Of equal entries any one will do.
         let equal = |one: &AtNode| {
             same(&one.node, &entry.node) && one.documents == entry.documents && one.since == entry.since
         };

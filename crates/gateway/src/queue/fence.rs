@@ -1,10 +1,11 @@
-//! Order across lanes. A document's lane follows from where its name leads when it is accepted, and its line
-//! goes where the name leads when it is delivered. When a name comes to lead elsewhere, later writes to what
-//! it leads to now may be in other lanes than earlier ones that have yet to go there. A fence says so: groups
-//! of some lanes, from a position of the log on, wait until some other lanes have delivered what came before.
-//! A request that was planned by where the name led may be put into the log behind one that was planned by
-//! where it leads: until no such request can come, the lanes that it has wait for the others, too. Whoever
-//! waits, waits for smaller positions only, so nobody waits in a circle.
+//! Keeps order across lanes. A document's lane follows from where its name leads when the document is
+//! accepted, but the document goes where the name leads when it is delivered. When a name comes to lead
+//! elsewhere, later writes to the new index may be in other lanes than earlier writes that have yet to go
+//! there. A fence keeps them in order: groups of some lanes, from a position of the log on, wait until some
+//! other lanes have delivered the groups before them. A request that was planned by where the name led may be
+//! put into the log behind one that was planned by where it leads now: until no such request can come, the
+//! lanes of the former wait for those of the latter, too. A lane waits for smaller positions only, so lanes
+//! never wait in a circle.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,27 +20,30 @@ use crate::queue::journal::Consumer;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lanes(Vec<u64>);
 
-/// What waits for what.
+/// A rule that makes some lanes wait for others.
 #[derive(Debug)]
 pub(crate) struct Fence {
-    /// Tells it from others of its queue.
+    /// Tells the fence from others of its queue.
     pub(crate) number: u64,
-    /// From here on groups wait: nothing that was planned by where names lead now lies before.
+    /// The position from which groups wait: nothing that was planned by where the names lead now lies before
+    /// it.
     pub(crate) low: u64,
-    /// The groups of these lanes.
+    /// The lanes whose groups wait.
     pub(crate) of: Lanes,
-    /// For what these lanes hold.
+    /// The lanes that they wait for.
     pub(crate) past: Lanes,
     /// Names that came to lead elsewhere, and the index that each led to.
     pub(crate) moved: Vec<(String, String)>,
-    /// Behind the last record that was planned by where the names led; [`OPEN`] while that is not known.
+    /// The position behind the last record that was planned by where the names led; [`OPEN`] while that is
+    /// not known.
     end: AtomicU64,
 }
 
-/// How far the lanes of one consumer group are, for those that wait for them. Of one thread, as the lanes
-/// are.
+/// How far the lanes of one consumer group are, for the lanes that wait for them. Belongs to one thread, as
+/// the lanes do.
 pub(crate) struct Fronts {
-    /// By lane: the position of the record that it works on, if it has one: all that it holds before is done.
+    /// By lane: the position of the record that the lane works on, if it has one. All that the lane holds
+    /// before it is done.
     fronts: Vec<Cell<Option<u64>>>,
     moved: Notify,
 }
@@ -91,12 +95,14 @@ impl Fence {
         }
     }
 
-    /// Behind the last record that was planned by where the names led; none while that is not known.
+    /// Returns the position behind the last record that was planned by where the names led; `None` while that
+    /// is not known.
     pub(crate) fn end(&self) -> Option<u64> {
         Some(self.end.load(Ordering::Acquire)).filter(|end| *end != OPEN)
     }
 
-    /// Nothing that is planned by where the names led comes at this position or later. The first word holds.
+    /// Closes the fence: nothing that was planned by where the names led comes at this position or later.
+    /// Only the first call counts; returns whether this is the first.
     pub(crate) fn close(&self, end: u64) -> bool {
         let closed = self
             .end
@@ -104,8 +110,8 @@ impl Fence {
         closed.is_ok()
     }
 
-    /// The indices that `name` led to, if a write to it that was accepted at `position` may have been sent
-    /// there.
+    /// Returns the indices that `name` led to, if a write to it that was accepted at `position` may have been
+    /// sent there.
     pub(crate) fn left<'a>(&'a self, name: &'a str, position: u64) -> impl Iterator<Item = &'a str> {
         let before = self.end().is_none_or(|end| position < end);
         let moved = self
@@ -126,13 +132,13 @@ impl Fronts {
         }
     }
 
-    /// A lane works on what was accepted at this position; none: it looks for what is next.
+    /// Records that a lane works on the group accepted at this position; `None`: it looks for its next group.
     pub(crate) fn set(&self, lane: u32, position: Option<u64>) {
         self.fronts[lane as usize].set(position);
         self.moved.notify_waiters();
     }
 
-    /// The lane that the group at `position` of `lane` has to wait for, if there is one.
+    /// Returns the lane that the group at `position` of `lane` has to wait for, if there is one.
     pub(crate) fn awaited(
         &self,
         fences: &[Arc<Fence>],
@@ -156,8 +162,8 @@ impl Fronts {
             if fence.of.has(lane) {
                 wait_for(&fence.past);
             }
-            // What was planned by where the names led comes behind what was not, as long as the fence is
-            // open.
+            // As long as the fence is open, a group that was planned by where the names led follows the
+            // groups that were not.
             if fence.past.has(lane) && fence.end().is_none_or(|end| position < end) {
                 wait_for(&fence.of);
             }
@@ -168,7 +174,8 @@ impl Fronts {
         let mut unsure = bound_of.into_iter().enumerate().filter(behind).peekable();
         unsure.peek()?;
         let lanes = consumer.status().lanes;
-        // Whoever has nothing more is past everything: what lies before the group in hand can be read by now.
+        // A lane that has nothing more is past everything: all groups before the one in hand can be read by
+        // now.
         let holds = |(other, bound): &(usize, u64)| {
             lanes
                 .get(*other)
@@ -177,14 +184,14 @@ impl Fronts {
         unsure.find(holds).map(|(other, _)| other as u32)
     }
 
-    /// Waits until some lane has come further, for a moment at most.
+    /// Waits until some lane has come further, but not for long.
     pub(crate) async fn moved(&self) {
         let _ = tokio::time::timeout(LOOK_AGAIN, self.moved.notified()).await;
     }
 }
 
 const OPEN: u64 = u64::MAX;
-/// Between two looks at lanes that nobody has heard of.
+/// The interval between two looks at lanes that have not moved.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Repeated requests: one that has the `Idempotency-Key` of another is answered as that was, and written
-//! once.
+//! Repeated requests: a request with the `Idempotency-Key` of another is answered as that one was, and is
+//! written only once.
 //!
 //! The key lies in the record of its request ([`Keyed`] in `accept::Params`), so there is no moment in which
-//! the one is durable and the other is not. Since records go once they are delivered, keys are also kept in a
-//! small log of their own ([`kept`]), for as long as they count; what that does not have yet at the end of a
-//! process is in the last records of the queue. An answer is not kept: the repeated request has the same
+//! one is durable and the other is not. Since records go once they are delivered, keys are also kept in a
+//! small log of their own ([`kept`]), for as long as they count; keys that this log does not have yet when a
+//! process ends are in the last records of the queue. Answers are not kept: the repeated request has the same
 //! body, and the ids that were made for it follow from the name and the moment of the mint that made them,
 //! which are kept with the key.
 
@@ -27,21 +27,21 @@ use crate::print::Print;
 pub(crate) use fingerprint::{HEADER, Named, digest_of, key_of};
 use kept::{Kept, KeysError};
 
-/// What a record says of the key that its request had.
+/// The key of a record's request, with everything that is needed to repeat its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Keyed {
-    /// Of the key and of who sent it.
+    /// The print of the key and of its sender.
     pub(crate) key: Print,
-    /// Of who sent it; not in records of earlier versions.
+    /// The print of the sender; not in records of earlier versions.
     #[serde(default)]
     pub(crate) client: Print,
-    /// Of path, parameters and body.
+    /// The print of path, parameters and body.
     pub(crate) digest: Print,
-    /// Names the mint that made its ids.
+    /// The name of the mint that made the request's ids.
     pub(crate) seed: u64,
-    /// When it was claimed, ms since 1970: the mint's moment too.
+    /// When the key was claimed, in ms since 1970: the mint's moment, too.
     pub(crate) ms: u64,
-    /// What its answer said it took, ms.
+    /// How many ms the answer said it took.
     pub(crate) took: u64,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Keyed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Accepted {
     pub(crate) keyed: Keyed,
-    /// Where its record is.
+    /// The place of the request's record.
     pub(crate) position: u64,
 }
 
@@ -59,57 +59,57 @@ pub(crate) struct Keys {
     keys_max: usize,
     known: Mutex<Known>,
     kept: Kept,
-    /// Those that their own log would not take, a full disk say: it is asked again with each that comes after
-    /// them.
+    /// Keys that their own log would not take (for example because the disk was full): the log is asked again
+    /// with each key that comes after them.
     unkept: Mutex<Vec<Unkept>>,
-    /// The place in the queue's log up to which a kept record has told all keys.
+    /// The place in the queue's log up to which a kept record has reported all keys.
     told_up_to: AtomicU64,
 }
 
-/// A key that is only in its record, and in memory, so far.
+/// A key that so far is only in its record, and in memory.
 #[derive(Clone, Copy)]
 struct Unkept {
     accepted: Accepted,
-    /// Of its claim.
+    /// The end of the queue's log when the key was claimed, or an earlier end.
     begun: u64,
 }
 
 #[derive(Default)]
 struct Known {
     by_key: HashMap<Print, KeyState>,
-    /// How many of them each client has.
+    /// How many keys each client has.
     by_client: HashMap<Print, usize>,
-    /// When each was accepted, and the place of its record; in that order, more or less: the oldest are
+    /// When each request was accepted, and the place of its record; roughly in that order: the oldest are
     /// forgotten first.
     order: VecDeque<(u64, Print, u64)>,
-    /// How many claims began at an end of the queue's log and are not kept durably yet: what they write lies
-    /// behind.
+    /// How many claims began at an end of the queue's log and are not kept durably yet: their records lie
+    /// behind that end.
     begun: BTreeMap<u64, usize>,
 }
 
 enum KeyState {
-    /// Somebody does it now; the other end is dropped when it is decided.
+    /// A request with the key is under way; its sender is dropped when that is decided.
     UnderWay(Print, watch::Receiver<()>),
     Done(Accepted),
 }
 
-/// What a key comes to.
+/// The result of claiming a key.
 pub(crate) enum Claimed {
-    /// Nobody had it: do it, and settle.
+    /// Nobody had the key: execute the request, and settle the claim.
     First(Claim),
-    /// This was accepted under it.
+    /// This request was accepted under the key.
     Again(Accepted),
     /// The key was used for another request.
     Other,
-    /// The same request is under way, and has been for longer than one waits.
+    /// The same request is under way, and has been for longer than others wait for it.
     UnderWay,
     /// No more keys can be remembered until some are old enough to be forgotten.
     Full,
-    /// The same of keys of this client, which has as many as are left for all others.
+    /// No more keys of this client can be remembered: it has as many as are left for all others.
     Share,
 }
 
-/// The right to write what a key is for. Dropping it gives the key back.
+/// The right to write the request that a key is for. Dropping the claim gives the key back.
 pub(crate) struct Claim {
     keys: Arc<Keys>,
     keyed: Keyed,
@@ -132,7 +132,7 @@ impl Keyed {
 // === impl Keys ===
 
 impl Keys {
-    /// Opens the keys of a queue, or makes them, and reads what the queue's log has of them beyond.
+    /// Opens the keys of a queue, or makes them, and reads those that only the queue's log has.
     pub(crate) fn open(
         folder: &Path,
         settings: &config::Idempotency,
@@ -150,14 +150,13 @@ impl Keys {
             told_up_to: AtomicU64::new(end),
         };
         let known = keys.known.get_mut();
-        // Without `fsync: always` a power cut may have taken the end of the queue's log: what lay there was
-        // not written.
+        // Without `fsync: always`, a power cut may have taken the end of the queue's log: requests that lay
+        // there were not written.
         let there = found
             .accepted
             .into_iter()
             .filter(|accepted| accepted.position < end);
-        // What is from after now is from before the clock was set back: its window begins now, and not in an
-        // hour.
+        // A key from after now is from before the clock was set back: its window begins now, and not later.
         let now = now_ms();
         for accepted in there {
             known.put_at(accepted, accepted.keyed.ms.min(now));
@@ -165,7 +164,7 @@ impl Keys {
         if let Some(from) = found.told_up_to {
             for accepted in kept::in_queue(queue, from)? {
                 if known.put_at(accepted, accepted.keyed.ms.min(now)) {
-                    // Only the line that follows all of them says that none is missing.
+                    // Only the line that follows all of these keys says that none is missing.
                     keys.kept.put(Some(accepted), from, |_| ());
                 }
             }
@@ -175,7 +174,7 @@ impl Keys {
         Ok(Arc::new(keys))
     }
 
-    /// Claims a key for a request. `end` is the end of the queue's log now, or an earlier one. Waits for a
+    /// Claims a key for a request. `end` is the end of the queue's log now, or an earlier end. Waits for a
     /// while if the same request is under way.
     pub(crate) async fn claim(self: &Arc<Self>, named: Named, digest: Print, end: u64) -> Claimed {
         let give_up = tokio::time::Instant::now() + WAIT_MAX;
@@ -184,7 +183,7 @@ impl Keys {
                 Ok(claimed) => return claimed,
                 Err(under_way) => under_way,
             };
-            // An error says what is waited for: whoever did it has decided.
+            // An error means that the wait is over: the other request is decided.
             if tokio::time::timeout_at(give_up, decided.changed()).await.is_err() {
                 return Claimed::UnderWay;
             }
@@ -208,7 +207,7 @@ impl Keys {
             Some(_) => return Ok(Claimed::Other),
             None => match self.keys_max.saturating_sub(known.by_key.len()) {
                 0 => return Ok(Claimed::Full),
-                // So there is always room for one who comes later, however many keys others have.
+                // So there is always room for a client that comes later, however many keys others have.
                 free if known.of_client(client) > free => return Ok(Claimed::Share),
                 _ => {}
             },
@@ -233,7 +232,7 @@ impl Keys {
         }))
     }
 
-    /// The queue's log has come to this end by a request without a key: notes it now and then, so that the
+    /// Notes now and then that the queue's log has come to this end by a request without a key, so that the
     /// next start has little to look through.
     pub(crate) fn passed(&self, end: u64) {
         let told = self.told_up_to.load(Ordering::Relaxed);
@@ -255,13 +254,13 @@ impl Keys {
             if kept {
                 keys.known().leave(one.begun);
             } else {
-                // A start that comes first looks for it in the queue.
+                // A start that comes first looks for the key in the queue.
                 keys.unkept().push(one);
             }
         });
     }
 
-    /// Some of the keys that are to be kept once more; those that no longer count are let go.
+    /// Returns some of the keys that are to be kept once more; keys that no longer count are let go.
     fn some_unkept(&self) -> Vec<Unkept> {
         let mut unkept = self.unkept();
         let some = unkept.len().min(KEPT_AGAIN_TOGETHER);
@@ -282,12 +281,12 @@ impl Keys {
         self.unkept.lock()
     }
 
-    /// How many are remembered.
+    /// Returns how many keys are remembered.
     pub(crate) fn count(&self) -> usize {
         self.known().by_key.len()
     }
 
-    /// Ends it: all are durable.
+    /// Closes the keys: all are durable then.
     pub(crate) fn close(&self) {
         self.kept.close();
     }
@@ -306,12 +305,12 @@ impl std::fmt::Debug for Keys {
 // === impl Known ===
 
 impl Known {
-    /// Remembers what was accepted; false if it is known.
+    /// Remembers an accepted request; `false` if it is known.
     fn put(&mut self, accepted: Accepted) -> bool {
         self.put_at(accepted, accepted.keyed.ms)
     }
 
-    /// The same, with when it was accepted.
+    /// Remembers an accepted request, with when it was accepted; `false` if it is known.
     fn put_at(&mut self, accepted: Accepted, ms: u64) -> bool {
         let key = accepted.keyed.key;
         if let Some(KeyState::Done(known)) = self.by_key.get(&key)
@@ -326,7 +325,7 @@ impl Known {
         true
     }
 
-    /// Forgets what was accepted before.
+    /// Forgets requests that were accepted before this time.
     fn forget(&mut self, before_ms: u64) {
         while let Some(&(ms, key, position)) = self.order.front()
             && ms < before_ms
@@ -342,7 +341,7 @@ impl Known {
         }
     }
 
-    /// How many keys a client has.
+    /// Returns how many keys a client has.
     fn of_client(&self, client: Print) -> usize {
         self.by_client.get(&client).copied().unwrap_or_default()
     }
@@ -372,13 +371,13 @@ impl Known {
 // === impl Claim ===
 
 impl Claim {
-    /// What the record of the request is to say.
+    /// Returns the entry for the record of the request.
     pub(crate) fn keyed(&self) -> Keyed {
         self.keyed
     }
 
-    /// The request was appended, or not. Called where the log says so, whether anybody waits for the answer
-    /// or not.
+    /// Records whether the request was appended. Called where the log reports it, whether or not anybody
+    /// waits for the answer.
     pub(crate) fn settle(mut self, keyed: Keyed, result: &Result<Receipt, AppendError>) {
         let Ok(receipt) = result else { return };
         let accepted = Accepted {
@@ -413,8 +412,8 @@ impl Drop for Claim {
     }
 }
 
-/// Milliseconds since 1970 as the clock had it when this process first asked, and from then on by a clock
-/// that nobody sets: a window of ten minutes has ten minutes, whatever is done to the other one meanwhile.
+/// Returns milliseconds since 1970, as the clock had it when this process first asked, and from then on by a
+/// clock that nobody sets: a window of ten minutes has ten minutes, however the other clock is set meanwhile.
 fn now_ms() -> u64 {
     static START: OnceLock<(u64, Instant)> = OnceLock::new();
     let (at_start, since) = START.get_or_init(|| {
@@ -428,14 +427,14 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Segments of a queue with keys stay so much longer than they are needed: a key is durable by itself long
+/// How much longer segments of a queue with keys stay than they are needed: a key is durable by itself long
 /// before.
 pub(crate) const SEGMENTS_STAY: Duration = Duration::from_secs(10);
-/// So long a repeated request waits for the first one.
+/// How long a repeated request waits for the first one.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// A log of keys that takes nothing any more is not asked for all of them with each request.
+/// The most keys that are asked to be kept again with each request, while their log takes nothing.
 const KEPT_AGAIN_TOGETHER: usize = 64;
-/// A start looks through so much of the queue's log at most, but for what was under way.
+/// The most bytes of the queue's log that a start looks through, except for requests that were under way.
 const NOTED_EVERY_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]

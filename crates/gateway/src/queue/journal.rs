@@ -1,5 +1,5 @@
-//! Where a queue's records are: on this machine's disk, or in a Kafka topic. What differs between the two
-//! ends here; whoever accepts and delivers sees lanes, marks and commits.
+//! Where a queue's records are: on this machine's disk, or in a Kafka topic. The differences between the two
+//! end here: the code that accepts and delivers sees lanes, marks and commits.
 
 use std::fmt;
 use std::future::Future;
@@ -25,7 +25,7 @@ use crate::queue::record::Params;
 pub(crate) enum Journal {
     /// On this machine's disk.
     Disk(Log),
-    /// In a topic.
+    /// In a Kafka topic.
     Kafka(TopicJournal),
 }
 
@@ -61,7 +61,7 @@ pub(crate) enum NoConsumer {
     Kafka(#[from] kafka::OpenError),
 }
 
-/// Where a request is, as its client is told.
+/// The place of a request, as its client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Receipt {
     Disk(log::Receipt),
@@ -74,13 +74,13 @@ pub(crate) enum Consumer {
     Kafka(Arc<dyn kafka::Group>),
 }
 
-/// Reads one lane.
+/// The reader of one lane.
 pub(crate) enum LaneReader {
     Disk(log::LaneReader),
     Kafka(Box<dyn kafka::LaneReader>),
 }
 
-/// What there is to say of a consumer group that several gateways share.
+/// The figures of a consumer group that several gateways share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sharing {
     /// Messages that the group has yet to deliver, wherever they are.
@@ -94,7 +94,7 @@ pub(crate) struct Sharing {
 // === impl Entry ===
 
 impl Entry {
-    /// The memory that its lines take.
+    /// Returns the memory that the entry's lines take.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Entry::Disk(record) => record.payload_bytes(),
@@ -120,8 +120,8 @@ impl Journal {
         }
     }
 
-    /// Whether a document's lane follows from its id alone; else from its index and shard, as they are when
-    /// it is accepted.
+    /// Whether a document's lane follows from its id alone; otherwise it follows from the document's index
+    /// and shard, as they are when the document is accepted.
     pub(crate) fn has_lanes_by_id(&self) -> bool {
         match self {
             Journal::Disk(_) => false,
@@ -129,7 +129,7 @@ impl Journal {
         }
     }
 
-    /// The log on this machine's disk, if it is one.
+    /// Returns the log on this machine's disk, if the journal is one.
     pub(crate) fn on_disk(&self) -> Option<&Log> {
         match self {
             Journal::Disk(log) => Some(log),
@@ -137,7 +137,7 @@ impl Journal {
         }
     }
 
-    /// The name of the topic, if it is one.
+    /// Returns the name of the topic, if the journal is one.
     pub(crate) fn topic(&self) -> Option<&str> {
         match self {
             Journal::Disk(_) => None,
@@ -145,7 +145,7 @@ impl Journal {
         }
     }
 
-    /// The consumer group of this name, if it is a topic and has one.
+    /// Returns the consumer group of this name, if the journal is a topic and has one.
     pub(crate) fn topic_group(&self, name: &str) -> Option<Arc<dyn kafka::Group>> {
         let Journal::Kafka(kafka) = self else { return None };
         let groups = kafka.groups();
@@ -153,7 +153,7 @@ impl Journal {
         found.map(|(_, group)| Arc::clone(group))
     }
 
-    /// The topic itself, if it is one.
+    /// Returns the topic itself, if the journal is one.
     pub(crate) fn in_kafka(&self) -> Option<&dyn kafka::Topic> {
         match self {
             Journal::Disk(_) => None,
@@ -161,10 +161,11 @@ impl Journal {
         }
     }
 
-    /// What a body that is planned by lanes becomes.
+    /// Makes an entry of a body that is planned by lanes.
     ///
     /// # Errors
-    /// If it cannot be brought into the shape that the journal has room for.
+    ///
+    /// If the body cannot be brought into a shape that the journal has room for.
     pub(crate) fn entry(
         &self,
         kind: u8,
@@ -210,7 +211,7 @@ impl Journal {
         }
     }
 
-    /// Puts it there; durable when this says so. The entry is one that this journal made.
+    /// Appends an entry that this journal made; the entry is durable when the append says so.
     pub(crate) fn append(&self, entry: Entry) -> Append {
         match (self, entry) {
             (Journal::Disk(log), Entry::Disk(record)) => Append::Disk(log.append_async(record)),
@@ -221,8 +222,8 @@ impl Journal {
         }
     }
 
-    /// As [`Journal::append`]; `then` is told as soon as the record is durable, even if whoever waits has
-    /// gone. In Kafka nobody is told: what needs it, `idempotency`, is for the disk.
+    /// Appends as [`Journal::append`] does, and calls `then` as soon as the record is durable, even if the
+    /// caller has gone. In Kafka `then` is not called: `idempotency`, which needs it, is for the disk.
     pub(crate) async fn append_and(
         &self,
         entry: Entry,
@@ -233,7 +234,7 @@ impl Journal {
                 let (settle, settled) = oneshot::channel();
                 log.append(record, move |result| {
                     then(&result);
-                    // Whoever asked may be gone.
+                    // The caller may be gone.
                     let _ = settle.send(result);
                 });
                 let settled = settled.await.unwrap_or(Err(log::AppendError::Closed));
@@ -243,7 +244,7 @@ impl Journal {
         }
     }
 
-    /// As [`Journal::append`], and waits.
+    /// Appends as [`Journal::append`] does, and waits.
     pub(crate) fn append_blocking(&self, entry: Entry) -> Result<(), NotQueued> {
         match (self, entry) {
             (Journal::Disk(log), Entry::Disk(record)) => Ok(log.append_blocking(record).map(drop)?),
@@ -254,10 +255,11 @@ impl Journal {
         }
     }
 
-    /// The consumer group of this name.
+    /// Opens the consumer group of this name.
     ///
     /// # Errors
-    /// Why there is none, for the operator.
+    ///
+    /// If there is no such group; the error tells the operator why.
     pub(crate) fn consumer(&self, name: &str, start: StartAt) -> Result<Consumer, NoConsumer> {
         match self {
             Journal::Disk(log) => Ok(Consumer::Disk(log.consumer(name, start)?)),
@@ -278,7 +280,7 @@ impl Journal {
         }
     }
 
-    /// The names of the consumer groups.
+    /// Returns the names of the consumer groups.
     pub(crate) fn consumers(&self) -> Vec<String> {
         match self {
             Journal::Disk(log) => log.consumers(),
@@ -286,7 +288,8 @@ impl Journal {
         }
     }
 
-    /// For each group, lane by lane, the place before which what became a dead letter here counts as dead.
+    /// Returns for each group, lane by lane, the place before which operations that became dead letters here
+    /// count as dead.
     pub(crate) fn committed(&self) -> Vec<(String, Vec<u64>)> {
         match self {
             Journal::Disk(log) => {
@@ -306,7 +309,7 @@ impl Journal {
         }
     }
 
-    /// Makes what the groups have committed durable.
+    /// Makes the groups' commits durable.
     pub(crate) fn flush(&self) -> Result<(), ReadError> {
         match self {
             Journal::Disk(log) => {
@@ -324,15 +327,16 @@ impl Journal {
         Ok(())
     }
 
-    /// The numbers of the journal and its groups. On disk they are of one instant; in Kafka what was accepted
-    /// is this gateway's, since it was started, and what became of documents is the group's, whoever
-    /// delivered them.
+    /// Returns the numbers of the journal and its groups. On disk they are of one instant. In Kafka, the
+    /// accepted documents are those that this gateway has accepted since it started, and the other numbers
+    /// are the group's, whichever gateway delivered.
     pub(crate) fn accounts(&self) -> (Status, Vec<ConsumerStatus>) {
         let (status, groups) = self.accounts_with_parked();
         (status, groups.into_iter().map(|(group, _)| group).collect())
     }
 
-    /// The same, and of each group in Kafka how many documents are parked, whoever has parked them.
+    /// Returns the same numbers, and for each group in Kafka how many documents are parked, whichever gateway
+    /// parked them.
     pub(crate) fn accounts_with_parked(&self) -> (Status, Vec<(ConsumerStatus, Option<u64>)>) {
         match self {
             Journal::Disk(log) => {
@@ -350,7 +354,7 @@ impl Journal {
         }
     }
 
-    /// Why a request of [`USUAL_BYTES`] would not be accepted now, if it would not.
+    /// Returns why a request of [`USUAL_BYTES`] would not be accepted now, if it would not.
     pub(crate) fn refuses(&self) -> Option<String> {
         match self {
             Journal::Disk(log) => log.admit(USUAL_BYTES).err().map(|error| error.to_string()),
@@ -358,7 +362,7 @@ impl Journal {
         }
     }
 
-    /// The same in a word, one of [`REFUSALS`].
+    /// Returns the same reason in a word, one of [`REFUSALS`].
     pub(crate) fn refuses_for(&self) -> Option<&'static str> {
         match self {
             Journal::Disk(log) => log.admit(USUAL_BYTES).err().and_then(|error| match error {
@@ -366,7 +370,8 @@ impl Journal {
                 AppendError::Full(Full::Floor { .. } | Full::Disk) | AppendError::Io(_) => Some("disk"),
                 AppendError::Full(Full::Waiting { .. }) => Some("busy"),
                 AppendError::Poisoned(_) => Some("failed"),
-                // It is being stopped; what is too large or empty is nothing that the queue refuses to all.
+                // The log is being stopped; or one record is too large or empty, which does not mean that the
+                // queue refuses all.
                 AppendError::Closed | AppendError::TooLarge { .. } | AppendError::Empty => None,
             }),
             Journal::Kafka(kafka) => kafka.topic.status().poisoned.map(|_| "failed"),
@@ -389,8 +394,8 @@ impl Journal {
         }
     }
 
-    /// How often somebody has looked what other gateways have put there and delivered; none: there are no
-    /// others.
+    /// Returns how often the gateway has looked at the messages that other gateways have put there and
+    /// delivered; `None` if there are no others.
     pub(crate) fn looks(&self) -> Option<u64> {
         match self {
             Journal::Disk(_) => None,
@@ -406,7 +411,8 @@ impl Journal {
     }
 }
 
-/// How a group is, and how many documents are parked, which counts neither as indexed nor as dead.
+/// Returns the status of a group, and how many documents are parked, which count neither as indexed nor as
+/// dead.
 fn group_status(name: &str, group: &dyn kafka::Group) -> (ConsumerStatus, u64) {
     let known = group.status();
     let parked: u64 = known.iter().map(|lane| lane.done.parked).sum();
@@ -437,7 +443,7 @@ fn group_status(name: &str, group: &dyn kafka::Group) -> (ConsumerStatus, u64) {
     (status, parked)
 }
 
-/// Cuts a part between its operations, so that each piece has `most` bytes at most.
+/// Cuts a part between its operations, so that each piece has at most `most` bytes.
 fn cut(
     part: kafka::Part,
     most: usize,
@@ -533,7 +539,7 @@ impl Consumer {
         }
     }
 
-    /// Says that everything before these marks is done.
+    /// Records that everything before these marks is done.
     pub(crate) fn commit(&self, commits: &[Commit]) -> Result<(), ReadError> {
         match self {
             Consumer::Disk(consumer) => consumer.commit(commits),
@@ -546,7 +552,7 @@ impl Consumer {
         }
     }
 
-    /// Waits until what was committed is durable.
+    /// Waits until commits are durable.
     pub(crate) fn flush(&self) -> Result<(), ReadError> {
         match self {
             Consumer::Disk(consumer) => consumer.flush(),
@@ -561,8 +567,8 @@ impl Consumer {
         }
     }
 
-    /// When the oldest document was accepted that is to be delivered, ms since 1970. In Kafka nobody looks
-    /// while nothing delivers.
+    /// Returns when the oldest document that is to be delivered was accepted, in ms since 1970. In Kafka this
+    /// is not known: nobody looks while nothing delivers.
     pub(crate) fn oldest_pending_ms(&self) -> Result<Option<u64>, ReadError> {
         match self {
             Consumer::Disk(consumer) => consumer.oldest_pending_ms(),
@@ -570,7 +576,7 @@ impl Consumer {
         }
     }
 
-    /// Whether a lane's documents may be sent: no other gateway can have the lane.
+    /// Whether a lane's documents may be sent: only while no other gateway can have the lane.
     pub(crate) fn may_send(&self) -> bool {
         match self {
             Consumer::Disk(_) => true,
@@ -578,7 +584,7 @@ impl Consumer {
         }
     }
 
-    /// In a topic: for each lane the messages that the group has yet to deliver, wherever they are.
+    /// Returns for each lane of a topic the messages that the group has yet to deliver, wherever they are.
     pub(crate) fn messages_pending(&self) -> Vec<u64> {
         match self {
             Consumer::Disk(_) => Vec::new(),
@@ -586,7 +592,7 @@ impl Consumer {
         }
     }
 
-    /// In a topic: for each lane the documents that wait apart from it, wherever they are.
+    /// Returns for each lane of a topic the documents that wait apart from the lane, wherever they are.
     pub(crate) fn parked_by_lane(&self) -> Vec<u64> {
         match self {
             Consumer::Disk(_) => Vec::new(),
@@ -594,7 +600,7 @@ impl Consumer {
         }
     }
 
-    /// What there is to say of it if other gateways share it.
+    /// Returns the figures that other gateways share, if the group is in Kafka.
     pub(crate) fn sharing(&self) -> Option<Sharing> {
         let Consumer::Kafka(group) = self else { return None };
         let lanes = group.status();
@@ -605,7 +611,8 @@ impl Consumer {
         })
     }
 
-    /// Which lanes are this gateway's now, and how many messages each has; none if all are and nobody counts.
+    /// Returns which lanes are this gateway's now, and how many messages each has; `None` if all lanes are,
+    /// and nobody counts.
     pub(crate) fn lanes_shared(&self) -> Option<Vec<(bool, u64)>> {
         let Consumer::Kafka(group) = self else { return None };
         let lanes = group.status().into_iter();
@@ -616,7 +623,7 @@ impl Consumer {
 // === impl LaneReader ===
 
 impl LaneReader {
-    /// Ready once there is something to read.
+    /// Resolves once there is something to read.
     pub(crate) fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
         match self {
             LaneReader::Disk(reader) => Either::Left(reader.ready()),
@@ -624,7 +631,8 @@ impl LaneReader {
         }
     }
 
-    /// Bytes of what comes next, as it is when it is read, and its documents, if there is something.
+    /// Returns the bytes of the next group, as they are when they are read, and its documents, if there is a
+    /// group.
     pub(crate) fn peek(&mut self) -> Result<Option<(usize, usize)>, ReadError> {
         let next = match self {
             LaneReader::Disk(reader) => {
@@ -636,7 +644,7 @@ impl LaneReader {
         Ok(next.map(|(bytes, documents)| (bytes, documents as usize)))
     }
 
-    /// Bytes that are there to be read, and documents, if that is known.
+    /// Returns how many bytes and documents are there to be read, if that is known.
     pub(crate) fn waiting(&self) -> Option<(usize, usize)> {
         match self {
             LaneReader::Disk(reader) => {
@@ -647,7 +655,7 @@ impl LaneReader {
         }
     }
 
-    /// Appends the next group's bytes to `out` and tells what it is; none if all that is there was read.
+    /// Appends the next group's bytes to `out` and describes the group; `None` if all that is there was read.
     #[allow(clippy::should_implement_trait, reason = "it fills a buffer of the caller's")]
     pub(crate) fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Next>, ReadError> {
         let reader = match self {
@@ -668,16 +676,16 @@ impl LaneReader {
         }))
     }
 
-    /// Whether what is at a position may be in one batch with what is at `first`.
+    /// Whether the group at a position may be in one batch with the group at `first`.
     pub(crate) fn goes_along(&self, first: u64, position: u64) -> bool {
         match self {
             LaneReader::Disk(_) => true,
-            // More than that is not sent before the first is committed.
+            // No more than that is sent before the first is committed.
             LaneReader::Kafka(_) => position - first < kafka::SENT_AHEAD_MAX,
         }
     }
 
-    /// Lets go of what it holds of the disk while there is nothing to read.
+    /// Lets go of the reader's hold on the disk while there is nothing to read.
     pub(crate) fn rest(&mut self) {
         match self {
             LaneReader::Disk(reader) => reader.rest(),
@@ -685,7 +693,7 @@ impl LaneReader {
         }
     }
 
-    /// Where it is.
+    /// Returns the place of the reader.
     pub(crate) fn mark(&self) -> Mark {
         match self {
             LaneReader::Disk(reader) => reader.mark(),
@@ -702,7 +710,7 @@ impl LaneReader {
     }
 }
 
-/// Documents are counted by the group, as they are done.
+/// Returns the place of a reader in Kafka. The group counts documents, as they are done.
 fn mark_of(reader: &dyn kafka::LaneReader) -> Mark {
     Mark {
         lane: reader.lane(),
@@ -722,13 +730,13 @@ fn unread(error: kafka::ReadError) -> ReadError {
     }
 }
 
-/// Places of a request that its client is told, at most: they stand in a header.
+/// The most places of a request that its client is told: they stand in a header.
 const PLACES_TOLD: usize = 16;
 
-/// What a queue has to have room for to count as one that accepts requests.
+/// The bytes that a queue has to have room for to count as one that accepts requests.
 const USUAL_BYTES: u64 = 64 << 10;
 
-/// Why a queue can accept nothing, each in a word.
+/// The reasons why a queue can accept nothing, each in a word.
 pub(crate) const REFUSALS: [&str; 4] = ["max_size", "disk", "failed", "busy"];
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! Asynchronous mode as it is kept: records that are durable, how far each consumer group is, and what became
-//! of the rest.
+//! The state of asynchronous mode: durable records, how far each consumer group is, and the operations that
+//! were parked or given up.
 //!
-//! [`Accept`] makes a bulk one record and answers once [`Journal`] has it (on disk, or in a Kafka topic). A
-//! [`Queue`] has a [`Group`] for each cluster that it is delivered to, with a cursor for each lane. What
-//! leads from names to lanes, and what keeps the order when a name moves, are [`Whereabouts`] and `fence`.
-//! Beside the records there are the keys of requests that must not be written twice ([`idempotency`]),
-//! operations that wait for their index ([`parked`]) and those that were given up ([`dead_letters`]).
-//! `accounts` counts all of it, `standstill` says why something does not move, [`trace`] where a document is.
+//! [`Accept`] makes a bulk one record and answers once [`Journal`] has the record (on disk, or in a Kafka
+//! topic). A [`Queue`] has a [`Group`] for each cluster that it is delivered to, with a cursor for each lane.
+//! [`Whereabouts`] says where names lead, and so to which lanes; a `fence` keeps the order when a name moves.
+//! Besides the records there are the keys of requests that must not be written twice ([`idempotency`]),
+//! operations that wait for their index ([`parked`]) and operations that were given up ([`dead_letters`]).
+//! `accounts` counts all of it, `standstill` says why something does not move, and [`trace`] says where a
+//! document is.
 
 mod accept;
 mod accounts;

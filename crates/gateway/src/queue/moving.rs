@@ -1,15 +1,17 @@
-//! A queue that goes from one host to another: what belongs to it, and what a gateway must not deliver from.
+//! A queue that moves from one host to another: its parts, and the marks of queues that a gateway must not
+//! deliver.
 //!
 //! `tidegate queues export` and `import` copy the parts of a queue while no gateway has it. Two files keep a
-//! gateway from a queue that is not its own: a mark beside a queue that is not there as a whole yet, and one
-//! in a queue that somebody else delivers now.
+//! gateway from a queue that is not its own: a mark beside a queue that is not there as a whole yet, and a
+//! mark in a queue that somebody else delivers now.
 
 use std::path::{Path, PathBuf};
 
-/// In the folder of a queue's log: it was exported to be delivered elsewhere.
+/// The file in the folder of a queue's log that says that the queue was exported to be delivered elsewhere.
 pub const MOVED: &str = "MOVED";
 
-/// What belongs to a queue below `path.data`, by the names that an export gives to it. The log comes first.
+/// Returns the parts of a queue below `path.data`, each with the name that an export gives to it. The log
+/// comes first.
 pub fn parts(data: &Path, queue: &str) -> [(&'static str, PathBuf); 6] {
     [
         ("queue", data.join("queue").join(queue)),
@@ -24,12 +26,12 @@ pub fn parts(data: &Path, queue: &str) -> [(&'static str, PathBuf); 6] {
     ]
 }
 
-/// The file that is there as long as a queue's import is not finished.
+/// Returns the file that is there as long as a queue's import is not finished.
 pub fn importing(data: &Path, queue: &str) -> PathBuf {
     data.join("importing").join(queue)
 }
 
-/// Why a gateway must not open a queue, if it must not.
+/// Returns why a gateway must not open a queue, if it must not.
 pub(super) fn why_not_ours(data: &Path, queue: &str) -> Option<String> {
     let mark = importing(data, queue);
     if mark.exists() {

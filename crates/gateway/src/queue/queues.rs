@@ -23,7 +23,7 @@ use crate::queue::whereabouts::Whereabouts;
 use crate::queue::{dead_letters, moving, parked};
 use crate::start_error::StartError;
 
-/// All queues, open, and who delivers from them.
+/// All open queues, and the consumer groups that deliver from them.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     queues: BTreeMap<Arc<str>, Arc<Queue>>,
@@ -37,19 +37,19 @@ pub(crate) struct Queue {
     pub(crate) cluster: Arc<str>,
     pub(crate) log: Journal,
     pub(crate) dead_letters: DeadLetters,
-    /// What waits apart from its lane.
+    /// The operations that wait apart from their lanes.
     pub(crate) parked: ParkedOfQueue,
     /// How long operations are parked before they are given up.
     parked_age_max: Mutex<Duration>,
-    /// The keys of requests that are written once however often they come; none: keys mean nothing.
+    /// The keys of requests that are written once however often they come; `None` if keys mean nothing.
     pub(crate) keys: Option<Arc<Keys>>,
-    /// Where the names of its documents lead; none in Kafka, whose lanes may be other gateways'.
+    /// Where the names of its documents lead; `None` in Kafka, where lanes may be other gateways'.
     pub(crate) whereabouts: Option<Whereabouts>,
-    /// Where it is written down how far each consumer group sends; none: the queue is in Kafka.
+    /// The folder that says how far each consumer group sends; `None` in Kafka.
     sent_marks: Option<PathBuf>,
-    /// Which requests its cluster takes, by what their heads say.
+    /// Which requests the queue's cluster takes, by their heads.
     pub(crate) forms: Forms,
-    /// What is done with writes that cannot be queued.
+    /// The treatment of writes that cannot be queued.
     passing: Mutex<config::Passing>,
 }
 
@@ -58,15 +58,15 @@ pub(crate) struct Group {
     pub(crate) settings: config::Delivery,
     pub(crate) queue: Arc<Queue>,
     pub(crate) consumer: Consumer,
-    /// What waits apart from its lane; nothing while [`Group::cannot_park`].
+    /// The operations that wait apart from their lanes; unset while [`Group::cannot_park`] gives a reason.
     parked: OnceLock<Arc<Parked>>,
     cannot_park: Mutex<Option<CannotPark>>,
-    /// How far each lane may have sent; none: the queue is in Kafka.
+    /// How far each lane may have sent; `None` in Kafka.
     sent_marks: Option<SentMarks>,
-    /// By lane: what lies before this was there when delivery started, and an earlier one may have delivered
-    /// it, and ended before that was written down.
+    /// By lane: the position before which everything was there when delivery started. An earlier delivery may
+    /// have delivered it, and ended before that was written down.
     doubtful_before: Vec<AtomicU64>,
-    /// Something may have been sent that is not committed, or is to be sent again, and
+    /// Whether something may have been sent that is not committed, or is to be sent again, while
     /// [`Group::doubtful_before`] does not say so yet.
     unsettled: AtomicBool,
     lanes: Vec<Mutex<LaneState>>,
@@ -74,48 +74,49 @@ pub(crate) struct Group {
     phase: Mutex<Phase>,
     /// Requests sent to the cluster.
     pub(crate) requests: Count,
-    /// What lanes had for a node, sent in those requests.
+    /// Parcels of lanes that were sent in those requests.
     pub(crate) parts: Count,
     /// Documents sent again after a failure.
     pub(crate) retried: Count,
-    /// Operations in doubt that stayed in the index that had their documents, though their names had come to
-    /// lead elsewhere.
+    /// Operations in doubt that stayed in the index that had their documents, although their names had come
+    /// to lead elsewhere.
     pub(crate) stayed: Count,
 }
 
-/// Why a group in Kafka parks nothing: it has no topic for that.
+/// Why a group in Kafka parks nothing: it has no topic for parked operations.
 #[derive(Clone, Debug)]
 pub(crate) struct CannotPark {
     pub(crate) why: String,
-    /// The brokers have said nothing; else that the gateway cannot have it as things are.
+    /// Whether the brokers have said nothing; otherwise they have said that the gateway cannot have the topic
+    /// as things are.
     pub(crate) is_untold: bool,
 }
 
-/// What a lane is doing.
+/// The state of a lane.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneState {
     pub(crate) doing: Doing,
-    /// Why it tries again, or waits.
+    /// Why the lane tries again, or waits.
     pub(crate) why: Option<Arc<str>>,
-    /// When the oldest document that it works on was accepted, ms since 1970.
+    /// When the oldest document that the lane works on was accepted, in ms since 1970.
     pub(crate) since_ms: Option<u64>,
-    /// Since when it does this, for this reason.
+    /// Since when the lane does this, for this reason.
     pub(crate) since_change: Option<Instant>,
-    /// When it looks again at what it waits for.
+    /// When the lane looks again at what it waits for.
     pub(crate) next_try: Option<Instant>,
 }
 
-/// What a lane is doing, in a word.
+/// The activity of a lane, in a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Doing {
-    /// Nothing: it is empty, or its pipeline is stopped.
+    /// Nothing: the lane is empty, or its pipeline is stopped.
     #[default]
     Idle,
     /// Sending.
     Delivering,
-    /// Something failed that passes by itself.
+    /// Trying again after a failure that passes by itself.
     Retrying,
-    /// Something is wrong that somebody has to put right. It goes on by itself then.
+    /// Waiting for something that somebody has to put right. The lane then goes on by itself.
     Paused,
 }
 
@@ -125,7 +126,7 @@ pub(crate) enum Phase {
     #[default]
     Stopped,
     Running,
-    /// It was told to stop, and its batches under way are not done.
+    /// Delivery was told to stop, and its batches under way are not done.
     Stopping,
 }
 
@@ -147,17 +148,17 @@ impl Queues {
         Ok(Self { queues, groups })
     }
 
-    /// These.
+    /// Combines queues and groups that are open already.
     pub(crate) fn of(queues: BTreeMap<Arc<str>, Arc<Queue>>, groups: Vec<Arc<Group>>) -> Self {
         Self { queues, groups }
     }
 
-    /// All of them.
+    /// Returns all queues.
     pub(crate) fn by_name(&self) -> &BTreeMap<Arc<str>, Arc<Queue>> {
         &self.queues
     }
 
-    /// The queue of this name.
+    /// Returns the queue of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Queue>> {
         self.queues.get(name)
     }
@@ -166,7 +167,7 @@ impl Queues {
         &self.groups
     }
 
-    /// Ends it: what was handed over is written, marks are made durable.
+    /// Closes all queues: records that were handed over are written, and marks are made durable.
     pub(crate) fn close(&self) {
         for queue in self.queues.values() {
             queue.close();
@@ -177,7 +178,7 @@ impl Queues {
         self.queues.values()
     }
 
-    /// The consumer group of this name that delivers from a queue.
+    /// Returns the consumer group of this name that delivers from a queue.
     pub(crate) fn group(&self, queue: &str, name: &str) -> Option<&Arc<Group>> {
         let mut groups = self.groups.iter();
         groups.find(|group| *group.queue.name == *queue && *group.settings.group == *name)
@@ -187,7 +188,7 @@ impl Queues {
 // === impl Queue ===
 
 impl Queue {
-    /// Opens it, or makes it.
+    /// Opens the queue, or makes it.
     pub(crate) fn open(settings: &config::Queue, data: &Path) -> Result<Self, StartError> {
         let failed = |error: &dyn std::error::Error| StartError::Queue {
             queue: Arc::clone(&settings.name),
@@ -239,7 +240,8 @@ impl Queue {
         })
     }
 
-    /// Ends it: what was handed over is written, marks are made durable, and nothing more is accepted.
+    /// Closes the queue: records that were handed over are written, marks are made durable, and nothing more
+    /// is accepted.
     pub(crate) fn close(&self) {
         self.log.close();
         self.dead_letters.close();
@@ -249,11 +251,11 @@ impl Queue {
         }
     }
 
-    /// Takes over what may change of the settings: when requests count as safe, how documents are packed, how
-    /// much there may be, and what waits for the queue.
+    /// Takes over the settings that may change: when requests count as safe, how documents are packed, how
+    /// much there may be, and how writes that cannot be queued are treated.
     pub(crate) fn adjust(&self, settings: &config::Queue) -> Result<(), log::OpenError> {
         *self.passing.lock() = settings.passing;
-        // What a topic is like is Kafka's matter.
+        // Kafka decides about the properties of a topic.
         let of_log = self
             .log
             .on_disk()
@@ -264,18 +266,18 @@ impl Queue {
         of_log.and(of_letters).and(of_parked)
     }
 
-    /// How long operations are parked before they are given up.
+    /// Returns how long operations are parked before they are given up.
     pub(crate) fn parked_age_max(&self) -> Duration {
         *self.parked_age_max.lock()
     }
 
-    /// What is parked of one of its consumer groups; none: the queue is in Kafka, and the brokers do not let
-    /// the gateway have a topic for it.
+    /// Returns the parked operations of one of its consumer groups; `None` if the queue is in Kafka, and the
+    /// brokers do not let the gateway have a topic for them.
     pub(crate) fn parked_of(&self, group: &str) -> Option<Arc<Parked>> {
         self.parked.group(group)
     }
 
-    /// The same of a group that is about to deliver. Blocks on the brokers.
+    /// Returns the parked operations of a group that is about to deliver. Blocks on the brokers.
     fn parked_to_deliver(&self, name: &str, consumer: &Consumer) -> Result<Arc<Parked>, kafka::OpenError> {
         match (self.parked_of(name), consumer, self.log.in_kafka()) {
             (None, Consumer::Kafka(group), Some(topic)) => {
@@ -287,12 +289,12 @@ impl Queue {
         }
     }
 
-    /// What is done with writes that cannot be queued.
+    /// Returns the treatment of writes that cannot be queued.
     pub(crate) fn passing(&self) -> config::Passing {
         *self.passing.lock()
     }
 
-    /// How far its consumer groups have committed.
+    /// Returns how far the queue's consumer groups have committed.
     pub(crate) fn committed(&self) -> Committed {
         let parked = self.parked.all().into_iter();
         Committed {
@@ -303,7 +305,7 @@ impl Queue {
         }
     }
 
-    /// Makes what its consumer groups have committed durable.
+    /// Makes the commits of the queue's consumer groups durable.
     pub(crate) fn flush(&self) -> Result<(), ReadError> {
         self.log.flush()
     }
@@ -320,14 +322,14 @@ impl std::fmt::Debug for Queue {
 /// Why a queue on this machine's disk has no log.
 #[derive(Debug, thiserror::Error)]
 enum NoLog {
-    /// It was moved to another machine, or is not here as a whole yet.
+    /// The queue was moved to another machine, or is not here as a whole yet.
     #[error("{0}")]
     NotOurs(String),
     #[error(transparent)]
     Open(#[from] log::OpenError),
 }
 
-/// The log of a queue on this machine's disk.
+/// Opens the log of a queue on this machine's disk.
 fn open_log(settings: &config::Queue, data: &Path) -> Result<Log, NoLog> {
     if let Some(why) = moving::why_not_ours(data, &settings.name) {
         return Err(NoLog::NotOurs(why));
@@ -346,7 +348,7 @@ fn open_log(settings: &config::Queue, data: &Path) -> Result<Log, NoLog> {
     Ok(log)
 }
 
-/// The topic of a queue in Kafka.
+/// Opens the topic of a queue in Kafka.
 fn open_topic(settings: &config::KafkaTopic) -> Result<Arc<dyn kafka::Topic>, kafka::OpenError> {
     kafka::open(&kafka::Options {
         brokers: settings.brokers.iter().map(ToString::to_string).collect(),
@@ -370,7 +372,7 @@ fn open_topic(settings: &config::KafkaTopic) -> Result<Arc<dyn kafka::Topic>, ka
     })
 }
 
-/// How the log of a queue is kept.
+/// Returns how the log of a queue is kept.
 fn log_options(settings: &config::Queue) -> Options {
     let quota_bytes = settings.bytes_max.unwrap_or(0);
     Options {
@@ -387,7 +389,7 @@ fn log_options(settings: &config::Queue) -> Options {
         },
         segment_bytes: match settings.bytes_max {
             None => SEGMENT_BYTES,
-            // A quota is used to three quarters at least before the oldest segment has to go.
+            // At least three quarters of a quota are used before the oldest segment has to go.
             Some(quota) => (quota / 4).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES),
         },
         quota_bytes,
@@ -405,26 +407,26 @@ fn log_options(settings: &config::Queue) -> Options {
     }
 }
 
-/// How the dead letters of a queue are kept.
+/// Returns how the dead letters of a queue are kept.
 fn letters_options(settings: &config::Queue) -> Options {
     let quota_bytes = settings.dead_letters_bytes_max;
     Options {
         lanes: 1,
         segment_bytes: (quota_bytes / 4).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES / 4),
         quota_bytes,
-        // A disk that the queue has filled has room for letters: lanes that had to wait for it would hold
-        // what fills it.
+        // A disk that the queue has filled still has room for letters: lanes that had to wait for room would
+        // hold the records that fill the disk.
         free_bytes_min: settings.free_bytes_min / 2,
         on_event: teller(&settings.name, "dead letters"),
         ..Options::default()
     }
 }
 
-/// How the parked operations of a consumer group are kept.
+/// Returns how the parked operations of a consumer group are kept.
 fn parked_options(settings: &config::Queue) -> Options {
     let quota_bytes = settings.parked_bytes_max;
     Options {
-        // In Kafka it is a copy, which is made anew.
+        // In Kafka the store is a copy, which is made anew.
         fsync: match settings.kafka {
             Some(_) => log::Fsync::Os,
             None => log::Fsync::Always,
@@ -436,7 +438,7 @@ fn parked_options(settings: &config::Queue) -> Options {
     }
 }
 
-/// Says in the log what an operator must know.
+/// Returns a listener that logs events for the operator.
 fn teller(queue: &Arc<str>, of: &'static str) -> Arc<dyn Fn(&Event) + Send + Sync> {
     let queue = Arc::clone(queue);
     Arc::new(move |event| match event {
@@ -455,7 +457,7 @@ fn teller(queue: &Arc<str>, of: &'static str) -> Arc<dyn Fn(&Event) + Send + Syn
 // === impl Group ===
 
 impl Group {
-    /// A consumer group of a queue, which begins where the settings say if it is new.
+    /// Opens a consumer group of a queue. A new group begins where the settings say.
     pub(crate) fn open(settings: &config::Delivery, queue: &Arc<Queue>) -> Result<Self, StartError> {
         let start = match settings.start {
             config::Start::Earliest => StartAt::Oldest,
@@ -496,17 +498,18 @@ impl Group {
         Ok(group)
     }
 
-    /// What waits apart from its lane; none: nothing can be parked, see [`Group::cannot_park`].
+    /// Returns the operations that wait apart from their lanes; `None` if nothing can be parked, see
+    /// [`Group::cannot_park`].
     pub(crate) fn parked(&self) -> Option<&Arc<Parked>> {
         self.parked.get()
     }
 
-    /// Why nothing can be parked, if so.
+    /// Returns why nothing can be parked, if so.
     pub(crate) fn cannot_park(&self) -> Option<CannotPark> {
         self.cannot_park.lock().clone()
     }
 
-    /// Asks for what operations are parked in, once. Blocks on the brokers, if the queue is in Kafka.
+    /// Asks once for the store of parked operations. Blocks on the brokers, if the queue is in Kafka.
     pub(crate) fn ask_to_park(&self) -> Option<Arc<Parked>> {
         let asked = self.queue.parked_to_deliver(&self.settings.group, &self.consumer);
         let error = match asked {
@@ -529,7 +532,7 @@ impl Group {
         None
     }
 
-    /// Operations are parked from now on. Only while nothing is under way.
+    /// Parks operations from now on. To be called only while nothing is under way.
     pub(crate) fn parks_from_now_on(&self, parked: Arc<Parked>) {
         if self.cannot_park.lock().take().is_some() {
             let (queue, group) = (&*self.queue.name, &*self.settings.group);
@@ -538,7 +541,7 @@ impl Group {
         self.parked.get_or_init(|| parked);
     }
 
-    /// Says what a lane is doing; a line in the log when that has changed for the worse.
+    /// Records what a lane is doing; writes a line to the log when that has changed for the worse.
     pub(crate) fn set(&self, lane: u32, doing: Doing, why: Option<&str>) {
         let mut state = self.lane(lane);
         let changed = state.doing != doing || state.why.as_deref() != why;
@@ -580,7 +583,7 @@ impl Group {
         *self.phase.lock() = phase;
     }
 
-    /// Delivery was told to stop.
+    /// Records that delivery was told to stop.
     pub(crate) fn stopping(&self) {
         let mut phase = self.phase.lock();
         if *phase == Phase::Running {
@@ -588,20 +591,21 @@ impl Group {
         }
     }
 
-    /// Delivery has ended: no lane does anything.
+    /// Records that delivery has ended: no lane does anything.
     pub(crate) fn rest(&self) {
         self.rest_lanes();
         self.set_phase(Phase::Stopped);
     }
 
-    /// No lane does anything, for now.
+    /// Records that no lane does anything for now.
     pub(crate) fn rest_lanes(&self) {
         for lane in 0..self.lanes.len() as u32 {
             *self.lane(lane) = LaneState::default();
         }
     }
 
-    /// What a lane holds before this may have been delivered already, by an earlier run or another gateway.
+    /// Returns the position before which a lane's records may have been delivered already, by an earlier run
+    /// or another gateway.
     pub(crate) fn doubtful_before(&self, lane: u32) -> u64 {
         match &self.consumer {
             Consumer::Disk(_) => self.doubtful_before[lane as usize].load(Ordering::Relaxed),
@@ -609,21 +613,22 @@ impl Group {
         }
     }
 
-    /// Delivery is about to start. What an earlier run of this process delivered it has committed, unless
-    /// somebody has said otherwise since; an earlier process may have ended anywhere.
+    /// Prepares for delivery to start. An earlier run of this process has committed everything that it
+    /// delivered, unless somebody has said otherwise since; an earlier process may have ended anywhere.
     pub(crate) fn begins(&self) {
         if self.unsettled.swap(false, Ordering::Relaxed) {
             self.doubt_all();
         }
     }
 
-    /// A lane ends with a batch under way, or somebody moves the group: after the next start all may have
-    /// been delivered.
+    /// Records that a lane ends with a batch under way, or that somebody moves the group: after the next
+    /// start everything may have been delivered.
     pub(crate) fn leave_in_doubt(&self) {
         self.unsettled.store(true, Ordering::Relaxed);
     }
 
-    /// All that is in the queue now and that lanes have come to may have been delivered already.
+    /// Records that everything may have been delivered already that is in the queue now and that lanes have
+    /// come to.
     pub(crate) fn doubt_all(&self) {
         let end = self.queue.log.status().end;
         for (before, lane) in self.doubtful_before.iter().zip(0..) {
@@ -632,8 +637,9 @@ impl Group {
         }
     }
 
-    /// Whether what a lane holds here, and lies before [`Group::doubtful_before`], is likely to have been
-    /// sent: on disk lanes write down what they send, in Kafka they send so far beyond their last commit.
+    /// Whether a lane's record at `position`, before [`Group::doubtful_before`], is likely to have been sent:
+    /// on disk lanes write down how far they send, and in Kafka they send only so far beyond their last
+    /// commit.
     pub(crate) fn is_likely_sent(&self, lane: u32, position: u64) -> bool {
         match &self.consumer {
             Consumer::Disk(_) => true,
@@ -641,7 +647,7 @@ impl Group {
         }
     }
 
-    /// Whether a lane may send what lies before `end`; if not, it may once more is committed, which happens
+    /// Whether a lane may send the records before `end`; if not, it may once more is committed, which happens
     /// soon.
     pub(crate) fn may_send_to(&self, lane: u32, end: u64) -> bool {
         let Consumer::Kafka(group) = &self.consumer else {
@@ -654,24 +660,24 @@ impl Group {
         may
     }
 
-    /// A lane is about to send what lies before `end`.
+    /// Records that a lane is about to send the records before `end`.
     pub(crate) fn sends(&self, lane: u32, end: u64) {
         if let Some(marks) = &self.sent_marks {
             marks.sends(lane, end);
         }
     }
 
-    /// Says since when the documents have waited that a lane works on.
+    /// Records when the oldest document was accepted that a lane works on.
     pub(crate) fn works_on(&self, lane: u32, since_ms: Option<u64>) {
         self.lane(lane).since_ms = since_ms;
     }
 
-    /// Says when a lane looks again at what it waits for.
+    /// Records when a lane is going to try again.
     pub(crate) fn rests_until(&self, lane: u32, next_try: Instant) {
         self.lane(lane).next_try = Some(next_try);
     }
 
-    /// What each lane is doing.
+    /// Returns the states of all lanes.
     pub(crate) fn states(&self) -> Vec<LaneState> {
         (0..self.lanes.len() as u32)
             .map(|lane| self.lane(lane).clone())
@@ -682,7 +688,7 @@ impl Group {
         self.lanes[lane as usize].lock()
     }
 
-    /// How old the oldest document is that a lane works on, or that waits while nothing delivers.
+    /// Returns how old the oldest document is that a lane works on, or that waits while nothing delivers.
     pub(crate) fn lag(&self) -> Option<Duration> {
         let oldest = match self.phase() {
             Phase::Stopped => self.consumer.oldest_pending_ms().ok().flatten()?,
@@ -694,7 +700,7 @@ impl Group {
         Some(now.saturating_sub(Duration::from_millis(oldest)))
     }
 
-    /// Why some lane waits or tries again, if one does: one that is paused comes first.
+    /// Returns why some lane waits or tries again, if one does; a paused lane comes first.
     pub(crate) fn why(&self) -> Option<Arc<str>> {
         let states = (0..self.lanes.len() as u32).map(|lane| self.lane(lane).clone());
         let waiting = states.filter(|state| state.why.is_some());

@@ -1,4 +1,4 @@
-//! What a record says of its documents beside the documents, and the form that all of them are delivered in.
+//! The parameters of a record, and the form in which all records are delivered.
 
 use std::sync::LazyLock;
 
@@ -10,48 +10,49 @@ use serde::{Deserialize, Serialize};
 use crate::bulk_request::{self, BulkHead, Kind};
 use crate::queue::idempotency::Keyed;
 
-/// What a record says about its documents beside the documents: never a secret.
+/// A record's parameters: everything about its documents besides the documents. They never hold a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Params {
     /// Path and query of the client's request.
     pub(crate) target: String,
-    /// [`DELIVERED_TYPE`], whatever its client called it: earlier versions want to read it.
+    /// [`DELIVERED_TYPE`], whatever the client called it: earlier versions want to read it.
     pub(crate) content_type: String,
-    /// The first and the last id that were minted for it: its documents with ids between are known to be
-    /// nobody else's.
+    /// The first and the last id that were minted for the record: its documents with ids in between are known
+    /// to be nobody else's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) minted: Option<(String, String)>,
-    /// If these are dead letters that were put back.
+    /// Set if the record has dead letters that were put back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replay: Option<Replay>,
-    /// If its client gave it an `Idempotency-Key`.
+    /// Set if the client gave the request an `Idempotency-Key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) idempotency: Option<Keyed>,
 }
 
-/// A record's words beside its documents, read once: whoever delivers it finds here what follows from them.
+/// A record's parameters, read once, with everything that delivery derives from them.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) params: Params,
-    /// What its request's head says of its documents; none: this version does not know how to send it.
+    /// The head of the request; `None` if this version does not know how to send it.
     pub(crate) head: Option<BulkHead<'static>>,
-    /// The ids that were minted for it.
+    /// The ids that were minted for the record.
     pub(crate) minted: Option<Minted>,
 }
 
-/// What a record says of the dead letters that it puts back.
+/// The parameters of a record that puts dead letters back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Replay {
-    /// The consumer group that had given them up: no other delivers them, since it has done so already.
+    /// The consumer group that had given the letters up. No other group delivers them, since each has done so
+    /// already.
     pub(crate) group: String,
-    /// Their ids.
+    /// The ids of the letters.
     pub(crate) letters: Vec<u64>,
 }
 
 // === impl Params ===
 
 impl Params {
-    /// Reads what a record has beside its documents; none if this version cannot.
+    /// Reads a record's parameters; `None` if this version cannot.
     pub(crate) fn read(raw: &[u8]) -> Option<Self> {
         serde_json::from_slice(raw).ok()
     }
@@ -60,7 +61,7 @@ impl Params {
 // === impl Recorded ===
 
 impl Recorded {
-    /// Reads what a record has beside its documents; none if this version cannot.
+    /// Reads a record's parameters; `None` if this version cannot.
     pub(crate) fn read(raw: &[u8]) -> Option<Self> {
         Params::read(raw).map(Self::of)
     }
@@ -74,8 +75,8 @@ impl Recorded {
     }
 }
 
-/// What the head of a recorded request says, from its path and query; none: it is not one that can be
-/// delivered.
+/// Returns the head of a recorded request, from its path and query; `None` if the request is not one that can
+/// be delivered.
 pub(crate) fn head_of(target: &str) -> Option<BulkHead<'_>> {
     match bulk_request::classify(&Method::POST, target, &DELIVERED_HEADERS) {
         Kind::Bulk(head) => Some(head),
@@ -83,7 +84,7 @@ pub(crate) fn head_of(target: &str) -> Option<BulkHead<'_>> {
     }
 }
 
-/// Minted ids, from the first and the last of them as records have them.
+/// Returns the minted ids, from the first and the last of them as records have them.
 pub(crate) fn minted((first, last): &(String, String)) -> Option<Minted> {
     let id = |id: &str| <[u8; ID_LENGTH]>::try_from(id.as_bytes()).ok();
     Some(Minted {
@@ -92,9 +93,9 @@ pub(crate) fn minted((first, last): &(String, String)) -> Option<Minted> {
     })
 }
 
-/// The headers of every bulk that is delivered, whatever its client called it: all servers take this type,
-/// and with it no `Accept` is needed. What clients say beside it (`compatible-with=8`) changes how lines are
-/// read that are not queued, and how answers look that nobody passes on.
+/// Returns the headers of every bulk that is delivered, whatever its client called it: all servers take this
+/// type, and with it no `Accept` is needed. Clients may add to the type (`compatible-with=8`), but that
+/// changes only how lines are read that are not queued, and how answers look that nobody passes on.
 pub(crate) fn delivered_headers() -> HeaderMap {
     DELIVERED_HEADERS.clone()
 }

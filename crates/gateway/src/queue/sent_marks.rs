@@ -1,14 +1,16 @@
-//! How far each lane of a consumer group may have sent. What is committed is made durable now and then, so
-//! after a kill an earlier run may have executed much that counts as pending; and where a name has come to
-//! lead elsewhere meanwhile, it has to be looked for before it is sent again. Each lane therefore says what
-//! it is about to send: eight bytes of a small file, written and not synced. A kill leaves what was written.
+//! How far each lane of a consumer group may have sent. Commits are made durable only now and then, so after
+//! a kill an earlier run may have executed much that counts as pending; and where a name has come to lead
+//! elsewhere meanwhile, an operation has to be looked for before it is sent again. Each lane therefore writes
+//! down how far it is about to send: eight bytes of a small file, written and not synced. Written bytes
+//! survive a kill.
 //!
-//! After the machine itself went down (another boot) it may be gone. For that the file has one mark for all
-//! lanes. It is synced before any of them sends what lies beyond it, and set [`AHEAD`] of them, so that this
-//! is rare. What lies before it may have been sent then.
+//! If the machine itself goes down (another boot), these bytes may be lost. For that case the file has one
+//! mark for all lanes. The mark is synced before any of them sends records beyond it, and is set [`AHEAD`] of
+//! them, so that this is rare. After another boot, any record before the mark may have been sent.
 //!
-//! The file: [`MAGIC`], the boot as 16 bytes, the number of lanes as 8, then 8 bytes for each lane, all
-//! little-endian: the position before which it may have sent. At the end the mark for all lanes.
+//! The file has [`MAGIC`], the boot as 16 bytes, the number of lanes as 8, then 8 bytes for each lane: the
+//! position before which the lane may have sent. The mark for all lanes comes last. All numbers are
+//! little-endian.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -20,23 +22,24 @@ use log::{Disk as _, RealDisk};
 
 /// How far the lanes of one consumer group may have sent.
 pub(crate) struct SentMarks {
-    /// None: they cannot be kept.
+    /// `None` if the marks cannot be kept.
     file: Option<File>,
-    /// By lane: what lies before this may have been sent.
+    /// By lane: the position before which the lane may have sent.
     before: Vec<AtomicU64>,
     /// The mark for all lanes, as it is synced.
     synced: AtomicU64,
 }
 
-/// What the file of an earlier run says.
+/// The contents of an earlier run's file.
 struct Found {
     before: Vec<u64>,
     synced: u64,
 }
 
 impl SentMarks {
-    /// Those of a group, with what an earlier run has left in the file at `path`. All that is queued lies
-    /// before `end`, 0 if that is nothing. Where nobody knows, all of it may have been sent.
+    /// Opens the marks of a group, with those that an earlier run has left in the file at `path`. All that is
+    /// queued lies before `end`, which is 0 if nothing is queued. Where the file does not tell, all of it may
+    /// have been sent.
     pub(crate) fn open(path: &Path, lanes: u32, end: u64) -> Self {
         let boot = RealDisk::default().boot();
         let found = fs::read(path).ok().and_then(|bytes| found(&bytes, boot, lanes));
@@ -50,7 +53,7 @@ impl SentMarks {
             .transpose();
         let file = file.unwrap_or_else(|error| {
             tracing::warn!(path = %path.display(), %error, "how far lanes send cannot be written down: after a kill all that is queued may have been sent");
-            // What is there of an earlier run would say too little.
+            // A file of an earlier run would say too little.
             let _ = fs::remove_file(path);
             None
         });
@@ -61,7 +64,7 @@ impl SentMarks {
         }
     }
 
-    /// A lane is about to send what lies before `end`.
+    /// Records that a lane is about to send the records before `end`.
     pub(crate) fn sends(&self, lane: u32, end: u64) {
         let Some((before, file)) = self.before.get(lane as usize).zip(self.file.as_ref()) else {
             return;
@@ -90,14 +93,15 @@ impl SentMarks {
         Ok(())
     }
 
-    /// What a lane holds before this may have been sent.
+    /// Returns the position before which a lane's records may have been sent.
     pub(crate) fn before(&self, lane: u32) -> u64 {
         let before = self.before.get(lane as usize);
         before.map_or(u64::MAX, |before| before.load(Ordering::Relaxed))
     }
 }
 
-/// What a file says, if it is whole: of each lane, or, where it is of another boot, of all lanes.
+/// Reads a file, if it is whole: the marks of each lane, or, if the file is of another boot, the mark for all
+/// lanes.
 fn found(bytes: &[u8], boot: Option<u128>, lanes: u32) -> Option<Found> {
     let (rest, is_new) = match bytes.strip_prefix(MAGIC) {
         Some(rest) => (rest, true),
@@ -122,8 +126,8 @@ fn found(bytes: &[u8], boot: Option<u128>, lanes: u32) -> Option<Found> {
     })
 }
 
-/// Writes the file anew beside the one that is there, which it replaces: a kill leaves either of them, and so
-/// does the end of the machine.
+/// Writes the file anew beside the existing one, which it then replaces: after a kill, or after the machine
+/// goes down, one of the two is there.
 fn begin(path: &Path, boot: u128, before: &[u64], synced: u64) -> io::Result<File> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
@@ -141,10 +145,10 @@ fn begin(path: &Path, boot: u128, before: &[u64], synced: u64) -> io::Result<Fil
 }
 
 const MAGIC: &[u8] = b"TGSENT02";
-/// Without the mark for all lanes.
+/// The magic of a file without the mark for all lanes.
 const MAGIC_BEFORE: &[u8] = b"TGSENT01";
 const HEAD_BYTES: u64 = 8 + 16 + 8;
-/// So far ahead of what is sent the mark for all lanes is set, in bytes of the queue.
+/// How far the mark for all lanes is set ahead of the lanes, in bytes of the queue.
 const AHEAD: u64 = 256 << 20;
 
 #[cfg(test)]
@@ -196,7 +200,7 @@ mod tests {
         drop(marks);
         let mut bytes = fs::read(&path).unwrap();
         bytes[8] ^= 1;
-        // What was not synced is as it was before.
+        // Bytes that were not synced are as they were before.
         bytes[HEAD_BYTES as usize..][..16].fill(0);
         fs::write(&path, &bytes).unwrap();
         let marks = SentMarks::open(&path, 2, 700);

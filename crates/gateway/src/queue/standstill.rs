@@ -1,4 +1,4 @@
-//! Why documents of a queue do not move: for whom they wait, since when, and when that is looked at again.
+//! Says why documents of a queue do not move: the reason, since when, and when that is looked at again.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::queue::accounts::GroupAccount;
 use crate::queue::at_nodes::tenths;
 use crate::queue::queues::{Doing, Group, LaneState, Phase, Queue};
 
-/// What keeps a queue from accepting anything, if something does.
+/// Returns the reason why a queue accepts nothing, if there is one.
 pub(crate) fn of_queue(queue: &Queue) -> Value {
     match queue.log.refuses() {
         None => Value::Null,
@@ -17,7 +17,8 @@ pub(crate) fn of_queue(queue: &Queue) -> Value {
     }
 }
 
-/// What a consumer group's documents wait for, the worst first; empty while they move, or there are none.
+/// Returns the reasons why a consumer group's documents wait, the worst first; empty while they move, or
+/// there are none.
 pub(crate) fn of_group(queue: &str, account: &GroupAccount, group: Option<&Group>) -> Value {
     let mut waits = Vec::new();
     let Some(group) = group else {
@@ -61,7 +62,7 @@ pub(crate) fn of_group(queue: &str, account: &GroupAccount, group: Option<&Group
     Value::Array(waits)
 }
 
-/// What lanes wait for: those that wait for the same are told together.
+/// Returns the reasons why lanes wait; lanes with the same reason are reported together.
 fn of_lanes(group: &Group) -> Vec<Value> {
     let mut alike: Vec<(LaneState, Arc<str>, Vec<usize>)> = Vec::new();
     for (lane, state) in group.states().into_iter().enumerate() {
@@ -99,7 +100,7 @@ fn of_lanes(group: &Group) -> Vec<Value> {
     told.collect()
 }
 
-/// Nodes that have had lanes' documents for some time without an answer.
+/// Returns the nodes that have had lanes' documents for some time without an answer.
 fn of_nodes(group: &Group) -> Vec<Value> {
     let now = Instant::now();
     let told = group.at_nodes.slow(now).into_iter().map(|slow| {
@@ -122,7 +123,7 @@ fn reason(doing: Doing) -> &'static str {
     match doing {
         Doing::Paused => "paused",
         Doing::Retrying => "retrying",
-        // For other lanes, or for the memory that they hold.
+        // The lane waits for other lanes, or for the memory that they hold.
         Doing::Delivering | Doing::Idle => "waiting",
     }
 }

@@ -1,6 +1,6 @@
-//! Where a document is, as far as a queue can tell: its writes among the records, among what is parked, and
-//! among the dead letters. Nothing is changed, nothing is indexed beforehand, and nobody who writes waits:
-//! what is on the disk is read, for so long and no longer.
+//! Finds where a document is, as far as a queue can tell: its writes among the records, among parked
+//! operations, and among the dead letters. Nothing is changed, nothing is indexed beforehand, and no writer
+//! waits: the search reads the disk, for a bounded time.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -20,7 +20,7 @@ pub(crate) struct Sought<'t> {
     /// The name that was asked for, and the indices behind it.
     names: BTreeSet<String>,
     table: Option<&'t RouteTable>,
-    /// Names that were met, and whether they mean the same.
+    /// Names that were met, and whether they stand for one of these indices.
     known: RefCell<HashMap<String, bool>>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Cursors<'a> {
 /// An operation on the document.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// Which operation of its lines it is, from 0.
+    /// The operation's number among its lines, from 0.
     pub(crate) place: u32,
     pub(crate) op: Op,
     /// The index, as the action or its URL names it.
@@ -49,35 +49,35 @@ pub(crate) struct Write {
     pub(crate) found: Found,
     /// The one consumer group that delivers it, if it is a dead letter that was put back.
     pub(crate) replay_of: Option<String>,
-    /// For each consumer group the documents of the lane that go before it; none: it is delivered, or not
-    /// this group's, or the search did not begin where the group is.
+    /// For each consumer group: the documents of the lane that go before this write. `None`: the write is
+    /// delivered, or is not this group's, or the search did not begin where the group is.
     pub(crate) ahead: Vec<Option<u64>>,
 }
 
-/// What was seen in a queue's records.
+/// The result of searching a queue's records.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// The newest ones, oldest first.
+    /// The newest writes, oldest first.
     pub(crate) writes: VecDeque<Write>,
-    /// All of them, those too that are left out above.
+    /// The number of all writes, including those that are left out above.
     pub(crate) count: u64,
-    /// The bounds of what was looked through.
+    /// The bounds of the search.
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// When its first record was written, ms since 1970.
+    /// When the first record that was searched was written, in ms since 1970.
     pub(crate) since_ms: Option<u64>,
     pub(crate) records: u64,
     pub(crate) bytes: u64,
     /// Parts of records that are damaged, or that this version cannot read.
     pub(crate) unreadable: u64,
-    /// Where it broke off, if time was over.
+    /// Where the search broke off, if time was over.
     pub(crate) next: Option<u64>,
 }
 
 // === impl Sought ===
 
 impl<'t> Sought<'t> {
-    /// A document of an index, alias or data stream, as `table` has them.
+    /// Looks for a document of an index, alias or data stream, as `table` has them.
     pub(crate) fn new(index: &str, id: &str, table: Option<&'t RouteTable>) -> Self {
         let mut names = BTreeSet::from([index.to_owned()]);
         let members = table.and_then(|table| table.members_of(index));
@@ -90,7 +90,7 @@ impl<'t> Sought<'t> {
         }
     }
 
-    /// The name that was asked for, and all that it may be written to.
+    /// Returns the name that was asked for, and all that it may be written to.
     pub(crate) fn names(&self) -> &BTreeSet<String> {
         &self.names
     }
@@ -108,13 +108,14 @@ impl<'t> Sought<'t> {
         is
     }
 
-    /// Whether it can be in these lines; most are told apart by this alone.
+    /// Whether the document can be in these lines; this alone rules out most lines.
     fn may_be_in(&self, lines: &[u8]) -> bool {
-        // With an escape in it an id is written in many ways.
+        // With an escape in it, an id can be written in many ways.
         memmem::find(lines, self.id.as_bytes()).is_some() || memchr(b'\\', lines).is_some()
     }
 
-    /// The operations on it among these lines, sent to `target`; none if they cannot be read.
+    /// Returns the operations on the document among these lines, sent to `target`; `None` if the lines cannot
+    /// be read.
     pub(crate) fn in_lines(&self, lines: &[u8], target: &str) -> Option<Vec<Found>> {
         if !self.may_be_in(lines) {
             return Some(Vec::new());
@@ -157,7 +158,7 @@ impl<'t> Sought<'t> {
         Some(found)
     }
 
-    /// Looks through a log's records from a place on until it ends, or time is over. `groups` are the
+    /// Searches a log's records from a place on, until the log ends or time is over. `groups` are the
     /// consumer groups as they were at the beginning.
     pub(crate) fn in_records(
         &self,
@@ -255,12 +256,12 @@ impl Seen {
     }
 }
 
-/// The first line, with its newline.
+/// Returns the first line, with its newline.
 fn line_of(lines: &[u8]) -> &[u8] {
     &lines[..memchr(b'\n', lines).map_or(lines.len(), |at| at + 1)]
 }
 
-/// The routing that an action line names.
+/// Returns the routing that an action line names.
 fn routing_of(action: &[u8]) -> Option<String> {
     let action: Value = serde_json::from_slice(action).ok()?;
     let meta = action.as_object()?.values().next()?;
@@ -272,7 +273,7 @@ fn routing_of(action: &[u8]) -> Option<String> {
     }
 }
 
-/// Writes that are told of, at most.
+/// The most writes that are reported.
 const WRITES_MAX: usize = 100;
 
 #[cfg(test)]

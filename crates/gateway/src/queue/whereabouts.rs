@@ -1,13 +1,14 @@
-//! Where the names lead that the documents of a queue have for their indices: as far as lanes follow from it.
+//! Where the names lead that the documents of a queue have for their indices, as far as lanes follow from it.
 //! A name that comes to lead elsewhere (an alias that is swapped, a rollover, an index that is made again
-//! with other shards) gets a [`Fence`], so that what is accepted from then on does not overtake what is
-//! queued; and what it led to is remembered, so that a write whose answer was lost can be looked for where it
-//! went.
+//! with other shards) gets a [`Fence`], so that documents that are accepted from then on do not overtake
+//! queued ones. The index that the name led to is remembered, so that a write whose answer was lost can be
+//! looked for where it went.
 //!
-//! Whoever accepts asks once a request, before it is put into the log: two atomic loads and a bit for each
-//! name of it while nothing changes. A topology that nobody has asked about yet is compared name by name,
-//! behind a lock. A request may be planned by an older topology and be put into the log later: so a fence
-//! stays open, and waits for everything before the group in hand, until no such request can be under way.
+//! Each request is noted once, before it is put into the log. While nothing changes, this costs two atomic
+//! loads, and a bit for each of the request's names. A topology that nobody has asked about yet is compared
+//! name by name, behind a lock. A request may be planned by an older topology and be put into the log later:
+//! so a fence stays open, and waits for everything before the group in hand, until no such request can be
+//! under way.
 
 mod kept;
 
@@ -29,7 +30,7 @@ use kept::{Found, Kept};
 /// Where the names of one queue lead.
 pub(crate) struct Whereabouts {
     lanes: u32,
-    /// Replaced whenever names may lead elsewhere.
+    /// The current epoch, replaced whenever names may lead elsewhere.
     epoch: ArcSwap<Epoch>,
     fences: ArcSwap<Vec<Arc<Fence>>>,
     /// Whether some fence is not closed.
@@ -37,25 +38,26 @@ pub(crate) struct Whereabouts {
     book: Mutex<NameTable>,
 }
 
-/// A time in which names lead where they do. Whoever holds it may put something into the log that was planned
-/// by it.
+/// A time in which names lead where they do. A request that holds an epoch may be put into the log as it was
+/// planned in that epoch.
 #[derive(Debug)]
 pub(crate) struct Epoch {
     number: u64,
-    /// None before the first.
+    /// `None` before the first topology.
     table: Option<Arc<RouteTable>>,
 }
 
 struct NameTable {
     places: HashMap<String, NameTarget>,
-    /// Names that the cluster has no more, and the log's end when that was seen.
+    /// Names that the cluster no longer has, each with the log's end when that was seen.
     gone: BTreeMap<String, u64>,
-    /// Earlier epochs that somebody may hold.
+    /// Earlier epochs that requests may still hold.
     earlier: Vec<Weak<Epoch>>,
-    /// For each fence that is not closed, the epochs that somebody may hold who was planned before it.
+    /// For each fence that is not closed, the epochs that may be held by requests that were planned before
+    /// the fence.
     holders: Vec<(Arc<Fence>, Vec<Weak<Epoch>>)>,
     fences_made: u64,
-    /// Names that nobody knows may be those of documents before this position.
+    /// Documents before this position may have names that nobody knows.
     unknown_before: u64,
     path: PathBuf,
     kept: Kept,
@@ -66,33 +68,33 @@ struct NameTable {
 pub(crate) struct NameTarget {
     pub(crate) index: String,
     pub(crate) shards: u32,
-    /// None: the number of shards alone decides.
+    /// `None` if the number of shards alone decides.
     pub(crate) routing_num_shards: Option<u32>,
     pub(crate) partition_size: u32,
     /// The routing that documents get from an alias.
     pub(crate) alias_routing: Option<String>,
 }
 
-/// What a core knows: which names of an epoch are in the book.
+/// The knowledge of a core: which names of an epoch are in the book.
 #[derive(Default)]
 pub(crate) struct Known {
     epoch: u64,
     names: Vec<u64>,
 }
 
-/// What who asked has to hold until its record is handed to the log.
+/// A note that a request has to hold until its record is handed to the log.
 pub(crate) struct Noted {
     _epoch: Arc<Epoch>,
-    /// Nothing that was planned before these can come behind it.
+    /// Fences that this record closes: nothing that was planned before them can come behind it.
     closing: Vec<Arc<Fence>>,
 }
 
 /// Names that have come to lead to one index.
 #[derive(Default)]
 struct Moved {
-    /// Lanes of the index that they lead to now.
+    /// The lanes of the index that the names lead to now.
     of: Lanes,
-    /// Lanes of what they led to until now.
+    /// The lanes of the indices that the names led to until now.
     past: Lanes,
     /// The names, each with the index that it led to.
     names: Vec<(String, String)>,
@@ -119,7 +121,7 @@ impl NameTarget {
         })
     }
 
-    /// Whether this is where a target leads; allocates nothing.
+    /// Whether a target leads here; allocates nothing.
     fn is(&self, target: &Target) -> bool {
         let Ok(write) = target.write() else { return false };
         let alias_routing = match target {
@@ -170,7 +172,7 @@ impl Known {
 // === impl Whereabouts ===
 
 impl Whereabouts {
-    /// Those of a queue, with what an earlier run knew.
+    /// Opens the whereabouts of a queue and loads what an earlier run recorded.
     pub(crate) fn open(data: &Path, queue: &str, journal: &Journal) -> io::Result<Self> {
         let path = data.join("whereabouts").join(format!("{queue}.jsonl"));
         let status = journal.status();
@@ -180,7 +182,7 @@ impl Whereabouts {
             whole,
         } = Kept::read(&path)?;
         if status.documents == 0 {
-            // A queue that is new.
+            // The queue is new.
             places.clear();
             fences.clear();
         }
@@ -215,27 +217,31 @@ impl Whereabouts {
         })
     }
 
-    /// What waits for what now.
+    /// Returns the current fences.
     pub(crate) fn fences(&self) -> arc_swap::Guard<Arc<Vec<Arc<Fence>>>> {
         self.fences.load()
     }
 
-    /// The indices that `name` led to and that a write may have gone to which was accepted at `position`.
-    pub(crate) fn left(&self, name: &str, position: u64) -> Vec<String> {
+    /// Returns the indices that a write to `name`, accepted at `position`, may have gone to: those that the
+    /// name has left since, and the last one that it is known to have led to. A topology that was read in the
+    /// middle of a swap may not say where the name leads, and then no fence says yet that it left that index.
+    pub(crate) fn led_to(&self, name: &str, position: u64) -> Vec<String> {
+        let last = self.book().places.get(name).map(|place| place.index.clone());
         let fences = self.fences.load();
         let left = fences.iter().flat_map(|fence| fence.left(name, position));
-        left.map(str::to_owned).collect()
+        left.map(str::to_owned).chain(last).collect()
     }
 
-    /// Whether documents may wait for a name that the cluster has no more, and that `is_meant` is true of.
+    /// Whether documents may wait for a name that the cluster no longer has, and for which `is_meant` is
+    /// true.
     pub(crate) fn may_have_lost(&self, is_meant: &dyn Fn(&str) -> bool) -> bool {
         let book = self.book();
         book.unknown_before > 0 || book.gone.keys().any(|name| is_meant(name))
     }
 
-    /// Says that a request which was planned by `table`, with these names, is about to be put into the log;
-    /// `newest` tells what is known of the cluster when it is asked. There must be no waiting between this
-    /// and the hand-over.
+    /// Announces that a request planned with `table`, using these names, is about to be appended to the log;
+    /// `newest` returns the newest table when it is called. There must be no waiting between this call and
+    /// the hand-over.
     pub(crate) fn note(
         &self,
         table: &Arc<RouteTable>,
@@ -260,7 +266,7 @@ impl Whereabouts {
         }
     }
 
-    /// The record that was noted is durable at this position.
+    /// Records that the noted record is durable at this position.
     pub(crate) fn durable(&self, noted: Noted, position: u64) {
         for fence in noted.closing {
             if fence.close(position) {
@@ -269,7 +275,7 @@ impl Whereabouts {
         }
     }
 
-    /// Looks whether names lead elsewhere in a topology that is newer.
+    /// Checks whether names lead elsewhere in a newer topology.
     pub(crate) fn look(
         &self,
         table: &Arc<RouteTable>,
@@ -292,7 +298,7 @@ impl Whereabouts {
         journal: &Journal,
     ) -> Arc<Epoch> {
         let mut book = self.book();
-        // Asked for behind the lock, so that nobody goes back to an older one.
+        // `newest` is called behind the lock, so that nobody goes back to an older topology.
         let newest = &newest();
         self.publish(&mut book, newest, journal);
         let before = self.epoch.load_full();
@@ -304,8 +310,8 @@ impl Whereabouts {
             };
             match book.places.get(name) {
                 Some(there) if *there == place => {}
-                // It was planned before the name came to lead elsewhere, and comes behind others that were
-                // not.
+                // The request was planned before the name came to lead elsewhere, and comes behind requests
+                // that were not.
                 Some(there) => {
                     let lanes = (there.lanes(self.lanes), place.lanes(self.lanes));
                     let mut fence = book.fence(journal.status().end, lanes, None);
@@ -331,7 +337,7 @@ impl Whereabouts {
         if stale { before } else { now }
     }
 
-    /// Compares all names with a topology that is new.
+    /// Compares all names with a new topology.
     fn publish(&self, book: &mut NameTable, newest: &Arc<RouteTable>, journal: &Journal) {
         if self.epoch.load().is_of(newest) {
             return;
@@ -352,7 +358,7 @@ impl Whereabouts {
                 continue;
             };
             let mut past = place.lanes(self.lanes);
-            // What has yet to go where it led until now comes here too.
+            // Documents that have yet to go where the name led until now come here too.
             for fence in earlier
                 .iter()
                 .filter(|fence| fence.moved.iter().any(|(moved, _)| moved == name))
@@ -377,14 +383,15 @@ impl Whereabouts {
             fences.push(fence);
         }
         self.begin(book, newest, fences, journal);
-        // After the fences: whoever is killed in between finds them, and the names where they were before.
+        // The names are written after the fences: a process that is killed between the two writes finds the
+        // fences, and the names still in their old places.
         for name in back {
             book.keep_name(&name);
         }
     }
 
-    /// A name that is used for the first time since a start that did not know all: documents that are queued
-    /// may have it.
+    /// Makes a fence for a name that is used for the first time since a start that did not know all names:
+    /// queued documents may have the name.
     fn unknown(&self, book: &mut NameTable, place: &NameTarget, journal: &Journal) -> Option<Fence> {
         let (status, groups) = journal.accounts();
         let lanes = groups.iter().flat_map(|group| group.lanes.iter().zip(0..));
@@ -401,7 +408,7 @@ impl Whereabouts {
         Some(book.fence(status.end, (of, past), Some(end)))
     }
 
-    /// Begins an epoch, with these fences beside those that are still of use.
+    /// Begins an epoch, with these fences besides those that are still of use.
     fn begin(
         &self,
         book: &mut NameTable,
@@ -437,7 +444,7 @@ impl Whereabouts {
                 .collect();
         }
         book.tidy(&fences);
-        // Whoever reads what is accepted from now on must see them.
+        // Every reader of documents that are accepted from now on must see the fences.
         self.fences.store(Arc::new(fences));
         let now = Arc::new(Epoch {
             number: before.number + 1,
@@ -447,7 +454,7 @@ impl Whereabouts {
         now
     }
 
-    /// Fences before which nothing more can come than is handed over by now.
+    /// Returns the fences that can be closed: nothing more can come before them than is handed over by now.
     #[cold]
     fn closing(&self) -> Vec<Arc<Fence>> {
         let mut book = self.book();
@@ -465,7 +472,7 @@ impl Whereabouts {
     }
 }
 
-/// One fence that holds back what any of these does.
+/// Joins fences into one that holds back every group that any of them does.
 fn joined(fences: &[Arc<Fence>]) -> Option<Arc<Fence>> {
     let (mut of, mut past, mut moved, mut end) = (Lanes::default(), Lanes::default(), Vec::new(), Some(0));
     for fence in fences {
@@ -526,8 +533,8 @@ impl NameTable {
         }
     }
 
-    /// Forgets names that the cluster has no more and that no document can have which the log, which begins
-    /// at `start`, has.
+    /// Forgets names that the cluster no longer has and that no document in the log, which begins at `start`,
+    /// can have.
     fn forget(&mut self, newest: &RouteTable, start: u64) {
         let places = &mut self.places;
         self.gone.retain(|name, since| {
@@ -541,9 +548,9 @@ impl NameTable {
     }
 }
 
-/// Fences that are kept one by one; older ones become one.
+/// The number of fences that are kept one by one; older ones become one.
 const FENCES_MAX: usize = 256;
-/// The file is not written anew for less.
+/// The file is not written anew for fewer lines.
 const LINES_MIN: usize = 4_096;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Bulks at a router with rules for certain indices: the path has chosen a flow, and no line may be for an
-//! index that a rule sends to another one.
+//! index that a rule sends to another flow.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::error::Fault;
 use crate::reshuffle::lines::actions;
 
-/// The flows that a request takes, and who has chosen them. In the extensions of its head.
+/// The flows that a request takes, and the router that chose them. Stored in the extensions of the request's
+/// head.
 #[derive(Clone)]
 pub(crate) struct Belongs {
     router: Arc<Router>,
@@ -27,7 +28,7 @@ impl Belongs {
         }
     }
 
-    /// Whether a request for this API with this index in its path would take the same flows.
+    /// Returns whether a request for this API with this index in its path would take the same flows.
     pub(crate) fn has(&self, head: &Parts, api: &str, index: &str) -> bool {
         let path = format!("/{}/{api}", utf8_percent_encode(index, NON_ALPHANUMERIC));
         let flows = self.router.decide(&head.method, &path, None);
@@ -35,7 +36,7 @@ impl Belongs {
     }
 }
 
-/// What a bulk is answered that has a line for an index that belongs elsewhere, or an action that cannot be
+/// Returns the answer to a bulk that has a line for an index of another flow, or an action that cannot be
 /// read.
 pub(crate) fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
     let belongs = head.extensions.get::<Belongs>()?;

@@ -1,4 +1,5 @@
-//! What becomes of a bulk whose body is here: it is planned, and then queued, split, or passed on as it came.
+//! Decides about a bulk whose body has been read: the bulk is planned, and then queued, split, or passed on
+//! as it came.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,26 +27,26 @@ use crate::split::Split;
 use crate::turns::{AT_ONCE_BYTES, Turns};
 use crate::why::HeadWhy;
 
-/// A bulk that is decided about, beside its head and its body.
+/// A bulk that is being decided about, besides its head and body.
 #[derive(Clone, Copy)]
 pub(crate) struct Coming<'a> {
-    /// Path and query that count.
+    /// The path and query that count.
     pub(crate) target: &'a str,
     pub(crate) bulk_head: &'a BulkHead<'a>,
     pub(crate) arrived: Instant,
 }
 
-/// What came of a bulk.
+/// The outcome of the decision about a bulk.
 pub(crate) enum Decided {
-    /// It is answered.
+    /// The bulk is answered.
     Done(Response<Outgoing>),
-    /// It is left to the next filter, whole.
+    /// The bulk is left to the next filter, whole.
     Next(Parts, Body, Passing),
-    /// An index was made for it or is being made: it is to be decided about again.
+    /// An index was created for the bulk, or is being created: the bulk has to be decided about again.
     Again(Parts, Held),
 }
 
-/// What a decision goes by.
+/// The basis of a decision.
 struct Basis<'a> {
     coming: Coming<'a>,
     snapshot: &'a Arc<Snapshot>,
@@ -54,7 +55,8 @@ struct Basis<'a> {
 }
 
 impl Reshuffle {
-    /// Decides about a bulk whose body is here. `introduced` are the indices that were made for it.
+    /// Decides about a bulk whose body has been read. `introduced` lists the indices that were created for
+    /// it.
     pub(crate) async fn decide(
         &self,
         head: Parts,
@@ -70,9 +72,9 @@ impl Reshuffle {
         drop(switched);
         let occurrence = self.occurrence(&head, coming.target, &held.body, &snapshot).await;
         let occurrence = occurrence.inspect_err(|_| self.counters.bulk_key_refused.add(1))?;
-        // A request that has a key gets the same ids however often it comes, so they follow from the key.
+        // A request with a key gets the same ids however often it comes, so its ids are derived from the key.
         let ask = Ask {
-            // Other clusters that get what is queued may know no types.
+            // The other clusters that receive what is queued may not know types.
             without_types: self.accept.is_some() && snapshot.table.dialect().types_are_optional(),
             ..self.ask(
                 coming.bulk_head,
@@ -103,7 +105,7 @@ impl Reshuffle {
                 };
                 self.queue_it(accept, head, held, acknowledged, &basis).await
             }
-            // It must not be executed again, as what passes would be.
+            // The request was accepted before and must not be executed again, as it would be if it passed.
             Verdict::Pass(pass) if let Some(Occurrence::Again(accepted)) = &occurrence => {
                 assignments.give_back_all();
                 self.counters.bulk_key_refused.add(1);
@@ -113,7 +115,7 @@ impl Reshuffle {
         }
     }
 
-    /// Plans what is queued, with the items of its answer: it is answered before anybody executes it.
+    /// Plans a bulk for the queue, and writes the items of its answer: it is answered before it is executed.
     async fn plan_acknowledged(
         &self,
         body: &[u8],
@@ -151,7 +153,7 @@ impl Reshuffle {
     ) -> Result<Decided, Rejection> {
         let (ask, snapshot) = (basis.ask, basis.snapshot);
         self.counters.docs_directed.add(basis.assignments.docs());
-        // Nothing passes any more, so what came packed is not needed.
+        // The bulk cannot pass any more, so the compressed original is not needed.
         let body = held.body;
         drop(held.original);
         let load = Arc::new(Load { body, plan });
@@ -180,7 +182,7 @@ impl Reshuffle {
         Ok(Decided::Done(answer?))
     }
 
-    /// Puts a planned bulk into the queue, if its client may do all of it, and answers it.
+    /// Queues a planned bulk if its client may do all of it, and answers it.
     async fn queue_it(
         &self,
         accept: &Accept,
@@ -200,7 +202,7 @@ impl Reshuffle {
     ) -> Result<Decided, Rejection> {
         self.counters.docs_directed.add(assignments.docs());
         let repeats = matches!(occurrence, Some(Occurrence::Again(_)));
-        // A repeat writes nothing.
+        // A repeated request writes nothing.
         if !repeats && let Err(denied) = self.permit(accept, &head, snapshot, &plan).await {
             assignments.give_back_all();
             let lanes = plan.parts.iter().map(|part| part.lane).collect();
@@ -246,7 +248,7 @@ impl Reshuffle {
         Ok(Decided::Done(answer?))
     }
 
-    /// Lets a bulk go on that the plan refuses, unless it has to wait for an index.
+    /// Passes a bulk that cannot be planned to the next filter, unless it has to wait for an index.
     async fn pass_it(
         &self,
         head: Parts,
@@ -270,8 +272,8 @@ impl Reshuffle {
         Ok(Decided::Next(head, Body::Held(body), passing))
     }
 
-    /// Has an index made that a bulk for a queue names, or waits for one that is being made; whether either
-    /// was done, so that the bulk may be planned again.
+    /// Has an index created that a bulk for a queue names, or waits for one that is being created. Returns
+    /// whether it did either, so that the bulk can be planned again.
     async fn awaits_index(
         &self,
         head: &Parts,
@@ -289,7 +291,7 @@ impl Reshuffle {
             && let Some(index) = introduce::named(&held.body, pass.line, coming.bulk_head.index.as_deref())
             && self.is_acceptable_but_new(&held.body, ask, &snapshot.table).await
         {
-            // It was there, and is gone again; or there are more than one request should have to wait for.
+            // The index existed and is gone again, or one request would have to wait for too many indices.
             if introduced.contains(&index) || introduced.len() >= INTRODUCED_MAX {
                 return Err(Fault::not_introduced(&index).into());
             }
@@ -302,7 +304,7 @@ impl Reshuffle {
                 Introduced::Refused => {}
             }
         }
-        // An index that is being made is known by its name only, for a moment.
+        // While an index is being created, only its name is known for a moment.
         if pass.why == bulk::Why::IndexUnavailable {
             self.outbound.cluster().hint();
             if coming.arrived.elapsed() >= LEARNT_WITHIN {
@@ -314,7 +316,7 @@ impl Reshuffle {
         Ok(false)
     }
 
-    /// Whether the client of a request may do all that is planned for it.
+    /// Checks that the client of a request may do everything that is planned for it.
     async fn permit(
         &self,
         accept: &Accept,
@@ -335,7 +337,7 @@ impl Reshuffle {
         accept.admit(caller, plan).await
     }
 
-    /// What a request has to do that has a key; none: it has none.
+    /// Returns what has to be done with a request that has a key, or `None` if it has no key.
     async fn occurrence(
         &self,
         head: &Parts,
@@ -362,10 +364,11 @@ impl Reshuffle {
     }
 }
 
-/// A part for a lane that the queue does not have would be durable, acknowledged, and read by nobody.
+/// Checks the lanes of a plan. A part for a lane that the queue does not have would be durable and
+/// acknowledged, but never read.
 ///
 /// # Panics
-/// If there is one.
+/// If the plan has such a part.
 fn assert_lanes(plan: &Plan, lanes: u32) {
     let stray = plan.parts.iter().find(|part| part.lane >= lanes);
     let lane = stray.map(|part| part.lane);
@@ -378,15 +381,15 @@ fn assert_lanes(plan: &Plan, lanes: u32) {
 /// A bulk that is planned for a queue.
 struct Acknowledged {
     plan: Plan,
-    /// The items of its answer.
+    /// The items of the answer.
     items: Buffer,
-    /// What it has to do if it has a key.
+    /// What has to be done with the bulk if it has a key.
     occurrence: Option<Occurrence>,
 }
 
-/// Between two looks at an index.
+/// The time between two checks of an index.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Indices that one bulk may make at most before it is queued.
+/// The number of indices that one bulk may create at most before it is queued.
 const INTRODUCED_MAX: usize = 16;
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Documents with neither id nor routing, directed to the shard whose turn it is.
+//! Directs documents with neither id nor routing to a shard chosen by round robin.
 //!
-//! [`bulk::plan`] asks for a shard, run by run; the answer comes from the [`RoundRobin`] of the index, which
-//! all cores share and which outlives reloads and changes of the topology. [`Assignments`] are what one
-//! request was given: they say what is on its way as long as it lives, and give back what a node refused.
+//! [`bulk::plan`] asks for a shard, run by run. The answer comes from the [`RoundRobin`] of the index, which
+//! all cores share and which outlives reloads and changes of the topology. [`Assignments`] records what one
+//! request was given: while it lives, its documents count as on their way, and it gives back what a node
+//! refused.
 
 mod round_robin;
 
@@ -18,7 +19,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::switches::{Switched, in_force};
 use round_robin::RoundRobin;
 
-/// The round robins of all indices, by cluster; as long as the process.
+/// The round robins of all indices, by cluster. It lives as long as the process.
 #[derive(Debug, Default)]
 pub(crate) struct Directory(Mutex<BTreeMap<Arc<str>, Arc<RoundRobins>>>);
 
@@ -26,18 +27,18 @@ pub(crate) struct Directory(Mutex<BTreeMap<Arc<str>, Arc<RoundRobins>>>);
 #[derive(Debug, Default)]
 pub(crate) struct RoundRobins(RwLock<HashMap<Box<str>, Arc<RoundRobin>>>);
 
-/// What one request's documents were directed to.
+/// The shards that one request's documents were directed to.
 #[derive(Debug)]
 pub(crate) struct Assignments<'a> {
     configured: DirectRouting,
-    /// As it was when the request came.
+    /// The switches as they were when the request came.
     switched: Arc<Switched>,
     round_robins: &'a RoundRobins,
     snapshot: &'a Snapshot,
     given: RefCell<Vec<Assignment>>,
 }
 
-/// Documents of an index that were given to a shard.
+/// Documents of one index that were given to one shard.
 #[derive(Debug)]
 struct Assignment {
     round_robin: Arc<RoundRobin>,
@@ -49,7 +50,7 @@ struct Assignment {
 }
 
 impl Directory {
-    /// Of a cluster, by its name in the configuration.
+    /// Returns the round robins of a cluster, by its name in the configuration.
     pub(crate) fn of(&self, cluster: &Arc<str>) -> Arc<RoundRobins> {
         let mut clusters = self.0.lock();
         Arc::clone(clusters.entry(Arc::clone(cluster)).or_default())
@@ -59,7 +60,7 @@ impl Directory {
 // === impl RoundRobins ===
 
 impl RoundRobins {
-    /// The assignments of a request that is planned with `snapshot`.
+    /// Creates the assignments of a request that is planned with `snapshot`.
     pub(crate) fn assignments<'a>(
         &'a self,
         configured: DirectRouting,
@@ -83,7 +84,8 @@ impl RoundRobins {
         drop(known);
         let mut known = self.0.write();
         if known.len() >= INDICES_MAX {
-            // Indices of former days. Who comes back begins anew, which leaves what is there as it is.
+            // Drops indices that are not written to any more. One that comes back starts anew, which leaves
+            // the documents in it where they are.
             known.retain(|_, round_robin| Arc::strong_count(round_robin) > 1);
         }
         Arc::clone(known.entry(index.name.clone()).or_default())
@@ -93,12 +95,12 @@ impl RoundRobins {
 // === impl Assignments ===
 
 impl Assignments<'_> {
-    /// Whether there is anything to ask.
+    /// Returns whether any index may be directed, so that it is worth asking.
     pub(crate) fn is_any(&self) -> bool {
         self.configured != DirectRouting::Off || self.switched.directs_some()
     }
 
-    /// Documents that were given a shard.
+    /// Returns the number of documents that were given a shard.
     pub(crate) fn docs(&self) -> u64 {
         self.given
             .borrow()
@@ -107,12 +109,12 @@ impl Assignments<'_> {
             .sum()
     }
 
-    /// Nothing of the request is sent as it was planned.
+    /// Gives everything back: nothing of the request is sent as it was planned.
     pub(crate) fn give_back_all(&self) {
         self.give_back(|_| true);
     }
 
-    /// No node has taken anything of this part.
+    /// Gives back the documents of a part that no node has taken.
     pub(crate) fn give_back_part(&self, part: &Part) {
         self.give_back(|given| {
             given
@@ -141,7 +143,7 @@ impl Directing for Assignments<'_> {
     }
 
     fn begin(&self, index: &IndexRoute) -> Option<Run> {
-        // What a node that is up has to do, in requests of whatever kind, and how slow it is.
+        // The work and slowness of a node that is up, counting requests of every kind.
         let busy = |node: NodeIx| {
             let node = self.snapshot.node(node)?;
             node.health.is_up().then(|| node.health.cost())
@@ -171,5 +173,6 @@ impl Drop for Assignments<'_> {
     }
 }
 
-/// Indices whose round robins are kept; beyond it those that nobody writes to at the moment are forgotten.
+/// The number of indices whose round robins are kept. Beyond it, those that are not being written to are
+/// forgotten.
 const INDICES_MAX: usize = 10_000;

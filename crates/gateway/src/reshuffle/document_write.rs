@@ -1,10 +1,10 @@
-//! Which requests may write documents, by their heads: those that must not go round a queue.
+//! Tells from its head whether a request may write documents, and so must not bypass a queue.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-/// Whether a request may write documents. When in doubt it may: it waits then, and nothing else happens to
-/// it. `types`: the server knows them.
+/// Returns whether a request may write documents. When in doubt the answer is yes: the request then waits,
+/// and nothing else happens to it. `types`: whether the server has mapping types.
 ///
 /// Segments are decoded first, as servers do before they look for a handler (`PathTrie`).
 pub(crate) fn writes_documents(method: &Method, path: &str, types: bool) -> bool {
@@ -18,8 +18,8 @@ pub(crate) fn writes_documents(method: &Method, path: &str, types: bool) -> bool
         .collect();
     let reads = |segment: &str| READS.contains(&segment);
     let is_read = match segments.as_slice() {
-        // The third is a document's id, whatever it looks like. Only where servers know types is `POST
-        // /{index}/_doc/_search` a search; others have `POST /{index}/_doc/{id}` for it, and write.
+        // The third segment is a document's id, whatever it looks like. Only servers with types treat `POST
+        // /{index}/_doc/_search` as a search; other servers match `POST /{index}/_doc/{id}`, and write.
         [_, api, _] if matches!(&**api, "_create" | "_update") => false,
         [_, api, id] if &**api == "_doc" => types && *method == Method::POST && reads(id),
         segments => segments.iter().skip(1).any(|segment| reads(segment)),
@@ -29,13 +29,13 @@ pub(crate) fn writes_documents(method: &Method, path: &str, types: bool) -> bool
     }
     let is_api = |segment: &str| segment.starts_with('_');
     match segments.as_slice() {
-        // Of servers that know types: `/{index}/{type}`, `/{index}/{type}/{id}` and what comes below.
+        // Servers with types: `/{index}/{type}`, `/{index}/{type}/{id}` and everything below.
         [index, kind, ..] if !is_api(index) && !is_api(kind) => true,
         segments => segments.iter().any(|segment| WRITES.contains(&&**segment)),
     }
 }
 
-/// APIs that write documents, by the segment that tells them.
+/// APIs that write documents, by the segment that identifies them.
 const WRITES: [&str; 9] = [
     "_bulk",
     "_doc",
@@ -44,12 +44,12 @@ const WRITES: [&str; 9] = [
     "_update_by_query",
     "_delete_by_query",
     "_reindex",
-    // Metrics, logs and traces that Elasticsearch takes as they are.
+    // Metrics, logs and traces that Elasticsearch accepts directly.
     "_otlp",
     "_prometheus",
 ];
 
-/// APIs below those paths that write nothing: of a type that is named `_doc`, of one document, of a task.
+/// APIs below those paths that write nothing: APIs of a type named `_doc`, of one document, or of a task.
 const READS: [&str; 12] = [
     "_search",
     "_count",

@@ -1,7 +1,7 @@
-//! Asynchronous mode and an index that is not there yet. A bulk that passed would make it, and its documents
-//! would be in this cluster only, before what is queued. So the cluster is given an occasion to make it
-//! first, by its own rules and with the client's rights: an update of a document that is nowhere, which makes
-//! the index and fails.
+//! Asynchronous mode and indices that do not exist yet. If a bulk for such an index passed, it would create
+//! the index, and its documents would be in this cluster only, before what is queued. Therefore the gateway
+//! first has the cluster create the index, by the cluster's own rules and with the client's rights: it sends
+//! an update of a document that does not exist, which creates the index and fails.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::nodes::Message;
 use crate::request_id::RequestId;
 use crate::reshuffle::sync::Reshuffle;
 
-/// The index that the operation on this line is for, if writing to it may make it.
+/// Returns the index of the operation on this line, if writing to it may create the index.
 pub(crate) fn named(body: &[u8], line: Option<u32>, url_index: Option<&str>) -> Option<String> {
     let line = usize::try_from(line?).ok()?.checked_sub(1)?;
     let line = body.split(|byte| *byte == b'\n').nth(line)?;
@@ -30,19 +30,20 @@ pub(crate) fn named(body: &[u8], line: Option<u32>, url_index: Option<&str>) -> 
     meta["_index"].as_str().or(url_index).map(str::to_owned)
 }
 
-/// What came of it.
+/// The outcome of an introduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Introduced {
-    /// The topology has it.
+    /// The topology has the index.
     Known,
-    /// The cluster will not make it, and says why to whoever writes to it.
+    /// The cluster refuses to create the index, and gives its reason to a client that writes to it.
     Refused,
-    /// Nobody knows at the moment.
+    /// The outcome is unknown at the moment.
     NotYet,
 }
 
 impl Reshuffle {
-    /// Lets the cluster make an index, if it will, and waits until the topology has it.
+    /// Has the cluster create an index, if the cluster is willing, and waits until the topology has the
+    /// index.
     pub(crate) async fn introduce(&self, index: &str, head: &Parts, snapshot: &Snapshot) -> Introduced {
         let mut headers: HeaderMap = IDENTITY
             .iter()
@@ -81,7 +82,7 @@ impl Reshuffle {
     }
 }
 
-/// What the answer to the update says of the index.
+/// Returns what the answer to the update says about the index.
 fn said(status: StatusCode, answer: &[u8]) -> Introduced {
     let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
     let item = &answer["items"][0]["update"];
@@ -90,14 +91,15 @@ fn said(status: StatusCode, answer: &[u8]) -> Introduced {
         of_item.unwrap_or(status.as_u16().into()),
         item["error"]["type"].as_str(),
     ) {
-        // Its document is not there, or it is a stream, which takes no updates.
+        // The document does not exist, or the name is a data stream, which accepts no updates.
         (_, Some("document_missing_exception" | "illegal_argument_exception")) => Introduced::Known,
         (429 | 500.., _) => Introduced::NotYet,
         _ => Introduced::Refused,
     }
 }
 
-/// A cluster's change is seen within a fraction of a second.
+/// How long to wait for the index to be known. A change of the cluster is usually seen within a fraction of a
+/// second.
 const KNOWN_WITHIN: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! The action lines of a bulk, of which nothing matters but the index that each is for. For bulks that are
-//! not planned.
+//! Reads the action lines of bulks that are not planned, for the index of each action.
 //!
-//! A line without a token is skipped where an action is due and is a source where a source is
+//! A line without a token is skipped where an action is due, and counts as a source where a source is due
 //! (`BulkRequestParser`).
 
 use std::borrow::Cow;
@@ -27,8 +26,8 @@ struct Meta<'a> {
     pipeline: Option<IgnoredAny>,
 }
 
-/// The actions of a bulk, one by one; `None` is one that cannot be read, and the last then: servers read more
-/// than is read here (a number as a name, the first of several operations).
+/// Returns the actions of a bulk, one by one. `None` stands for an action that cannot be read, and is the
+/// last item: servers accept more than is read here (a number as a name, the first of several operations).
 pub(crate) fn actions(body: &[u8]) -> impl Iterator<Item = Option<Action<'_>>> {
     let mut lines = body.split(|byte| *byte == b'\n');
     let mut is_over = false;
@@ -62,13 +61,13 @@ impl Action<'_> {
         self.delete.is_some()
     }
 
-    /// The index that it names itself.
+    /// Returns the index that the action itself names.
     pub(crate) fn index(&self) -> Option<&str> {
         let mut all = self.all().into_iter().flatten();
         all.find_map(|meta| meta.index.as_deref())
     }
 
-    /// Whether it names a pipeline, which may send its document anywhere.
+    /// Returns whether the action names a pipeline, which may send its document anywhere.
     pub(crate) fn has_pipeline(&self) -> bool {
         self.all()
             .into_iter()

@@ -1,6 +1,6 @@
 //! Requests that name indices in their bodies, at a router with rules for certain indices: each name has to
-//! belong to the flows that the path has chosen. What cannot be read is refused, since servers read more than
-//! is read here.
+//! belong to the flows that the path has chosen. A body that cannot be read is refused, since servers accept
+//! more than is read here.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -18,25 +18,24 @@ use crate::nodes::{Body, Proxy};
 use crate::reshuffle::belongs::{self, Belongs};
 use config::router::decode;
 
-/// How a body names indices.
+/// The way in which a body names indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// `_bulk`, of a flow without `bulk_reshuffle`, which has a look of its own.
+    /// `_bulk`, in a flow without `bulk_reshuffle`, which has its own check.
     Bulk,
-    /// `_bulk/stream`, which OpenSearch has from 2.17 on.
+    /// `_bulk/stream`, which OpenSearch has from version 2.17 on.
     Stream,
-    /// `_msearch`: each second line.
+    /// `_msearch`: every second line names indices.
     Searches,
-    /// `_mget`, `_mtermvectors`: each of `docs`.
+    /// `_mget`, `_mtermvectors`: each entry of `docs` names one.
     Documents,
-    /// `_reindex`: source and destination.
+    /// `_reindex`: the source and the destination name indices.
     Reindex,
-    /// `_aliases`: each of `actions`.
+    /// `_aliases`: each entry of `actions` names indices.
     Aliases,
 }
 
-/// Reads the body of a request that names indices there; what is to be sent, or what the client is told
-/// instead.
+/// Checks a request whose body names indices. Returns the body to send, or the fault to answer.
 pub(crate) async fn admit(proxy: &Proxy, head: &Parts, body: Body) -> Result<Body, Fault> {
     let Some(belongs) = head.extensions.get::<Belongs>() else {
         return Ok(body);
@@ -102,7 +101,7 @@ impl Form {
         }
     }
 
-    /// What follows an index in a path that asks the same of it alone.
+    /// Returns the API that follows an index in the path of a request for that index alone.
     fn api(self) -> &'static str {
         match self {
             Self::Bulk | Self::Stream => "_bulk",
@@ -113,11 +112,11 @@ impl Form {
         }
     }
 
-    /// The names in a body; `None` if it cannot be read.
+    /// Returns the names in a body, or `None` if it cannot be read.
     fn names(self, body: &[u8]) -> Option<Vec<String>> {
         let mut names = Vec::new();
         if self == Self::Searches {
-            // Servers skip a line's end at the very beginning (`MultiSearchRequest.readMultiLineFormat`).
+            // Servers skip a line break at the very beginning (`MultiSearchRequest.readMultiLineFormat`).
             let body = body.strip_prefix(b"\n").unwrap_or(body);
             let mut lines = body.split(|byte| *byte == b'\n');
             while let Some(line) = lines.next() {
@@ -174,7 +173,7 @@ fn list(value: &Value) -> Option<&[Value]> {
     }
 }
 
-/// Adds a name, or a list of them; `None` if it is neither.
+/// Adds a name, or a list of names. Returns `None` if the value is neither.
 fn collect(named: Option<&Value>, names: &mut Vec<String>) -> Option<()> {
     match named {
         None | Some(Value::Null) => {}
@@ -189,12 +188,12 @@ fn collect(named: Option<&Value>, names: &mut Vec<String>) -> Option<()> {
     Some(())
 }
 
-/// `_mget` and its like: nothing but the names of their documents' indices is kept.
+/// The body of `_mget` and `_mtermvectors`, of which only the names of the documents' indices are kept.
 #[derive(Deserialize)]
 struct Documents<'a> {
     #[serde(default)]
     docs: Indices,
-    /// Of `_mtermvectors`: what holds for all of its `ids` (`MultiTermVectorsRequest.add`).
+    /// For `_mtermvectors`: what applies to all of its `ids` (`MultiTermVectorsRequest.add`).
     #[serde(borrow, default)]
     parameters: Option<Document<'a>>,
 }
@@ -241,10 +240,11 @@ impl<'de> Deserialize<'de> for Indices {
     }
 }
 
-/// Longer bodies of `_reindex` and `_aliases` are refused, bytes: as values they take many times their size.
+/// The longest body of `_reindex` and `_aliases` that is accepted, in bytes: as a value it takes many times
+/// its size.
 const VALUE_BYTES_MAX: usize = 4 << 20;
 
-/// Bodies that are read for names are smaller, bytes.
+/// The longest body that is read for names, in bytes.
 const BODY_BYTES_MAX: usize = 100 << 20;
 
 #[cfg(test)]

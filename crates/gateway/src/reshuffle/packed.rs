@@ -1,5 +1,5 @@
-//! Answers packed for clients that accept it, as the servers pack theirs (Netty's `HttpContentCompressor`,
-//! level 3): nodes' own answers come here plain, since their items are read and merged.
+//! Compresses answers for clients that accept it, as the servers do (Netty's `HttpContentCompressor`, level
+//! 3). Nodes send their answers uncompressed to the gateway, since it reads and merges the items.
 
 use std::io::{self, Write};
 
@@ -9,25 +9,25 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use wire::{Buffer, CHUNK_BYTES, Chunk, Outgoing, Pool};
 
-/// How an answer is packed.
+/// The coding of a compressed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
     Gzip,
     Deflate,
 }
 
-/// The servers' `http.compression_level`, by default.
+/// The default of the servers' `http.compression_level`.
 const LEVEL: u32 = 3;
 
-/// Bulk answers are rarely packed better.
+/// The ratio at which bulk answers are typically compressed; few compress better.
 const RATIO_TYPICAL: usize = 8;
 
 // === impl Coding ===
 
 impl Coding {
-    /// The one that a server would choose, of those that all servers know
+    /// Returns the coding that a server would choose, of those that all servers know
     /// (`HttpContentCompressor.determineEncoding`): names are found within the words of the list, in lower
-    /// case, and gzip comes first among equals.
+    /// case, and gzip wins among equals.
     pub(crate) fn accepted(headers: &HeaderMap) -> Option<Self> {
         let (mut gzip, mut deflate) = (0.0, 0.0);
         for value in headers.get_all(ACCEPT_ENCODING) {
@@ -57,8 +57,8 @@ impl Coding {
     }
 }
 
-/// Packs an answer that is all here, a chunk at a time: what is packed of it is let go, and others get their
-/// turn in between.
+/// Compresses a complete answer chunk by chunk. Each chunk is freed once it is compressed, and other tasks
+/// get a turn in between.
 pub(crate) async fn answer(answer: Response<Outgoing>, coding: Coding, pool: &Pool) -> Response<Outgoing> {
     let (mut head, body) = answer.into_parts();
     let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&head.status);
@@ -99,7 +99,7 @@ async fn write(encoder: &mut impl Write, chunks: Vec<Chunk>) {
     }
 }
 
-/// Pooled memory that is written to.
+/// Pooled memory that implements `Write`.
 struct Packed(Buffer);
 
 impl Write for Packed {

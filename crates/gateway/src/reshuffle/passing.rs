@@ -1,7 +1,7 @@
-//! Writes that asynchronous mode cannot queue (a malformed bulk, an update by query): they wait until what is
-//! queued before them is delivered to the cluster that their client sees, so that they overtake nothing, and
-//! then go there as they came. Where the queue has a second cluster, which would miss them, they are refused,
-//! unless `queue.passing_second_cluster` accepts that.
+//! Writes that asynchronous mode cannot queue (a malformed bulk, an update by query). Such a write waits
+//! until what is queued before it has been delivered to the cluster that its client sees, so that it
+//! overtakes nothing, and then goes there as it came. If the queue has a second cluster, which would miss the
+//! write, the write is refused, unless `queue.passing_second_cluster` accepts that.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,14 +24,15 @@ use crate::why::HeadWhy;
 
 /// What a request waits for.
 struct Awaited {
-    /// None: all.
+    /// The lanes to wait for; `None` means all.
     lanes: Option<HashSet<u32>>,
-    /// Indices, and names that lead to them; none: those of what is parked of these lanes.
+    /// The indices, and the names that lead to them, whose parked operations the request waits for. `None`
+    /// means every parked operation of these lanes.
     names: Option<HashSet<String>>,
 }
 
 impl Passing {
-    /// What it waits for, by where names lead now.
+    /// Returns what the request waits for, according to where names lead now.
     fn awaited(&self, uri: &Uri, body: &Body, table: &RouteTable, queue: &Queue) -> Awaited {
         if let Some(lanes) = &self.lanes {
             return Awaited {
@@ -57,8 +58,8 @@ impl Awaited {
 }
 
 impl Reshuffle {
-    /// Lets a request go on, its body with it: at once if it is no write or nothing is queued here, else when
-    /// it is its turn. After an error nothing of it was executed.
+    /// Lets a request go on, together with its body: at once if it is no write or if nothing is queued here,
+    /// otherwise when it is its turn. After an error nothing of it has been executed.
     pub(crate) async fn admit(
         &self,
         queues: &ArcSwap<Queues>,
@@ -73,7 +74,7 @@ impl Reshuffle {
         if !writes_documents(&head.method, head.uri.path(), types) {
             return Ok(body);
         }
-        // Shared by all cores, so it is taken only once it is needed.
+        // The queues are shared by all cores, so they are loaded only here, where they are needed.
         let queues = queues.load_full();
         let groups = queues.groups();
         let settings = queue.passing();
@@ -87,7 +88,7 @@ impl Reshuffle {
         let Some(within) = settings.waits else {
             return Ok(body);
         };
-        // A client that leaves is noticed once its body is here.
+        // Only once the body has been read can the departure of a client be noticed.
         let body = match body {
             Body::Streamed(incoming) => {
                 let limit = usize::try_from(self.body_bytes_max).unwrap_or(usize::MAX);
@@ -100,7 +101,8 @@ impl Reshuffle {
         let awaited = passing.awaited(&head.uri, &body, &table, queue);
         tokio::select! {
             biased;
-            // Who has gone may have sent something else meanwhile, which this must not follow.
+            // A client that has gone may have sent something else meanwhile, and this request must not follow
+            // that.
             () = presence.gone() => Err(Fault::gone()),
             in_time = caught_up(queue, groups, &awaited, within) => match in_time {
                 true => Ok(body),
@@ -110,7 +112,7 @@ impl Reshuffle {
     }
 }
 
-/// The clusters that a queue is delivered to beside the one that its clients see.
+/// Returns the clusters that a queue is delivered to besides the one that its clients see.
 fn second_clusters<'g>(queue: &Queue, groups: &'g [Arc<Group>]) -> Vec<&'g str> {
     let of_queue = groups.iter().filter(|group| group.queue.name == queue.name);
     let mut others: Vec<&str> = of_queue
@@ -122,16 +124,16 @@ fn second_clusters<'g>(queue: &Queue, groups: &'g [Arc<Group>]) -> Vec<&'g str> 
     others
 }
 
-/// Waits until what is in a queue now is delivered to the cluster that its clients see; whether it is by
-/// then.
+/// Waits until what is in a queue now has been delivered to the cluster that the queue's clients see. Returns
+/// whether that was so within the given time.
 async fn caught_up(queue: &Queue, groups: &[Arc<Group>], awaited: &Awaited, within: Duration) -> bool {
     let until = Instant::now() + within;
     let mut goals = None;
     let mut step = Duration::from_millis(1);
     let looks = queue.log.looks();
     loop {
-        // What other gateways have put into a topic shows when somebody has looked since: a look that had
-        // begun before may not have seen it.
+        // What other gateways have put into a topic is visible only after a look that began later than this
+        // wait. A look that was already under way may not have seen it.
         let is_known = queue
             .log
             .looks()
@@ -160,14 +162,14 @@ async fn caught_up(queue: &Queue, groups: &[Arc<Group>], awaited: &Awaited, with
     }
 }
 
-/// The groups that deliver a queue to the cluster that its clients see.
+/// Returns the groups that deliver a queue to the cluster that its clients see.
 fn ours<'g>(queue: &'g Queue, groups: &'g [Arc<Group>]) -> impl Iterator<Item = &'g Arc<Group>> {
     let of_queue = groups.iter().filter(|group| group.queue.name == queue.name);
     of_queue.filter(|group| group.settings.cluster == queue.cluster)
 }
 
-/// For each of our groups, lane by lane, what its place has to come to until all is delivered that is there
-/// now.
+/// Returns, for each of these groups and lane by lane, the position to reach until everything that is there
+/// now has been delivered.
 fn accepted(queue: &Queue, groups: &[Arc<Group>]) -> Vec<Vec<u64>> {
     ours(queue, groups)
         .map(|group| {
@@ -184,7 +186,8 @@ fn accepted(queue: &Queue, groups: &[Arc<Group>]) -> Vec<Vec<u64>> {
         .collect()
 }
 
-/// Whether operations are parked that the request must not overtake: their lanes have gone on without them.
+/// Returns whether operations are parked that the request must not overtake: their lanes have gone on without
+/// them.
 fn is_parked(queue: &Queue, groups: &[Arc<Group>], awaited: &Awaited) -> bool {
     ours(queue, groups).any(|group| {
         let Some(parked) = group.parked() else {
@@ -199,15 +202,15 @@ fn is_parked(queue: &Queue, groups: &[Arc<Group>], awaited: &Awaited) -> bool {
     })
 }
 
-/// Whether more is parked of a lane in Kafka than the gateway knows of: another one has the lane, or had it a
-/// moment ago.
+/// Returns whether a lane in Kafka has more parked operations than this gateway knows of. Another gateway
+/// then owns the lane, or owned it until recently.
 fn is_parked_elsewhere(group: &Group, known: impl Fn(u32) -> u64, awaited: &Awaited) -> bool {
     let parked = group.consumer.parked_by_lane().into_iter();
     let mut lanes = (0..).zip(parked).filter(|(lane, _)| awaited.has(*lane));
     lanes.any(|(lane, parked)| parked > known(lane))
 }
 
-/// The same for what is delivered.
+/// Returns, for each of these groups and lane by lane, the position up to which everything is delivered.
 fn done(queue: &Queue, groups: &[Arc<Group>]) -> Vec<Vec<u64>> {
     ours(queue, groups)
         .map(|group| {
@@ -221,5 +224,5 @@ fn done(queue: &Queue, groups: &[Arc<Group>]) -> Vec<Vec<u64>> {
         .collect()
 }
 
-/// Between two looks.
+/// The longest time between two checks.
 const STEP_MAX: Duration = Duration::from_millis(20);

@@ -1,6 +1,6 @@
-//! Parameters that only shape an answer (`filter_path`, `pretty`, …): in asynchronous mode they are taken off
-//! a request before it is looked at, so that it is queued without them, and the answer that it gets from the
-//! queue is shaped here.
+//! Parameters that only shape an answer (`filter_path`, `pretty`, …). In asynchronous mode they are removed
+//! from a request before the rest is read, so that the request is queued without them, and the answer from
+//! the queue is shaped here.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::beside::beside;
 use crate::switches::filter_path::FilterPath;
 use crate::turns::{AT_ONCE_BYTES, Turns};
 
-/// How a client wants its answer.
+/// The shape of the answer that a client asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnswerShape {
     filter_path: Option<FilterPath>,
@@ -23,14 +23,14 @@ pub(crate) struct AnswerShape {
 }
 
 impl AnswerShape {
-    /// Takes what shapes the answer off a target. A parameter that comes twice, or whose value is not plain,
-    /// stays, as all others do: what it means is not certain.
+    /// Removes the parameters that shape the answer from a target. A parameter that appears twice, or whose
+    /// value is not plain, stays, as all other parameters do, since its meaning is not certain.
     pub(crate) fn take_off(target: &str) -> (Self, Cow<'_, str>) {
         let mut shape = Self::default();
         let Some((path, query)) = target.split_once('?') else {
             return (shape, Cow::Borrowed(target));
         };
-        // Some servers divide parameters at semicolons too (`RestUtils.decodeQueryString`).
+        // Some servers also separate parameters at semicolons (`RestUtils.decodeQueryString`).
         if query.contains(';') {
             return (shape, Cow::Borrowed(target));
         }
@@ -51,7 +51,7 @@ impl AnswerShape {
         }
     }
 
-    /// Whether this is a parameter that shapes, which is remembered then.
+    /// Returns whether this parameter shapes the answer. If so, it is remembered.
     fn takes(&mut self, pair: &str) -> bool {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let on = match value {
@@ -75,15 +75,15 @@ impl AnswerShape {
                 self.pretty = on;
                 true
             }
-            // Nothing in these answers is told otherwise to people, and they have no errors.
+            // These answers contain nothing that has another form for people, and no errors.
             ("human" | "error_trace", Some(_)) => true,
             ("format", _) => value == "json",
             _ => false,
         }
     }
 
-    /// Shapes an answer that the queue gave; others are errors of the whole request, and stay as they are. A
-    /// long one is shaped beside the thread that serves requests: JSON is read in one go.
+    /// Shapes an answer that the queue gave. Other answers are errors of the whole request, and stay as they
+    /// are. A long answer is shaped beside the thread that serves requests, since JSON is read in one go.
     pub(crate) async fn apply(&self, answer: Response<Outgoing>) -> Response<Outgoing> {
         if *self == Self::default() || !matches!(answer.status(), StatusCode::OK | StatusCode::CREATED) {
             return answer;
@@ -94,7 +94,8 @@ impl AnswerShape {
             true => {
                 let (shape, long) = (self.clone(), Arc::clone(&body));
                 let shaped = beside(move || shape.shaped(&long)).await;
-                // Without a thread it is done here: the documents are queued, and this is their answer.
+                // If no thread can be started, the answer is shaped here: the documents are queued, and this
+                // is the answer to them.
                 shaped.unwrap_or_else(|_| self.shaped(&body))
             }
             false => self.shaped(&body),
@@ -109,7 +110,7 @@ impl AnswerShape {
         Response::from_parts(head, body)
     }
 
-    /// The text of an answer in this shape; none if it is no JSON.
+    /// Returns the text of an answer in this shape, or `None` if it is not JSON.
     fn shaped(&self, body: &[u8]) -> Option<String> {
         let told = serde_json::from_slice::<Box<RawValue>>(body).ok()?;
         let told = match &self.filter_path {
@@ -123,15 +124,16 @@ impl AnswerShape {
     }
 }
 
-/// Nobody reads longer answers. Laying one out takes the core's time, and memory of twice its length.
+/// Longer answers are not laid out: nobody reads them, and it would take the core's time and memory of twice
+/// their length.
 const PRETTY_BYTES_MAX: usize = 4 << 20;
 
-/// What an answer is of which nothing is left.
+/// Returns what is left of an answer when the filter removes everything.
 fn nothing() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_default()
 }
 
-/// An answer of the gateway's own, in one piece.
+/// Returns an answer of the gateway's own in one piece.
 pub(crate) fn whole(body: Outgoing) -> Vec<u8> {
     let chunks = chunks(body);
     let mut whole = Vec::with_capacity(chunks.iter().map(|chunk| chunk.len()).sum());
@@ -141,7 +143,7 @@ pub(crate) fn whole(body: Outgoing) -> Vec<u8> {
     whole
 }
 
-/// The same for one that may be long.
+/// Returns an answer that may be long in one piece, with turns for other tasks in between.
 async fn whole_in_turns(body: Outgoing) -> Vec<u8> {
     let chunks = chunks(body);
     let mut whole = Vec::with_capacity(chunks.iter().map(|chunk| chunk.len()).sum());

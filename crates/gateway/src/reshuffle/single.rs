@@ -1,11 +1,12 @@
-//! Writes of single documents that join the bulks (`rewrite_to_bulk`): each becomes a bulk of one operation,
-//! goes the way of bulks, `combine` included, and its item becomes the single-document API's own answer.
+//! Writes of single documents that join the bulks (`rewrite_to_bulk`): each write becomes a bulk of one
+//! operation, goes the way of bulks, `combine` included, and its item becomes the single-document API's own
+//! answer.
 //!
-//! What the head or the body shows to be unusual goes on as it came, as does what the plan of a bulk is not
-//! sure of. What the cluster refuses has not been executed, so its answer need not be made up here: the
-//! request goes on as it came after all, and gets the cluster's own. Only refusals that are certain to read
-//! the same (a version conflict, a missing document) are told from the item. Where it is not known whether
-//! the operation was executed the client is told just that, and nothing goes on.
+//! A write whose head or body is unusual goes on as it came, and so does one that cannot be planned with
+//! certainty. A write that the cluster refuses has not been executed, so its answer need not be invented
+//! here: the request then goes on as it came, and gets the cluster's own answer. Only refusals that are
+//! certain to read the same (a version conflict, a missing document) are built from the item. If it is
+//! unknown whether the operation was executed, the client is told so, and nothing goes on.
 
 mod answer;
 mod head;
@@ -33,11 +34,11 @@ use crate::reshuffle::sync::{Held, NO_BULK, Passing, Reshuffle, Step, Unread};
 use crate::split::{Answer, Sender, Split};
 use head::{Kind, SingleHead};
 
-/// What became of a write that was sent as a bulk.
+/// The outcome of a write that was sent as a bulk.
 enum Sent {
-    /// The client's answer.
+    /// The answer for the client.
     Answer(Response<Outgoing>),
-    /// It was refused, and not executed.
+    /// The write was refused, and not executed.
     Refused,
 }
 
@@ -86,7 +87,8 @@ impl Reshuffle {
             Err(Unread::Refused(fault)) => return Err(fault.into()),
         };
         let no_defaults = BulkHead::default();
-        // Not directed: a routing that the client knows nothing of would not be in the answer's `Location`.
+        // Without direct routing: the client does not know a routing given here, and it would be missing in
+        // the answer's `Location`.
         let ask = self.ask(&no_defaults, None);
         let Some(load) = self.one_operation(&write.single, &body, &ask, &snapshot) else {
             let passing = Passing::unknown(NO_BULK);
@@ -107,7 +109,8 @@ impl Reshuffle {
         }
     }
 
-    /// The write as a bulk with its plan; `None`, and counted, if it is not certain to come to the same.
+    /// Returns the write as a bulk with its plan. Returns `None`, and counts the reason, if the bulk is not
+    /// certain to have the same effect.
     fn one_operation(
         &self,
         single: &Single<'_>,
@@ -178,15 +181,15 @@ impl Reshuffle {
         let turned = reply.map(|reply| bulk::single_answer(reply.item(0)));
         Ok(match (answer, turned) {
             (Answer::Items(items), Ok(Turned::Answer(turned))) => {
-                // A failed write may hint at a change of the topology, but not one that the document itself
-                // is to blame for.
+                // A failed write may hint at a change of the topology, unless the document itself is to
+                // blame.
                 if turned.status >= 400 && !matches!(turned.status, 404 | 409) {
                     self.outbound.cluster().hint();
                 }
                 let routing = answer::routing(&write.single, &snapshot.table);
                 Sent::Answer(answer::response(items.head, turned, routing))
             }
-            // A first try may have been executed, so there must not be another.
+            // An earlier try may have been executed, so the write must not be sent again.
             (Answer::Items(items), Ok(Turned::Refused(turned))) if items.is_repeated() => {
                 Sent::Answer(answer::response(items.head, turned, None))
             }
@@ -195,8 +198,9 @@ impl Reshuffle {
                 self.counters.replies_malformed.add(1);
                 return Err(Fault::unknown_fate("a node's item cannot be read"));
             }
-            // Its words fit one document too. Asking again would add to what is too much (429), and what is
-            // not well (5xx), or stands between here and the cluster, may have executed it.
+            // The words of this answer also fit a single document. Sending again would add to an overload
+            // (429), and after a 5xx, from the node or from something in between, the write may have been
+            // executed.
             (Answer::Refused(head, body), _) if !is_refusal(head.status) => {
                 Sent::Answer(with_head(head, &[], Outgoing::from(body)))
             }
@@ -207,7 +211,7 @@ impl Reshuffle {
         })
     }
 
-    /// The headers that a write's bulk has, and whether the account among them is the gateway's.
+    /// Returns the headers of a write's bulk, and whether the account among them is the gateway's.
     fn headers_of_bulk(&self, headers: &HeaderMap, write: &SingleHead<'_>) -> (HeaderMap, bool) {
         let mut headers = head::bulk_headers(headers, write.content_type.clone());
         strip_for_parts(&mut headers);
@@ -216,16 +220,17 @@ impl Reshuffle {
     }
 }
 
-/// Whether a status of the whole says that nothing was executed, and why asking otherwise may do better.
+/// Returns whether the status of the whole answer means that nothing was executed and that sending the
+/// request in another form may succeed.
 fn is_refusal(status: StatusCode) -> bool {
     let later = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
     status.is_client_error() && !later.contains(&status)
 }
 
-/// Whether a bulk may treat an update otherwise than the update API does. That keeps the routing of the
-/// request or of the alias with the document, where a bulk keeps the one that the document had
-/// (`RestUpdateAction`, `UpdateHelper.calculateRouting`), and sends what an update comes to as a write of its
-/// own, through the index's pipeline (`TransportUpdateAction.shardOperation`).
+/// Returns whether a bulk may treat an update differently than the update API does. The update API keeps the
+/// routing of the request or of the alias with the document, where a bulk keeps the routing that the document
+/// had (`RestUpdateAction`, `UpdateHelper.calculateRouting`). The update API also sends the result of the
+/// update as a write of its own, through the index's pipeline (`TransportUpdateAction.shardOperation`).
 fn is_peculiar(update: &Single<'_>, plan: &Plan, table: &RouteTable) -> bool {
     plan.ingests() || answer::routing(update, table).is_some()
 }

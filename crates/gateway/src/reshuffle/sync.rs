@@ -1,5 +1,5 @@
-//! The filter `bulk_reshuffle`, synchronous mode: a bulk is split, each part sent to the node that holds its
-//! primaries, and the answers merged into the one that the cluster would have given.
+//! The filter `bulk_reshuffle` in synchronous mode: a bulk is split, each part is sent to the node that holds
+//! its primaries, and the answers are merged into the one that the cluster would have given.
 
 use std::borrow::Cow;
 use std::cell::{RefCell, RefMut};
@@ -35,19 +35,19 @@ use crate::switches::ClusterSwitches;
 use crate::turns::{AT_ONCE_BYTES, Turns};
 use crate::why::HeadWhy;
 
-/// Splits bulk requests, one instance a core.
+/// Splits bulk requests, with one instance per core.
 pub(crate) struct Reshuffle {
     pub(crate) outbound: Rc<Outbound>,
-    /// Gathers parts of different requests while that is switched on; none in asynchronous mode.
+    /// Gathers parts of different requests while that is switched on; `None` in asynchronous mode.
     pub(crate) combiner: Option<Combiner>,
     pub(crate) fallback: Fallback,
     pub(crate) settings: BulkReshuffle,
-    /// Whose turn it is to be given documents without id and routing.
+    /// The round robins that direct documents without id and routing.
     pub(crate) round_robins: Arc<RoundRobins>,
     pub(crate) panel: ClusterSwitches,
-    /// In asynchronous mode: where bulks are put that would be split otherwise.
+    /// In asynchronous mode: the queue for bulks that would otherwise be split.
     pub(crate) accept: Option<Accept>,
-    /// Bytes of a decoded body at most; the cluster's own limit holds as well.
+    /// The largest decoded body in bytes. The cluster's own limit applies too.
     pub(crate) body_bytes_max: u64,
     pub(crate) pool: Pool,
     pub(crate) ids: RefCell<IdMint>,
@@ -57,42 +57,43 @@ pub(crate) struct Reshuffle {
 
 /// What the filter did with a request.
 pub(crate) enum Step {
-    /// Answered it.
+    /// The filter answered the request.
     Done(Response<Outgoing>),
-    /// Left it to the next filter, whole. In asynchronous mode it may have to wait for what is queued.
+    /// The filter left the request to the next filter, whole. In asynchronous mode the request may have to
+    /// wait for what is queued.
     Next(Parts, Body, Passing),
 }
 
-/// A request that goes on to the next filter, as far as a queue is concerned.
+/// What a queue has to know about a request that goes on to the next filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Passing {
-    /// Why it is not queued, as the counters call it.
+    /// Why the request is not queued, in the words of the counters.
     pub(crate) why: &'static str,
-    /// The lanes whose documents it may touch; none: nobody knows.
+    /// The lanes whose documents the request may touch, or `None` if they are unknown.
     pub(crate) lanes: Option<Vec<u32>>,
 }
 
-/// A body that is all here.
+/// A body that has been read completely.
 pub(crate) struct Held {
-    /// Decoded.
+    /// The decoded body.
     pub(crate) body: PooledBytes,
-    /// As it came, if that is something else: what passes is what came, since nodes differ in what they
-    /// accept of packed bodies.
+    /// The body as it came, if that differs from the decoded one. A request passes as it came, since nodes
+    /// differ in which compressed bodies they accept.
     pub(crate) original: Option<PooledBytes>,
 }
 
 /// A body that cannot be read.
 pub(crate) enum Unread {
-    /// It is not packed as it says; as it came.
+    /// The body does not match its content encoding. This is the body as it came.
     Corrupt(PooledBytes),
-    /// It is not all here.
+    /// The body did not arrive completely.
     Refused(Fault),
 }
 
 // === impl Passing ===
 
 impl Passing {
-    /// A request of which nobody knows what it touches.
+    /// Returns a request for which it is unknown what it touches.
     pub(crate) fn unknown(why: &'static str) -> Self {
         Self { why, lanes: None }
     }
@@ -113,7 +114,8 @@ impl Reshuffle {
         Ok(Step::Done(packed::answer(answer, coding, &self.pool).await))
     }
 
-    /// Whether answers are packed for those who accept it: as far as the cluster's nodes do so.
+    /// Returns whether answers are compressed for clients that accept it, which is so if the cluster's nodes
+    /// do the same.
     fn packs(&self) -> bool {
         self.settings.compress_answers && self.outbound.cluster().snapshot().compresses_answers
     }
@@ -134,7 +136,7 @@ impl Reshuffle {
         }
     }
 
-    /// Takes a request that may be a bulk; `target` is what counts of its path and query.
+    /// Takes a request that may be a bulk. `target` is the part of its path and query that counts.
     async fn take_as(&self, head: Parts, target: &str, incoming: Incoming) -> Result<Step, Rejection> {
         let arrived = Instant::now();
         let queues = self.accept.is_some();
@@ -153,7 +155,7 @@ impl Reshuffle {
             }
             Kind::Bulk(bulk_head) => bulk_head,
         };
-        // What would pass now would come before what is queued, and to this cluster only.
+        // A request that passed now would overtake what is queued, and would reach this cluster only.
         if queues && self.learnt().await.is_none() {
             return Err(Fault::nothing_learnt().into());
         }
@@ -183,7 +185,8 @@ impl Reshuffle {
         self.take_held(head, held, coming, &snapshot).await
     }
 
-    /// Takes a bulk whose body is here, as often as it takes to have its indices made.
+    /// Takes a bulk whose body has been read. Decides about it again as long as its indices have to be
+    /// created.
     async fn take_held(
         &self,
         mut head: Parts,
@@ -193,10 +196,10 @@ impl Reshuffle {
     ) -> Result<Step, Rejection> {
         let mut target = Cow::Borrowed(coming.target);
         if let Some(accept) = &self.accept {
-            // Before anything else changes what it says: the cluster judges what came.
+            // This precedes every change to the request: the cluster judges the request as it came.
             self.admit_form(accept, &mut head, &target, snapshot).await?;
             if coming.bulk_head.typed && snapshot.table.dialect().types_are_optional() {
-                // Other clusters that get it may know no types.
+                // The other clusters that receive the bulk may not know types.
                 target = Cow::Owned(target.replacen("/_doc/", "/", 1));
             }
         }
@@ -214,20 +217,20 @@ impl Reshuffle {
         }
     }
 
-    /// Leaves a bulk to the next filter for what its head says.
+    /// Leaves a bulk to the next filter because of its head.
     fn pass_by_head(&self, head: Parts, body: Body, why: HeadWhy) -> Step {
         self.counters.pass_by_head(why);
         Step::Next(head, body, Passing::unknown(why.as_str()))
     }
 
-    /// The topology once it was read, if that is soon.
+    /// Returns the topology, after a short wait if it has not been read yet.
     pub(crate) async fn learnt(&self) -> Option<Arc<Snapshot>> {
         let cluster = self.outbound.cluster();
         let learnt = cluster.snapshot().learnt() || cluster.learnt(LEARNT_WITHIN).await;
         learnt.then(|| cluster.snapshot())
     }
 
-    /// Reads a body, within the cluster's limit and ours.
+    /// Reads a body, within the limits of the cluster and of the gateway.
     pub(crate) async fn collect(&self, incoming: Incoming, snapshot: &Snapshot) -> Result<Held, Unread> {
         let limit = snapshot
             .max_content_length_bytes
@@ -250,14 +253,15 @@ impl Reshuffle {
         }
     }
 
-    /// What a client gets whose body could not be read.
+    /// Returns the answer to a client whose body could not be read.
     pub(crate) fn unread(&self, error: &BodyError) -> Fault {
         let fault = Fault::body(error);
         self.counters.clients_gone.add(u64::from(fault.is_none()));
         fault.unwrap_or_else(Fault::gone)
     }
 
-    /// `assignments` is for documents without id and routing; none: they stay as they are.
+    /// Returns what to ask of the plan of a request. `assignments` directs documents without id and routing;
+    /// with `None` they stay as they are.
     pub(crate) fn ask<'a>(
         &self,
         head: &'a BulkHead<'_>,
@@ -292,7 +296,7 @@ impl Reshuffle {
         }
     }
 
-    /// Plans a body, in turns with other tasks if it may have many operations.
+    /// Plans a body. Other tasks get turns in between if the body may have many operations.
     pub(crate) async fn plan(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
         if body.len() <= AT_ONCE_BYTES {
             return self.plan_at_once(body, ask, table);
@@ -306,7 +310,7 @@ impl Reshuffle {
         verdict
     }
 
-    /// Plans a body of a few operations.
+    /// Plans a body of few operations.
     pub(crate) fn plan_at_once(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
         let mut ids = self.mint(ask);
         fault("request", body);
@@ -315,8 +319,8 @@ impl Reshuffle {
         })
     }
 
-    /// Whether all of a body could be queued if the indices were there that are not yet. What the cluster
-    /// would refuse as a whole makes no index.
+    /// Returns whether the whole body could be queued if its missing indices existed. No index is created for
+    /// a body that the cluster would refuse as a whole.
     pub(super) async fn is_acceptable_but_new(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> bool {
         let supposed = Ask {
             suppose_new: true,
@@ -332,7 +336,7 @@ impl Reshuffle {
         }
     }
 
-    /// What makes ids, told the time if it may have to.
+    /// Returns the maker of ids. Its clock is set if ids may have to be made.
     pub(super) fn mint(&self, ask: &Ask<'_>) -> RefMut<'_, IdMint> {
         let mut ids = self.ids.borrow_mut();
         if ask.null_id != NullId::Keep || ask.direct.is_some() {
@@ -388,7 +392,7 @@ impl Reshuffle {
         }
     }
 
-    /// A part's items as a node gave them, or what they say instead.
+    /// Returns a part's items as a node gave them, or the error that replaces them.
     pub(crate) fn read<'a>(
         &self,
         answer: &'a Answer,
@@ -408,7 +412,7 @@ impl Reshuffle {
         }
     }
 
-    /// Gives one of the first documents' predictions to the check, now and then.
+    /// Now and then gives the prediction for one of the first documents to the check.
     pub(crate) fn sample(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) {
         let cluster = self.outbound.cluster();
         if !cluster.wants_sample() {
@@ -440,7 +444,8 @@ impl Reshuffle {
         let mut merge = match Merge::new(plan, replies.collect(), took_ms, table.dialect()) {
             Ok(merge) => merge,
             Err(error) => {
-                // Every reply was checked against its part before, so this says that we contradict ourselves.
+                // Every reply was checked against its part before, so this error shows a contradiction in the
+                // gateway itself.
                 let request_id = split.message.request_id;
                 wire::rationed!(tracing::error, %request_id, %error, "replies do not merge");
                 return Err(Fault::unmerged(&error.to_string()));
@@ -484,7 +489,7 @@ impl Reshuffle {
         }
     }
 
-    /// A failed item may hint at a change of the topology.
+    /// Counts failed items. They may hint at a change of the topology.
     fn count_errors(&self, errors: bool) {
         if errors {
             self.counters.bulk_with_errors.add(1);
@@ -492,7 +497,7 @@ impl Reshuffle {
         }
     }
 
-    /// Lets a request go on whose form the cluster takes.
+    /// Admits a request if the cluster accepts its form.
     pub(super) async fn admit_form(
         &self,
         accept: &Accept,
@@ -508,8 +513,8 @@ impl Reshuffle {
     }
 }
 
-/// What makes ids for one body alone: while it is planned in turns, others are planned too, and the ids of a
-/// body are all that its mint makes.
+/// Makes ids for one body alone. While a body is planned in turns, other bodies are planned too, and the ids
+/// of one body must be all that its mint makes.
 pub(super) fn own_mint() -> IdMint {
     let mut ids = IdMint::new(fastrand::u64(..));
     ids.tick(now_ms());
@@ -521,7 +526,7 @@ fn now_ms() -> u64 {
     now.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// When no part was taken: the answer for the request as a whole, as the cluster words it.
+/// Returns the answer to the request as a whole, in the cluster's words, if no part was taken.
 fn whole_answer(answers: &[Answer]) -> Option<Result<Response<Outgoing>, Fault>> {
     match answers.first()? {
         Answer::Refused(head, body) => {
@@ -538,9 +543,9 @@ fn whole_answer(answers: &[Answer]) -> Option<Result<Response<Outgoing>, Fault>>
     }
 }
 
-/// Why something is not queued that is no bulk.
+/// The reason for not queueing requests that are not bulks.
 pub(crate) const NO_BULK: &str = "no_bulk";
-/// How long a bulk for a queue waits for a topology that was never read, and for an index to be ready.
+/// How long a bulk for a queue waits for a topology that was never read, or for an index to be ready.
 pub(super) const LEARNT_WITHIN: Duration = Duration::from_secs(2);
-/// Samples are taken from a bulk's first documents: reading on costs time.
+/// Samples are taken from this many first documents of a bulk, since reading on takes time.
 const SAMPLED_FROM: usize = 16;

@@ -1,6 +1,6 @@
-//! What a write by query may touch: the indices that its expression stands for by the known topology, with
-//! aliases, patterns and data streams. It waits for the lanes that have documents for them, and for nothing
-//! else.
+//! Determines what a write by query may touch: the indices that its expression stands for in the known
+//! topology, through aliases, patterns and data streams. The write waits for the lanes that have documents
+//! for these indices, and for nothing else.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use crate::queue::Queue;
 use crate::reshuffle::lines::actions;
 use config::router::{decode, overlap};
 
-/// Lanes and names of what a request may touch.
+/// The lanes and names of what a request may touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
     pub(crate) lanes: HashSet<u32>,
@@ -22,7 +22,7 @@ pub(crate) struct Touched {
 }
 
 impl Touched {
-    /// What a request may touch; `None` if that cannot be told.
+    /// Returns what a request may touch, or `None` if that cannot be determined.
     pub(crate) fn by(uri: &Uri, body: &[u8], table: &RouteTable, queue: &Queue) -> Option<Self> {
         // A pipeline may send documents anywhere.
         if uri
@@ -36,7 +36,7 @@ impl Touched {
         let mut touched = Self::of(&expression, table, queue.log.lanes(), |name| {
             whereabouts.may_have_lost(name)
         })?;
-        // What was accepted before a name came to lead here is in other lanes.
+        // What was accepted before a name led here is in other lanes.
         for fence in &**whereabouts.fences() {
             touched.lanes.extend(fence.of.iter().chain(fence.past.iter()));
         }
@@ -50,12 +50,12 @@ impl Touched {
         may_have_lost: impl Fn(&dyn Fn(&str) -> bool) -> bool,
     ) -> Option<Self> {
         let mut indices: HashSet<&str> = HashSet::new();
-        // Servers take a list without a name for all indices.
+        // Servers read a list without a name as all indices.
         if expression.split(',').all(str::is_empty) {
             return None;
         }
         for name in expression.split(',').filter(|name| !name.is_empty()) {
-            // What is taken away from a pattern adds nothing.
+            // An exclusion after a name or pattern adds no index.
             if name.starts_with('-') && !indices.is_empty() {
                 continue;
             }
@@ -70,7 +70,7 @@ impl Touched {
                 indices.extend(table.members_of(name)?);
                 continue;
             };
-            // Documents of an index that is gone are delivered, and may make it again.
+            // The documents of a deleted index will still be delivered, and may create it again.
             if may_have_lost(&|gone| overlap(gone, pattern)) {
                 return None;
             }
@@ -80,7 +80,7 @@ impl Touched {
         }
         let mut touched = Self::default();
         for index in &indices {
-            // One whose own pipeline may send documents elsewhere has no lanes that can be told.
+            // For an index whose own pipeline may send documents elsewhere, the lanes cannot be determined.
             let route = table.laned(index).and_then(|target| target.write().ok())?;
             touched.lanes.extend(lanes_of(&route.name, route.shards(), lanes));
         }
@@ -94,16 +94,15 @@ impl Touched {
     }
 }
 
-/// The indices that a write by query, or of one document, names.
+/// Returns the indices that a write by query, or a write of one document, names.
 fn expression<'r>(path: &'r str, body: &[u8]) -> Option<Cow<'r, str>> {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     match segments.as_slice() {
         ["_reindex"] => reindexed(body).map(Cow::Owned),
-        // Of servers that know types, also with one.
+        // Servers with types accept one here too.
         [indices, "_update_by_query" | "_delete_by_query"]
         | [indices, _, "_update_by_query" | "_delete_by_query"] => decode(indices, false),
-        // One document's index is a name, which is looked up as it is: a pattern or a list is no index that
-        // is known.
+        // The index of one document is looked up as a plain name: a pattern or a list is not a known index.
         [index, "_doc" | "_create" | "_update", _] | [index, "_doc"] => {
             let index = decode(index, false)?;
             (!index.contains([',', '*']) && index != "_all").then_some(index)
@@ -114,9 +113,9 @@ fn expression<'r>(path: &'r str, body: &[u8]) -> Option<Cow<'r, str>> {
     }
 }
 
-/// The indices that a bulk is for; `None` if that cannot be told of each of its lines.
+/// Returns the indices that a bulk is for, or `None` if one of its lines does not tell.
 fn named_in_lines(default: Option<&str>, body: &[u8]) -> Option<String> {
-    // What is packed is not looked into.
+    // A compressed body is not read.
     if body.len() > LINES_BYTES_MAX || body.trim_ascii_start().first() != Some(&b'{') {
         return None;
     }
@@ -128,7 +127,7 @@ fn named_in_lines(default: Option<&str>, body: &[u8]) -> Option<String> {
     for action in actions(body) {
         let action = action.filter(|action| !action.has_pipeline())?;
         let name = action.index().or(default.as_deref())?;
-        // One operation is for one index; a pattern or a list is none.
+        // One operation is for one index, which cannot be a pattern or a list.
         if name.contains([',', '*', '<']) || name == "_all" {
             return None;
         }
@@ -140,7 +139,7 @@ fn named_in_lines(default: Option<&str>, body: &[u8]) -> Option<String> {
     (!names.is_empty()).then(|| names.join(","))
 }
 
-/// The indices that a `_reindex` reads and writes.
+/// Returns the indices that a `_reindex` reads and writes.
 fn reindexed(body: &[u8]) -> Option<String> {
     if body.len() > REINDEX_BYTES_MAX {
         return None;
@@ -162,10 +161,11 @@ fn reindexed(body: &[u8]) -> Option<String> {
     body["dest"].get("pipeline").is_none().then(|| names.join(","))
 }
 
-/// Longer bulks are not read for the indices of their lines, bytes: no client waits for that.
+/// The longest bulk, in bytes, whose lines are read for their indices: no client should wait for a longer
+/// one.
 const LINES_BYTES_MAX: usize = 8 << 20;
 
-/// Longer bodies of `_reindex` are not read, bytes: as values they take many times their size.
+/// The longest body of `_reindex`, in bytes, that is read: as a value it takes many times its size.
 const REINDEX_BYTES_MAX: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,26 +1,27 @@
-//! Parts of different clients' bulks, sent to a node as one request.
+//! Sends parts of different clients' bulks to a node as one request.
 //!
-//! A node pays for each bulk request once for each shard that it touches, its sync to the disk included,
-//! however few documents come with it. So while a node is busy with a request, parts for it gather, and go
-//! together when the answer is there: the wait adapts by itself to how busy it is. A node with cores to spare
-//! is busy with several only, which is found by trying ([`crate::gather`]). A part that finds nobody under
-//! way leaves at once, as it came, unless the last request to that node had brought several: their clients
-//! are about to come back, so it waits for as many, for a fraction of what a request lasts.
+//! A bulk request costs a node a fixed amount of work for each shard that the request touches, including a
+//! sync to disk, however few documents it brings. Therefore, while a node is busy with a request, further
+//! parts for that node gather, and are sent together when the answer arrives. The wait adapts by itself to
+//! the load of the node. A node with idle cores is busy only with several requests at once; how many is found
+//! by trying ([`crate::gather`]). A part that finds no request under way leaves at once, as it came, unless
+//! the last request to that node carried several parts. The clients of those parts are about to send again,
+//! so the part waits for as many, for a fraction of the time that a request takes.
 //!
-//! Only parts whose requests say the same ([`Family`]) travel together. Each gets its own items, and nobody
-//! what a node says of the whole, since another may be to blame for it: each part is sent again by itself,
-//! whatever the status. Where the whole may have been executed all the same (5xx, no answer, an answer that
-//! cannot be read) that is done by the rules for parts whose fate is unknown ([`crate::split::part`]), as if
-//! each had been lost alone.
+//! Only parts of requests that say the same ([`Family`]) travel together. Each client gets its own items, and
+//! no client gets an answer about the whole, since another client may be to blame for it: each part is then
+//! sent again by itself, whatever the status. If the whole may have been executed all the same (5xx, no
+//! answer, an answer that cannot be read), the rules for parts whose fate is unknown apply
+//! ([`crate::split::part`]), as if each part had been lost alone.
 //!
-//! How many requests a node gets at once is found from its answers, by the same limiter as in delivery: while
-//! it has as many as it has shown to take, what waits goes on gathering, so requests grow as the node falls
-//! behind.
+//! The number of requests that a node gets at once is found from its answers, by the limiter that delivery
+//! uses too. While a node has as many requests as it has shown to take, the waiting parts go on gathering, so
+//! requests grow as the node falls behind.
 //!
-//! What waits is shared by all cores, since clients are dealt to cores and would meet a fraction of each
-//! other on their own. The core that finds a request due sends it, from where each part was read, and each
-//! client's core reads its share of the answer where that was received. What is copied beyond what a part by
-//! itself needs is the answer to a client whose only part it was.
+//! All cores share the waiting parts: clients are distributed over the cores, so on one core a part would
+//! meet only a fraction of the others. The core that finds a request due sends it, from the memory that each
+//! part was read into, and each client's core reads its share of the answer where the answer was received.
+//! The only extra copy is that of the answer to a client with a single part.
 
 mod batch;
 mod family;
@@ -48,16 +49,17 @@ use crate::split::part::{Split, Words};
 use crate::switches::ClusterSwitches;
 use batch::Member;
 
-/// Gathers parts and sends them, one instance a filter and core.
+/// Gathers parts and sends them. Each filter has one instance per core.
 #[derive(Clone)]
 pub(crate) struct Combiner(Rc<Inner>);
 
 struct Inner {
     configured: Combine,
     panel: ClusterSwitches,
-    /// What is in force, or was last: what waits when it is switched off goes by that.
+    /// The settings in force, or the last ones: parts that wait when combining is switched off still follow
+    /// them.
     settings: Cell<Combine>,
-    /// Which filter this is: parts of different ones keep apart.
+    /// The identity of the filter: parts of different filters are kept apart.
     filter: Vec<u8>,
     families: Arc<Families>,
     outbound: Rc<Outbound>,
@@ -65,17 +67,18 @@ struct Inner {
     counters: Arc<Counters>,
 }
 
-/// How a part is to be sent, or what it came to.
+/// How a part is to be sent, or the outcome if it was sent with others.
 pub(crate) enum Combined {
-    /// By itself. Until the lease is dropped, others for the same node wait.
+    /// The part travels by itself. Until the lease is dropped, other parts for the same node wait.
     Alone(Option<Lease>),
-    /// It went with others, and this is its own answer.
+    /// The part travelled with others, and this is its own answer.
     Shared(Result<(response::Parts, Words), SendError>),
-    /// It went with others, and this became of the whole, which leaves open what was executed.
+    /// The part travelled with others; the string is the outcome of the whole, which leaves open what was
+    /// executed.
     Doubted(String),
 }
 
-/// The same as one core tells another.
+/// [`Combined`] in the form that one core sends to another.
 enum CombinedRemote {
     Alone(Option<Ticket>),
     Shared(Result<(response::Parts, Words), SendError>),
@@ -86,30 +89,30 @@ enum CombinedRemote {
 struct Ticket {
     family: Arc<Family>,
     target: Target,
-    /// Parts that travel, and their operations' bytes.
+    /// The number of parts that travel, and the bytes of their operations.
     weight: (usize, u64),
     began: Instant,
     leave: Option<Permit>,
 }
 
-/// A ticket in use on this core, which sees to what waits when it is given back.
+/// A ticket in use on this core. When it is given back, the parts that wait are considered for sending.
 pub(crate) struct Lease {
     ticket: Option<Ticket>,
-    /// The node's leave, where it does not come with a ticket.
+    /// The node's permit, where there is no ticket to hold it.
     leave: Option<Permit>,
     combiner: Combiner,
 }
 
-/// Parts of more than this share of `flush_threshold_size` (a sixteenth) gather among themselves.
+/// Parts larger than this share (a sixteenth) of `flush_threshold_size` gather only with each other.
 const LARGE_SHARE: u64 = 16;
 
-/// Nodes say `errors` among the first words of an answer.
+/// Nodes put `errors` among the first words of an answer.
 const ERRORS_WITHIN: usize = 128;
 
 // === impl Combiner ===
 
 impl Combiner {
-    /// `filter` tells the filters of a configuration apart.
+    /// Creates a combiner. `filter` identifies one filter of a configuration.
     pub(crate) fn new(
         configured: Combine,
         panel: ClusterSwitches,
@@ -131,7 +134,7 @@ impl Combiner {
         }))
     }
 
-    /// Whether parts gather now. It can be switched at any time, so each request asks once.
+    /// Returns whether parts gather now. This can be switched at any time, so each request asks once.
     pub(crate) fn is_on(&self) -> bool {
         let settings = self.0.panel.now().combine(&self.0.configured);
         if let Some(settings) = settings {
@@ -140,23 +143,24 @@ impl Combiner {
         settings.is_some()
     }
 
-    /// Those whose parts may travel together with this request's. An ingest pipeline's time is told in the
-    /// answer.
+    /// Returns the family of requests whose parts may travel together with this request's parts. Requests
+    /// that run an ingest pipeline are kept apart, since their answers contain its time.
     pub(crate) fn family(&self, message: Message<'_>, plan: &Plan) -> Arc<Family> {
-        // What has types is answered with a warning, which is for those who have them.
+        // The answer to a request with types contains a warning, which is only for clients that use types.
         let peculiar = [plan.ingests(), plan.typed()];
         self.0
             .families
             .of(&self.0.filter, message, peculiar, &self.0.configured)
     }
 
-    /// The node for a part that any node may take: the one that such parts gather for, else the next in turn.
+    /// Returns the node for a part that any node may take: the one that such parts gather for, otherwise the
+    /// next node in turn.
     pub(crate) fn any(&self, family: &Family, part: &Part, next: impl FnOnce() -> Arc<Node>) -> Arc<Node> {
         let gathering = family.slots().node(&self.target(None, part));
         gathering.filter(|node| node.health.is_up()).unwrap_or_else(next)
     }
 
-    /// What a part gathers for. `node`: none if any may take it.
+    /// Returns the target that a part gathers for. `node` is `None` if any node may take the part.
     fn target(&self, node: Option<&Arc<Node>>, part: &Part) -> Target {
         let large = part.bytes * LARGE_SHARE > self.0.settings.get().flush_bytes;
         Target::new(node, part.index.as_deref(), part.shard, large)
@@ -193,7 +197,7 @@ impl Combiner {
             Ok(CombinedRemote::Alone(Some(ticket))) => Combined::Alone(Some(self.lease(ticket))),
             Ok(CombinedRemote::Shared(answer)) => Combined::Shared(answer),
             Ok(CombinedRemote::Doubted(why)) => Combined::Doubted(why),
-            // The core that was to send it has come to its end.
+            // The core that was to send the part has stopped.
             Ok(CombinedRemote::Alone(None)) | Err(_) => Combined::Alone(self.leave(node).await),
         }
     }
@@ -218,7 +222,7 @@ impl Combiner {
         }
     }
 
-    /// Sends what waits for a target, or sees to it that somebody will.
+    /// Sends the parts that wait for a target, or makes sure that they will be sent.
     fn consider(&self, family: &Arc<Family>, target: &Target) {
         let (settings, now) = (self.0.settings.get(), Instant::now());
         let step = family.slots().next_step(target, &settings, now);
@@ -238,8 +242,8 @@ impl Combiner {
         }
     }
 
-    /// Sends what waits for a target, as soon as its node may be sent one more. If nothing of theirs is under
-    /// way, small parts need no leave: otherwise one huge bulk would hold up everybody.
+    /// Sends the parts that wait for a target as soon as its node may take one more request. If no request of
+    /// the target is under way, small parts need no permit; otherwise one huge bulk would hold up everybody.
     fn flush(&self, family: &Arc<Family>, target: &Target) {
         if !self.0.settings.get().adaptive {
             return self.send(family, target, None);
@@ -280,7 +284,7 @@ impl Combiner {
         } else {
             guard::spawn(Work::Combined, batch::send(node, self.lease(ticket), members));
         }
-        // More than one request takes may have waited.
+        // More parts than one request takes may have waited.
         self.consider(family, target);
     }
 }
@@ -288,14 +292,14 @@ impl Combiner {
 // === impl Lease ===
 
 impl Lease {
-    /// The request is sent now.
+    /// Records that the request is sent now.
     pub(crate) fn sent(&mut self) {
         if let Some(leave) = self.slip() {
             leave.sent();
         }
     }
 
-    /// Says what became of the request with `bytes` of operations, as far as it tells what the node can take.
+    /// Records the outcome of the request with `bytes` of operations, if it shows how much the node can take.
     pub(crate) fn ended(&mut self, answer: Result<(StatusCode, &[u8]), &SendError>, bytes: u64) {
         let ended = match answer {
             Ok((status, body)) => ended(status, body, bytes),
@@ -316,7 +320,7 @@ impl Lease {
     }
 }
 
-/// What a node's answer says about how much it can take.
+/// Returns what a node's answer shows about how much the node can take.
 fn ended(status: StatusCode, body: &[u8], bytes: u64) -> Option<Ended> {
     if status == StatusCode::TOO_MANY_REQUESTS {
         return Some(Ended::Refused);
@@ -327,7 +331,7 @@ fn ended(status: StatusCode, body: &[u8], bytes: u64) -> Option<Ended> {
     let fine = memmem::find(&body[..body.len().min(ERRORS_WITHIN)], br#""errors":false"#).is_some();
     let refused = !fine
         && memmem::find(body, br#""status":429"#).is_some()
-        // An index whose disk is full says 429 as well, whatever its node has to do.
+        // An index whose disk is full also answers 429, regardless of the load of its node.
         && memmem::find(body, br#""type":"cluster_block_exception""#).is_none();
     Some(match refused {
         true => Ended::Refused,
@@ -338,7 +342,7 @@ fn ended(status: StatusCode, body: &[u8], bytes: u64) -> Option<Ended> {
 // === impl Ticket ===
 
 impl Ticket {
-    /// `weight`: the parts that travel, and their bytes.
+    /// Creates a ticket. `weight`: the number of parts that travel, and their bytes.
     fn new(family: &Arc<Family>, target: &Target, weight: (usize, u64), leave: Option<Permit>) -> Self {
         Self {
             family: Arc::clone(family),
@@ -357,7 +361,7 @@ impl Drop for Ticket {
     }
 }
 
-/// Somebody waits for a node's leave to send what waits for a target, until this is dropped.
+/// Marks that a task waits for a permit to send what waits for a target. Dropping the mark removes it.
 struct Asks<'a>(&'a Combiner, &'a Arc<Family>, &'a Target);
 
 impl Drop for Asks<'_> {

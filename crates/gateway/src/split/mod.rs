@@ -1,8 +1,9 @@
-//! A bulk's parts on their way to the nodes, and their answers on the way back.
+//! The way of a bulk's parts to the nodes, and of the answers back.
 //!
-//! A `Sender` (`part`) has one part executed: it tries nodes in turn until the fate of each operation is
-//! known. With `combine` parts of several clients for one node wait in a slot ([`crate::gather`]) and travel
-//! as one request, a `Batch`. `reword` has errors worded anew that quote another client's lines.
+//! A `Sender` (`part`) has one part executed: it tries one node after another until the fate of each
+//! operation is known. With `combine`, parts of several clients for one node wait in a slot
+//! ([`crate::gather`]) and travel as one request, a `Batch`. `reword` replaces errors that quote another
+//! client's lines.
 
 mod combine;
 mod part;

@@ -1,4 +1,4 @@
-//! One part on its way: the tries to have it executed, and what they come to.
+//! The way of one part: the tries to have it executed, and their outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,30 +21,30 @@ pub(crate) struct Split<'a> {
     pub(crate) ask: &'a Ask<'a>,
     pub(crate) snapshot: &'a Arc<Snapshot>,
     pub(crate) message: Message<'a>,
-    /// The account is the gateway's own, which the client must not see.
+    /// Whether the account is the gateway's own, which the client must not see.
     pub(crate) lent: bool,
     pub(crate) deadline: tokio::time::Instant,
 }
 
-/// How parts leave this core.
+/// The means by which parts leave this core.
 #[derive(Clone, Copy)]
 pub(crate) struct Sender<'a> {
     pub(crate) outbound: &'a Outbound,
     pub(crate) pool: &'a Pool,
     pub(crate) counters: &'a Counters,
-    /// With whom parts may travel, if they may.
+    /// The combiner and family with which parts may travel, if they may.
     pub(crate) combine: Option<(&'a Combiner, &'a Arc<Family>)>,
 }
 
-/// What a part came to.
+/// The outcome of a part.
 pub(crate) enum Answer {
-    /// 200 and what should be a bulk answer.
+    /// Status 200, with a body that should be a bulk answer.
     Items(Items),
     /// Another status: no node took anything of the part.
     Refused(response::Parts, PooledBytes),
-    /// Not a byte of it could be sent.
+    /// No byte of the part could be sent.
     Unsent(SendError),
-    /// It was sent, and no usable answer came; why, in words.
+    /// The part was sent, and no usable answer came; the string says why.
     Unknown(String),
 }
 
@@ -52,19 +52,19 @@ pub(crate) enum Answer {
 pub(crate) struct Items {
     pub(crate) head: response::Parts,
     words: Words,
-    /// It comes from the node that holds the primaries.
+    /// Whether the answer comes from the node that holds the primaries.
     pub(crate) at_home: bool,
-    /// It answers another try than the first, whose fate is unknown.
+    /// Set if the answer belongs to a later try, and the fate of an earlier try is unknown.
     repeat: Option<Repeat>,
-    /// Items in other words than the node's answer has for them, by their numbers.
+    /// Items whose words differ from those in the node's answer, by number.
     reworded: Vec<(u32, Vec<u8>)>,
 }
 
 /// The body of an answer.
 pub(crate) struct Words {
-    /// As it came, perhaps with others' shares.
+    /// The body as it came, perhaps with the shares of other parts.
     pub(crate) all: PooledBytes,
-    /// What of it is for this part, if that is not all.
+    /// The share of this part, if the body is not its alone.
     pub(crate) share: Option<Box<Share>>,
 }
 
@@ -72,34 +72,34 @@ pub(crate) struct Words {
 enum Lost {
     /// No usable answer came.
     Unanswered(SendError),
-    /// It went with others, and this became of the whole.
+    /// The part travelled with others; the string is the outcome of the whole.
     Together(String),
 }
 
-/// What the items of a part say that no node has answered item by item.
+/// The items of a part that no node has answered item by item.
 pub(crate) struct ItemError {
     status: u16,
     kind: String,
     reason: String,
-    /// A node refused the part: it is known not to have been executed.
+    /// Whether a node refused the part, so that it is known not to have been executed.
     pub(crate) refused: bool,
 }
 
-/// `UnavailableShardsException`, in which a coordinating node's tries end when a primary's node does not
-/// answer (`TransportReplicationAction`).
+/// `UnavailableShardsException`: the error with which a coordinating node ends its tries when the node of a
+/// primary does not answer (`TransportReplicationAction`).
 const UNAVAILABLE: &str = "unavailable_shards_exception";
 
-/// What stands around the items of an answer.
+/// The room for the bytes around the items of an answer.
 const FRAME_BYTES: usize = 256;
 
 // === impl Sender ===
 
 impl Sender<'_> {
-    /// Sends one part until a node answers it, or nobody may try again.
+    /// Sends one part until a node answers it, or until no further try is allowed.
     pub(crate) async fn deliver(self, part: usize, split: Split<'_>) -> Answer {
         let cluster = self.outbound.cluster();
         let mut tries = Tries::new(self.outbound, split.snapshot);
-        // Why the fate of some try is unknown, and what its repetition is worth.
+        // Why the fate of a try is unknown, and how its repetition has to be read.
         let (mut doubt, mut repeat): (Option<Doubt>, _) = (None, None);
         loop {
             let (node, at_home) = self.destination(part, split, &tries);
@@ -128,7 +128,7 @@ impl Sender<'_> {
                 repeat = Repeat::of(&load.plan, part, &load.body, split.ask, table, &now.table);
             }
             let may_try_again = doubt.is_none() || repeat.is_some();
-            // What is said of others as well has not been tried for this part yet.
+            // An answer about a request that carried others as well does not count as a try of this part.
             let left = tries.may_retry(doubt.is_none()) || (together && tries.is_first());
             if !left || !may_try_again {
                 return match (doubt, lost) {
@@ -142,7 +142,7 @@ impl Sender<'_> {
         }
     }
 
-    /// The node to send a part to, and whether it is the one that holds the primaries.
+    /// Returns the node to send a part to, and whether this node holds the primaries.
     fn destination(&self, part: usize, split: Split<'_>, tries: &Tries<'_>) -> (Arc<Node>, bool) {
         let destination = split.load.plan.parts[part].destination;
         let home = match destination {
@@ -150,7 +150,7 @@ impl Sender<'_> {
             _ => None,
         };
         match home {
-            // A node that is down can't take its documents; any other forwards them to the new primary.
+            // A node that is down cannot take its documents; any other node forwards them to the new primary.
             Some(node) if node.health.is_up() => (Arc::clone(node), true),
             _ => {
                 let next = || tries.pick(PickReason::Documents);
@@ -165,7 +165,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Sends a part, in the first try perhaps with those of others.
+    /// Sends a part. The first try may travel with the parts of others.
     async fn try_once(
         &self,
         node: &Arc<Node>,
@@ -203,12 +203,13 @@ impl Sender<'_> {
 /// Why it is not known whether a try was executed.
 struct Doubt {
     why: String,
-    /// That was said of a request that carried others as well.
+    /// Whether the reason concerns a request that carried others as well.
     together: bool,
 }
 
-/// A node refused a part. If an earlier try may have been executed, that is no refusal of the part; but what
-/// leaves that open, as the answer to the try with others did, is as true of both.
+/// Handles a part that a node refused. If an earlier try may have been executed, this does not count as a
+/// refusal of the part, with one exception: when the doubt comes from a try with others, and this answer
+/// leaves open what was executed just as that one did, the answer is passed on.
 fn refused(head: response::Parts, body: PooledBytes, doubt: Option<Doubt>, lent: Option<&Pool>) -> Answer {
     match doubt {
         Some(doubt) if !doubt.together || is_unexecuted(head.status, &body) => {
@@ -225,7 +226,7 @@ fn refused(head: response::Parts, body: PooledBytes, doubt: Option<Doubt>, lent:
 // === impl Lost ===
 
 impl Lost {
-    /// Why it is not known whether the part was executed, if so.
+    /// Returns why it is unknown whether the part was executed, if it is.
     fn doubt(&self) -> Option<String> {
         match self {
             Lost::Unanswered(error) => (error.fate == Fate::Unknown).then(|| error.to_string()),
@@ -248,29 +249,29 @@ impl Answer {
 // === impl Items ===
 
 impl Items {
-    /// Whether the client may get it byte for byte, if it is the only one.
+    /// Returns whether the client may get the answer byte for byte, if this is its only part.
     pub(crate) fn is_final(&self) -> bool {
         self.repeat.is_none() && self.reworded.is_empty()
     }
 
-    /// Whether it answers another try than the first, which may have been executed too.
+    /// Returns whether the answer belongs to a later try, although the first may have been executed too.
     pub(crate) fn is_repeated(&self) -> bool {
         self.repeat.is_some()
     }
 
-    /// The answer for a client whose only part this was. `took`: how long that was.
+    /// Returns the answer for a client whose only part this was. `took`: how long the request took.
     pub(crate) fn into_answer(self, took: Duration, pool: &Pool) -> (response::Parts, Outgoing) {
         let Some(share) = self.words.share else {
             return (self.head, self.words.all.into());
         };
-        // Copied, since a client that reads slowly must not keep the others' answers in memory.
+        // Copied, since a client that reads slowly must not keep the answers of others in memory.
         let mut own = pool.take(share.bytes() + FRAME_BYTES);
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         share.write(&self.words.all, took_ms, own.as_mut_vec());
         (self.head, own.into())
     }
 
-    /// The items, counted, and put right where they answer a second try.
+    /// Returns the items, with their number checked. Those that answer a second try are corrected.
     pub(crate) fn read(&self, docs: u32, split: Split<'_>) -> Result<Reply<'_>, bulk::MergeError> {
         let mut reply = match &self.words.share {
             None => Reply::split(&self.words.all, docs)?,
@@ -297,7 +298,7 @@ impl Words {
 // === impl ItemError ===
 
 impl ItemError {
-    /// The node's own error, given to each item.
+    /// Gives the node's own error to each item.
     pub(crate) fn refused(status: StatusCode, body: &[u8]) -> Self {
         let body: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
         let word = |key: &str| body["error"][key].as_str().map(str::to_owned);
@@ -322,7 +323,7 @@ impl ItemError {
         ))
     }
 
-    /// In words.
+    /// Returns the reason in words.
     pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
@@ -336,7 +337,7 @@ impl ItemError {
         }
     }
 
-    /// The items of a part that this happened to.
+    /// Returns the items of a part that failed with this error.
     pub(crate) fn items(&self, part: usize, split: Split<'_>) -> Reply<'static> {
         let error = RawError {
             status: self.status,

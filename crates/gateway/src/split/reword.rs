@@ -1,8 +1,8 @@
-//! Errors that quote other clients ([`quote`]), worded anew for each client.
+//! Rewords errors that quote other clients ([`quote`]), separately for each client.
 //!
-//! A client whose item quotes others gets the cluster's own words all the same: what could not be parsed has
-//! not been executed, so it is sent once more, with nothing beside it. Where that is not to be done, or
-//! brings nothing, the quote is cut out.
+//! A client whose item quotes others still gets the cluster's own words: an operation that could not be
+//! parsed has not been executed, so it is sent once more, with nothing beside it. Where that must not be
+//! done, or brings no other answer, the quote is cut out.
 
 use std::collections::HashMap;
 
@@ -15,24 +15,24 @@ use wire::{CHUNK_BYTES, Outgoing};
 use crate::nodes::quote::{self, cut};
 use crate::split::part::{Sender, Split, Words};
 
-/// An item that quotes.
+/// An item that quotes other operations.
 struct Quoting {
     /// Its number in the part.
     item: u32,
     words: Vec<u8>,
-    /// It says that the document was refused for what it holds.
+    /// Whether the item says that the document was refused because of its content.
     unexecuted: bool,
-    /// It was asked for again, and quotes nobody else.
+    /// Whether the operation was sent again and its new item quotes no other client.
     own: bool,
 }
 
-/// Nodes say `errors` among the first words of an answer.
+/// Nodes put `errors` among the first words of an answer.
 const ERRORS_WITHIN: usize = 128;
 
 impl Sender<'_> {
-    /// The items of an answer that must not be passed on as they are, by their numbers, and what is said
-    /// instead. Answers without failed items are not read for it, and those to one client alone only if the
-    /// account was the gateway's.
+    /// Returns the items of an answer that must not be passed on as they are, by number, with the words that
+    /// replace them. Answers without failed items are not read. An answer to one client alone is read only if
+    /// the account was the gateway's.
     pub(crate) async fn reword(
         &self,
         words: &Words,
@@ -51,7 +51,7 @@ impl Sender<'_> {
         if quoting.is_empty() {
             return Vec::new();
         }
-        // The account would stand before the document however often it is sent.
+        // The gateway's account would precede the document however often it is sent.
         if !split.lent {
             self.ask_again(&mut quoting, node, part, split).await;
         }
@@ -62,9 +62,9 @@ impl Sender<'_> {
         reworded.collect()
     }
 
-    /// Sends the documents that were refused once more by themselves, for what the cluster says of them then.
-    /// What a later operation of the part writes is left alone: it must not come first should the document be
-    /// taken after all.
+    /// Sends the refused documents once more by themselves, to get the cluster's words about each of them. A
+    /// document that a later operation of the part writes is left alone: if the cluster took the document
+    /// after all, the earlier write would come last.
     async fn ask_again(&self, quoting: &mut [Quoting], node: &Node, part: usize, split: Split<'_>) {
         let load = split.load;
         let ours = &load.plan.parts[part];

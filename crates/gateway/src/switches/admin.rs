@@ -1,4 +1,4 @@
-//! The operator's way: `GET /switches` and `PUT /switches/{cluster}` of the admin port.
+//! Switching by the operator: `GET /switches` and `PUT /switches/{cluster}` of the admin port.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl From<BadSwitch> for Refused {
     }
 }
 
-/// The switches of every cluster of a configuration, and what is in force at its filters.
+/// Returns the switches of every cluster of a configuration, and what is in force at its filters.
 pub(crate) fn list(config: &Config, switches: &Arc<Switches>) -> Value {
     let clusters = config.clusters.keys();
     let clusters: Map<_, _> = clusters
@@ -34,11 +34,11 @@ pub(crate) fn list(config: &Config, switches: &Arc<Switches>) -> Value {
     json!({"kept_in": switches.file().display().to_string(), "clusters": clusters})
 }
 
-/// Switches what a body says, for all who write to a cluster. Waits for the disk. Returns what [`list`] says
-/// of the cluster then.
+/// Applies the switches in a body, for all clients of a cluster. This waits for the disk. Returns what
+/// [`list`] then shows for the cluster.
 ///
 /// # Errors
-/// Nothing has changed then.
+/// Nothing has changed after an error.
 pub(crate) fn set(
     config: &Config,
     switches: &Arc<Switches>,
@@ -62,7 +62,7 @@ pub(crate) struct Gauges {
     pub(crate) directing: usize,
 }
 
-/// The same for each cluster of a configuration.
+/// Returns the gauges of each cluster of a configuration.
 pub(crate) fn gauges(config: &Config, switches: &Arc<Switches>) -> Vec<(Arc<str>, Gauges)> {
     let clusters = config.clusters.keys().map(|cluster| {
         let panel = switches.of(cluster);
@@ -116,7 +116,7 @@ fn of_cluster(config: &Config, panel: &ClusterSwitches) -> Value {
     json!({"switches": switched, "indices": indices, "filters": filters})
 }
 
-/// The filters that split bulks for a cluster, with the names of their flows.
+/// Returns the filters that split bulks for a cluster, with the names of their flows.
 fn filters<'a>(config: &'a Config, cluster: &'a str) -> impl Iterator<Item = (&'a str, &'a BulkReshuffle)> {
     config.flows.iter().flat_map(move |(flow, settings)| {
         settings
@@ -129,8 +129,8 @@ fn filters<'a>(config: &'a Config, cluster: &'a str) -> impl Iterator<Item = (&'
     })
 }
 
-/// What to change: names and values, null for the configuration's. What the operator says holds over both
-/// sections, so that what is transient does not hide it.
+/// Reads a change: names and values, with null for the configuration's value. The operator's value replaces
+/// both sections, so that a transient value does not hide it.
 fn read(body: &[u8]) -> Result<Change, BadSwitch> {
     let bad = |why: &str| BadSwitch(why.to_owned());
     let Some(Value::Object(wanted)) = strict::parse(body) else {

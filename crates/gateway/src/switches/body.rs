@@ -1,4 +1,4 @@
-//! The settings of a request that are ours, taken out of its body; the others stay as they are.
+//! Takes the gateway's settings out of a request's body. The others stay as they are.
 
 use memchr::memmem;
 use serde_json::{Map, Value, json};
@@ -7,26 +7,26 @@ use super::indices::matches;
 use super::setting::{self, BadSwitch, INDEX_KEY};
 use super::{Change, Section, Setting, strict};
 
-/// A body parted.
+/// A body that has been divided into the gateway's settings and the cluster's.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Parted {
-    /// What is ours, but for the names of indices.
+    /// The gateway's settings, without the names of indices.
     pub(super) ours: Ours,
-    /// What the cluster is sent.
+    /// The body that the cluster is sent.
     pub(super) theirs: Value,
 }
 
-/// What a body wants of us.
+/// The gateway's settings in a body.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ours {
-    /// Of the settings of the cluster.
+    /// Settings of the cluster.
     Cluster(Change),
-    /// Of the settings of the indices that the path names.
+    /// A setting of the indices that the path names.
     Index(Option<bool>),
 }
 
-/// Parts the body of `PUT _cluster/settings`. `None`: none of it is ours, or it is nothing that the cluster
-/// would take whatever we do.
+/// Divides the body of `PUT _cluster/settings`. Returns `None` if none of it belongs to the gateway, or if
+/// the cluster would refuse it in any case.
 pub(super) fn of_cluster(body: &[u8]) -> Result<Option<Parted>, BadSwitch> {
     let Some(Value::Object(mut theirs)) = read(body) else {
         return Ok(None);
@@ -66,7 +66,7 @@ pub(super) fn of_cluster(body: &[u8]) -> Result<Option<Parted>, BadSwitch> {
     if change == Change::default() {
         return Ok(None);
     }
-    // A request without any would be refused for that.
+    // The cluster would refuse a request without any setting.
     if !theirs.values().any(holds_any) {
         theirs.insert(
             Section::Persistent.name().to_owned(),
@@ -79,13 +79,13 @@ pub(super) fn of_cluster(body: &[u8]) -> Result<Option<Parted>, BadSwitch> {
     }))
 }
 
-/// Parts the body of `PUT {index}/_settings`, as [`of_cluster`] does.
+/// Divides the body of `PUT {index}/_settings`, as [`of_cluster`] does.
 pub(super) fn of_index(body: &[u8]) -> Result<Option<Parted>, BadSwitch> {
     let Some(Value::Object(mut theirs)) = read(body) else {
         return Ok(None);
     };
     let mut found = Vec::new();
-    // The servers take them with this word around them, or without.
+    // The servers accept the settings with or without this enclosing key.
     match theirs.get_mut("settings") {
         Some(Value::Object(settings)) => {
             take(settings, "", &mut found);
@@ -128,15 +128,16 @@ pub(super) fn of_index(body: &[u8]) -> Result<Option<Parted>, BadSwitch> {
     }))
 }
 
-/// A body that may hold something of ours. Most don't, and are not even read.
+/// Reads a body that may contain a setting of the gateway. Most bodies do not, and are not even parsed.
 fn read(body: &[u8]) -> Option<Value> {
     let hints: [&[u8]; 4] = [b"fasterbulk", b"direct_routing", b"*", b"\\"];
     let may = hints.iter().any(|hint| memmem::find(body, hint).is_some());
     may.then(|| strict::parse(body)).flatten()
 }
 
-/// Moves what is ours from an object to `found`, by its whole key. A pattern that is set to null resets all
-/// that fits it, ours too: it is found, and stays for the cluster.
+/// Moves the gateway's settings from an object to `found`, each with its whole key. A pattern that is set to
+/// null resets all settings that match it, including the gateway's: it is found, and also stays for the
+/// cluster.
 fn take(object: &mut Map<String, Value>, prefix: &str, found: &mut Vec<(String, Value)>) {
     object.retain(|key, value| {
         let key = match prefix {
@@ -162,7 +163,8 @@ fn take(object: &mut Map<String, Value>, prefix: &str, found: &mut Vec<(String, 
     });
 }
 
-/// The whole key of a setting that is ours. That of an index may come without its prefix.
+/// Returns the whole key of a setting of the gateway. The key of an index setting may come without its
+/// prefix.
 fn whole(key: &str) -> Option<String> {
     let is = |family: &str| {
         let rest = key.strip_prefix(family);
@@ -175,7 +177,7 @@ fn whole(key: &str) -> Option<String> {
     }
 }
 
-/// Whether there is a setting in it, and not only objects around none.
+/// Returns whether the value contains a setting, and not only empty objects.
 fn holds_any(value: &Value) -> bool {
     match value {
         Value::Object(object) => object.values().any(holds_any),
@@ -199,8 +201,8 @@ fn twice(key: &str) -> BadSwitch {
     BadSwitch(format!("[{key}] is there twice"))
 }
 
-/// Patterns that no setting of the cluster's fits: setting them to null changes nothing, and the cluster
-/// still asks whether the client may change settings.
+/// Patterns that match no setting of the cluster. Setting them to null changes nothing, but the cluster still
+/// checks whether the client may change settings.
 const NOTHING_OF_CLUSTER: &str = "apack.fasterbulk.*";
 const NOTHING_OF_INDEX: &str = "index.direct_routing.*";
 

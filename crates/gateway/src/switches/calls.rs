@@ -1,6 +1,6 @@
-//! The plug-in's own calls, as they come through the gateway: `PUT _cluster/settings` and `PUT
-//! {index}/_settings` that have settings of ours, and the `GET`s that show them. All others, and whatever is
-//! unusual about these, pass untouched.
+//! The plug-in's own calls, as they arrive at the gateway: `PUT _cluster/settings` and `PUT
+//! {index}/_settings` with settings of the gateway, and the `GET`s that show these settings. All other
+//! requests, and unusual forms of these, pass untouched.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::error::Fault;
 use crate::nodes::{Body, Proxy};
 use crate::request_id::RequestId;
 
-/// What a request is, if it may be one of these.
+/// The calls that a request may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// `PUT _cluster/settings`.
@@ -36,17 +36,17 @@ pub(crate) enum Call {
     ShowCluster,
     /// `PUT {index}/_settings`.
     SetIndices {
-        /// The expression of the path; empty: all.
+        /// The index expression in the path; empty means all indices.
         indices: String,
     },
     /// `GET {index}/_settings/{name}`.
     ShowIndices {
-        /// Which settings, if not all.
+        /// The settings that are asked for; `None` means all.
         name: Option<String>,
     },
 }
 
-/// What a request's parameters say.
+/// The parameters of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Parameters {
     shape: Shape,
@@ -58,7 +58,7 @@ struct Parameters {
 // === impl Call ===
 
 impl Call {
-    /// Looks at method and path only; nearly all requests are told apart by one search for a word.
+    /// Recognizes a call by its method and path only. Searching for one word rules out nearly all requests.
     pub(crate) fn of(method: &Method, path: &str) -> Option<Self> {
         memmem::find(path.as_bytes(), b"settings")?;
         let segments = path.split('/').filter(|segment| !segment.is_empty());
@@ -87,7 +87,7 @@ impl Call {
         }
     }
 
-    /// Answers the request that this call is.
+    /// Answers a request that is this call.
     pub(crate) async fn answer(
         self,
         proxy: &Proxy,
@@ -135,7 +135,7 @@ async fn set(
     let text = match &decoded {
         None => &original,
         Some(Ok(decoded)) => decoded,
-        // The cluster says what it thinks of it.
+        // The cluster answers what is wrong with this body.
         Some(Err(BodyError::Corrupt(_) | BodyError::UnsupportedEncoding)) => &original,
         Some(Err(error)) => return Err(proxy.unread(error)),
     };
@@ -160,12 +160,12 @@ async fn set(
         }
         (Ours::Index(_), _) => unreachable!("only the settings of indices are read as such"),
     };
-    // Whether it can be is known before anything changes.
+    // The change is validated before anything is changed.
     let change = match change.and_then(|change| panel.now().with(&change).map(|_| change)) {
         Ok(change) => change,
         Err(error) => return Err(Fault::bad_switch(&error.0)),
     };
-    // The cluster's 200 is for what it narrowed a pattern to.
+    // A 200 from the cluster covers only the indices to which it narrowed a pattern.
     may_all(proxy, &head, &change).await?;
     let target = target_of(&head);
     let theirs = Bytes::from(parted.theirs.to_string());
@@ -191,9 +191,9 @@ async fn set(
     })
 }
 
-/// Whether a client has the right for all that its patterns cover, now and later. Elasticsearch narrows a
-/// pattern to what the client may see and says 200 to that; a switch for the pattern would be one for what
-/// others see, too.
+/// Checks that a client has the right for everything that its patterns cover, now and later. Elasticsearch
+/// narrows a pattern to the indices that the client may see, and answers 200 for these; a switch for the
+/// pattern would also apply to indices that only others see.
 async fn may_all(proxy: &Proxy, head: &Parts, change: &Change) -> Result<(), Fault> {
     let names = change.indices.iter().map(|(name, _)| name);
     let patterns: Vec<Box<str>> = names.filter(|name| name.contains('*')).cloned().collect();
@@ -228,9 +228,9 @@ async fn show_cluster(
     }))
 }
 
-/// The cluster names the indices that have any of the settings that are asked for. So it is asked for one
-/// that all have, where it is asked for some by name, and its answer is filtered here, where a filter is
-/// asked for.
+/// Shows the settings of indices. The cluster names only the indices that have one of the requested settings.
+/// Therefore, if settings are requested by name, the gateway also asks for a setting that every index has,
+/// and it applies a requested filter itself.
 async fn show_indices(
     proxy: &Proxy,
     panel: &ClusterSwitches,
@@ -257,7 +257,7 @@ async fn show_indices(
     }))
 }
 
-/// A good answer of the cluster's with other contents; what is no such answer stays as it is.
+/// Changes the contents of a successful answer from the cluster. Other answers stay as they are.
 fn reworded(
     head: response::Parts,
     body: &[u8],
@@ -273,8 +273,8 @@ fn reworded(
     }
 }
 
-/// What switches the indices of an expression. An alias or a data stream stands for the index that it writes
-/// to.
+/// Returns the change for the indices of an expression. An alias or a data stream stands for the index that
+/// it writes to.
 fn of_indices(
     expression: &str,
     on: Option<bool>,
@@ -295,7 +295,7 @@ fn of_indices(
     })
 }
 
-/// Whether a list of names and patterns has this setting.
+/// Returns whether a list of names and patterns includes this setting.
 fn asks_for(names: &str, key: &str) -> bool {
     names
         .split(',')
@@ -310,7 +310,7 @@ fn target_of(head: &Parts) -> String {
 // === impl Parameters ===
 
 impl Parameters {
-    /// `None` if the answer is wanted in another format than JSON, or the question is not JSON.
+    /// Returns `None` if the answer is wanted in another format than JSON, or if the request is not JSON.
     fn of(head: &Parts) -> Option<Self> {
         if !takes_json(&head.headers) {
             return None;
@@ -342,7 +342,7 @@ impl Parameters {
 // === impl ClusterSwitches ===
 
 impl ClusterSwitches {
-    /// [`ClusterSwitches::change`] on a thread that may wait for the disk.
+    /// Runs [`ClusterSwitches::change`] on a thread that may wait for the disk.
     async fn change_off_core(&self, change: Change) -> Result<Arc<Switched>, NotSwitched> {
         let panel = self.clone();
         let file = self.all.file().to_owned();
@@ -354,10 +354,10 @@ impl ClusterSwitches {
 /// A setting that every index has.
 const OF_EVERY_INDEX: &str = "index.uuid";
 
-/// What the right is called that changing an index's settings needs.
+/// The name of the right to change an index's settings.
 const SETTINGS_UPDATE: &str = "indices:admin/settings/update";
 
-/// Settings are small.
+/// The largest body that is read. Settings are small.
 const BODY_BYTES_MAX: u64 = 4 << 20;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! `filter_path` as the servers have it (`FilterPath`): which parts of an answer a client wants. Levels are
-//! parted by dots, `*` is any text within a name, `**` any number of levels, a leading `-` leaves out.
+//! `filter_path` as the servers implement it (`FilterPath`): the parts of an answer that a client wants.
+//! Levels are separated by dots, `*` is any text within a name, `**` is any number of levels, and a leading
+//! `-` excludes.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -7,7 +8,7 @@ use serde_json::{Map, Value};
 use super::indices::matches;
 use crate::pretty::Piece;
 
-/// What a request's `filter_path` asks for.
+/// The filter that a request's `filter_path` asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FilterPath {
     with: Vec<Vec<String>>,
@@ -28,15 +29,15 @@ impl FilterPath {
         filter
     }
 
-    /// The same, unless it has so many levels that an answer would be long to look at.
+    /// Returns the filter, unless it has so many levels that applying it to an answer would take long.
     pub(crate) fn within_bounds(text: &str) -> Option<Self> {
         let filter = Self::new(text);
         let levels: usize = filter.with.iter().chain(&filter.without).map(Vec::len).sum();
         (levels <= LEVELS_MAX).then_some(filter)
     }
 
-    /// What is left of an object that is there as text. It is opened piece by piece: as a value it would take
-    /// many times its length. `None` if nothing is.
+    /// Returns what is left of an object that is given as text, or `None` if nothing is left. The text is
+    /// opened piece by piece, since as a value it would take many times its length.
     pub(crate) fn apply_text(&self, object: Box<RawValue>) -> Option<Box<RawValue>> {
         let mut object = object;
         for (paths, mode) in [(&self.with, Mode::Keep), (&self.without, Mode::LeaveOut)] {
@@ -53,7 +54,7 @@ impl FilterPath {
         Some(object)
     }
 
-    /// What is left of an object.
+    /// Returns what is left of an object.
     pub(crate) fn apply(&self, object: Map<String, Value>) -> Map<String, Value> {
         let mut value = Value::Object(object);
         if !self.with.is_empty() {
@@ -73,7 +74,7 @@ impl FilterPath {
 
 type Path<'a> = &'a [String];
 
-/// Levels of all paths of a filter of an answer of the queue's. People write a handful.
+/// The most levels of all paths in a filter for an answer from the queue. People write a handful.
 const LEVELS_MAX: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,7 +83,7 @@ enum Mode {
     LeaveOut,
 }
 
-/// Writes what is left of a piece of text. Returns whether anything is.
+/// Writes what is left of a piece of text. Returns whether anything is left.
 fn filter_text(text: &RawValue, paths: &[Path<'_>], mode: Mode, out: &mut String) -> bool {
     let begin = out.len();
     let mut left = false;
@@ -133,7 +134,7 @@ fn filter_text(text: &RawValue, paths: &[Path<'_>], mode: Mode, out: &mut String
     left
 }
 
-/// The names of a path's levels; a dot after a backslash is part of a name.
+/// Returns the names of a path's levels. A dot after a backslash is part of a name.
 fn levels(path: &str) -> Vec<String> {
     let mut levels = vec![String::new()];
     let mut letters = path.chars().peekable();
@@ -148,19 +149,19 @@ fn levels(path: &str) -> Vec<String> {
         };
         levels.last_mut().into_iter().for_each(|last| last.extend(level));
     }
-    // Several in a row are any number of levels too, and would be as many paths.
+    // Several in a row also mean any number of levels, and would multiply the paths to follow.
     levels.dedup_by(|next, before| next == "**" && before == "**");
     levels
 }
 
-/// What of `paths` is left below a key, and whether one of them ends at it.
+/// Returns what is left of `paths` below a key, and whether one of the paths ends at the key.
 fn below<'a>(paths: &[Path<'a>], key: &str) -> (bool, Vec<Path<'a>>) {
     let mut rest = Vec::new();
     let mut ends = false;
     for path in paths {
         step(path, key, &mut ends, &mut rest);
     }
-    // A path that is reached in two ways is one: there are never more than there are levels.
+    // A path that is reached in two ways is kept once, so there are never more paths than levels.
     rest.sort_unstable_by_key(|path| (path.as_ptr(), path.len()));
     rest.dedup_by_key(|path| (path.as_ptr(), path.len()));
     (ends, rest)

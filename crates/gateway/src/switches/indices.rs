@@ -1,9 +1,9 @@
-//! The switches of single indices: by name or by pattern, and the last word counts.
+//! The switches of single indices, by name or pattern. The last matching entry counts.
 
 use super::setting::BadSwitch;
 
-/// Patterns in the order in which they were given, each with its value; `None` undoes what an earlier pattern
-/// says.
+/// Patterns in the order in which they were given, each with its value. `None` undoes what an earlier pattern
+/// set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Indices(Vec<(Box<str>, Option<bool>)>);
 
@@ -14,7 +14,7 @@ impl Indices {
         self.0.is_empty()
     }
 
-    /// What the last pattern says that an index fits.
+    /// Returns the value of the last pattern that matches an index.
     pub(crate) fn of(&self, index: &str) -> Option<bool> {
         let mut later_first = self.0.iter().rev();
         later_first
@@ -22,19 +22,19 @@ impl Indices {
             .and_then(|(_, on)| *on)
     }
 
-    /// All, in their order.
+    /// Returns all patterns in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Option<bool>)> {
         self.0.iter().map(|(pattern, on)| (&**pattern, *on))
     }
 
-    /// What was said before of indices that all fit this pattern is forgotten.
+    /// Adds a pattern. Earlier entries that this pattern covers entirely are dropped.
     pub(crate) fn set(&mut self, pattern: &str, on: Option<bool>) -> Result<(), BadSwitch> {
         self.0.retain(|(before, _)| !covers(pattern, before));
         let undone = || self.0.iter().any(|(before, _)| may_meet(before, pattern));
         if on.is_some() || undone() {
             self.0.push((pattern.into(), on));
         }
-        // Where nothing comes before, there is nothing to undo.
+        // At the front there is nothing to undo.
         let first = self.0.iter().position(|(_, on)| on.is_some());
         self.0.drain(..first.unwrap_or(self.0.len()));
         if self.0.len() > PATTERNS_MAX {
@@ -46,8 +46,8 @@ impl Indices {
     }
 }
 
-/// The names and patterns of an index expression, as a path has it: names, patterns with `*`, lists of them,
-/// `_all`.
+/// Returns the names and patterns of an index expression in a path: names, patterns with `*`, lists of these,
+/// and `_all`.
 pub(crate) fn patterns(expression: &str) -> Result<Vec<Box<str>>, BadSwitch> {
     let words = expression.split(',').map(|word| match word {
         "_all" | "" => Ok("*".into()),
@@ -61,13 +61,13 @@ pub(crate) fn patterns(expression: &str) -> Result<Vec<Box<str>>, BadSwitch> {
     words.collect()
 }
 
-/// Whether an index is meant by a pattern. As in the servers, names that begin with a dot are not meant by
-/// patterns that don't.
+/// Returns whether a pattern includes an index. As in the servers, a name that begins with a dot is matched
+/// only by patterns that begin with a dot.
 fn fits(pattern: &str, index: &str) -> bool {
     matches(pattern, index) && (index.starts_with('.') <= pattern.starts_with('.'))
 }
 
-/// Whether a text fits a pattern with `*`.
+/// Returns whether a text matches a pattern with `*`.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -86,14 +86,15 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether whatever fits `before` fits `pattern` too; `false` where that is not easily told.
+/// Returns whether everything that matches `before` also matches `pattern`, or `false` where that is hard to
+/// tell.
 fn covers(pattern: &str, before: &str) -> bool {
-    // A star stands for any text, so what a pattern fits with its stars in place, it fits with any text in
-    // theirs.
+    // A star stands for any text. A pattern that matches the text of `before`, stars included, also matches
+    // every text that replaces these stars.
     fits(pattern, before)
 }
 
-/// Whether some index may fit both.
+/// Returns whether an index may match both.
 fn may_meet(before: &str, pattern: &str) -> bool {
     match (before.contains('*'), pattern.contains('*')) {
         (true, true) => true,
@@ -102,7 +103,7 @@ fn may_meet(before: &str, pattern: &str) -> bool {
     }
 }
 
-/// Patterns kept for a cluster, at most: each bulk's indices are compared with them.
+/// The most patterns kept for a cluster: the indices of each bulk are compared with all of them.
 const PATTERNS_MAX: usize = 1_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The file that switches are kept in: `switches.json` below `path.data`, replaced as a whole.
+//! The file in which switches are kept: `switches.json` below `path.data`, replaced as a whole.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::replace::replace;
 
 use super::{BadSwitch, Change, Section, Setting, Switched};
 
-/// Its name.
+/// The name of the file.
 pub(super) const FILE: &str = "switches.json";
 
 #[derive(Serialize, Deserialize)]
@@ -54,8 +54,8 @@ pub(super) enum Unreadable {
     Cluster { cluster: String, why: BadSwitch },
 }
 
-/// Its name where nobody gave the cluster one: gateways without a configuration file may be started in one
-/// folder before different clusters, by turns or at once.
+/// Returns the name of the file when the clusters have no configured names. Gateways without a configuration
+/// file may be started in one folder for different clusters, one after another or at the same time.
 pub(super) fn file_without_names(config: &Config) -> String {
     let endpoints = config.clusters.values().flat_map(|cluster| &cluster.endpoints);
     let of = endpoints.map(|endpoint| {
@@ -67,7 +67,7 @@ pub(super) fn file_without_names(config: &Config) -> String {
     format!("switches{}.json", of.collect::<String>())
 }
 
-/// What a file says; nothing, if it isn't there.
+/// Returns the contents of a file; nothing if the file does not exist.
 pub(super) fn read(file: &Path) -> Result<BTreeMap<Arc<str>, Switched>, Unreadable> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -86,8 +86,8 @@ pub(super) fn read(file: &Path) -> Result<BTreeMap<Arc<str>, Switched>, Unreadab
     clusters.collect()
 }
 
-/// Replaces a file so that, whatever happens, there is the old one or the new one, and when this returns the
-/// new one outlives a loss of power.
+/// Replaces the file so that at any moment either the old or the new content is there. When this returns, the
+/// new content survives a power failure.
 pub(super) fn write<'a>(
     file: &Path,
     clusters: impl Iterator<Item = (&'a str, Arc<Switched>)>,

@@ -1,26 +1,26 @@
-//! What can be switched: our names, the names that users of the faster-bulk plug-in know, and what may be
-//! written.
+//! The switches: the gateway's names, the names that users of the faster-bulk plug-in know, and the values
+//! that are accepted.
 
 use std::time::Duration;
 
 use config::{BadUnit, parse_bytes, parse_time};
 use serde_json::Value;
 
-/// A switch that is a cluster's as a whole.
+/// A switch that applies to a cluster as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Setting {
     /// Whether parts of different bulks travel together.
     Combine,
-    /// What waits is sent once it is as many bytes.
+    /// The number of waiting bytes at which the waiting parts are sent.
     FlushThresholdSize,
-    /// No part waits longer.
+    /// The longest time that a part waits.
     Interval,
     /// Whether documents with neither id nor routing are directed to one shard.
     DirectRouting,
 }
 
-/// A switch's value, read.
+/// The value of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// On or off.
@@ -31,12 +31,12 @@ pub(crate) enum Meaning {
     Time(Duration),
 }
 
-/// A change that cannot be: what is wrong with it.
+/// A change that is not valid; the string says what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct BadSwitch(pub(crate) String);
 
-/// Why a text is no value of a switch; what it says follows the text.
+/// Why a text is not a value of a switch. The message follows the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadValue {
     #[error("is neither `true` nor `false`")]
@@ -53,7 +53,7 @@ pub(crate) const INDEX_KEY: &str = "index.direct_routing.enable";
 // === impl Setting ===
 
 impl Setting {
-    /// All, in the order of their declaration.
+    /// All settings, in the order of their declaration.
     pub(crate) const ALL: [Setting; 4] = [
         Setting::Combine,
         Setting::FlushThresholdSize,
@@ -61,7 +61,7 @@ impl Setting {
         Setting::DirectRouting,
     ];
 
-    /// The plug-in's name.
+    /// Returns the plug-in's name.
     pub(crate) const fn key(self) -> &'static str {
         match self {
             Setting::Combine => "apack.fasterbulk.combine.enabled",
@@ -71,7 +71,7 @@ impl Setting {
         }
     }
 
-    /// Our name.
+    /// Returns the gateway's name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Setting::Combine => "combine.enabled",
@@ -89,12 +89,12 @@ impl Setting {
         Self::ALL.into_iter().find(|setting| setting.name() == name)
     }
 
-    /// What a text means as this switch's value.
+    /// Returns the meaning of a text as this switch's value.
     pub(crate) fn read(self, text: &str) -> Result<Meaning, BadValue> {
         Ok(match self {
             Setting::Combine | Setting::DirectRouting => Meaning::On(read_bool(text)?),
             Setting::FlushThresholdSize => Meaning::Bytes(parse_bytes(text)?),
-            // As the plug-in has it: a bare number is milliseconds.
+            // As in the plug-in, a bare number is milliseconds.
             Setting::Interval if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
                 Meaning::Time(parse_time(&format!("{text}ms"))?)
             }
@@ -102,7 +102,7 @@ impl Setting {
         })
     }
 
-    /// The text of a value as JSON has it, if that means something; `as_named` is the name that the writer
+    /// Returns the text of a JSON value, if the switch accepts it. `as_named` is the name that the client
     /// used.
     pub(crate) fn checked(self, value: &Value, as_named: &str) -> Result<Box<str>, BadSwitch> {
         let text = scalar(value, as_named)?;
@@ -113,13 +113,13 @@ impl Setting {
     }
 }
 
-/// The value of an index's switch as JSON has it.
+/// Returns the value of an index's switch, given as JSON.
 pub(crate) fn checked_bool(value: &Value, as_named: &str) -> Result<bool, BadSwitch> {
     let text = scalar(value, as_named)?;
     read_bool(&text).map_err(|why| bad_value(&text, as_named, &why))
 }
 
-/// As the servers read booleans (`Booleans.parseBoolean`): nothing else will do.
+/// Reads booleans as the servers do (`Booleans.parseBoolean`): only these two words are accepted.
 fn read_bool(text: &str) -> Result<bool, BadValue> {
     match text {
         "true" => Ok(true),
@@ -143,7 +143,7 @@ fn bad_value(text: &str, as_named: &str, why: &BadValue) -> BadSwitch {
     ))
 }
 
-/// Characters of a wrong value that its refusal repeats.
+/// The number of characters of a wrong value that its refusal repeats.
 const SHOWN_MAX: usize = 100;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Our settings among those of a cluster's answer, in the shape that the client asked for.
+//! Shows the gateway's settings among those in a cluster's answer, in the shape that the client asked for.
 
 use serde_json::{Map, Value};
 
@@ -6,10 +6,10 @@ use super::filter_path::FilterPath;
 use super::setting::INDEX_KEY;
 use super::{Section, Setting, Switched};
 
-/// The shape of an answer, as a request's parameters ask for it.
+/// The shape of an answer, as requested by the parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// `flat_settings`: keys are whole, not nested.
+    /// `flat_settings`: keys are written in full, not nested.
     pub(super) flat: bool,
     pub(super) pretty: bool,
     pub(super) filter_path: FilterPath,
@@ -28,8 +28,8 @@ pub(super) fn add_all(answer: &mut Map<String, Value>, switched: &Switched, shap
     }
 }
 
-/// Adds what has just been set to the answer of `PUT _cluster/settings`; what has been reset is not shown
-/// there.
+/// Adds what has just been set to the answer of `PUT _cluster/settings`. Settings that were reset are not
+/// shown there.
 pub(super) fn add_set(
     answer: &mut Map<String, Value>,
     set: &[(Section, Setting, Option<Box<str>>)],
@@ -44,8 +44,8 @@ pub(super) fn add_set(
     }
 }
 
-/// The cluster has filtered its own settings; each path chooses by itself, so that ours can be filtered
-/// apart.
+/// Adds one section. The cluster has already filtered its own settings; each path selects independently, so
+/// the gateway's settings can be filtered separately.
 fn add_section(answer: &mut Map<String, Value>, section: Section, given: &[(Setting, &str)], shape: &Shape) {
     if given.is_empty() {
         return;
@@ -72,8 +72,8 @@ pub(super) fn add_to_indices(answer: &mut Map<String, Value>, switched: &Switche
     }
 }
 
-/// Leaves a setting out of the answer of `GET {index}/_settings`, and the indices that have no other, as the
-/// cluster does.
+/// Removes a setting from the answer of `GET {index}/_settings`, and the indices that have no other setting,
+/// as the cluster does.
 pub(super) fn leave_out(answer: &mut Map<String, Value>, key: &str) {
     answer.retain(|_, entry| {
         let Some(settings) = entry.get_mut("settings").and_then(Value::as_object_mut) else {
@@ -84,7 +84,7 @@ pub(super) fn leave_out(answer: &mut Map<String, Value>, key: &str) {
     });
 }
 
-/// The answer's bytes.
+/// Returns the bytes of the answer.
 pub(super) fn text(answer: Map<String, Value>, shape: &Shape) -> Vec<u8> {
     let answer = Value::Object(answer);
     match shape.pretty {
@@ -99,7 +99,8 @@ fn insert(settings: &mut Map<String, Value>, key: &str, text: &str, flat: bool) 
             let inner = settings.entry(first).or_insert_with(|| Value::Object(Map::new()));
             match inner {
                 Value::Object(inner) => insert(inner, rest, text, flat),
-                // The cluster has a setting of this name, and shows what is below it by its whole name.
+                // The cluster has a setting of this name, and shows the settings below it with their full
+                // names.
                 _ => drop(settings.insert(key.to_owned(), text.into())),
             }
         }

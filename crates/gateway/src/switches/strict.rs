@@ -1,11 +1,11 @@
-//! JSON as the servers read it: a key that is there twice is an error, not the later one's win.
+//! Parses JSON as the servers do: a duplicate key is an error, and the later value does not win.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Reads JSON; `None` for what the cluster would not read either.
+/// Parses JSON. Returns `None` for text that the cluster would not parse either.
 pub(super) fn parse(text: &[u8]) -> Option<Value> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = Strict.deserialize(&mut reader).ok()?;

@@ -1,4 +1,4 @@
-//! An append to wait for, without any runtime.
+//! An append that can be awaited without a runtime.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::{Append, AppendError, Receipt};
 /// The outcome of an append.
 struct Outcome(Arc<Pending>);
 
-/// What was accepted, and what waits, of a whole topic.
+/// What a whole topic has accepted, and what waits for the brokers.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) documents: AtomicU64,
@@ -31,14 +31,14 @@ pub(crate) struct Pending {
 }
 
 struct Progress {
-    /// Parts under way.
+    /// The number of parts under way.
     left: usize,
     receipt: Receipt,
     failed: Option<AppendError>,
     waker: Option<Waker>,
 }
 
-/// An append that has ended already.
+/// Returns an append that has already failed.
 pub(crate) fn refused(error: AppendError) -> Append {
     Box::pin(std::future::ready(Err(error)))
 }
@@ -64,7 +64,7 @@ impl Future for Outcome {
 // === impl Pending ===
 
 impl Pending {
-    /// A request of so many parts, which waits from now on.
+    /// Creates a request of `parts` parts, which counts as waiting from now on.
     pub(crate) fn new(counts: &Arc<Counts>, parts: usize, documents: u64, bytes: u64) -> Arc<Self> {
         counts.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         Arc::new(Self {
@@ -81,19 +81,19 @@ impl Pending {
         })
     }
 
-    /// What becomes of it.
+    /// Returns the outcome of the request.
     pub(crate) fn outcome(self: &Arc<Self>) -> Append {
         Box::pin(Outcome(Arc::clone(self)))
     }
 
-    /// A part is stored.
+    /// Records that a part is stored.
     pub(crate) fn stored(&self, lane: u32, offset: u64) {
         let mut state = self.lock();
         state.receipt.places.push((lane, offset));
         self.ended(state, 1);
     }
 
-    /// So many parts are not, or nobody knows.
+    /// Records that `parts` parts are not stored, or that this is unknown.
     pub(crate) fn failed(&self, parts: usize, error: AppendError) {
         let mut state = self.lock();
         state.failed.get_or_insert(error);
@@ -106,7 +106,8 @@ impl Pending {
             return;
         }
         state.receipt.places.sort_unstable();
-        // Whatever went wrong with the others: whoever is told "nothing was accepted" would be told wrong.
+        // A client must not be told that nothing was accepted if some parts are stored, whatever happened to
+        // the others.
         let stored = state.receipt.places.len();
         if let Some(why) = state.failed.take_if(|_| stored > 0) {
             state.failed = Some(AppendError::Partly {

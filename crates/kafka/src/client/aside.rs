@@ -1,5 +1,5 @@
-//! A topic beside a queue's, with a partition for each lane: what the owner of a lane keeps of it for the
-//! next owner.
+//! A topic beside a queue's topic, with a partition for each lane. In it the owner of a lane keeps what the
+//! next owner has to know.
 
 use std::time::Duration;
 
@@ -67,5 +67,5 @@ impl Aside for OpenTopic {
     }
 }
 
-/// What a record has beside the lines that a message of the queue had.
+/// The bytes that a record may have besides the lines of the queue's message.
 const MORE_BYTES: u64 = 1 << 20;

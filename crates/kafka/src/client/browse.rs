@@ -1,4 +1,4 @@
-//! Looks at messages without delivering them.
+//! Reads messages without delivering them.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -26,7 +26,7 @@ pub(crate) fn browse(
     let failed = |error: KafkaError| ReadError::Kafka(error.to_string());
     let mut config = consumer_config(&topic.inner.options);
     config
-        // The library wants a name; nothing is joined and nothing is committed under it.
+        // The library requires a name. No group is joined and nothing is committed under this name.
         .set("group.id", format!("{}.browsing", topic.name()))
         .set("enable.auto.commit", "false")
         .set("auto.offset.reset", "earliest")
@@ -73,8 +73,8 @@ pub(crate) fn browse(
     Ok(())
 }
 
-/// Visits all messages of these lanes, each lane's in order: from a place on that follows from the last one,
-/// up to that, which is known to hold one.
+/// Visits all messages of these lanes, each lane's in order, up to a place that is known to hold a message.
+/// `from` derives the first offset from that place.
 pub(crate) fn read_until(
     options: &Options,
     until: &[(u32, u64)],
@@ -87,7 +87,7 @@ pub(crate) fn read_until(
     let failed = |error: KafkaError| ReadError::Kafka(error.to_string());
     let mut config = consumer_config(options);
     config
-        // The library wants a name; nothing is joined and nothing is committed under it.
+        // The library requires a name. No group is joined and nothing is committed under this name.
         .set("group.id", format!("{}.reading", options.topic))
         .set("enable.auto.commit", "false")
         .set("auto.offset.reset", "earliest")

@@ -1,4 +1,4 @@
-//! What every client of ours says: where the brokers are, how they are spoken to, and as whom.
+//! The configuration of all clients: the addresses of the brokers, the protocol, and the account.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use rdkafka::ClientConfig;
 
 use crate::{Options, Sasl, Tls};
 
-/// What every client of ours says.
+/// Returns the configuration of every client.
 pub(crate) fn base_config(options: &Options) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
@@ -32,14 +32,14 @@ pub(crate) fn base_config(options: &Options) -> ClientConfig {
     config
 }
 
-/// What every consumer of ours says.
+/// Returns the configuration of every consumer.
 pub(crate) fn consumer_config(options: &Options) -> ClientConfig {
     let mut config = base_config(options);
     config.set("allow.auto.create.topics", "false");
     config
 }
 
-/// Said in full, so that no default of the library's can weaken it.
+/// Adds the TLS settings, each explicitly, so that no default of the library can weaken them.
 fn add_tls(config: &mut ClientConfig, tls: &Tls) {
     let (certificate, name) = match tls.verify {
         true => ("true", "https"),
@@ -61,13 +61,13 @@ fn add_tls(config: &mut ClientConfig, tls: &Tls) {
     }
 }
 
-/// Where the machine's authorities are, where OpenSSL itself does not know it: a program that brought its own
-/// OpenSSL along would look at the place of the machine that it was built on.
+/// Returns where the authorities of this machine are, if OpenSSL itself does not know: a program with its own
+/// OpenSSL would look at the place of the machine that it was built on.
 fn machine_authorities() -> Option<String> {
     if !cfg!(feature = "own-openssl") {
         return None;
     }
-    // As OpenSSL has it, and TLS to clusters too.
+    // The same variable as for OpenSSL, and for TLS to clusters.
     let named = std::env::var("SSL_CERT_FILE")
         .ok()
         .filter(|file| !file.is_empty());

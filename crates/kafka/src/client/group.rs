@@ -1,4 +1,4 @@
-//! A consumer group, as one process takes part in it.
+//! A consumer group, from the view of one process that takes part in it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,12 +23,12 @@ use crate::{
     Tell,
 };
 
-/// A group whose topic is open.
+/// A group of an open topic.
 pub(crate) struct OpenGroup {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// A group that takes part.
+/// This process's part in a group.
 struct Member {
     group: Arc<Inner>,
     stop: Arc<AtomicBool>,
@@ -36,52 +36,52 @@ struct Member {
 
 pub(crate) struct Inner {
     pub(crate) topic: Arc<topic::Inner>,
-    /// Its name at the brokers.
+    /// The name of the group at the brokers.
     pub(crate) id: String,
     pub(crate) start: StartAt,
     pub(crate) voice: Voice,
     lanes: Vec<Mutex<Lane>>,
-    /// Never takes part: asks for what is committed.
+    /// A consumer that never takes part, and asks what is committed.
     pub(crate) probe: BaseConsumer<Quiet>,
     pub(crate) consumer: Mutex<Option<Weak<BaseConsumer<HandOver>>>>,
-    /// The thread that takes part, or did: there is one at a time, since what it knows of lanes is here.
+    /// The thread that takes part, or did. There is one at a time, since its knowledge of lanes is kept here.
     member: Mutex<Option<JoinHandle<()>>>,
-    /// Until then no lane of this process can be another's.
+    /// The time until which no lane of this process can belong to another.
     lease: Mutex<Option<Instant>>,
-    /// Held while something is committed, so that an older offset cannot follow a newer one.
+    /// Held during a commit, so that an older offset cannot follow a newer one.
     pub(crate) committing: Mutex<()>,
-    /// Somebody waits for what is done to be committed.
+    /// Whether a caller waits for what is done to be committed.
     pub(crate) hurry: AtomicBool,
 }
 
-/// Passes on what the library logs, and remembers what was wrong.
+/// Passes on what the library logs, and remembers the last problem.
 #[derive(Default)]
 pub(crate) struct Quiet {
     pub(crate) voice: Voice,
     heard: Mutex<Heard>,
 }
 
-/// What was last wrong with the brokers.
+/// The last problem with the brokers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) why: Option<String>,
-    /// The account or the certificate: that does not pass by itself.
+    /// Whether the account or the certificate was refused, which does not pass by itself.
     pub(crate) is_refusal: bool,
 }
 
-/// What became of a commit.
+/// Why a commit failed.
 #[derive(Debug)]
 pub(crate) enum CommitError {
-    /// The group has given this process up: nothing was committed.
+    /// The group has given this process up, and nothing was committed.
     Refused(KafkaError),
-    /// Nobody knows.
+    /// It is unknown whether the commit was accepted.
     Unknown(KafkaError),
 }
 
 // === impl OpenGroup ===
 
 impl OpenGroup {
-    /// Knows how far it is when it returns.
+    /// Opens a group, which knows its progress when this returns.
     pub(crate) fn open(topic: &Arc<topic::Inner>, name: &str, start: StartAt) -> Result<Self, OpenError> {
         let id = format!("{}.{name}", topic.options.topic);
         let mut config = consumer_config(&topic.options);
@@ -109,7 +109,7 @@ impl OpenGroup {
             }),
         };
         let until = Instant::now() + topic::OPEN_TIMEOUT;
-        // Which dead letters count depends on it.
+        // The progress decides which dead letters count.
         while let Err(why) = group.inner.refresh(topic::ASK_TIMEOUT, true) {
             if Instant::now() > until {
                 let id = &group.inner.id;
@@ -192,7 +192,7 @@ impl Group for OpenGroup {
     fn flush(&self) -> Result<(), ReadError> {
         match self.inner.consumer() {
             Some(consumer) => self.commit(&consumer, false),
-            // It committed all it could as it ended.
+            // The member committed everything it could when it ended.
             None => Ok(()),
         }
     }
@@ -258,7 +258,7 @@ impl Group for OpenGroup {
 // === impl Inner ===
 
 impl Inner {
-    /// A lane that is known to exist.
+    /// Locks a lane that is known to exist.
     pub(crate) fn lane(&self, lane: u32) -> MutexGuard<'_, Lane> {
         self.lanes[lane as usize].lock()
     }
@@ -291,8 +291,8 @@ impl Inner {
         *self.lease() = None;
     }
 
-    /// Commits what is done and not committed; with `anyway` something, to hear that this process is of the
-    /// group.
+    /// Commits what is done and not committed. With `anyway` it commits in any case, to find out whether this
+    /// process is still a member of the group.
     pub(crate) fn commit(&self, consumer: &BaseConsumer<HandOver>, anyway: bool) -> Result<(), CommitError> {
         let _one = self.committing.lock();
         let begun = Instant::now();
@@ -330,9 +330,10 @@ impl Inner {
         }
     }
 
-    /// The brokers have refused a commit of these lanes: what is claimed is what they have, with what was
-    /// claimed before. The library repeats a commit whose answer was lost, and only the last try was refused:
-    /// one before may have been taken. If they cannot be asked, all stays claimed.
+    /// Updates the claims after the brokers have refused a commit of these lanes: what the brokers have
+    /// counts as claimed, and so does what was claimed before. The library repeats a commit whose answer was
+    /// lost, and only the last try was refused: an earlier one may have been accepted. If the brokers cannot
+    /// be asked, everything stays claimed.
     fn claim_what_is_committed(&self, refused: &[(u32, Cursor, u64)]) {
         let numbers: Vec<u32> = refused.iter().map(|(number, ..)| *number).collect();
         let known = match self.committed(&self.probe, &numbers, topic::ASK_TIMEOUT) {
@@ -366,13 +367,13 @@ impl Inner {
     pub(crate) fn add(&self, list: &mut TopicPartitionList, number: u32, cursor: &Cursor) {
         let mut one = list.add_partition(&self.topic.options.topic, number as i32);
         let offset = i64::try_from(cursor.offset).unwrap_or(i64::MAX);
-        // An offset that is not negative can be set.
+        // Setting an offset that is not negative cannot fail.
         let _ = one.set_offset(Offset::Offset(offset));
         one.set_metadata(cursor.metadata(self.topic.lanes));
     }
 
-    /// Asks what is committed, for lanes that are not this process's. With `first` it is what dead letters
-    /// are judged by.
+    /// Asks what is committed in the lanes that do not belong to this process. With `first`, the answer also
+    /// becomes the claim by which dead letters are judged.
     pub(crate) fn refresh(&self, within: Duration, first: bool) -> Result<(), ReadError> {
         let all: Vec<u32> = (0..self.topic.lanes).collect();
         let known = self.committed(&self.probe, &all, within)?;
@@ -388,7 +389,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What is committed in these lanes; none where nothing is.
+    /// Returns what is committed in these lanes; `None` for a lane without a commit.
     pub(crate) fn committed<C: ConsumerContext>(
         &self,
         consumer: &BaseConsumer<C>,
@@ -427,7 +428,7 @@ impl Inner {
     }
 }
 
-/// Whether the brokers said no, so that nothing can have been committed.
+/// Returns whether the brokers refused, so that nothing can have been committed.
 pub(crate) fn is_refusal(error: &KafkaError) -> bool {
     matches!(
         error.rdkafka_error_code(),
@@ -475,7 +476,7 @@ impl ClientContext for Quiet {
 
     fn error(&self, error: KafkaError, reason: &str) {
         let code = error.rdkafka_error_code();
-        // That all are down comes after the reason, and tells less.
+        // The report that all brokers are down follows the real reason, and tells less.
         if code != Some(RDKafkaErrorCode::AllBrokersDown) {
             let mut heard = self.heard.lock();
             heard.is_refusal = matches!(

@@ -1,4 +1,4 @@
-//! The thread of a group: fetches, commits, and hands lanes over when the brokers say so.
+//! The thread of a group: it fetches, commits, and hands lanes over when the brokers ask for that.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -22,16 +22,17 @@ use super::threads::{self, caught};
 use super::topic;
 use crate::{Change, Cursor, Handed, Head, HeadError, ReadError, Tell};
 
-/// What the library calls when lanes come and go.
+/// Handles the library's callbacks when lanes come and go.
 pub(crate) struct HandOver {
     group: Arc<Inner>,
     tell: Tell,
-    /// Lanes that came could not be begun: the group is to be joined anew.
+    /// Whether lanes that came could not be begun, so that the group has to be joined again.
     join_anew: AtomicBool,
     stop: Arc<AtomicBool>,
-    /// When something was committed last, or tried.
+    /// The time of the last commit, or of the last try.
     committed: Mutex<Option<Instant>>,
-    /// Lanes that came and are not told of yet: they are once the brokers have taken a commit of theirs.
+    /// Lanes that came and are not announced yet. They are announced once the brokers have accepted a commit
+    /// of them.
     begun: Mutex<Option<Vec<u32>>>,
 }
 
@@ -49,7 +50,7 @@ impl HandOver {
             .set("session.timeout.ms", session.as_millis().to_string())
             .set("heartbeat.interval.ms", (session.as_millis() / 4).to_string())
             .set("max.poll.interval.ms", HAND_OVER_MAX.as_millis().to_string())
-            // All lanes go and come at each change: nothing of any can be under way then.
+            // All lanes go and come at each change: nothing of any lane can be under way then.
             .set("partition.assignment.strategy", "range")
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
@@ -74,7 +75,7 @@ impl HandOver {
             .map_err(|error| failed(error.to_string()))
     }
 
-    /// Begins with lanes that came. Blocks on the brokers.
+    /// Begins with the lanes that came. Blocks on the brokers.
     fn take(&self, consumer: &BaseConsumer<Self>, lanes: &[u32]) -> Result<(), ReadError> {
         let group = &self.group;
         let until = Instant::now() + TAKE_MAX;
@@ -97,11 +98,11 @@ impl HandOver {
             group.lane(*number).take(*cursor, *end);
         }
         consumer.assign(&list)?;
-        // One that was paused here before may be so still.
+        // A lane that was paused here before may still be paused.
         Ok(consumer.resume(&list)?)
     }
 
-    /// Where each lane goes on, and its end.
+    /// Returns where each lane continues, and its end.
     fn places(
         &self,
         consumer: &BaseConsumer<Self>,
@@ -140,7 +141,7 @@ impl HandOver {
         Ok(places)
     }
 
-    /// Lets all lanes go: waits until nothing of them is under way, and commits what is done.
+    /// Gives up all lanes: waits until nothing of them is under way, and commits what is done.
     fn let_go(&self, consumer: &BaseConsumer<Self>) {
         let group = &self.group;
         let held = group.held();
@@ -149,7 +150,7 @@ impl HandOver {
             if told {
                 let (handed, ended) = mpsc::sync_channel(1);
                 (self.tell)(Change::Revoked(Handed(handed)));
-                // An error says that it was dropped, which is what is waited for.
+                // An error means that the other end was dropped, which is what this waits for.
                 let _ = ended.recv();
             }
             if consumer.assignment_lost() {
@@ -193,7 +194,7 @@ impl HandOver {
         }
     }
 
-    /// Commits what is done; often enough to keep the lease.
+    /// Commits what is done, often enough to keep the lease.
     fn commit_in_time(&self, consumer: &BaseConsumer<Self>) {
         let session = self.group.topic.options.session_timeout;
         let mut committed = self.committed.lock();
@@ -209,7 +210,7 @@ impl HandOver {
         }
     }
 
-    /// Fetching stops for lanes that have enough, and goes on for those that need more.
+    /// Stops fetching for lanes that have enough, and continues for lanes that need more.
     fn steer(&self, consumer: &BaseConsumer<Self>) {
         let (mut pause, mut resume) = (TopicPartitionList::new(), TopicPartitionList::new());
         let held = self.group.held();
@@ -275,7 +276,7 @@ impl HandOver {
     }
 }
 
-/// What a message says of itself, or why it is not one of ours; and its parameters.
+/// Returns the head of a message, or why the message is not a gateway's, and the parameters.
 pub(crate) fn headers_of(message: &BorrowedMessage<'_>) -> (Result<Head, HeadError>, Vec<u8>) {
     let header = |name: &str| {
         let headers = message.headers()?;
@@ -289,7 +290,8 @@ pub(crate) fn headers_of(message: &BorrowedMessage<'_>) -> (Result<Head, HeadErr
     (head, header(Head::PARAMS).unwrap_or_default().to_vec())
 }
 
-/// The same, whatever happens: its lanes are given up before the brokers may give them to others.
+/// Runs like [`run`], and also survives a panic: the lanes are given up before the brokers may give them to
+/// others.
 fn run_to_its_end(consumer: &Arc<BaseConsumer<HandOver>>) {
     if caught("a consumer group gives up its lanes and begins anew", || {
         run(consumer)
@@ -303,7 +305,7 @@ fn run_to_its_end(consumer: &Arc<BaseConsumer<HandOver>>) {
     *context.group.consumer.lock() = None;
 }
 
-/// Until it is stopped, and all lanes are let go.
+/// Runs until the group is stopped and all lanes are given up.
 fn run(consumer: &Arc<BaseConsumer<HandOver>>) {
     let context = Arc::clone(consumer.context());
     let topic = context.group.topic.options.topic.clone();
@@ -338,7 +340,7 @@ fn run(consumer: &Arc<BaseConsumer<HandOver>>) {
             _ => {}
         }
     }
-    // Dropping it leaves the group.
+    // Dropping the consumer leaves the group.
     *context.group.consumer.lock() = None;
 }
 
@@ -385,7 +387,7 @@ impl HandOver {
                 for lane in self.group.held() {
                     self.group.lane(lane).let_go();
                 }
-                // Nothing is fetched; the group is joined once more.
+                // Nothing is fetched; the group is joined again.
                 if let Err(error) = consumer.unassign() {
                     self.group.voice.say(&error.to_string());
                 }
@@ -396,18 +398,19 @@ impl HandOver {
 }
 
 const POLL: Duration = Duration::from_millis(20);
-/// Between two looks at what is to be committed and fetched.
+/// The time between two checks of what has to be committed and fetched.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Between two commits, while there is something to commit.
+/// The time between two commits, while there is something to commit.
 const COMMIT_EVERY: Duration = Duration::from_millis(200);
-/// What was told to leave has had its lanes taken by then.
+/// The time after which a member that was told to leave has certainly had its lanes taken.
 const LEAVE_MIN: Duration = Duration::from_millis(100);
-/// Lanes that go may take so long to finish what they have under way; then the brokers give the gateway up.
+/// How long lanes that are given up may take to finish what they have under way. After that the brokers give
+/// the gateway up.
 const HAND_OVER_MAX: Duration = Duration::from_secs(600);
-/// So long it is tried to learn where lanes that came go on.
+/// How long the thread tries to learn where new lanes continue.
 const TAKE_MAX: Duration = Duration::from_secs(60);
 const TAKE_AGAIN: Duration = Duration::from_millis(500);
-/// Bytes fetched and not done, of all lanes of a group.
+/// The most bytes fetched and not done, for all lanes of a group.
 const FETCHED_BYTES_MAX: usize = 64 << 20;
-/// And of one lane, however many there are.
+/// The least such limit of one lane, however many lanes there are.
 const LANE_BYTES_MIN: usize = 2 << 20;

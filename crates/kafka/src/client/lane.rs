@@ -1,4 +1,4 @@
-//! One partition, message by message.
+//! One partition, read message by message.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -9,19 +9,19 @@ use std::task::{Context, Poll, Waker};
 use super::group::Inner;
 use crate::{Cursor, Head, HeadError, LaneReader, Message, ReadError, SENT_AHEAD_MAX};
 
-/// Reads what was fetched of a lane.
+/// Reads the fetched messages of a lane.
 pub(crate) struct FetchedLane {
     group: Arc<Inner>,
     lane: u32,
-    /// Offset of the next one.
+    /// The offset of the next message.
     position: u64,
 }
 
-/// A message that was fetched.
+/// A fetched message.
 pub(crate) struct Fetched {
     pub(crate) offset: u64,
     pub(crate) time_ms: u64,
-    /// Messages before it that Kafka has deleted.
+    /// The number of messages before this one that Kafka has deleted.
     pub(crate) lost_before: u64,
     pub(crate) head: Result<Head, HeadError>,
     pub(crate) params: Vec<u8>,
@@ -31,26 +31,28 @@ pub(crate) struct Fetched {
 /// A lane of a group in this process.
 #[derive(Default)]
 pub(crate) struct Lane {
-    /// Whether it is this process's.
+    /// Whether the lane belongs to this process.
     pub(crate) held: bool,
-    /// What its readers have done.
+    /// What the readers of the lane have done.
     pub(crate) done: Cursor,
-    /// What is committed, as far as known.
+    /// What is committed, as far as it is known.
     pub(crate) committed: Cursor,
-    /// Up to here a commit of this process succeeded, or may have; and what was committed as the lane came.
+    /// The offset up to which a commit of this process succeeded, or may have; at first, what was committed
+    /// when the lane came.
     pub(crate) claimed: u64,
-    /// Documents that wait apart once more is done, and those of them that died.
+    /// The number of parked documents, and of those that died, as of the next [`Lane::settle`].
     pub(crate) parked_when_done: Option<(u64, u64)>,
-    /// `done` has to be committed.
+    /// Whether `done` has to be committed.
     pub(crate) dirty: bool,
-    /// The partition's end as the lane came: what lies before may have been delivered by another.
+    /// The end of the partition when the lane came. Messages before it may have been delivered by another
+    /// process.
     pub(crate) end_when_taken: u64,
-    /// What lies behind was not sent by whoever had the lane before.
+    /// The offset from which on the previous owner of the lane has sent nothing.
     pub(crate) sent_when_taken: u64,
-    /// What is fetched and not done.
+    /// Messages that are fetched and not done.
     pub(crate) fetched: VecDeque<Fetched>,
     pub(crate) bytes: usize,
-    /// Offset of the next message to come.
+    /// The offset of the next message to be fetched.
     pub(crate) next: u64,
     pub(crate) paused: bool,
     pub(crate) wakers: Vec<Waker>,
@@ -59,7 +61,7 @@ pub(crate) struct Lane {
 // === impl Lane ===
 
 impl Lane {
-    /// The lane is this process's from here on.
+    /// Begins the lane, which belongs to this process from now on.
     pub(crate) fn take(&mut self, cursor: Cursor, end: u64) {
         *self = Self {
             held: true,
@@ -75,7 +77,7 @@ impl Lane {
         };
     }
 
-    /// It is another's.
+    /// Ends the lane, which belongs to another process now.
     pub(crate) fn let_go(&mut self) {
         *self = Self {
             done: self.committed,
@@ -85,14 +87,14 @@ impl Lane {
         };
     }
 
-    /// A message has come. Returns those to be woken.
+    /// Adds a message that has come. Returns the tasks to wake.
     pub(crate) fn push(&mut self, mut fetched: Fetched) -> Vec<Waker> {
         if !self.held || fetched.offset < self.next {
             return Vec::new();
         }
         fetched.lost_before = fetched.offset - self.next;
         if self.next <= self.sent_when_taken {
-            // Whoever had the lane before met the gap too, and counted from behind it.
+            // The previous owner of the lane met the gap too, and counted from behind it.
             let sent = self.sent_when_taken.saturating_add(fetched.lost_before);
             self.sent_when_taken = sent.min(self.end_when_taken);
         }
@@ -102,7 +104,7 @@ impl Lane {
         std::mem::take(&mut self.wakers)
     }
 
-    /// Everything before an offset is done.
+    /// Records that everything before an offset is done.
     pub(crate) fn settle(&mut self, offset: u64, dead: u64, skipped: u64) {
         while let Some(first) = self.fetched.front().filter(|first| first.offset < offset) {
             if let Ok(head) = &first.head {
@@ -122,9 +124,9 @@ impl Lane {
         self.dirty = true;
     }
 
-    /// The offset before which messages may be sent: so many beyond what is committed. Where Kafka has
-    /// deleted what came next, and all that is done is committed, so many beyond the first that is there:
-    /// nothing would ever be committed behind the gap.
+    /// Returns the offset before which messages may be sent: [`SENT_AHEAD_MAX`] beyond the committed offset.
+    /// If Kafka has deleted the next messages, and everything done is committed, the limit counts from the
+    /// first message that is there: otherwise nothing behind the gap would ever be committed.
     pub(crate) fn may_send_before(&self) -> u64 {
         let first = self
             .fetched
@@ -134,7 +136,7 @@ impl Lane {
         from.saturating_add(SENT_AHEAD_MAX)
     }
 
-    /// Documents and bytes that are fetched and not done.
+    /// Returns the documents and bytes that are fetched and not done.
     pub(crate) fn in_hand(&self) -> (u64, u64) {
         let documents = self.fetched.iter().filter_map(|one| one.head.as_ref().ok());
         let bytes = self.fetched.iter().map(|one| one.lines.len() as u64);
@@ -336,7 +338,7 @@ mod tests {
             "the first behind it is sent"
         );
 
-        // Its next owner finds the same gap, whether the last commit was before it or behind.
+        // The next owner of the lane finds the same gap, whether the last commit was before or behind it.
         for from in [0, 2] {
             let mut next = Lane::default();
             next.take(at(from), 2 * far);

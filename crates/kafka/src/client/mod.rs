@@ -1,4 +1,4 @@
-//! The client, with librdkafka.
+//! The client, built on librdkafka.
 
 mod append;
 mod aside;
@@ -17,10 +17,10 @@ use std::sync::Arc;
 
 use crate::{OpenError, Options, ReadError, Topic};
 
-/// Finds the topic, or makes it. Blocks until the brokers have said what there is to know.
+/// Finds the topic, or creates it. Blocks until the brokers have answered everything that has to be known.
 ///
 /// # Errors
-/// If no broker answers within some seconds, or the topic cannot be used.
+/// Fails if no broker answers within some seconds, or if the topic cannot be used.
 pub fn open(options: &Options) -> Result<Arc<dyn Topic>, OpenError> {
     Ok(Arc::new(topic::OpenTopic::open(options)?))
 }

@@ -1,4 +1,4 @@
-//! The producer: what becomes of messages, and what the client library has to say.
+//! The producer: the outcomes of messages, and what the client library logs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,20 +17,20 @@ use super::append::{Counts, Pending, refused};
 use super::threads::caught;
 use crate::{Append, AppendError, Head, Part, Status};
 
-/// What tells of messages that the producer was given.
+/// Receives the outcomes of the messages that the producer was given.
 #[derive(Default)]
 pub(crate) struct Outcomes {
     voice: Voice,
-    /// No broker could be reached, as of the last that was heard.
+    /// Whether no broker could be reached, according to the last report.
     away: AtomicBool,
     poison: Poison,
 }
 
-/// Why nothing is accepted any more.
+/// The reason why nothing is accepted any more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Poison(Arc<(AtomicBool, Mutex<Option<String>>)>);
 
-/// Passes on what the library logs, a line a while.
+/// Passes on what the library logs, but only one line per interval.
 #[derive(Default)]
 pub(crate) struct Voice {
     last: Mutex<Option<Instant>>,
@@ -46,7 +46,7 @@ pub(crate) struct Producing {
 // === impl Producing ===
 
 impl Producing {
-    /// Hands all parts to the producer, in their order.
+    /// Hands all parts to the producer, in order.
     pub(crate) fn append(
         &self,
         topic: &str,
@@ -69,7 +69,7 @@ impl Producing {
         }
         let context = self.producer.context();
         if waiting > 0 && context.away.load(Ordering::Relaxed) {
-            // What waits already is the try that tells when a broker is back.
+            // The messages that already wait will show when a broker is back.
             let why = "no broker can be reached".to_owned();
             return refused(AppendError::Away(why));
         }
@@ -98,7 +98,7 @@ impl Producing {
                     .payload(part.bytes.as_slice())
                     .headers(headers);
             if let Err((error, _)) = self.producer.send(record) {
-                // The parts before are under way: the answer waits for them.
+                // The earlier parts are under way; the answer waits for them.
                 pending.failed(count - number, refusal(&error, part.bytes.len() as u64, waiting));
                 break;
             }
@@ -116,7 +116,7 @@ impl Producing {
         }
     }
 
-    /// Refuses more, and waits until what was handed over is settled.
+    /// Refuses further messages, and waits until those that were handed over are settled.
     pub(crate) fn close(&self, within: Duration) {
         self.poison.set("the gateway is stopping");
         if let Err(error) = self.producer.flush(within) {
@@ -193,7 +193,7 @@ impl Outcomes {
 // === impl Poison ===
 
 impl Poison {
-    /// The first reason stays.
+    /// Sets the reason. The first reason stays.
     pub(crate) fn set(&self, why: &str) {
         let mut reason = self.0.1.lock();
         if reason.is_none() {
@@ -237,7 +237,7 @@ impl Voice {
     }
 }
 
-/// Bytes handed over and not acknowledged, of all requests.
+/// The most bytes of all requests that are handed over and not acknowledged.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
-/// Between two lines of the library's in the log.
+/// The time between two lines of the library in the log.
 const SAY_AGAIN: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Sets a group elsewhere, while nobody delivers for it.
+//! Moves a group to another place, while no gateway delivers for it.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ pub(crate) fn seek(group: &Inner, to: StartAt, only: Option<u32>) -> Result<Move
         let marks = (low.max(0) as u64, high.max(0) as u64);
         let find = |at| offset_of(&group.probe, topic, lane, at, marks);
         let was = match &cursor {
-            // What Kafka has deleted cannot be passed over.
+            // Messages that Kafka has deleted cannot be skipped.
             Some(cursor) => cursor.offset.clamp(marks.0, marks.1),
             None => find(group.start)?,
         };
@@ -37,10 +37,10 @@ pub(crate) fn seek(group: &Inner, to: StartAt, only: Option<u32>) -> Result<Move
         moved.rewound_messages += was.saturating_sub(cursor.offset);
         group.add(&mut list, lane, &cursor);
         cursors.push((lane, cursor));
-        // What is pending now is told by these.
+        // The number of pending messages is calculated from these offsets.
         group.topic.ends.lock()[lane as usize] = marks;
     }
-    // This process may have left the group a moment ago.
+    // This process may have left the group only just now.
     let until = Instant::now() + SETTLE_TIMEOUT;
     while let Err(error) = group.probe.commit(&list, CommitMode::Sync) {
         match is_refusal(&error) {
@@ -60,7 +60,7 @@ pub(crate) fn seek(group: &Inner, to: StartAt, only: Option<u32>) -> Result<Move
     Ok(moved)
 }
 
-/// The offset of a place in a partition whose first and next offset are these.
+/// Returns the offset of a place in a partition whose first and next offset are given.
 pub(crate) fn offset_of<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     topic: &str,

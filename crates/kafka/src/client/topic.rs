@@ -1,4 +1,4 @@
-//! A topic: found or made, written to, and looked at.
+//! A topic: found or created, written to, and watched.
 
 use std::future::Future;
 use std::pin::pin;
@@ -27,7 +27,7 @@ use crate::{
     Status, Topic,
 };
 
-/// A topic that is open.
+/// An open topic.
 pub(crate) struct OpenTopic {
     pub(crate) inner: Arc<Inner>,
 }
@@ -35,21 +35,21 @@ pub(crate) struct OpenTopic {
 pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) lanes: u32,
-    /// Bytes of a message at most, as the topic has it.
+    /// The largest message in bytes, according to the topic's settings.
     pub(crate) message_bytes_max: u64,
-    /// It deletes what is old or too much, as far as it says.
+    /// Whether the topic deletes old or excess messages, according to its settings.
     forgets: bool,
-    /// A document's lane follows from its id.
+    /// Whether a document's lane follows from its id.
     by_id: bool,
-    /// Somebody was told that other gateways have it otherwise.
+    /// Whether it was already logged that other gateways choose lanes differently.
     told_otherwise: AtomicBool,
     producing: Producing,
-    /// Of no group: asks about the topic.
+    /// A consumer without a group, which asks about the topic.
     pub(crate) probe: BaseConsumer<Quiet>,
     pub(crate) groups: Mutex<Vec<Arc<OpenGroup>>>,
-    /// First and next offset of each partition, as of the last look.
+    /// The first and next offset of each partition, as of the last look.
     pub(crate) ends: Mutex<Vec<(u64, u64)>>,
-    /// How often the ends and the groups' places were looked at.
+    /// How often the ends and the places of the groups were looked up.
     pub(crate) looks: AtomicU64,
     closed: AtomicBool,
 }
@@ -64,7 +64,7 @@ impl OpenTopic {
         Ok(topic)
     }
 
-    /// One that must keep what it has: nobody looks how long it is.
+    /// Opens a topic that must keep all of its messages. Its length is not watched.
     pub(crate) fn open_aside(options: &Options) -> Result<Self, OpenError> {
         let topic = Self::open_unwatched(options, false)?;
         match topic.inner.forgets {
@@ -89,7 +89,7 @@ impl OpenTopic {
         if lanes.is_none() {
             make(&admin, options)?;
         }
-        // Not every broker knows at once what was made.
+        // Not every broker knows immediately what was created.
         let until = Instant::now() + OPEN_TIMEOUT;
         let lanes = loop {
             match lanes {
@@ -119,7 +119,7 @@ impl OpenTopic {
             .set("linger.ms", "1")
             .set("message.max.bytes", message_bytes_max.to_string())
             .set("batch.size", message_bytes_max.min(1_000_000).to_string())
-            // The bound is ours, so that a request is refused as a whole.
+            // The gateway itself limits the bytes, so that a request is refused as a whole.
             .set("queue.buffering.max.kbytes", "1048576")
             .set("queue.buffering.max.messages", "1000000")
             .create_with_context(Outcomes::poisoning(&poison))
@@ -219,8 +219,8 @@ impl Topic for OpenTopic {
 // === impl Inner ===
 
 impl Inner {
-    /// Says so, once, if a message of another gateway was put into its lane in another way than this one
-    /// would have.
+    /// Logs, once, that a message of another gateway was put into its lane by another rule than this
+    /// gateway's.
     pub(crate) fn notice(&self, head: &Head) {
         if head.by_id != self.by_id && !self.told_otherwise.swap(true, Ordering::Relaxed) {
             tracing::error!(
@@ -243,13 +243,13 @@ impl Inner {
     }
 }
 
-/// The partitions of the topic; none if there is no topic. Waits for brokers, and for partitions that have no
-/// leader yet.
+/// Returns the number of partitions, or `None` if there is no topic. Waits for brokers, and for partitions
+/// that have no leader yet.
 fn partitions(probe: &BaseConsumer<Quiet>, options: &Options) -> Result<Option<u32>, OpenError> {
     let began = Instant::now();
     loop {
         let heard = probe.context().heard();
-        // Another broker may let the gateway in; if none does soon, waiting is of no use.
+        // Another broker may accept the gateway. If none does soon, waiting is useless.
         if heard.is_refusal && began.elapsed() > REFUSED_TIMEOUT {
             return Err(OpenError::Refused {
                 brokers: options.brokers.join(", "),
@@ -257,7 +257,7 @@ fn partitions(probe: &BaseConsumer<Quiet>, options: &Options) -> Result<Option<u
             });
         }
         let late = began.elapsed() > OPEN_TIMEOUT;
-        // Serves what the library wants to say.
+        // Lets the library report what it has to log.
         drop(probe.poll(Duration::ZERO));
         match probe.fetch_metadata(Some(&options.topic), METADATA_TIMEOUT) {
             Err(error) if late => {
@@ -289,12 +289,13 @@ fn partitions(probe: &BaseConsumer<Quiet>, options: &Options) -> Result<Option<u
     }
 }
 
-/// Whether the newest message of each partition is in its lane by ids, as far as there are any.
+/// Returns whether the newest message of each partition, if there is one, is in its lane by id.
 fn lanes_are_by_id(probe: &BaseConsumer<Quiet>, options: &Options, lanes: u32) -> Result<bool, OpenError> {
     let failed = |why: String| about(options, format!("its newest messages cannot be read: {why}"));
     let mut newest = Vec::new();
     for lane in 0..lanes {
-        // Of a topic that was just made not every broker knows at once who leads a partition.
+        // For a topic that was just created, not every broker knows immediately which broker leads a
+        // partition.
         let until = Instant::now() + OPEN_TIMEOUT;
         let (low, high) = loop {
             match probe.fetch_watermarks(&options.topic, lane as i32, ASK_TIMEOUT) {
@@ -310,14 +311,14 @@ fn lanes_are_by_id(probe: &BaseConsumer<Quiet>, options: &Options, lanes: u32) -
     let mut by_id = true;
     let from = |newest: u64| i64::try_from(newest).map_or(Offset::End, Offset::Offset);
     let read = read_until(options, &newest, from, &mut |_, message| {
-        // What is none of a gateway's says nothing, and stops its lane later.
+        // A message that is not a gateway's tells nothing here, and stops its lane later.
         by_id &= !message.head.is_ok_and(|head| !head.by_id);
     });
     read.map_err(|error| failed(error.to_string()))?;
     Ok(by_id)
 }
 
-/// Makes the topic; another gateway may have done so in the meantime.
+/// Creates the topic. Another gateway may have done so in the meantime.
 fn make(admin: &AdminClient<Quiet>, options: &Options) -> Result<(), OpenError> {
     let retention = match options.retention {
         Duration::MAX => "-1".to_owned(),
@@ -336,7 +337,7 @@ fn make(admin: &AdminClient<Quiet>, options: &Options) -> Result<(), OpenError> 
         topic = topic.set("max.message.bytes", bytes);
     }
     if replicas >= 3 {
-        // An acknowledged message is on two machines at least.
+        // An acknowledged message is on at least two machines.
         topic = topic.set("min.insync.replicas", "2");
     }
     let asking = AdminOptions::new()
@@ -359,7 +360,8 @@ fn make(admin: &AdminClient<Quiet>, options: &Options) -> Result<(), OpenError> 
     }
 }
 
-/// Bytes of a message at most, and whether what is old goes. Refuses what a queue cannot live with.
+/// Returns the largest message in bytes, and whether old messages are deleted. Refuses settings that a queue
+/// cannot work with.
 fn look_at_settings(
     admin: &AdminClient<Quiet>,
     options: &Options,
@@ -368,14 +370,14 @@ fn look_at_settings(
     let until = Instant::now() + OPEN_TIMEOUT;
     let described = loop {
         match describe(admin, options) {
-            // Another broker may know, or the same one in a moment.
+            // Another broker may know, or the same one a little later.
             Err(error) if passes(&error) && Instant::now() < until => thread::sleep(ASK_AGAIN),
             described => break described,
         }
     };
     let settings = match described {
         Ok(settings) => settings,
-        // What was not read is not known: it may delete what has to stay.
+        // Settings that cannot be read are unknown: the topic may delete what has to stay.
         Err(error) if passes(&error) => return Err(away(options, error.to_string())),
         Err(error) if !is_queue => {
             let why = format!("its settings cannot be read, and it may delete what is old: {error}");
@@ -417,7 +419,7 @@ fn describe(admin: &AdminClient<Quiet>, options: &Options) -> Result<ConfigResou
     one.map_err(KafkaError::AdminOp)
 }
 
-/// Whether the brokers may answer otherwise in a moment: one of them is away, or does not know yet.
+/// Returns whether the brokers may answer differently soon: one of them is away, or does not know yet.
 fn passes(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(
@@ -453,7 +455,7 @@ fn about(options: &Options, why: String) -> OpenError {
     }
 }
 
-/// Waits on this thread.
+/// Waits for a future on this thread.
 pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -471,21 +473,21 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Partitions of a topic that is made, unless it is said how many.
+/// The number of partitions of a topic that is created, if none is configured.
 const PARTITIONS: u32 = 16;
-/// For brokers to answer as a gateway starts.
+/// How long brokers may take to answer when a gateway starts.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
-/// Between two questions that a broker could not answer.
+/// The pause before a question that a broker could not answer is repeated.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
-/// Brokers that refuse the gateway are asked again for so long.
+/// How long brokers that refuse the gateway are asked again.
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(2);
-/// For the first question to them, so that what is heard meanwhile is seen soon.
+/// The timeout of the first question to the brokers: short, so that reports of the library are read soon.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
-/// For a gateway that has just left a group to be out of it.
+/// How long a gateway that has just left a group may still count as a member.
 pub(crate) const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
-/// For one question to them.
+/// The timeout of one question to the brokers.
 pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(3);
-/// What a message has beside parameters and lines, and a batch beside its messages.
+/// The bytes of a message besides parameters and lines, and of a batch besides its messages.
 const OVERHEAD_BYTES: usize = 512;
-/// What Kafka's clients and brokers take if nothing else is said.
+/// The limit of Kafka's clients and brokers by default.
 const MESSAGE_BYTES: u64 = 1_000_000;

@@ -1,5 +1,5 @@
-//! Looks at a topic now and then: how long its partitions are, how far its groups, and whether lanes are what
-//! they were.
+//! Watches a topic: looks up the length of its partitions and the progress of its groups at intervals, and
+//! checks that the lanes have not changed.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use rdkafka::consumer::Consumer as _;
 use super::threads::{self, caught};
 use super::topic::{ASK_TIMEOUT, Inner};
 
-/// Watches until the topic is closed.
+/// Starts to watch the topic, until it is closed.
 pub(crate) fn start(topic: &Arc<Inner>) -> io::Result<()> {
     let topic = Arc::downgrade(topic);
     threads::spawn("kafka-watch", move || run(&topic)).map(drop)
@@ -35,7 +35,7 @@ fn run(topic: &Weak<Inner>) {
 }
 
 fn look(topic: &Inner) {
-    // Serves what the library wants to say.
+    // Lets the library report what it has to log.
     drop(topic.probe.poll(Duration::ZERO));
     let name = &topic.options.topic;
     if let Ok(metadata) = topic.probe.fetch_metadata(Some(name), ASK_TIMEOUT) {
@@ -68,5 +68,5 @@ fn look(topic: &Inner) {
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// A close is noticed within so much of that.
+/// The number of steps per interval: a close is noticed within one step.
 const LOOKS: u32 = 20;

@@ -1,4 +1,4 @@
-//! What is written: the same documents each way, in each round and on each machine.
+//! The documents of a comparison: the same each way, in each round and on each machine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::servers::pass_of;
 use crate::file::Load;
 use crate::request::basic;
 
-/// Settings and mapping of an index.
+/// Returns the settings and mapping of an index.
 pub(super) fn index_body(options: &CompareOptions) -> Value {
     let mut settings = json!({
         "number_of_shards": options.shards,
@@ -41,7 +41,8 @@ pub(super) fn index_body(options: &CompareOptions) -> Value {
     })
 }
 
-/// The load that writes one phase's documents one way: a load file as anybody could write it.
+/// Returns the load that writes one phase's documents one way. It is a load file that anybody could have
+/// written.
 pub(super) fn load(
     options: &CompareOptions,
     way: Way,
@@ -49,7 +50,7 @@ pub(super) fn load(
     index: &str,
 ) -> Result<Arc<Load>, CompareError> {
     let file = load_file(options, way, phase, index).to_string();
-    // Nothing in it is the environment's.
+    // The file uses nothing from the environment.
     let loaded = Load::parse(&file, None, Path::new(""), &|_| None);
     let loaded = loaded.map_err(|rejected| CompareError::Load(rejected.to_string()))?;
     Ok(Arc::new(loaded.load))
@@ -108,7 +109,7 @@ fn load_file(options: &CompareOptions, way: Way, phase: Phase, index: &str) -> V
         "body": body,
     });
     if let Some((user, password)) = &options.account {
-        // As it travels: what is in a password is no template.
+        // The password is encoded here, so that no part of it is taken for a template.
         let value = basic(format!("{user}:{password}").as_bytes());
         request["headers"] = json!({"Authorization": value.to_str().unwrap_or_default()});
     }

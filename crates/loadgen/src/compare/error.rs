@@ -12,7 +12,7 @@ pub enum CompareError {
     /// A URL is wrong.
     #[error("`{0}` {1}")]
     Url(String, UrlError),
-    /// Authorities can't be used.
+    /// Certificate authorities can't be used.
     #[error("authorities: {0}")]
     Tls(#[from] TlsError),
     /// No runtime.
@@ -27,15 +27,15 @@ pub enum CompareError {
     /// The gateway leads to another cluster.
     #[error("the gateway leads to another cluster ({gateway}) than {direct}: its counts would say nothing")]
     OtherCluster {
-        /// Name and uuid.
+        /// Its name and uuid.
         direct: String,
-        /// Name and uuid.
+        /// Its name and uuid.
         gateway: String,
     },
-    /// It was asked to stop.
+    /// The comparison was told to stop.
     #[error("stopped; the indices of this comparison are removed")]
     Stopped,
-    /// The requests made for the comparison are not understood: a fault of ours.
+    /// The load file made for the comparison was rejected: a bug in loadgen.
     #[error("the requests of the comparison are not understood: {0}")]
     Load(String),
 }

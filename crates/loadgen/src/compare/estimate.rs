@@ -1,21 +1,21 @@
-//! What the rounds say together, and how sure that is.
+//! Estimates what the rounds say together, and how certain that is.
 
 use serde::Serialize;
 
 /// How much the gateway's way differs from the direct one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// Percent, as the geometric mean of the rounds' ratios has it.
+    /// The change in percent, from the geometric mean of the rounds' ratios.
     pub percent: f64,
-    /// The interval in which the truth is with 95 % confidence, percent; none with fewer than two rounds.
+    /// The 95 % confidence interval, in percent; none with fewer than two rounds.
     pub interval: Option<(f64, f64)>,
-    /// Pairs of runs that it comes from.
+    /// Number of pairs of runs that the estimate comes from.
     pub rounds: usize,
-    /// What it means.
+    /// The meaning of the change.
     pub verdict: Verdict,
 }
 
-/// What a change means.
+/// The meaning of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -23,7 +23,7 @@ pub enum Verdict {
     More,
     /// The interval is below zero.
     Less,
-    /// Zero is in the interval: chance alone would do it.
+    /// Zero is in the interval: chance alone could explain the change.
     WithinNoise,
     /// A single pair of runs says nothing about noise.
     Unknown,
@@ -32,10 +32,10 @@ pub enum Verdict {
 // === impl Change ===
 
 impl Change {
-    /// From the pairs (direct, gateway) of the rounds; none without a pair.
+    /// Computes the change from the pairs (direct, gateway) of the rounds; none without a pair.
     ///
-    /// Paired, since what slows a round down meets both of its runs; of logarithms, since a ratio and its
-    /// inverse must weigh the same; with Student's t, since rounds are few.
+    /// The values are paired, since what slows a round down affects both of its runs. It uses logarithms,
+    /// since a ratio and its inverse must have the same weight, and Student's t, since rounds are few.
     pub(super) fn of(pairs: &[(f64, f64)]) -> Option<Change> {
         let usable = pairs
             .iter()
@@ -68,7 +68,7 @@ impl Change {
     }
 }
 
-/// `+12.3 % (+8.1 to +16.7)`.
+/// Formats as `+12.3 % (+8.1 to +16.7)`.
 impl std::fmt::Display for Change {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{:+.1} %", self.percent)?;
@@ -79,11 +79,11 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// Between minus and plus this, Student's t lies with 95 % probability.
+/// Returns the bound that Student's t does not exceed, in either direction, with 95 % probability.
 fn t_of_95(degrees: usize) -> f64 {
     match T_OF_95.get(degrees.wrapping_sub(1)) {
         Some(t) => *t,
-        // Cornish and Fisher's expansion, right to three places from here on.
+        // Cornish and Fisher's expansion, which is right to three places from here on.
         None => {
             let (z, n) = (1.959_964_f64, degrees as f64);
             z + (z.powi(3) + z) / (4.0 * n) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n)
@@ -140,11 +140,12 @@ mod tests {
     }
 
     proptest! {
-        /// Of rounds without any effect, chance alone may call at most about one in twenty an effect.
+        /// In rounds without any effect, chance alone may look like an effect in at most about one case in
+        /// twenty.
         #[test]
         fn chance_is_seldom_taken_for_an_effect(seed in any::<u64>(), rounds in 3_usize..8) {
             let mut rng = fastrand::Rng::with_seed(seed);
-            // Twelve even numbers less six: a bell of deviation 1.
+            // The sum of twelve uniform numbers, less six, is nearly normal with deviation 1.
             let mut noise = || (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0;
             let mut wrong = 0;
             for _ in 0..400 {

@@ -1,58 +1,58 @@
-//! What is compared, and how.
+//! Options of a comparison.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is compared, and how.
+/// Options of a comparison.
 #[derive(Debug, Clone)]
 pub struct CompareOptions {
-    /// Nodes of the cluster; requests are spread over them. The first one is asked for counts and CPU time.
+    /// Nodes of the cluster, over which requests are spread. The first one is asked for counts and CPU time.
     pub direct: Vec<String>,
     /// Gateways before the same cluster.
     pub gateway: Vec<String>,
-    /// User and password for all of them, in place of what their URLs say.
+    /// User and password for all of them, in place of those in their URLs.
     pub account: Option<(String, String)>,
-    /// Documents of each run; raised to a multiple of `batch`.
+    /// Number of documents in each run; raised to a multiple of `batch`.
     pub documents: u64,
-    /// Documents of each request.
+    /// Number of documents in each request.
     pub batch: u32,
-    /// Documents have ids.
+    /// Whether documents have ids.
     pub ids: bool,
-    /// Each round ends with updates of the same documents, if they have ids.
+    /// Whether each round ends with updates of the same documents, if they have ids.
     pub updates: bool,
-    /// Rounds; each writes both ways.
+    /// Number of rounds; each writes both ways.
     pub rounds: u32,
-    /// Users that send, each with one request under way.
+    /// Number of users, each with one request under way.
     pub clients: usize,
-    /// Primaries of each index.
+    /// Number of primaries of each index.
     pub shards: u32,
-    /// Copies of each primary.
+    /// Number of copies of each primary.
     pub replicas: u32,
     /// `index.refresh_interval`; none: the cluster's default.
     pub refresh_interval: Option<String>,
     /// Further settings of each index, by their names without `index.`.
     pub settings: Vec<(String, String)>,
-    /// What the names of the indices begin with.
+    /// Prefix of the names of the indices.
     pub index: String,
-    /// Leave the indices there.
+    /// Do not delete the indices at the end.
     pub keep: bool,
-    /// Documents that are written each way before the first round, and not measured.
+    /// Number of documents that are written each way before the first round, without measuring.
     pub warm_up_documents: u64,
-    /// Between two runs.
+    /// Pause between two runs.
     pub rest: Duration,
-    /// Longest wait for the index to count what was accepted.
+    /// Time limit for the index to count what was accepted.
     pub count_timeout: Duration,
-    /// Longest time of a request.
+    /// Time limit for a request.
     pub timeout: Duration,
-    /// Bodies are sent gzipped, at this level.
+    /// Compression level with which bodies are sent gzipped.
     pub gzip: Option<u32>,
-    /// Authorities (PEM) to trust; none: the system's.
+    /// Certificate authorities (PEM) to trust; none: the system's.
     pub ca_file: Option<PathBuf>,
-    /// Certificates are not checked.
+    /// Do not check certificates.
     pub insecure: bool,
 }
 
-/// Which way documents go.
+/// The way that documents go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
@@ -62,7 +62,7 @@ pub enum Way {
     Gateway,
 }
 
-/// What is written.
+/// The kind of documents that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -75,8 +75,8 @@ pub enum Phase {
 // === impl CompareOptions ===
 
 impl Default for CompareOptions {
-    /// Four rounds of 300,000 documents with ids, in requests of 10,000 by two users, to three primaries
-    /// without copies.
+    /// Returns options for four rounds of 300,000 documents with ids, in requests of 10,000 by two users, to
+    /// three primaries without copies.
     fn default() -> Self {
         CompareOptions {
             direct: Vec::new(),
@@ -106,12 +106,12 @@ impl Default for CompareOptions {
 }
 
 impl CompareOptions {
-    /// Requests of each run.
+    /// The number of requests of each run.
     pub(super) fn requests(&self, documents: u64) -> u64 {
         documents.div_ceil(u64::from(self.batch.max(1))).max(1)
     }
 
-    /// What each round writes.
+    /// The phases of each round.
     pub(super) fn phases(&self) -> &'static [Phase] {
         if self.ids && self.updates {
             &[Phase::New, Phase::Updates]
@@ -124,7 +124,7 @@ impl CompareOptions {
 // === impl Way, Phase ===
 
 impl Way {
-    /// Both, in the order of a round (from 0).
+    /// Both ways, in the order of a round (counted from 0).
     pub(super) fn order(round: u32) -> [Way; 2] {
         if round.is_multiple_of(2) {
             [Way::Direct, Way::Gateway]
@@ -133,7 +133,7 @@ impl Way {
         }
     }
 
-    /// As tables call it.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Way::Direct => "direct",
@@ -143,7 +143,7 @@ impl Way {
 }
 
 impl Phase {
-    /// As tables call it.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Phase::New => "new",

@@ -1,4 +1,4 @@
-//! What came of a comparison: for people ([`Compared`]'s `Display`) and for programs (it serialises).
+//! The outcome of a comparison: for people ([`Compared`]'s `Display`) and for programs (it serialises).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,96 +10,96 @@ use super::options::{CompareOptions, Phase, Way};
 use crate::report::Report;
 use crate::units::{decimal, number, time};
 
-/// What came of a comparison.
+/// The outcome of a comparison.
 #[derive(Debug, Clone, Serialize)]
 pub struct Compared {
-    /// Product and version.
+    /// Product and version of the cluster.
     pub cluster: String,
-    /// Documents of each run.
+    /// Number of documents in each run.
     pub documents: u64,
-    /// Documents of each request.
+    /// Number of documents in each request.
     pub batch: u32,
-    /// Documents had ids.
+    /// Whether documents had ids.
     pub ids: bool,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Users that sent.
+    /// Number of users that sent.
     pub clients: usize,
-    /// Primaries of each index.
+    /// Number of primaries of each index.
     pub shards: u32,
-    /// Copies of each primary.
+    /// Number of copies of each primary.
     pub replicas: u32,
-    /// Every run, in the order in which they were made.
+    /// All runs, in the order in which they were made.
     pub runs: Vec<Run>,
-    /// What the rounds say together, of new documents and of updates.
+    /// The joint result of the rounds, for new documents and for updates.
     pub phases: Vec<PhaseOutcome>,
 }
 
 /// One run: one way, one phase of one round.
 #[derive(Debug, Clone, Serialize)]
 pub struct Run {
-    /// From 1.
+    /// The round, from 1.
     pub round: u32,
-    /// Which way.
+    /// The way that the documents went.
     pub way: Way,
-    /// What was written.
+    /// The kind of documents that were written.
     pub phase: Phase,
     /// Documents sent.
     pub documents: u64,
     /// Documents whose items say that they were accepted.
     pub accepted: u64,
-    /// Documents that were not, or of which nobody knows.
+    /// Documents that were not accepted, or whose fate is unknown.
     pub lost: u64,
     /// Requests without an answer.
     pub errors: u64,
     /// Items by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// From the first byte sent to the last answer read, seconds.
+    /// Seconds from the first byte sent to the last answer read.
     pub acknowledged_s: f64,
-    /// From the first byte sent until the index counted all that was accepted, seconds; none: it did not in
-    /// time.
+    /// Seconds from the first byte sent until the index counted all accepted documents; none if that took
+    /// longer than the time limit.
     pub counted_s: Option<f64>,
-    /// What the index counted in the end.
+    /// The documents that the index counted in the end.
     pub counted: u64,
-    /// Half of the requests were answered within, milliseconds.
+    /// Median latency of the requests, in milliseconds.
     pub p50_ms: Option<f64>,
-    /// 99 of 100 requests were answered within, milliseconds.
+    /// 99th percentile of the requests' latency, in milliseconds.
     pub p99_ms: Option<f64>,
-    /// CPU time of all nodes meanwhile, seconds; none where they don't tell.
+    /// CPU seconds of all nodes during the run; none if they don't report it.
     pub cpu_s: Option<f64>,
-    /// Why this run is not compared; none: all is well.
+    /// Why this run is not compared; none if all is well.
     pub flaw: Option<String>,
 }
 
-/// What the rounds say together of one phase.
+/// The joint result of the rounds for one phase.
 #[derive(Debug, Clone, Serialize)]
 pub struct PhaseOutcome {
-    /// Which one.
+    /// The phase.
     pub phase: Phase,
     /// Averages of the direct way.
     pub direct: Option<Averages>,
     /// Averages of the way through the gateway.
     pub gateway: Option<Averages>,
-    /// Documents a second until counted: more is better.
+    /// Change of the documents per second until counted: more is better.
     pub counted: Option<Change>,
-    /// Documents a second until acknowledged: more is better.
+    /// Change of the documents per second until acknowledged: more is better.
     pub acknowledged: Option<Change>,
-    /// CPU time of the nodes: less is better.
+    /// Change of the CPU time of the nodes: less is better.
     pub cpu: Option<Change>,
 }
 
 /// Averages of the runs of one way.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Averages {
-    /// Runs.
+    /// Number of runs.
     pub runs: usize,
     /// Seconds until counted.
     pub counted_s: f64,
-    /// Documents a second until counted.
+    /// Documents per second until counted.
     pub counted_per_s: f64,
     /// Seconds until acknowledged.
     pub acknowledged_s: f64,
-    /// Documents a second until acknowledged.
+    /// Documents per second until acknowledged.
     pub acknowledged_per_s: f64,
     /// CPU seconds of the nodes.
     pub cpu_s: Option<f64>,
@@ -139,12 +139,12 @@ impl Run {
         }
     }
 
-    /// Documents a second until counted.
+    /// Returns the documents per second until counted.
     pub fn counted_per_s(&self) -> Option<f64> {
         Some(self.accepted as f64 / self.counted_s.filter(|seconds| *seconds > 0.0)?)
     }
 
-    /// Documents a second until acknowledged.
+    /// Returns the documents per second until acknowledged.
     pub fn acknowledged_per_s(&self) -> f64 {
         self.accepted as f64 / self.acknowledged_s.max(1e-9)
     }
@@ -169,7 +169,7 @@ impl Compared {
         }
     }
 
-    /// Whether every run was as it should be: all documents accepted, and counted once.
+    /// Whether every run was without a flaw: all documents were accepted, and counted once.
     pub fn is_clean(&self) -> bool {
         self.runs.iter().all(|run| run.flaw.is_none())
     }
@@ -183,7 +183,7 @@ impl PhaseOutcome {
             let runs = runs.iter();
             runs.filter(move |run| run.phase == phase && run.way == way && run.flaw.is_none())
         };
-        // Only rounds of which both runs are fine.
+        // Only rounds in which both runs are without a flaw count.
         let pairs = |value: &dyn Fn(&Run) -> Option<f64>| {
             let pair = |direct: &Run| {
                 let gateway = clean(Way::Gateway).find(|run| run.round == direct.round)?;
@@ -201,7 +201,7 @@ impl PhaseOutcome {
         }
     }
 
-    /// What the rounds say of the gateway, in a sentence.
+    /// Returns what the rounds say about the gateway, in a sentence.
     pub fn sentence(&self) -> String {
         let what = match self.phase {
             Phase::New => "New documents",
@@ -361,7 +361,7 @@ impl PhaseOutcome {
         Ok(())
     }
 
-    /// What is compared, as every page shows it.
+    /// Returns what is compared, as every page shows it.
     pub(super) fn rows(&self) -> [Row; 3] {
         let row = |name, value: fn(&Averages) -> Option<String>, change: &Option<Change>| {
             let of =
@@ -397,7 +397,7 @@ pub(super) fn seconds(seconds: f64) -> String {
     format!("{seconds:.2} s")
 }
 
-/// Below this a run is mostly beginning and end.
+/// A run shorter than this is mostly beginning and end.
 const SHORT_S: f64 = 2.0;
 
 #[cfg(test)]

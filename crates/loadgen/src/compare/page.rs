@@ -1,4 +1,4 @@
-//! The outcome as one file for a browser. It loads nothing from anywhere.
+//! The outcome as one file for a browser. The page loads nothing from anywhere.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ impl Compared {
     /// Writes the page.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn write_html(&self, title: &str, out: &mut dyn Write) -> io::Result<()> {
         let mut body = format!(
             "<p>{}, {} rounds of {} documents {} ids, {} a request, {} clients; {} primaries, {} replicas. A run's time \
@@ -42,7 +42,7 @@ impl Compared {
     }
 }
 
-/// What the gateway changes, with intervals.
+/// Draws what the gateway changes, with intervals.
 fn changes(phases: &[PhaseOutcome]) -> String {
     let rows: Vec<Whiskers<'_>> = phases
         .iter()
@@ -70,7 +70,7 @@ fn changes(phases: &[PhaseOutcome]) -> String {
     )
 }
 
-/// Documents a second of each round.
+/// Draws the documents per second of each round.
 fn bars(compared: &Compared, phase: Phase) -> String {
     let mut groups: Vec<(String, Vec<Bar>)> = Vec::new();
     for run in compared.runs.iter().filter(|run| run.phase == phase) {

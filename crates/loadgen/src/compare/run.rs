@@ -1,4 +1,5 @@
-//! One way of one round: an index, the documents into it, the time until it counts them.
+//! One way of one round: creates an index, writes the documents, and measures the time until the index counts
+//! them.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,12 +14,12 @@ use crate::options::Options;
 use crate::report::Report;
 use crate::units::number;
 
-/// Runs loads, and knows which indices it has made.
+/// Runs loads, and remembers the indices that it has made.
 pub(super) struct Runner<'l> {
     options: &'l CompareOptions,
     servers: &'l Servers,
     stop: &'l Stop,
-    /// Sets this comparison's indices apart from those of others.
+    /// Distinguishes this comparison's indices from those of others.
     stamp: String,
     made: Vec<String>,
 }
@@ -49,7 +50,8 @@ impl<'l> Runner<'l> {
         self.servers.create(&index, &index_body(self.options))?;
         self.made.push(index.clone());
         self.servers.settle(&index)?;
-        // The gateway has to learn of the index; the direct way waits as long, to be treated alike.
+        // The gateway has to learn of the index. The direct way waits just as long, so that both are treated
+        // alike.
         self.pause(TOPOLOGY_PAUSE)?;
         let mut runs = Vec::new();
         let mut there = 0;
@@ -80,7 +82,7 @@ impl<'l> Runner<'l> {
         Ok(runs)
     }
 
-    /// Removes what is still there; what can't be removed is returned with the reason.
+    /// Removes the remaining indices. Returns those that can't be removed, with the reasons.
     pub(super) fn clean_up(&mut self) -> Vec<(String, CompareError)> {
         let made = std::mem::take(&mut self.made);
         made.into_iter()
@@ -160,7 +162,8 @@ impl<'l> Runner<'l> {
     }
 }
 
-/// What makes a run worthless for comparing: not every document was accepted and counted, once.
+/// Returns the flaw that makes a run useless for comparing: not every document was accepted and counted
+/// exactly once.
 fn flaw(run: &Run, report: &Report, patience: Duration) -> Option<String> {
     if run.accepted < run.documents {
         let lost = number(run.documents - run.accepted);
@@ -193,7 +196,7 @@ fn flaw(run: &Run, report: &Report, patience: Duration) -> Option<String> {
     })
 }
 
-/// CPU seconds between two looks, if the same nodes were there.
+/// Returns the CPU seconds between two measurements, if they cover the same nodes.
 fn used(before: Option<&CpuTimes>, after: Option<&CpuTimes>) -> Option<f64> {
     let (before, after) = (before?, after?);
     if !before.keys().eq(after.keys()) {

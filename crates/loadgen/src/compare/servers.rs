@@ -1,4 +1,4 @@
-//! The two ways in, and what is asked of the cluster beside the load.
+//! The two ways to the cluster, and the questions asked besides the load.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ use crate::ask::{Ask, AskError};
 use crate::options::Options;
 use crate::request::{Server, basic};
 
-/// Where questions go. The cluster itself is asked for everything; a gateway only for what it leads to.
+/// The servers that are asked. The cluster answers all questions; a gateway is asked only which cluster it
+/// leads to.
 pub(super) struct Servers {
     direct: Target,
     gateway: Target,
@@ -28,7 +29,7 @@ struct Target {
     account: Option<HeaderValue>,
 }
 
-/// Which cluster it is.
+/// The identity of a cluster.
 #[derive(Debug, Default, Deserialize)]
 struct Identity {
     #[serde(default)]
@@ -37,7 +38,7 @@ struct Identity {
     cluster_uuid: String,
 }
 
-/// What a server says of itself.
+/// A server's description of itself.
 #[derive(Debug, Default, Deserialize)]
 struct Root {
     #[serde(default)]
@@ -63,7 +64,7 @@ struct NodeStat {
 
 #[derive(Deserialize)]
 struct Process {
-    /// When the node looked, by its own clock.
+    /// The time of the node's figures, by its own clock.
     timestamp: Option<u64>,
     cpu: Cpu,
 }
@@ -78,7 +79,7 @@ struct Count {
     count: u64,
 }
 
-/// CPU time that each node has used since its start, milliseconds.
+/// The CPU time that each node has used since its start, in milliseconds.
 pub(super) type CpuTimes = BTreeMap<String, u64>;
 
 // === impl Servers ===
@@ -110,7 +111,7 @@ impl Servers {
         })
     }
 
-    /// Product and version of the cluster, after making sure that both ways lead to it.
+    /// Returns the product and version of the cluster, after checking that both ways lead to it.
     pub(super) fn cluster(&self) -> Result<String, CompareError> {
         let path = "/_cluster/state/version";
         let identity = |target: &Target| {
@@ -127,7 +128,7 @@ impl Servers {
                 gateway: of(&gateway),
             });
         }
-        // Not every server says what it is, and nothing hangs on it.
+        // Not every server says what it is, and nothing depends on it.
         let root = self.with(&self.direct, async |ask| {
             ask.json::<Root>(&Method::GET, "/", None).await
         });
@@ -139,7 +140,7 @@ impl Servers {
         })
     }
 
-    /// Makes an index.
+    /// Creates an index.
     pub(super) fn create(&self, index: &str, body: &Value) -> Result<(), CompareError> {
         self.with(&self.direct, async |ask| {
             ask.bytes(&Method::PUT, &format!("/{index}"), Some(body))
@@ -148,7 +149,7 @@ impl Servers {
         })
     }
 
-    /// Waits until an index's copies are where they will be.
+    /// Waits until the index is yellow and no copy of it is being initialised any more.
     pub(super) fn settle(&self, index: &str) -> Result<(), CompareError> {
         self.with(&self.direct, async |ask| {
             let ready = format!(
@@ -166,10 +167,10 @@ impl Servers {
         })
     }
 
-    /// CPU time of the nodes, from after this call; none where they don't tell.
+    /// Returns the CPU time of the nodes, measured after this call began; none if they don't report it.
     ///
-    /// A node looks at its process once a second at most and tells the same figures meanwhile: what it told
-    /// first may be from before, so another look is waited for.
+    /// A node reads its own figures once a second at most and repeats them meanwhile. Its first answer may be
+    /// older than the call, so the method waits for a newer one.
     pub(super) fn cpu_times(&self) -> Option<CpuTimes> {
         let end = Instant::now() + LOOK_PATIENCE;
         let first = self.processes()?;
@@ -200,8 +201,8 @@ impl Servers {
         nodes.map(|(id, node)| Some((id, node.process?))).collect()
     }
 
-    /// Refreshes and counts until so many documents of the phase are there, or `patience` is over, or
-    /// `stopped`. Gives the last count and when it was known.
+    /// Refreshes and counts until this many documents of the phase are there, or `patience` is over, or
+    /// `stopped`. Returns the last count, and when it was known.
     pub(super) fn wait_for(
         &self,
         index: &str,
@@ -226,7 +227,7 @@ impl Servers {
         })
     }
 
-    /// Everything that the index holds.
+    /// Counts everything that the index holds.
     pub(super) fn count(&self, index: &str) -> Result<u64, CompareError> {
         self.with(&self.direct, async |ask| count(ask, index, None).await)
     }
@@ -258,7 +259,7 @@ async fn count(ask: &Ask, index: &str, query: Option<&Value>) -> Result<u64, Ask
     Ok(ask.json::<Count>(&Method::POST, &path, query).await?.count)
 }
 
-/// What documents of a phase have in their field `pass`.
+/// The value of the field `pass` in documents of a phase.
 pub(super) fn pass_of(phase: Phase) -> u8 {
     match phase {
         Phase::New => 1,
@@ -269,7 +270,7 @@ pub(super) fn pass_of(phase: Phase) -> u8 {
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWERS_BYTES: usize = 1 << 30;
-/// Counting costs the cluster something: seldom enough not to be measured, often enough not to be the
-/// measure.
+/// The shortest pause between two counts. Counting costs the cluster something: this pause is long enough not
+/// to disturb the measurement, and short enough not to limit its precision.
 const COUNT_PAUSE_MIN: Duration = Duration::from_millis(10);
 const COUNT_PAUSE_MAX: Duration = Duration::from_millis(100);

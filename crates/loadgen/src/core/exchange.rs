@@ -1,4 +1,4 @@
-//! One request: rendered, sent, its answer read, judged and counted.
+//! One request: it is rendered and sent, and its answer is read, judged and counted.
 
 use std::borrow::Cow;
 use std::io::{Read as _, Write as _};
@@ -21,7 +21,7 @@ use crate::tally::Tally;
 use crate::trouble::in_words;
 use crate::variable::Draws;
 
-/// Why a request cannot be made of its templates.
+/// Why a request cannot be rendered from its templates.
 #[derive(Debug, thiserror::Error)]
 enum RenderError {
     #[error("`{0}` {1}")]
@@ -37,50 +37,50 @@ enum RenderError {
 #[error("{0}")]
 pub struct Unanswered(String);
 
-/// What came of one request.
+/// The outcome of one request.
 #[derive(Debug)]
 pub(crate) struct Exchanged {
     /// The answer's status, or why there is none.
     pub(crate) outcome: Result<u16, Unanswered>,
-    /// What was wrong with the answer, if anything was.
+    /// The complaint about the answer, if there was one.
     pub(crate) complaint: Option<String>,
-    /// The request has assertions.
+    /// Whether the request has assertions.
     pub(crate) asserted: bool,
     pub(crate) took: Duration,
     pub(crate) ended: Instant,
 }
 
-/// What a request and its answer looked like, for those who want to see it.
+/// A record of a request and its answer, for those who want to see it.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) target: String,
-    /// Bytes of the body, as it travelled.
+    /// Bytes of the body, as transferred.
     pub(crate) sent_bytes: u64,
-    /// The beginning of the body sent, before it was packed.
+    /// The beginning of the body sent, before compression.
     pub(crate) sent: Vec<u8>,
     pub(crate) received_bytes: u64,
     /// The beginning of the body received.
     pub(crate) received: Vec<u8>,
 }
 
-/// A request as it is sent.
+/// A rendered request.
 struct Rendered<'c> {
     origin: Origin,
     target: Cow<'c, str>,
     headers: Cow<'c, HeaderMap>,
     body: Option<Buffer>,
     sent_bytes: u64,
-    /// Operations of a bulk; none: it is no bulk.
+    /// Number of operations of a bulk; none if the request is no bulk.
     operations: Option<u64>,
-    /// The body of a bulk, where what is accepted is noted.
+    /// The body of a bulk, if accepted documents are noted.
     noted: Option<Vec<u8>>,
 }
 
 // === impl Core ===
 
 impl Core {
-    /// Sends a request, reads and judges its answer, and counts it.
-    /// `intended` is the moment at which the schedule wanted it to be sent.
+    /// Sends a request, reads and judges its answer, and counts it. `intended` is the moment at which the
+    /// schedule wanted it to be sent.
     pub(crate) async fn exchange(
         &self,
         at: usize,
@@ -171,7 +171,7 @@ impl Core {
         }
     }
 
-    /// What its assertions say of an answer.
+    /// Returns what the request's assertions find wrong with an answer.
     fn judge(&self, request: &Request, answer: &Answer<'_>, user: &User) -> Option<String> {
         let broken = request
             .assertion
@@ -182,7 +182,7 @@ impl Core {
         (!skipped).then_some(broken.why)
     }
 
-    /// Puts values in every slot.
+    /// Fills every slot of the request with a value.
     fn render<'c>(
         &'c self,
         at: usize,
@@ -233,7 +233,7 @@ impl Core {
         Ok(rendered)
     }
 
-    /// Where a request goes: the server and the request line's target.
+    /// Returns the request's server, and the target of its request line.
     fn place<'c>(
         &self,
         request: &'c Request,
@@ -283,7 +283,7 @@ impl Core {
         origin
     }
 
-    /// The body as it travels.
+    /// Compresses the body, if it is to be sent gzipped.
     fn pack(&self, body: Buffer) -> Result<Buffer, RenderError> {
         let Some(level) = self.options.gzip else {
             return Ok(body);
@@ -316,8 +316,8 @@ impl Core {
         Ok((head, body.collect(ANSWER_BYTES_MAX).await?))
     }
 
-    /// Counts an answer and says what is wrong with it. `broken` is what its assertions found; without
-    /// assertions an answer has to have a status below 400, and no document that failed.
+    /// Counts an answer and returns what is wrong with it. `broken` is what its assertions found; without
+    /// assertions an answer must have a status below 400 and no failed document.
     fn answered(
         &self,
         at: usize,
@@ -365,7 +365,7 @@ impl Core {
         complaint
     }
 
-    /// What became of the operations of a bulk.
+    /// Counts what became of the operations of a bulk.
     fn look(&self, tally: &mut Tally, body: &[u8], operations: u64) -> Option<String> {
         let failed = tally.items.failed;
         match answer::look(body, operations, &mut tally.items) {
@@ -414,8 +414,8 @@ impl Core {
     }
 }
 
-/// The body of an answer that came packed because the file's headers asked for it; as it came if it can't be
-/// unpacked.
+/// Unpacks the body of an answer that came compressed because the file's headers asked for it. If it can't be
+/// unpacked, it is returned as it came.
 fn unpacked<'b>(head: &Parts, body: &'b [u8]) -> Cow<'b, [u8]> {
     let packed = head
         .headers
@@ -438,7 +438,7 @@ fn beginning(body: &[u8]) -> Vec<u8> {
     body[..body.len().min(SEEN_BYTES_MAX)].to_vec()
 }
 
-/// Larger answers are errors.
+/// The size above which an answer is an error.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
-/// So much is kept of a body for those who want to see it.
+/// How much of a body is kept for those who want to see it.
 const SEEN_BYTES_MAX: usize = 1 << 10;

@@ -1,4 +1,4 @@
-//! Documents of ranges that differ, until the other side has shown the same.
+//! Candidates: documents in differing ranges that the two sides have not yet shown alike.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,27 +6,27 @@ use super::canonical::Digester;
 use super::ranges::{Differing, range_of};
 use super::side::Hit;
 
-/// Documents of some ranges that only one side has shown so far, or that both have shown with different
+/// Documents of some ranges that only one side has shown so far, or that both sides have shown with different
 /// contents.
 pub(super) struct Candidates {
     bits: u32,
-    /// The ranges that are read, each with what is known of it from the first pass.
+    /// The ranges that are read, each with what the first pass found out about it.
     ranges: BTreeMap<u32, Differing>,
     by_id: HashMap<u128, Candidate>,
     bytes: u64,
     bytes_max: u64,
-    /// Ranges that found no room: they are read again later.
+    /// Ranges for which there was no memory: they are read again later.
     shed: Vec<Differing>,
 }
 
-/// What both sides have shown of an id, left taken from right.
+/// The difference between what the left and the right side have shown of an id.
 struct Candidate {
     id: Box<str>,
     count: i64,
     sum: u128,
 }
 
-/// One range alone needs more memory than there may be.
+/// A single range needs more memory than is allowed.
 #[derive(Debug)]
 pub(super) struct NoRoom;
 
@@ -44,7 +44,8 @@ impl Candidates {
         }
     }
 
-    /// Takes documents that a side has shown, with the digests of their ids. None if a source is no JSON.
+    /// Takes documents that a side has shown, with the digests of their ids. Returns none if a source is no
+    /// JSON.
     pub(super) fn see(
         &mut self,
         digester: &Digester,
@@ -67,7 +68,8 @@ impl Candidates {
         Some(Ok(()))
     }
 
-    /// The ids that the two sides have not shown alike, sorted; and the ranges that found no room.
+    /// Returns the ids that the two sides have not shown alike, sorted, and the ranges for which there was no
+    /// memory.
     pub(super) fn take(self) -> (Vec<String>, Vec<Differing>) {
         let mut ids: Vec<String> = self.by_id.into_values().map(|one| one.id.into()).collect();
         ids.sort_unstable();
@@ -109,18 +111,18 @@ impl Candidates {
             bytes += if stays { bytes_of(&candidate.id) } else { 0 };
             stays
         });
-        // The room of what has gone is used again, not given back.
+        // The table keeps the memory of removed candidates, and uses it again.
         self.bytes = bytes;
         Ok(())
     }
 }
 
-/// Bytes that a candidate takes: its entry in a table that is half full at worst, and its id.
+/// The memory that a candidate takes, in bytes: its entry in a table that is half full at worst, and its id.
 pub(super) fn bytes_of(id: &str) -> u64 {
     ENTRY_BYTES + id.len() as u64
 }
 
-/// Without the id.
+/// The memory that a candidate takes without its id.
 pub(super) const ENTRY_BYTES: u64 = 2 * (16 + 16 + 8 + 16 + 8) + 16;
 
 #[cfg(test)]

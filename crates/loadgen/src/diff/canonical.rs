@@ -1,25 +1,26 @@
-//! Digests of documents that see values and not their spelling.
+//! Digests of documents that depend on values, not on their spelling.
 
 use std::hash::{BuildHasher as _, DefaultHasher, Hasher as _, RandomState};
 
 use super::number;
 
-/// Makes digests of 128 bits. Keyed at random, so those of one comparison compare with one another only, and
-/// nobody can write documents whose digests are the same on purpose.
+/// Makes digests of 128 bits. The keys are random, so digests can only be compared within one comparison, and
+/// nobody can write documents that collide on purpose.
 pub(super) struct Digester {
     keys: [RandomState; 2],
 }
 
-/// Two hashers with keys of their own: 64 bits would make chance matter among billions of documents.
+/// Two hashers with different keys: with 64 bits, collisions by chance would matter among billions of
+/// documents.
 struct Twin([DefaultHasher; 2]);
 
-/// What a value stands in.
+/// The container that a value is in.
 enum Frame {
     Array(Twin),
     Object { sum: u128, members: u64, key: u128 },
 }
 
-/// A place in a text.
+/// A position in a text.
 struct Cursor<'t> {
     text: &'t [u8],
     at: usize,
@@ -34,13 +35,13 @@ impl Digester {
         }
     }
 
-    /// Of an id.
+    /// Returns the digest of an id.
     pub(super) fn id(&self, id: &str) -> u128 {
         self.bytes(ID, id.as_bytes())
     }
 
-    /// Of a document: of its id (by its digest), its routing, and the value of its source. None if the source
-    /// is no JSON.
+    /// Returns the digest of a document: of its id (by its digest), its routing, and the value of its source.
+    /// None if the source is no JSON.
     pub(super) fn document(&self, id: u128, routing: Option<&str>, source: Option<&str>) -> Option<u128> {
         let mut twin = self.twin(DOCUMENT);
         twin.add(id);
@@ -52,8 +53,8 @@ impl Digester {
         Some(twin.finish())
     }
 
-    /// Of a JSON text's value: the order of keys, white space, escapes and the spelling of numbers don't
-    /// matter. None if it is no JSON. Nesting costs memory, and no stack.
+    /// Returns the digest of a JSON text's value: the order of keys, white space, escapes and the spelling of
+    /// numbers don't matter. None if the text is no JSON. Nesting costs memory, but no stack.
     pub(super) fn value(&self, text: &str) -> Option<u128> {
         let mut cursor = Cursor {
             text: text.as_bytes(),
@@ -91,7 +92,7 @@ impl Digester {
                 b'"' => self.bytes(TEXT, cursor.string(&mut scratch)?),
                 _ => self.word(cursor.word(), &mut scratch)?,
             };
-            // A value has ended; so may those that it stands in.
+            // A value has ended; the containers around it may end too.
             loop {
                 cursor.skip_space();
                 match frames.last_mut() {
@@ -122,7 +123,7 @@ impl Digester {
         }
     }
 
-    /// Of a value without quotes or brackets.
+    /// Returns the digest of a value without quotes or brackets.
     fn word(&self, word: &[u8], scratch: &mut Vec<u8>) -> Option<u128> {
         match word {
             b"true" | b"false" | b"null" => Some(self.bytes(WORD, word)),
@@ -201,7 +202,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// A number, or a word without quotation marks.
+    /// Returns a number, or a word without quotation marks.
     fn word(&mut self) -> &'t [u8] {
         let rest = &self.text[self.at..];
         let plain = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
@@ -210,7 +211,7 @@ impl<'t> Cursor<'t> {
         word
     }
 
-    /// A string's bytes, with its escapes undone: in `scratch`, if it has any.
+    /// Returns a string's bytes with its escapes undone; they are in `scratch` if the string has escapes.
     fn string<'s>(&mut self, scratch: &'s mut Vec<u8>) -> Option<&'s [u8]>
     where
         't: 's,
@@ -251,8 +252,8 @@ impl<'t> Cursor<'t> {
         Some(())
     }
 
-    /// After `\u`. Half of a pair that stands alone is written as if it were a character: servers keep such
-    /// texts too.
+    /// Decodes the digits after `\u`. A lone surrogate is written as if it were a character, since servers
+    /// keep such texts too.
     fn escaped_char(&mut self, out: &mut Vec<u8>) -> Option<()> {
         let mut code = self.hex()?;
         if (0xd800..0xdc00).contains(&code) && self.text[self.at..].starts_with(b"\\u") {
@@ -301,7 +302,7 @@ mod tests {
 
     use super::*;
 
-    /// A value whose equality is obvious: numbers are tenths.
+    /// A value with obvious equality; numbers are tenths.
     #[derive(Clone, Debug, PartialEq)]
     enum Obvious {
         Null,
@@ -327,7 +328,7 @@ mod tests {
         })
     }
 
-    /// One of many spellings, as `dice` fall.
+    /// Writes one of many spellings of a value, chosen by `dice`.
     fn spell(value: &Obvious, dice: &mut fastrand::Rng, out: &mut String) {
         let space = |dice: &mut fastrand::Rng, out: &mut String| {
             out.push_str(["", "", " ", "\n\t "][dice.usize(..4)]);
@@ -407,7 +408,7 @@ mod tests {
             let digester = Digester::new();
             let digest = |value: &Obvious, seed| {
                 let text = spelt(value, seed);
-                // The spelling is JSON to somebody else too.
+                // Other parsers accept the spelling as JSON too.
                 assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
                 digester.value(&text).unwrap_or_else(|| panic!("{text}"))
             };
@@ -437,7 +438,7 @@ mod tests {
         let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert_ne!(digester.value(&deep(1_000_000)), None);
         assert_ne!(digester.value(&deep(3)), digester.value(&deep(4)));
-        // Halves of pairs, which are no Unicode.
+        // Lone surrogates, which are not valid Unicode.
         assert_ne!(digester.value(r#""\ud800""#), digester.value(r#""\ud801""#));
         assert_ne!(digester.value(r#""\ud800\ud800""#), digester.value(r#""\ud800""#));
     }

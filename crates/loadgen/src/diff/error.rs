@@ -1,4 +1,4 @@
-//! Why nothing can be compared.
+//! Why two indices can't be compared.
 
 use wire::TlsError;
 
@@ -11,29 +11,29 @@ pub enum DiffError {
     /// A URL is wrong.
     #[error("`{0}` {1}")]
     Url(String, UrlError),
-    /// Authorities can't be used.
+    /// Certificate authorities can't be used.
     #[error("authorities: {0}")]
     Tls(#[from] TlsError),
     /// No runtime, or no thread.
     #[error(transparent)]
     Threads(#[from] std::io::Error),
-    /// A side did not answer, refused, or answered in part.
+    /// A side did not answer, refused, or gave a partial answer.
     #[error("{side}: {why}")]
     Side {
-        /// `left` or `right`, and where that is.
+        /// `left` or `right`, with the side's address.
         side: String,
-        /// What happened.
+        /// The cause.
         why: String,
     },
-    /// What differs in one range of ids needs more memory than there may be.
+    /// The differences in one range of ids need more memory than is allowed.
     #[error("{0} bytes are too few for what differs: allow more with --memory")]
     Memory(u64),
-    /// It was asked to stop.
+    /// The comparison was told to stop.
     #[error("stopped")]
     Stopped,
 }
 
-/// What happens to one side.
+/// A failure of one side.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! Where two documents differ first.
+//! Finds the first difference between two documents.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,19 @@ use serde_json::value::RawValue;
 
 use super::canonical::Digester;
 
-/// The first field that differs, in the order of keys, and what both sides have there; none: it is not there.
+/// The first field that differs, in the order of keys, and its value on both sides; none: the field is not
+/// there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldDifference {
-    /// As in `user.names[2]`; empty for the whole document.
+    /// The field's path, as in `user.names[2]`; empty for the whole document.
     pub path: String,
-    /// The beginning of its value, as the left side has it.
+    /// The beginning of the field's value on the left side.
     pub left: Option<String>,
-    /// As the right side has it.
+    /// The beginning of the field's value on the right side.
     pub right: Option<String>,
 }
 
-/// None if the two have the same value.
+/// Returns the first difference; none if both documents have the same value.
 pub(super) fn first(digester: &Digester, left: &str, right: &str) -> Option<FieldDifference> {
     let same = |left: &str, right: &str| digester.value(left) == digester.value(right);
     if same(left, right) {
@@ -105,7 +106,7 @@ fn parts(text: &str) -> Option<Parts<'_>> {
     })
 }
 
-/// As much of a text as a line has room for.
+/// Cuts a text to what fits on a line.
 pub(super) fn beginning(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,4 +1,4 @@
-//! What is different about a document, once both sides have shown it by its id.
+//! Judges how a document differs, once both sides have shown it by its id.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::field::{self, FieldDifference};
 use super::outcome::{DocumentDifference, What};
 use super::side::Held;
 
-/// Copies by their ids.
+/// Groups copies by their ids.
 pub(super) fn by_id(copies: Vec<Held>) -> HashMap<String, Vec<Held>> {
     let mut by_id: HashMap<String, Vec<Held>> = HashMap::new();
     for copy in copies {
@@ -16,7 +16,7 @@ pub(super) fn by_id(copies: Vec<Held>) -> HashMap<String, Vec<Held>> {
     by_id
 }
 
-/// What is different about a document of which these copies are there; none: nothing is.
+/// Returns how a document with these copies differs; none if it does not.
 pub(super) fn judge(
     digester: &Digester,
     id: &str,

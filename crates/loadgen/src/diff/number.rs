@@ -1,9 +1,9 @@
-//! Numbers as JSON writes them, by their value.
+//! Normalises numbers in JSON, so that equal values have equal texts.
 
-/// Appends a number's value in one spelling: `1`, `1.0`, `10e-1` become the same text, and nothing that is
-/// not equal does. Exact, whatever the digits: no floating point is involved.
+/// Appends a number's value in its one canonical form: `1`, `1.0` and `10e-1` become the same text, and
+/// unequal numbers never do. The result is exact for any number of digits: no floating point is involved.
 ///
-/// `text` is a JSON number. One whose exponent is beyond 64 bits is left as it is written.
+/// `text` is a JSON number. A number with an exponent beyond 64 bits is kept as it is written.
 pub(super) fn canonical(text: &[u8], out: &mut Vec<u8>) {
     let (negative, digits) = match text.strip_prefix(b"-") {
         Some(rest) => (true, rest),

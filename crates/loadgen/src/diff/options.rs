@@ -1,44 +1,44 @@
-//! What is compared, and how.
+//! Options of a comparison of two indices.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is compared, and how.
+/// Options of a comparison of two indices.
 #[derive(Debug, Clone)]
 pub struct DiffOptions {
-    /// One side.
+    /// The left side.
     pub left: DiffSide,
-    /// The other.
+    /// The right side.
     pub right: DiffSide,
-    /// Authorities (PEM) that servers' certificates are checked against; none: the system's.
+    /// Certificate authorities (PEM) against which servers' certificates are checked; none: the system's.
     pub ca_file: Option<PathBuf>,
-    /// Certificates are not checked at all.
+    /// Do not check certificates at all.
     pub insecure: bool,
-    /// For a request.
+    /// Time limit for a request.
     pub timeout: Duration,
-    /// Refresh both before anything is read.
+    /// Refresh both sides before anything is read.
     pub refresh: bool,
-    /// Compare numbers of documents only.
+    /// Compare only the numbers of documents.
     pub counts_only: bool,
-    /// Documents of a page.
+    /// Number of documents in a page.
     pub page: u32,
-    /// Parts of a side that are read at the same time, each on a thread of its own; no more than it has
-    /// shards.
+    /// Number of slices of a side that are read at the same time, each on a thread of its own; no more than
+    /// the side has shards.
     pub slices: u32,
-    /// Bytes for digests and for what differs, whatever the size of the indices; two pages of each part that
-    /// is read at the same time come on top.
+    /// Memory for digests and for what differs, in bytes, whatever the size of the indices. Two pages of each
+    /// slice that is read at the same time come on top.
     pub memory_bytes: u64,
-    /// Differences after which the rest is left unlooked at; none: all are found.
+    /// Number of differences after which the comparison stops; none: it finds all.
     pub limit: Option<usize>,
 }
 
 /// An index of a cluster.
 #[derive(Debug, Clone)]
 pub struct DiffSide {
-    /// Any node of the cluster; `http://USER:PASSWORD@HOST:PORT` names an account.
+    /// URL of any node of the cluster; `http://USER:PASSWORD@HOST:PORT` names an account.
     pub url: String,
-    /// The index; an alias, a data stream and several names with commas will do too.
+    /// The index, or an alias, a data stream or several names separated by commas.
     pub index: String,
-    /// User and password, in place of what the URL says.
+    /// User and password, in place of those in the URL.
     pub account: Option<(String, String)>,
 }

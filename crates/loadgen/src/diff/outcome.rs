@@ -1,71 +1,72 @@
-//! What a comparison found.
+//! The outcome of a comparison of two indices.
 
 use serde::Serialize;
 
 use super::field::FieldDifference;
 use crate::units::number;
 
-/// What a comparison found.
+/// The outcome of a comparison of two indices.
 #[derive(Debug, Clone, Serialize)]
 pub struct Difference {
-    /// One side.
+    /// The left side.
     pub left: SideOutcome,
-    /// The other.
+    /// The right side.
     pub right: SideOutcome,
     /// Whether nothing differs.
     pub same: bool,
-    /// Whether all of both was compared: not if only counts were, or the limit of differences was reached.
+    /// Whether all of both sides was compared: false if only counts were, or if the limit of differences was
+    /// reached.
     pub complete: bool,
-    /// Differing documents found.
+    /// Numbers of differing documents found.
     pub found: Found,
-    /// Documents that differed when they were read and were alike when looked at again: somebody writes
+    /// Documents that differed when they were read, but were alike when looked at again: somebody was writing
     /// meanwhile.
     pub settled: u64,
-    /// Ranges of ids that were compared, and those of them that differed.
+    /// Number of ranges of ids that were compared.
     pub ranges: u64,
-    /// See `ranges`.
+    /// Number of those ranges that differed.
     pub ranges_differing: u64,
-    /// The documents, sorted by id.
+    /// The differing documents, sorted by id.
     pub documents: Vec<DocumentDifference>,
 }
 
 /// A side of a comparison.
 #[derive(Debug, Clone, Serialize)]
 pub struct SideOutcome {
-    /// Where it is, without the account.
+    /// URL of the side, without the account.
     pub url: String,
-    /// Its index.
+    /// The side's index.
     pub index: String,
-    /// Documents that it counts.
+    /// Number of documents that the side counts.
     pub documents: u64,
-    /// Those of them without a source: of these only ids and routings are compared.
+    /// Documents without a source, of which only ids and routings are compared.
     pub without_source: u64,
 }
 
-/// Differing documents by what is different.
+/// Numbers of differing documents, by what differs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Found {
     /// Documents that only the left side has.
     pub only_left: u64,
     /// Documents that only the right side has.
     pub only_right: u64,
-    /// Documents that both have, with other contents.
+    /// Documents that both sides have, with different contents.
     pub different: u64,
 }
 
 /// A document that is not the same on both sides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DocumentDifference {
-    /// Its id.
+    /// The document's id.
     pub id: String,
-    /// What is different.
+    /// The kind of the difference.
     pub what: What,
-    /// Where the contents differ first.
+    /// The first difference in the contents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<FieldDifference>,
 }
 
-/// What is different about a document.
+/// The kind of difference between the two sides of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
@@ -73,14 +74,14 @@ pub enum What {
     OnlyLeft,
     /// Only the right side has it.
     OnlyRight,
-    /// Both have it, with other contents.
+    /// Both sides have the document, with different contents.
     Different,
 }
 
 // === impl Found ===
 
 impl Found {
-    /// All of them.
+    /// The number of all differing documents.
     pub fn total(&self) -> u64 {
         self.only_left + self.only_right + self.different
     }
@@ -97,7 +98,7 @@ impl Found {
 // === impl What ===
 
 impl What {
-    /// As tables have it.
+    /// The name in tables.
     pub fn as_str(self) -> &'static str {
         match self {
             What::OnlyLeft => "only left",
@@ -107,7 +108,7 @@ impl What {
     }
 }
 
-/// What is said above and below the documents.
+/// Formats the text above and below the list of documents.
 impl std::fmt::Display for Difference {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (name, side) in [("left", &self.left), ("right", &self.right)] {

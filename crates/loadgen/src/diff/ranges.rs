@@ -1,36 +1,37 @@
-//! An index in ranges of its ids' digests: how many documents each has, and the sum of their digests.
+//! An index, divided into ranges of its ids' digests: each range has the number of its documents and the sum
+//! of their digests.
 
-/// Bytes that a range takes.
+/// The memory that a range takes, in bytes.
 pub(super) const RANGE_BYTES: u64 = 24;
 
-/// A power of two of ranges of equal width.
+/// Ranges of equal width; their number is a power of two.
 #[derive(Clone, Debug)]
 pub(super) struct Ranges {
     bits: u32,
     counts: Vec<u64>,
-    /// A sum doesn't depend on the order that documents come in; and unlike exclusive or, two that are alike
-    /// don't vanish.
+    /// Sums of digests. A sum doesn't depend on the order in which documents come, and unlike with exclusive
+    /// or, two equal digests don't cancel each other.
     sums: Vec<u128>,
 }
 
-/// A range that is not the same on both sides, and how many documents both have in it together.
+/// A range that differs between the sides, and how many documents both sides have in it together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Differing {
     pub(super) range: u32,
     pub(super) documents: u64,
 }
 
-/// How many bits of ids' digests make ranges of a few hundred documents, within a bound of memory for two
-/// sides.
+/// Returns how many bits of ids' digests make ranges of a few hundred documents, within a memory bound for
+/// two sides.
 pub(super) fn bits_for(documents: u64, bytes_max: u64) -> u32 {
     let wanted = (documents / RANGE_DOCUMENTS).max(1).ilog2();
     let most = (bytes_max / (2 * RANGE_BYTES)).max(1).ilog2();
     wanted.min(most).min(BITS_MAX)
 }
 
-/// The range of an id.
+/// Returns the range of an id.
 pub(super) fn range_of(id: u128, bits: u32) -> u32 {
-    // Shifting by all 128 bits is no shift.
+    // Shifting by all 128 bits would overflow; the range is then 0.
     id.checked_shr(128 - bits).unwrap_or(0) as u32
 }
 
@@ -45,7 +46,7 @@ impl Ranges {
         }
     }
 
-    /// Counts a document, by the digests of its id and of all of it.
+    /// Counts a document, with the digests of its id and of the whole document.
     pub(super) fn add(&mut self, id: u128, document: u128) {
         let range = range_of(id, self.bits) as usize;
         self.counts[range] += 1;
@@ -56,7 +57,7 @@ impl Ranges {
         self.counts.iter().sum()
     }
 
-    /// The ranges that are not the same.
+    /// Returns the ranges that differ.
     pub(super) fn differing(&self, other: &Self) -> Vec<Differing> {
         let here = self.counts.iter().zip(&self.sums);
         let there = other.counts.iter().zip(&other.sums);
@@ -71,8 +72,8 @@ impl Ranges {
     }
 }
 
-/// Documents that a range should have: enough that digests are few, few enough that a range is soon read
-/// again.
+/// The number of documents that a range should have: enough to keep digests few, and few enough to read a
+/// range again quickly.
 const RANGE_DOCUMENTS: u64 = 256;
 /// 16 million ranges.
 const BITS_MAX: u32 = 24;

@@ -1,11 +1,11 @@
-//! One side: an index of a cluster, counted, read whole, and looked into by ids.
+//! One side: an index of a cluster, counted, read as a whole, and looked into by ids.
 //!
-//! It is read with scrolls, which every version of both servers has, and which show a shard as it was at one
-//! moment: one for each of some slices of the shards, since the server works on one page of a scroll at a
-//! time. Slices that are no more than the shards cost nothing: each shard is in one of them as a whole
-//! (`SliceBuilder` of both servers). They are read in the order in which the shards hold their documents,
-//! since any other would have to be sorted, and ids cannot be sorted by where `indices.id_field_data.enabled`
-//! is false.
+//! A side is read with scrolls, which every version of both servers has, and which show a shard as it was at
+//! one moment. Each slice of the shards gets a scroll of its own, since the server works on one page of a
+//! scroll at a time. Slicing costs nothing as long as there are no more slices than shards: each shard is
+//! then in one slice as a whole (`SliceBuilder` of both servers). Documents are read in the order in which
+//! the shards hold them, since any other order would require sorting, and ids cannot be sorted where
+//! `indices.id_field_data.enabled` is false.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,18 +21,18 @@ use super::error::Trouble;
 use crate::ask::Ask;
 use crate::engine::Stop;
 
-/// An index, and whom to ask for it.
+/// An index, and the server that is asked for it.
 pub(super) struct Side<'s> {
     ask: Ask,
-    /// As a path has it.
+    /// The index's name, escaped for a path.
     index: String,
-    /// Documents of a page.
+    /// Number of documents in a page.
     page: u32,
-    /// Ends the reading.
+    /// Ends the reading when the comparison is told to stop.
     stop: &'s Stop,
-    /// The other side has failed: nobody wants the rest.
+    /// Set when the other side has failed, so nobody needs the rest.
     given_up: &'s Stop,
-    /// How many documents were read, for whoever watches.
+    /// Number of documents that have been read, for progress reports.
     read: &'s AtomicU64,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Hit<'a> {
     pub(super) source: Option<&'a RawValue>,
 }
 
-/// The same, kept.
+/// An owned copy of a [`Hit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) id: String,
@@ -55,7 +55,7 @@ pub(super) struct Held {
     pub(super) source: Option<String>,
 }
 
-/// Some of the shards of an index: every `of`-th one.
+/// A slice: every `of`-th shard of an index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
     pub(super) number: u32,
@@ -132,7 +132,7 @@ impl<'s> Side<'s> {
         }
     }
 
-    /// Makes what was written before visible.
+    /// Refreshes the index, so that earlier writes become visible.
     pub(super) async fn refresh(&self) -> Result<(), Trouble> {
         let path = format!("/{}/_refresh", self.index);
         self.ask.bytes(&Method::POST, &path, None).await.map(drop)?;
@@ -146,7 +146,8 @@ impl<'s> Side<'s> {
         Ok(count.count)
     }
 
-    /// How many primaries the index has; the fewest, if there are several. 1 if the account may not know.
+    /// Returns how many primaries the index has: the fewest, if there are several indices, and 1 if the
+    /// account may not know.
     pub(super) async fn shards(&self) -> u32 {
         let path = format!(
             "/{}/_settings/index.number_of_shards?flat_settings=true",
@@ -158,7 +159,7 @@ impl<'s> Side<'s> {
         shards.flatten().min().unwrap_or(1).max(1)
     }
 
-    /// Reads all documents of a slice, a page at a time; the next page is on its way while one is looked at.
+    /// Reads all documents of a slice, a page at a time; the next page is on its way while one is processed.
     pub(super) async fn read(
         &self,
         slice: Slice,
@@ -179,7 +180,7 @@ impl<'s> Side<'s> {
                 Ok(parsed) => parsed,
                 Err(error) => break Err(error),
             };
-            // It may change from page to page, and the last one counts.
+            // The scroll id may change from page to page; the last one counts.
             scroll = parsed.scroll.clone().or(scroll);
             let more = match &scroll {
                 Some(scroll) if !parsed.hits.hits.is_empty() => {
@@ -194,7 +195,7 @@ impl<'s> Side<'s> {
                 }
             };
             let taken = async {
-                // Whoever asks for the next page goes first.
+                // The request for the next page goes first.
                 tokio::task::yield_now().await;
                 self.take(&begin, &parsed, &mut page)
             };
@@ -205,14 +206,14 @@ impl<'s> Side<'s> {
             };
         };
         if let Some(scroll) = scroll {
-            // It would end by itself, but costs the cluster until then.
+            // The scroll would end by itself, but costs the cluster until then.
             let end = json!({"scroll_id": [scroll]});
             let _ = self.ask.bytes(&Method::DELETE, SCROLL, Some(&end)).await;
         }
         read
     }
 
-    /// Shows a page.
+    /// Passes a page on.
     fn take(
         &self,
         path: &str,
@@ -229,7 +230,8 @@ impl<'s> Side<'s> {
         Ok(())
     }
 
-    /// The documents with these ids, over all shards: an id that was routed two ways is found twice.
+    /// Returns the documents with these ids. The query goes over all shards, so an id that was routed two
+    /// ways is found twice.
     pub(super) async fn fetch(&self, ids: &[String]) -> Result<Vec<Held>, Trouble> {
         let path = format!("/{}/_search?allow_partial_search_results=false", self.index);
         let query = json!({"size": ids.len() * COPIES_MAX, "query": {"ids": {"values": ids}}});
@@ -249,7 +251,7 @@ fn parse<'a>(path: &str, answer: &'a [u8]) -> Result<Page<'a>, Trouble> {
     serde_json::from_slice(answer).map_err(|error| Trouble::Answer(path.to_owned(), error.to_string()))
 }
 
-/// A part of an index would be told from the other side's whole.
+/// Refuses partial results: a part of an index would be compared with the other side's whole.
 fn whole(path: &str, shards: &Shards, timed_out: bool) -> Result<(), Trouble> {
     match (shards.failed, timed_out) {
         (0, false) => Ok(()),
@@ -261,7 +263,7 @@ fn whole(path: &str, shards: &Shards, timed_out: bool) -> Result<(), Trouble> {
     }
 }
 
-/// What stands for itself in the path of an index, or of several.
+/// Characters that are not escaped in the path of one or several indices.
 const IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -269,8 +271,8 @@ const IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b',')
     .remove(b'*');
 const SCROLL: &str = "/_search/scroll";
-/// A page must come within that time; longer, and what is left behind when a comparison is killed costs the
-/// cluster more.
+/// The time within which the next page must be requested. A longer time would cost the cluster more when a
+/// comparison is killed and leaves its scrolls behind.
 const KEEP_ALIVE: &str = "5m";
-/// Copies of an id that are looked at: more shards than that hold the same id nowhere.
+/// The number of copies of an id that are looked at; no id is held by more shards than that.
 const COPIES_MAX: usize = 8;

@@ -10,7 +10,7 @@ pub(crate) struct BasicAuth {
     pub(crate) password: Text,
 }
 
-/// A section with `username` and `password`.
+/// Reads a section with `username` and `password`.
 pub(super) fn basic_auth(section: &mut Section<'_, '_>, key: &'static str) -> Option<BasicAuth> {
     let node = section.get(key)?;
     let path = section.path_of(key);

@@ -1,4 +1,4 @@
-//! The section `assert`: what an answer must be like.
+//! The section `assert`: the conditions that an answer must meet.
 
 use regex::Regex;
 use settings::problem::{Position, Problems, nearest};
@@ -9,7 +9,7 @@ use super::text::Text;
 use crate::condition::{Bound, Condition, Expected, Field, Test};
 use crate::template::{Template, TemplateError};
 
-/// Compiles the text of an expected value.
+/// A function that compiles the text of an expected value.
 pub(super) type Compile<'c> = &'c dyn Fn(&Text) -> Result<Template, TemplateError>;
 
 /// Reads a map of conditions, all of which must hold.
@@ -83,7 +83,7 @@ fn field(name: &str, place: Position, path: &str, problems: &mut Problems) -> Op
         .ok()
 }
 
-/// `KIND: {FIELD: VALUE, …}`.
+/// Reads `KIND: {FIELD: VALUE, …}`.
 fn tests(
     kind: &str,
     node: &Node,
@@ -115,7 +115,7 @@ fn tests(
 fn test(kind: &str, value: &Node, path: &str, compile: Compile<'_>, problems: &mut Problems) -> Option<Test> {
     let mut expected = |node: &Node| {
         let text = Text::of(node, path).or_else(|| {
-            // An empty text and `null` are values to compare with.
+            // An empty text and `null` are also values to compare with.
             node.is_null().then(|| Text {
                 text: "null".to_owned(),
                 place: node.place,
@@ -157,7 +157,7 @@ fn test(kind: &str, value: &Node, path: &str, compile: Compile<'_>, problems: &m
     }
 }
 
-/// `FIELD.gte: 1`, or `FIELD: {gte: 1, lt: 2}`.
+/// Reads `FIELD.gte: 1`, or `FIELD: {gte: 1, lt: 2}`.
 fn range<'n>(name: &'n str, value: &Node, path: &str, problems: &mut Problems) -> (&'n str, Option<Test>) {
     let mut bounds = Vec::new();
     let mut add = |bound: &str, node: &Node| {

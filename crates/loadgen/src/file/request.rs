@@ -1,4 +1,4 @@
-//! The section `requests`: what is sent.
+//! The section `requests`: the requests to send.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ use crate::slot::Slot;
 use crate::template::{Template, TemplateError};
 use crate::variable::Variable;
 
-/// Most repetitions of a body.
+/// The largest number of repetitions of a body.
 const REPEAT_MAX: u32 = 10_000_000;
 
-/// What a request may use of the rest of the file.
+/// The parts of the file that a request may refer to.
 pub(super) struct Known<'f> {
     pub(super) runner: &'f Runner,
     pub(super) variables: &'f [Variable],
-    /// The names under which answers are registered, anywhere in the file.
+    /// The names under which requests anywhere in the file register fields of answers.
     pub(super) registered: &'f [String],
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Known<'f> {
 struct Scope<'v> {
     variables: &'v [Variable],
     registered: &'v [String],
-    /// Runtime variables by name, each with the variable it draws from.
+    /// Runtime variables by name, each with the variable that it draws from.
     request: Vec<(String, u16)>,
     line: Vec<(String, u16)>,
 }
@@ -55,7 +55,7 @@ pub(super) fn read(
     let path = item.path_of("request");
     let assertion = item.get("assert");
     let sleep = sleep(&mut item);
-    // Read before all requests; see `registered`.
+    // `register` was read before all requests; see `registered`.
     item.get("register");
     item.end();
 
@@ -109,7 +109,7 @@ pub(super) fn read(
     })
 }
 
-/// Adds the headers that a request has unless the file gives others.
+/// Adds the headers that a request gets unless the file sets others.
 fn add_own_headers(headers: &mut Headers, has_body: bool, bulk: bool) {
     if has_body && !headers.fixed.contains_key(CONTENT_TYPE) {
         let kind = ["application/json", "application/x-ndjson"][usize::from(bulk)];
@@ -131,7 +131,7 @@ fn is_bulk(url: &Url) -> bool {
     }
 }
 
-/// The texts of a request beside its body that may use variables.
+/// Returns the texts of a request, except its body, that may use variables.
 fn texts_of<'r>(headers: &'r Headers, url: &'r Url) -> Vec<&'r Template> {
     let mut texts: Vec<&Template> = headers.moving.iter().map(|(_, text)| text).collect();
     let account = headers.account.iter();
@@ -143,7 +143,8 @@ fn texts_of<'r>(headers: &'r Headers, url: &'r Url) -> Vec<&'r Template> {
     texts
 }
 
-/// The names under which an item of `requests` registers fields of its answer: `register: [{NAME: FIELD}]`.
+/// Reads the names under which an item of `requests` registers fields of its answer:
+/// `register: [{NAME: FIELD}]`.
 pub(super) fn registered(item: &Node, path: &str, problems: &mut Problems) -> Vec<(String, Field)> {
     let Value::Map(entries) = &item.value else {
         return Vec::new();
@@ -179,7 +180,7 @@ pub(super) fn registered(item: &Node, path: &str, problems: &mut Problems) -> Ve
     out
 }
 
-/// `sleep: {sleep_in_milli_seconds: N}`.
+/// Reads `sleep: {sleep_in_milli_seconds: N}`.
 fn sleep(item: &mut Section<'_, '_>) -> Option<Duration> {
     let node = item.get("sleep")?;
     let path = item.path_of("sleep");
@@ -210,7 +211,7 @@ fn method(section: &mut Section<'_, '_>) -> Method {
     }
 }
 
-/// `name: variable` pairs.
+/// Reads pairs of `name: variable`.
 fn runtime_variables(
     section: &mut Section<'_, '_>,
     key: &'static str,
@@ -260,18 +261,18 @@ fn full_url(mut url: Text, runner: &Runner) -> Text {
     url
 }
 
-/// What the summary calls a URL: without its server and its parameters.
+/// Returns the name of a URL in the summary: without its server and its parameters.
 fn path_of_url(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = rest.find('/').map_or("/", |at| &rest[at..]);
     path.split('?').next().unwrap_or(path)
 }
 
-/// Why a name in a text stands for nothing, in words.
+/// Why a name in a text cannot be used, in words.
 enum Unresolved {
     /// Nothing has this name.
     Unknown(String),
-    /// What has it is drawn for another part of the request.
+    /// The variable with this name is drawn for another part of the request.
     Elsewhere(String),
 }
 
@@ -307,7 +308,8 @@ impl Scope<'_> {
         }))
     }
 
-    /// In assertions only what answers left is known: the request's own draws are past.
+    /// Resolves a name in an assertion, where only the values that answers registered are known: the
+    /// request's own draws are gone.
     fn resolve_registered(&self, name: &str) -> Result<Slot, TemplateError> {
         self.registered_at(name).map(Slot::Registered).ok_or_else(|| {
             let why = format!("no answer registers `{name}`, and assertions know nothing else");
@@ -324,7 +326,7 @@ impl Scope<'_> {
         let mut unknown = Vec::new();
         let mut resolve = |name: &str| match self.resolve(name, in_body) {
             Ok(slot) => Ok(Some(slot)),
-            // A document may hold anything; a URL or an account with such a text leads nowhere.
+            // A document may contain anything, but a URL or an account with such a text leads nowhere.
             Err(Unresolved::Unknown(message)) if in_body => {
                 unknown.push(message);
                 Ok(None)
@@ -348,7 +350,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The URL, and the account that stood in it.
+    /// Compiles the URL, and returns the account that it contained.
     fn url(&self, url: &Text, problems: &mut Problems) -> Option<(Url, Option<Text>)> {
         let whole = self.compile(url, false, problems)?;
         let server_end = url.text.split_once("://").map_or(0, |(scheme, rest)| {
@@ -377,7 +379,7 @@ impl Scope<'_> {
         Some((Url::Fixed { server, target }, account))
     }
 
-    /// The condition that answers are checked against.
+    /// Compiles the condition that answers are checked against.
     fn assertion(&self, node: &Node, path: &str, problems: &mut Problems) -> Option<Condition> {
         let compile =
             |text: &Text| Template::compile(&text.text, &mut |name| self.resolve_registered(name).map(Some));
@@ -465,7 +467,7 @@ impl Scope<'_> {
     }
 
     fn body(&self, mut body: Text, repeat: u32, bulk: bool, problems: &mut Problems) -> Option<Body> {
-        // Repetitions are lines of their own, and a bulk body ends with a line break.
+        // Repetitions are separate lines, and a bulk body ends with a line break.
         if (repeat > 1 || bulk) && !body.text.ends_with('\n') {
             body.text.push('\n');
         }

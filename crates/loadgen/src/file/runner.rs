@@ -12,40 +12,41 @@ use super::text::Text;
 /// How the requests are run.
 #[derive(Debug, Clone, Default)]
 pub struct Runner {
-    /// Rounds over all requests, by all users together; none: until time or limit end the run.
+    /// Number of rounds over all requests, by all users together; none: until a time or another limit ends
+    /// the run.
     pub total_rounds: Option<u64>,
     /// Leave out the warm-up.
     pub no_warm: bool,
     /// Statuses at which the warm-up goes on without asking, besides those below 400.
     pub valid_status_codes_during_warmup: Vec<u16>,
-    /// Exit with 1 when an answer was invalid.
+    /// Exit with 1 if an answer was invalid.
     pub assert_invalid: bool,
-    /// Exit with 2 when a request got no answer.
+    /// Exit with 3 if a request got no answer.
     pub assert_error: bool,
-    /// After an answer that fails its assertions a user goes on with the rest of its round.
+    /// Let a user go on with its round after an answer that fails its assertions.
     pub continue_on_assert_invalid: bool,
-    /// An assertion on a field that the answer doesn't have is skipped.
+    /// Skip an assertion on a field that the answer does not have.
     pub skip_invalid_assert: bool,
-    /// At the begin of each round a user forgets what earlier answers registered.
+    /// Let each user forget, at the beginning of a round, what earlier answers registered.
     pub reset_context: bool,
     /// Log every request and its answer.
     pub log_requests: bool,
     /// Log requests that were answered with one of these; 0 stands for no answer.
     pub log_status_codes: Vec<u16>,
-    /// Servers' certificates are not checked.
+    /// Do not check servers' certificates.
     pub insecure: bool,
-    /// Authorities (PEM) that servers' certificates are checked against; none: the system's.
+    /// Certificate authorities (PEM) against which servers' certificates are checked; none: the system's.
     pub ca: Option<PathBuf>,
-    /// Goes before a `url` that begins with `/`.
+    /// The prefix of a `url` that begins with `/`.
     pub(crate) default_endpoint: Option<Text>,
-    /// Used by requests without `basic_auth`.
+    /// The account of requests without `basic_auth`.
     pub(crate) default_basic_auth: Option<BasicAuth>,
 }
 
 // === impl Runner ===
 
 impl Runner {
-    /// What the section says; the defaults when there is none.
+    /// Reads the section; returns the defaults if there is none.
     pub(super) fn read(node: Option<&Node>, folder: &Path, problems: &mut Problems) -> Runner {
         let Some(mut section) = node.and_then(|node| Section::of(node, "runner", problems)) else {
             return Runner::default();

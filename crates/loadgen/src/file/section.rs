@@ -1,4 +1,4 @@
-//! A map of the file that is asked for its keys one by one; what nobody asked for is unknown.
+//! A map of the file whose keys are read one by one; a key that nobody reads is unknown.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use settings::yaml::{Key, Node, Value};
 
 use super::text::Text;
 
-/// A map and the keys that it has been asked for.
+/// A map, and the keys that have been read from it.
 pub(crate) struct Section<'n, 'p> {
     entries: Vec<&'n (Key, Node)>,
     known: Vec<&'static str>,
@@ -20,7 +20,7 @@ pub(crate) struct Section<'n, 'p> {
 // === impl Section ===
 
 impl<'n, 'p> Section<'n, 'p> {
-    /// `None`, and a problem, when it is no map.
+    /// Returns `None`, and reports a problem, if the node is no map.
     pub(crate) fn of(node: &'n Node, path: &str, problems: &'p mut Problems) -> Option<Self> {
         let Value::Map(entries) = &node.value else {
             let message = format!("a map of keys is expected, not {}", node.describe());
@@ -50,14 +50,14 @@ impl<'n, 'p> Section<'n, 'p> {
         })
     }
 
-    /// The value of a key, if one is written.
+    /// Returns the value of a key, if there is one.
     pub(crate) fn get(&mut self, key: &'static str) -> Option<&'n Node> {
         self.known.push(key);
         let (_, node) = self.entries.iter().find(|(written, _)| written.name == key)?;
         (!node.is_null()).then_some(node)
     }
 
-    /// A key that means nothing here: a warning says why.
+    /// Warns that a key has no effect here, and why.
     pub(crate) fn ignored(&mut self, key: &'static str, why: &str) {
         if let Some(node) = self.get(key) {
             let path = self.path_of(key);
@@ -66,7 +66,7 @@ impl<'n, 'p> Section<'n, 'p> {
         }
     }
 
-    /// A text, a number or a word.
+    /// Returns a single value (a text, a number or a word) as text.
     pub(crate) fn text(&mut self, key: &'static str) -> Option<Text> {
         let node = self.get(key)?;
         let path = self.path_of(key);
@@ -78,7 +78,7 @@ impl<'n, 'p> Section<'n, 'p> {
         text
     }
 
-    /// `true` or `false`.
+    /// Returns a flag: `true` or `false`.
     pub(crate) fn flag(&mut self, key: &'static str) -> Option<bool> {
         let text = self.text(key)?;
         match text.text.as_str() {
@@ -92,7 +92,7 @@ impl<'n, 'p> Section<'n, 'p> {
         }
     }
 
-    /// A whole number between two bounds.
+    /// Returns a whole number between two bounds.
     pub(crate) fn number<T>(&mut self, key: &'static str, from: T, to: T) -> Option<T>
     where
         T: FromStr + PartialOrd + std::fmt::Display,
@@ -101,7 +101,7 @@ impl<'n, 'p> Section<'n, 'p> {
         number_in(&text, from, to, self.problems)
     }
 
-    /// The items of a list; none when nothing is written.
+    /// Returns the items of a list; none if the key is not there.
     pub(crate) fn list(&mut self, key: &'static str) -> Vec<&'n Node> {
         let Some(node) = self.get(key) else {
             return Vec::new();
@@ -110,7 +110,7 @@ impl<'n, 'p> Section<'n, 'p> {
         list_of(node, &path, self.problems)
     }
 
-    /// The path of one of its keys.
+    /// Returns the path of a key of this map.
     pub(crate) fn path_of(&self, key: &str) -> String {
         match self.path.as_str() {
             "" => key.to_owned(),
@@ -118,13 +118,13 @@ impl<'n, 'p> Section<'n, 'p> {
         }
     }
 
-    /// Notes that a key has to be written.
+    /// Reports that a key has to be written.
     pub(crate) fn missing(&mut self, what: &str) {
         self.problems
             .error(self.place, &self.path, format!("{what} is missing"), None);
     }
 
-    /// Reports every key that was not asked for.
+    /// Reports every key that was not read.
     pub(crate) fn end(self) {
         for (key, _) in &self.entries {
             if self.known.contains(&key.name.as_str()) {
@@ -140,7 +140,7 @@ impl<'n, 'p> Section<'n, 'p> {
     }
 }
 
-/// A whole number between two bounds.
+/// Reads a whole number between two bounds.
 pub(crate) fn number_in<T>(text: &Text, from: T, to: T, problems: &mut Problems) -> Option<T>
 where
     T: FromStr + PartialOrd + std::fmt::Display,
@@ -155,7 +155,7 @@ where
     None
 }
 
-/// The items of a list.
+/// Returns the items of a list.
 pub(crate) fn list_of<'n>(node: &'n Node, path: &str, problems: &mut Problems) -> Vec<&'n Node> {
     match &node.value {
         Value::List(list) => list.iter().collect(),
@@ -168,8 +168,8 @@ pub(crate) fn list_of<'n>(node: &'n Node, path: &str, problems: &mut Problems) -
     }
 }
 
-/// Where a file is that a load file names: a relative path is looked for in the working directory, then in
-/// `folder`.
+/// Returns the path of a file that a load file names: a relative path is looked for in the working directory,
+/// then in `folder`.
 pub(crate) fn beside(path: &str, folder: &Path) -> PathBuf {
     let beside = folder.join(path);
     if Path::new(path).exists() || !beside.exists() {

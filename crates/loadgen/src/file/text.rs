@@ -1,9 +1,9 @@
-//! A text of the file and where it stands.
+//! A text of the file, and its place.
 
 use settings::problem::Position;
 use settings::yaml::{Node, Value};
 
-/// A text of the file, for messages about what is inside it.
+/// A text of the file, with its place for messages about its contents.
 #[derive(Debug, Clone)]
 pub(crate) struct Text {
     pub(crate) text: String,

@@ -1,4 +1,4 @@
-//! The section `variables`: where values come from.
+//! The section `variables`: the sources of values.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -10,17 +10,17 @@ use super::section::{Section, beside};
 use super::text::Text;
 use crate::variable::{Array, Kind, Layout, Moment, Replacements, Sequence, Variable, Words};
 
-/// Most values of one variable, bytes in all.
+/// The largest size of all values of one variable, in bytes.
 const VALUES_BYTES_MAX: u64 = 1 << 30;
-/// Most values of an array.
+/// The largest number of values of an array.
 const ARRAY_SIZE_MAX: u32 = 1_000_000;
 
-/// All variables; those that refer to others last.
+/// Reads all variables. Variables that refer to others come last.
 pub(super) fn read_all(nodes: &[&Node], folder: &Path, problems: &mut Problems) -> Vec<Variable> {
     let mut variables: Vec<Variable> = Vec::new();
     let numbered = nodes.iter().enumerate();
     let (mut referring, others): (Vec<_>, Vec<_>) = numbered.partition(|(_, node)| refers(node));
-    // Arrays may draw from what goes by a sequence.
+    // Arrays come after variables with `by`, since an array may draw from one of those.
     referring.sort_by_key(|(_, node)| is_array(node));
     for (at, node) in others.into_iter().chain(referring) {
         let path = format!("variables[{at}]");
@@ -157,7 +157,7 @@ fn no_type(kind: &Text, problems: &mut Problems) {
     problems.error(kind.place, &kind.path, message, Some(help));
 }
 
-/// The sequence that `by` names.
+/// Returns the sequence that `by` names.
 fn sequence_named(by: &Text, variables: &[Variable], problems: &mut Problems) -> Option<u16> {
     let is_sequence = |variable: &Variable| matches!(variable.kind, Kind::Sequence(_));
     let at = variables
@@ -173,7 +173,7 @@ fn sequence_named(by: &Text, variables: &[Variable], problems: &mut Problems) ->
     at.and_then(|at| u16::try_from(at).ok())
 }
 
-/// `from` and `to` are both drawn.
+/// Reads a sequence; `from` and `to` are both drawn.
 fn sequence(section: &mut Section<'_, '_>, to_max: u64) -> Sequence {
     let from = section.number("from", 0, to_max).unwrap_or(1);
     let to = section.number("to", 0, to_max).unwrap_or(to_max);
@@ -186,7 +186,7 @@ fn sequence(section: &mut Section<'_, '_>, to_max: u64) -> Sequence {
     Sequence::new(from, to.max(from))
 }
 
-/// The lines of a file, and the items of `data`.
+/// Reads the lines of a file, and the items of `data`.
 fn words(kind: &Text, section: &mut Section<'_, '_>, folder: &Path) -> Option<Words> {
     let replacements = replacements(section);
     let mut words = Words::default();
@@ -235,7 +235,7 @@ fn read_lines(path: &str, folder: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// `replace`: each occurrence of a key becomes its value.
+/// Reads `replace`: each occurrence of a key becomes its value.
 fn replacements(section: &mut Section<'_, '_>) -> Replacements {
     let Some(node) = section.get("replace") else {
         return Replacements::default();
@@ -259,7 +259,7 @@ fn replacements(section: &mut Section<'_, '_>) -> Replacements {
     Replacements::new(pairs)
 }
 
-/// Several values of `variable_key`.
+/// Reads an array of several values of `variable_key`.
 fn array(section: &mut Section<'_, '_>, before: &[Variable]) -> Option<Array> {
     let of = section.text("variable_key");
     let kind = section.text("variable_type");
@@ -303,7 +303,7 @@ fn array(section: &mut Section<'_, '_>, before: &[Variable]) -> Option<Array> {
     })
 }
 
-/// All types, for messages.
+/// The names of all types, for messages.
 const TYPES: [&str; 16] = [
     "file",
     "list",

@@ -1,4 +1,4 @@
-//! Bars side by side, and intervals, as SVG.
+//! Bars side by side, and intervals, drawn as SVG.
 
 use std::fmt::Write as _;
 
@@ -8,16 +8,16 @@ use super::escape;
 /// Groups of bars.
 pub(crate) struct Bars<'c> {
     pub(crate) title: &'c str,
-    /// The bars of each group: name and colour.
+    /// The bars of each group, by name and colour.
     pub(crate) kinds: Vec<(&'c str, &'c str)>,
-    /// What stands below a group, and its bars.
+    /// The label below each group, and its bars.
     pub(crate) groups: Vec<(String, Vec<Bar>)>,
 }
 
 /// A bar.
 #[derive(Clone, Copy)]
 pub(crate) struct Bar {
-    /// Which kind.
+    /// The kind of the bar, as an index into `kinds`.
     pub(crate) kind: usize,
     pub(crate) value: f64,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Whiskers<'c> {
 // === impl Bars ===
 
 impl Bars<'_> {
-    /// Draws them; `label` writes values.
+    /// Draws the bars; `label` formats values.
     pub(crate) fn svg(&self, label: &dyn Fn(f64) -> String) -> String {
         let values = self.groups.iter().flat_map(|(_, bars)| bars).map(|bar| bar.value);
         let top = round_up(values.fold(0.0, f64::max)).max(1e-6);
@@ -89,7 +89,7 @@ impl Bars<'_> {
     }
 }
 
-/// Values with their intervals, one a row, around a line at zero. All are percent.
+/// Draws values with their intervals, one per row, around a line at zero. All are percentages.
 pub(crate) fn whiskers(title: &str, rows: &[Whiskers<'_>]) -> String {
     let ends = rows.iter().flat_map(|row| {
         let (low, high) = row.interval.unwrap_or((row.value, row.value));

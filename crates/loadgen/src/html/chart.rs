@@ -1,4 +1,4 @@
-//! A line chart as SVG.
+//! A line chart, drawn as SVG.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::escape;
 pub(super) struct Chart<'c> {
     pub(super) title: &'c str,
     pub(super) lines: Vec<Line<'c>>,
-    /// What stands below the chart, and where.
+    /// The labels below the chart, and their positions.
     pub(super) marks: Vec<(f64, String)>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Line<'c> {
 // === impl Chart ===
 
 impl<'c> Chart<'c> {
-    /// A chart over seconds.
+    /// Creates a chart over seconds.
     pub(super) fn over_time(title: &'c str, lines: Vec<Line<'c>>) -> Self {
         let points = lines.iter().flat_map(|line| &line.points);
         let end = points.map(|(at, _)| *at).fold(1.0, f64::max);
@@ -35,7 +35,7 @@ impl<'c> Chart<'c> {
         }
     }
 
-    /// Draws it; `label` writes values.
+    /// Draws the chart; `label` formats values.
     pub(super) fn svg(&self, label: &dyn Fn(f64) -> String) -> String {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let x_end = points().map(|(x, _)| *x).fold(1.0, f64::max);
@@ -84,7 +84,7 @@ impl<'c> Chart<'c> {
                 .iter()
                 .map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value)));
             let points: Vec<String> = points.collect();
-            // What a pointer over a point is told; of very many points none would be hit.
+            // Each point gets a tooltip for the pointer; of very many points, none could be hit.
             for (at, value) in line
                 .points
                 .iter()
@@ -103,7 +103,7 @@ impl<'c> Chart<'c> {
     }
 }
 
-/// A point of a line, which tells its value.
+/// Draws a point of a line, with its value as a tooltip.
 fn circle((x, y): (f64, f64), line: &Line<'_>, value: &str) -> String {
     format!(
         "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\" fill=\"{}\"><title>{}: {value}</title></circle>",
@@ -112,7 +112,7 @@ fn circle((x, y): (f64, f64), line: &Line<'_>, value: &str) -> String {
     )
 }
 
-/// A label of an axis: `50`, not `50.00`, and zero of nothing.
+/// Shortens a label of an axis: `50`, not `50.00`, and a plain zero without a unit.
 pub(super) fn short(label: String) -> String {
     let label = label.replace(".00", "");
     match label.split_once(' ') {
@@ -121,7 +121,7 @@ pub(super) fn short(label: String) -> String {
     }
 }
 
-/// The next of 1, 2, 2.5, 5 times a power of ten.
+/// Rounds up to the next of 1, 2, 2.5, 5 times a power of ten.
 pub(super) fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 0.0;

@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Appends a set of numbers. Sorts them.
+/// Appends a set of numbers as a bitmap. Sorts the numbers.
 pub(crate) fn put_bitmap(numbers: &mut Vec<u32>, out: &mut Vec<u8>) {
     numbers.sort_unstable();
     numbers.dedup();
@@ -43,7 +43,7 @@ pub(crate) fn put_bitmap(numbers: &mut Vec<u32>, out: &mut Vec<u8>) {
 }
 
 const COOKIE: u32 = 12_346;
-/// Containers with more numbers than this are bits.
+/// A container with more numbers than this is stored as bits.
 const ARRAY_MAX: usize = 4_096;
 const BITS_BYTES: usize = 8_192;
 
@@ -51,7 +51,7 @@ const BITS_BYTES: usize = 8_192;
 mod tests {
     use super::*;
 
-    /// What CRoaring (pyroaring 1.2.0) serialises the same sets to.
+    /// The bytes that CRoaring (pyroaring 1.2.0) produces for the same sets.
     #[test]
     fn sets_serialise_as_croaring_does() {
         let text = |mut numbers: Vec<u32>| {

@@ -1,5 +1,5 @@
-//! Layouts of times as Go writes them: the reference time `Mon Jan 2 15:04:05 MST 2006` in the wished shape.
-//! (Source: the documentation of Go's package `time`, "Constants".)
+//! Layouts of times as Go writes them: the reference time `Mon Jan 2 15:04:05 MST 2006` in the desired
+//! format. (Source: the documentation of Go's package `time`, "Constants".)
 
 use std::io::Write as _;
 
@@ -12,15 +12,15 @@ pub(crate) struct Layout(Vec<Part>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Text(char),
-    /// As `strftime` has it.
+    /// A `strftime` format.
     Format(&'static str),
-    /// Without a zero in front.
+    /// The month without a leading zero.
     Month,
     Day,
     Hour12,
     Minute,
     Second,
-    /// Fraction of a second: separator, digits, and whether zeros at the end are left out.
+    /// Fraction of a second: separator, digits, and whether trailing zeros are left out.
     Fraction(char, usize, bool),
     Offset(Offset),
 }
@@ -30,11 +30,11 @@ enum Part {
 struct Offset {
     colon: bool,
     minutes: bool,
-    /// UTC is `Z`.
+    /// Whether UTC is written as `Z`.
     zulu: bool,
 }
 
-/// What each text of a layout stands for; of two that fit, the first.
+/// The meaning of each text in a layout; if two match, the first one counts.
 const TOKENS: [(&str, Part); 30] = [
     ("January", Part::Format("%B")),
     ("Jan", Part::Format("%b")),
@@ -75,7 +75,7 @@ const fn offset(colon: bool, minutes: bool, zulu: bool) -> Part {
 // === impl Layout ===
 
 impl Layout {
-    /// Compiles a layout; what stands for nothing stays as it is.
+    /// Compiles a layout; a text that stands for nothing is kept as it is.
     pub(crate) fn new(layout: &str) -> Layout {
         let mut parts = Vec::new();
         let mut rest = layout;
@@ -129,7 +129,7 @@ impl Layout {
     }
 }
 
-/// `.000` or `,999`, not followed by another digit.
+/// Parses `.000` or `,999`, not followed by another digit.
 fn fraction(text: &str) -> Option<(Part, usize)> {
     let separator = text.chars().next().filter(|first| matches!(first, '.' | ','))?;
     let digit = *text.as_bytes().get(1)?;
@@ -153,7 +153,7 @@ fn token(text: &str) -> Option<(Part, usize)> {
 mod tests {
     use super::*;
 
-    /// What Go 1.26 prints for the same layouts and times.
+    /// The text that Go 1.26 prints for the same layouts and times.
     #[test]
     fn layouts_print_what_go_prints() {
         let time: Zoned = "2026-03-05T04:07:09.012340000+05:30[Asia/Kolkata]"

@@ -1,4 +1,4 @@
-//! The time, in the shapes that load files ask for.
+//! The present time, in the formats that load files ask for.
 
 use std::io::Write as _;
 
@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::Layout;
 
-/// A shape of the present time.
+/// A format of the present time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// `2026-11-21 10:03:04.123456789 +0100 CET`, in the system's time zone.
@@ -24,14 +24,14 @@ pub(crate) enum Moment {
     UnixMicro,
     /// Nanoseconds since 1970.
     UnixNano,
-    /// As a layout has it, in the system's time zone.
+    /// In a layout, in the system's time zone.
     Formatted(Layout),
 }
 
 // === impl Moment ===
 
 impl Moment {
-    /// The one that a variable's type names.
+    /// Returns the format that a variable's type names.
     pub(crate) fn of_type(name: &str) -> Option<Moment> {
         Some(match name {
             "now_local" => Moment::Local,
@@ -45,7 +45,7 @@ impl Moment {
         })
     }
 
-    /// Appends `now` in this shape.
+    /// Appends `now` in this format.
     pub(crate) fn write(&self, now: Timestamp, out: &mut Vec<u8>) {
         let written = match self {
             Moment::Local => {
@@ -67,7 +67,7 @@ impl Moment {
     }
 }
 
-/// The system's time zone, looked up once.
+/// Returns the system's time zone, which is looked up once.
 fn local_zone() -> TimeZone {
     thread_local! {
         static ZONE: TimeZone = TimeZone::system();

@@ -1,13 +1,13 @@
-//! Lists of values, and the replacing of text in values.
+//! Lists of values, and replacements of text in values.
 
-/// Values one after another in one piece of memory.
+/// Values stored one after another in one piece of memory.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
     bytes: Vec<u8>,
     ends: Vec<u32>,
 }
 
-/// Texts and what they become.
+/// Texts, and the texts that replace them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Replacements(Vec<(String, String)>);
 
@@ -27,7 +27,7 @@ impl Words {
         self.ends.len()
     }
 
-    /// The one that was added at this place.
+    /// Returns the value at this place in the list.
     pub(crate) fn get(&self, at: usize) -> &[u8] {
         let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
         &self.bytes[start..self.ends[at] as usize]
@@ -42,7 +42,7 @@ impl Words {
         self.ends.clear();
     }
 
-    /// Adds what `write` appends.
+    /// Adds the value that `write` appends.
     pub(crate) fn add_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.ends.push(self.bytes.len() as u32);
@@ -52,7 +52,7 @@ impl Words {
 // === impl Replacements ===
 
 impl Replacements {
-    /// Of two that fit at one place, the longer one wins.
+    /// Creates replacements. If two texts match at one place, the longer one wins.
     ///
     /// # Panics
     /// If one of the texts to be replaced is empty.
@@ -69,7 +69,7 @@ impl Replacements {
         self.0.is_empty()
     }
 
-    /// Replaces in one pass: what has been put in isn't looked at again.
+    /// Replaces in one pass: replaced text is not looked at again.
     pub(crate) fn apply(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;

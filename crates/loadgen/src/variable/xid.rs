@@ -1,16 +1,16 @@
-//! Ids of 20 characters that sort by the second they were made in: four bytes of time, three of this machine,
-//! two of this process, three that count; in base 32 with the digits `0` to `v`. (The layout is that of xid,
-//! which came from MongoDB's ObjectId.)
+//! Ids of 20 characters that sort by the second in which they were made: four bytes of time, three of this
+//! machine, two of this process, and a counter of three bytes, in base 32 with the digits `0` to `v`. (The
+//! layout is that of xid, which came from MongoDB's ObjectId.)
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 
-/// Characters of an id.
+/// Number of characters of an id.
 pub(super) const XID_BYTES: usize = 20;
 
-/// Everything of an id but its counter.
+/// An id without its counter.
 #[derive(Debug, Clone)]
 pub(super) struct Xid {
     /// Seconds, machine, process: nine bytes.
@@ -18,7 +18,7 @@ pub(super) struct Xid {
     text: [u8; XID_BYTES],
 }
 
-/// Reserves the counters of so many ids of this process, and gives the first.
+/// Reserves `count` counters for ids of this process, and returns the first one.
 pub(super) fn reserve(count: u64) -> u64 {
     static DRAWN: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(fastrand::u64(0..1 << 24)));
     DRAWN.fetch_add(count, Ordering::Relaxed)
@@ -27,10 +27,10 @@ pub(super) fn reserve(count: u64) -> u64 {
 // === impl Xid ===
 
 impl Xid {
-    /// Ids of this process, at no time yet.
+    /// Creates ids of this process, with no time set yet.
     pub(super) fn of_this_process() -> Xid {
-        // By chance, where xid hashes the host's name: two machines of one name are as usual as two of one
-        // number.
+        // A random number, where xid hashes the host's name: two machines with the same name are as usual as
+        // two with the same number.
         static MACHINE: LazyLock<[u8; 3]> = LazyLock::new(|| {
             let [one, two, three, _] = fastrand::u32(..).to_be_bytes();
             [one, two, three]
@@ -45,7 +45,7 @@ impl Xid {
         xid
     }
 
-    /// From now on the ids are of this time.
+    /// Sets the time of the ids made from now on.
     pub(super) fn at(&mut self, now: Timestamp) {
         self.stem[..4].copy_from_slice(&(now.as_second() as u32).to_be_bytes());
         let mut bits = [0; 16];
@@ -56,7 +56,7 @@ impl Xid {
         }
     }
 
-    /// The id with this counter, of which the low 24 bits count.
+    /// Returns the id with this counter, of which only the low 24 bits are used.
     pub(super) fn text(&self, counter: u64) -> [u8; XID_BYTES] {
         let mut text = self.text;
         // The counter begins at bit 72, in the middle of the fifteenth digit; four bits at the end are
@@ -98,7 +98,7 @@ mod tests {
             let text = String::from_utf8(xid.text(counter).to_vec()).unwrap();
             assert_eq!(text, encode(bytes), "{second} {counter:x}");
         }
-        // The example of the format's own description.
+        // The example in the format's own description.
         let known = [
             0x4d, 0x88, 0xe1, 0x5b, 0x60, 0xf4, 0x86, 0xe4, 0x28, 0x41, 0x2d, 0xc9,
         ];

@@ -1,4 +1,4 @@
-//! What the log asks of a disk: few things, so that a simulated one can do each of them badly.
+//! The operations that the log needs of a disk: few, so that a simulated disk can get each of them wrong.
 
 pub(crate) mod real;
 
@@ -6,16 +6,16 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::Path;
 
-/// A file system, or one in memory that tears writes.
+/// A file system, real or simulated in memory with torn writes.
 ///
-/// Paths are those that the log was opened with, joined with names. All calls block.
+/// Each path is the folder that the log was opened with, joined with a name. All calls block.
 pub trait Disk: Send + Sync + 'static {
-    /// Makes a folder and those above it, unless they are there. Not yet durable.
+    /// Creates a folder and its missing parents. Not yet durable.
     ///
     /// # Errors
     /// What the operating system says.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
-    /// The files of a folder, in any order; folders left out.
+    /// Returns the files of a folder, in any order; folders are left out.
     ///
     /// # Errors
     /// What the operating system says.
@@ -30,12 +30,12 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// As for `open`.
     fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn File>>;
-    /// Makes an empty file, in place of one that may be there, to read and write it.
+    /// Creates an empty file, replacing any that is there, and opens it to read and write it.
     ///
     /// # Errors
     /// What the operating system says.
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>>;
-    /// Puts a file in another's place, at once or not at all.
+    /// Moves a file over another, atomically.
     ///
     /// # Errors
     /// What the operating system says.
@@ -45,34 +45,34 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// What the operating system says.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Makes what was created, renamed and removed in a folder durable.
+    /// Makes the creations, renames and removals in a folder durable.
     ///
     /// # Errors
     /// What the operating system says.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
-    /// Bytes free for us on the file system of this folder.
+    /// Returns the bytes that this process may still use on the file system of this folder.
     ///
     /// # Errors
     /// What the operating system says.
     fn free_bytes(&self, folder: &Path) -> io::Result<u64>;
-    /// Locks a file, made if need be, until the lock is dropped or the process ends.
+    /// Locks a file, creating it if need be, until the lock is dropped or the process ends.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if another has it.
+    /// [`io::ErrorKind::WouldBlock`] if another process holds the lock.
     fn lock(&self, path: &Path) -> io::Result<Lock>;
-    /// Milliseconds since 1970: a simulated disk comes with its own time. Somebody may set this clock forward
-    /// or back.
+    /// Returns the wall clock's time in milliseconds since 1970; a simulated disk has its own. This clock may
+    /// be set forward or back at any time.
     fn now_ms(&self) -> u64;
-    /// Milliseconds of a clock that nobody sets, counted from any moment: for how long something lasts.
+    /// Returns the milliseconds of a monotonic clock with an arbitrary origin, to measure durations with.
     fn elapsed_ms(&self) -> u64;
-    /// Which run of the system this is: as long as it lasts, what was written is there, synced or not. None:
-    /// nobody knows.
+    /// Returns the id of the current boot of the system: as long as it lasts, written data is there, synced
+    /// or not. None if the id is unknown.
     fn boot(&self) -> Option<u128> {
         None
     }
 }
 
-/// An open file. Reads and writes say where, so that one can be shared.
+/// An open file. Reads and writes take a position, so that one file can be shared.
 pub trait File: Send + Sync {
     /// Reads into `into` from `at`, as much as there is: less than asked for only at the end of the file.
     ///
@@ -84,34 +84,34 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the operating system says; some of it may have been written.
     fn write_at(&self, slices: &mut [IoSlice<'_>], at: u64) -> io::Result<()>;
-    /// Cuts or extends.
+    /// Cuts or extends the file to this length.
     ///
     /// # Errors
     /// What the operating system says.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
-    /// How long it is.
+    /// Returns the length of the file.
     ///
     /// # Errors
     /// What the operating system says.
     fn bytes(&self) -> io::Result<u64>;
-    /// Makes what was written durable, and the length with it.
+    /// Makes the written bytes and the length durable.
     ///
     /// # Errors
-    /// What the operating system says. Nobody knows then what is on disk, and a second call proves nothing.
+    /// What the operating system says. What is on disk is unknown then, and a second call proves nothing.
     fn sync(&self) -> io::Result<()>;
-    /// Forgets what the page cache holds of a stretch of the file, as far as it is synced: later reads come
-    /// from the disk.
+    /// Drops a range of the file from the page cache, as far as it is synced, so that later reads come from
+    /// the disk.
     fn drop_cached(&self, range: Range<u64>);
 }
 
-/// A file of a folder.
+/// A file in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name in the folder.
+    /// The file's name in the folder.
     pub name: String,
-    /// Its length.
+    /// The file's length in bytes.
     pub bytes: u64,
 }
 
-/// Held as long as the lock is.
+/// A lock, held until it is dropped.
 pub type Lock = Box<dyn std::any::Any + Send + Sync>;

@@ -1,4 +1,4 @@
-//! The operating system's files.
+//! The operating system's disk.
 
 #![allow(
     clippy::disallowed_methods,
@@ -18,7 +18,7 @@ use rustix::fs::{Advice, FlockOperation};
 
 use crate::disk::{Disk, File, Listed, Lock};
 
-/// The operating system's files.
+/// The operating system's disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk {}
 
@@ -37,7 +37,7 @@ impl Disk for RealDisk {
             let entry = entry?;
             let metadata = match entry.metadata() {
                 Ok(metadata) => metadata,
-                // Removed since: as if it had never been there.
+                // It was removed since: treat it as if it had never been there.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
@@ -117,9 +117,9 @@ impl Disk for RealDisk {
     }
 }
 
-/// Makes a folder and those above it that are not there. Each must outlast a power cut, so `sync` is called
-/// for the folder that each one is made in, from the top down, and for the one that the last is in, whoever
-/// made that.
+/// Creates a folder and its missing parents. Each must outlast a power cut, so `sync` is called for the
+/// parent of each created folder, from the top down, and always for the parent of `path`, even if another
+/// process created `path`.
 fn create_levels(path: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let missing = |level: &&Path| !level.as_os_str().is_empty() && !level.exists();
     let made = path.ancestors().take_while(missing).count();
@@ -174,7 +174,7 @@ impl File for RealFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // The length is among what fdatasync makes durable.
+        // fdatasync makes the length durable too.
         self.0.sync_data()
     }
 
@@ -182,17 +182,17 @@ impl File for RealFile {
         if range.is_empty() {
             return;
         }
-        // No length means: to the end. One that overflows would be refused.
+        // No length means "to the end". One that overflows would be refused.
         let length = NonZeroU64::new(range.end - range.start).filter(|length| length.get() < i64::MAX as u64);
-        // Advice: whether it was taken makes no difference to what is promised.
+        // This is advice: whether it is taken does not affect what is promised.
         let _ = rustix::fs::fadvise(&self.0, range.start, length, Advice::DontNeed);
     }
 }
 
-/// What the clock that nobody sets begins with: moments before the start of the process can be told by it
+/// The first value of the monotonic clock, so that moments before the start of the process can be expressed
 /// too.
 const FIRST_MS: u64 = 1 << 40;
-/// More slices in one call are refused by Linux.
+/// The most slices in one call; Linux refuses more.
 const SLICES_MAX: usize = 1024;
 
 #[cfg(test)]

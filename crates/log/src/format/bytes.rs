@@ -1,6 +1,6 @@
 //! Little-endian numbers in byte strings.
 
-/// Reads numbers one after the other; every read beyond the end gives none.
+/// Reads numbers from a byte string, one after the other; a read beyond the end returns none.
 pub(crate) struct Take<'a>(pub(crate) &'a [u8]);
 
 // === impl Take ===
@@ -34,13 +34,13 @@ impl<'a> Take<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// `magic`, the version byte and two zeros.
+    /// Reads `magic`, the version byte and two zeros.
     pub(crate) fn magic(&mut self, magic: &[u8; 5]) -> Option<()> {
         (self.bytes(5)? == magic && self.u8()? == VERSION && self.u16()? == 0).then_some(())
     }
 }
 
-/// Starts a block: `magic`, the version byte, two zeros.
+/// Starts a block with `magic`, the version byte and two zeros.
 pub(crate) fn put_magic(out: &mut Vec<u8>, magic: &[u8; 5]) {
     out.extend_from_slice(magic);
     out.extend_from_slice(&[VERSION, 0, 0]);
@@ -54,10 +54,10 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Writes a number over what is at `at`.
+/// Overwrites the number at `at`.
 pub(crate) fn set_u32(out: &mut [u8], at: usize, number: u32) {
     out[at..at + 4].copy_from_slice(&number.to_le_bytes());
 }
 
-/// Of everything on disk.
+/// The version byte of every file.
 pub(crate) const VERSION: u8 = 1;

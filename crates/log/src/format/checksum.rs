@@ -1,11 +1,11 @@
-//! CRC-32, made with carry-less multiplication where the processor has it.
+//! CRC-32, computed with carry-less multiplication where the processor supports it.
 
-/// Of these bytes.
+/// Returns the checksum of these bytes.
 pub(crate) fn of(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
-/// A checksum made piece by piece.
+/// A checksum computed piece by piece.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sum(crc32fast::Hasher);
 
@@ -21,10 +21,11 @@ impl Sum {
     }
 }
 
-/// Bytes of a piece: few enough that they are still in the core's own cache when they are summed up.
+/// Bytes of a piece: few enough that they are still in the core's own cache when the checksum reads them.
 pub(crate) const PIECE_BYTES: usize = 128 << 10;
 
-/// A checksum that starts from a log's id: only who knows the id can make bytes that check.
+/// The key of a log's checksums, derived from the log's id: only someone who knows the id can make bytes that
+/// check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(u32);
 
@@ -35,7 +36,7 @@ impl Key {
         Self(crc32fast::hash(&log.to_le_bytes()))
     }
 
-    /// Of these bytes.
+    /// Returns the keyed checksum of these bytes.
     pub(crate) fn of(self, bytes: &[u8]) -> u32 {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
         hasher.update(bytes);

@@ -1,4 +1,5 @@
-//! Compression of a record's groups, each by itself so that a lane's reader unpacks only its own.
+//! Compression of a record's groups. Each group is compressed by itself, so that a lane's reader unpacks only
+//! its own groups.
 
 use std::cell::RefCell;
 use std::io;
@@ -6,12 +7,12 @@ use std::io;
 /// How groups are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Codec {
-    /// Not at all: the least CPU.
+    /// No compression: the least CPU.
     #[default]
     None,
-    /// LZ4 block: fast, packs little.
+    /// LZ4 block: fast, with a low compression ratio.
     Lz4,
-    /// Zstandard at its level 1: packs well.
+    /// Zstandard at level 1: a high compression ratio.
     Zstd,
 }
 
@@ -32,7 +33,7 @@ impl Codec {
             .find(|codec| codec.number() == number)
     }
 
-    /// Appends `raw`, packed, to `out`.
+    /// Compresses `raw` and appends the result to `out`.
     pub(crate) fn pack(self, raw: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         match self {
@@ -50,8 +51,8 @@ impl Codec {
         }
     }
 
-    /// Appends what `stored` unpacks to, exactly `raw_bytes` long, to `out`; which is as it was after an
-    /// error.
+    /// Unpacks `stored`, which must give exactly `raw_bytes` bytes, and appends them to `out`. After an error
+    /// `out` is as it was.
     pub(crate) fn unpack(self, stored: &[u8], raw_bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let start = out.len();
         let unpacked = match self {
@@ -93,13 +94,13 @@ fn with_zstd<T>(pack: impl FnOnce(&mut zstd::bulk::Compressor<'static>) -> io::R
     })
 }
 
-// A context is some hundred KiB to set up, so each thread keeps its own.
+// A context costs some hundred KiB to set up, so each thread keeps its own.
 thread_local! {
     static PACKER: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
     static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Higher levels cost several times as much for a tenth less.
+/// Higher levels cost several times as much for a tenth less output.
 const ZSTD_LEVEL: i32 = 1;
 
 #[cfg(test)]

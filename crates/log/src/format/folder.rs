@@ -1,4 +1,4 @@
-//! A log's folder: its files' names, and what is the same in all of them.
+//! A log's folder: the names of its files, and the id and lanes that all of them share.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -21,14 +21,14 @@ pub(crate) struct Folder {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) lanes: u32,
     pub(crate) key: Key,
-    /// The segments that are open to be read: their files must not become something else under their readers.
+    /// The segments that are open for reading: a file must not become another segment's under its readers.
     opened: Mutex<BTreeMap<u64, Weak<dyn File>>>,
 }
 
 // === impl Folder ===
 
 impl Folder {
-    /// Reads `LOG`; or makes it, for a folder that has none.
+    /// Reads `LOG`, or creates it in a folder that has none.
     pub(crate) fn open(path: &Path, lanes: u32, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
         if let Some(folder) = Self::existing(path, Arc::clone(&disk))? {
             return Ok(folder);
@@ -55,7 +55,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Reads `LOG`; none if there is none.
+    /// Reads `LOG`; returns none if there is no such file.
     pub(crate) fn existing(path: &Path, disk: Arc<dyn Disk>) -> Result<Option<Self>, OpenError> {
         let file = path.join(LOG);
         let mut bytes = vec![0; LOG_BYTES + 1];
@@ -107,7 +107,7 @@ impl Folder {
         }
     }
 
-    /// Puts a whole file in place, or leaves the one that is there; durable when it returns.
+    /// Puts a whole file in place, or leaves the old one there; the change is durable when this returns.
     pub(crate) fn replace(
         &self,
         name: &str,
@@ -126,7 +126,7 @@ impl Folder {
         self.path.join(segment::name(first))
     }
 
-    /// A segment's file, to read; all who read it share one.
+    /// Opens a segment's file for reading; all its readers share one.
     pub(crate) fn open_segment(&self, first: u64) -> Result<Arc<dyn File>, ReadError> {
         let mut opened = self.opened.lock();
         if let Some(file) = opened.get(&first).and_then(Weak::upgrade) {
@@ -140,7 +140,7 @@ impl Folder {
         Ok(file)
     }
 
-    /// Gives a segment's file another name, unless somebody reads it; whether it did. Not yet durable.
+    /// Renames a segment's file, unless somebody reads it, and returns whether it did. Not yet durable.
     pub(crate) fn set_aside(&self, first: u64, to: &Path) -> io::Result<bool> {
         let opened = self.opened.lock();
         if opened.get(&first).is_some_and(|file| file.strong_count() > 0) {
@@ -149,7 +149,7 @@ impl Folder {
         self.disk.rename(&self.segment(first), to).map(|()| true)
     }
 
-    /// A segment's header; none if it does not check.
+    /// Reads a segment's header; none if it does not check.
     pub(crate) fn header(&self, file: &dyn File, first: u64) -> Result<Option<Header>, ReadError> {
         let header = Header::read(file, first, self.lanes, self.key);
         header.map_err(|source| read_error("cannot read", &self.segment(first), source))
@@ -172,19 +172,19 @@ pub(crate) fn read_error(doing: &'static str, path: &Path, source: io::Error) ->
     }
 }
 
-/// What the log is.
+/// The file that says what the log is.
 pub(crate) const LOG: &str = "LOG";
-/// Locked by who writes.
+/// The file that the writing process locks.
 pub(crate) const LOCK: &str = "LOCK";
-/// How far it is known to be durable.
+/// The file that says how far the log is known to be durable.
 pub(crate) const MARK: &str = "MARK";
-/// How far it is known to be written.
+/// The file that says how far the log is known to be written.
 pub(crate) const WRITTEN: &str = "WRITTEN";
-/// The ending of a cursor's name.
+/// The suffix of a cursor file's name.
 pub(crate) const CURSOR: &str = ".cursor";
-/// The ending of a file that is about to be renamed.
+/// The suffix of a file that is about to be renamed.
 pub(crate) const NEW: &str = ".new";
-/// Where copies of damage go.
+/// The folder for copies of damaged bytes.
 pub(crate) const QUARANTINE: &str = "quarantine";
 const LOG_BYTES: usize = 24;
 

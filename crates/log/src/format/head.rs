@@ -23,7 +23,7 @@ pub(crate) struct Head {
     pub(crate) codec: Codec,
 }
 
-/// A head whose checksum is right, and what it points to.
+/// A head whose checksum is right, with its parameters and directory.
 #[derive(Debug)]
 pub(crate) struct Parsed<'a> {
     pub(crate) head: Head,
@@ -34,22 +34,22 @@ pub(crate) struct Parsed<'a> {
 // === impl Head ===
 
 impl Head {
-    /// Bytes of head, parameters and directory.
+    /// Returns the bytes of head, parameters and directory.
     pub(crate) fn bytes(&self) -> usize {
         HEAD_BYTES + usize::from(self.params) + usize::from(self.groups) * ENTRY_BYTES
     }
 
-    /// Bytes of the whole record.
+    /// Returns the bytes of the whole record.
     pub(crate) fn record_bytes(&self) -> u64 {
         (self.bytes() as u64 + u64::from(self.payload)).next_multiple_of(ALIGN)
     }
 
-    /// Positions of the whole record.
+    /// Returns the positions of the whole record.
     pub(crate) fn range(&self) -> Range<u64> {
         self.position..self.position + self.record_bytes()
     }
 
-    /// Completes a head: `bytes` has room for the fixed part, and the parameters.
+    /// Completes a head: `bytes` already has room for the fixed part, and holds the parameters.
     pub(crate) fn write(&self, bytes: &mut Vec<u8>, directory: &[Entry], key: Key) {
         for entry in directory {
             for number in [entry.lane, entry.documents, entry.stored, entry.raw, entry.crc] {
@@ -78,7 +78,7 @@ impl Head {
         set_u32(bytes, 4, crc);
     }
 
-    /// Reads the fixed part: none if it can be no head. Whether it *is* one, only the checksum tells.
+    /// Reads the fixed part; none if the bytes cannot be a head. Only the checksum proves that they are one.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut take = Take(bytes);
         if take.bytes(4)? != MAGIC {
@@ -105,8 +105,8 @@ impl Head {
         (take.u16()? == 0 && bounded).then_some(head)
     }
 
-    /// Reads a whole head that should be at `position`; none if anything about it is wrong. `bytes` may go on
-    /// beyond it.
+    /// Reads a whole head that should be at `position`; none if anything about it is wrong. `bytes` may
+    /// continue beyond the head.
     pub(crate) fn parse(bytes: &[u8], position: u64, lanes: u32, key: Key) -> Option<Parsed<'_>> {
         let head = Self::read(bytes)?;
         let whole = bytes.get(..head.bytes())?;
@@ -153,7 +153,7 @@ fn directory_of(bytes: &[u8], lanes: u32) -> Option<Vec<Entry>> {
 // === impl Parsed ===
 
 impl Parsed<'_> {
-    /// Each group with its place, in bytes from the record's start.
+    /// Returns each group with its range, in bytes from the record's start.
     pub(crate) fn groups(&self) -> impl Iterator<Item = (Range<usize>, Entry)> {
         let mut at = self.head.bytes();
         self.directory.iter().map(move |entry| {
@@ -164,7 +164,7 @@ impl Parsed<'_> {
     }
 }
 
-/// How a record begins.
+/// The first bytes of a record.
 pub(crate) const MAGIC: &[u8; 4] = b"TGR1";
 
 #[cfg(test)]

@@ -1,31 +1,31 @@
-//! Where each lane's groups are in one segment.
+//! The places of each lane's groups in one segment.
 
-/// One group.
+/// The place of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupEntry {
     /// Bytes from the segment's start to the record.
     pub(crate) record: u32,
     /// Bytes from the segment's start to the group.
     pub(crate) group: u32,
-    /// Bytes of the group, as stored.
+    /// The group's length in bytes, as stored.
     pub(crate) stored: u32,
     pub(crate) documents: u32,
 }
 
-/// Running totals of one lane, from the log's beginning.
+/// The running totals of one lane, from the log's beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LaneTotal {
     pub(crate) documents: u64,
-    /// Uncompressed.
+    /// Uncompressed bytes.
     pub(crate) bytes: u64,
 }
 
-/// Running totals of the log, from its beginning.
+/// The running totals of the log, from its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) lanes: Vec<LaneTotal>,
     pub(crate) records: u64,
-    /// More than the lanes' together by what was lost without a trace of its lane.
+    /// All accepted documents: more than the lanes' sum by the lost documents whose lane is unknown.
     pub(crate) documents: u64,
 }
 
@@ -80,7 +80,7 @@ impl Totals {
         }
     }
 
-    /// Counts a record with these groups: lane, documents, uncompressed bytes.
+    /// Counts a record with these groups, each given as lane, documents and uncompressed bytes.
     pub(crate) fn add(&mut self, groups: impl Iterator<Item = (u32, u32, u32)>) {
         self.records += 1;
         for (lane, documents, raw) in groups {
@@ -91,7 +91,7 @@ impl Totals {
         }
     }
 
-    /// Adds the next record; how many documents were lost before it, as it tells.
+    /// Adds the next record; returns how many documents were lost before it, going by the record's own count.
     pub(crate) fn add_record(&mut self, parsed: &crate::format::head::Parsed<'_>) -> u64 {
         let lost = parsed.head.documents_before.saturating_sub(self.documents);
         self.documents += lost;
@@ -101,7 +101,7 @@ impl Totals {
         lost
     }
 
-    /// Documents that no lane counts.
+    /// Returns the documents that no lane counts.
     pub(crate) fn lost(&self) -> u64 {
         let laned: u64 = self.lanes.iter().map(|lane| lane.documents).sum();
         self.documents.saturating_sub(laned)

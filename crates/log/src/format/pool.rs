@@ -1,10 +1,10 @@
-//! Buffers that records are made in, used again: memory touched for the first time costs more than a copy.
+//! Reusable buffers in which records are made: memory touched for the first time costs more than a copy.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Empty buffers, up to a number of bytes.
+/// Idle buffers, up to a number of bytes.
 #[derive(Default)]
 pub(crate) struct Pool {
     kept: Mutex<Kept>,
@@ -12,10 +12,10 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct Kept {
-    /// Those that were given last come last.
+    /// The buffers, in the order in which they were returned.
     buffers: Vec<Vec<u8>>,
     bytes: usize,
-    /// The fewest bytes that were idle since the last look: nobody needs them.
+    /// The fewest bytes that were idle at any moment since the last look: nobody needs them.
     idle: usize,
     looked: Option<Instant>,
 }
@@ -23,8 +23,8 @@ struct Kept {
 // === impl Pool ===
 
 impl Pool {
-    /// Of those that have room for so many bytes the smallest, of several the one that was given last, since
-    /// it is likely still in a cache; or else a new one.
+    /// Returns the smallest idle buffer with room for `bytes` bytes, or a new one. Of several such buffers it
+    /// returns the one that came back last, since that one is likely still in a cache.
     pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
         let mut kept = self.kept.lock();
         let fitting = kept.buffers.iter().enumerate().rev();
@@ -39,7 +39,7 @@ impl Pool {
         buffer
     }
 
-    /// Gives memory back that nobody has taken since the last look, a while ago.
+    /// Frees the memory that nobody has taken since the last look, if that was long enough ago.
     pub(crate) fn trim(&self, now: Instant) {
         let mut kept = self.kept.lock();
         let kept = &mut *kept;
@@ -73,11 +73,11 @@ impl Pool {
     }
 }
 
-/// Idle buffers: all are looked at when one is taken.
+/// The most idle buffers: each is looked at when one is taken.
 const KEPT_MAX: usize = 64;
-/// What nobody takes for so long is given back.
+/// Memory that nobody takes for this long is freed.
 const IDLE_FOR: Duration = Duration::from_secs(1);
-/// Bytes that idle buffers may hold.
+/// The most bytes that idle buffers may hold.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
 #[cfg(test)]

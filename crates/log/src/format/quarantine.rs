@@ -1,4 +1,4 @@
-//! Copies of what was found broken: the segment around it may go, the evidence stays.
+//! Copies of damaged bytes: the segment around them may be deleted, the evidence stays.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -8,18 +8,18 @@ use parking_lot::Mutex;
 use crate::disk::File;
 use crate::format::folder::{Folder, QUARANTINE};
 
-/// How much was copied, so that it stays bounded.
+/// The number of bytes copied so far, which bounds further copies.
 #[derive(Default)]
 pub(crate) struct Quarantine {
-    /// None until the folder was looked at.
+    /// None until the folder has been looked at.
     bytes: Mutex<Option<u64>>,
 }
 
 // === impl Quarantine ===
 
 impl Quarantine {
-    /// Copies a range of a segment that starts at `first`; the copy's name, or none if it could not be made
-    /// or would be too much. The loss is reported either way.
+    /// Copies a range of a segment that starts at `first`. Returns the copy's name, or none if the copy
+    /// failed or would exceed the bound. The loss is reported either way.
     pub(crate) fn keep(
         &self,
         folder: &Folder,

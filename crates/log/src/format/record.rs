@@ -1,4 +1,4 @@
-//! A record being put together, and where it went.
+//! A record while it is put together, and the receipt for it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub const PAYLOAD_MAX: usize = 1 << 30;
 /// One client request on its way into the log, from [`crate::Log::record`]. The memory for its groups is
 /// pooled.
 pub struct Record {
-    /// Room for the fixed part, then the parameters.
+    /// The fixed part, still empty, and the parameters.
     pub(crate) head: Vec<u8>,
     pub(crate) directory: Vec<Entry>,
     pub(crate) payload: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct Record {
     pub(crate) codec: Codec,
     lanes: u32,
     documents: u64,
-    /// Whether the quota does not count for it.
+    /// Whether the record is exempt from the quota.
     pub(crate) beyond_quota: bool,
     pool: Arc<Pool>,
 }
@@ -39,14 +39,14 @@ pub(crate) struct Entry {
     pub(crate) crc: u32,
 }
 
-/// Where a record went.
+/// Where a record was put in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// The position of its first byte: what `X-Tidegate-Ack: queued; position=…` shows.
+    /// The position of the record's first byte, as in `X-Tidegate-Ack: queued; position=…`.
     pub position: u64,
-    /// Bytes that it takes in the log.
+    /// Bytes that the record takes in the log.
     pub bytes: u64,
-    /// Documents in it.
+    /// Documents in the record.
     pub documents: u32,
 }
 
@@ -70,11 +70,11 @@ impl Record {
         }
     }
 
-    /// Makes room for groups of so many bytes together, which is faster than to make it group by group.
+    /// Reserves room for groups of `bytes` bytes together, which is faster than growing group by group.
     pub fn reserve(&mut self, bytes: usize) {
         let room = match self.codec {
             Codec::None => bytes,
-            // They are packed better than that.
+            // They compress better than that.
             Codec::Lz4 | Codec::Zstd => bytes / 2,
         };
         if self.payload.capacity() == 0 {
@@ -84,8 +84,9 @@ impl Record {
 
     /// Adds a group: `fill` appends its bytes, the action and source lines of `documents` operations.
     ///
-    /// A lane may have several groups in a record; they are read in the order they were added. Its checksum
-    /// (and compression) is made here, on the caller's core, while the bytes are in its cache.
+    /// A lane may have several groups in a record; they are read in the order in which they were added. The
+    /// group's checksum (and compression) is computed here, on the caller's core, while the bytes are in its
+    /// cache.
     ///
     /// # Panics
     /// If there is no such lane, if there are no documents, or if `fill` appends nothing.
@@ -100,12 +101,12 @@ impl Record {
         });
     }
 
-    /// As [`Record::group`]; `more` appends some more of the group's bytes, at most as many as it is told if
-    /// it can, and returns how many; 0 at the end. Their checksum is made while they are in the core's own
-    /// cache.
+    /// Like [`Record::group`], but `more` appends the group's bytes piece by piece: at most as many as it is
+    /// told, if it can. It returns how many it appended; 0 at the end. The checksum is computed while the
+    /// bytes are in the core's own cache.
     ///
     /// # Panics
-    /// As [`Record::group`].
+    /// Like [`Record::group`].
     pub fn group_by_piece(
         &mut self,
         lane: u32,
@@ -143,8 +144,8 @@ impl Record {
         self.directory.push(Entry {
             lane,
             documents,
-            // What is too long for u32 is over PAYLOAD_MAX, and refused as such before these numbers are
-            // used.
+            // A length that exceeds u32 exceeds PAYLOAD_MAX, so the record is refused before these numbers
+            // are used.
             stored: u32::try_from(stored.len()).unwrap_or(u32::MAX),
             raw: u32::try_from(raw).unwrap_or(u32::MAX),
             crc: sum.finish(),
@@ -152,25 +153,25 @@ impl Record {
         self.documents += u64::from(documents);
     }
 
-    /// It is taken even where it is more than [`crate::Options::quota_bytes`] allows: for what is larger than
-    /// the whole quota, and would wait for room for ever. Whoever calls it sees to a bound.
+    /// Lets the record exceed [`crate::Options::quota_bytes`]: for a record that is larger than the whole
+    /// quota and would wait for room for ever. The caller must set a bound.
     pub fn beyond_quota(&mut self) {
         self.beyond_quota = true;
     }
 
-    /// Documents so far.
+    /// Returns the documents added so far.
     #[must_use]
     pub fn documents(&self) -> u64 {
         self.documents
     }
 
-    /// Bytes of groups so far, as they are stored.
+    /// Returns the bytes of the groups so far, as stored.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
         self.payload.len()
     }
 
-    /// Bytes that it takes in the log.
+    /// Returns the bytes that the record takes in the log.
     pub(crate) fn bytes(&self) -> u64 {
         let head = self.head.len() + self.directory.len() * ENTRY_BYTES;
         ((head + self.payload.len()) as u64).next_multiple_of(ALIGN)
@@ -216,5 +217,5 @@ impl Drop for Record {
 pub(crate) const HEAD_BYTES: usize = 64;
 /// Bytes of a group in the directory.
 pub(crate) const ENTRY_BYTES: usize = 20;
-/// Records start at multiples of it.
+/// Records start at multiples of this number.
 pub(crate) const ALIGN: u64 = 8;

@@ -1,4 +1,4 @@
-//! A segment's records, one after the other, and what lies between them.
+//! A scan of a segment: its records, one after the other, and the bytes between them.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -8,31 +8,31 @@ use crate::format::checksum::Key;
 use crate::format::head::{Head, MAGIC, Parsed};
 use crate::format::record::{ALIGN, HEAD_BYTES};
 
-/// What a scan comes upon; places are bytes from the file's start.
+/// What a scan finds; places are bytes from the file's start.
 pub(crate) enum Found<'a> {
     /// A record whose head is right.
     Record {
         at: u64,
         parsed: Parsed<'a>,
-        /// Whether all of its payload is there and right, as far as that was asked.
+        /// Whether the whole payload is there and right, as far as a check was asked for.
         whole: bool,
     },
     /// Bytes that are no record.
     Bad(Range<u64>),
 }
 
-/// A part of a segment to scan.
+/// A segment to scan.
 pub(crate) struct Scan<'a> {
     pub(crate) file: &'a dyn File,
     /// The position of the file's first byte.
     pub(crate) first: u64,
     pub(crate) lanes: u32,
     pub(crate) key: Key,
-    /// Records that end beyond this position have their payload checked.
+    /// The payload of records that end beyond this position is checked.
     pub(crate) verify_beyond: u64,
 }
 
-/// Bytes of the file, read ahead a little.
+/// Bytes of the file, read ahead in small amounts.
 struct Window<'a> {
     file: &'a dyn File,
     bytes: Vec<u8>,
@@ -43,7 +43,7 @@ struct Window<'a> {
 // === impl Scan ===
 
 impl Scan<'_> {
-    /// Tells `each` what is between two places of the file, in order, until it breaks off.
+    /// Calls `each` with everything between two places of the file, in order, until it breaks off.
     pub(crate) fn run(
         &self,
         within: Range<u64>,
@@ -73,8 +73,9 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// What of a record there is at a place where none is whole, in a file that is being written again: where
-    /// its first bytes are missing too, nothing can be told from what the file held before.
+    /// Returns the range of a record that has begun at a place but is not whole, in a file that is being
+    /// written again. If the record's first bytes are missing too, it cannot be distinguished from what the
+    /// file held before.
     pub(crate) fn begun_at(&self, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
         let mut bytes = [0; HEAD_BYTES];
         let read = self.file.read_at(&mut bytes, at)?;
@@ -82,7 +83,7 @@ impl Scan<'_> {
         Ok(head.map(|head| at..at.saturating_add(head.record_bytes()).min(end)))
     }
 
-    /// The length of the record at a place, if there is one that fits, and whether to go on.
+    /// Returns the length of the record at a place, if there is one that fits, and whether to continue.
     fn record(
         &self,
         window: &mut Window<'_>,
@@ -101,7 +102,7 @@ impl Scan<'_> {
         Ok(Some((bytes, each(Found::Record { at, parsed, whole }))))
     }
 
-    /// The head at a place, if it is right and its record fits.
+    /// Returns the head at a place, if it is right and its record fits.
     fn head(&self, window: &mut Window<'_>, at: u64) -> io::Result<Option<Head>> {
         let Some(head) = Head::read(window.get(at, HEAD_BYTES)?) else {
             return Ok(None);
@@ -145,12 +146,12 @@ impl Scan<'_> {
         Ok(true)
     }
 
-    /// The next place with a record, or the end.
+    /// Returns the next place with a record, or the end.
     fn search(&self, window: &mut Window<'_>, from: u64) -> io::Result<u64> {
         let mut at = from;
         while at < window.end {
             let bytes = window.get(at, ALIGN as usize)?;
-            // Records start at multiples of 8: so does every place looked at.
+            // Records start at multiples of 8, and so does every place looked at.
             let found = bytes
                 .chunks_exact(ALIGN as usize)
                 .position(|chunk| chunk.starts_with(MAGIC));
@@ -171,7 +172,7 @@ impl Scan<'_> {
 // === impl Window ===
 
 impl Window<'_> {
-    /// At least `count` bytes from `at`, unless the end is nearer.
+    /// Returns at least `count` bytes from `at`, unless the end is nearer.
     fn get(&mut self, at: u64, count: usize) -> io::Result<&[u8]> {
         let count = count.min(self.end.saturating_sub(at) as usize);
         let held = at >= self.at && at + count as u64 <= self.at + self.bytes.len() as u64;

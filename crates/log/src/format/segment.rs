@@ -1,4 +1,4 @@
-//! A segment's header and footer on disk.
+//! The header and footer of a segment on disk.
 
 use std::io::{self, IoSlice};
 
@@ -7,24 +7,24 @@ use crate::format::bytes::{Take, put_magic, put_u32, put_u64, set_u32};
 use crate::format::checksum::Key;
 use crate::format::index::{GroupEntry, Index, LaneTotal, Totals};
 
-/// What a segment says of itself, and of all before it.
+/// A segment's description of itself and of everything before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) first: u64,
     pub(crate) time_ms: u64,
     pub(crate) totals: Totals,
-    /// Bytes that the file had from a segment before, which was used up; 0 if it was made for this one. They
-    /// may lie behind the last record as long as there is no footer.
+    /// Bytes that the file had from its former, used-up segment; 0 if it was made for this one. They may lie
+    /// behind the last record as long as there is no footer.
     pub(crate) stale: u64,
 }
 
-/// A full segment's index, but for the entries themselves.
+/// A full segment's index without the entries themselves.
 #[derive(Debug)]
 pub(crate) struct Footer {
-    /// At the segment's end.
+    /// The totals at the segment's end.
     pub(crate) totals: Totals,
     lanes: Vec<LaneTable>,
-    /// Bytes from the file's start to the first place.
+    /// Bytes from the file's start to the first entry.
     entries_at: u64,
     /// Bytes from the file's start to the footer: where records end.
     pub(crate) at: u64,
@@ -37,17 +37,17 @@ struct LaneTable {
     crc: u32,
 }
 
-/// The name of the segment whose first byte has this position.
+/// Returns the name of the segment whose first byte has this position.
 pub(crate) fn name(first: u64) -> String {
     format!("{first:020}{SUFFIX}")
 }
 
-/// The position in a segment's name.
+/// Returns the position in a segment's name.
 pub(crate) fn first_of(name: &str) -> Option<u64> {
     position_in(name, SUFFIX)
 }
 
-/// The position in the name of a file with this ending.
+/// Returns the position in the name of a file with this suffix.
 pub(crate) fn position_in(name: &str, ending: &str) -> Option<u64> {
     let digits = name.strip_suffix(ending)?;
     let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -89,7 +89,7 @@ impl Header {
         out
     }
 
-    /// None if it does not check.
+    /// Reads a header; none if it does not check.
     pub(crate) fn read(file: &dyn File, first: u64, lanes: u32, key: Key) -> io::Result<Option<Self>> {
         let mut bytes = vec![0; Self::bytes(lanes) as usize];
         let read = file.read_at(&mut bytes, 0)?;
@@ -131,7 +131,7 @@ impl Header {
 // === impl Footer ===
 
 impl Footer {
-    /// Bytes of a footer.
+    /// Returns the bytes of a footer.
     pub(crate) fn bytes(lanes: u32, entries: usize) -> u64 {
         u64::from(lanes) * LANE_BYTES as u64 + (entries * GROUP_ENTRY_BYTES) as u64 + TRAILER_BYTES as u64
     }
@@ -174,7 +174,7 @@ impl Footer {
         out
     }
 
-    /// The footer at the end of a file; none if there is none that checks.
+    /// Reads the footer at the end of a file; none if there is none that checks.
     pub(crate) fn read(file: &dyn File, first: u64, lanes: u32, key: Key) -> io::Result<Option<Self>> {
         let end = file.bytes()?;
         let Some(trailer_at) = end.checked_sub(TRAILER_BYTES as u64) else {
@@ -202,7 +202,7 @@ impl Footer {
         Ok(Self::parse_table(&table, lanes, at, entries_at))
     }
 
-    /// The footer's length and checksum.
+    /// Returns the footer's length and checksum.
     fn parse_trailer(trailer: &[u8], first: u64, lanes: u32) -> Option<(u64, u32)> {
         let mut take = Take(trailer);
         take.magic(b"TGEND")?;
@@ -238,7 +238,7 @@ impl Footer {
         Some(footer)
     }
 
-    /// A lane's entries; none if they do not check.
+    /// Reads a lane's entries; none if they do not check.
     pub(crate) fn groups(&self, file: &dyn File, lane: u32, key: Key) -> io::Result<Option<Vec<GroupEntry>>> {
         let of_lane = self.lanes[lane as usize];
         let mut bytes = vec![0; of_lane.count as usize * GROUP_ENTRY_BYTES];
@@ -266,9 +266,9 @@ const SUFFIX: &str = ".segment";
 const FIXED_BYTES: usize = 64;
 /// Bytes of a lane in a footer.
 const LANE_BYTES: usize = 32;
-/// Bytes of a place in a footer.
+/// Bytes of an entry in a footer.
 const GROUP_ENTRY_BYTES: usize = 16;
-/// Bytes of a footer's end.
+/// Bytes of a footer's trailer.
 const TRAILER_BYTES: usize = 48;
 
 #[cfg(test)]

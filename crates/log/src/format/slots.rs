@@ -1,4 +1,5 @@
-//! Small state that is overwritten in place: two slots in turn, so that a torn write leaves the other.
+//! Small state that is overwritten in place, alternating between two slots, so that a torn write leaves the
+//! other slot intact.
 
 use std::io::{self, IoSlice};
 
@@ -6,7 +7,7 @@ use crate::disk::File;
 use crate::format::bytes::{Take, put_magic, put_u32, put_u64, set_u32};
 use crate::format::checksum::Key;
 
-/// The shape of a file of two slots.
+/// The layout of a file of two slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
     magic: &'static [u8; 5],
@@ -21,7 +22,8 @@ impl Slots {
         Self { magic, key, body }
     }
 
-    /// Writes one slot: sequence numbers go up by one, so it is never the one with the newest state.
+    /// Writes one slot. Sequence numbers go up by one, so the slot with the newest state is never
+    /// overwritten.
     pub(crate) fn write(&self, file: &dyn File, sequence: u64, body: &[u8]) -> io::Result<()> {
         assert_eq!(body.len(), self.body, "a slot's body has one length");
         let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
@@ -35,7 +37,7 @@ impl Slots {
         file.write_at(&mut [IoSlice::new(&out)], (sequence % 2) * self.stride())
     }
 
-    /// The newest slot that checks: its sequence number and body.
+    /// Returns the sequence number and body of the newest slot that checks.
     pub(crate) fn read(&self, file: &dyn File) -> io::Result<Option<(u64, Vec<u8>)>> {
         let mut newest: Option<(u64, Vec<u8>)> = None;
         for slot in 0..2 {
@@ -60,7 +62,7 @@ impl Slots {
         take.u64().filter(|_| sound)
     }
 
-    /// From one slot to the other: pages apart, so that no disk tears both.
+    /// Returns the distance between the slots: they are pages apart, so that no disk tears both.
     fn stride(&self) -> u64 {
         ((HEAD_BYTES + self.body) as u64).next_multiple_of(4096)
     }

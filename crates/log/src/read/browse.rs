@@ -1,4 +1,4 @@
-//! Records as they lie in the log, all lanes, for people.
+//! Reading records of all lanes as they lie in the log, for people to look at.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -15,41 +15,41 @@ use crate::read::groups;
 use crate::shared::OpenLog;
 use crate::{ReadError, Receipt};
 
-/// Reads whole records in order, from [`crate::Log::browse`].
+/// Reads whole records in order; returned by [`crate::Log::browse`].
 pub struct Browse {
     pub(crate) shared: Arc<OpenLog>,
     pub(crate) at: u64,
 }
 
-/// A record, as it lies in the log.
+/// A record as it lies in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Browsed {
-    /// Where, how long, how many documents.
+    /// The record's position, length and number of documents.
     pub receipt: Receipt,
-    /// When it was written, ms since 1970.
+    /// When the record was written, in ms since 1970.
     pub time_ms: u64,
-    /// Its kind.
+    /// The record's kind.
     pub kind: u8,
-    /// Its parameters.
+    /// The record's parameters.
     pub params: Vec<u8>,
-    /// Its groups, in order.
+    /// The record's groups, in order.
     pub groups: Vec<BrowsedGroup>,
 }
 
 /// A group of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrowsedGroup {
-    /// Its lane.
+    /// The group's lane.
     pub lane: u32,
-    /// Its documents.
+    /// The group's documents.
     pub documents: u32,
-    /// Its bytes; none where they are damaged.
+    /// The group's bytes; none if they are damaged.
     pub bytes: Option<Vec<u8>>,
 }
 
 impl Browse {
-    /// The next record; none at the end. What cannot be read is left out here; [`crate::Event::Lost`] tells
-    /// of it.
+    /// Reads the next record; none at the end. Records that cannot be read are left out;
+    /// [`crate::Event::Lost`] reports them.
     ///
     /// # Errors
     /// If the disk cannot be read.
@@ -62,8 +62,8 @@ impl Browse {
         Ok(record)
     }
 
-    /// Tells `each` the records up to the end, until it breaks off; goes on after the last one told. Reads
-    /// ahead, so it is what many records want.
+    /// Calls `each` with the records up to the end, until it breaks off; a later call continues after the
+    /// last record passed. This reads ahead, so it suits reading many records.
     ///
     /// # Errors
     /// If the disk cannot be read.
@@ -71,7 +71,7 @@ impl Browse {
         while let Some(first) = self.segment() {
             let file = match self.shared.folder.open_segment(first) {
                 Ok(file) => file,
-                // It has gone in this moment, since everybody is past it.
+                // The segment has just been deleted, since every consumer is past it.
                 Err(_) if self.segment() != Some(first) => continue,
                 Err(error) => return Err(error),
             };
@@ -101,7 +101,7 @@ impl Browse {
             if broken {
                 return Ok(());
             }
-            // Nothing more in this segment.
+            // This segment has no more records.
             let Some(next) = groups::next_segment(&self.shared, first) else {
                 return Ok(());
             };
@@ -116,7 +116,7 @@ impl Browse {
     }
 }
 
-/// A record that starts at a place of a file, with its groups.
+/// Reads a record that starts at a place of a file, with its groups.
 pub(crate) fn whole(file: &dyn File, at: u64, parsed: &Parsed<'_>) -> io::Result<Browsed> {
     let head = &parsed.head;
     let mut browsed = Browsed {

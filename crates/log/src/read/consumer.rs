@@ -1,4 +1,4 @@
-//! A consumer group: named, with a cursor in each lane.
+//! A consumer group: a name, with a cursor in each lane.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::shared::cursor::{Cursor, Cursors};
 use crate::shared::readable::Readable;
 use crate::{Commit, ConsumerStatus, LaneReader, Mark, Moved, ReadError};
 
-/// Where a consumer that is new begins; one that exists goes on where it was.
+/// Where a new consumer begins; an existing one continues where it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartAt {
-    /// With the oldest record that is still there.
+    /// At the oldest record that is still there.
     #[default]
     Oldest,
-    /// With the next record that comes.
+    /// At the next record to be appended.
     Newest,
-    /// With the first record at or after this position.
+    /// At the first record at or after this position.
     Position(u64),
-    /// With the first record that was written at this time or later, ms since 1970.
+    /// At the first record written at this time or later, in ms since 1970.
     Time(u64),
 }
 
-/// A consumer group, shared by whoever reads for it. Cheap to clone.
+/// A consumer group, shared by all its readers. Cheap to clone.
 #[derive(Clone)]
 pub struct Consumer {
     pub(crate) shared: Arc<OpenLog>,
@@ -36,13 +36,14 @@ pub struct Consumer {
 // === impl Consumer ===
 
 impl Consumer {
-    /// Its name.
+    /// Returns the group's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.cursors.name
     }
 
-    /// Reads a lane from what is committed. Readers are independent: two of one lane read the same twice.
+    /// Returns a reader that starts at the lane's committed mark. Readers are independent: two readers of one
+    /// lane read the same documents twice.
     ///
     /// # Errors
     /// If there is no such lane.
@@ -51,19 +52,19 @@ impl Consumer {
         Ok(LaneReader::new(Arc::clone(&self.shared), mark))
     }
 
-    /// Says that everything before these marks is done, all at once or none of it: after a crash either all
-    /// or none are committed. Durable within [`crate::Options::cursor_interval`], earlier with
-    /// [`Consumer::flush`]; never waits for the disk. A mark equal to what is committed is no error.
+    /// Commits these marks: everything before them is done. After a crash either all of them are committed or
+    /// none. The commit becomes durable within [`crate::Options::cursor_interval`], or earlier with
+    /// [`Consumer::flush`]; this function never waits for the disk. Committing a mark again is no error.
     ///
     /// # Errors
-    /// [`ReadError::Mark`] if one goes back or beyond the end, or has more dead and lost documents than there
-    /// are; then none is taken.
+    /// [`ReadError::Mark`] if a mark goes back or beyond the end, or has more dead and lost documents than
+    /// there are; then no mark is committed.
     pub fn commit(&self, commits: &[Commit]) -> Result<(), ReadError> {
         let state = self.shared.state.lock();
         self.cursors.commit(commits, state.end, &state.totals.lanes)
     }
 
-    /// Waits until what was committed is durable.
+    /// Waits until the marks committed so far are durable.
     ///
     /// # Errors
     /// What the disk says.
@@ -72,7 +73,7 @@ impl Consumer {
         written.map_err(|source| read_error("cannot write a cursor in", &self.shared.folder.path, source))
     }
 
-    /// What is committed in a lane.
+    /// Returns the committed mark of a lane.
     ///
     /// # Errors
     /// If there is no such lane.
@@ -85,9 +86,10 @@ impl Consumer {
         Ok(cursor.mark(lane))
     }
 
-    /// Sets all lanes to a place, forward or back, for an operator who knows why; durable when it returns.
-    /// What is passed over counts as skipped, what is gone back over as rewound and pending again; what was
-    /// dead or lost stays so. Readers that exist keep their place: stop them before.
+    /// Sets all lanes to a place, forward or back, for an operator who knows why; the change is durable when
+    /// this returns. Documents passed over count as skipped; documents that the group is set back over count
+    /// as rewound and are pending again; dead and lost ones stay so. Existing readers keep their place: stop
+    /// them first.
     ///
     /// # Errors
     /// What the disk says.
@@ -96,9 +98,9 @@ impl Consumer {
         self.flush().map(|()| moved)
     }
 
-    /// When the oldest record was written that still has something to be done, ms since 1970; none if all is
-    /// done. How far this is behind now is the lag in seconds. Reads a little of the disk for each lane that
-    /// is not at its end, so it is for now and then.
+    /// Returns when the oldest record that still has pending documents was written, in ms since 1970; none if
+    /// everything is done. The time since then is the lag. This reads a little of the disk for each lane that
+    /// is not at its end, so call it only now and then.
     ///
     /// # Errors
     /// What the disk says.
@@ -115,14 +117,14 @@ impl Consumer {
         Ok(oldest)
     }
 
-    /// Numbers of all lanes.
+    /// Returns the numbers of the group and its lanes.
     #[must_use]
     pub fn status(&self) -> ConsumerStatus {
         status(&self.cursors, &self.shared.state.lock())
     }
 }
 
-/// The numbers of a consumer. The state is locked by the caller, so that none is accepted meanwhile.
+/// Returns the numbers of a consumer. The caller has locked the state, so that nothing is accepted meanwhile.
 pub(crate) fn status(cursors: &Cursors, state: &Readable) -> ConsumerStatus {
     let now = cursors.now();
     let lanes: Vec<_> = now
@@ -146,7 +148,7 @@ pub(crate) fn status(cursors: &Cursors, state: &Readable) -> ConsumerStatus {
     }
 }
 
-/// The cursors of a consumer that starts there.
+/// Returns the cursors of a consumer that starts at this place.
 pub(crate) fn start(shared: &OpenLog, at: StartAt) -> Result<Vec<Cursor>, ReadError> {
     let by_time = match at {
         StartAt::Time(time_ms) => first_at(shared, time_ms)?,
@@ -188,10 +190,10 @@ pub(crate) fn start(shared: &OpenLog, at: StartAt) -> Result<Vec<Cursor>, ReadEr
     if position <= first {
         return Ok(at_end(&totals, first));
     }
-    // Counts what comes before it in its segment.
+    // Count the records before the start in its segment.
     let scan = scan_of(shared, &*file, first);
     let records_end = records_end(shared, &*file, first)?;
-    // If none is found, the next one is beyond this segment's records.
+    // If none is found, the next record is beyond this segment's records.
     let mut start = position.max(first + records_end);
     let scanned = scan.run(Header::bytes(shared.folder.lanes)..records_end, |found| {
         if let Found::Record { parsed, .. } = found {
@@ -212,13 +214,14 @@ pub(crate) fn start(shared: &OpenLog, at: StartAt) -> Result<Vec<Cursor>, ReadEr
     Ok(at_end(&totals, start))
 }
 
-/// Position of the first record that was written at this time or later; the end, if there is none.
+/// Returns the position of the first record written at this time or later; the end, if there is none.
 fn first_at(shared: &OpenLog, time_ms: u64) -> Result<u64, ReadError> {
     let (firsts, end) = {
         let state = shared.state.lock();
         (state.segments.keys().copied().collect::<Vec<_>>(), state.end)
     };
-    // The last segment that was begun before: the record is in it, or it is the next one's first.
+    // Find the last segment that was begun before that time: the record is in it, or is the first of the next
+    // segment.
     let mut begun = firsts.first().copied().unwrap_or(end);
     for &first in &firsts {
         let file = shared.folder.open_segment(first)?;

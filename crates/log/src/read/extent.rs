@@ -1,4 +1,4 @@
-//! How far the records of a segment reach, and a scan of them.
+//! The end of a segment's records, and a scan of them.
 
 use crate::ReadError;
 use crate::format::folder::read_error;
@@ -6,7 +6,7 @@ use crate::format::scan::Scan;
 use crate::format::segment::Footer;
 use crate::shared::OpenLog;
 
-/// The heads of a segment's records, their payload unread.
+/// Returns a scan of a segment's record heads that does not read their payload.
 pub(crate) fn scan_of<'a>(shared: &OpenLog, file: &'a dyn crate::File, first: u64) -> Scan<'a> {
     Scan {
         file,
@@ -17,7 +17,7 @@ pub(crate) fn scan_of<'a>(shared: &OpenLog, file: &'a dyn crate::File, first: u6
     }
 }
 
-/// Where a segment's records end that readers may see, in bytes from the file's start.
+/// Returns the end of a segment's records that readers may see, in bytes from the file's start.
 pub(crate) fn records_end(shared: &OpenLog, file: &dyn crate::File, first: u64) -> Result<u64, ReadError> {
     let failed = |source| read_error("cannot read", &shared.folder.segment(first), source);
     {

@@ -1,5 +1,5 @@
-//! Where a lane's groups are: in memory for the active segment, in the footer for others, rebuilt where that
-//! is damaged.
+//! The places of a lane's groups: in memory for the active segment, in the footer for other segments, rebuilt
+//! where a footer is damaged.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ pub(crate) struct LaneGroups {
     pub(crate) live: bool,
 }
 
-/// The segment with a position, or the next one.
+/// Returns the segment that holds a position, or else the next one.
 pub(crate) fn segment_at(shared: &OpenLog, position: u64) -> Option<u64> {
     shared.state.lock().segment_at(position)
 }
 
-/// The segment after one.
+/// Returns the segment after this one.
 pub(crate) fn next_segment(shared: &OpenLog, first: u64) -> Option<u64> {
     shared
         .state
@@ -36,12 +36,13 @@ pub(crate) fn next_segment(shared: &OpenLog, first: u64) -> Option<u64> {
         .map(|(next, _)| *next)
 }
 
-/// Whether a segment is there, as far as the log knows.
+/// Returns whether a segment is there, as far as the log knows.
 pub(crate) fn is_there(shared: &OpenLog, first: u64) -> bool {
     shared.state.lock().segments.contains_key(&first)
 }
 
-/// What came to a lane of the active segment after so many entries; none if it is no longer active.
+/// Returns the entries of a lane of the active segment after the first `known` ones; none if the segment is
+/// no longer active.
 pub(crate) fn more(shared: &OpenLog, first: u64, lane: u32, known: usize) -> Option<Vec<GroupEntry>> {
     let state = shared.state.lock();
     let active = state.active == Some(first);
@@ -53,8 +54,9 @@ pub(crate) fn more(shared: &OpenLog, first: u64, lane: u32, known: usize) -> Opt
     })
 }
 
-/// What a lane should have had by now, for a reader that has come to the end of the log: of this segment, of
-/// which it knows so many entries; none if there is more to read, or was never any segment.
+/// Returns the log's end and the lane's total there, for a reader that has come to the end of the log. `view`
+/// is the reader's segment, with the number of entries that it knows. None if there is more to read, or if
+/// there never was a segment.
 pub(crate) fn total_at_end(
     shared: &OpenLog,
     view: Option<(u64, usize)>,
@@ -74,7 +76,7 @@ pub(crate) fn total_at_end(
     at_end.then(|| (state.end, state.totals.lanes[lane as usize]))
 }
 
-/// All groups of a lane in a segment.
+/// Returns all groups of a lane in a segment.
 pub(crate) fn of(
     shared: &OpenLog,
     file: &Arc<dyn File>,
@@ -98,7 +100,8 @@ pub(crate) fn of(
     })
 }
 
-/// The index of a segment that has none that checks, from its records; `footer`, if the rest of it does.
+/// Rebuilds the index of a segment whose index does not check from its records; `footer` is there if the rest
+/// of it checks.
 fn rebuilt(
     shared: &OpenLog,
     file: &Arc<dyn File>,
@@ -137,8 +140,8 @@ fn rebuilt(
     Ok(index)
 }
 
-/// Whether these are all the records that a segment had, going by the running totals: then only its index is
-/// damaged.
+/// Returns whether these are all the records that a segment had, going by the running totals: then only its
+/// index is damaged.
 fn is_complete(
     shared: &OpenLog,
     file: &Arc<dyn File>,
@@ -161,7 +164,7 @@ fn is_complete(
         .is_some_and(|(before, after)| before.totals.records + records == after))
 }
 
-/// The documents in it are counted lane by lane at the next running total.
+/// Reports damage. The documents in it are counted lane by lane at the next running total.
 fn damaged(shared: &OpenLog, file: &dyn File, first: u64, range: &Range<u64>) {
     let range = first + range.start..first + range.end;
     let most = shared.options.quarantine_bytes_max;

@@ -1,4 +1,4 @@
-//! One lane, group by group.
+//! A reader of one lane, group by group.
 
 use std::future::Future;
 use std::ops::Range;
@@ -16,16 +16,16 @@ use crate::read::groups::{self, LaneGroups};
 use crate::shared::OpenLog;
 use crate::{Codec, Event, Lost, Mark, ReadError, WhyLost};
 
-/// Reads one lane for one consumer group. Blocks on the disk, mostly on the page cache.
+/// Reads one lane for one consumer group. It blocks on the disk, mostly on the page cache.
 pub struct LaneReader {
     shared: Arc<OpenLog>,
     mark: Mark,
     view: Option<View>,
-    /// What was read of a record.
+    /// The bytes read of a record.
     buffer: Vec<u8>,
-    /// While it only looks: a loss is reported when it is read.
+    /// Set while the reader only looks ahead: a loss is reported when it is read.
     quiet: bool,
-    /// Whether what was read last was packed.
+    /// Whether the last group read was compressed.
     packed: bool,
 }
 
@@ -34,23 +34,23 @@ struct View {
     first: u64,
     file: Arc<dyn File>,
     entries: Vec<GroupEntry>,
-    /// The next one in `entries`.
+    /// The index of the next group in `entries`.
     at: usize,
     /// Whether more entries may come.
     live: bool,
 }
 
-/// What comes next in a lane.
+/// The next item of a lane.
 #[derive(Debug)]
 pub enum Next {
     /// Documents: their bytes were appended to the buffer.
     Group(Group),
-    /// Documents that cannot be read any more. Reported, and counted in the mark; committing it goes past
-    /// them.
+    /// Documents that can no longer be read. They are reported, and counted in the mark; committing the mark
+    /// goes past them.
     Lost {
-        /// What and why.
+        /// The stretch, and why it is lost.
         lost: Lost,
-        /// The mark that follows them.
+        /// The mark that follows the lost documents.
         mark: Mark,
     },
 }
@@ -58,9 +58,9 @@ pub enum Next {
 /// A record's documents of one lane; their bytes are in the buffer given to [`LaneReader::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Position of the record, as its client was told.
+    /// The position of the record, as its client was told.
     pub position: u64,
-    /// When it was written, ms since 1970.
+    /// When the record was written, in ms since 1970.
     pub time_ms: u64,
     /// The record's kind.
     pub kind: u8,
@@ -68,9 +68,9 @@ pub struct Group {
     pub params: Vec<u8>,
     /// Documents in the group.
     pub documents: u32,
-    /// Which group of the record it is, counted from 0 over all lanes.
+    /// The number of the group in its record, counted from 0 over all lanes.
     pub ordinal: u16,
-    /// What to commit when the group, and all before it, is done.
+    /// The mark to commit when the group, and everything before it, is done.
     pub mark: Mark,
 }
 
@@ -88,19 +88,19 @@ impl LaneReader {
         }
     }
 
-    /// The lane.
+    /// Returns the lane.
     #[must_use]
     pub fn lane(&self) -> u32 {
         self.mark.lane
     }
 
-    /// Where it is: the mark after what was read last.
+    /// Returns the reader's place: the mark after the last group read.
     #[must_use]
     pub fn mark(&self) -> Mark {
         self.mark
     }
 
-    /// Goes back (or on) to a mark of this lane, for another try at what was read since.
+    /// Goes back (or forward) to a mark of this lane, to read the groups after it again.
     ///
     /// # Panics
     /// If the mark is of another lane.
@@ -110,16 +110,17 @@ impl LaneReader {
         self.view = None;
     }
 
-    /// Lets go of the segment that it is in, which is looked up again when there is more to read: a file that
-    /// somebody has open takes room on the disk though it was deleted long ago.
+    /// Closes the reader's current segment, which is looked up again when there is more to read: an open file
+    /// takes room on the disk even after it was deleted.
     pub fn rest(&mut self) {
         self.view = None;
     }
 
-    /// Appends the next group's bytes to `out` and tells what it is; none if all that is durable was read.
+    /// Appends the next group's bytes to `out` and returns its description; none if all that is durable was
+    /// read.
     ///
     /// # Errors
-    /// If the disk cannot be read: the reader stays where it was, and may be asked again.
+    /// If the disk cannot be read. The reader then stays where it was, and may be asked again.
     #[allow(clippy::should_implement_trait, reason = "it fills a buffer of the caller's")]
     pub fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Next>, ReadError> {
         if let Some(lost) = self.arrive()? {
@@ -140,7 +141,8 @@ impl LaneReader {
         Ok(Some(group.unwrap_or_else(|| self.damaged(listed))))
     }
 
-    /// Bytes of the next group, as stored, if there is one: to stop before a batch becomes too large.
+    /// Returns the bytes of the next group, as stored, if there is one: to stop before a batch becomes too
+    /// large.
     ///
     /// # Errors
     /// If the disk cannot be read.
@@ -150,7 +152,7 @@ impl LaneReader {
         let lost = self.arrive();
         self.quiet = false;
         if lost?.is_some() {
-            // Told again by `next`.
+            // `next` reports it again.
             self.rewind(mark);
             return Ok(Some(0));
         }
@@ -160,14 +162,14 @@ impl LaneReader {
             .map(|listed| listed.stored))
     }
 
-    /// Documents of the next group, as far as it was looked at ([`LaneReader::peek`]).
+    /// Returns the documents of the next group, as last seen by [`LaneReader::peek`].
     #[must_use]
     pub fn peeked_documents(&self) -> u32 {
         let next = self.view.as_ref().and_then(|view| view.entries.get(view.at));
         next.map_or(0, |listed| listed.documents)
     }
 
-    /// Bytes of the next group as it is when it is read: unpacked. 0 for one that is damaged.
+    /// Returns the bytes of the next group once unpacked; 0 for a damaged one.
     ///
     /// # Errors
     /// If the disk cannot be read.
@@ -205,8 +207,7 @@ impl LaneReader {
         Ok(Some(entry.map_or(0, |entry| entry.raw)))
     }
 
-    /// Bytes of documents, unpacked, that the lane has yet to read, and how many documents: as the accounts
-    /// have them.
+    /// Returns the bytes (unpacked) and the documents that the lane has yet to read, going by the accounts.
     #[must_use]
     pub fn waiting(&self) -> (u64, u64) {
         let end = self.shared.state.lock().totals.lanes[self.mark.lane as usize];
@@ -214,8 +215,8 @@ impl LaneReader {
         (bytes, end.documents.saturating_sub(self.mark.documents))
     }
 
-    /// When the record of the next group was written, ms since 1970; none at the end, or if its head is
-    /// damaged.
+    /// Returns when the record of the next group was written, in ms since 1970; none at the end, or if the
+    /// record's head is damaged.
     pub(crate) fn peek_time(&mut self) -> Result<Option<u64>, ReadError> {
         if self.peek()?.is_none() {
             return Ok(None);
@@ -237,7 +238,8 @@ impl LaneReader {
             .map(|head| head.time_ms))
     }
 
-    /// Ready once there is something to read. Needs no runtime; wakes on the writer's thread.
+    /// Returns a future that is ready once there is something to read. It needs no runtime; the writer's
+    /// thread wakes it.
     pub fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
         Ready {
             shared: Arc::clone(&self.shared),
@@ -246,7 +248,7 @@ impl LaneReader {
         }
     }
 
-    /// Comes to the next entry, through as many segments as it takes; tells of documents that are missing on
+    /// Moves to the next entry, through as many segments as that takes; reports documents that are missing on
     /// the way.
     fn arrive(&mut self) -> Result<Option<Next>, ReadError> {
         for _ in 0..TRIES_MAX {
@@ -265,7 +267,7 @@ impl LaneReader {
             match self.enter(first) {
                 Ok(None) => {}
                 Ok(Some(lost)) => return Ok(Some(lost)),
-                // It was deleted since: whoever is past it looks for the next.
+                // The segment was deleted since: the lane is past it, so look for the next one.
                 Err(_) if !groups::is_there(&self.shared, first) => self.view = None,
                 Err(error) => return Err(error),
             }
@@ -273,13 +275,13 @@ impl LaneReader {
         Ok(None)
     }
 
-    /// Entries that came to the active segment since; whether anything changed.
+    /// Takes over entries that have come to the active segment since; returns whether anything changed.
     fn refresh(&mut self) -> Result<bool, ReadError> {
         let Some(view) = &mut self.view else {
             return Ok(false);
         };
         if let Some(more) = groups::more(&self.shared, view.first, self.mark.lane, view.entries.len()) {
-            // What is behind is not needed, but for its number.
+            // Entries already read are not needed, only their number.
             let changed = !more.is_empty();
             view.entries.extend(more);
             return Ok(changed);
@@ -290,13 +292,13 @@ impl LaneReader {
         Ok(true)
     }
 
-    /// Goes into a segment; tells of documents that should have come before it.
+    /// Enters a segment; reports documents that should have come before it.
     fn enter(&mut self, first: u64) -> Result<Option<Next>, ReadError> {
         let (shared, lane) = (&self.shared, self.mark.lane);
         let file = shared.folder.open_segment(first)?;
         let mut lost = None;
         if self.mark.position <= first || self.view.is_some() {
-            // A header that does not check tells nothing; the next one does.
+            // A header that does not check gives no totals; the next one does.
             if let Some(header) = shared.folder.header(&*file, first)? {
                 lost = Some((
                     header.totals.lanes[lane as usize],
@@ -317,7 +319,7 @@ impl LaneReader {
         Ok(lost.and_then(|(total, range)| self.fall_behind(total, range)))
     }
 
-    /// At the end of the log no document of the lane may be missing.
+    /// Reports documents of the lane that are missing at the end of the log, where all must have come.
     fn at_end(&mut self) -> Option<Next> {
         let view = self.view.as_ref().map(|view| (view.first, view.entries.len()));
         let (end, total) = groups::total_at_end(&self.shared, view, self.mark.lane)?;
@@ -325,7 +327,7 @@ impl LaneReader {
         self.fall_behind(total, range)
     }
 
-    /// Takes a running total over; tells of documents that should have come by then and did not.
+    /// Takes over a running total; reports documents that should have come by then and did not.
     fn fall_behind(&mut self, total: LaneTotal, range: Range<u64>) -> Option<Next> {
         let missing = total
             .documents
@@ -349,7 +351,7 @@ impl LaneReader {
         let failed = |source| read_error("cannot read", &self.shared.folder.segment(view.first), source);
         let record = u64::from(listed.record);
         let span = (listed.group + listed.stored).saturating_sub(listed.record) as usize;
-        // A short record is read in one go, of a long one the head and then the group.
+        // A short record is read in one go; of a long one the head is read first, then the group.
         let ahead = if span <= SPAN_MAX { span } else { HEAD_GUESS };
         fill(&*view.file, &mut self.buffer, record, ahead).map_err(failed)?;
         let Some(head) = Head::read(&self.buffer) else {
@@ -422,7 +424,7 @@ impl LaneReader {
         }
         self.mark.position = range.end;
         self.mark.documents += u64::from(listed.documents);
-        // Uncompressed it may have been longer; the next header has the true total.
+        // The uncompressed group may have been longer; the next header has the true total.
         self.mark.bytes += u64::from(listed.stored);
         self.mark.lost += u64::from(listed.documents);
         self.tell(Lost {
@@ -452,7 +454,7 @@ fn unpack(stored: &[u8], entry: &Entry, codec: Codec, out: &mut Vec<u8>) -> bool
         && codec.unpack(stored, entry.raw as usize, out).is_ok()
 }
 
-/// Appends a group that is not packed, as it stands in the file; whether it is whole and right.
+/// Appends a group that is not compressed, as it stands in the file; returns whether it is whole and right.
 fn append(file: &dyn File, out: &mut Vec<u8>, mut at: u64, entry: &Entry) -> std::io::Result<bool> {
     let (mut left, mut sum) = (entry.stored as usize, Sum::default());
     out.reserve(left);
@@ -502,14 +504,15 @@ impl Future for Ready {
     }
 }
 
-/// Groups of which it is worth knowing what they are unpacked, even where nothing has been packed lately.
+/// From this size on, a group's unpacked length is determined even if nothing has been compressed lately.
 const LARGE: u32 = 256 << 10;
-/// What is kept of the memory that records were read into.
+/// The most memory that is kept of a record buffer.
 const BUFFER_KEPT: usize = 256 << 10;
-/// Groups that end so near to their record's start are read together with its head. Copying what lies between
-/// costs more than a second read beyond that: each lane's reader would copy half the record.
+/// Groups that end within this many bytes of their record's start are read together with its head. Beyond
+/// that, copying the bytes in between costs more than a second read: each lane's reader would copy half the
+/// record.
 const SPAN_MAX: usize = 8 << 10;
 /// Bytes in which most heads fit.
 const HEAD_GUESS: usize = 1024;
-/// Segments passed in one call; after more the caller is asked to come again.
+/// The most segments passed in one call; after that the caller is asked to come again.
 const TRIES_MAX: usize = 10_000;

@@ -1,4 +1,4 @@
-//! What is in a log's folder and what is broken, without touching it.
+//! Inspection of a log's folder: its contents and its damage, without changing anything.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -17,25 +17,25 @@ use crate::shared::spares;
 use crate::write::watermark::Watermark;
 use crate::write::written::WrittenFile;
 
-/// What a folder holds.
+/// The contents of a log's folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Lanes of the log.
+    /// The lanes of the log.
     pub lanes: u32,
-    /// Up to where the log is known to be durable.
+    /// The position up to which the log is known to be durable.
     pub synced: u64,
-    /// Oldest first.
+    /// The segments, oldest first.
     pub segments: Vec<SegmentReport>,
     /// Positions that no file holds any more.
     pub gaps: Vec<Range<u64>>,
-    /// The end of the log, if it is a write that was interrupted (or is going on, if a gateway is running):
-    /// nothing acknowledged, and cut off when the log is opened.
+    /// The end of the log, if it is an interrupted write (or one that is going on, if a gateway is running).
+    /// It holds nothing acknowledged, and is cut off when the log is opened.
     pub torn: Option<Range<u64>>,
     /// Consumer groups.
     pub cursors: Vec<CursorReport>,
-    /// Files of used-up segments, kept to be written again.
+    /// Files of used-up segments, kept for reuse.
     pub spares: Vec<Listed>,
-    /// Copies of damage that was found before.
+    /// Copies of damage that was found earlier.
     pub quarantined: Vec<Listed>,
 }
 
@@ -44,35 +44,35 @@ pub struct Report {
 pub struct SegmentReport {
     /// Position of its first byte.
     pub first: u64,
-    /// Its length; of a file that is being written again, up to where its records end.
+    /// The segment's length; for a file that is being written again, the length up to where its records end.
     pub bytes: u64,
-    /// When it was begun, ms since 1970; 0 if its header is damaged.
+    /// When the segment was begun, in ms since 1970; 0 if its header is damaged.
     pub made_ms: u64,
     /// Whether its header checks.
     pub header: bool,
-    /// Whether its index checks; none for the last segment, which has none yet.
+    /// Whether its index checks; none for the last segment, which has no index yet.
     pub index: Option<bool>,
-    /// Records that can be read, in part at least.
+    /// Records that can be read, at least in part.
     pub records: u64,
     /// Documents that can be read.
     pub documents: u64,
-    /// What cannot be read.
+    /// Stretches that cannot be read.
     pub damaged: Vec<Damage>,
 }
 
 /// A stretch that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where.
+    /// The positions of the stretch.
     pub range: Range<u64>,
-    /// Documents in it, where that can be told.
+    /// Documents in it, where that is known.
     pub documents: Option<u64>,
 }
 
 /// The cursors of one consumer group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CursorReport {
-    /// Its name.
+    /// The group's name.
     pub name: String,
     /// Whether one of its slots checks; if not, the numbers are 0 and the log cannot be opened.
     pub readable: bool,
@@ -80,16 +80,16 @@ pub struct CursorReport {
     pub positions: (u64, u64),
     /// Documents done, in all lanes.
     pub done: u64,
-    /// Of those, dead.
+    /// Done documents that are dead.
     pub dead: u64,
-    /// Of those, lost.
+    /// Done documents that were lost.
     pub lost: u64,
 }
 
 // === impl Report ===
 
 impl Report {
-    /// Whether everything that was ever acknowledged and not deleted can be read.
+    /// Returns whether everything that was acknowledged and not deleted can be read.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.gaps.is_empty()
@@ -101,7 +101,7 @@ impl Report {
 // === impl SegmentReport ===
 
 impl SegmentReport {
-    /// Whether all of it can be read.
+    /// Returns whether all of the segment can be read.
     fn is_sound(&self) -> bool {
         self.header && self.index != Some(false) && self.damaged.is_empty()
     }
@@ -131,7 +131,7 @@ pub fn check(path: impl AsRef<Path>, disk: impl Disk) -> Result<Report, OpenErro
         let next = look.segments.get(number + 1).map(|(next, _)| *next);
         let segment = look.segment(first, next, known, &mut report.torn);
         if !matches!(&segment, Ok(segment) if segment.is_sound()) && look.is_gone(first) {
-            // Used up since, and perhaps written again under the eyes that read it.
+            // The segment was used up since, and its file perhaps written again while it was being read.
             last_is_gone = true;
             continue;
         }
@@ -152,7 +152,8 @@ pub fn check(path: impl AsRef<Path>, disk: impl Disk) -> Result<Report, OpenErro
     Ok(report)
 }
 
-/// Tells `each` record from a position on, whole, and changes nothing. A gateway may be running meanwhile.
+/// Calls `each` with every whole record from a position on, and changes nothing. A gateway may be running
+/// meanwhile.
 ///
 /// # Errors
 /// If there is no log, or the disk cannot be read.
@@ -189,12 +190,13 @@ pub fn dump(
     Ok(())
 }
 
-/// A folder that is only looked at.
+/// A folder that is inspected and not changed.
 struct Look {
     folder: Folder,
-    /// Read before the names: a segment that is begun meanwhile must not look like one that is missing.
+    /// The mark, read before the names: a segment that is begun meanwhile must not look like one that is
+    /// missing.
     mark: Watermark,
-    /// How far it must be there.
+    /// The position up to which the log must be there.
     known: Watermark,
     segments: Vec<(u64, u64)>,
     spares: Vec<Listed>,
@@ -235,7 +237,7 @@ impl Look {
         })
     }
 
-    /// Whether a segment was deleted since its name was read.
+    /// Returns whether a segment was deleted since its name was read.
     fn is_gone(&self, first: u64) -> bool {
         let opened = self.folder.disk.open(&self.folder.segment(first));
         opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -283,7 +285,7 @@ impl Look {
         report.index = match (&footer, next) {
             (Some(footer), _) => Some(self.index_checks(&*file, footer).map_err(failed)?),
             (None, Some(next)) => {
-                // All records are there: then what is bad at the end is only the index.
+                // All records are there, so bad bytes at the end are only the index.
                 if self.is_complete(header.as_ref(), report.records, next)? {
                     bad.retain(|(range, documents, _)| documents.is_some() || range.end < first + bytes);
                 }
@@ -308,8 +310,8 @@ impl Look {
         Ok(report)
     }
 
-    /// Whether a segment with this header and so many records has all that were written before the `next`
-    /// one.
+    /// Returns whether a segment with this header and `records` records has all the records that were written
+    /// before the `next` segment.
     fn is_complete(&self, header: Option<&Header>, records: u64, next: u64) -> Result<bool, OpenError> {
         let after = self
             .folder
@@ -321,8 +323,8 @@ impl Look {
             .is_some_and(|(header, after)| header.totals.records + records == after.totals.records))
     }
 
-    /// Positions of what is torn at the end of the last segment, from `start` within the file on. What a
-    /// `stale` file holds of its former use is not torn, and no part of the log.
+    /// Returns the positions that are torn at the end of the last segment, from `start` within the file on.
+    /// Bytes that a `stale` file holds of its former use are not torn, and are no part of the log.
     fn tail(
         &self,
         file: &dyn File,

@@ -1,5 +1,4 @@
-//! What opening a log finds after whatever ended the last process. The rules are in this folder's
-//! documentation.
+//! Recovery: what opening a log finds and repairs. The rules are in this folder's documentation.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -15,39 +14,40 @@ use crate::shared::cursor::Cursor;
 use crate::write::watermark::Watermark;
 use crate::{Event, Lost, OpenError, Options, ReadError, WhyLost};
 
-/// A log as it was found, and put right.
+/// A log after recovery.
 pub(crate) struct Recovered {
     pub(crate) segments: BTreeMap<u64, u64>,
     pub(crate) active: Option<Active>,
     pub(crate) totals: Totals,
-    /// Where the log goes on.
+    /// The position at which the log continues.
     pub(crate) end: u64,
 }
 
-/// A segment to go on with.
+/// A segment to continue with.
 pub(crate) struct Active {
     pub(crate) first: u64,
     pub(crate) file: Arc<dyn File>,
     pub(crate) index: Index,
 }
 
-/// What recovery works with.
+/// The inputs of recovery.
 pub(crate) struct Recovery<'a> {
     pub(crate) folder: &'a Folder,
     pub(crate) options: &'a Options,
     pub(crate) quarantine: &'a Quarantine,
     /// How far the log is known to be durable.
     pub(crate) mark: Watermark,
-    /// How far it must be there: what was written since counts too as long as the system runs.
+    /// How far the log must be there: records written since count too, as long as the system has not
+    /// restarted.
     pub(crate) known: Watermark,
-    /// Each consumer's cursors: what they have counted helps where the log's own totals are damaged.
+    /// Each consumer's cursors: their counts help where the log's own totals are damaged.
     pub(crate) consumers: Vec<Vec<Cursor>>,
 }
 
 // === impl Recovery ===
 
 impl Recovery<'_> {
-    /// Looks at the last segment, and at the others' names and lengths.
+    /// Looks at the last segment, and at the names and lengths of the others.
     pub(crate) fn run(&self, mut segments: BTreeMap<u64, u64>) -> Result<Recovered, OpenError> {
         // A process that was killed may have left names that are not yet on disk.
         let synced = self.folder.disk.sync_folder(&self.folder.path);
@@ -61,7 +61,7 @@ impl Recovery<'_> {
             let file = self.cold(first)?;
             let header = self.folder.header(&*file, first).map_err(as_open)?;
             if header.is_none() && !self.has_records(&*file, first)? {
-                // It was being made: its header is durable before its first record is written.
+                // The segment was being made: its header is durable before its first record is written.
                 self.remove(first)?;
                 segments.remove(&first);
                 removed = Some(first);
@@ -74,7 +74,7 @@ impl Recovery<'_> {
         Ok(recovered)
     }
 
-    /// The segment's file as the disk has it, not as the page cache would have it.
+    /// Opens the segment's file so that it reads as the disk has it, not as the page cache would have it.
     fn cold(&self, first: u64) -> Result<Arc<dyn File>, OpenError> {
         let path = self.folder.segment(first);
         let file = self.folder.disk.open_to_write(&path);
@@ -85,7 +85,7 @@ impl Recovery<'_> {
         Ok(Arc::from(file))
     }
 
-    /// A log without segments: a new one, or one whose segments are all gone.
+    /// Recovers a log without segments: a new one, or one whose segments are all gone.
     fn nothing(&self, end: u64) -> Recovered {
         let mut totals = Totals::new(self.folder.lanes);
         for cursors in &self.consumers {
@@ -130,7 +130,8 @@ impl Recovery<'_> {
             Some(header) => Some(header.totals),
             None => self.totals_before(&segments, first)?,
         };
-        // Without any, records say how many documents were before them, and consumers of which lanes.
+        // Without a header's totals, the records say how many documents came before them, and consumers say
+        // of which lanes.
         let before = before.unwrap_or_else(|| Totals::new(self.folder.lanes));
         let (index, totals) = self.read(first, &file, records_at..end, before)?;
         // A damaged end may have any length; records start at multiples of 8.
@@ -144,8 +145,8 @@ impl Recovery<'_> {
         })
     }
 
-    /// Cuts off what a crash left half written, and what a `stale` file holds of its former use; where the
-    /// file ends then.
+    /// Cuts off a write that a crash left half done, and the bytes that a `stale` file holds of its former
+    /// use; returns where the file ends then.
     fn cut(
         &self,
         first: u64,
@@ -187,7 +188,7 @@ impl Recovery<'_> {
         Ok(end)
     }
 
-    /// What is in a segment, and the totals after it.
+    /// Reads a segment's index, and the totals after it.
     fn read(
         &self,
         first: u64,
@@ -217,8 +218,8 @@ impl Recovery<'_> {
         Ok((index, totals))
     }
 
-    /// Totals for a segment whose header is damaged: those at the end of the one before it, by its index or
-    /// else by its records; none if nothing is left that tells them.
+    /// Returns the totals for a segment whose header is damaged: the totals at the end of the segment before
+    /// it, by its index or else by its records; none if nothing is left to tell.
     fn totals_before(&self, segments: &BTreeMap<u64, u64>, first: u64) -> Result<Option<Totals>, OpenError> {
         if first == 0 {
             return Ok(Some(Totals::new(self.folder.lanes)));
@@ -248,8 +249,9 @@ impl Recovery<'_> {
         Ok(Some(totals))
     }
 
-    /// Counts lost documents to the lanes that are known to have had them: what a consumer has counted, and
-    /// what comes after that in the last segment, may be more documents of a lane than are there now.
+    /// Attributes lost documents to the lanes that are known to have had them: the documents that a consumer
+    /// has counted, plus those that come after its cursor in the last segment, may be more than the lane has
+    /// now.
     fn attribute(&self, recovered: &mut Recovered) {
         let mut lost = recovered.totals.lost();
         for cursors in &self.consumers {
@@ -293,7 +295,7 @@ impl Recovery<'_> {
         removed.map_err(|source| open_error("cannot remove", &path, source))
     }
 
-    /// Segments that do not begin where the one before ends.
+    /// Reports segments that do not begin where the one before ends.
     fn report_gaps(&self, segments: &BTreeMap<u64, u64>) {
         let mut end = None;
         for (&first, &bytes) in segments {
@@ -304,7 +306,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// The end may be gone, which only the mark knows of.
+    /// Reports a missing end of the log, which only the mark reveals.
     fn report_missing_end(&self, recovered: &mut Recovered) {
         let lost = self.known.documents.saturating_sub(recovered.totals.documents);
         if self.known.synced > recovered.end {
@@ -355,7 +357,7 @@ impl Recovery<'_> {
     }
 }
 
-/// Reading errors of opening.
+/// Converts reading errors into opening errors.
 pub(crate) fn as_open(error: ReadError) -> OpenError {
     match error {
         ReadError::Io { doing, path, source } => OpenError::Io { doing, path, source },

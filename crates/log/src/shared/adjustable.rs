@@ -1,9 +1,9 @@
-//! What may be changed while a log is open.
+//! The settings that may be changed while a log is open.
 
 use crate::options::{Fsync, Retention};
 use crate::{Codec, Options};
 
-/// What of [`Options`] may be changed while a log is open: the rest of it says how the log lies on the disk,
+/// The part of [`Options`] that may be changed while a log is open; the rest says how the log lies on disk,
 /// or who does the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Adjustable {

@@ -1,6 +1,6 @@
-//! How old segments are. What they say themselves is what the clock said that people and daemons set, which
-//! is all that there is to go by after a restart. While a log is open its segments age by a clock that nobody
-//! sets: one that is set forward by an hour must not make everything an hour older.
+//! The ages of segments. Their headers hold the time of the wall clock, which people and daemons set; after a
+//! restart there is nothing else to go by. While a log is open, its segments age by the monotonic clock:
+//! setting the wall clock forward by an hour must not make every segment an hour older.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::Disk;
 
 /// The ages of the segments of a log.
 pub(crate) struct Ages {
-    /// When the log was opened: by the clock that is set, and by the one that is not.
+    /// When the log was opened: by the wall clock, and by the monotonic one.
     opened_ms: u64,
     opened_elapsed_ms: u64,
     /// When segments were begun since then.
@@ -20,7 +20,7 @@ pub(crate) struct Ages {
 // === impl Ages ===
 
 impl Ages {
-    /// Of a log that is opened now.
+    /// Starts the ages of a log that is opened now.
     pub(crate) fn new(disk: &dyn Disk) -> Self {
         Self {
             opened_ms: disk.now_ms(),
@@ -29,13 +29,13 @@ impl Ages {
         }
     }
 
-    /// A segment is begun.
+    /// Notes that a segment is begun.
     pub(crate) fn begun(&self, first: u64, elapsed_ms: u64) {
         self.begun.lock().insert(first, elapsed_ms);
     }
 
-    /// How long ago a segment was begun, whose header says this time. Those before it are not asked about any
-    /// more.
+    /// Returns how long ago a segment with this header time was begun. Segments before it are not asked about
+    /// any more.
     pub(crate) fn of(&self, first: u64, header_ms: u64, elapsed_ms: u64) -> u64 {
         let mut begun = self.begun.lock();
         while begun.first_key_value().is_some_and(|(known, _)| *known < first) {

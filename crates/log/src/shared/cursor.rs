@@ -1,4 +1,4 @@
-//! How far a consumer group is, lane by lane, in memory and on disk.
+//! The progress of a consumer group, lane by lane, in memory and on disk.
 
 use std::io;
 use std::sync::Arc;
@@ -12,22 +12,23 @@ use crate::format::index::LaneTotal;
 use crate::format::slots::Slots;
 use crate::{LaneStatus, ReadError};
 
-/// A place in a lane: everything before it is behind. Each group read comes with the mark that follows it.
+/// A place in a lane: the documents before it are behind the mark. Each group read comes with the mark that
+/// follows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// The lane.
     pub lane: u32,
-    /// Byte position in the log: groups of the lane that end here or before are behind.
+    /// Byte position in the log: groups of the lane that end here or before are behind the mark.
     pub position: u64,
-    /// Documents of the lane that are behind, counted from the log's beginning.
+    /// Documents of the lane that are behind the mark, counted from the log's beginning.
     pub documents: u64,
     /// Bytes of those documents, uncompressed.
     pub bytes: u64,
-    /// Of those documents, the ones that this consumer could not read.
+    /// Those documents that this consumer could not read.
     pub lost: u64,
 }
 
-/// A mark to commit: what is behind it is done.
+/// A mark to commit: everything behind it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
     pub(crate) mark: Mark,
@@ -43,19 +44,19 @@ pub(crate) struct Cursor {
     pub(crate) bytes: u64,
     pub(crate) dead: u64,
     pub(crate) lost: u64,
-    /// Of those documents, the ones that were passed over because somebody said so.
+    /// Those documents that were passed over on request.
     pub(crate) skipped: u64,
-    /// Documents that were behind once and that the cursor was set back over: they are counted anew, so that
+    /// Documents that were behind once and that the cursor was set back over: they are counted again, so that
     /// all other numbers may stay.
     pub(crate) rewound: u64,
 }
 
-/// What setting a consumer's place came to, in documents.
+/// The result of moving a consumer, in documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Passed over: done now, and neither indexed nor dead nor lost.
+    /// Documents passed over: done now, and neither indexed nor dead nor lost.
     pub skipped: u64,
-    /// Gone back over: to be done once more.
+    /// Documents that the consumer was set back over: to be done once more.
     pub rewound: u64,
 }
 
@@ -63,7 +64,7 @@ pub struct Moved {
 pub(crate) struct Cursors {
     pub(crate) name: String,
     lanes: Mutex<Lanes>,
-    /// Locked while it is written.
+    /// The cursor file, locked while it is written.
     file: Mutex<CursorFile>,
 }
 
@@ -75,7 +76,7 @@ struct Lanes {
 }
 
 struct CursorFile {
-    /// None when it is not to be trusted, and has to be made anew.
+    /// None if the file is not to be trusted and has to be made again.
     file: Option<Arc<dyn File>>,
     sequence: u64,
 }
@@ -83,14 +84,15 @@ struct CursorFile {
 // === impl Mark ===
 
 impl Mark {
-    /// Everything before is indexed (or lost); nothing was put among the dead letters since the last commit.
+    /// Commits this mark with everything before it indexed (or lost): nothing was put among the dead letters
+    /// since the last commit.
     #[must_use]
     pub fn done(self) -> Commit {
         self.done_with(0)
     }
 
-    /// Everything before is done, `dead` documents since the lane's last commit by being put among the dead
-    /// letters.
+    /// Commits this mark with everything before it done; `dead` documents since the lane's last commit were
+    /// put among the dead letters.
     #[must_use]
     pub fn done_with(self, dead: u64) -> Commit {
         Commit {
@@ -100,8 +102,8 @@ impl Mark {
         }
     }
 
-    /// Everything before is done, `skipped` documents since the lane's last commit by being passed over on
-    /// purpose.
+    /// Commits this mark with everything before it done; `skipped` documents since the lane's last commit
+    /// were passed over on purpose.
     #[must_use]
     pub fn skipping(self, skipped: u64) -> Commit {
         Commit {
@@ -115,19 +117,19 @@ impl Mark {
 // === impl Commit ===
 
 impl Commit {
-    /// What lies before this is done.
+    /// Returns the mark: everything before it is done.
     #[must_use]
     pub fn mark(&self) -> Mark {
         self.mark
     }
 
-    /// Documents among it that were put among the dead letters.
+    /// Returns the documents that were put among the dead letters.
     #[must_use]
     pub fn dead(&self) -> u64 {
         self.dead
     }
 
-    /// Documents among it that were passed over on purpose.
+    /// Returns the documents that were passed over on purpose.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         self.skipped
@@ -167,7 +169,7 @@ impl Cursor {
         }
     }
 
-    /// Moves to another place, and counts what is passed over and what is gone back over.
+    /// Moves to another place, and counts the documents passed over and those gone back over.
     fn seek(&mut self, to: &Self, moved: &mut Moved) {
         let (forward, back) = (
             to.documents.saturating_sub(self.documents),
@@ -182,7 +184,8 @@ impl Cursor {
         moved.rewound += back;
     }
 
-    /// Comes back to what the log still has: what it no longer has was neither dead nor lost nor skipped.
+    /// Moves back to what the log still has; documents that it no longer has count as neither dead nor lost
+    /// nor skipped.
     fn shrink(&mut self, end: u64, total: &LaneTotal) {
         self.position = self.position.min(end);
         self.documents = self.documents.min(total.documents);
@@ -197,7 +200,7 @@ impl Cursor {
 // === impl Cursors ===
 
 impl Cursors {
-    /// Of a consumer that is made now; durable when it returns.
+    /// Creates the cursors of a new consumer; they are durable when this returns.
     pub(crate) fn create(name: &str, start: Vec<Cursor>, folder: &Folder) -> io::Result<Self> {
         let cursors = Self {
             name: name.to_owned(),
@@ -216,11 +219,11 @@ impl Cursors {
         Ok(cursors)
     }
 
-    /// Of a consumer whose file is there; none if neither slot checks.
+    /// Reads the cursors of a consumer whose file is there; none if neither slot checks.
     pub(crate) fn read(name: &str, folder: &Folder) -> io::Result<Option<Self>> {
         let path = folder.path.join(format!("{name}{CURSOR}"));
         let file: Arc<dyn File> = Arc::from(folder.disk.open_to_write(&path)?);
-        // What a failed sync left in the page cache only is no commit.
+        // Bytes that a failed sync left only in the page cache are no commit.
         file.sync()?;
         file.drop_cached(0..u64::MAX);
         let Some(Found { sequence, lanes, old }) = newest(&*file, folder)? else {
@@ -235,7 +238,7 @@ impl Cursors {
                 removed: false,
             }),
             file: Mutex::new(CursorFile {
-                // One of the shape before is made anew.
+                // A file of the earlier layout is made again.
                 file: Some(file).filter(|_| !old),
                 sequence,
             }),
@@ -301,7 +304,8 @@ impl Cursors {
         moved
     }
 
-    /// Brings cursors back that are beyond the log's end; how many documents they were, if any was.
+    /// Moves cursors that are beyond the log's end back to it; returns how many documents that were, if any
+    /// cursor was beyond.
     pub(crate) fn clamp(&self, end: u64, accepted: &[LaneTotal]) -> Option<u64> {
         let mut lanes = self.lanes.lock();
         let mut ahead = None;
@@ -315,7 +319,7 @@ impl Cursors {
         ahead
     }
 
-    /// Makes what was committed so far durable.
+    /// Makes everything committed so far durable.
     pub(crate) fn write(&self, folder: &Folder) -> io::Result<()> {
         let mut file = self.file.lock();
         let now = {
@@ -358,7 +362,7 @@ impl Cursors {
 impl CursorFile {
     fn write(&mut self, name: &str, now: &[Cursor], folder: &Folder) -> io::Result<()> {
         let (slots, body, next) = (slots(folder, NUMBERS), encode(now), self.sequence + 1);
-        // Taken out: it comes back only if everything succeeds.
+        // The file is taken out: it comes back only if everything succeeds.
         if let Some(file) = self.file.take() {
             slots.write(&*file, next, &body)?;
             file.sync()?;
@@ -366,7 +370,7 @@ impl CursorFile {
             self.sequence = next;
         } else {
             let file = folder.replace(&format!("{name}{CURSOR}"), |file| {
-                // Both slots, so that no later write needs room on the disk.
+                // Write both slots, so that no later write needs room on the disk.
                 slots.write(file, next, &body)?;
                 slots.write(file, next + 1, &body)
             })?;
@@ -377,15 +381,15 @@ impl CursorFile {
     }
 }
 
-/// What a cursor's file says.
+/// The contents of a cursor file.
 pub(crate) struct Found {
     pub(crate) sequence: u64,
     pub(crate) lanes: Vec<Cursor>,
-    /// Whether it was written before lanes had all the numbers that they have now.
+    /// Whether the file was written before lanes had all the numbers that they have now.
     pub(crate) old: bool,
 }
 
-/// The newest slot of a cursor's file that checks.
+/// Reads the newest slot of a cursor file that checks.
 pub(crate) fn newest(file: &dyn File, folder: &Folder) -> io::Result<Option<Found>> {
     for (numbers, old) in [(NUMBERS, false), (NUMBERS_BEFORE, true)] {
         if let Some((sequence, body)) = slots(folder, numbers).read(file)? {
@@ -396,7 +400,7 @@ pub(crate) fn newest(file: &dyn File, folder: &Folder) -> io::Result<Option<Foun
     Ok(None)
 }
 
-/// The shape of a cursor's file.
+/// Returns the layout of a cursor file.
 fn slots(folder: &Folder, numbers: usize) -> Slots {
     Slots::new(b"TGCUR", folder.key, folder.lanes as usize * numbers * 8)
 }
@@ -440,7 +444,7 @@ fn parse(body: &[u8], lanes: u32, numbers: usize) -> Vec<Cursor> {
 
 /// Numbers of a lane in a slot.
 const NUMBERS: usize = 7;
-/// As it was before what is skipped and rewound was counted.
+/// Numbers of a lane in a slot before skipped and rewound documents were counted.
 const NUMBERS_BEFORE: usize = 5;
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
-//! What the threads of an open log share: what waits to be written, up to where readers may see, each
-//! consumer's cursor, and the files that will be written again. Nothing here writes records, reads them or
-//! deletes segments.
+//! The state that the threads of an open log share: waiting records, what readers may see, each consumer's
+//! cursors, and the files kept for reuse. Nothing here writes records, reads them or deletes segments.
 //!
 //! Locks are taken in this order: writer, state, consumers, cursors.
 
@@ -35,7 +34,7 @@ use crate::{AppendError, Event, Options};
 pub(crate) struct OpenLog {
     pub(crate) folder: Folder,
     pub(crate) options: Options,
-    /// Of the options, what may change; it counts, and not what they say.
+    /// The options that may change. These values count, not those in `options`.
     pub(crate) adjustable: Mutex<Adjustable>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) queue: Queue,
@@ -44,18 +43,18 @@ pub(crate) struct OpenLog {
     pub(crate) quarantine: Quarantine,
     pub(crate) spares: Spares,
     pub(crate) ages: Ages,
-    /// The index that was rebuilt last, for the other lanes' readers.
+    /// The index that was rebuilt last, for the readers of the other lanes.
     pub(crate) rebuilt: Mutex<Option<(u64, Arc<Index>)>>,
-    /// Wakes the writer; the calls say what for.
+    /// Wakes the writer; `calls` says what for.
     pub(crate) bell: Condvar,
-    /// Wakes the keeper, to end.
+    /// Wakes the keeper, to end it.
     pub(crate) keeper_bell: Condvar,
     pub(crate) calls: Mutex<Calls>,
-    /// Until the log is closed.
+    /// The folder's lock, held until the log is closed.
     pub(crate) lock: Mutex<Option<Lock>>,
 }
 
-/// What the threads are called for.
+/// The reasons for which the threads are woken.
 #[derive(Default)]
 pub(crate) struct Calls {
     pub(crate) records: bool,
@@ -69,12 +68,12 @@ impl OpenLog {
         (self.options.on_event)(event);
     }
 
-    /// What the options say now.
+    /// Returns the adjustable options as they are now.
     pub(crate) fn adjustable(&self) -> Adjustable {
         *self.adjustable.lock()
     }
 
-    /// How much there may be.
+    /// Returns the limits that hold now.
     pub(crate) fn room(&self) -> Room {
         let now = self.adjustable();
         Room {
@@ -99,7 +98,7 @@ impl OpenLog {
         self.tell(&Event::Poisoned { why: why.to_owned() });
     }
 
-    /// Tells the queue how much is used and free.
+    /// Tells the queue how many bytes are used.
     pub(crate) fn measure(&self, state: &Readable) {
         let sealing = match state.active {
             Some(_) => Footer::bytes(self.folder.lanes, state.index.entries),
@@ -110,13 +109,13 @@ impl OpenLog {
     }
 
     pub(crate) fn measure_free(&self) {
-        // A disk that cannot say is asked again; what it said before still counts.
+        // A disk that cannot say is asked again; its earlier answer still counts.
         if let Ok(free) = self.folder.disk.free_bytes(&self.folder.path) {
             self.queue.free.store(free, Ordering::Relaxed);
         }
     }
 
-    /// The consumers as they are now.
+    /// Returns the consumers as they are now.
     pub(crate) fn cursors(&self) -> Vec<Arc<Cursors>> {
         self.consumers.lock().values().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! Records handed over and not yet written.
+//! The queue of records handed over and not yet written.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,17 +7,17 @@ use parking_lot::Mutex;
 
 use crate::{AppendError, Full, Receipt, Record};
 
-/// What to call when a record is durable, or will not be.
+/// The function to call when a record is durable, or never will be.
 pub(crate) type Done = Box<dyn FnOnce(Result<Receipt, AppendError>) + Send>;
 
-/// A record on its way.
+/// A record on its way to the disk.
 pub(crate) struct Job {
     pub(crate) record: Record,
     pub(crate) bytes: u64,
     pub(crate) done: Done,
 }
 
-/// How much there may be.
+/// The limits on what a log may take.
 #[derive(Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) waiting_bytes_max: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Room {
 #[derive(Default)]
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
-    /// Bytes of all segments, with what sealing the last one will take.
+    /// Bytes of all segments, with those that sealing the last one will take.
     pub(crate) used: AtomicU64,
     /// Bytes free on the disk, as last seen.
     pub(crate) free: AtomicU64,
@@ -38,7 +38,7 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Waiting {
     jobs: VecDeque<Job>,
-    /// Of jobs here and of those that the writer has taken and not settled.
+    /// Bytes of the jobs here, and of those that the writer has taken and not settled.
     bytes: u64,
     refusal: Option<AppendError>,
 }
@@ -46,7 +46,7 @@ struct Waiting {
 // === impl Queue ===
 
 impl Queue {
-    /// Takes a record, or says why not and gives it back.
+    /// Takes a record, or gives it back with the reason why not.
     pub(crate) fn push(&self, job: Job, room: &Room) -> Result<(), Box<(Job, AppendError)>> {
         let mut waiting = self.waiting.lock();
         let mut room = *room;
@@ -63,7 +63,7 @@ impl Queue {
         }
     }
 
-    /// Whether a record of this length would be taken.
+    /// Checks whether a record of this length would be taken.
     pub(crate) fn admit(&self, bytes: u64, room: &Room) -> Result<(), AppendError> {
         self.fits(&self.waiting.lock(), bytes, room)
     }
@@ -89,23 +89,23 @@ impl Queue {
         Ok(())
     }
 
-    /// Bytes free on the disk, as last seen.
+    /// Returns the bytes free on the disk, as last seen.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// All that wait. They count as waiting until they are settled.
+    /// Takes all waiting jobs. They count as waiting until they are settled.
     pub(crate) fn take(&self) -> VecDeque<Job> {
         std::mem::take(&mut self.waiting.lock().jobs)
     }
 
-    /// So many bytes of jobs taken are durable or refused.
+    /// Notes that `bytes` bytes of the taken jobs are durable or refused.
     pub(crate) fn settled(&self, bytes: u64) {
         self.waiting.lock().bytes -= bytes;
     }
 
-    /// Refuses everything from now on; the first reason stays, but a poisoned log is told rather than a
-    /// closed one.
+    /// Refuses everything from now on. The newest reason is kept, but that the log is poisoned is never
+    /// replaced.
     pub(crate) fn refuse(&self, error: AppendError) {
         let mut waiting = self.waiting.lock();
         if !matches!(waiting.refusal, Some(AppendError::Poisoned(_))) {
@@ -113,7 +113,7 @@ impl Queue {
         }
     }
 
-    /// Why everything is refused, if it is.
+    /// Returns why everything is refused, if it is.
     pub(crate) fn refusal(&self) -> Option<AppendError> {
         self.waiting.lock().refusal.clone()
     }

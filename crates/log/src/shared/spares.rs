@@ -1,5 +1,5 @@
-//! Files of used-up segments, kept to be written again: a file that has its blocks, and its pages in the page
-//! cache, costs a third of a new one to write, and its syncs no journal.
+//! Files of used-up segments, kept for reuse. A file that has its blocks, and its pages in the page cache,
+//! costs a third of a new one to write, and syncing it needs no journal.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,23 +14,23 @@ use crate::format::segment::{self, Header};
 /// The spare files of a log.
 #[derive(Default)]
 pub(crate) struct Spares {
-    /// The one that was set aside last is the last, and is used first: of its pages most are still in the
-    /// page cache.
+    /// The spare files. The last one was set aside last and is used first, since most of its pages are still
+    /// in the page cache.
     kept: Mutex<Vec<Spare>>,
 }
 
 struct Spare {
-    /// The position that its segment had, which its name still tells.
+    /// The position that the file's segment had, which is still in its name.
     first: u64,
     bytes: u64,
-    /// By the clock that nobody sets.
+    /// When the file was set aside, by the monotonic clock.
     since_ms: u64,
 }
 
 // === impl Spares ===
 
 impl Spares {
-    /// Takes over a file that has a spare one's name, durably.
+    /// Takes over a file that durably has a spare file's name.
     pub(crate) fn add(&self, first: u64, bytes: u64, now_ms: u64) {
         self.kept.lock().push(Spare {
             first,
@@ -39,19 +39,20 @@ impl Spares {
         });
     }
 
-    /// Bytes of all of them.
+    /// Returns the bytes of all spare files.
     pub(crate) fn bytes(&self) -> u64 {
         self.kept.lock().iter().map(|spare| spare.bytes).sum()
     }
 
-    /// Gives a segment's file a spare one's name, unless that would be more than `most` bytes of them, or
-    /// somebody still has it open. Whether it did; [`Spares::add`] it once the name is durable.
+    /// Gives a segment's file a spare file's name, unless the spare files would exceed `most` bytes, or
+    /// somebody still has the file open. Returns whether it did; call [`Spares::add`] once the name is
+    /// durable.
     pub(crate) fn set_aside(&self, folder: &Folder, first: u64, bytes: u64, most: u64) -> io::Result<bool> {
         Ok(self.bytes() + bytes <= most && folder.set_aside(first, &path(folder, first))?)
     }
 
-    /// Makes a segment of a spare file, its header synced, which is told how long the file is; none if there
-    /// is none, or none that works. Its name is not yet durable.
+    /// Turns a spare file into a segment with a synced header, and notes the file's length in it; none if
+    /// there is no spare file, or none that works. The segment's name is not yet durable.
     pub(crate) fn begin(&self, folder: &Folder, header: &mut Header) -> Option<Arc<dyn File>> {
         let spare = self.kept.lock().pop()?;
         let path = path(folder, spare.first);
@@ -59,19 +60,19 @@ impl Spares {
             header.stale = file.bytes()?;
             header.write(&*file, folder.key)?;
             file.sync()?;
-            // With its header only: nobody may take it for a segment that is damaged.
+            // Rename the file only with its header: otherwise it could be mistaken for a damaged segment.
             folder.disk.rename(&path, &folder.segment(header.first))?;
             Ok(file)
         });
         if made.is_err() {
             header.stale = 0;
-            // It would be in the way. A new file shows whether the disk works.
+            // The file would be in the way. A new file shows whether the disk works.
             let _ = folder.disk.remove(&path);
         }
         made.ok().map(Arc::from)
     }
 
-    /// Removes those that lay idle for an hour, and the oldest of what is more than `most` bytes.
+    /// Removes files that were idle for an hour, and the oldest of those beyond `most` bytes.
     pub(crate) fn tidy(&self, folder: &Folder, most: u64) -> io::Result<()> {
         let now_ms = folder.disk.elapsed_ms();
         let mut kept = self.kept.lock();
@@ -92,7 +93,7 @@ impl Spares {
     }
 }
 
-/// The position in a spare file's name.
+/// Returns the position in a spare file's name.
 pub(crate) fn first_of(name: &str) -> Option<u64> {
     segment::position_in(name, SUFFIX)
 }
@@ -102,7 +103,7 @@ fn path(folder: &Folder, first: u64) -> PathBuf {
 }
 
 const SUFFIX: &str = ".spare";
-/// After so long a queue gives its disk space back.
+/// After this time a queue gives its disk space back.
 const IDLE_MS: u64 = 60 * 60 * 1000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! An append to wait for, without any runtime.
+//! A future for an append, without any runtime.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -53,7 +53,7 @@ impl Settle {
         self.tell(result);
     }
 
-    /// The first word holds.
+    /// Settles the outcome, unless it was settled before.
     fn tell(&self, result: Result<Receipt, AppendError>) {
         let mut outcome = self.0.lock();
         if std::mem::replace(&mut outcome.told, true) {
@@ -69,7 +69,7 @@ impl Settle {
 }
 
 impl Drop for Settle {
-    /// Nobody waits for ever, whatever became of the writer.
+    /// Settles the append, so that nobody waits for ever, whatever became of the writer.
     fn drop(&mut self) {
         self.tell(Err(AppendError::Closed));
     }

@@ -8,7 +8,7 @@ use crate::format::bytes::{Take, put_u64};
 use crate::format::folder::{Folder, MARK};
 use crate::format::slots::Slots;
 
-/// How far the log was durable, and what was before that.
+/// How far the log was durable, with the counts at that position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watermark {
     pub(crate) synced: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Watermark {
     pub(crate) documents: u64,
 }
 
-/// Its file.
+/// The file of the watermark.
 pub(crate) struct WatermarkFile {
     file: Arc<dyn File>,
     slots: Slots,
@@ -26,12 +26,12 @@ pub(crate) struct WatermarkFile {
 // === impl Watermark ===
 
 impl Watermark {
-    /// This one, or another that is further.
+    /// Returns this watermark, or `other` if it is further.
     pub(crate) fn or_further(self, other: Option<Self>) -> Self {
         other.filter(|other| other.synced > self.synced).unwrap_or(self)
     }
 
-    /// As the file has it; the beginning, if there is none that checks.
+    /// Reads the watermark from the file; the beginning, if there is none that checks.
     pub(crate) fn read(folder: &Folder) -> io::Result<(Self, u64)> {
         let file = match folder.disk.open(&folder.path.join(MARK)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Self::default(), 0)),
@@ -62,13 +62,13 @@ impl Watermark {
 // === impl WatermarkFile ===
 
 impl WatermarkFile {
-    /// The file, to go on with; a new one only where there is none, since the disk may be full.
+    /// Opens the file to continue with it; creates one only if there is none, since the disk may be full.
     pub(crate) fn open(folder: &Folder, mark: &Watermark, sequence: u64) -> io::Result<Self> {
         let slots = slots(folder);
         let file = match folder.disk.open_to_write(&folder.path.join(MARK)) {
             Ok(file) => Arc::from(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => folder.replace(MARK, |file| {
-                // Both slots: later ones need no room on the disk.
+                // Write both slots: later writes then need no room on the disk.
                 slots.write(file, sequence + 1, &mark.encode())?;
                 slots.write(file, sequence + 2, &mark.encode())
             })?,
@@ -81,14 +81,13 @@ impl WatermarkFile {
         })
     }
 
-    /// Moves the mark. That it may be lost is no harm: the one before was true too, so nothing depends on
-    /// success.
+    /// Moves the mark. Losing it does no harm: the one before was true too, so nothing depends on success.
     pub(crate) fn write(&mut self, mark: &Watermark) {
         self.sequence += 1;
         let _ = self.slots.write(&*self.file, self.sequence, &mark.encode());
     }
 
-    /// Makes it durable, when the log is closed.
+    /// Makes the mark durable, when the log is closed.
     pub(crate) fn sync(&self) {
         let _ = self.file.sync();
     }

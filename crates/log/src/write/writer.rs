@@ -1,4 +1,4 @@
-//! Group commit: what has gathered is written in one go, synced once, then acknowledged.
+//! Group commit: gathered records are written in one go, synced once, then acknowledged.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::write::watermark::{Watermark, WatermarkFile};
 use crate::write::written::WrittenFile;
 use crate::{AppendError, Fsync, Full, Receipt};
 
-/// The one who writes records.
+/// The writer of records.
 pub(crate) struct Writer {
     active: Option<Active>,
-    /// Where the log goes on.
+    /// The position at which the log continues.
     end: u64,
-    /// Of all that is written.
+    /// The totals of everything written.
     totals: Totals,
-    /// Up to where it is synced.
+    /// The position up to which the log is synced.
     durable: u64,
     mark: WatermarkFile,
     written: WrittenFile,
-    /// When the oldest write that is not synced was made, by the clock that nobody sets.
+    /// When the oldest write that is not yet synced was made, by the monotonic clock.
     unsynced_since: Option<u64>,
     syncs: u64,
 }
@@ -35,11 +35,11 @@ struct Active {
     first: u64,
     file: Arc<dyn File>,
     entries: usize,
-    /// Bytes of the file that are of its former use, as far as nothing was written over them.
+    /// Bytes of the file's former use, as far as they were not overwritten.
     stale: u64,
-    /// Whether its pages stay in the page cache.
+    /// Whether the segment's pages stay in the page cache.
     warm: bool,
-    /// Bytes that the page cache was told to forget.
+    /// Bytes that the page cache was told to drop.
     dropped: u64,
 }
 
@@ -57,11 +57,11 @@ struct Placed {
     receipt: Receipt,
 }
 
-/// Why a turn cannot go on.
+/// The reason why a turn cannot continue.
 enum Trouble {
-    /// These records are refused; nothing of them is left.
+    /// These records are refused; nothing is left of them.
     Refuse(AppendError),
-    /// Nobody knows what is on disk.
+    /// The contents of the disk are unknown.
     Poison(String),
 }
 
@@ -79,7 +79,7 @@ impl Writer {
                 first,
                 file,
                 entries,
-                // What was behind its end is cut off.
+                // The bytes behind its end are cut off.
                 stale: 0,
                 warm: false,
                 dropped: 0,
@@ -94,7 +94,7 @@ impl Writer {
         }
     }
 
-    /// Writes what waits; how many records that were.
+    /// Writes the waiting records; returns how many there were.
     pub(crate) fn turn(&mut self, shared: &OpenLog) -> usize {
         let jobs = shared.queue.take();
         let count = jobs.len();
@@ -119,7 +119,7 @@ impl Writer {
         count
     }
 
-    /// Makes room in a segment for a record, a new one if need be.
+    /// Makes room for a record in a segment, a new one if need be.
     fn place(
         &mut self,
         stretch: &mut Stretch,
@@ -143,7 +143,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a stretch, syncs it as the log is to be synced (`now` in any case), shows it to readers and
+    /// Writes a stretch, syncs it as the options say (in any case if `now` is set), shows it to readers and
     /// acknowledges it.
     fn finish(&mut self, stretch: &mut Stretch, now: bool, shared: &OpenLog) {
         let stretch = std::mem::take(stretch);
@@ -171,7 +171,7 @@ impl Writer {
         }
     }
 
-    /// Writes a stretch behind what is there; where it ends.
+    /// Writes a stretch behind the records that are there; returns where it ends.
     fn write(&self, stretch: &Stretch, shared: &OpenLog) -> Result<u64, Trouble> {
         let Some(active) = self.active.as_ref().filter(|_| !stretch.jobs.is_empty()) else {
             return Ok(self.end);
@@ -238,7 +238,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The end of a stretch, and what is before it.
+    /// Returns the watermark at the end of a stretch.
     fn mark_at(&self, end: u64, stretch: &Stretch) -> Watermark {
         Watermark {
             synced: end,
@@ -247,7 +247,7 @@ impl Writer {
         }
     }
 
-    /// Shows records to readers and tells those who wait for them.
+    /// Shows records to readers and wakes the tasks that wait for them.
     fn publish(&mut self, stretch: Stretch, end: u64, shared: &OpenLog) {
         let Some(active) = self.active.as_mut().filter(|_| !stretch.jobs.is_empty()) else {
             return;
@@ -287,7 +287,7 @@ impl Writer {
         }
     }
 
-    /// Ends the active segment with its index. All of it is published by now.
+    /// Ends the active segment with its index. All its records are published by now.
     fn seal(&mut self, shared: &OpenLog) -> Result<(), Trouble> {
         still_sound(shared)?;
         let Some(active) = &self.active else { return Ok(()) };
@@ -357,7 +357,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends a segment that everybody has read, so that it can go. Does nothing to an empty one.
+    /// Ends a segment that every consumer has read, so that it can be deleted. Does nothing to an empty one.
     pub(crate) fn roll(&mut self, shared: &OpenLog) {
         let header = Header::bytes(shared.folder.lanes);
         if self
@@ -374,7 +374,7 @@ impl Writer {
         }
     }
 
-    /// [`Fsync::Interval`]: syncs what was written that long ago.
+    /// With [`Fsync::Interval`]: syncs records that were written that long ago.
     pub(crate) fn sync_if_due(&mut self, shared: &OpenLog) {
         let Fsync::Interval(interval) = shared.adjustable().fsync else {
             return;
@@ -386,7 +386,7 @@ impl Writer {
         }
     }
 
-    /// Syncs what is written.
+    /// Syncs everything written.
     pub(crate) fn sync_all(&mut self, shared: &OpenLog) {
         if !matches!(shared.queue.refusal(), Some(AppendError::Poisoned(_)))
             && let Err(trouble) = self.sync(self.end, &Stretch::default())
@@ -396,18 +396,18 @@ impl Writer {
         shared.state.lock().syncs = self.syncs;
     }
 
-    /// The last words of a log that is closed.
+    /// Does the last work of a log that is closed.
     pub(crate) fn close(&mut self, shared: &OpenLog) {
         self.sync_all(shared);
         let poisoned = matches!(shared.queue.refusal(), Some(AppendError::Poisoned(_)));
         if let Some(active) = self.active.as_ref().filter(|_| !poisoned) {
-            // If it cannot be cut, whoever opens it finds where the records end.
+            // If the file cannot be cut, the process that opens it next finds where the records end.
             let _ = active.cut_stale(self.end - active.first);
         }
         self.mark.sync();
     }
 
-    /// When [`Writer::sync_if_due`] is next due, in ms from now.
+    /// Returns when [`Writer::sync_if_due`] is next due, in ms from now.
     pub(crate) fn sync_due_ms(&self, folder: &Folder, fsync: Fsync) -> Option<u64> {
         let Fsync::Interval(interval) = fsync else {
             return None;
@@ -430,7 +430,7 @@ impl Writer {
 // === impl Active ===
 
 impl Active {
-    /// Cuts off what is left of the file's former use behind its end.
+    /// Cuts off the bytes of the file's former use behind its end.
     fn cut_stale(&self, end: u64) -> io::Result<()> {
         if end < self.stale {
             self.file.set_len(end)
@@ -457,7 +457,7 @@ impl Stretch {
     }
 }
 
-/// A new file for a segment, its header synced.
+/// Creates a file for a segment, with its header synced.
 fn begin(folder: &Folder, header: &Header) -> Result<Arc<dyn File>, Trouble> {
     let path = folder.segment(header.first);
     let made = folder.disk.create(&path).and_then(|file| {
@@ -465,7 +465,7 @@ fn begin(folder: &Folder, header: &Header) -> Result<Arc<dyn File>, Trouble> {
         Ok(file)
     });
     let file = made.map_err(|error| {
-        // An empty file would be in nobody's way: it is made again, or removed when the log is opened.
+        // An empty file would do no harm: it is made again, or removed when the log is opened.
         let _ = folder.disk.remove(&path);
         Trouble::Refuse(refusal(&error))
     })?;
@@ -480,7 +480,8 @@ fn settle(shared: &OpenLog, job: Job, result: Result<Receipt, AppendError>) {
     (job.done)(result);
 }
 
-/// After a failed write or sync nothing is written any more, not even by what was already on its way.
+/// Checks that no write or sync has failed: after a failure nothing more is written, not even by a turn
+/// already on its way.
 fn still_sound(shared: &OpenLog) -> Result<(), Trouble> {
     match shared.queue.refusal() {
         Some(poisoned @ AppendError::Poisoned(_)) => Err(Trouble::Refuse(poisoned)),
@@ -488,7 +489,8 @@ fn still_sound(shared: &OpenLog) -> Result<(), Trouble> {
     }
 }
 
-/// Cuts a write off that failed half-way. It must be gone for good before anybody hears that it was refused.
+/// Cuts off a write that failed half-way. It must be gone for good before any client is told that it was
+/// refused.
 fn undo(file: &dyn File, at: u64, error: &io::Error) -> Trouble {
     let full = refusal(error);
     if !matches!(full, AppendError::Full(_)) {
@@ -509,11 +511,11 @@ fn refusal(error: &io::Error) -> AppendError {
     }
 }
 
-/// Groups of one segment: its index is in memory while it is written, 16 bytes each.
+/// The most groups of a segment: its index is in memory while it is written, 16 bytes for each group.
 const ENTRIES_MAX: usize = 1 << 18;
-/// Bytes of a segment's end that stay in the page cache for readers that keep up. The memory of what is
-/// before is then used again for what comes next, while it is still warm: taking new memory for each page
-/// costs several times the copy.
+/// Bytes of a segment's end that stay in the page cache for readers that keep up. The memory of earlier pages
+/// is reused for the following ones while it is still warm: taking new memory for each page costs several
+/// times the copy.
 const CACHED_BYTES: u64 = 16 << 20;
-/// What records are padded with.
+/// The bytes that pad a record.
 const ZEROS: [u8; 8] = [0; 8];

@@ -1,9 +1,9 @@
 //! `WRITTEN`: how far a log that is not synced at once was written, and in which run of the system.
 //!
-//! What a process has written outlives it in the page cache, as long as the system runs. So what does not
-//! check before this place, in the same run, is damage, and not the end of a write that a crash cut short. It
-//! is written where no sync comes before the acknowledgement, once for all records that are acknowledged
-//! together, before they are.
+//! Bytes that a process has written outlive it in the page cache, as long as the system runs. So bytes before
+//! this place that do not check are damage, in the same run of the system, and not the end of a write that a
+//! crash cut short. The file is written where no sync comes before the acknowledgement: once for all records
+//! that are acknowledged together, and before they are.
 
 use std::io;
 use std::sync::Arc;
@@ -14,17 +14,18 @@ use crate::format::folder::{Folder, WRITTEN};
 use crate::format::slots::Slots;
 use crate::write::watermark::Watermark;
 
-/// Its file, made when it is first wanted.
+/// The file `WRITTEN`, made when it is first needed.
 #[derive(Default)]
 pub(crate) struct WrittenFile {
     open: Option<(Arc<dyn File>, u64)>,
-    /// Whether it cannot be had: nothing but telling damage apart depends on it.
+    /// Whether the file could not be made or written; only the distinction between damage and a torn end
+    /// depends on it.
     failed: bool,
     boot: Option<u128>,
 }
 
 impl WrittenFile {
-    /// How far the log was written in this run of the system; nothing, if it has another.
+    /// Returns how far the log was written in this run of the system; none if the file is of another run.
     pub(crate) fn read(folder: &Folder) -> io::Result<Option<Watermark>> {
         let file = match folder.disk.open(&folder.path.join(WRITTEN)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -44,7 +45,7 @@ impl WrittenFile {
         Ok((folder.disk.boot() == Some(boot)).then_some(written))
     }
 
-    /// Says how far the log is written.
+    /// Records how far the log is written.
     pub(crate) fn write(&mut self, folder: &Folder, mark: &Watermark) {
         if self.failed {
             return;
@@ -65,7 +66,7 @@ impl WrittenFile {
         self.boot = folder.disk.boot();
         let boot = self.boot?;
         let body = encode(boot, mark);
-        // A new one each time the log is opened: what an earlier run has left says nothing about this one.
+        // A new file each time the log is opened: an earlier run's file says nothing about this one.
         let made = folder.replace(WRITTEN, |file| {
             slots(folder).write(file, 1, &body)?;
             slots(folder).write(file, 2, &body)

@@ -1,4 +1,4 @@
-//! The real disk, of which a test alters an answer or two.
+//! The real disk with some answers altered by a test.
 
 use std::io;
 use std::ops::Deref;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use log::{Disk, File, Listed, Lock, RealDisk};
 
-/// What a test may alter; what it leaves is the real disk's.
+/// The answers that a test may alter; by default they are the real disk's.
 pub(crate) trait Alter: Clone + Default + Send + Sync + 'static {
     fn free_bytes(&self, disk: &RealDisk, folder: &Path) -> io::Result<u64> {
         disk.free_bytes(folder)

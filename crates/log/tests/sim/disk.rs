@@ -1,5 +1,5 @@
-//! A disk in memory that does what disks do to people: tears, loses and reorders what was not synced, fills
-//! up, fails to sync and forgets what it could not write, flips bits.
+//! A disk in memory that fails as real disks do: it tears, loses and reorders unsynced writes, fills up,
+//! fails to sync and forgets what it could not write, and flips bits.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -18,15 +18,15 @@ pub(crate) struct SimDisk(Arc<Mutex<World>>);
 pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) now_ms: u64,
-    /// How far the clock that people set is ahead of the time that passes.
+    /// How far the wall clock is ahead of the time that passes.
     pub(crate) clock_ahead_ms: i64,
-    /// Bytes that fit.
+    /// The most bytes that fit on the disk.
     pub(crate) capacity: u64,
     /// The calls left before the process dies in the middle of one.
     pub(crate) fuse: Option<u64>,
-    /// Of 1000 syncs, those that fail.
+    /// How many of 1000 syncs fail.
     pub(crate) sync_failures: u32,
-    /// Of 1000 reads, those that fail.
+    /// How many of 1000 reads fail.
     pub(crate) read_failures: u32,
     /// Spare files that became segments again.
     pub(crate) reused: u32,
@@ -34,9 +34,9 @@ pub(crate) struct World {
     /// Which run of the system this is.
     boot: u128,
     files: Vec<Inode>,
-    /// As the running system sees them.
+    /// The names as the running system sees them.
     names: BTreeMap<PathBuf, usize>,
-    /// As they are on disk.
+    /// The names as they are on disk.
     durable_names: BTreeMap<PathBuf, usize>,
     pending_names: Vec<NameChange>,
 }
@@ -47,7 +47,7 @@ struct Inode {
     live: Vec<u8>,
     /// The disk.
     durable: Vec<u8>,
-    /// What the page cache has and the disk hasn't, in order.
+    /// The changes that the page cache has and the disk hasn't, in order.
     pending: Vec<Change>,
 }
 
@@ -93,18 +93,18 @@ impl SimDisk {
         self.0.lock()
     }
 
-    /// From now on nothing reaches the disk: the process is ending.
+    /// Kills the process: from now on nothing reaches the disk.
     pub(crate) fn die(&self) {
         self.world().dead = true;
     }
 
-    /// Ends the process, not the system: the page cache stays.
+    /// Ends the process but not the system: the page cache stays.
     pub(crate) fn kill(&self) {
         let mut world = self.world();
         (world.dead, world.fuse) = (false, None);
     }
 
-    /// Ends the system: what was not synced is on disk or isn't, in part, in any order.
+    /// Ends the system: unsynced changes are on disk or not, in part, in any order.
     pub(crate) fn power_cut(&self) {
         let mut world = self.world();
         let world = &mut *world;
@@ -120,8 +120,8 @@ impl SimDisk {
         world.names = world.durable_names.clone();
     }
 
-    /// Flips a bit of one of the files whose names end like this, on disk and in the page cache; whether
-    /// there was any.
+    /// Flips a bit of one of the files whose names end like this, on disk and in the page cache; returns
+    /// whether there was such a file.
     pub(crate) fn flip(&self, ending: &str) -> bool {
         let mut world = self.world();
         let world = &mut *world;
@@ -148,7 +148,8 @@ impl SimDisk {
         true
     }
 
-    /// Removes one of the files whose names end like this, but the last; whether there was any.
+    /// Removes one of the files whose names end like this, but not the last; returns whether there was one to
+    /// remove.
     pub(crate) fn steal(&self, ending: &str) -> bool {
         let mut world = self.world();
         let world = &mut *world;
@@ -167,7 +168,7 @@ impl SimDisk {
         true
     }
 
-    /// The names that end like this.
+    /// Returns the names that end like this.
     pub(crate) fn names(&self, ending: &str) -> Vec<String> {
         let names = self.world();
         let names = names
@@ -285,7 +286,7 @@ impl Disk for SimDisk {
 // === impl World ===
 
 impl World {
-    /// Every call comes by here: the process may die in it.
+    /// Counts a call: the process may die in it.
     fn step(&mut self) -> io::Result<()> {
         if let Some(fuse) = &mut self.fuse {
             match fuse.checked_sub(1) {
@@ -353,14 +354,14 @@ impl NameChange {
 // === impl Inode ===
 
 impl Inode {
-    /// After a power cut.
+    /// Settles the file after a power cut.
     fn settle(&mut self, rng: &mut Rng) {
         let pending = std::mem::take(&mut self.pending);
         let kept = rng.usize(0..=pending.len());
         let reorder = rng.bool();
         for (number, change) in pending.into_iter().enumerate() {
             if reorder || number < kept {
-                // Any part of what came last, or of anything, if the disk reorders.
+                // Any part of the last change, or of any change if the disk reorders.
                 let partly = reorder || number + 1 == kept;
                 change.settle(&mut self.durable, partly, rng);
             }
@@ -425,7 +426,7 @@ impl File for SimFile {
         let alive = !world.dead;
         let stepped = world.step();
         if stepped.is_err() && alive {
-            // Killed in the middle of it.
+            // The process was killed in the middle of the write.
             let some = world.rng.usize(0..=bytes.len());
             bytes.truncate(some);
         } else {
@@ -472,7 +473,7 @@ impl File for SimFile {
         let world = &mut *world;
         let inode = &mut world.files[self.inode];
         for change in std::mem::take(&mut inode.pending) {
-            // After a failure the kernel takes pages for written that are not: they never will be.
+            // After a failure the kernel takes pages for written that are not; they never will be.
             if !fails || world.rng.bool() {
                 change.apply(&mut inode.durable);
             }

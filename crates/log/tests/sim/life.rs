@@ -1,4 +1,4 @@
-//! One seed: a log that is opened, used, and ended badly, a few times over.
+//! One seed: a log that is opened, used, and ended badly, several times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::disk::SimDisk;
 use crate::model::{Fate, Model};
 use crate::tracked::Tracked;
 
-/// What happens to the disk.
+/// The faults of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Harm {
-    /// The process or the power ends, anywhere.
+    /// The process or the power ends at any point.
     Crash,
     /// Syncs fail too.
     FailingSync,
@@ -94,7 +94,7 @@ impl Life {
         }
     }
 
-    /// Lives it; how many segments were written into files of others that were used up.
+    /// Runs the life; returns how many segments were written into files of used-up ones.
     pub(crate) fn run(mut self) -> u32 {
         let mut cut = false;
         for _ in 0..self.rng.usize(2..6) {
@@ -114,7 +114,7 @@ impl Life {
         self.disk.world().reused
     }
 
-    /// Opens the log, perhaps only after some tries; none if the process died in it.
+    /// Opens the log, perhaps after several tries; none if the process died meanwhile.
     fn open(&mut self, perilous: bool) -> Option<Log> {
         if perilous && self.harm != Harm::Damage && self.rng.u8(0..4) == 0 {
             self.disk.world().fuse = Some(self.rng.u64(0..40));
@@ -130,7 +130,7 @@ impl Life {
         panic!("it never opens");
     }
 
-    /// Holds what is there against what should be.
+    /// Compares the log with the model.
     fn restarted(&mut self, log: &Log, cut: bool) {
         if self.harm == Harm::Damage {
             assert_eq!(
@@ -188,7 +188,7 @@ impl Life {
                 }
                 self.write(log);
             }
-            // Waits for a later turn; damage comes only to what is settled.
+            // The record waits for a later turn; only settled records are damaged.
             6 if self.harm != Harm::Damage => self.submit(log),
             7..=10 => {
                 let Some((number, reader)) = self.rng.choice(readers) else {
@@ -243,7 +243,7 @@ impl Life {
             let mut bytes = format!("{}:", self.model.submitted.len()).into_bytes();
             let most = if rng.u8(0..20) == 0 { 9000 } else { 400 };
             let length = rng.usize(0..most);
-            // What looks like a record now and then.
+            // Bytes that look like a record, now and then.
             if rng.u8(0..5) == 0 {
                 bytes.resize(rng.usize(8..64) & !7, b' ');
                 bytes.extend_from_slice(b"TGR1");
@@ -268,7 +268,7 @@ impl Life {
         }
     }
 
-    /// Accepted + rewound = indexed + dead + pending + lost + skipped, at every moment.
+    /// Checks that accepted + rewound = indexed + dead + pending + lost + skipped, at every moment.
     fn check_accounts(&self, log: &Log) {
         let (status, consumers) = log.accounts();
         for one in consumers {
@@ -281,7 +281,7 @@ impl Life {
         }
     }
 
-    /// Ends well, or not.
+    /// Ends the process, cleanly or not.
     fn end(&mut self, log: Log) {
         if self.rng.u8(0..3) == 0 {
             log.close();
@@ -292,13 +292,13 @@ impl Life {
         self.model.settle();
     }
 
-    /// What ended the process; whether it was the power.
+    /// Ends the process or the system; returns whether the power was cut.
     fn crash(&mut self) -> bool {
         self.calm();
         if self.harm == Harm::Damage {
             self.disk.kill();
-            // Not both: if the last record is damaged and so is what says that it was durable, it is taken
-            // for torn.
+            // Damage only one of them: if the last record and the mark that says it was durable are both
+            // damaged, the record is taken for a torn end.
             let flipped = if self.rng.u8(0..6) == 0 {
                 "MARK"
             } else {
@@ -339,7 +339,7 @@ impl Life {
             tracked.flush(&consumer);
         }
         self.check_accounts(log);
-        // All is read: all but the last segment may go.
+        // Everything is read: all segments but the last may be deleted.
         log.keep_turn();
         let left = self.disk.names(".segment").len();
         let keeps_broken = self.harm == Harm::Damage;
@@ -347,7 +347,7 @@ impl Life {
     }
 }
 
-/// What payloads are cut from: compresses somewhat, and no two cuts are alike.
+/// The text that payloads are cut from: it compresses somewhat, and no two cuts are alike.
 static TEXT: [u8; 20_000] = {
     let (mut text, mut at, mut state) = ([0; 20_000], 0, 1u32);
     while at < text.len() {

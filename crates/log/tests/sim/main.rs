@@ -1,5 +1,5 @@
-//! The log on a disk that misbehaves, against a list in memory. `SEED=n` replays one seed, `SEEDS=n` runs the
-//! first n.
+//! The log on a disk that misbehaves, compared with a list in memory. `SEED=n` replays one seed, `SEEDS=n`
+//! runs the first n.
 
 #![allow(
     clippy::disallowed_methods,
@@ -39,7 +39,7 @@ fn seeds(usual: u64, harm: Harm) {
             std::panic::resume_unwind(panic)
         });
     }
-    // What happens to files that are written again is a good part of what is tried here.
+    // The reuse of files is a good part of what these tests try.
     assert!(
         all < 50 || u64::from(reused) >= all,
         "{reused} files written again in {all} lives"

@@ -1,4 +1,4 @@
-//! What the log should hold: a list. Slow, obvious, and told everything that happens.
+//! The expected contents of the log: a list that is slow, obvious, and told everything that happens.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ pub(crate) struct Submitted {
     pub(crate) fate: Fate,
 }
 
-/// What its client was told.
+/// What the record's client was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Nothing: the process died, or the log was poisoned.
     Unknown,
-    /// Nothing, and nothing will come: it is in the log or it isn't.
+    /// Nothing, and no answer will come: the record is in the log or it isn't.
     Lapsed,
-    /// Nothing, and it is in the log.
+    /// Nothing, and the record is in the log.
     There,
     Acknowledged(Receipt),
     Refused,
@@ -31,12 +31,12 @@ pub(crate) enum Fate {
 /// A group that the log has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
-    /// Where its record is.
+    /// The position of the group's record.
     pub(crate) position: u64,
     pub(crate) params: Vec<u8>,
     pub(crate) kind: u8,
     pub(crate) documents: u32,
-    /// Of the lane, up to here.
+    /// The documents of the lane up to and including this group.
     pub(crate) documents_after: u64,
     pub(crate) bytes: Vec<u8>,
 }
@@ -47,11 +47,11 @@ pub(crate) type Answers = Arc<Mutex<Vec<(usize, Result<Receipt, AppendError>)>>>
 #[derive(Default)]
 pub(crate) struct Model {
     pub(crate) submitted: Vec<Submitted>,
-    /// Numbers of those that are in the log, in order, with their positions; those that were deleted since
+    /// The numbers of the records that are in the log, in order, with their positions; deleted ones are
     /// included.
     pub(crate) held: Vec<(usize, u64)>,
     pub(crate) answers: Answers,
-    /// The groups of those in the log, by lane.
+    /// The groups of the records in the log, by lane.
     lanes: Vec<Vec<Held>>,
     documents: u64,
 }
@@ -90,7 +90,7 @@ impl Model {
         }
     }
 
-    /// Nobody answers any more what is not answered by now.
+    /// Notes that whatever is unanswered by now will never be answered.
     pub(crate) fn settle(&mut self) {
         for one in &mut self.submitted {
             if one.fate == Fate::Unknown {
@@ -99,8 +99,8 @@ impl Model {
         }
     }
 
-    /// Holds the model against what is in the log after a restart, and takes over what was not certain.
-    /// `lossy`: clients were told before it was synced, and the power was cut.
+    /// Compares the model with the log after a restart, and takes over what was uncertain. `lossy`: clients
+    /// were told before the sync, and the power was cut.
     pub(crate) fn restarted(&mut self, log: &Log, lossy: bool) {
         let start = log.status().start;
         let found = browse(log, start);
@@ -125,7 +125,7 @@ impl Model {
         }
         let missing: Vec<_> = self.held.iter().filter(|one| !held.contains(one)).collect();
         if lossy {
-            // Only from the end: nothing that was written later may be there.
+            // Records may be lost only from the end: nothing written later may be there.
             let first = missing
                 .iter()
                 .map(|(number, _)| *number)
@@ -148,7 +148,7 @@ impl Model {
         held.into_iter()
             .for_each(|(number, position)| self.hold(number, position));
         let there: HashSet<usize> = self.held.iter().map(|(number, _)| *number).collect();
-        // From now on it is certain: what is not there never comes back.
+        // From now on this is certain: a record that is not there never comes back.
         for (number, one) in self.submitted.iter_mut().enumerate() {
             let there = there.contains(&number);
             match one.fate {
@@ -159,7 +159,7 @@ impl Model {
         }
     }
 
-    /// A lane's groups, from its beginning.
+    /// Returns a lane's groups, from its beginning.
     pub(crate) fn lane(&self, lane: u32) -> &[Held] {
         self.lanes.get(lane as usize).map_or(&[], Vec::as_slice)
     }
@@ -168,7 +168,7 @@ impl Model {
         self.documents
     }
 
-    /// A record turns out to be in the log, behind all others.
+    /// Notes that a record turned out to be in the log, behind all others.
     fn hold(&mut self, number: usize, position: u64) {
         self.held.push((number, position));
         let record = &self.submitted[number];
@@ -208,7 +208,7 @@ impl Submitted {
     }
 }
 
-/// All records from a position.
+/// Returns all records from a position on.
 pub(crate) fn browse(log: &Log, from: u64) -> Vec<Browsed> {
     let (mut browse, mut found) = (log.browse(from), Vec::new());
     while let Some(browsed) = browse.read().unwrap() {

@@ -7,11 +7,11 @@ use log::{Consumer, LaneReader, Next};
 use crate::life::Harm;
 use crate::model::Model;
 
-/// A consumer group and how far it is, as the model has it.
+/// A consumer group and its progress, as the model has it.
 pub(crate) struct Tracked {
     pub(crate) name: &'static str,
     lanes: Vec<Lane>,
-    /// What may be found committed after a crash: what was durable last, and all that came after.
+    /// The states that may be found committed after a crash: the last durable one, and all that came after.
     history: Vec<Vec<Committed>>,
 }
 
@@ -19,8 +19,8 @@ type Committed = (u64, u64, u64);
 
 #[derive(Default)]
 struct Lane {
-    /// Groups behind, at each mark's position, and documents told lost so far but for those that were
-    /// missing: where an index had to be rebuilt, they are told later, at the next running total.
+    /// The groups behind each mark's position, and the documents reported lost so far, except for missing
+    /// ones: where an index had to be rebuilt, those are reported later, at the next running total.
     marks: BTreeMap<u64, (usize, i64)>,
     dead: u64,
 }
@@ -36,7 +36,7 @@ impl Tracked {
         }
     }
 
-    /// After a restart all lanes are as they were at one moment, and no earlier one than the last flush.
+    /// Checks that after a restart all lanes are as they were at one moment, no earlier than the last flush.
     pub(crate) fn restarted(&mut self, consumer: &Consumer, model: &Model, harm: Harm) {
         let found = committed(consumer);
         if self.history.is_empty() {
@@ -44,7 +44,7 @@ impl Tracked {
                 lane.marks.insert(*position, (0, 0));
             }
         } else if harm == Harm::LazySync {
-            // The log's end may have gone back, and cursors with it.
+            // The log's end may have gone back, and the cursors with it.
             for (number, lane) in self.lanes.iter_mut().enumerate() {
                 let (position, documents, _) = found[number];
                 let held = model.lane(number as u32);
@@ -64,7 +64,7 @@ impl Tracked {
         self.history = vec![found];
     }
 
-    /// Reads one group and holds it against the model; whether there was one.
+    /// Reads one group and compares it with the model; returns whether there was one.
     pub(crate) fn read(&mut self, reader: &mut LaneReader, model: &Model, harm: Harm) -> bool {
         let lane = &mut self.lanes[reader.lane() as usize];
         let held = model.lane(reader.lane());
@@ -115,7 +115,7 @@ impl Tracked {
         true
     }
 
-    /// Everything was read or told lost.
+    /// Checks that every document was read or reported lost.
     pub(crate) fn at_end(&self, reader: &LaneReader, model: &Model, harm: Harm, unlaned: u64) {
         let held = model.lane(reader.lane());
         let (behind, told) = self.lanes[reader.lane() as usize].at(reader.mark().position);
@@ -161,8 +161,8 @@ impl Tracked {
 // === impl Lane ===
 
 impl Lane {
-    /// Groups behind a position, and documents told lost since; readers move on silently where there is
-    /// nothing.
+    /// Returns the groups behind a position, and the documents reported lost since; readers move on silently
+    /// where there is nothing to read.
     fn at(&self, position: u64) -> (usize, i64) {
         *self
             .marks

@@ -1,6 +1,6 @@
-//! A fake cluster as a process of its own, for figures: prints its nodes' addresses, one a line, and serves
-//! until its standard input ends. `GET /_fake/counts` says what it was sent, `POST /_fake/counts/reset`
-//! starts the count again.
+//! A fake cluster as a process of its own, for measurements. It prints its nodes' addresses, one per line,
+//! and serves until its standard input ends. `GET /_fake/counts` returns what it was sent, and
+//! `POST /_fake/counts/reset` resets the counts.
 #![allow(clippy::print_stdout, reason = "the addresses are what the caller reads")]
 
 use std::io::Read as _;
@@ -11,10 +11,10 @@ use testkit::fake::{FakeCluster, Flavour, Spec};
 
 #[derive(Parser)]
 struct Arguments {
-    /// How many nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 3)]
     nodes: usize,
-    /// The first node's port, the others following; 0 takes free ones.
+    /// Port of the first node; the others follow; 0 takes free ports.
     #[arg(long, default_value_t = 0)]
     base_port: u16,
     /// opensearch-1 to -3, elasticsearch-7 to -9.

@@ -1,5 +1,6 @@
-//! The load source as a process of its own, for figures: says `ready` when its requests are built and its
-//! connections stand, waits for a line on its standard input, sends, and prints its report as JSON.
+//! The load source as a process of its own, for measurements. It prints `ready` when its requests are built
+//! and its connections are open, waits for a line on its standard input, sends, and prints its report as
+//! JSON.
 #![allow(clippy::print_stdout, reason = "the report is what the caller reads")]
 
 use std::net::SocketAddr;
@@ -13,40 +14,40 @@ use testkit::nginx::{Bulk, Documents, Ids, Operation, Style};
 
 #[derive(Parser)]
 struct Arguments {
-    /// Where to send.
+    /// Address to send to.
     #[arg(long)]
     to: SocketAddr,
-    /// How many documents in all.
+    /// Number of documents in all.
     #[arg(long, required_unless_present = "seconds")]
     docs: Option<u64>,
-    /// For how long, in place of how many documents.
+    /// Duration of the run, in place of a number of documents.
     #[arg(long, conflicts_with = "docs")]
     seconds: Option<u64>,
-    /// Documents a request.
+    /// Number of documents in each request.
     #[arg(long, default_value_t = 5_000)]
     bulk: usize,
     /// The index that each action names.
     #[arg(long, default_value = "bench")]
     index: String,
-    /// Over how many indices; with more than one they are named NAME-0, NAME-1, …
+    /// Number of indices; with more than one they are named NAME-0, NAME-1, …
     #[arg(long, default_value_t = 1)]
     indices: usize,
-    /// How actions and sources are written: compact, spaced, typed, python or logstash.
+    /// Style of actions and sources: compact, spaced, typed, python or logstash.
     #[arg(long, default_value_t = Style::Compact)]
     style: Style,
-    /// `create` in place of `index`.
+    /// Send `create` in place of `index`.
     #[arg(long)]
     create: bool,
     /// Leave the ids to the server.
     #[arg(long)]
     no_ids: bool,
-    /// Documents of 200 bytes instead of access-log lines.
+    /// Send documents of 200 bytes in place of access-log lines.
     #[arg(long)]
     short: bool,
-    /// Different bodies, sent in turn.
+    /// Number of different bodies, sent in turn.
     #[arg(long, default_value_t = 4)]
     bodies: usize,
-    /// Connections, one request at a time on each.
+    /// Number of connections, each with one request at a time.
     #[arg(long, default_value_t = 1)]
     connections: usize,
     /// Send no id twice.

@@ -1,11 +1,11 @@
-//! Reading replies whole, and looking at what they say.
+//! Reads replies as a whole, and checks their contents.
 
 use std::io::Read;
 
 use anyhow::{Context, Result, bail, ensure};
 use memchr::memmem;
 
-/// One connection's replies, read into a buffer that is kept.
+/// The replies of one connection, read into a reused buffer.
 #[derive(Default)]
 pub(super) struct Replies {
     buffer: Vec<u8>,
@@ -15,7 +15,7 @@ pub(super) struct Replies {
 // === impl Replies ===
 
 impl Replies {
-    /// The body of the next reply, which has to be a 200.
+    /// Returns the body of the next reply, which must be a 200.
     pub(super) fn read(&mut self, socket: &mut (impl Read + ?Sized)) -> Result<&[u8]> {
         self.filled = 0;
         let head_end = loop {
@@ -107,7 +107,8 @@ pub(super) fn check(body: &[u8], docs: u64) -> Result<()> {
     Ok(())
 }
 
-/// The ids of the items are those of the request, in its order. A request without ids has items with any.
+/// Checks that the ids of the items are those of the request, in its order. If the request has no ids, the
+/// items may have any.
 pub(super) fn check_ids(body: &[u8], request: &[u8], places: &[usize]) -> Result<()> {
     let mut got = id_places(body);
     for (at, wanted) in places.iter().enumerate() {
@@ -124,8 +125,8 @@ pub(super) fn check_ids(body: &[u8], request: &[u8], places: &[usize]) -> Result
     Ok(())
 }
 
-/// Where the values of `"_id": "…"` begin, however the colon is spaced. None of the generated sources have
-/// such a key.
+/// Returns where the values of `"_id": "…"` begin, however the colon is spaced. None of the generated sources
+/// has such a key.
 pub(super) fn id_places(text: &[u8]) -> impl Iterator<Item = usize> {
     const KEY: &[u8] = b"\"_id\"";
     memmem::find_iter(text, KEY).filter_map(|at| {

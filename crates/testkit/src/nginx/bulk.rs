@@ -13,27 +13,27 @@ use super::{Nginx, push};
 pub struct Bulk {
     /// The index that each action names; `None` leaves it to the URL.
     pub index: Option<String>,
-    /// How many operations.
+    /// Number of operations.
     pub docs: usize,
     /// Whether the operations carry ids.
     pub ids: Ids,
-    /// Which operation all of them are.
+    /// The operation that all of them are.
     pub operation: Operation,
-    /// What the sources are.
+    /// The kind of the sources.
     pub documents: Documents,
-    /// How actions and sources are written.
+    /// The style of actions and sources.
     pub style: Style,
-    /// Over how many indices the operations are spread: with more than one, `index` is followed by `-0`,
-    /// `-1`, …
+    /// Number of indices that the operations are spread over; with more than one, `index` is followed by
+    /// `-0`, `-1`, …
     pub indices: usize,
 }
 
-/// Where the ids of a [`Bulk`] come from.
+/// The source of the ids of a [`Bulk`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ids {
-    /// None: the server makes them.
+    /// No ids: the server makes them.
     None,
-    /// 20 characters, of the URL-safe alphabet, different for every document of every seed.
+    /// 20 characters of the URL-safe alphabet, different for every document of every seed.
     Given,
     /// The decimal numbers from this one on; bodies with the same numbers hit the same documents.
     From(u64),
@@ -61,13 +61,13 @@ pub enum Documents {
     Short,
 }
 
-/// How JSON is written. Each is legal, and each is what some writer sends.
+/// The style of JSON. Each style is legal, and each is what some writer sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// No spaces, `_index` before `_id`: the clients of Go, Rust and JavaScript.
     Compact,
-    /// Spaces round every colon and inside braces of the action, as people write it by hand and as load files
-    /// have it.
+    /// Spaces around every colon and inside the braces of the action, as people write it by hand and in load
+    /// files.
     Spaced,
     /// As [`Style::Spaced`], with `"_type":"_doc"` after the index: load files for servers before version 8.
     Typed,
@@ -109,7 +109,7 @@ impl std::fmt::Display for Style {
 // === impl Bulk ===
 
 impl Bulk {
-    /// `docs` access-log lines, to `index` by name, with ids.
+    /// Returns a recipe for `docs` access-log lines, to `index` by name, with ids.
     pub fn new(index: &str, docs: usize) -> Bulk {
         Bulk {
             index: Some(index.to_owned()),
@@ -122,7 +122,7 @@ impl Bulk {
         }
     }
 
-    /// The body for this seed, with its last newline.
+    /// Returns the body for this seed, with its last newline.
     pub fn body(&self, seed: u64) -> Vec<u8> {
         let mut lines = Nginx::new(seed);
         let mut ids = fastrand::Rng::with_seed(seed ^ 0x1d5);
@@ -166,9 +166,9 @@ impl Bulk {
             Ids::From(first) => Some((first + at as u64).to_string()),
             Ids::Given => Some(id(ids)),
         };
-        // Keys in their order; values as they are written.
+        // Keys are in this order, with values as they are written.
         let quoted = |text: String| format!("\"{text}\"");
-        // The type stands close to the index, as in the files that people copy.
+        // The type follows the index without a space, as in the files that people copy.
         let typed = |index: String| match self.style {
             Style::Typed => format!("\"{index}\",\"_type\":\"_doc\""),
             _ => quoted(index),
@@ -214,7 +214,7 @@ impl Bulk {
     }
 }
 
-/// The same JSON with a space after each colon and comma that is not in a string.
+/// Returns the same JSON with a space after each colon and comma that is not in a string.
 fn spaced(json: &[u8]) -> Vec<u8> {
     let (mut out, mut in_string, mut escaped) = (Vec::with_capacity(json.len() + 64), false, false);
     for &byte in json {
@@ -238,7 +238,7 @@ fn id(rng: &mut fastrand::Rng) -> String {
         .collect()
 }
 
-/// A sensor's reading, padded to 200 bytes by its note.
+/// Writes a sensor's reading, which its note pads to 200 bytes.
 fn write_short(out: &mut Vec<u8>, rng: &mut fastrand::Rng) {
     let start = out.len();
     push(

@@ -1,9 +1,9 @@
-//! What the lines are made of, with each choice's share.
+//! The words of the lines, with the share of each choice.
 
-/// A share in per cent, and the choice.
+/// A choice and its share, in per cent.
 pub(super) type Weighted<T> = (u8, T);
 
-/// Draws a choice by its share; the shares of a table sum to 100 (a test holds that).
+/// Picks a choice according to its share; the shares of a table sum to 100 (a test checks this).
 pub(super) fn pick<T: Copy>(rng: &mut fastrand::Rng, choices: &[Weighted<T>]) -> T {
     let mut left = rng.u8(0..100);
     for &(share, choice) in choices {

@@ -1,8 +1,8 @@
-//! Keeping a cluster up for as long as this process lives.
+//! Holds a cluster for as long as this process lives.
 //!
-//! The launcher's `hold` command runs beside us and watches the pipe that is its standard input: when we
-//! end, in whatever way, the pipe ends, and the last holder stops the cluster. So there is no way to
-//! leave nodes behind, not even `kill -9`.
+//! The launcher's `hold` command runs beside this process and watches the pipe that is its standard input.
+//! When this process ends, in whatever way, the pipe ends, and the last holder stops the cluster. So no nodes
+//! can be left behind, not even after `kill -9`.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The running `hold`; dropping it lets go, and waits until the cluster is stopped if nobody else holds it.
+/// The running `hold`. Dropping it lets go, and waits until the cluster is stopped if nobody else holds it.
 #[derive(Debug)]
 pub(super) struct Hold {
     child: Child,
@@ -78,8 +78,8 @@ pub(super) fn command(dir: &Path, name: &str, args: &[impl AsRef<OsStr>]) -> Res
     Ok(())
 }
 
-/// The folder of all clusters of this user: `TIDEGATE_CLUSTERS`, or one below the temporary folder, because
-/// as root the nodes run as `nobody`, who may not be able to enter the project's own folder.
+/// Returns the folder of all clusters of this user: `TIDEGATE_CLUSTERS`, or a folder below the temporary
+/// folder. (As root, the nodes run as `nobody`, who may not be allowed to enter the project's own folder.)
 pub(crate) fn root() -> Result<PathBuf> {
     let root = match std::env::var_os("TIDEGATE_CLUSTERS") {
         Some(root) => PathBuf::from(root),

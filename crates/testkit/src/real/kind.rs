@@ -1,16 +1,17 @@
-//! Which real clusters there are, and how each is asked for.
+//! The kinds of real clusters, and how each one is started.
 
-/// A server and the way it is set up. Every one has three nodes, all of them eligible for everything.
+/// A server and the way it is set up. Every cluster has three nodes, all of them eligible for everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// OpenSearch 3.8.0, plain HTTP (on a machine without a JDK 21 or newer: 2.19.4).
     OpenSearch,
-    /// OpenSearch 2.19.4 with TLS and basic authentication; the newest with its security plugin in Maven.
+    /// OpenSearch 2.19.4 with TLS and basic authentication; the newest version with its security plugin in
+    /// Maven.
     OpenSearchSecure,
     /// Elasticsearch 9.5.3, plain HTTP (without a JDK 21: 8.19.21). Routes by modulo. No painless, ingest,
     /// reindex.
     Elasticsearch,
-    /// The same with TLS and basic authentication.
+    /// Elasticsearch as above, with TLS and basic authentication.
     ElasticsearchSecure,
     /// Elasticsearch 8.19.21, plain HTTP. No painless, ingest, reindex.
     Elasticsearch8,
@@ -33,7 +34,7 @@ impl Kind {
         Self::Elasticsearch8,
     ];
 
-    /// The name of its folder, and what people read.
+    /// The name of the cluster's folder, which people also see.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// Whether it wants TLS and an account.
+    /// Whether the cluster requires TLS and an account.
     #[must_use]
     pub fn secure(self) -> bool {
         matches!(self, Self::OpenSearchSecure | Self::ElasticsearchSecure)
@@ -66,8 +67,8 @@ impl Kind {
         let mut options: Vec<String> = ["--engine", engine, "--version", versions]
             .map(str::to_owned)
             .into();
-        // With the serial collector, garbage that nobody has collected yet counts as use: bulks would be
-        // answered with 429 now and then.
+        // With the serial collector, uncollected garbage counts as use: bulks would sometimes be answered
+        // with 429.
         options.extend(["--set", "indices.breaker.total.use_real_memory=false"].map(str::to_owned));
         if self.secure() {
             options.push("--secure".to_owned());
@@ -75,7 +76,8 @@ impl Kind {
         options
     }
 
-    /// The HTTP port of node 1 of the shared cluster; transport is 100 above. Below the ephemeral range.
+    /// The HTTP port of node 1 of the shared cluster; the transport port is 100 above. Both are below the
+    /// ephemeral range.
     pub(super) fn base_port(self) -> u16 {
         29_200 + 10 * self as u16
     }

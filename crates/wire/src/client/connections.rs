@@ -1,4 +1,5 @@
-//! Connections by origin: the idle ones, and how many there are in all. The last used is the first reused.
+//! The connections to each origin: the idle ones, and how many there are in all. The connection used last is
+//! reused first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -29,7 +30,7 @@ pub(super) struct Connections {
 #[derive(Debug)]
 pub(super) struct OriginConnections {
     idle: RefCell<Vec<Idle>>,
-    /// Free places for connections; waiting for one is first come, first served.
+    /// The free places for connections; they are given out first come, first served.
     places: Arc<Semaphore>,
     waiting: Cell<usize>,
 }
@@ -40,7 +41,7 @@ struct Idle {
     since: Instant,
 }
 
-/// What is kept of a connection between exchanges.
+/// The parts of a connection that are kept between exchanges.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) stream: Stream,
@@ -48,7 +49,7 @@ pub(super) struct Wire {
     pub(super) alarm: Alarm,
 }
 
-/// A connection in use. Its place becomes free when it is dropped; [`Connection::give_back`] keeps it open.
+/// A connection in use. Dropping it frees its place; [`Connection::give_back`] keeps it open.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) wire: Wire,
@@ -60,7 +61,8 @@ pub(super) struct Connection {
 // === impl Inner ===
 
 impl Inner {
-    /// A connection that is free and was alive a moment ago: an idle one, or a new one when there is a place.
+    /// Returns a connection that is free and was alive a moment ago: an idle one, or a new one when there is
+    /// a place.
     pub(super) async fn checkout(
         self: &Rc<Self>,
         origin: &Origin,
@@ -101,7 +103,7 @@ impl Inner {
         })
     }
 
-    /// Closes what has been idle for too long, for as long as the client lives.
+    /// Regularly closes connections that have been idle for too long, for as long as the client lives.
     fn sweep_regularly(self: &Rc<Self>) {
         if self.connections.sweeping.replace(true) {
             return;
@@ -203,8 +205,8 @@ impl Connection {
 // === impl Wire ===
 
 impl Wire {
-    /// Whether nothing has come since the last reply: neither the end of the stream nor bytes nobody asked
-    /// for. Costs no system call unless the reactor has seen something.
+    /// Returns whether nothing has arrived since the last reply: neither the end of the stream nor unexpected
+    /// bytes. This costs no system call unless the reactor has seen something.
     fn is_quiet(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         self.receiver.pending().is_empty()

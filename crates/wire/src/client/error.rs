@@ -1,4 +1,4 @@
-//! Why an exchange failed, and whether it may have had an effect.
+//! The errors of exchanges, and whether an exchange may have had an effect.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ pub enum Fate {
     Unknown,
 }
 
-/// Why an exchange failed.
+/// The error of a failed exchange.
 #[derive(Debug, thiserror::Error)]
 #[error("{origin}: {kind}")]
 pub struct SendError {
-    /// What went wrong.
+    /// The kind of the failure.
     #[source]
     pub kind: SendErrorKind,
-    /// Whether it may have had an effect.
+    /// Whether the exchange may have had an effect.
     pub fate: Fate,
     /// Whether a kept connection was used (the usual race with a node that closes idle ones).
     pub reused: bool,
-    /// `host:port`.
+    /// The origin as `host:port`.
     pub origin: Arc<str>,
 }
 
-/// What went wrong in an exchange.
+/// The kind of a failed exchange.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendErrorKind {
@@ -41,7 +41,7 @@ pub enum SendErrorKind {
     /// TLS handshake failed (certificate, name, protocol).
     #[error("TLS handshake failed: {}", words::of_handshake(.0))]
     Tls(#[source] std::io::Error),
-    /// No connection in time.
+    /// No connection was established in time.
     #[error("connect timed out")]
     ConnectTimeout,
     /// Too many requests wait for a connection to this origin, or none became free before the deadline.
@@ -59,7 +59,7 @@ pub enum SendErrorKind {
     /// The connection failed.
     #[error("connection failed: {0}")]
     Io(#[source] std::io::Error),
-    /// The reply breaks HTTP, or is ambiguously framed.
+    /// The reply violates HTTP, or is ambiguously framed.
     #[error("malformed reply: {0}")]
     Malformed(&'static str),
     /// The reply is larger than the caller's limit.
@@ -68,13 +68,13 @@ pub enum SendErrorKind {
         /// The limit, bytes.
         limit: u64,
     },
-    /// The reply is a TLS message, to a request that went in clear.
+    /// The reply is a TLS message, although the request was sent in clear text.
     #[error("the node speaks TLS at this port: the URL should begin with https://")]
     SpeaksTls,
-    /// No memory for the reply.
+    /// There is no memory for the reply.
     #[error(transparent)]
     OverBudget(#[from] OverBudget),
-    /// The request's body failed, or had another length than declared.
+    /// The request's body failed, or did not have the declared length.
     #[error("request body failed: {0}")]
     Body(SourceError),
 }
@@ -82,7 +82,7 @@ pub enum SendErrorKind {
 // === impl SendError ===
 
 impl SendError {
-    /// The same error once more, for another who waited for the same exchange.
+    /// Returns the same error once more, for another caller that waited for the same exchange.
     pub fn again(&self) -> Self {
         Self {
             kind: self.kind.again(),
@@ -96,7 +96,7 @@ impl SendError {
 // === impl SendErrorKind ===
 
 impl SendErrorKind {
-    /// The same once more; of what caused it, kind and words.
+    /// Returns the same kind once more; of its cause only the kind and words are kept.
     fn again(&self) -> Self {
         let io = |error: &std::io::Error| std::io::Error::new(error.kind(), error.to_string());
         match self {
@@ -117,7 +117,8 @@ impl SendErrorKind {
     }
 }
 
-/// What the system says of a connection that could not be made, with what it means where that is sure.
+/// Returns the system's words for a connection that could not be made, or a plain explanation where its
+/// meaning is certain.
 fn connect_words(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::ConnectionRefused => "connection refused: nothing listens there".to_owned(),

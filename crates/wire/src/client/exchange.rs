@@ -1,4 +1,4 @@
-//! One request out, the head of its reply in.
+//! One exchange: a request out, and the head of its reply in.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ struct Exchange<'a> {
     deadlines: Deadlines,
     transmitter: Transmitter,
     sent: bool,
-    /// Why sending stopped; the node may have answered before it closed.
+    /// The reason why sending stopped; the node may have answered before it closed.
     send_fault: Option<SendErrorKind>,
     scan: HeadScan,
     progress: u64,
@@ -61,8 +61,8 @@ pub(super) async fn run(
         Fate::Unknown
     };
     let head = answer.map_err(|kind| (kind, fate))?;
-    // A reply that came before the request was complete ends the use of the connection: the rest will not be
-    // sent.
+    // The connection is not used again after a reply that came before the request was complete, since the
+    // rest of the request will not be sent.
     let keep = head.keep_alive && exchange.sent;
     let mut reply = http::Response::new(ReplyBody::new(
         connection,
@@ -146,7 +146,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Ready when it has taken too long.
+    /// Ready when the exchange has taken too long.
     fn poll_patience(
         &mut self,
         wire: &mut Wire,
@@ -172,7 +172,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Which of the two a deadline was.
+/// Returns which of the two deadlines has passed.
 pub(super) fn timeout_kind(due: Option<Instant>, deadlines: Deadlines) -> SendErrorKind {
     if due.is_some_and(|due| due < deadlines.overall) {
         SendErrorKind::Timeout
@@ -181,7 +181,8 @@ pub(super) fn timeout_kind(due: Option<Instant>, deadlines: Deadlines) -> SendEr
     }
 }
 
-/// Whether a reply begins as a TLS alert or handshake does (RFC 8446, section 5.1), which no HTTP reply can.
+/// Returns whether a reply begins like a TLS alert or handshake (RFC 8446, section 5.1), as no HTTP reply
+/// can.
 fn is_tls_record(bytes: &[u8]) -> bool {
     matches!(bytes, [21 | 22, 3, 0..=4, ..])
 }

@@ -1,4 +1,4 @@
-//! Where a connection leads.
+//! The destination of a connection.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ pub(super) struct OriginParts {
 // === impl Origin ===
 
 impl Origin {
-    /// Clear text. `host` is a name or an address (IPv6 with or without brackets).
+    /// Makes an origin in clear text. `host` is a name or an address (IPv6 with or without brackets).
     pub fn http(host: &str, port: u16) -> Self {
         Self::new(host, port, None)
     }
 
-    /// TLS. The certificate is checked against `host`.
+    /// Makes an origin with TLS. The certificate is checked against `host`.
     pub fn https(host: &str, port: u16, tls: ClientTls) -> Self {
         Self::new(host, port, Some(tls))
     }
 
-    /// `host:port`, as in a `Host` header.
+    /// Returns `host:port`, as in a `Host` header.
     pub fn authority(&self) -> &str {
         &self.parts.authority
     }
@@ -50,7 +50,7 @@ impl Origin {
     }
 }
 
-// Two origins are one when the same connections can serve both.
+// Two origins are equal when the same connections can serve both.
 impl PartialEq for Origin {
     fn eq(&self, other: &Self) -> bool {
         let (one, two) = (&self.parts, &other.parts);

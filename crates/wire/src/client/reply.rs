@@ -1,4 +1,4 @@
-//! The body of a reply; when it has been read, its connection is free again.
+//! The body of a reply; once it has been read, its connection is free again.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct ReplyBody {
     deadlines: Deadlines,
     stall_timeout: Duration,
     received: u64,
-    /// What was looked at before its time.
+    /// Bytes that were read ahead by a peek.
     ahead: Option<Buffer>,
     origin: Arc<str>,
     pool: Pool,
@@ -64,7 +64,7 @@ impl ReplyBody {
         body
     }
 
-    /// The next bytes as they come (at most 256 KiB); `None` at the end.
+    /// Returns the next bytes as they arrive (at most 256 KiB); `None` at the end.
     ///
     /// # Errors
     /// See [`SendErrorKind`]; the fate is always unknown.
@@ -72,8 +72,8 @@ impl ReplyBody {
         Ok(poll_fn(|cx| self.poll_piece(cx)).await?.map(Chunk::Buffer))
     }
 
-    /// How the body begins: its first bytes as they come (at most 256 KiB), which stay to be read. Empty when
-    /// there is no body, or when all of it has been read.
+    /// Returns the beginning of the body: the first bytes that arrive (at most 256 KiB), which can still be
+    /// read later. Empty when there is no body, or when all of it has been read.
     ///
     /// # Errors
     /// See [`SendErrorKind`]; the fate is always unknown.
@@ -84,7 +84,7 @@ impl ReplyBody {
         Ok(self.ahead.as_deref().unwrap_or_default())
     }
 
-    /// The whole body in one contiguous buffer; fails when it is larger than `limit` bytes.
+    /// Returns the whole body in one contiguous buffer; fails when it is larger than `limit` bytes.
     ///
     /// # Errors
     /// See [`SendErrorKind`]; the fate is always unknown.
@@ -104,8 +104,8 @@ impl ReplyBody {
             Some(length) => length as usize,
             None => READ_BYTES,
         };
-        // Never refused: what it answers may have been done, so the memory for it counts as that of admitted
-        // work.
+        // This is never refused: the work that the reply reports may have been done, so the memory for it
+        // counts as that of admitted work.
         let mut into = receiver.pool.take(size);
         poll_fn(|cx| {
             self.poll_wire(cx, |connection, cx| {
@@ -129,7 +129,7 @@ impl ReplyBody {
         }
     }
 
-    /// The body as something to send on, unchanged (length kept when known).
+    /// Turns the body into one to send on, unchanged (its length is kept when known).
     pub fn forward(self) -> Outgoing {
         match self.length {
             Some(0) => Outgoing::Empty,
@@ -137,7 +137,7 @@ impl ReplyBody {
         }
     }
 
-    /// Declared length; `None` when chunked or until close.
+    /// Returns the declared length; `None` when chunked or until close.
     pub fn length(&self) -> Option<u64> {
         self.length
     }
@@ -155,7 +155,7 @@ impl ReplyBody {
         })
     }
 
-    /// Reads by `read` within the time limits, and lets go of the connection at the body's end.
+    /// Reads by `read` within the time limits, and releases the connection at the body's end.
     fn poll_wire<T>(
         &mut self,
         cx: &mut Context<'_>,

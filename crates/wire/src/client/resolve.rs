@@ -1,6 +1,6 @@
-//! A node's addresses. Names are looked up on a thread of their own, since the system's resolver blocks;
-//! where there can be none (a bound on the number of threads), that is an error of this connection. The
-//! runtime's own way would panic.
+//! A node's addresses. Names are looked up on a thread of their own, since the system's resolver blocks. If
+//! the system has no thread left (a bound on their number), that is an error of this connection, whereas the
+//! runtime's own lookup would panic.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -23,7 +23,7 @@ async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let host = host.to_owned();
     let look_up = move || {
         let found = (&*host, port).to_socket_addrs().map(Iterator::collect);
-        // Whoever asked may have given up.
+        // The caller may have given up.
         let _ = tell.send(found);
     };
     guard::thread("resolve", Work::Other, look_up)?;

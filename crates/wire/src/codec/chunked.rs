@@ -1,6 +1,6 @@
 //! The chunked transfer coding, decoded strictly and in place.
 
-/// Decodes a chunked body whatever pieces it comes in.
+/// Decodes a chunked body, in whatever pieces it arrives.
 #[derive(Debug, Clone, Default)]
 pub struct ChunkDecoder {
     state: Progress,
@@ -9,24 +9,24 @@ pub struct ChunkDecoder {
     trailer_lines: usize,
 }
 
-/// What a look at the next bytes gave: `skip` bytes of framing, then `data` bytes of body.
+/// The result of looking at the next bytes: `skip` bytes of framing, then `data` bytes of body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkStep {
     /// Bytes of framing before the data.
     pub skip: usize,
     /// Bytes of data after that.
     pub data: usize,
-    /// The body is over; what follows belongs to the next message.
+    /// Whether the body is over; the bytes that follow belong to the next message.
     pub ended: bool,
 }
 
-/// Why a chunked body can't be trusted.
+/// The reason why a chunked body can't be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkFault {
-    /// Size line or chunk end malformed, or an extension too long.
+    /// A size line or chunk end is malformed, or an extension is too long.
     #[error("malformed chunk")]
     Chunk,
-    /// Trailers malformed or too large.
+    /// The trailers are malformed or too large.
     #[error("malformed or too large trailers")]
     Trailer,
 }
@@ -119,7 +119,8 @@ impl ChunkDecoder {
             Progress::Extension { size } => match byte {
                 b'\r' => Progress::SizeLf { size },
                 b'\t' | b' '..=b'~' | 0x80.. if self.extension_bytes < EXTENSION_BYTES_MAX => {
-                    self.extension_bytes += 1; // over the whole body: many small extensions are no better than a long one
+                    // Counted over the whole body: many small extensions are no better than a long one.
+                    self.extension_bytes += 1;
                     Progress::Extension { size }
                 }
                 _ => return bad,
@@ -171,12 +172,12 @@ fn hex(byte: u8) -> Option<u64> {
     (byte as char).to_digit(16).map(u64::from)
 }
 
-/// Whether a byte may stand in a method or a header's name (RFC 9110, section 5.6.2).
+/// Returns whether a byte may stand in a method or a header's name (RFC 9110, section 5.6.2).
 pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// 16 digits fill a `u64`; leading zeros count, since nobody honest sends more.
+/// 16 digits fill a `u64`; leading zeros count, since no honest sender needs more.
 const SIZE_DIGITS_MAX: u8 = 16;
 const EXTENSION_BYTES_MAX: usize = 4 << 10;
 const TRAILER_BYTES_MAX: usize = 8 << 10;

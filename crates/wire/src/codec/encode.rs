@@ -1,4 +1,4 @@
-//! Heads to bytes. Framing headers follow from the body and are never taken from a caller's map.
+//! Encoding heads. Framing headers follow from the body and are never taken from a caller's map.
 
 use std::io::Write;
 
@@ -38,7 +38,7 @@ pub(crate) fn encode_request_head(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a reply head. `Content-Length` of a caller is kept only where there is no body to contradict it
+/// Appends a reply head. A caller's `Content-Length` is kept only where there is no body to contradict it
 /// (answers to `HEAD`, and 304).
 pub(crate) fn encode_reply_head(
     out: &mut Vec<u8>,

@@ -1,21 +1,21 @@
-//! How long a body is, told from the headers that say so, and which connection it leaves behind.
+//! The length of a body, according to the framing headers, and whether its connection can be used again.
 
 use http::header::{self, HeaderMap, HeaderName};
 
-/// Where a body ends.
+/// The end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// There is no body.
     None,
-    /// After so many bytes.
+    /// The body ends after this many bytes.
     Length(u64),
-    /// After the last chunk.
+    /// The body ends after the last chunk.
     Chunked,
-    /// With the connection (replies only).
+    /// The body ends with the connection (replies only).
     UntilClose,
 }
 
-/// What `Content-Length` and `Transfer-Encoding` say together.
+/// The declaration that `Content-Length` and `Transfer-Encoding` make together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Declared {
     Nothing,
@@ -23,7 +23,7 @@ pub(super) enum Declared {
     Chunked,
 }
 
-/// Why the declaration can't be trusted.
+/// The reason why the declaration can't be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FramingFault {
     BadLength,
@@ -32,8 +32,8 @@ pub(super) enum FramingFault {
     UnsupportedCoding,
 }
 
-/// Reads the framing headers. One `Content-Length` of digits only, or one `Transfer-Encoding: chunked`, or
-/// neither.
+/// Reads the framing headers. Accepts one `Content-Length` of digits only, or one `Transfer-Encoding:
+/// chunked`, or neither.
 pub(super) fn declared(headers: &HeaderMap) -> Result<Declared, FramingFault> {
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
     let length = lengths.next();
@@ -58,7 +58,7 @@ pub(super) fn declared(headers: &HeaderMap) -> Result<Declared, FramingFault> {
     Ok(Declared::Chunked)
 }
 
-/// `1*DIGIT`, nothing else: no sign, no list, no white space within.
+/// Parses `1*DIGIT` and nothing else: no sign, no list, no white space within.
 fn parse_length(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 19 {
         return None;
@@ -69,7 +69,7 @@ fn parse_length(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Whether the connection can carry another message after this one.
+/// Returns whether the connection can carry another message after this one.
 pub(super) fn keeps_alive(http_11: bool, headers: &HeaderMap) -> bool {
     let mut keep = http_11;
     for value in headers.get_all(header::CONNECTION) {
@@ -84,7 +84,8 @@ pub(super) fn keeps_alive(http_11: bool, headers: &HeaderMap) -> bool {
     keep
 }
 
-/// Headers that describe one hop or the framing; never taken from a caller's map.
+/// Returns whether a header describes one hop or the framing; such headers are never taken from a caller's
+/// map.
 pub(super) fn is_ours(name: &HeaderName) -> bool {
     *name == header::CONTENT_LENGTH
         || *name == header::CONNECTION
@@ -111,8 +112,8 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap, and: &[HeaderName]) {
     if headers.keys().all(stays) {
         return;
     }
-    // Copied, not removed: removing moves the last header to the freed place, and some servers' words follow
-    // the order.
+    // The headers are copied, not removed: removing moves the last header to the freed place, and the words
+    // of some servers follow the order of the headers.
     let mut kept = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers.iter().filter(|(name, _)| stays(name)) {
         kept.append(name, value.clone());
@@ -162,7 +163,7 @@ mod tests {
             ("connection", "close, X-Secret"),
             ("x-secret", "1"),
             ("te", "trailers"),
-            // Not named by Connection, as it would have to be: a node must not see it either.
+            // These are not named by Connection, as they would have to be: a node must not see them either.
             ("upgrade", "h2c"),
             ("http2-settings", "AAMAAABk"),
             ("accept", "*/*"),

@@ -1,4 +1,4 @@
-//! A reply's head, as strictly as a request's: a node (or what sits before it) must not be able to split
+//! Parsing a reply's head as strictly as a request's: a node (or a proxy before it) must not be able to split
 //! replies.
 
 use bytes::Bytes;
@@ -8,16 +8,16 @@ use http::{Method, StatusCode, Version};
 use super::framing::{Declared, Framing, FramingFault, declared, keeps_alive};
 use super::slots::Slots;
 
-/// A reply's head, understood.
+/// A parsed reply head.
 #[derive(Debug)]
 pub struct ReplyHead {
-    /// Status.
+    /// The status.
     pub status: StatusCode,
     /// HTTP/1.0 or HTTP/1.1.
     pub version: Version,
     /// All headers, as sent.
     pub headers: HeaderMap,
-    /// Where the body ends.
+    /// The end of the body.
     pub framing: Framing,
     /// Whether the connection can be used again after the body.
     pub keep_alive: bool,
@@ -26,7 +26,7 @@ pub struct ReplyHead {
 /// Parses one complete head of a reply to a request with `method`.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// The fault, in words.
 pub fn parse_reply(head: &[u8], method: &Method, header_count_max: usize) -> Result<ReplyHead, &'static str> {
     let mut slots = Slots::new(head, header_count_max);
     let mut parsed = httparse::Response::new(&mut []);

@@ -1,4 +1,4 @@
-//! A request's head, from bytes to `http` types, strictly.
+//! Parsing a request's head strictly, from bytes to `http` types.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -9,29 +9,29 @@ use super::slots::Slots;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 
-/// A request's head, understood.
+/// A parsed request head.
 #[derive(Debug)]
 pub struct RequestLine {
-    /// Method.
+    /// The method.
     pub method: Method,
-    /// Target in origin, absolute or (for `OPTIONS`) asterisk form.
+    /// The target, in origin, absolute or (for `OPTIONS`) asterisk form.
     pub uri: Uri,
     /// HTTP/1.0 or HTTP/1.1.
     pub version: Version,
     /// All headers, as sent.
     pub headers: HeaderMap,
-    /// Where the body ends.
+    /// The end of the body.
     pub framing: Framing,
     /// Whether the client wants the connection to stay.
     pub keep_alive: bool,
-    /// Whether it waits for `100 Continue` before it sends the body.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
 }
 
 /// Parses one complete head (up to and including its empty line, as [`HeadScan`](super::HeadScan) found it).
 ///
 /// # Errors
-/// Whatever two HTTP implementations could understand differently, and whatever is over a limit.
+/// If two HTTP implementations could understand the head differently, or if it exceeds a limit.
 pub fn parse_request(head: &[u8], limits: &Limits) -> Result<RequestLine, Refusal> {
     if head.len() > limits.head_bytes_max {
         return Err(Refusal::HeadTooLarge);
@@ -50,7 +50,7 @@ pub fn parse_request(head: &[u8], limits: &Limits) -> Result<RequestLine, Refusa
     if target.len() > limits.target_bytes_max {
         return Err(Refusal::TargetTooLong);
     }
-    // One copy of the head; names and values are slices of it.
+    // The head is copied once; names and values are slices of the copy.
     let shared = Bytes::copy_from_slice(head);
     let uri = parse_target(&method, target, &shared, head)?;
     let mut headers = HeaderMap::with_capacity(parsed.headers.len() + 4);
@@ -115,7 +115,7 @@ fn parse_target(method: &Method, target: &str, shared: &Bytes, head: &[u8]) -> R
         Some(b'*') => bytes.len() == 1 && *method == Method::OPTIONS,
         _ => absolute(),
     };
-    // A fragment is never sent; `http::Uri` would drop it in silence and two servers would disagree about the
+    // A fragment is never sent; `http::Uri` would drop it silently, and two servers would disagree about the
     // path.
     if !form_fits || memchr::memchr(b'#', bytes).is_some() {
         return Err(Refusal::BadTarget);
@@ -123,7 +123,8 @@ fn parse_target(method: &Method, target: &str, shared: &Bytes, head: &[u8]) -> R
     let uri = Uri::from_maybe_shared(shared.slice_ref(in_shared(shared, head, bytes)))
         .map_err(|_| Refusal::BadTarget)?;
     match uri.query() {
-        // `http://host?query`: passed on in origin form it needs the path that it leaves out.
+        // `http://host?query`: in origin form, in which it is passed on, it needs the path that it leaves
+        // out.
         Some(query)
             if uri
                 .path_and_query()
@@ -135,7 +136,7 @@ fn parse_target(method: &Method, target: &str, shared: &Bytes, head: &[u8]) -> R
     }
 }
 
-/// The same bytes in the copy of the head.
+/// Returns the same bytes in the copy of the head.
 fn in_shared<'a>(shared: &'a Bytes, head: &[u8], part: &[u8]) -> &'a [u8] {
     let start = part.as_ptr() as usize - head.as_ptr() as usize;
     &shared[start..start + part.len()]
@@ -156,7 +157,7 @@ fn check_host(headers: &HeaderMap, http_11: bool) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `uri-host [":" port]` of RFC 9110, section 7.2; empty where the client knows no name.
+/// Checks for `uri-host [":" port]` of RFC 9110, section 7.2; it is empty if the client knows no name.
 fn is_host(text: &[u8]) -> bool {
     let (name_fits, port) = match text.strip_prefix(b"[") {
         Some(rest) => {
@@ -201,7 +202,7 @@ fn expects_continue(headers: &HeaderMap) -> Result<bool, Refusal> {
 }
 
 fn refusal_of(error: httparse::Error, head: &[u8]) -> Refusal {
-    // DEL aside, a byte below space (other than tab) in a line is what makes a value invalid.
+    // Apart from DEL, only a byte below space (other than tab) in a line makes a value invalid.
     let control = || {
         head.iter()
             .any(|byte| matches!(byte, 0..=8 | 11 | 12 | 14..=31 | 127))

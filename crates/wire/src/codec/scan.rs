@@ -1,14 +1,14 @@
 //! Finds the end of a head, and refuses line breaks that peers could read differently.
 
-/// Looks for the empty line that ends a head; remembers how far it got, so that slow heads cost no more than
-/// fast ones.
+/// Searches for the empty line that ends a head. The scan remembers how far it got, so that slow heads cost
+/// no more than fast ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeadScan {
     checked: usize,
     line_start: usize,
 }
 
-/// What no head may contain.
+/// The faults that no head may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadFault {
     /// A carriage return without line feed, or the reverse.
@@ -20,8 +20,8 @@ pub enum HeadFault {
 // === impl HeadScan ===
 
 impl HeadScan {
-    /// Length of the head that `bytes` begin with, its final empty line included; `None` when more bytes are
-    /// needed. `bytes` must begin with what earlier calls saw.
+    /// Returns the length of the head that `bytes` begin with, including its final empty line; `None` when
+    /// more bytes are needed. `bytes` must begin with the bytes of earlier calls.
     ///
     /// # Errors
     /// As soon as the bytes cannot become an acceptable head.
@@ -55,7 +55,8 @@ impl HeadScan {
         }
     }
 
-    /// Whether the first line is complete (what is too long then: the headers, not the request line).
+    /// Returns whether the first line is complete (then a head that is too long has too long headers, not a
+    /// too long request line).
     pub fn past_first_line(&self) -> bool {
         self.line_start > 0
     }

@@ -1,4 +1,4 @@
-//! Where header lines go while a head is parsed.
+//! The memory for header lines while a head is parsed.
 
 use std::mem::MaybeUninit;
 
@@ -12,11 +12,11 @@ pub(super) struct Slots<'a> {
 // === impl Slots ===
 
 impl<'a> Slots<'a> {
-    /// For at most `count_max` of the lines of `head`.
+    /// Makes room for at most `count_max` of the lines of `head`.
     pub(super) fn new(head: &'a [u8], count_max: usize) -> Self {
         let mut many = Vec::new();
         if count_max > FEW {
-            // The line breaks are only worth counting where there may be many.
+            // Line breaks are worth counting only where there may be many.
             let lines = memchr::memchr_iter(b'\n', head).count().min(count_max);
             if lines > FEW {
                 many.resize_with(lines, MaybeUninit::uninit);

@@ -1,9 +1,9 @@
-//! Panics that tests plant. Builds with debug assertions have them, and optimised ones with the feature
-//! `planted`, which only `./dev test` asks for. No release has them. How a panic unwinds, and what catches
-//! it, is the same in all of them, which `guard` asserts when it is compiled.
+//! Panics that tests plant. Builds with debug assertions contain them, and so do optimised builds with the
+//! feature `planted`, which only `./dev test` asks for. No release contains them. Panics unwind and are
+//! caught in the same way in all of these builds, which `guard` asserts when it is compiled.
 
-/// A place at which a test may have the gateway panic. `TIDEGATE_TEST_PANIC` names such places, each with
-/// bytes that must be in `content` for the panic to happen, and how often it does: `batch=poison` or
+/// Marks a place at which a test may make the gateway panic. `TIDEGATE_TEST_PANIC` names such places, each
+/// with bytes that must be in `content` for the panic to happen, and how often it happens: `batch=poison` or
 /// `probe=*3,plan=bad*1`.
 #[cfg(any(debug_assertions, feature = "planted"))]
 pub fn fault(place: &str, content: &[u8]) {
@@ -20,7 +20,7 @@ pub fn fault(place: &str, content: &[u8]) {
     }
 }
 
-/// The same of a release: nothing.
+/// The same function in a release: it does nothing.
 #[cfg(not(any(debug_assertions, feature = "planted")))]
 #[inline(always)]
 pub fn fault(_: &str, _: &[u8]) {}

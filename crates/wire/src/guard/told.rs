@@ -1,4 +1,5 @@
-//! What is told of a panic: counted by the work that met it, with its message and its place.
+//! Reports of panics: each is counted by the work in which it happened, and logged with its message and
+//! place.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! works {
     ($($(#[doc = $doc:literal])+ $name:ident $label:literal,)+) => {
-        /// Kinds of work, each with what a panic in it comes to.
+        /// Kinds of work, each with the consequence of a panic in it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Work {
@@ -16,10 +17,10 @@ macro_rules! works {
         }
 
         impl Work {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &[Work] = &[$(Work::$name,)+];
 
-            /// Its label in the metrics and the log.
+            /// Returns the label of this kind in the metrics and the log.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -31,48 +32,49 @@ macro_rules! works {
 }
 
 works! {
-    /// One request: it is answered with 500 if the answer has not begun, else the connection is reset.
+    /// One request: it is answered with 500 if the answer has not begun; otherwise the connection is reset.
     Request "request",
     /// A connection between requests: it is closed.
     Connection "connection",
-    /// What drives all work of a core, or takes connections for them: the gateway stops accepting and ends,
-    /// with status 4.
+    /// The driver of all work of a core, or the acceptor of its connections: the gateway stops accepting and
+    /// ends, with status 4.
     Core "core",
-    /// The request that carries several clients' parts: each is sent apart, as after an answer that got lost.
+    /// The request that carries several clients' parts: each part is sent separately, as after a lost answer.
     Combined "combined",
-    /// A batch of a lane: it is read again one record at a time, one that does it again is halved, and an
-    /// operation that does it alone becomes a dead letter.
+    /// A batch of a lane: it is read again one record at a time. A record that panics again is halved, and an
+    /// operation that panics alone becomes a dead letter.
     Lane "lane",
-    /// The request that carries several lanes' parcels: each is sent apart.
+    /// The request that carries several lanes' parcels: each parcel is sent separately.
     Parcels "parcels",
-    /// What else a delivery does: it is started again as a whole, from what is committed.
+    /// The rest of a delivery: it is started again as a whole, from what is committed.
     Delivery "delivery",
     /// A try of parked operations: they stay parked, and are tried again later.
     Parked "parked",
-    /// The watch of a cluster, its probes and checks: started again, with nothing but the configuration.
+    /// The watch of a cluster, its probes and checks: it is started again, with nothing but the
+    /// configuration.
     Watch "watch",
     /// The admin port: the request is answered with 500.
     Admin "admin",
-    /// The threads of a log: its writer's ends the log, as a failed sync does, its keeper goes on.
+    /// The threads of a log: a panic of the writer ends the log, as a failed sync does; the keeper continues.
     Log "log",
     /// The threads of Kafka's groups and topics.
     Kafka "kafka",
-    /// A reload: the configuration that is in force stays so, as far as nothing of the new one was.
+    /// A reload: the configuration in force stays, except for parts of the new one that already took effect.
     Reload "reload",
-    /// What keeps the house: pools, listeners, files. Started again, or done at the next turn.
+    /// Housekeeping of pools, listeners and files: it is started again, or done at the next turn.
     Housekeeping "housekeeping",
-    /// What nobody watches over.
+    /// Work that nothing watches over.
     Other "other",
 }
 
 /// A panic that was caught.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Panicked {
-    /// What it said, cut short.
+    /// The panic's message, cut short.
     pub message: String,
-    /// File and line.
+    /// The file and line of the panic.
     pub place: String,
-    /// Where it came from, if `RUST_BACKTRACE` asks for that.
+    /// The backtrace, if `RUST_BACKTRACE` asks for one.
     backtrace: Option<String>,
 }
 
@@ -80,21 +82,21 @@ static COUNTS: [AtomicU64; Work::ALL.len()] = [const { AtomicU64::new(0) }; Work
 
 thread_local! {
     static DOING: Cell<Option<Work>> = const { Cell::new(None) };
-    /// What the hook has seen of the panic that unwinds.
+    /// The hook's record of the panic that unwinds.
     static LAST: RefCell<Option<Panicked>> = const { RefCell::new(None) };
 }
 
-/// A thread is at some work, until this is dropped.
+/// Marks the thread as doing some work, until dropped.
 pub(super) struct Doing(Option<Work>);
 
-/// Panics so far, by kind of work.
+/// Returns the panics so far, by kind of work.
 pub fn panics() -> impl Iterator<Item = (Work, u64)> {
     let counts = Work::ALL.iter().zip(&COUNTS);
     counts.map(|(work, count)| (*work, count.load(Relaxed)))
 }
 
-/// Has panics counted, and told by the log and not by text on the standard error, from now on. Called once,
-/// by the program that runs a gateway.
+/// Starts counting panics, and reporting them in the log instead of as text on the standard error. Called
+/// once, by the program that runs a gateway.
 pub fn tell_of_panics() {
     std::panic::set_hook(Box::new(hook));
 }
@@ -110,14 +112,14 @@ fn hook(info: &PanicHookInfo<'_>) {
     };
     COUNTS[work as usize].fetch_add(1, Relaxed);
     match doing {
-        // Whoever catches it says what comes of it.
+        // The catcher reports the consequence.
         Some(_) => drop(LAST.try_with(|last| last.borrow_mut().replace(panicked))),
         None => panicked.report(work, "what nobody watches over has ended"),
     }
 }
 
-/// What a panic says. Messages of indexing quote the text that they are about, which may be a document's:
-/// that is left out.
+/// Returns a panic's message. Messages of indexing quote the text that they concern, which may be a
+/// document's: the quote is left out.
 fn told(payload: &(dyn Any + Send)) -> String {
     let text = payload
         .downcast_ref::<&'static str>()
@@ -133,12 +135,13 @@ fn told(payload: &(dyn Any + Send)) -> String {
 // === impl Work ===
 
 impl Work {
-    /// Says that this thread is at it.
+    /// Marks this thread as doing this work.
     pub(super) fn begin(self) -> Doing {
         Doing(DOING.with(|doing| doing.replace(Some(self))))
     }
 
-    /// What a thread does on which no work was begun, by its name: of crates that know nothing of this one.
+    /// Returns the work of a thread on which no work was begun, by its name: a thread of a crate that does
+    /// not know this one.
     fn of_thread() -> Self {
         let thread = std::thread::current();
         match thread.name().unwrap_or_default() {
@@ -159,7 +162,7 @@ impl Drop for Doing {
 // === impl Panicked ===
 
 impl Panicked {
-    /// Of a panic that was caught just now on this thread.
+    /// Takes the record of a panic that was just caught on this thread.
     pub(super) fn take(payload: &(dyn Any + Send)) -> Self {
         let seen = LAST.try_with(|last| last.borrow_mut().take());
         seen.ok().flatten().unwrap_or_else(|| Panicked {
@@ -168,7 +171,7 @@ impl Panicked {
         })
     }
 
-    /// Tells of it in the log, with what comes of it.
+    /// Reports the panic in the log, with its consequence.
     pub fn report(&self, work: Work, comes_to: &str) {
         let (message, place, backtrace) = (&*self.message, &*self.place, self.backtrace.as_deref());
         let work = work.as_str();

@@ -31,10 +31,10 @@ use crate::stream::Stream;
 use crate::tls::ServerTls;
 use crate::transmit::{Sink, TransmitFault, Transmitter, WaitsFor};
 
-/// What all connections of one server on one worker share.
+/// The state that all connections of one server on one worker share.
 pub(super) struct ServerState<S> {
     pub(super) service: Rc<S>,
-    /// As they are now; a request keeps those that it began with.
+    /// The present limits; a request keeps those with which it began.
     pub(super) limits: RefCell<Rc<Limits>>,
     pub(super) tls: RefCell<Option<ServerTls>>,
     pub(super) pool: Pool,
@@ -42,7 +42,7 @@ pub(super) struct ServerState<S> {
     pub(super) counters: Arc<Counters>,
 }
 
-/// What the wait for a head ended with.
+/// The result of the wait for a head.
 enum Next {
     Request(Box<RequestLine>),
     Refused(Refusal),
@@ -50,19 +50,19 @@ enum Next {
     End,
 }
 
-/// What becomes of the connection after an answer.
+/// The fate of the connection after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
     Keep,
     Close,
-    /// Closed so that the client can't take what it got for the whole.
+    /// The connection is reset, so that the client can't take what it received for the whole answer.
     Reset,
 }
 
-/// How sending an answer ended.
+/// The result of sending an answer.
 enum Sent {
     All(After),
-    /// Its body broke off before a byte had been sent: there is still time for another answer.
+    /// The answer's body broke off before a byte had been sent: another answer can still be sent.
     Nothing(Box<response::Parts>, SourceError),
     Part(After),
 }
@@ -70,7 +70,7 @@ enum Sent {
 // === impl ServerState ===
 
 impl<S> ServerState<S> {
-    /// The same for other connections, which a signal to those of today doesn't reach.
+    /// Returns the same state for later connections, with a signal that does not reach the present ones.
     pub(super) fn renewed(&self) -> Self {
         ServerState {
             service: Rc::clone(&self.service),
@@ -176,11 +176,11 @@ async fn serve_to_end<S: Service>(
     }
 }
 
-/// What a connection's begin came to.
+/// The result of a connection's beginning.
 enum Shaken {
-    /// It can be spoken through, and this is the certificate that the client has shown.
+    /// The connection is ready; the certificate is the one that the client has shown.
     Through(Stream, Option<Arc<[u8]>>),
-    /// Its client speaks HTTP in clear where TLS is spoken.
+    /// The client speaks HTTP in clear text where TLS is expected.
     InClear(TcpStream),
     Over,
 }
@@ -200,7 +200,7 @@ async fn handshake<S>(shared: &ServerState<S>, socket: TcpStream, guest: &Guest)
     });
     let shakes = tokio::time::timeout(patience, async {
         let mut first = [0];
-        // A method's first letter, where a TLS record has its type.
+        // A method's first letter stands where a TLS record has its type.
         if let Ok(1) = socket.peek(&mut first).await
             && is_token(first[0])
         {
@@ -238,7 +238,7 @@ async fn handshake<S>(shared: &ServerState<S>, socket: TcpStream, guest: &Guest)
 }
 
 /// Waits for a request head. No memory is held until its first byte has come; from then on the limits of that
-/// moment hold. `hears_until`: how long a connection is heard although it is time to end.
+/// moment hold. `hears_until` is how long a connection is read although it is time to end.
 async fn next_head<S>(
     shared: &ServerState<S>,
     connection: &Connection,
@@ -281,8 +281,8 @@ async fn next_head<S>(
                     };
                 }
                 Poll::Pending => {
-                    // What has arrived by now is answered still, and who has just come may speak: they could
-                    // not know.
+                    // Requests that have arrived by now are still answered, and a client that has just
+                    // connected may send one: it could not know of the end.
                     let mut ends = connection.guest.has_to_leave();
                     if registration.phase(cx) != Phase::Serving {
                         match hears_until.max(shared.signal.hears_until()) {
@@ -291,7 +291,7 @@ async fn next_head<S>(
                         }
                     }
                     ends = ends || io.alarm.poll(cx).is_ready();
-                    // On a busy core a request may have arrived of which this task has not been told yet.
+                    // On a busy core, a request may have arrived without this task having been notified.
                     return match ends && !io.stream.has_unread() {
                         true => Poll::Ready(Next::End),
                         false => Poll::Pending,
@@ -303,18 +303,18 @@ async fn next_head<S>(
     .await
 }
 
-/// Whether a request can begin with this byte.
+/// Checks whether a request can begin with this byte.
 #[inline]
 fn can_begin_a_head(byte: u8) -> Result<(), Refusal> {
     match byte {
         TLS_HANDSHAKE => Err(Refusal::TlsHello),
-        // No method begins like this, and it may never come to a line's end.
+        // No method begins like this, and the bytes may never contain a line's end.
         byte if !is_token(byte) => Err(Refusal::BadRequestLine),
         _ => Ok(()),
     }
 }
 
-/// Takes a whole head from what has arrived, and reads it. `None`: there is none yet.
+/// Takes a whole head from the bytes that have arrived, and parses it. `None` means that no head is complete.
 #[inline]
 fn find_head(receiver: &mut Receiver, scan: &mut HeadScan, limits: &Limits, guest: &Guest) -> Option<Next> {
     let bytes = receiver.pending();
@@ -334,8 +334,8 @@ fn find_head(receiver: &mut Receiver, scan: &mut HeadScan, limits: &Limits, gues
             true => Refusal::HeadTooLarge,
             false => Refusal::TargetTooLong,
         },
-        // Small heads are always waited for; large ones, ten thousand times, would be more than all bodies
-        // may take.
+        // Small heads are always waited for; ten thousand large ones would take more memory than all bodies
+        // may.
         Ok(None) if bytes.len() > HEAD_BYTES_FREE && receiver.pool.budget().is_used_up() => {
             Refusal::OutOfMemory
         }
@@ -344,14 +344,15 @@ fn find_head(receiver: &mut Receiver, scan: &mut HeadScan, limits: &Limits, gues
     Some(Next::Refused(refusal))
 }
 
-/// RFC 9112, section 2.2: an empty line before a request line is ignored (old clients sent one after a body).
+/// Skips empty lines before a request line, as RFC 9112, section 2.2 requires (old clients sent one after a
+/// body).
 fn skip_empty_lines(receiver: &mut Receiver) {
     while receiver.pending().starts_with(b"\r\n") {
         receiver.consume(2);
     }
 }
 
-/// One request and its answer.
+/// Handles one request and its answer.
 async fn exchange<S: Service>(
     shared: &Rc<ServerState<S>>,
     connection: &Rc<Connection>,
@@ -396,7 +397,7 @@ async fn exchange<S: Service>(
     *request.uri_mut() = uri;
     *request.version_mut() = version;
     *request.headers_mut() = headers;
-    // Boxed, so that an idle connection does not carry the size of a request being answered.
+    // The call is boxed, so that an idle connection does not have the size of a request being answered.
     let call = Box::pin(guarded(Work::Request, shared.service.call(request)));
     let answer = match watched(connection, call).await {
         Ok(answer) => answer,
@@ -421,8 +422,8 @@ async fn exchange<S: Service>(
     }
 }
 
-/// Waits for the service, and watches the client meanwhile. It is no `async fn`, because that would cost
-/// moves.
+/// Waits for the service, and watches the client meanwhile. This is not an `async fn`, because that would
+/// cost moves.
 #[inline]
 fn watched<F: Future>(connection: &Connection, mut call: Pin<Box<F>>) -> impl Future<Output = F::Output> {
     poll_fn(move |cx| {
@@ -437,7 +438,7 @@ fn watched<F: Future>(connection: &Connection, mut call: Pin<Box<F>>) -> impl Fu
 // === impl Io ===
 
 impl Io {
-    /// Makes ready for a request's body.
+    /// Prepares for a request's body.
     fn begin_request(&mut self, framing: Framing, asks_to_go_on: bool) {
         self.request += 1;
         self.receiver.expect(framing);
@@ -446,18 +447,18 @@ impl Io {
         self.alarm.clear();
     }
 
-    /// Whether another request can follow: what is left of this one's body can be skipped.
+    /// Returns whether another request can follow: the rest of this one's body can be skipped.
     fn can_go_on(&self) -> bool {
         let left = || self.receiver.bytes_left();
-        // A client that still waits for `100 Continue` may or may not send its body: nobody can know what
-        // comes next.
+        // A client that still waits for `100 Continue` may or may not send its body: what comes next is
+        // unknown.
         let skippable = self.receiver.is_done()
             || (self.interim.is_empty() && left().is_some_and(|left| left <= SKIP_BYTES_MAX));
         skippable && !self.broken
     }
 }
 
-/// What of the request matters to how it is answered.
+/// The properties of the request that affect the answer's form.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     method: &'a Method,
@@ -476,8 +477,8 @@ impl Sent {
     }
 }
 
-/// While the service works and the body is read, notices a client that leaves (and takes in what it pipelines
-/// meanwhile).
+/// Notices, while the service works and after the body is read, that the client leaves. Bytes that the client
+/// pipelines meanwhile are taken in.
 fn watch(connection: &Connection, cx: &mut Context<'_>) {
     let io = &mut *connection.io.borrow_mut();
     if !io.receiver.is_done() || connection.gone.is_set() || !io.receiver.pending().is_empty() {
@@ -507,8 +508,8 @@ async fn answer_with(
         (false, _) => None,
     };
     let mut head = Vec::with_capacity(HEAD_BYTES_TYPICAL);
-    // A 204 has no length, not even a declared one (RFC 9110, section 8.6): some clients would wait for that
-    // many bytes.
+    // A 204 answer has no length, not even a declared one (RFC 9110, section 8.6): some clients would wait
+    // for that many bytes.
     let declares_only = bodyless && parts.status != StatusCode::NO_CONTENT;
     encode_reply_head(
         &mut head,
@@ -524,7 +525,7 @@ async fn answer_with(
         (body, framing)
     };
     let mut transmitter = Transmitter::new(head, body, framing);
-    // Where only the end of the connection ends the body, an orderly end would pass for the body's.
+    // If only the end of the connection ends the body, an orderly end would be taken for the body's end.
     let cut = match framing {
         Framing::UntilClose => After::Reset,
         _ => After::Close,
@@ -537,8 +538,8 @@ async fn answer_with(
     }
 }
 
-/// Sends an answer as fast as its client takes it, and no slower than the limits allow. `Err`: how to end the
-/// connection (`cut`, unless the client is to blame), and why the body broke off if it did.
+/// Sends an answer as fast as its client takes it, and no slower than the limits allow. `Err` says how to end
+/// the connection (`cut`, unless the client is to blame), and why the body broke off, if it did.
 #[inline]
 fn transmit(
     connection: &Connection,
@@ -554,7 +555,7 @@ fn transmit(
     poll_fn(move |cx| {
         let mut waits = WaitsFor::Source;
         let send = || transmitter.poll_send(&mut Borrowed(connection), cx, &mut waits);
-        // A body that panics has broken off like any other.
+        // A body that panics is treated as one that broke off.
         let polled = guard::caught(Work::Request, send).unwrap_or_else(|panicked| {
             panicked.report(Work::Request, "an answer breaks off, others go on");
             Poll::Ready(Err(TransmitFault::Body(panicked.to_string().into())))
@@ -572,7 +573,7 @@ fn transmit(
                 if pace.wait(transmitter.written, slowest, &mut io.alarm) {
                     ready!(io.alarm.poll(cx));
                 }
-                // Who doesn't read will not read the rest either: nothing is kept for it.
+                // A client that doesn't read will not read the rest either: nothing is kept for it.
                 Poll::Ready(Err((After::Reset, None)))
             }
         }
@@ -582,11 +583,11 @@ fn transmit(
 // === impl Asked ===
 
 impl Asked<'_> {
-    /// How the answer's body is delimited.
+    /// Returns how the answer's body is delimited.
     #[inline]
     fn framing(&self, status: StatusCode, length: Option<u64>) -> Framing {
         match length {
-            // What a GET would have been answered with may be declared, by us or by the caller's own header.
+            // The length of a GET's answer may be declared, by us or by the caller's own header.
             _ if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED => Framing::None,
             Some(0) if *self.method == Method::HEAD => Framing::None,
             Some(length) => Framing::Length(length),
@@ -612,7 +613,7 @@ impl Sink for Borrowed<'_> {
     }
 }
 
-/// Reads over what is left of a body that the service did not want; false when it did not come.
+/// Skips the rest of a body that the service did not read; returns false when the rest did not come.
 async fn skip_rest(connection: &Connection) -> bool {
     let limits = &connection.limits();
     poll_fn(|cx| {
@@ -632,7 +633,7 @@ async fn skip_rest(connection: &Connection) -> bool {
     .await
 }
 
-/// Closes for writing, then takes in what the client still sends for a moment: closing with unread bytes
+/// Closes for writing, then takes in for a moment what the client still sends: closing with unread bytes
 /// would make the kernel send a reset, which may reach the client before it has read our answer.
 async fn linger(connection: &Connection) {
     let end = Instant::now() + LINGER_TIME;

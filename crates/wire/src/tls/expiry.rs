@@ -1,4 +1,4 @@
-//! When certificates end: the one field of theirs that rustls checks and does not tell.
+//! The end of certificates' validity: the one field that rustls checks and does not expose.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// When the first of the certificates in a PEM text ends, in seconds since 1970; none if none can be read.
+/// Returns when the first of the certificates in a PEM text expires, in seconds since 1970; none if none can
+/// be read.
 pub fn earliest_expiry(pem: &[u8]) -> Option<i64> {
     let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
     certificates
@@ -16,8 +17,8 @@ pub fn earliest_expiry(pem: &[u8]) -> Option<i64> {
         .min()
 }
 
-/// As [`earliest_expiry`] of a file's text. The file is read once, and again when its length or its time of
-/// change differs.
+/// Like [`earliest_expiry`], for a file's text. The file is read once, and again when its length or its time
+/// of modification changes.
 pub fn earliest_expiry_of_file(file: &Path) -> Option<i64> {
     static KNOWN: Mutex<Option<HashMap<PathBuf, Known>>> = Mutex::new(None);
     let metadata = std::fs::metadata(file).ok()?;
@@ -36,15 +37,15 @@ pub fn earliest_expiry_of_file(file: &Path) -> Option<i64> {
     ends
 }
 
-/// What a file of certificates said when it was read.
+/// The contents of a file of certificates when it was read.
 struct Known {
     changed: SystemTime,
     bytes: u64,
     ends: Option<i64>,
 }
 
-/// `notAfter` of a certificate (RFC 5280, 4.1): the second time in `validity`, which follows version, serial
-/// number, signature and issuer.
+/// Returns `notAfter` of a certificate (RFC 5280, 4.1): the second time in `validity`, which follows version,
+/// serial number, signature and issuer.
 fn not_after(der: &[u8]) -> Option<i64> {
     let (certificate, _) = value(der, SEQUENCE)?;
     let (mut rest, _) = value(certificate, SEQUENCE)?;
@@ -61,7 +62,7 @@ fn not_after(der: &[u8]) -> Option<i64> {
     seconds(std::str::from_utf8(text).ok()?, tag)
 }
 
-/// The content of the element with this tag at the start of `der`, and what follows the element.
+/// Returns the content of the element with this tag at the start of `der`, and the bytes after the element.
 fn value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&found, rest) = der.split_first()?;
     let (&short, rest) = rest.split_first()?;
@@ -77,7 +78,7 @@ fn value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     (found == tag).then(|| rest.split_at_checked(length)).flatten()
 }
 
-/// `YYMMDDHHMMSSZ`, or with four digits of the year, as these two kinds of time are written in certificates.
+/// Parses `YYMMDDHHMMSSZ`, or the same with a year of four digits: the two kinds of time in certificates.
 fn seconds(text: &str, tag: u8) -> Option<i64> {
     let digits = text.strip_suffix('Z')?;
     let (year, rest) = digits.split_at_checked(if tag == UTC_TIME { 2 } else { 4 })?;
@@ -87,7 +88,7 @@ fn seconds(text: &str, tag: u8) -> Option<i64> {
     }
     let part = |at: usize| rest.get(at..at + 2)?.parse::<i64>().ok();
     let (month, day, hour, minute, second) = (part(0)?, part(2)?, part(4)?, part(6)?, part(8)?);
-    // Years that begin in March, so that the day that some have more is their last.
+    // Count years from March, so that a leap day is the last day of its year.
     let (year, month) = if month > 2 {
         (year, month - 3)
     } else {
@@ -102,7 +103,7 @@ const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
-/// From the first of March of the year 0.
+/// Counted from the first of March of the year 0.
 const DAYS_TO_1970: i64 = 719_468;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! What a TLS failure means, in words for the person who has to mend it.
+//! TLS failures in words for the person who has to repair them.
 
 use std::io;
 
 use rustls::pki_types::pem;
 use rustls::{AlertDescription, CertificateError, Error, InconsistentKeys, InvalidMessage};
 
-/// Why a handshake failed, as told of the other side.
+/// Returns why a handshake failed, from the point of view of this side.
 pub(crate) fn of_handshake(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner {
@@ -18,7 +18,7 @@ pub(crate) fn of_handshake(error: &io::Error) -> String {
     }
 }
 
-/// Why a private key could not be had from a PEM text.
+/// Returns why no private key could be read from a PEM text.
 pub(crate) fn of_pem(error: &pem::Error) -> String {
     match error {
         pem::Error::NoItemsFound => {
@@ -29,14 +29,14 @@ pub(crate) fn of_pem(error: &pem::Error) -> String {
     }
 }
 
-/// What rustls says, in other words where its own are for programmers.
+/// Returns rustls's message, in other words where its own are meant for programmers.
 pub(crate) fn of(error: &Error) -> String {
     let told = match error {
         Error::InvalidCertificate(certificate) => return of_certificate(certificate),
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
             "the private key does not belong to the certificate: they are of different pairs"
         }
-        // What a server sends that speaks HTTP in clear is no TLS message of any kind.
+        // A server that speaks HTTP in clear text sends bytes that are no TLS message of any kind.
         Error::InvalidMessage(
             InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
         ) => "the other side does not speak TLS at this port: should the URL begin with http://?",
@@ -69,7 +69,7 @@ fn of_certificate(error: &CertificateError) -> String {
             "the certificate is for another host name than the one that is called"
         }
         CertificateError::Revoked => "the certificate has been revoked",
-        // webpki's errors that rustls has no words of its own for.
+        // webpki's errors for which rustls has no words of its own.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "the certificate is an authority's own (CA:TRUE), which no server may show: sign one for the server with it"
         }

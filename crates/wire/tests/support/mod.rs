@@ -1,4 +1,4 @@
-//! A small service and a client to speak with it.
+//! A small service, and a client to send it requests.
 #![allow(dead_code, missing_docs, reason = "each test file uses some of it")]
 
 use std::future::Future;
@@ -49,7 +49,7 @@ impl Echo {
     }
 }
 
-/// A body that breaks off after so many bytes.
+/// A body that breaks off after `bytes` bytes.
 struct Breaks {
     bytes: usize,
 }

@@ -1,12 +1,11 @@
-//! `./dev bench --capacity`: whether delivery finds what a node takes at once, and follows it when that
-//! changes.
+//! `./dev bench --capacity`: measures whether delivery finds out how many requests a node takes at once, and
+//! follows when that number changes.
 //!
-//! A fake node works on so many bulks at once, each for the same time, lets twice as many wait and refuses
-//! the rest with
-//! 429. A queue before it has more lanes than it ever takes and a backlog. What it takes changes again and
-//!      again, up and down; after each change the gateway has some seconds, and then is measured: how much of
-//!      the node's capacity is used, how many requests are there on average, and how many were refused since
-//!      the change.
+//! A fake node works on a certain number of bulks at once, for the same time each. It lets twice as many
+//! wait, and refuses the rest with 429. The queue before the node has a backlog, and more lanes than the node
+//! ever takes requests. The node's capacity changes again and again, up and down. After each change the
+//! gateway has some seconds; then the bench measures how much of the node's capacity is used, how many
+//! requests are at the node on average, and how many were refused since the change.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,31 +16,31 @@ use testkit::fake::{Counts, FakeCluster, Manners, Spec, Workers};
 
 use crate::gateway::Gateway;
 
-/// What the node works on at once, one after the other.
+/// The numbers of requests that the node works on at once, one after the other.
 const CAPACITIES: [usize; 7] = [8, 3, 12, 4, 24, 16, 6];
-/// How long it works on one request.
+/// How long the node works on one request.
 const WORKED_FOR: Duration = Duration::from_millis(60);
 /// How long the gateway has after a change.
 const SETTLE: Duration = Duration::from_secs(4);
 const MEASURE: Duration = Duration::from_secs(6);
-/// Between two looks.
+/// The pause between two looks.
 const LOOK: Duration = Duration::from_millis(500);
-/// How far off what is found may be.
+/// How far the found capacity may be off.
 const OFF_MAX: f64 = 0.2;
-/// Requests that may be refused, as a share.
+/// The share of requests that may be refused.
 const REFUSED_MAX: f64 = 0.02;
 const LANES: usize = 64;
 const DOCS_A_REQUEST: usize = 10;
 
-/// What became of one change.
+/// The outcome of one change.
 struct Found {
     capacity: usize,
-    /// Work done, as a share of what could have been done.
+    /// Work done, as a share of the work that could have been done.
     used: f64,
-    /// Requests at the node on average, those that waited there included.
+    /// The average number of requests at the node, including those that waited there.
     there: f64,
     refused: f64,
-    /// Since the change, until what was done was near enough to what could be for the first time.
+    /// The time from the change until the work done was first close enough to the possible work.
     after: Option<Duration>,
 }
 
@@ -78,7 +77,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
     })?;
     let measured = measure(&cluster, &gateway);
     drop(gateway);
-    // What is left of it is small, and in the system's own folder for such things.
+    // The remains are small, and in the system's own temporary folder.
     let _ = std::fs::remove_dir_all(&data);
     let found = measured?;
     super::say(&table(&found));

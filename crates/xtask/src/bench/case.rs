@@ -1,38 +1,38 @@
-//! What is measured.
+//! The cases that the bench measures.
 
 /// One way to load a proxy.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
-    /// Documents a request.
+    /// Documents per request.
     pub(super) bulk: u64,
     pub(super) shards: u32,
     pub(super) ids: bool,
-    /// 200-byte documents in place of access-log lines.
+    /// Use 200-byte documents in place of access-log lines.
     pub(super) short: bool,
     pub(super) gzip: bool,
-    /// No id twice.
+    /// Use no id twice.
     pub(super) fresh_ids: bool,
-    /// TLS to the proxy and from it to the nodes.
+    /// Use TLS to the proxy, and from the proxy to the nodes.
     pub(super) tls: bool,
     pub(super) connections: usize,
-    /// Parts of different requests gather, as they do by default.
+    /// Let parts of different requests gather, as they do by default.
     pub(super) combine: bool,
-    /// The most that a million documents may cost, in CPU seconds; `None` where nothing is promised.
+    /// The most that a million documents may cost, in CPU seconds; `None` if there is no target.
     pub(super) target: Option<f64>,
-    /// The most that it may cost in the same run, as a part of what HAProxy costs; `None` where nothing is
-    /// promised.
+    /// The most that the case may cost in the same run, as a fraction of HAProxy's cost; `None` if there is
+    /// no target.
     pub(super) of_haproxy: Option<f64>,
-    /// The most that it may cost as a part of what another case of the run costs, by its name.
+    /// The most that the case may cost, as a fraction of the cost of another case of the run, which is named.
     pub(super) of_case: Option<(&'static str, f64)>,
-    /// How the bodies are written, as the load source names it.
+    /// The style of the bodies, by the load source's name for it.
     pub(super) style: &'static str,
-    /// Indices that each request writes to.
+    /// Number of indices that each request writes to.
     pub(super) indices: u32,
 }
 
-/// The cases that the targets are about.
+/// The cases that have targets.
 pub(super) fn main_table() -> Vec<Case> {
     let ids_3 = ids_3();
     vec![
@@ -89,7 +89,7 @@ pub(super) fn main_table() -> Vec<Case> {
     ]
 }
 
-/// The case that the others are told apart from.
+/// The case that the others vary.
 fn ids_3() -> Case {
     Case {
         name: "ids-3",
@@ -111,7 +111,7 @@ fn ids_3() -> Case {
     }
 }
 
-/// One thing varied at a time: the cost of a document should stay the same.
+/// Cases that vary one thing at a time: the cost of a document should stay the same.
 pub(super) fn flat_table() -> Vec<Case> {
     let base = Case {
         target: None,
@@ -173,7 +173,7 @@ pub(super) fn flat_table() -> Vec<Case> {
     ]
 }
 
-/// What people who come from load files and shippers send: several indices, several styles of JSON.
+/// Cases as users of load files and shippers send them: several indices, several styles of JSON.
 pub(super) fn guides_table() -> Vec<Case> {
     let combined = Case {
         name: "guides",
@@ -228,7 +228,7 @@ pub(super) fn guides_table() -> Vec<Case> {
     cases
 }
 
-/// Few and many connections: the second case may cost so much more than the first.
+/// Few and many connections: the target limits how much more the second case may cost than the first.
 fn connections(combined: &Case) -> [Case; 2] {
     let few = Case {
         name: "guides-connections-32",
@@ -287,7 +287,7 @@ fn styles(combined: &Case, alone: &Case) -> [Case; 5] {
 // === impl Case ===
 
 impl Case {
-    /// The indices that the load writes to.
+    /// The names of the indices that the load writes to.
     pub(super) fn index_names(&self) -> Vec<String> {
         match self.indices {
             1 => vec!["bench".to_owned()],
@@ -295,7 +295,7 @@ impl Case {
         }
     }
 
-    /// The server that takes such bodies.
+    /// The kind of server that takes such bodies.
     pub(super) fn flavour(&self) -> &'static str {
         match self.style {
             "typed" => "elasticsearch-7",
@@ -303,17 +303,17 @@ impl Case {
         }
     }
 
-    /// Load files create, shippers of logs too.
+    /// Whether the operations are creates, as those of load files and log shippers are.
     pub(super) fn creates(&self) -> bool {
         self.style != "compact"
     }
 
-    /// So many different bodies that they don't stay in a cache, and no more than 100 MB or so.
+    /// The number of different bodies: enough that they don't stay in a cache, and no more than about 100 MB.
     pub(super) fn bodies(&self) -> u64 {
         (20_000 / self.bulk).clamp(1, 64)
     }
 
-    /// A round's documents in whole requests, each connection sending several.
+    /// A round's documents, rounded to whole requests, with several requests for each connection.
     pub(super) fn docs(&self, wanted: u64) -> u64 {
         let requests = wanted.div_ceil(self.bulk).max(2 * self.connections as u64);
         requests * self.bulk

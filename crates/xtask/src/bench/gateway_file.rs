@@ -1,10 +1,11 @@
-//! The part of a gateway's file that all measurements have alike.
+//! The part of a gateway's file that is the same in all measurements.
 
 use std::fmt::Display;
 use std::path::Path;
 
-/// Bulks go to these filters, each a line of YAML below `filter`, and everything else to the cluster `fake`,
-/// which the caller's own part describes. `tls` is the entry's, from its line break on.
+/// Returns a file that sends bulks to these filters, each a line of YAML below `filter`, and everything else
+/// to the cluster `fake`, which the caller's own part describes. `tls` is the entry's TLS section, starting
+/// with a line break.
 pub(super) fn gateway_file(
     folder: &Path,
     address: impl Display,

@@ -1,8 +1,8 @@
-//! `./dev bench --loadgen`: what load costs to make, with other load generators beside it in the same run.
+//! `./dev bench --loadgen`: measures what making load costs, with other load generators in the same run.
 //!
 //! A generator runs on the first core, `tidegate sink` on the second. The generators take turns; figures are
-//! medians over the rounds with their extremes. CPU time is the generator's own, user and system, in
-//! hundredths of a second as the kernel accounts for children; so rounds of some seconds are wanted.
+//! medians over the rounds, with their extremes. CPU time is the generator's own, user and system, in
+//! hundredths of a second, as the kernel accounts for children, so rounds should last some seconds.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use crate::gateway::Build;
 
 /// The generator's core, and the fake cluster's.
 const CORES: [&str; 2] = ["0", "1"];
-/// Documents in the body of a bulk, as in the guides.
+/// Number of documents in the body of a bulk, as in the guides.
 const LINES: usize = 5_000;
-/// Connections for small requests, and for bulks.
+/// Number of connections for small requests, and for bulks.
 const CONNECTIONS: [&str; 2] = ["16", "2"];
 
-/// What makes load.
+/// A load generator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Generator {
     Tidegate,
@@ -29,7 +29,7 @@ enum Generator {
     Hey,
 }
 
-/// What is sent.
+/// The kind of requests that are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Case {
     /// `GET /`.
@@ -60,7 +60,7 @@ pub(super) fn run(rounds: usize, seconds: u64) -> Result<()> {
         let mut sink_s = Vec::new();
         for round in 0..rounds {
             for at in 0..generators.len() {
-                // Another one begins each round.
+                // Each round begins with another generator.
                 let at = (at + round) % generators.len();
                 let before = machine::process_cpu_seconds(sink.process.id())?;
                 let turn = generators[at].measure(case, &sink.url, &folder, &body, seconds)?;
@@ -120,7 +120,7 @@ fn row(generator: Generator, case: Case, turns: &[Round], wrk: Option<&[Round]>)
 // === impl Case ===
 
 impl Case {
-    /// What so many requests are in documents.
+    /// Converts counts of requests to documents.
     fn documents(self, values: &[f64]) -> String {
         match self {
             Case::SmallGets => String::new(),
@@ -151,7 +151,7 @@ impl Generator {
         }
     }
 
-    /// Whether it can be run; says how to get it if not.
+    /// Whether the generator can be run; prints how to get it if not.
     fn is_there(self) -> bool {
         let (program, how) = match self {
             Generator::Tidegate => return true,
@@ -255,8 +255,8 @@ impl Generator {
     }
 }
 
-/// What is sent to the sink at `url`; gives the file with the body of a bulk, for those that send one body
-/// only.
+/// Writes the generators' input for the sink at `url`. Returns the file with the body of a bulk, for
+/// generators that send only one body.
 fn write_files(folder: &Path, url: &str) -> Result<PathBuf> {
     std::fs::write(
         folder.join("gets.yml"),
@@ -280,7 +280,7 @@ fn write_files(folder: &Path, url: &str) -> Result<PathBuf> {
     Ok(body)
 }
 
-/// A fake cluster of one node on the second core.
+/// A fake cluster of one node, on the second core.
 struct Sink {
     process: Child,
     url: String,
@@ -307,7 +307,7 @@ impl Sink {
 }
 
 impl Sink {
-    /// CPU time since `before` was taken, threads of ended connections included.
+    /// CPU time since `before` was taken, including threads of closed connections.
     fn cpu_seconds(&self, before: f64) -> Result<f64> {
         Ok(machine::process_cpu_seconds(self.process.id())? - before)
     }
@@ -315,13 +315,13 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// CPU seconds of the children that have ended.
+/// Returns the CPU seconds of the children that have ended.
 fn children_cpu_s() -> Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let rest = stat.rsplit(')').next().context("a name in parentheses")?;
@@ -331,7 +331,7 @@ fn children_cpu_s() -> Result<f64> {
     Ok((ticks(13)? + ticks(14)?) as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Where a program is: on the path, or where Go installs.
+/// Finds a program: on the path, or where Go installs programs.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin"));

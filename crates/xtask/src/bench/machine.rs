@@ -1,4 +1,4 @@
-//! The machine, and what the kernel counts of a process.
+//! The machine, and the kernel's counters of a process.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub(super) fn cores() -> Result<usize> {
     Ok(std::thread::available_parallelism()?.get())
 }
 
-/// One line that says on what the figures were taken.
+/// Describes in one line the machine that the figures were taken on.
 pub(super) fn describe(load_before: &str) -> String {
     format!(
         "{}; proxy on core {PROXY_CORE}, load source and fake cluster on core {OTHER_CORE}; \
@@ -24,7 +24,7 @@ pub(super) fn describe(load_before: &str) -> String {
     )
 }
 
-/// Processor and kernel.
+/// Returns the processor and the kernel.
 pub(super) fn processor() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu
@@ -44,8 +44,8 @@ pub(super) fn load_average() -> String {
     text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// CPU seconds that the threads of a process have had so far. The scheduler counts them in nanoseconds;
-/// threads that have ended are not among them, and no proxy here ends threads under load.
+/// Returns the CPU seconds that the threads of a process have used so far. The scheduler counts them in
+/// nanoseconds. Threads that have ended are not included, and no proxy here ends threads under load.
 pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
     let mut total_ns = 0_u64;
     for task in fs::read_dir(format!("/proc/{pid}/task")).context("the proxy has ended")? {
@@ -55,17 +55,17 @@ pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(total_ns as f64 / 1e9)
 }
 
-/// CPU seconds of a process, threads that have ended included, to a hundredth.
+/// Returns the CPU seconds of a process, including threads that have ended, in hundredths.
 pub(super) fn process_cpu_seconds(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // User and system time are the 12th and 13th words after the name, which may hold anything.
+    // User and system time are the 12th and 13th words after the name, which may contain anything.
     let rest = stat.rsplit(')').next().unwrap_or_default();
     let words = rest.split_whitespace().skip(11).take(2);
     let ticks: u64 = words.map(|word| word.parse::<u64>().unwrap_or_default()).sum();
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// The most memory that a process has had resident, in MiB.
+/// Returns the peak resident memory of a process, in MiB.
 pub(super) fn peak_mib(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"))?;
     let line = status

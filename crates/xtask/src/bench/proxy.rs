@@ -1,4 +1,4 @@
-//! The processes: what is measured, and the two that load it.
+//! The processes of a bench: the measured proxies, and the two processes that load them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use super::gateway_file::gateway_file;
 use super::machine::{OTHER_CORE, PROXY_CORE};
 use crate::steps::bound_to_us;
 
-/// Which proxy.
+/// The kind of proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -50,8 +50,8 @@ pub(super) struct Proxy {
     pub(super) address: SocketAddr,
 }
 
-/// The proxies to measure: Tidegate, the one before if there is one, and HAProxy if it is installed and
-/// wanted.
+/// Returns the proxies to measure: Tidegate, an earlier build if one is given, and HAProxy if it is installed
+/// and wanted.
 pub(super) fn chosen(before: Option<&Path>, haproxy: &str) -> Result<Vec<Contender>> {
     let there = Command::new("haproxy")
         .arg("-v")
@@ -136,7 +136,7 @@ impl Nodes {
 // === impl Proxy ===
 
 impl Proxy {
-    /// Starts a proxy before the nodes and waits until it answers.
+    /// Starts a proxy before the nodes, and waits until it answers.
     pub(super) fn start(contender: &Contender, case: &Case, nodes: &Nodes, folder: &Path) -> Result<Proxy> {
         let address = free_address()?;
         if contender.kind != Kind::Haproxy {
@@ -195,14 +195,14 @@ impl Proxy {
         self.process.0.id()
     }
 
-    /// Ends it at once, as kill -9 does.
+    /// Ends the proxy at once, as `kill -9` does.
     pub(super) fn kill(&mut self) -> Result<()> {
         self.process.0.kill()?;
         self.process.0.wait()?;
         Ok(())
     }
 
-    /// A count that reaches a node says that everything stands.
+    /// Waits until a count reaches a node, which shows that everything is ready.
     fn wait(&mut self, case: &Case, folder: &Path) -> Result<()> {
         let begun = Instant::now();
         let client = client(&self.origin(case), case, folder)?;
@@ -227,7 +227,7 @@ impl Proxy {
     }
 }
 
-/// A client of a proxy or a node, trusting the case's certificate.
+/// Returns a client of a proxy or a node that trusts the case's certificate.
 pub(super) fn client(origin: &str, case: &Case, folder: &Path) -> Result<testkit::client::Client> {
     if case.tls {
         testkit::client::Client::trusting(origin, &certificate(folder))
@@ -250,7 +250,7 @@ impl Ready {
         Self::until(case, to, ("--docs", docs), folder)
     }
 
-    /// A load that ends after so many seconds.
+    /// Prepares a load that ends after this many seconds.
     pub(super) fn for_seconds(case: &Case, to: SocketAddr, seconds: u64, folder: &Path) -> Result<Ready> {
         Self::until(case, to, ("--seconds", seconds), folder)
     }
@@ -305,7 +305,7 @@ impl Ready {
         })
     }
 
-    /// Sends everything and gives the report; failed requests are an error.
+    /// Sends everything and returns the report; failed requests are an error.
     pub(super) fn go(mut self) -> Result<Report> {
         self.start.write_all(b"go\n")?;
         let mut line = String::new();
@@ -324,7 +324,7 @@ impl Ready {
     }
 }
 
-/// A command for the proxy's core.
+/// Returns a command that runs on the proxy's core.
 fn on_its_core() -> Command {
     let mut command = bound_to_us("taskset");
     command.args(["-c", &PROXY_CORE.to_string()]);
@@ -362,7 +362,8 @@ fn tidegate_yml(case: &Case, nodes: &Nodes, address: SocketAddr, admin: SocketAd
     gateway_file(folder, address, admin, &entry_tls, &filters) + &cluster
 }
 
-/// The proxy that looks at nothing: each request to the next node in turn, connections kept and shared.
+/// Returns the configuration of a proxy that inspects nothing: each request goes to the next node in turn,
+/// and connections are kept and shared.
 fn haproxy_cfg(case: &Case, nodes: &Nodes, address: SocketAddr, folder: &Path) -> Result<String> {
     let certificate = certificate(folder);
     let (bind, server) = if case.tls {
@@ -401,7 +402,7 @@ backend nodes
     Ok(text)
 }
 
-/// Where the fake cluster puts its certificate, which the proxies show too.
+/// The file where the fake cluster puts its certificate, which the proxies use too.
 fn certificate(folder: &Path) -> PathBuf {
     folder.join("fake.pem")
 }
@@ -416,7 +417,7 @@ pub(super) fn free_address() -> Result<SocketAddr> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,9 +1,9 @@
-//! `./dev bench --async`: what a document costs by way of the durable queue, every request synced before it
-//! is answered.
+//! `./dev bench --async`: measures what a document costs through the durable queue, with every request synced
+//! before it is answered.
 //!
-//! Accepting and delivering are measured apart, the one with the pipeline stopped, the other with nobody
-//! sending, and then both together. A backlog is drained after the gateway was killed and started again, and
-//! its first and last tenth compared with a short queue.
+//! Accepting and delivering are first measured separately (one with the pipeline stopped, the other without
+//! load), and then together. A backlog is drained after the gateway was killed and started again, and its
+//! first and last tenth are compared with a short queue.
 
 mod backlog;
 mod gateway;
@@ -25,29 +25,29 @@ pub(super) struct QueuedCase {
     name: &'static str,
     about: &'static str,
     load: Case,
-    /// On disk: none, lz4 or zstd.
+    /// Compression on disk: none, lz4 or zstd.
     compression: &'static str,
     /// `bulk.compress`.
     wire_gzip: bool,
     /// The most that accepting and delivering a million documents may cost together, in CPU seconds.
     target: Option<f64>,
-    /// The most that both may cost, as a part of what HAProxy costs that passes the same load in the same
-    /// run.
+    /// The most that accepting and delivering may cost together, as a fraction of what HAProxy costs when it
+    /// passes the same load in the same run.
     of_haproxy: Option<f64>,
     /// The gateway to measure, if it is not this checkout's.
     before: Option<PathBuf>,
 }
 
-/// What is asked for.
+/// The measurements that were asked for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
-    /// None: all cases.
+    /// The names of the cases; none: all cases.
     pub(super) names: &'a [String],
     pub(super) rounds: usize,
     pub(super) docs: u64,
-    /// A gateway that was built elsewhere, to measure each case with too.
+    /// A gateway that was built elsewhere, with which each case is measured too.
     pub(super) before: Option<&'a Path>,
-    /// Documents of the backlog; 0: no backlog.
+    /// Number of documents in the backlog; 0: no backlog.
     pub(super) backlog: u64,
     pub(super) json: bool,
 }
@@ -120,7 +120,7 @@ fn cases() -> Vec<QueuedCase> {
     ]
 }
 
-/// What load files and shippers send, by way of the queue.
+/// Cases as load files and shippers send them, through the queue.
 pub(super) fn guides() -> Vec<QueuedCase> {
     let case = |name, about, shards, style: &'static str| {
         let load = case::guides_table().swap_remove(0);
@@ -149,13 +149,13 @@ pub(super) fn guides() -> Vec<QueuedCase> {
     ]
 }
 
-/// Those of these names, or all.
+/// Returns the cases with these names, or all.
 pub(super) fn chosen(mut cases: Vec<QueuedCase>, names: &[String]) -> Vec<QueuedCase> {
     cases.retain(|case| names.is_empty() || names.iter().any(|name| name == case.name));
     cases
 }
 
-/// Each case, and the same with the gateway before if there is one.
+/// Returns each case, followed by the same case with the earlier gateway, if there is one.
 pub(super) fn paired(cases: Vec<QueuedCase>, before: Option<&Path>) -> Vec<QueuedCase> {
     let mut paired = Vec::new();
     for case in cases {
@@ -190,12 +190,12 @@ pub(super) fn measure(
     phases::measure(case, rounds, docs, with_haproxy).with_context(|| format!("case {}", case.title()))
 }
 
-/// The figures as a table.
+/// Formats the figures as a table.
 pub(super) fn table(measured: &[phases::Measured]) -> String {
     table::cases(measured)
 }
 
-/// Measures, and gives the tables.
+/// Measures, and returns the tables.
 pub(super) fn run(wanted: Wanted<'_>) -> Result<String> {
     let is_wanted = |name: &str| wanted.names.is_empty() || wanted.names.iter().any(|one| one == name);
     let cases = chosen(cases(), wanted.names);
@@ -233,7 +233,7 @@ pub(super) fn run(wanted: Wanted<'_>) -> Result<String> {
 // === impl QueuedCase ===
 
 impl QueuedCase {
-    /// The same case with another gateway.
+    /// Returns the same case with another gateway.
     fn of(&self, before: &Path) -> QueuedCase {
         QueuedCase {
             before: Some(before.to_owned()),
@@ -241,7 +241,7 @@ impl QueuedCase {
         }
     }
 
-    /// Its name, and whether it is the gateway before that it was measured with.
+    /// Returns the case's name, and whether the earlier gateway was measured.
     fn title(&self) -> String {
         let before = if self.before.is_some() { ", before" } else { "" };
         format!("{}{before}", self.name)
@@ -254,7 +254,7 @@ impl QueuedCase {
             .map_or_else(Contender::tidegate, Contender::before)
     }
 
-    /// Access-log lines, so many a request by so many clients, over so many shards.
+    /// A case of access-log lines, with the given number of lines per request, clients and shards.
     fn lines(bulk: u64, connections: usize, shards: u32, compression: &'static str) -> QueuedCase {
         let mut case = cases().swap_remove(0);
         (case.load.bulk, case.load.connections, case.load.shards) = (bulk, connections, shards);

@@ -1,4 +1,4 @@
-//! Rounds by turns, and their medians.
+//! Measures proxies in turn, round by round, and takes medians.
 
 use anyhow::{Context, Result};
 
@@ -6,7 +6,7 @@ use super::case::Case;
 use super::machine::{cpu_seconds, peak_mib};
 use super::proxy::{Contender, Kind, Nodes, Proxy, Ready, client};
 
-/// A figure over the rounds.
+/// A figure over all rounds.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub(super) struct Figure {
     pub(super) median: f64,
@@ -14,23 +14,23 @@ pub(super) struct Figure {
     pub(super) max: f64,
 }
 
-/// One proxy's figures in a case.
+/// The figures of one proxy in a case.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(super) struct Row {
     pub(super) proxy: Kind,
-    /// CPU seconds of the proxy a million documents.
+    /// CPU seconds of the proxy per million documents.
     pub(super) cpu: Figure,
     pub(super) docs_a_second: Figure,
     pub(super) p50_ms: Figure,
     pub(super) p99_ms: Figure,
     pub(super) max_ms: Figure,
-    /// The most memory resident, start and warm-up included, in MiB.
+    /// Peak resident memory, including the start and the warm-up, in MiB.
     pub(super) peak_mib: f64,
-    /// Share of the documents with ids that reached a node without their primary.
+    /// Share of the documents with ids that reached a node that does not hold their primary.
     pub(super) misrouted: f64,
 }
 
-/// A case and what was measured in it.
+/// A case and its measurements.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(super) struct Measured {
     pub(super) case: Case,
@@ -48,7 +48,7 @@ struct Samples {
     misrouted: f64,
 }
 
-/// Starts everything, warms up, and measures the proxies by turns.
+/// Starts everything, warms up, and measures the proxies in turn.
 pub(super) fn measure(case: &Case, contenders: &[Contender], rounds: usize, docs: u64) -> Result<Measured> {
     let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
@@ -86,7 +86,7 @@ pub(super) fn measure(case: &Case, contenders: &[Contender], rounds: usize, docs
         .into_iter()
         .map(|(proxy, samples)| Ok(samples.row(proxy.kind, peak_mib(proxy.pid())?)))
         .collect::<Result<_>>()?;
-    // What is left in a temporary folder harms nobody.
+    // Remains in a temporary folder do no harm.
     let _ = std::fs::remove_dir_all(&folder);
     Ok(Measured {
         case: case.clone(),

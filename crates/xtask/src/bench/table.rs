@@ -1,9 +1,9 @@
-//! Figures beside their targets.
+//! The figures, beside their targets.
 
 use super::proxy::Kind;
 use super::rounds::{Figure, Measured, Row};
 
-/// The most memory that Tidegate may have resident, in MiB (bodies of the largest case aside).
+/// The most memory that Tidegate may have resident, in MiB (except for the bodies of the largest case).
 pub(super) const PEAK_MIB_MAX: f64 = 256.0;
 
 pub(super) fn print(machine: &str, measured: &[Measured]) -> String {
@@ -53,7 +53,7 @@ pub(super) fn print(machine: &str, measured: &[Measured]) -> String {
     text + machine
 }
 
-/// Each promise with its mark.
+/// Returns each target with its mark.
 fn targets(one: &Measured, row: &Row, all: &[Measured]) -> String {
     if row.proxy != Kind::Tidegate {
         return String::new();
@@ -82,7 +82,7 @@ fn targets(one: &Measured, row: &Row, all: &[Measured]) -> String {
     marks.join(", ")
 }
 
-/// A cost as a part of another, beside the most that it may be.
+/// Formats a cost as a fraction of another, with the most that it may be.
 pub(super) fn part(got: f64, most: f64, whose: &str) -> String {
     format!("{got:.2} of {whose}, ≤ {most:.2}: {}", mark(got <= most))
 }
@@ -99,7 +99,7 @@ pub(super) fn thousands(number: f64) -> String {
     format!("{:.0} k", number / 1e3)
 }
 
-/// A Markdown table that reads as well in a terminal.
+/// Formats a Markdown table that is also readable in a terminal.
 pub(super) fn align<const N: usize>(lines: &[[String; N]]) -> String {
     let mut widths = [3; N];
     for line in lines {

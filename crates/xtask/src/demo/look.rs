@@ -1,5 +1,5 @@
-//! `./dev demo --console`: load through the demo's gateway, and the console with all of it registered, until
-//! it is told to stop.
+//! `./dev demo --console`: runs load through the demo's gateway, and a console with everything registered,
+//! until it is stopped.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::interrupt;
 use crate::steps::bound_to_us;
 use crate::terminal::say;
 
-/// A process that is stopped with us.
+/// A process that is stopped with this one.
 struct Running {
     what: &'static str,
     child: Child,
 }
 
-/// Shows it until Ctrl-C, which ends this process and all that it has started.
+/// Runs until Ctrl-C, which ends this process and everything that it has started.
 pub(super) fn run(target: &Target, gateway: &Gateway) -> Result<()> {
-    // Whole documents are kept: an index that grows for ever would fill the disk, so it starts small and the
-    // load is mild.
+    // The index keeps whole documents, and would fill the disk if it grew for ever. So it starts small, and
+    // the load is mild.
     target.create(INDEX, DOCS_EXPECTED)?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("registry.yml");
@@ -31,7 +31,7 @@ pub(super) fn run(target: &Target, gateway: &Gateway) -> Result<()> {
         "clusters": [{"name": "demo", "endpoint": endpoint, "colour": "#2f7d5b"}],
         "gateways": [{"name": "demo-gateway", "url": gateway.admin()}],
     });
-    // JSON is YAML.
+    // JSON is also valid YAML.
     std::fs::write(&file, registry.to_string())?;
 
     let mut load = program();
@@ -98,7 +98,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         interrupt::unwatch(&self.child);
-        // Gone already is as good.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -106,7 +106,7 @@ impl Drop for Running {
 
 const INDEX: &str = "tidegate-demo";
 const DOCS_EXPECTED: u32 = 100_000;
-/// A thousand documents a second: enough to be seen, and two cores have time for a browser besides.
+/// A thousand documents a second: enough to be seen, and two cores have time left for a browser.
 const BULKS_A_SECOND: &str = "10";
 /// Half a day.
 const LASTS_S: &str = "43200";

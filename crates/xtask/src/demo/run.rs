@@ -1,4 +1,4 @@
-//! One turn: an index, its documents sent one way, and each of them verified.
+//! One turn: makes an index, sends its documents one way, and verifies each of them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -12,10 +12,10 @@ use super::target::Target;
 use crate::gateway::Gateway;
 use crate::terminal::progress;
 
-/// Documents a bulk.
+/// Number of documents in a bulk.
 const BULK_DOCS: usize = 1_000;
 
-/// Bulks in flight.
+/// Number of bulks in flight.
 const CLIENTS: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,20 +33,20 @@ impl Side {
     }
 }
 
-/// What one turn showed.
+/// The figures of one turn.
 pub(super) struct Figures {
     pub(super) side: Side,
     pub(super) took: Duration,
     pub(super) cluster_cpu_seconds: Option<f64>,
     pub(super) gateway_cpu_seconds: Option<f64>,
-    /// What the nodes passed on to one another, in the target's own unit.
+    /// The amount that the nodes passed on to one another, in the target's own unit.
     pub(super) passed_on: u64,
-    /// Documents that were not sent to their primary's node at once, where that is known for each document.
+    /// Documents that were not sent to their primary's node at once, if that is known for each document.
     pub(super) misses: Option<u64>,
     pub(super) verified: u32,
 }
 
-/// Takes a turn.
+/// Takes a turn, and returns its figures.
 pub(super) fn take(side: Side, name: &str, docs: u32, target: &Target, gateway: &Gateway) -> Result<Figures> {
     let what = format!("{name}, {}", side.name());
     static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -96,7 +96,7 @@ pub(super) fn take(side: Side, name: &str, docs: u32, target: &Target, gateway: 
     })
 }
 
-/// Sends all documents in bulks, several in flight, bulk n to origin n modulo their number.
+/// Sends all documents in bulks, several in flight; bulk n goes to origin n modulo the number of origins.
 fn send(index: &str, documents: &[(String, &[u8])], origins: &[String], what: &str) -> Result<()> {
     let bulks: Vec<Vec<u8>> = documents.chunks(BULK_DOCS).map(bulk).collect();
     let clients = origins
@@ -139,7 +139,8 @@ fn bulk(documents: &[(String, &[u8])]) -> Vec<u8> {
     body
 }
 
-/// How many documents went to another node than their primary's, if we can know; and that all ids are there.
+/// Returns how many documents went to another node than their primary's, if that can be known, and checks
+/// that all ids are there.
 fn misses(
     side: Side,
     target: &Target,
@@ -148,7 +149,7 @@ fn misses(
     passed_on: u64,
 ) -> Result<Option<u64>> {
     if matches!(target, Target::Fake(_)) {
-        return Ok(Some(passed_on)); // it counts documents
+        return Ok(Some(passed_on)); // the fake cluster counts documents
     }
     let holders: HashMap<String, usize> = target
         .holders(index, u32::try_from(expected.len())?)?

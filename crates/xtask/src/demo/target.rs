@@ -1,4 +1,4 @@
-//! The cluster of the demo: real, or fake.
+//! The cluster of the demo, real or fake.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
@@ -8,7 +8,7 @@ use testkit::real::{Kind, Own, RealCluster};
 
 use crate::terminal::{Look, paint, say};
 
-/// Primaries of each of the demo's indices: two a node.
+/// Number of primaries of each of the demo's indices: two per node.
 const SHARDS: u32 = 6;
 
 pub(super) enum Target {
@@ -50,7 +50,7 @@ impl Target {
         Client::new(&self.urls()[0])
     }
 
-    /// Makes an empty index that holds up to `docs` documents.
+    /// Creates an empty index that holds up to `docs` documents.
     pub(super) fn create(&self, index: &str, docs: u32) -> Result<()> {
         let settings = json!({
             "number_of_shards": SHARDS, "number_of_replicas": 0, "refresh_interval": "-1",
@@ -66,7 +66,8 @@ impl Target {
         Ok(())
     }
 
-    /// CPU seconds of all nodes since their start; the fake cluster's are its host's.
+    /// Returns the CPU seconds of all nodes since their start; the fake cluster's are those of its host
+    /// process.
     pub(super) fn cpu_seconds(&self) -> Option<f64> {
         let Self::Real(cluster) = self else { return None };
         cluster
@@ -76,8 +77,8 @@ impl Target {
             .sum()
     }
 
-    /// A figure that grows with what the nodes pass on to one another: bytes between real nodes, documents
-    /// that came to a wrong fake node.
+    /// Returns a figure that grows with what the nodes pass on to one another: bytes between real nodes, or
+    /// documents that came to a wrong fake node.
     pub(super) fn passed_on(&self) -> Result<u64> {
         match self {
             Self::Fake(cluster) => Ok(cluster.counts().misrouted),
@@ -95,8 +96,8 @@ impl Target {
         }
     }
 
-    /// For each id the number (from 0) of the node that holds it, by the cluster's own answer: every shard is
-    /// searched for what it has. Fails unless exactly `docs` documents are there, by count and by id.
+    /// Returns for each id the number (from 0) of the node that holds it, by the cluster's own answer: every
+    /// shard is searched. Fails unless exactly `docs` documents are there, by count and by id.
     pub(super) fn holders(&self, index: &str, docs: u32) -> Result<Vec<(String, usize)>> {
         let client = self.client()?;
         client
@@ -143,7 +144,7 @@ impl Target {
         Ok(found)
     }
 
-    /// How many of the documents have exactly the source that `expected` tells for them.
+    /// Returns how many of the documents have exactly the source given in `expected`.
     pub(super) fn verify(&self, index: &str, expected: &[(String, &[u8])]) -> Result<u32> {
         match self {
             Self::Fake(cluster) => {

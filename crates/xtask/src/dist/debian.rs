@@ -1,4 +1,4 @@
-//! The Debian package: dpkg's own tools pack it; here is what they are told.
+//! The Debian package: dpkg's own tools pack it, with the input written here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::{Tree, executable, output};
 use crate::portable;
 use crate::steps::run;
 
-/// Packs a tree; the package's file.
+/// Packs a tree, and returns the package's file.
 pub(super) fn pack(tree: &Tree, to: &Path, compression: &str) -> Result<PathBuf> {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -19,7 +19,7 @@ pub(super) fn pack(tree: &Tree, to: &Path, compression: &str) -> Result<PathBuf>
     };
     let program = tree.root.join("usr/bin/tidegate");
     let depends = match portable::glibc_wanted(&program)? {
-        // dpkg-shlibdeps would name the glibc of this machine, into which threads and the loader have moved.
+        // dpkg-shlibdeps would name the glibc of this machine, which also contains threads and the loader.
         Some((major, minor)) => format!("libc6 (>= {major}.{minor})"),
         None => depends(tree)?,
     };
@@ -60,9 +60,9 @@ Description: write gateway for Elasticsearch and OpenSearch
     Ok(file)
 }
 
-/// The packages that have the libraries that the program is linked with, in the versions that it needs.
+/// Returns the packages of the libraries that the program is linked with, in the versions that it needs.
 fn depends(tree: &Tree) -> Result<String> {
-    // dpkg-shlibdeps wants to be in a source package.
+    // dpkg-shlibdeps has to run in a source package.
     let source = tree.root.with_extension("source");
     fs::create_dir_all(source.join("debian"))?;
     fs::write(
@@ -81,15 +81,15 @@ fn depends(tree: &Tree) -> Result<String> {
     Ok(depends.context("dpkg-shlibdeps names no library")?.to_owned())
 }
 
-/// What the tree takes on a disk, about.
+/// Returns roughly how much disk space the tree takes.
 fn kilobytes(folder: &Path) -> Result<u64> {
     let told = output(Command::new("du").args(["-sk", "--apparent-size"]).arg(folder))?;
     let number = told.split_whitespace().next().context("a number")?;
     Ok(number.parse()?)
 }
 
-/// The service is neither enabled nor started: the configuration is nobody's yet. One that runs gets the new
-/// program.
+/// The service is neither enabled nor started, since nobody has adapted the configuration yet. A running
+/// service gets the new program.
 const POSTINST: &str = r#"#!/bin/sh
 set -e
 [ "$1" = configure ] || exit 0
@@ -107,7 +107,7 @@ set -e
 [ "$1" = remove ] && [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ] || exit 0
 systemctl disable --now tidegate.service
 "#;
-/// What clients were told to be safe is not thrown away with the program.
+/// Removing the program does not throw away what clients were told is safe.
 const POSTRM: &str = r#"#!/bin/sh
 set -e
 if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then

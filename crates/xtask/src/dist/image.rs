@@ -1,6 +1,6 @@
-//! The container image, as an archive of the OCI image layout that needs neither a daemon nor a base image to
-//! be made: the program, the libraries that it is linked with, a configuration, and a user who is not root.
-//! `docker load`, `podman load` and `skopeo` take it.
+//! The container image, as an archive in the OCI image layout. Making it needs neither a daemon nor a base
+//! image. It contains the program, the libraries that it is linked with, a configuration, and a user who is
+//! not root. `docker load`, `podman load` and `skopeo` accept it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::{Tree, output, sha256, tar};
 use crate::steps::run;
 
-/// Nobody that a machine has.
+/// The id of a user that no machine has.
 const USER: &str = "65532";
 
-/// What users of images know as `linux/…`.
+/// The architecture's name in `linux/…`, as users of images know it.
 fn architecture() -> Result<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("amd64"),
@@ -24,7 +24,7 @@ fn architecture() -> Result<&'static str> {
     }
 }
 
-/// Packs the program of a tree; the archive's file.
+/// Packs the program of a tree, and returns the archive's file.
 pub(super) fn pack(tree: &Tree, to: &Path, compression: &str) -> Result<PathBuf> {
     let name = format!("tidegate-{}-{}.oci.tar", tree.version, architecture()?);
     let work = tree.root.with_extension("image");
@@ -74,7 +74,7 @@ fn build(tree: &Tree, work: &Path, file: &Path, compression: &str) -> Result<()>
     });
     fs::write(layout.join("index.json"), index.to_string())?;
     fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
-    // What `docker load` reads where it does not know the layout yet.
+    // This is what `docker load` reads if it does not know the layout yet.
     let path = |blob: &Value| {
         blob["digest"]
             .as_str()
@@ -91,7 +91,7 @@ fn build(tree: &Tree, work: &Path, file: &Path, compression: &str) -> Result<()>
     run(tar(&layout, file, &tree.epoch).arg("--create").arg("."))
 }
 
-/// The image's root folder.
+/// Fills the image's root folder.
 fn fill(tree: &Tree, content: &Path) -> Result<()> {
     let path = |file: &str| -> Result<PathBuf> {
         let path = content.join(file.trim_start_matches('/'));
@@ -114,7 +114,7 @@ fn fill(tree: &Tree, content: &Path) -> Result<()> {
     )?;
     fs::write(path("etc/group")?, format!("root:x:0:\ntidegate:x:{USER}:\n"))?;
     fs::write(path("etc/nsswitch.conf")?, "hosts: files dns\n")?;
-    // Clusters with certificates of public authorities; others' are named in the configuration.
+    // These authorities are for clusters with public certificates; the configuration names any others.
     let authorities = "etc/ssl/certs/ca-certificates.crt";
     if Path::new("/").join(authorities).exists() {
         fs::copy(Path::new("/").join(authorities), path(authorities)?)?;
@@ -132,7 +132,7 @@ fn fill(tree: &Tree, content: &Path) -> Result<()> {
     run(Command::new("chmod").arg("1777").arg(content.join("tmp")))
 }
 
-/// The files of the libraries that a program is linked with, and of what loads them.
+/// Returns the files of the libraries that a program is linked with, and of its loader.
 fn libraries(program: &Path) -> Result<Vec<String>> {
     let told = output(Command::new("ldd").arg(program))?;
     let mut found = Vec::new();
@@ -140,7 +140,7 @@ fn libraries(program: &Path) -> Result<Vec<String>> {
         let library = line.split("=>").last().unwrap_or_default();
         match library.split_whitespace().next() {
             Some(file) if file.starts_with('/') => found.push(file.to_owned()),
-            // The kernel's own; or there are none.
+            // The kernel's own library, or a program without libraries.
             Some(name) if name.starts_with("linux-vdso") || name == "statically" => {}
             _ => bail!("ldd: {line}"),
         }
@@ -148,7 +148,7 @@ fn libraries(program: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Everything is root's, but the folder for data.
+/// Everything belongs to root, except for the data folder.
 fn pack_layer(tree: &Tree, content: &Path, layer: &Path) -> Result<()> {
     let mut all = tar(content, layer, &tree.epoch);
     run(all.args(["--create", "--exclude=./var/lib/tidegate", "."]))?;
@@ -157,14 +157,14 @@ fn pack_layer(tree: &Tree, content: &Path, layer: &Path) -> Result<()> {
     run(data.arg(format!("--group={USER}")).arg("./var/lib/tidegate"))
 }
 
-/// Puts a file among the blobs, and describes it.
+/// Puts a file among the blobs, and returns its description.
 fn blob(blobs: &Path, file: &Path, is: &str) -> Result<Value> {
     let digest = sha256(file)?;
     let size = fs::copy(file, blobs.join(&digest))?;
     Ok(json!({"mediaType": is, "digest": format!("sha256:{digest}"), "size": size}))
 }
 
-/// How the image is run.
+/// Returns the configuration with which the image runs.
 fn described(tree: &Tree, created: &str, contents: &str) -> Result<Value> {
     let second = 1_000_000_000_u64;
     Ok(json!({

@@ -1,4 +1,4 @@
-//! The RPM package: rpm's own tools pack it; here is what they are told.
+//! The RPM package: rpm's own tools pack it, with the input written here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use super::{Tree, files_below};
 use crate::steps::run;
 
-/// Packs a tree; the package's file.
+/// Packs a tree, and returns the package's file.
 pub(super) fn pack(tree: &Tree, to: &Path, compression: &str) -> Result<PathBuf> {
     let top = tree.root.with_extension("rpm");
     let built = build(tree, &top, compression);
@@ -30,7 +30,7 @@ fn build(tree: &Tree, top: &Path, compression: &str) -> Result<()> {
         .arg(tree.root.join("usr"))
         .arg(tree.root.join("etc"));
     run(copy.arg(&content))?;
-    // Where zsh looks on systems with such packages.
+    // The folder where zsh looks on systems with such packages.
     let zsh = content.join("usr/share/zsh");
     fs::rename(zsh.join("vendor-completions"), zsh.join("site-functions"))?;
     let mut listed = String::new();
@@ -54,7 +54,7 @@ fn build(tree: &Tree, top: &Path, compression: &str) -> Result<()> {
     for (name, value) in [
         ("_topdir", top.to_str().context("a name in UTF-8")?),
         ("_binary_payload", payload),
-        // Times are the commit's, and nothing is told of the machine.
+        // Times are the commit's, and nothing reveals the machine.
         ("use_source_date_epoch_as_buildtime", "1"),
         ("clamp_mtime_to_source_date_epoch", "1"),
         ("source_date_epoch_from_changelog", "0"),

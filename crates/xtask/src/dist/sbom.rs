@@ -1,5 +1,6 @@
-//! The bill of materials: which crates, in which versions, are in the program, as SPDX 2.3 in JSON. Cargo's
-//! own resolution says it, for the system that the program runs on, without what only tests and builds use.
+//! The bill of materials: the crates in the program, with their versions, as SPDX 2.3 in JSON. They come from
+//! Cargo's own resolution for the system that the program runs on, without dependencies of tests and builds
+//! only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,10 +12,10 @@ use serde_json::{Value, json};
 use super::{Tree, output};
 use crate::steps::cargo;
 
-/// The crate that is the program.
+/// The crate of the program.
 const PROGRAM: &str = "cli";
 
-/// Writes it; its file.
+/// Writes the bill of materials, and returns its file.
 pub(super) fn write(tree: &Tree, to: &Path) -> Result<PathBuf> {
     let metadata = metadata()?;
     let used = used(&metadata)?;
@@ -68,7 +69,7 @@ fn metadata() -> Result<Value> {
     serde_json::from_str(&told).context("cargo metadata is not JSON")
 }
 
-/// Each crate that is in the program, and those that it uses itself.
+/// Returns each crate in the program, with the crates that it uses directly.
 fn used(metadata: &Value) -> Result<BTreeMap<&str, BTreeSet<&str>>> {
     let nodes = metadata["resolve"]["nodes"]
         .as_array()
@@ -108,7 +109,7 @@ fn used(metadata: &Value) -> Result<BTreeMap<&str, BTreeSet<&str>>> {
     Ok(used)
 }
 
-/// What `Cargo.lock` says that the archives of crates have for a checksum, by name and version.
+/// Returns the checksums of crate archives in `Cargo.lock`, by name and version.
 fn checksums() -> Result<BTreeMap<(String, String), String>> {
     let lock = fs::read_to_string(crate::root().join("Cargo.lock"))?;
     let mut sums = BTreeMap::new();
@@ -128,7 +129,7 @@ fn checksums() -> Result<BTreeMap<(String, String), String>> {
 fn describe(package: &Value, tree: &Tree, sums: &BTreeMap<(String, String), String>) -> Value {
     let text = |key: &str| package[key].as_str().unwrap_or_default().to_owned();
     let (name, version) = (text("name"), text("version"));
-    // Once both were allowed as a separator.
+    // A slash was once allowed as a separator.
     let license = match text("license").replace('/', " OR ") {
         none if none.is_empty() => "NOASSERTION".to_owned(),
         license => license,

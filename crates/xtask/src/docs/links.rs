@@ -1,4 +1,4 @@
-//! Whether the links of a site that mdBook made lead somewhere within it.
+//! Checks that the links of a site made by mdBook lead somewhere within it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,15 +8,15 @@ use anyhow::{Result, bail};
 
 /// A page of the site.
 struct Page {
-    /// What a link can name behind `#`.
+    /// The names that a link can have behind `#`.
     ids: BTreeSet<String>,
     links: Vec<String>,
 }
 
-/// Looks at each link of each page, and returns how many there are.
+/// Checks each link of each page, and returns how many there are.
 ///
 /// # Errors
-/// All that lead nowhere, with their pages.
+/// All links that lead nowhere, with their pages.
 pub(super) fn check(site: &Path) -> Result<usize> {
     let mut pages = BTreeMap::new();
     read(site, site, &mut pages)?;
@@ -38,8 +38,8 @@ pub(super) fn check(site: &Path) -> Result<usize> {
     Ok(count)
 }
 
-/// Reads the pages of a folder. The page for what is not found has links from the site's root, wherever that
-/// is one day.
+/// Reads the pages of a folder. The page for unknown addresses has links from the site's root, wherever that
+/// will be.
 fn read(site: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, Page>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -58,7 +58,7 @@ fn read(site: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, Page>) -> Resu
     Ok(())
 }
 
-/// The values of an attribute, as mdBook writes them: in double quotes.
+/// Returns the values of an attribute, as mdBook writes them: in double quotes.
 fn attributes<'a>(text: &'a str, name: &str) -> impl Iterator<Item = String> + use<'a> {
     let begin = format!(" {name}=\"");
     let starts: Vec<usize> = text

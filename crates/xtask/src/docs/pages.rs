@@ -1,4 +1,4 @@
-//! The pages, as the site has them.
+//! The pages, prepared for the site.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,16 +6,16 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Where a file of the repository is on the web.
+/// The address of the repository on the web.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
-/// Pages outside `docs/` that the site has too: in the repository, on the site.
+/// Pages outside `docs/` that the site has too: their paths in the repository, and on the site.
 const BESIDE: [(&str, &str); 2] = [("README.md", "index.md"), ("CHANGELOG.md", "changelog.md")];
 
-/// Records of decisions: for those who change Tidegate, and not in the guide.
+/// Records of decisions, which are for people who change Tidegate and are not in the guide.
 const NOT_IN_THE_GUIDE: &str = "docs/adr";
 
-/// Copies all that the site is made of, and returns how many pages there are.
+/// Copies everything that the site is made of, and returns the number of pages.
 pub(super) fn stage(root: &Path, staged: &Path) -> Result<usize> {
     let source = staged.join("src");
     fs::create_dir_all(&source)?;
@@ -50,7 +50,7 @@ pub(super) fn stage(root: &Path, staged: &Path) -> Result<usize> {
     Ok(pages.len() + BESIDE.len())
 }
 
-/// The files of a folder of the repository and of those in it, as paths from the root.
+/// Lists the files below a folder of the repository, as paths from the root.
 fn files(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root.join(folder))? {
@@ -64,8 +64,8 @@ fn files(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The path on the site of a file of the repository, if the site has it. The page that a folder is shown by
-/// has another name on the web.
+/// Returns the path on the site of a file of the repository, if the site has it. The page that is shown for a
+/// folder has another name on the web.
 fn on_site(file: &Path) -> Option<PathBuf> {
     if file.starts_with(NOT_IN_THE_GUIDE) {
         return None;
@@ -85,7 +85,7 @@ fn on_site(file: &Path) -> Option<PathBuf> {
     }
 }
 
-/// A page with links as the site needs them.
+/// Returns a page with its links adapted to the site.
 fn page(root: &Path, file: &Path) -> Result<String> {
     let text = fs::read_to_string(root.join(file)).with_context(|| file.display().to_string())?;
     let mut made = String::with_capacity(text.len());
@@ -104,7 +104,7 @@ fn page(root: &Path, file: &Path) -> Result<String> {
     Ok(made)
 }
 
-/// Where a link of a page leads on the site.
+/// Returns where a link of a page leads on the site.
 fn link(root: &Path, file: &Path, target: &str) -> Result<String> {
     if target.starts_with('#') || target.contains("://") || target.contains([' ', '\n']) || target.is_empty()
     {
@@ -128,7 +128,7 @@ fn link(root: &Path, file: &Path, target: &str) -> Result<String> {
     Ok(format!("{REPOSITORY}/{kind}/main/{}{anchor}", leads_to.display()))
 }
 
-/// A path without `..`.
+/// Returns a path without `..`.
 pub(super) fn plain(path: &Path) -> PathBuf {
     let mut made = PathBuf::new();
     for part in path.components() {

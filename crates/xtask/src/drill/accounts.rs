@@ -1,5 +1,5 @@
-//! The accounts while everything happens: accepted + rewound = indexed + dead + parked + replayed + purged +
-//! skipped + lost + pending, for each consumer group, whenever anybody asks.
+//! Checks the accounts while everything happens: accepted + rewound = indexed + dead + parked + replayed +
+//! purged + skipped + lost + pending, for each consumer group, at any time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,14 +11,15 @@ use super::check::{Account, Flaw, FlawKind};
 use super::gateway_under_test::GatewayUnderTest;
 use super::ledger::Ledger;
 
-/// The states that add up.
+/// The states that must add up.
 const STATES: [&str; 8] = [
     "indexed", "dead", "parked", "replayed", "purged", "skipped", "lost", "pending",
 ];
-/// Those of them that are still to be delivered: by the lanes, and apart from them.
+/// The states of documents that are still to be delivered: by the lanes, and apart from them.
 const WAITING: [&str; 2] = ["pending", "parked"];
 
-/// What is wrong with a sample. `told`: documents whose clients had been told before that they are accepted.
+/// Returns what is wrong with a sample. `told` is the number of documents whose clients had already been told
+/// that they are accepted.
 pub(crate) fn flaws(queue: &Value, told: u64, groups: usize) -> Vec<Flaw> {
     let mut flaws = Vec::new();
     let mut wrong = |what: String| flaws.push(Flaw::new(FlawKind::Accounts, what));
@@ -51,7 +52,7 @@ pub(crate) fn flaws(queue: &Value, told: u64, groups: usize) -> Vec<Flaw> {
     flaws
 }
 
-/// Looks at the accounts all the time until it is told to stop; how often it could, and what was wrong.
+/// Checks the accounts all the time until it is told to stop. Returns how often it could, and what was wrong.
 pub(crate) fn watch(
     stop: &AtomicBool,
     place: &GatewayUnderTest,
@@ -74,12 +75,12 @@ pub(crate) fn watch(
     (samples, found)
 }
 
-/// How many documents of a consumer group are still to be delivered, in its lanes or parked.
+/// Returns how many documents of a consumer group are still to be delivered, in its lanes or parked.
 pub(crate) fn waiting(group: &Value) -> Option<u64> {
     WAITING.iter().map(|state| group[state].as_u64()).sum()
 }
 
-/// The account of a consumer group, as the checker wants it.
+/// Returns the account of a consumer group, in the form that the checker needs.
 pub(crate) fn account(queue: &Value, group: &str) -> Result<Account> {
     let one = &queue["groups"][group];
     let number = |value: &Value, name: &str| {
@@ -100,7 +101,7 @@ pub(crate) fn account(queue: &Value, group: &str) -> Result<Account> {
 }
 
 const BETWEEN_SAMPLES: Duration = Duration::from_millis(15);
-/// One that is found is found again and again.
+/// The largest number of flaws that are kept: one that is found once is found again and again.
 const FLAWS_MAX: usize = 5;
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! The checker: from what clients were told and what is in a cluster and among its dead letters, everything
-//! that is not as it was promised. Pure, so that tests can plant what it has to find.
+//! The checker: compares what clients were told with what is in a cluster and among its dead letters, and
+//! returns everything that is not as promised. It is pure, so that tests can plant what it has to find.
 //!
-//! The order of writes to one document is that of their positions in the queue, which clients are told. Where
-//! a client got no answer nobody knows the position; then what is known is that a write that was answered
+//! The order of writes to one document is the order of their positions in the queue, which clients are told.
+//! If a client got no answer, nobody knows the position. Then it is known only that a write that was answered
 //! before another was sent comes before it, and that a dead gateway accepts nothing. A queue in Kafka has no
-//! positions that could be compared, and any part of a request that got no 200: there a write comes before
-//! another if it was acknowledged before the other was sent, and nothing else is known ([`Order`]).
+//! positions that could be compared, and may have any part of a request that got no 200. There a write comes
+//! before another if it was acknowledged before the other was sent, and nothing else is known ([`Order`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::ledger::{Kind, Request, Told, Write};
 use super::load::{IN_MANY, MADE_AGAIN};
 
-/// What a cluster has, and what it would not take.
+/// The documents of a cluster, and the dead letters for it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holding {
     pub(crate) name: String,
-    /// An id is there twice if the cluster has it twice.
+    /// The documents; an id is in the list twice if the cluster has it twice.
     pub(crate) docs: Vec<Doc>,
     pub(crate) letters: Vec<Letter>,
     pub(crate) account: Account,
@@ -33,10 +33,10 @@ pub(crate) struct Doc {
 /// A dead letter.
 #[derive(Clone, Debug)]
 pub(crate) struct Letter {
-    /// Of its request in the queue.
+    /// The position of the letter's request in the queue.
     pub(crate) position: u64,
     pub(crate) id: String,
-    /// None for a delete.
+    /// The token of the document; none for a delete.
     pub(crate) token: Option<u64>,
     pub(crate) reason: String,
 }
@@ -48,13 +48,13 @@ pub(crate) struct Account {
     pub(crate) indexed: u64,
     pub(crate) dead: u64,
     pub(crate) lost: u64,
-    /// Pending or parked.
+    /// Documents that are pending or parked.
     pub(crate) waiting: u64,
-    /// Replayed, purged, skipped, rewound: nobody did that.
+    /// Documents that are replayed, purged, skipped or rewound, which nobody does in a drill.
     pub(crate) other: u64,
 }
 
-/// Something that is not as it was promised.
+/// Something that is not as promised.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub(crate) struct Flaw {
     pub(crate) kind: FlawKind,
@@ -64,25 +64,25 @@ pub(crate) struct Flaw {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FlawKind {
-    /// Accepted, and neither in the cluster nor dead.
+    /// Accepted, but neither in the cluster nor dead.
     Missing,
-    /// In the cluster in two documents, or dead twice, or both.
+    /// In two documents of the cluster, or dead twice, or both.
     Twice,
     /// Another version than the last one that was acknowledged.
     Stale,
-    /// There, and nobody was told that it would be.
+    /// In the cluster, although nobody was told that it would be.
     Unexpected,
-    /// A part of a request was accepted.
+    /// Only a part of a request was accepted.
     Torn,
-    /// A dead letter that has no reason to be dead.
+    /// Dead without a reason.
     DeadForNothing,
-    /// A 200 for what was not queued.
+    /// Answered with 200, but not queued.
     NotQueued,
-    /// A request that was sent again was answered in another way than before.
+    /// A request that was sent again got another answer than before.
     AnsweredOtherwise,
     /// The numbers do not add up.
     Accounts,
-    /// Something did not work that has to: a start, an answer, an end.
+    /// Something failed that has to work: a start, an answer, an end.
     Broken,
 }
 
@@ -95,29 +95,29 @@ impl Flaw {
     }
 }
 
-/// What tells which of two acknowledged writes comes first.
+/// The criterion for which of two acknowledged writes comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Their positions in the queue.
     Positions,
-    /// That the one was acknowledged before the other was sent.
+    /// Whether the one was acknowledged before the other was sent.
     Answers,
 }
 
-/// What was found in a run that has no flaw, in numbers.
+/// The numbers of a run without flaws.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(crate) struct Tally {
     /// Requests whose clients were told 200.
     pub(crate) queued: u64,
-    /// Refused with 429 or 503.
+    /// Requests that were refused with 429 or 503.
     pub(crate) refused: u64,
-    /// Without an answer.
+    /// Requests without an answer.
     pub(crate) unanswered: u64,
-    /// Those of them that had been accepted.
+    /// Requests without an answer that had been accepted.
     pub(crate) unanswered_accepted: u64,
-    /// Answers that were given once more, to requests that were sent again.
+    /// Repeated answers, to requests that were sent again.
     pub(crate) repeated: u64,
-    /// Documents accepted, all in all.
+    /// All accepted documents.
     pub(crate) documents: u64,
     /// Dead letters of all clusters.
     pub(crate) dead: u64,
@@ -125,7 +125,7 @@ pub(crate) struct Tally {
     pub(crate) lost: u64,
 }
 
-/// Compares. `damaged` are the positions of records that were damaged on purpose.
+/// Compares requests with holdings. `damaged` are the positions of records that were damaged on purpose.
 pub(crate) fn check(
     requests: &[Request],
     holdings: &[Holding],
@@ -178,7 +178,8 @@ pub(crate) fn check(
     (flaws, tally)
 }
 
-/// A request that was sent many times with one key was accepted once, and every answer to it says the same.
+/// Checks that a request that was sent many times with one key was accepted once, and that all answers to it
+/// agree.
 fn answers_are_alike(request: &Request) -> Vec<Flaw> {
     let mut flaws = Vec::new();
     let Some((first, others)) = request.said.split_first() else {
@@ -202,24 +203,24 @@ fn answers_are_alike(request: &Request) -> Vec<Flaw> {
     flaws
 }
 
-/// A write, by its request's number and its own in that.
+/// The name of a write: the number of its request, and its own number in the request.
 type Name = (usize, usize);
 
-/// What follows from all clusters together.
+/// The knowledge that follows from all clusters together.
 struct Known {
     by_token: HashMap<u64, Name>,
     by_position: HashMap<u64, usize>,
-    /// Requests that are in the queue: those whose clients were told so, and those of which anything is
-    /// anywhere.
+    /// Requests that are in the queue: those whose clients were told so, and those of which any trace was
+    /// found anywhere.
     accepted: HashSet<usize>,
 }
 
-/// Where each write was found in one cluster.
+/// The places where each write was found in one cluster.
 #[derive(Default)]
 struct Found {
     docs: HashMap<Name, u32>,
     letters: HashMap<Name, u32>,
-    /// The tokens of each id: several where its name leads to one index after another.
+    /// The tokens of each id; there are several if its name has led to several indices.
     now: BTreeMap<String, Vec<u64>>,
 }
 
@@ -280,7 +281,7 @@ impl<'a> OfCluster<'a> {
         &self.requests[number].writes[place]
     }
 
-    /// For people: which write, of which request.
+    /// Describes a write and its request for people.
     fn shown(&self, name: Name) -> String {
         let (write, request) = (self.write(name), &self.requests[name.0]);
         let told = match request.told {
@@ -294,14 +295,14 @@ impl<'a> OfCluster<'a> {
         format!("{:?} {} of {id} ({told})", write.kind, write.token)
     }
 
-    /// For people: in which indices documents are.
+    /// Says for people which indices hold the documents.
     fn where_is(&self, wanted: impl Fn(&Doc) -> bool) -> String {
         let found = self.holding.docs.iter().filter(|doc| wanted(doc));
         let found = found.map(|doc| format!("{} of {} ({})", doc.id, doc.index, doc.token));
         format!(": {}", found.collect::<Vec<_>>().join(", "))
     }
 
-    /// Whether it is not known which operations of a request were accepted.
+    /// Whether it is unknown which operations of a request were accepted.
     fn is_uncertain(&self, number: usize) -> bool {
         self.is_damaged(number) || self.requests[number].told == Told::Perhaps
     }
@@ -310,7 +311,7 @@ impl<'a> OfCluster<'a> {
         matches!(self.requests[number].told, Told::Queued(position) if self.damaged.contains(&position))
     }
 
-    /// Finds each write that is there, and tells what should not be.
+    /// Finds each write that is there, and reports what should not be there.
     fn found(&mut self) -> Found {
         let mut found = Found::default();
         for Doc { id, token, .. } in &self.holding.docs {
@@ -330,7 +331,8 @@ impl<'a> OfCluster<'a> {
             }
             let seen = found.docs.entry(name).or_default();
             *seen += 1;
-            // One of a document that many write to is sent again to where the name leads after an older one.
+            // A write to a shared document is sent again to the index that the name leads to now, after an
+            // older one.
             if *seen == 2 && !in_many {
                 let places = self.where_is(|doc| doc.token == *token);
                 let what = format!("{} is in two documents{places}", self.shown(name));
@@ -378,8 +380,8 @@ impl<'a> OfCluster<'a> {
         found
     }
 
-    /// Of each accepted request every operation is there whose effect lasts; of the others none is (`found`
-    /// has seen to that).
+    /// Checks that every lasting operation of each accepted request is there. (`found` has already checked
+    /// that no other requests are.)
     fn requests_are_whole(&mut self, found: &Found) {
         for number in 0..self.requests.len() {
             if !self.known.accepted.contains(&number) || self.is_damaged(number) {
@@ -405,7 +407,7 @@ impl<'a> OfCluster<'a> {
         }
     }
 
-    /// The documents that are written many times are what the last write to them made.
+    /// Checks that the shared documents have the value of the last write to them.
     fn versions_are_the_last(&mut self, found: &Found) {
         let mut by_id: BTreeMap<&str, Vec<Name>> = BTreeMap::new();
         let requests = self.requests;
@@ -433,14 +435,14 @@ impl<'a> OfCluster<'a> {
             if !certain {
                 allowed.push(None);
             }
-            // What is deleted with an index is gone.
+            // A document that is deleted with its index is gone.
             if id.starts_with(MADE_AGAIN) {
                 allowed.push(None);
             }
             let tokens = found.now.get(id).map_or(&[][..], Vec::as_slice);
             let is_there = tokens.iter().any(|token| allowed.contains(&Some(*token)));
-            // Where its name led before it may be in the versions of then, whatever it is where the name
-            // leads now.
+            // The index that the name led to before may still hold an earlier version, whatever the index
+            // that the name leads to now holds.
             let deleted = allowed.contains(&None) && (tokens.is_empty() || id.starts_with(IN_MANY));
             if is_there || deleted {
                 continue;
@@ -460,7 +462,7 @@ impl<'a> OfCluster<'a> {
         }
     }
 
-    /// Whether no write that is certainly there comes certainly later.
+    /// Whether no write that is certainly there certainly comes later.
     fn may_be_last(&self, one: Name, all: &[Name]) -> bool {
         let later = |other: &&Name| !self.is_uncertain(other.0) && self.is_before(one, **other);
         !all.iter().any(|other| later(&other))
@@ -473,7 +475,7 @@ impl<'a> OfCluster<'a> {
             return one.1 < other.1;
         }
         match (&first.told, &second.told) {
-            // It may come there at any later time.
+            // A `Perhaps` write may enter the queue at any later time.
             (Told::Perhaps, _) => false,
             (Told::Queued(first), Told::Queued(second)) if self.order == Order::Positions => first < second,
             (Told::Queued(_), _) if first.ended < second.sent => true,
@@ -494,7 +496,7 @@ impl<'a> OfCluster<'a> {
         let sent = self.known.documents(self.requests);
         let adds_up = match self.order {
             Order::Positions => accepted == sent,
-            // Parts of what was not acknowledged are there too.
+            // Parts of unacknowledged requests are there too.
             Order::Answers => accepted >= sent,
         };
         if !adds_up {

@@ -1,7 +1,7 @@
 use super::super::ledger::Said;
 use super::*;
 
-/// A run that went well: two clusters, requests with and without answers, writes to the same documents.
+/// A run without flaws: two clusters, requests with and without answers, writes to the same documents.
 struct Run {
     requests: Vec<Request>,
     holdings: Vec<Holding>,
@@ -92,7 +92,7 @@ impl Run {
             ),
         ];
         let mut requests = requests;
-        // Sent four times: what became of the first one nobody was told.
+        // The request was sent four times; the fate of the first time is unknown to its client.
         requests[1].said = vec![said(200, true); 2];
         requests[5].said = vec![said(300, false), said(300, true)];
         let docs = [
@@ -132,7 +132,7 @@ impl Run {
         flaws.into_iter().map(|flaw| flaw.kind).collect()
     }
 
-    /// What is found once something is wrong in the second cluster.
+    /// Returns what is found once something is wrong in the second cluster.
     fn with(spoil: impl FnOnce(&mut Holding)) -> Vec<FlawKind> {
         let mut run = Self::good();
         spoil(&mut run.holdings[1]);
@@ -172,7 +172,7 @@ fn a_request_that_was_sent_again_and_accepted_twice_is_found_in_answers_document
     run.requests[5].said[1] = said(400, false);
     assert_eq!(run.kinds(), [FlawKind::Twice], "by what it was told");
     let mut run = Run::good();
-    // Nobody got the first one's answer, and the ids were made anew.
+    // Nobody got the first answer, and the ids were made anew.
     for holding in &mut run.holdings {
         holding.docs.push(doc("made anew", 21));
         holding.account.accepted += 4;
@@ -182,7 +182,7 @@ fn a_request_that_was_sent_again_and_accepted_twice_is_found_in_answers_document
     assert!(found.contains(&FlawKind::Twice), "{found:?}");
     assert!(found.contains(&FlawKind::Accounts), "{found:?}");
     let mut run = Run::good();
-    // With ids of their own the documents are there once, however often they are written.
+    // Documents with given ids are there once, however often they are written.
     run.holdings[0].account.accepted += 2;
     run.holdings[0].account.indexed += 2;
     assert_eq!(run.kinds(), [FlawKind::Accounts]);
@@ -237,7 +237,7 @@ fn an_older_version_is_stale_and_so_is_a_document_that_was_deleted_last() {
 fn without_an_answer_all_of_a_request_may_be_there_or_nothing_but_no_part() {
     let torn = Run::with(|one| set(one, "u4", None));
     assert_eq!(torn, [FlawKind::Torn]);
-    // Its other write came after the one that was answered before it was sent.
+    // The other write came after the one that had been answered before it was sent.
     assert_eq!(Run::with(|one| set(one, "s2", Some(13))), [FlawKind::Stale]);
     let mut run = Run::good();
     for holding in &mut run.holdings {
@@ -267,7 +267,7 @@ fn what_a_dead_process_accepted_comes_before_what_the_next_one_did() {
     assert_eq!(run.kinds(), []);
     set(&mut run.holdings[0], "s2", Some(42));
     assert_eq!(run.kinds(), [FlawKind::Stale]);
-    // Sent to the same process, it could be either.
+    // If both were sent to the same process, either could be the last.
     run.requests[6].processes = (1, 1);
     assert_eq!(run.kinds(), []);
 }
@@ -340,7 +340,7 @@ fn what_damage_cost_is_excepted_and_must_be_counted_as_lost() {
     account.lost = 2;
     account.indexed -= 2;
     assert_eq!(run.kinds(), []);
-    // Damage elsewhere excuses nothing.
+    // Damage to other records is no excuse.
     run.damaged = HashSet::from([100]);
     assert!(run.kinds().contains(&FlawKind::Missing));
 }
@@ -353,8 +353,8 @@ fn a_200_that_is_not_of_the_queue_is_found() {
     assert_eq!(run.kinds(), [FlawKind::NotQueued]);
 }
 
-/// A run before a queue in Kafka, whose cluster has this of a document that all write to, and whether it has
-/// what was not acknowledged; what is found.
+/// Returns what is found in a run before a queue in Kafka. `shared` is the cluster's value of a document that
+/// all clients write to; `with_perhaps` says whether the cluster has the unacknowledged write.
 fn without_positions(shared: Option<u64>, with_perhaps: bool, in_topic: u64) -> Vec<FlawKind> {
     let of = |sent: u64, ended: u64, told: Told, token: u64| {
         let own = write(Kind::Create, &format!("u{token}"), token * 10);
@@ -366,7 +366,7 @@ fn without_positions(shared: Option<u64>, with_perhaps: bool, in_topic: u64) -> 
     let requests = [
         of(0, 1, Told::Queued(1), 1),
         of(2, 3, Told::Queued(3), 2),
-        // At the same time as the one before.
+        // At the same time as the previous request.
         of(2, 9, Told::Queued(9), 3),
         of(4, 5, Told::Perhaps, 4),
     ];

@@ -1,4 +1,4 @@
-//! Bits that flip on the disk, and a disk that is full.
+//! Flips bits on the disk, and fills the disk.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -10,9 +10,9 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use fastrand::Rng;
 
-/// Flips a bit in so many records of a log that nobody has open; those whose clients were told their
-/// positions. Returns the positions of the damaged ones. Those that are damaged `already` are left alone:
-/// nobody can say where their bits are.
+/// Flips a bit in each of `count` records of a log that nobody has open, chosen from those whose positions
+/// clients were told. Returns the positions of the damaged records. Records that are damaged `already` are
+/// left alone, since nobody can say where their bits are.
 pub(crate) fn flip_bits(
     folder: &Path,
     told: &[(u64, usize)],
@@ -20,7 +20,7 @@ pub(crate) fn flip_bits(
     rng: &mut Rng,
 ) -> Result<HashSet<u64>> {
     let segments = segments(folder)?;
-    // The newest half: the others have long been delivered, and their damage is nobody's loss.
+    // Only the newest half: the other records have long been delivered, and damage to them loses nothing.
     let there: Vec<u64> = told
         .iter()
         .map(|(position, _)| *position)
@@ -44,7 +44,7 @@ pub(crate) fn flip_bits(
     Ok(damaged)
 }
 
-/// The log's segments by position, the first one first; their names are their positions.
+/// Returns the log's segments by position, the first one first; their names are their positions.
 fn segments(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let mut segments = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("no queue in {}", folder.display()))? {
@@ -86,7 +86,7 @@ fn flip_one(path: &Path, at: u64, rng: &mut Rng) -> Result<()> {
     Ok(())
 }
 
-/// As docs of `crates/log` have a record's shape.
+/// The sizes in a record's layout, as documented in `crates/log`.
 const HEAD_BYTES: usize = 64;
 const ENTRY_BYTES: u64 = 20;
 
@@ -96,7 +96,7 @@ pub(crate) struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Whether this process may mount one.
+    /// Whether this process may mount a disk.
     pub(crate) fn is_possible() -> bool {
         rustix::process::geteuid().is_root()
             && Command::new("unshare")
@@ -119,15 +119,15 @@ impl SmallDisk {
         })
     }
 
-    /// Lets go of it: whoever still has a file open there keeps it until then. Nothing happens if it is no
-    /// disk.
+    /// Unmounts the disk; a process that still has a file open there keeps it until then. Does nothing if
+    /// there is no disk.
     pub(crate) fn unmount(folder: &Path) {
         if rustix::process::geteuid().is_root() {
             let _ = Command::new("umount").arg("-l").arg(folder).output();
         }
     }
 
-    /// Somebody else's file takes all that is left.
+    /// Fills the remaining space with another file.
     pub(crate) fn fill(&self) -> Result<()> {
         let mut file = File::create(self.ballast())?;
         for size in [64 << 10, 4 << 10, 1] {

@@ -1,4 +1,4 @@
-//! Where a gateway of a run lives: a folder that outlives each of its processes, its configuration, and the
+//! The place of a gateway in a run: a folder that outlives each of its processes, its configuration, and the
 //! process.
 
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +19,7 @@ use super::world::Cluster;
 use crate::interrupt;
 use crate::steps::bound_to_us;
 
-/// The folder, the configuration, and the process if one runs.
+/// The gateway's folder, its configuration, and its process if one runs.
 pub(crate) struct GatewayUnderTest {
     folder: PathBuf,
     program: PathBuf,
@@ -29,12 +29,12 @@ pub(crate) struct GatewayUnderTest {
 }
 
 impl GatewayUnderTest {
-    /// A gateway before these clusters; `folder` is empty.
+    /// Makes a gateway before these clusters; `folder` is empty.
     pub(crate) fn make(folder: &Path, program: &Path, setup: &Setup, clusters: &[Cluster]) -> Result<Self> {
         Self::with(folder, program, |place| place.configuration(setup, clusters))
     }
 
-    /// A gateway with another configuration; `folder` is empty.
+    /// Makes a gateway with another configuration; `folder` is empty.
     pub(crate) fn with(
         folder: &Path,
         program: &Path,
@@ -52,12 +52,12 @@ impl GatewayUnderTest {
         Ok(place)
     }
 
-    /// Where the gateway keeps everything that must last; may be a disk of its own.
+    /// The folder for everything that the gateway must keep; may be a disk of its own.
     pub(crate) fn disk(&self) -> PathBuf {
         self.folder.join("disk")
     }
 
-    /// The queue's own folder.
+    /// The folder of the queue.
     pub(crate) fn queue(&self) -> PathBuf {
         self.disk().join("data/queue/q")
     }
@@ -71,7 +71,7 @@ impl GatewayUnderTest {
             .quota_kb
             .map(|kb| format!(", max_size: {kb}kb"))
             .unwrap_or_default();
-        // A disk of a few megabytes has no more to spare; somebody else's file takes this too.
+        // A disk of a few megabytes has no more to spare; the file that fills the disk takes this too.
         let min_free = if setup.disk_mb.is_some() { "256kb" } else { "1mb" };
         let mut text = format!(
             "path.data: '{}'
@@ -118,11 +118,11 @@ pipeline:
 
     // === the process
 
-    /// Starts the gateway; it answers at its admin port when this returns.
+    /// Starts the gateway; its admin port answers when this returns.
     pub(crate) fn start(&self) -> Result<()> {
         let until = Instant::now() + START_MAX;
         while !self.try_start(until)? {
-            // Somebody's connection had one of our ports.
+            // A connection of another process had one of our ports.
             if Instant::now() > until {
                 bail!("the gateway did not start: {}", self.last_words());
             }
@@ -161,17 +161,17 @@ pipeline:
         }
     }
 
-    /// `kill -9`; it is gone when this returns.
+    /// Ends the process with `kill -9`; it is gone when this returns.
     pub(crate) fn kill(&self) -> Result<()> {
         self.end(Signal::KILL, Duration::from_secs(10))
     }
 
-    /// SIGTERM; it must end by itself.
+    /// Sends SIGTERM; the process must end by itself.
     pub(crate) fn stop(&self) -> Result<()> {
         self.end(Signal::TERM, STOP_MAX)
     }
 
-    /// SIGSTOP: it does nothing until it [goes on](Self::resume), and does not know.
+    /// Sends SIGSTOP: the process does nothing until it [goes on](Self::resume), and does not notice.
     pub(crate) fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
@@ -207,7 +207,7 @@ pipeline:
         Ok(())
     }
 
-    /// Whether it has ended without being told to.
+    /// Returns a description if the process has ended without being told to.
     pub(crate) fn has_crashed(&self) -> Option<String> {
         let mut process = self.process();
         let status = process.as_mut()?.try_wait().ok()??;
@@ -232,7 +232,7 @@ pipeline:
         &self.admin
     }
 
-    /// The most that the process has held of the machine's memory since it started.
+    /// Returns the peak resident memory of the process since its start.
     pub(crate) fn resident_bytes_max(&self) -> Option<u64> {
         let id = self.process().as_ref()?.id();
         let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
@@ -249,7 +249,7 @@ pipeline:
         Client::build(&format!("http://{}", self.admin), None, Duration::from_secs(10))
     }
 
-    /// The queue's accounts.
+    /// Returns the queue's accounts.
     pub(crate) fn stats(&self, admin: &Client) -> Result<Value> {
         let mut all = admin.get("/queue/stats")?.ok()?.json()?;
         Ok(all["q"].take())
@@ -259,7 +259,7 @@ pipeline:
         self.folder.join("gateway.log")
     }
 
-    /// The last lines that it logged.
+    /// Returns the last lines that the gateway logged.
     pub(crate) fn last_words(&self) -> String {
         let text = fs::read(self.log()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -267,13 +267,13 @@ pipeline:
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
-    /// In how many lines of its log this is.
+    /// Counts the lines of the log that contain this text.
     pub(crate) fn logged(&self, text: &str) -> usize {
         let log = fs::read(self.log()).unwrap_or_default();
         String::from_utf8_lossy(&log).matches(text).count()
     }
 
-    /// Writes something beside the log, for whoever looks into a flaw.
+    /// Writes a file beside the log, for whoever investigates a flaw.
     pub(crate) fn keep(&self, name: &str, text: &str) -> Result<()> {
         use std::io::Write as _;
         File::create(self.folder.join(name))?.write_all(text.as_bytes())?;
@@ -283,13 +283,13 @@ pipeline:
 
 impl Drop for GatewayUnderTest {
     fn drop(&mut self) {
-        // Told by whoever waits for it; here it is only to be gone.
+        // Callers that wait for the end report errors; here the process only has to be gone.
         let _ = self.kill();
     }
 }
 
-/// An address that stays free while the gateway is down: below the range that connections get their ports
-/// from, and not given away by us before.
+/// Returns an address that stays free while the gateway is down: below the range from which connections get
+/// their ports, and not given away before by this process.
 pub(crate) fn free_address() -> Result<String> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     (0..PORTS)
@@ -302,5 +302,5 @@ pub(crate) fn free_address() -> Result<String> {
 const PORT_MIN: u32 = 10_000;
 const PORTS: u32 = 9_000;
 const START_MAX: Duration = Duration::from_secs(60);
-/// Batches under way are given up after `worker.drain_timeout`.
+/// Time limit for the stop; the gateway gives batches under way up after `worker.drain_timeout`.
 const STOP_MAX: Duration = Duration::from_secs(60);

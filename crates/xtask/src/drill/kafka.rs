@@ -1,7 +1,7 @@
 //! The drill of a queue in Kafka: a real cluster of three brokers, gateways that share a topic before two
-//! fake clusters, and clients that write to whichever gateway is there. Meanwhile brokers are killed, paused
-//! and all away, gateways are killed, stopped, frozen, added and removed, and the clusters have their own
-//! troubles. Ledger and checker are the other drill's.
+//! fake clusters, and clients that write to any gateway that is up. Meanwhile single brokers are killed and
+//! paused, all brokers are away, gateways are killed, stopped, frozen, added and removed, and the clusters
+//! have their own troubles. Ledger and checker are those of the other drill.
 
 mod run;
 mod target;
@@ -16,7 +16,7 @@ use super::{FLAWS_SHOWN, Options, clear, tell};
 use crate::terminal::{Look, paint, say};
 use run::Report;
 
-/// Drills each of these seeds, one after another.
+/// Runs each of these seeds, one after another.
 pub(super) fn run(options: &Options, seeds: Range<u64>, program: &Path) -> Result<()> {
     let mut flawed = Vec::new();
     for seed in seeds {

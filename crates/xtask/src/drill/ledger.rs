@@ -1,16 +1,17 @@
-//! What clients sent and what they were told: the one side of what the checker compares.
+//! The ledger of what clients sent and what they were told: one side of what the checker compares.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// What an operation does to its document.
+/// The effect of an operation on its document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Create,
     Index,
-    /// The whole document, made if it is not there: executed twice it leaves what executing it once leaves.
+    /// An update with the whole document, which is created if it is missing: a second execution has no
+    /// further effect.
     Update,
     Delete,
 }
@@ -18,31 +19,32 @@ pub(crate) enum Kind {
 /// One operation of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
-    /// None: the gateway is to make one, and nobody knows it yet.
+    /// The document's id; none: the gateway is to make one, and nobody knows it yet.
     pub(crate) id: Option<String>,
     pub(crate) kind: Kind,
-    /// In the document; no other operation of the run has it.
+    /// A number in the document that no other operation of the run has.
     pub(crate) token: u64,
-    /// The clusters will not take it.
+    /// Whether the clusters refuse the operation.
     pub(crate) unfit: bool,
-    /// Its document is written by this operation only.
+    /// Whether no other operation writes to the document.
     pub(crate) only: bool,
-    /// None: the one that all writers share.
+    /// The index; none: the one that all writers share.
     pub(crate) index: Option<String>,
 }
 
-/// A request and what became of it.
+/// A request and its outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// Moments are numbers of one clock that all clients share: what has a higher one happened later.
+    /// The moment of sending. Moments are numbers of a clock that all clients share: a higher number is
+    /// later.
     pub(crate) sent: u64,
     pub(crate) ended: u64,
-    /// The first and the last gateway process that may have got it, counted from 1.
+    /// The first and the last gateway process that may have received the request, counted from 1.
     pub(crate) processes: (u32, u32),
     pub(crate) told: Told,
     pub(crate) writes: Vec<Write>,
-    /// Of a request with an `Idempotency-Key`, which may have been sent many times: every answer from the
-    /// queue, in the order in which they came.
+    /// All answers from the queue to a request with an `Idempotency-Key`, which may have been sent many
+    /// times, in the order in which they came.
     pub(crate) said: Vec<Said>,
 }
 
@@ -50,29 +52,29 @@ pub(crate) struct Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) position: u64,
-    /// It says that the request was accepted before.
+    /// Whether the answer says that the request was accepted before.
     pub(crate) repeated: bool,
-    /// What it says of the operations.
+    /// The answer's body, which describes the operations.
     pub(crate) body: String,
 }
 
-/// What the client knows.
+/// The client's knowledge about its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// All of it is in the queue, here.
+    /// The whole request is in the queue, at this position.
     Queued(u64),
-    /// Nothing of it was accepted.
+    /// Nothing of the request was accepted.
     Refused(u16),
-    /// 200, but not from the queue: nothing was promised for the second cluster, nor any order.
+    /// The answer was 200, but not from the queue: nothing was promised for the second cluster, and no order.
     Passed,
-    /// No answer, or half of one.
+    /// There was no answer, or only half of one.
     Nothing,
-    /// Before a queue in Kafka: no answer, or that not all of it was accepted. Any part of it may be in the
-    /// queue, or come there later.
+    /// Before a queue in Kafka: there was no answer, or not all of the request was accepted. Any part of it
+    /// may be in the queue, or enter it later.
     Perhaps,
 }
 
-/// The requests of a run, as they end.
+/// The requests of a run, in the order in which they end.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     clock: AtomicU64,
@@ -83,7 +85,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// A moment later than all before.
+    /// Returns a moment later than all earlier ones.
     pub(crate) fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
@@ -92,12 +94,12 @@ impl Ledger {
         self.tokens.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The gateway process that requests go to now.
+    /// Returns the gateway process that requests go to now.
     pub(crate) fn process(&self) -> u32 {
         self.process.load(Ordering::SeqCst)
     }
 
-    /// The one before is dead: nothing that was sent to it will be accepted any more.
+    /// Notes that the previous process is dead, so that nothing sent to it will be accepted any more.
     pub(crate) fn next_process(&self) {
         self.process.fetch_add(1, Ordering::SeqCst);
     }
@@ -110,24 +112,24 @@ impl Ledger {
         self.requests.lock().push(request);
     }
 
-    /// Documents whose clients were told so far that they are in the queue.
+    /// Returns how many documents clients were told so far are in the queue.
     pub(crate) fn queued_documents(&self) -> u64 {
         self.queued_documents.load(Ordering::SeqCst)
     }
 
-    /// All requests, in no particular order.
+    /// Takes all requests, in no particular order.
     pub(crate) fn take(&self) -> Vec<Request> {
         std::mem::take(&mut *self.requests.lock())
     }
 
-    /// The indices beside the shared one.
+    /// Returns the indices besides the shared one.
     pub(crate) fn indices(&self) -> BTreeSet<String> {
         let requests = self.requests.lock();
         let writes = requests.iter().flat_map(|request| &request.writes);
         writes.filter_map(|write| write.index.clone()).collect()
     }
 
-    /// Positions of the records that clients were told of, with the number of documents in each.
+    /// Returns the positions of the records that clients were told of, with the number of documents in each.
     pub(crate) fn positions(&self) -> Vec<(u64, usize)> {
         let requests = self.requests.lock();
         let mut positions: Vec<_> = requests

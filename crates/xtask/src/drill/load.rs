@@ -1,5 +1,5 @@
-//! The load of the drills: clients that each send one request after another, and enter into the ledger what
-//! became of it.
+//! The load of the drills: clients that each send one request after another, and enter the outcomes into the
+//! ledger.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,29 +15,29 @@ use super::schedule::Setup;
 use super::ways::Way;
 use super::world::{UNFIT, alias, made_again};
 
-/// What clients write to: where it is, which requests it takes, and what its answers mean.
+/// The target of clients: its address, the requests that it takes, and the meaning of its answers.
 pub(super) trait Target: Sync {
-    /// Where a request goes; none: no gateway is up.
+    /// Returns the address for a request; none: no gateway is up.
     fn url(&self, rng: &mut Rng) -> Option<String>;
 
-    /// How it is sent.
+    /// Returns the way in which to send a request.
     fn way(&self, rng: &mut Rng) -> Way;
 
     /// Gives operations other ids, `age_ms` after the client began.
     fn rename(&self, _writes: &mut [Write], _age_ms: u64) {}
 
-    /// What the client knows once it has an answer, or has none; ids that the gateway made are written down.
-    /// The request ended at this moment of the ledger's clock.
+    /// Returns what the client knows from an answer, or from having none, and records ids that the gateway
+    /// made. `ended` is the moment at which the request ended, on the ledger's clock.
     ///
     /// # Errors
-    /// When the answer is not what the API promises.
+    /// If the answer is not what the API promises.
     fn told(&self, way: Way, answer: Result<Answer>, writes: &mut [Write], ended: u64) -> Result<Told>;
 
-    /// How long a client waits beside its usual pause after a request that was not queued.
+    /// The time that a client waits, besides its usual pause, after a request that was not queued.
     fn after_failure(&self) -> Duration;
 }
 
-/// A client: what it needs to write, and for how long.
+/// A client: what it needs for writing, and for how long it writes.
 pub(super) struct Load<'l> {
     pub(super) target: &'l dyn Target,
     pub(super) stop: &'l AtomicBool,
@@ -45,12 +45,12 @@ pub(super) struct Load<'l> {
     pub(super) setup: &'l Setup,
     pub(super) index: &'l str,
     pub(super) rng: Rng,
-    /// It writes through names that come to lead elsewhere.
+    /// Whether the client writes through names that come to lead elsewhere.
     pub(super) moving: bool,
     pub(super) begun: Instant,
 }
 
-/// With its queue on its disk.
+/// A gateway with its queue on its disk.
 impl Target for GatewayUnderTest {
     fn url(&self, _rng: &mut Rng) -> Option<String> {
         Some(GatewayUnderTest::url(self))
@@ -76,7 +76,7 @@ impl Load<'_> {
     /// Writes until it is told to stop.
     ///
     /// # Errors
-    /// When an answer is not what the API promises.
+    /// If an answer is not what the API promises.
     pub(super) fn write(mut self) -> Result<()> {
         while !self.is_over() {
             let Some(url) = self.target.url(&mut self.rng) else {
@@ -85,8 +85,8 @@ impl Load<'_> {
             };
             let way = self.target.way(&mut self.rng);
             let (mut writes, body) = self.request_by(way)?;
-            // A client for each request: a connection that broke while it was idle would make another kind of
-            // failure.
+            // Each request gets a new client: a connection that broke while it was idle would cause another
+            // kind of failure.
             let client = Client::build(&url, None, ANSWER_MAX)?;
             let (first, sent) = (self.ledger.process(), self.ledger.now());
             let answer = way.send(&client, self.index, &writes, &body);
@@ -106,7 +106,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// What to send next.
+    /// Returns the next request: its operations and its body.
     pub(super) fn request(&mut self) -> Result<(Vec<Write>, String)> {
         self.request_by(Way::Bulk)
     }
@@ -142,7 +142,7 @@ impl Load<'_> {
     }
 }
 
-/// Reads an answer; ids that the gateway made are written down.
+/// Reads an answer, and records ids that the gateway made.
 pub(super) fn told(answer: &Answer, writes: &mut [Write]) -> Result<Told> {
     if answer.status != 200 {
         return Ok(Told::Refused(answer.status));
@@ -155,7 +155,7 @@ pub(super) fn told(answer: &Answer, writes: &mut [Write]) -> Result<Told> {
     Ok(Told::Queued(position))
 }
 
-/// Reads an answer that acknowledges everything; ids that the gateway made are written down.
+/// Reads an answer that acknowledges everything, and records ids that the gateway made.
 pub(super) fn take_ids(answer: &Answer, writes: &mut [Write]) -> Result<()> {
     let answer = answer.json()?;
     let items = answer["items"].as_array().context("items in an answer")?;
@@ -179,7 +179,7 @@ pub(super) fn take_ids(answer: &Answer, writes: &mut [Write]) -> Result<()> {
     Ok(())
 }
 
-/// Where an answer says that its request is in the queue.
+/// Returns the position in the queue that an answer names.
 pub(super) fn position(answer: &Answer) -> Result<u64> {
     let ack = answer.header("x-tidegate-ack").unwrap_or_default();
     let position = ack
@@ -188,8 +188,9 @@ pub(super) fn position(answer: &Answer) -> Result<u64> {
     position.with_context(|| format!("no position in {ack:?}"))
 }
 
-/// The operations of a request: documents of its own, with and without ids, and documents that everybody
-/// writes to. One of its own is always there and will be taken, so that what became of a request shows.
+/// Returns the operations of a request: on documents of its own, with and without ids, and on documents that
+/// everybody writes to. At least one operation is on a document of its own and acceptable to the clusters, so
+/// that the outcome of a request shows.
 fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Write> {
     let count = rng.usize(1..=setup.docs_max);
     let mut deleted = Vec::new();
@@ -202,7 +203,7 @@ fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Wri
                 id: rng.bool().then(|| format!("u{token}")),
                 kind: Kind::Create,
                 token,
-                // A new index takes it for what its field is.
+                // A new index maps the field to whatever comes first, so nothing is unfit there.
                 unfit: number > 0 && setup.with_unfit() && index.is_none() && rng.u32(..40) == 0,
                 only: true,
                 index,
@@ -210,7 +211,7 @@ fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Wri
         }
         let id = format!("s{}", rng.u64(..setup.shared_ids));
         let kind = match rng.u32(..10) {
-            // At most one for a document: a dead letter of a delete names nothing but that.
+            // At most one delete per document, since a dead letter of a delete names only the document.
             0 if !deleted.contains(&id) => Kind::Delete,
             1..=3 => Kind::Update,
             _ => Kind::Index,
@@ -232,8 +233,8 @@ fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Wri
     writes
 }
 
-/// Lets some operations go through names that come to lead elsewhere. Their documents are told by their ids
-/// from others.
+/// Lets some operations go through names that come to lead elsewhere. The ids of their documents have a
+/// prefix that distinguishes them.
 fn through_moving_names(writes: &mut [Write], alias: &str, again: &str, rng: &mut Rng) {
     for write in writes.iter_mut().filter(|write| write.index.is_none()) {
         match (write.only, rng.u32(..3)) {
@@ -281,9 +282,9 @@ fn body(writes: &[Write], rng: &mut Rng) -> String {
     text
 }
 
-/// What ids begin with of documents that may be in several of an alias's indices.
+/// The prefix of ids of documents that may be in several of an alias's indices.
 pub(super) const IN_MANY: &str = "many-";
-/// The same of those in an index that is deleted and made again.
+/// The prefix of ids of documents in an index that is deleted and made again.
 pub(super) const MADE_AGAIN: &str = "renewed-";
 /// A client that waits longer than this has no answer.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(30);

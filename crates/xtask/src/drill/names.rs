@@ -1,4 +1,4 @@
-//! Names of a real cluster that come to lead elsewhere: as an operator or ILM lets them, while clients write.
+//! Names in a real cluster that come to lead elsewhere while clients write, as operators and ILM do it.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 use testkit::real::RealCluster;
 
-/// Makes the alias and the index that it leads to first. New indices get the mapping by a template, those
-/// that a client's write makes too, while one is being made again.
+/// Creates the alias and its first index. New indices get their mapping from a template, also those that a
+/// client's write creates while an index is being made again.
 pub(super) fn prepare(
     cluster: &RealCluster,
     index: &str,
@@ -28,7 +28,7 @@ pub(super) fn prepare(
     change_aliases(cluster, &[add])
 }
 
-/// Takes the template away.
+/// Removes the template.
 pub(super) fn forget(cluster: &RealCluster, index: &str) -> Result<()> {
     cluster.client()?.delete(&format!("/_template/{index}"))?;
     Ok(())
@@ -46,7 +46,8 @@ fn change_aliases(cluster: &RealCluster, actions: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// The alias, which leads to `last`, leads to the next index; with `roll`, it has the others still.
+/// Makes the alias, which leads to `last`, lead to the next index; with `roll`, it keeps the earlier ones
+/// too.
 pub(super) fn move_alias(
     cluster: &RealCluster,
     alias: &str,
@@ -63,8 +64,8 @@ pub(super) fn move_alias(
     change_aliases(cluster, &[leave, lead])
 }
 
-/// The index behind the alias takes no writes, becomes one of twice as many shards, or of one if it has many,
-/// and that one takes its place.
+/// Replaces the index behind the alias: the index stops taking writes and is split to twice as many shards,
+/// or shrunk to one if it has many, and the new index takes its place.
 pub(super) fn split_behind(cluster: &RealCluster, alias: &str, last: &str, next: &str) -> Result<()> {
     cluster.wait_green()?;
     let client = cluster.client()?;
@@ -96,8 +97,8 @@ pub(super) fn split_behind(cluster: &RealCluster, alias: &str, last: &str, next:
     change_aliases(cluster, &[lead, json!({"remove_index": {"index": last}})])
 }
 
-/// Waits until all shards of an index are on one node. That none moves is not enough: some may wait for their
-/// turn to.
+/// Waits until all shards of an index are on one node. That no shard moves is not enough, since some may wait
+/// for their turn.
 fn wait_until_home(cluster: &RealCluster, index: &str) -> Result<()> {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
@@ -133,7 +134,7 @@ fn wait_for(cluster: &RealCluster, index: &str, what: &str) -> Result<()> {
     }
 }
 
-/// Deletes an index, if it is there, and makes it again. A client's write may make it in between.
+/// Deletes an index, if it is there, and creates it again. A client's write may create it in between.
 pub(super) fn make_again(cluster: &RealCluster, name: &str, shards: u32) -> Result<()> {
     for _ in 0..20 {
         cluster.client()?.delete(&format!("/{name}"))?;
@@ -147,7 +148,7 @@ pub(super) fn make_again(cluster: &RealCluster, name: &str, shards: u32) -> Resu
     bail!("{name} is made by others each time that it is deleted")
 }
 
-/// Indices of more shards are shrunk.
+/// The number of shards above which an index is shrunk.
 const SPLIT_MAX: u32 = 4;
-/// The node that an index comes to before it is shrunk.
+/// The node that an index moves to before it is shrunk.
 const HOME: &str = "node-1";

@@ -1,9 +1,10 @@
 //! `./dev drill --neighbours`: good clients beside hostile ones.
 //!
-//! Good clients write small bulks to a gateway, through a queue and straight to the cluster, by turns alone
-//! and beside hostile clients that do what follows from the seed ([`hostile::TABLE`]). All that the good ones
-//! were told is written must be in the cluster, none of them is refused, the queue stays close behind, the
-//! gateway stays small, and what a good client waits at most doubles.
+//! Good clients write small bulks to a gateway, through a queue and straight to the cluster. They are
+//! alternately alone and beside hostile clients, whose actions follow from the seed ([`hostile::TABLE`]).
+//! Everything that the good clients were told is written must be in the cluster, none of them may be refused,
+//! the queue must stay close behind, the gateway must stay small, and the waits of a good client may at most
+//! double.
 
 mod control;
 mod good;
@@ -27,21 +28,21 @@ use hostile::{Behaviour, Scene};
 use setup::{Fabric, Gateway};
 use verdict::{Seen, Wait, Waits};
 
-/// What to do.
+/// The runs to make, and how.
 pub(super) struct Plan {
     pub(super) real: bool,
     pub(super) seeds: std::ops::Range<u64>,
     pub(super) jobs: usize,
-    /// How long a real run takes.
+    /// Duration of a real run.
     pub(super) minutes: f64,
-    /// Only this behaviour.
+    /// The only behaviour to run; none: all of them.
     pub(super) only: Option<String>,
     pub(super) verbose: bool,
     pub(super) program: PathBuf,
     pub(super) folder: PathBuf,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 struct Outcome {
     seed: u64,
     flaws: Vec<String>,
@@ -49,14 +50,14 @@ struct Outcome {
     requests: usize,
     documents: usize,
     hostilities: u64,
-    /// The most memory that the gateway held.
+    /// The gateway's peak memory.
     resident_bytes_max: u64,
 }
 
-/// Does it.
+/// Runs the plan.
 ///
 /// # Errors
-/// When something is not as it has to be, or nothing could be run.
+/// If something is not as it has to be, or nothing could be run.
 pub(super) fn run(plan: &Plan) -> Result<()> {
     let behaviours = hostile::wanted(plan.only.as_deref())?;
     let (next, done) = (AtomicU64::new(plan.seeds.start), Mutex::new(Vec::new()));
@@ -102,7 +103,7 @@ fn one(plan: &Plan, seed: u64, behaviours: &[&'static Behaviour]) -> Result<Outc
         let rounds = (plan.minutes * 60.0 / (REAL_QUIET + REAL_HOSTILE).as_secs_f64()).ceil();
         (REAL_QUIET, REAL_HOSTILE, (rounds as u32).max(1))
     } else {
-        // Some last long enough for what shows only when it is held.
+        // Some runs are long enough for problems that only show over time.
         let long = seed.is_multiple_of(LONG_ONE_IN);
         match long {
             true => (FAKE_QUIET, FAKE_HOSTILE_LONG, 1),
@@ -118,7 +119,7 @@ fn one(plan: &Plan, seed: u64, behaviours: &[&'static Behaviour]) -> Result<Outc
     Ok(outcome)
 }
 
-/// Load, quiet and hostile by turns; then the good clients' documents are looked for.
+/// Runs quiet and hostile phases in turn under load, and then looks for the good clients' documents.
 fn neighbours(
     seed: u64,
     fabric: &Fabric,
@@ -202,7 +203,7 @@ fn outcome(seed: u64, told: &[Told], control: &Control, flaws: Vec<String>, host
     }
 }
 
-/// Lets hostile clients do what they do until then; what they were told of others.
+/// Runs the hostile clients until the given time. Returns what they were told about other clients' documents.
 fn hostile_phase(
     (seed, round): (u64, u32),
     (fabric, gateway): (&Fabric, &Gateway),
@@ -299,9 +300,9 @@ const FAKE_HOSTILE_LONG: Duration = Duration::from_millis(2_000);
 const LONG_ONE_IN: u64 = 20;
 const REAL_QUIET: Duration = Duration::from_secs(5);
 const REAL_HOSTILE: Duration = Duration::from_secs(7);
-/// Waits below these, without the machine's own stalls, are no flaw, whatever they were alone: several runs
-/// share two cores with all their clients and clusters, whose scheduler lets a thread wait for tens of
-/// milliseconds, and the gateway is not optimised.
+/// The wait below which a good client's wait is no flaw, without the machine's own stalls and whatever the
+/// wait was alone. Several runs share two cores with all their clients and clusters, a scheduler lets a
+/// thread wait for tens of milliseconds there, and the gateway is not optimised.
 const FAKE_WAIT_FREE: Duration = Duration::from_millis(80);
 const REAL_WAIT_FREE: Duration = Duration::from_millis(100);
 const FLAWS_SHOWN: usize = 8;

@@ -1,5 +1,5 @@
-//! Clients that name their requests with an `Idempotency-Key`, and send them again until they are answered;
-//! and after that too, at once or much later, to see that they get the same answer.
+//! Clients that name their requests with an `Idempotency-Key` and send them again until they are answered.
+//! Sometimes they send them again after that, at once or much later, to check that they get the same answer.
 
 use std::time::{Duration, Instant};
 
@@ -10,22 +10,22 @@ use testkit::client::{Answer, Client};
 use super::ledger::{Request, Said, Told};
 use super::load::{ANSWER_MAX, Load, position, told};
 
-/// A request that can be sent again, and what came of it so far.
+/// A request that can be sent again, and its outcome so far.
 struct Keyed {
     key: String,
     body: String,
-    /// Entered into the ledger when it will not be sent again.
+    /// The entry for the ledger; it is entered when the request will not be sent again.
     request: Request,
     sent_before: bool,
 }
 
 impl Load<'_> {
-    /// Writes until it is told to stop, with keys.
+    /// Writes with keys until it is told to stop.
     ///
     /// # Errors
-    /// When an answer is not what the API promises.
+    /// If an answer is not what the API promises.
     pub(super) fn write_keyed(mut self) -> Result<()> {
-        // Answered, and still to be sent again.
+        // Requests that were answered, and are still to be sent again.
         let mut held: Vec<Keyed> = Vec::new();
         while !self.is_over() {
             if !held.is_empty() && self.rng.u32(..3) == 0 {
@@ -74,7 +74,7 @@ impl Load<'_> {
         })
     }
 
-    /// Sends it until it is queued; now and then a client gives up before.
+    /// Sends the request until it is queued; now and then the client gives up before.
     fn insist(&mut self, keyed: &mut Keyed) -> Result<bool> {
         let mut give_up = None;
         loop {
@@ -92,7 +92,7 @@ impl Load<'_> {
         }
     }
 
-    /// Sends it once; some clients hang up before there can be an answer.
+    /// Sends the request once; some clients hang up before there can be an answer.
     fn send(&mut self, keyed: &mut Keyed) -> Result<()> {
         let url = self.target.url(&mut self.rng).context("a gateway to write to")?;
         let client = Client::build(&url, None, patience(&mut self.rng))?;
@@ -124,7 +124,7 @@ impl Load<'_> {
         };
         match (&now, &request.told) {
             (Told::Queued(_), _) => request.said.push(said(&answer)?),
-            // Whether it was accepted when it was not answered this does not tell.
+            // A refusal does not say whether the request was accepted earlier, when it got no answer.
             (Told::Refused(status), before) => {
                 if !REFUSALS.contains(status) {
                     bail!(
@@ -158,7 +158,7 @@ fn said(answer: &Answer) -> Result<Said> {
     })
 }
 
-/// How long a client waits: some hang up while they send, or while their request is written.
+/// Returns how long a client waits: some hang up while they send, or while their request is written.
 fn patience(rng: &mut Rng) -> Duration {
     match rng.u32(..4) {
         0 => Duration::from_micros(rng.u64(300..8_000)),
@@ -166,13 +166,13 @@ fn patience(rng: &mut Rng) -> Duration {
     }
 }
 
-/// What a request with a key may be refused with: 409 while the same one is under way.
+/// The statuses with which a request with a key may be refused; 409 while the same request is under way.
 const REFUSALS: [u16; 3] = [409, 429, 503];
-/// How often a request is sent again though it was answered.
+/// How often a request is sent again at once, although it was answered.
 const AT_ONCE: [usize; 4] = [0, 0, 1, 2];
-/// Requests of a client that are still to be sent again, much later.
+/// Number of requests of a client that are still to be sent again, much later.
 const HELD_MAX: usize = 6;
-/// One in so many failures is a client's last.
+/// A client gives up after one in this many failures.
 const GIVES_UP_ONE_IN: u32 = 20;
-/// So long a client goes on that has no answer when the load ends.
+/// How long a client without an answer goes on when the load has ended.
 const INSIST_MAX: Duration = Duration::from_secs(3);

@@ -19,22 +19,22 @@ use super::load::Load;
 use super::schedule::{Act, Role, Schedule};
 use super::world::{Cluster, token_of};
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Outcome {
     pub(crate) seed: u64,
     pub(crate) flaws: Vec<Flaw>,
     pub(crate) tally: Tally,
-    /// Things that happened.
+    /// Number of acts that happened.
     pub(crate) acts: usize,
-    /// How often the accounts were looked at.
+    /// How often the accounts were checked.
     pub(crate) samples: u64,
     pub(crate) took_s: f64,
-    /// Kept because there are flaws.
+    /// The run's folder, which is kept if there are flaws.
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// What all parts of a run share.
+/// The state that all parts of a run share.
 struct Run<'a> {
     seed: u64,
     schedule: &'a Schedule,
@@ -42,11 +42,11 @@ struct Run<'a> {
     gateway: GatewayUnderTest,
     disk: Option<SmallDisk>,
     ledger: Ledger,
-    /// Told of what happens.
+    /// Called with what happens.
     say: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Does it. Whatever fails is a flaw.
+/// Runs a schedule. Any failure is a flaw.
 pub(crate) fn run(
     seed: u64,
     schedule: &Schedule,
@@ -123,7 +123,7 @@ impl<'a> Run<'a> {
                         setup: &self.schedule.setup,
                         index: &self.clusters[0].index,
                         rng,
-                        // Answers that are given once more would tell of names that lead elsewhere by then.
+                        // A repeated answer would describe names that lead elsewhere by then.
                         moving: !keyed,
                         begun: Instant::now(),
                     };
@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Lets happen what is to happen, each at its moment, under load until the end.
+    /// Executes the acts, each at its moment, under load until the end.
     fn act(&self, damaged: &mut HashSet<u64>) -> Result<()> {
         let begun = Instant::now();
         let sleep_until = |ms: u64| {
@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
         let mut broken = BTreeSet::new();
         for (number, (at, act)) in self.schedule.acts.iter().enumerate() {
             sleep_until(*at);
-            // Real nodes take their time: when that is over, what is broken is mended, and nothing new
+            // Real nodes take their time. When the load is over, what is broken is mended, and nothing new
             // begins.
             let is_over = begun.elapsed().as_millis() > u128::from(self.schedule.load_ms) + OVERTIME_MS;
             let is_due = match act.role() {
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Waits until nothing is pending, and nothing parked.
+    /// Waits until nothing is pending and nothing is parked.
     fn drain(&self) -> Result<()> {
         (self.say)("         load and trouble are over; waiting until all is delivered");
         let admin = self.gateway.admin_client()?;
@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
             }
             let queue = self.gateway.stats(&admin)?;
             let groups = queue["groups"].as_object().into_iter().flatten();
-            // What is parked comes apart from the lanes, and counts as well.
+            // Parked documents are delivered apart from the lanes, and count as well.
             let left: Vec<Option<u64>> = groups.map(|(_, group)| accounts::waiting(group)).collect();
             if left.len() == self.clusters.len() && left.iter().all(|left| *left == Some(0)) {
                 return Ok(());
@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The dead letters that a gateway has of a consumer group.
+/// Returns the gateway's dead letters of a consumer group.
 pub(super) fn letters(admin: &Client, group: &str) -> Result<Vec<Letter>> {
     let mut letters = Vec::new();
     let mut from = Value::from(0);
@@ -322,7 +322,7 @@ fn letter(shown: &Value) -> Letter {
     }
 }
 
-/// Which lanes wait, and for what.
+/// Says which lanes wait, and for what.
 fn waiting(queue: &Value) -> String {
     let groups = queue["groups"].as_object().into_iter().flatten();
     let lanes = groups.flat_map(|(name, group)| {
@@ -336,7 +336,7 @@ fn waiting(queue: &Value) -> String {
     lanes.collect::<Vec<_>>().join("; ")
 }
 
-/// Troubles that were to begin within the time of the load may begin so much later.
+/// How much later than the load's end a trouble may begin that was due before it.
 const OVERTIME_MS: u128 = 500;
-/// A delivery that does not move for so long has stopped: waits between tries are 30 s at most.
+/// A delivery that does not advance for this time has stopped: waits between tries are 30 s at most.
 const STILL_MAX: Duration = Duration::from_secs(75);

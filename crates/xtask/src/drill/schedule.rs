@@ -1,4 +1,4 @@
-//! What a run is made of and what happens in it, and when. All of it follows from the seed.
+//! The schedule of a run: its setup, what happens in it, and when. Everything follows from the seed.
 
 use std::ops::RangeInclusive;
 
@@ -8,9 +8,9 @@ use fastrand::Rng;
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     pub(crate) setup: Setup,
-    /// Each with its moment, in ms since the load began, in that order.
+    /// The acts, each with its moment in ms since the load began, in that order.
     pub(crate) acts: Vec<(u64, Act)>,
-    /// How long there is load, in ms; longer if the acts take longer.
+    /// Duration of the load in ms; longer if the acts take longer.
     pub(crate) load_ms: u64,
 }
 
@@ -20,75 +20,76 @@ pub(crate) struct Setup {
     pub(crate) lanes: u32,
     pub(crate) fsync: &'static str,
     pub(crate) quota_kb: Option<u32>,
-    /// Documents of a lane in one batch at most.
+    /// The most documents of a lane in one batch.
     pub(crate) batch_docs: u32,
-    /// The queue lies on a small disk of its own, in MB.
+    /// The size in MB of a small disk of the queue's own, if it has one.
     pub(crate) disk_mb: Option<u32>,
     pub(crate) nodes: [usize; 2],
     pub(crate) shards: [u32; 2],
-    /// Of the first cluster.
+    /// Number of replicas in the first cluster.
     pub(crate) replicas: u32,
     pub(crate) writers: usize,
-    /// So many of them give their requests an `Idempotency-Key`, and send them again.
+    /// Number of writers that give their requests an `Idempotency-Key`, and send them again.
     pub(crate) keyed: usize,
-    /// Documents that all writers write to.
+    /// Number of documents that all writers write to.
     pub(crate) shared_ids: u64,
-    /// Operations of a request at most.
+    /// The most operations of a request.
     pub(crate) docs_max: usize,
-    /// So often there is a new index, which the clusters do not have yet when it is written to first.
+    /// The interval at which there is a new index, which the clusters do not have yet at the first write to
+    /// it.
     pub(crate) index_ms: u64,
-    /// So often the gateway looks at its clusters, in ms, if not as it does by itself.
+    /// The interval in ms at which the gateway looks at its clusters; none: its own.
     pub(crate) look_ms: Option<u32>,
-    /// The pause of a writer between two requests at most, in ms.
+    /// The longest pause of a writer between two requests, in ms.
     pub(crate) pause_ms: u64,
 }
 
-/// Something that happens. Clusters and nodes are numbers, from 0.
+/// Something that happens. Clusters and nodes are numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     KillGateway,
-    /// SIGTERM, and it must end by itself.
+    /// SIGTERM; the gateway must end by itself.
     StopGateway,
     StartGateway,
-    /// Flips bits in so many records of the queue, while the gateway is down.
+    /// Flips bits in this many records of the queue, while the gateway is down.
     FlipBits(usize),
     KillNodes(usize, Vec<usize>),
-    /// Killed, and the cluster notices: its primaries move to the others.
+    /// Kills a node, and the cluster notices: the node's primaries move to other nodes.
     LoseNode(usize, usize),
     StartNodes(usize, Vec<usize>),
     PauseNode(usize, usize),
     ResumeNode(usize, usize),
     /// Shards move to other nodes.
     MoveShards(usize),
-    /// Everything is answered with 429.
+    /// All requests are answered with 429.
     Busy(usize),
     /// Some items are answered with 429.
     BusyItems(usize),
     Calm(usize),
-    /// The index that all clients write to takes nothing.
+    /// The index that all clients write to is closed.
     CloseIndex(usize),
     OpenIndex(usize),
-    /// Answers to so many requests are lost after they were executed.
+    /// The answers to this many requests are lost after their execution.
     LoseAnswers(usize, u32),
     FillDisk,
     FreeDisk,
-    /// The alias leads to a new index of so many shards, and to no other.
+    /// The alias leads to a new index of this many shards, and to no other.
     SwapAlias(usize, u32),
-    /// The alias leads to a new index, and has the others still.
+    /// The alias leads to a new index, and keeps the earlier ones.
     RollOver(usize, u32),
-    /// The index behind the alias becomes one of so many shards, with its documents.
+    /// The index behind the alias becomes one of this many shards, with its documents.
     Split(usize, u32),
-    /// An index is deleted, and made again with so many shards.
+    /// An index is deleted, and made again with this many shards.
     MakeAgain(usize, u32),
 }
 
-/// What an act is to the part that it concerns, which is told by a text.
+/// The effect of an act on the part that it concerns; a text names the part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Breaks it, until it is mended.
+    /// Breaks the part until it is mended.
     Breaks(String),
     Mends(String),
-    /// Happens, and only while that is broken, if any is named.
+    /// Happens; if a part is named, only while that part is broken.
     Happens(Option<String>),
 }
 
@@ -173,8 +174,8 @@ enum Trouble {
     MakeAgain(usize),
 }
 
-/// How names come to lead elsewhere on real clusters, between other troubles. As in short runs, the alias of
-/// the second cluster is not swapped.
+/// Changes of where names lead on real clusters, between other troubles. As in short runs, the alias of the
+/// second cluster is not swapped.
 const MOVES: [Trouble; 6] = [
     Trouble::SwapAlias(0),
     Trouble::RollOver(0),
@@ -184,23 +185,23 @@ const MOVES: [Trouble; 6] = [
     Trouble::MakeAgain(1),
 ];
 
-/// So long an alias leads where it does, in ms.
+/// How long an alias leads to the same index, in ms.
 const ALIAS_STAYS_MS: u64 = 120;
 
-/// What is troubled: two troubles of one of these do not overlap.
+/// The part that a trouble concerns: two troubles of one part do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Gateway,
     Cluster(usize),
     Index(usize),
     Disk,
-    /// What the alias of a cluster leads to.
+    /// The index that the alias of a cluster leads to.
     Alias(usize),
 }
 
 impl Schedule {
-    /// A short run on fake clusters: the gateway is killed once at least, three to seven troubles more
-    /// overlap with that and with one another. `disk`: whether there can be a small one.
+    /// Returns a short run on fake clusters: the gateway is killed at least once, and three to seven more
+    /// troubles overlap with that and with one another. `disk` says whether a small disk is possible.
     pub(crate) fn fake(seed: u64, disk: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let load_ms = rng.u64(450..=800);
@@ -208,7 +209,7 @@ impl Schedule {
             Trouble::KillGateway,
             Trouble::SwapAlias(0),
             Trouble::RollOver(0),
-            // Where its alias led, and does no more, is not known of the second cluster after a restart
+            // The second cluster's alias is never swapped: after a restart, nobody knows where it led earlier
             // (docs/async.md).
             Trouble::RollOver(1),
             Trouble::MakeAgain(rng.usize(..2)),
@@ -226,12 +227,12 @@ impl Schedule {
         let keyed = rng.usize(..=2);
         let setup = Setup {
             lanes: rng.u32(1..=8),
-            // Without syncs nobody could tell damage at the log's end from a write that a crash tore.
+            // Without syncs, damage at the log's end could not be told from a write that a crash tore.
             fsync: match troubles.contains(&Trouble::FlipBits) {
                 true => "always",
                 false => ["always", "always", "interval", "os"][rng.usize(..4)],
             },
-            // A queue with a quota has small segments: they are used up, and their files written again,
+            // A queue with a quota has small segments: they are used up, and their files are written again,
             // unless answers have to be remembered.
             quota_kb: (!disk && (keyed == 0 || rng.u32(..4) == 0)).then(|| rng.u32(256..=1_024)),
             batch_docs: [10_000, 200, 20][rng.usize(..3)],
@@ -244,7 +245,7 @@ impl Schedule {
             shared_ids: rng.u64(3..=60),
             docs_max: rng.usize(3..=60),
             index_ms: rng.u64(150..=1_000),
-            // A run is short.
+            // A short run needs frequent looks.
             look_ms: Some(100),
             pause_ms: rng.u64(2..=15),
         };
@@ -262,7 +263,7 @@ impl Schedule {
                 });
                 free.then_some((from, to))
             });
-            // No room left for it in this run.
+            // There is no room left for the trouble in this run.
             let Some((from, to)) = fitting else { continue };
             slots.extend(trouble.parts().iter().map(|part| (*part, from, to)));
             trouble.act(from, to, &setup, &mut rng, &mut acts);
@@ -272,8 +273,8 @@ impl Schedule {
         Self { setup, acts, load_ms }
     }
 
-    /// A long run on real clusters: every kind of trouble, one after the other, in an order that differs with
-    /// each round; the gateway is killed in the middle of some of them too.
+    /// Returns a long run on real clusters: every kind of trouble, one after the other, in an order that
+    /// differs in each round. The gateway is killed in the middle of some of them too.
     pub(crate) fn real(seed: u64, minutes: f64, nodes: [usize; 2], disk: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let load_ms = (minutes * 60_000.0) as u64;
@@ -342,7 +343,7 @@ impl Schedule {
     }
 }
 
-/// A trouble of a short run, by chance.
+/// Returns a random trouble of a short run.
 fn any_trouble(rng: &mut Rng) -> Trouble {
     let cluster = rng.usize(..2);
     match rng.u32(..13) {
@@ -361,9 +362,9 @@ fn any_trouble(rng: &mut Rng) -> Trouble {
     }
 }
 
-/// What an alias led to between two looks of the gateway, and does no more, nobody knows (docs/async.md): so
-/// it is swapped away only from where it leads at the start, and the indices that come after stay behind it,
-/// or become others.
+/// Moves swaps of the alias before its other changes. Nobody knows where an alias led only between two looks
+/// of the gateway (docs/async.md). So the alias is swapped only away from its first index, and later indices
+/// stay behind it, or are split.
 fn swaps_come_first(acts: &mut [(u64, Act)]) {
     let rank = |act: &Act| match act {
         Act::SwapAlias(0, _) => Some(0),
@@ -384,8 +385,9 @@ fn swaps_come_first(acts: &mut [(u64, Act)]) {
 // === impl Setup ===
 
 impl Setup {
-    /// Whether clients send what the clusters will not take. Replicas of an OpenSearch miss documents that
-    /// were acknowledged beside broken ones (docs/correctness.md), which shows when one becomes the primary.
+    /// Whether clients send operations that the clusters refuse. Replicas of an OpenSearch lack documents
+    /// that were acknowledged beside refused ones (docs/correctness.md), which shows when a replica becomes
+    /// the primary.
     pub(crate) fn with_unfit(&self) -> bool {
         self.replicas == 0
     }
@@ -412,8 +414,8 @@ impl Trouble {
     fn parts(self) -> Vec<Part> {
         match self {
             Trouble::KillGateway | Trouble::StopGateway | Trouble::FlipBits => vec![Part::Gateway],
-            // What a paused node was sent by a gateway that has died since, it executes when it is resumed,
-            // perhaps after what was sent later: no client of these servers can prevent that (docs/drill.md).
+            // A resumed node executes what a gateway that has died since had sent to it while it was paused,
+            // perhaps after later operations. No client of these servers can prevent that (docs/drill.md).
             Trouble::PauseNode(cluster) => vec![Part::Gateway, Part::Cluster(cluster)],
             Trouble::KillNode(cluster)
             | Trouble::LoseNode(cluster)

@@ -1,4 +1,4 @@
-//! The ways in which a client sends what it writes: as a bulk, as a write of one document, or in a form that
+//! The ways in which a client sends its operations: as a bulk, as a write of one document, or in a form that
 //! cannot be queued.
 
 use anyhow::{Context as _, Result};
@@ -8,13 +8,13 @@ use testkit::client::{Answer, Client};
 use super::ledger::{Told, Write};
 use super::load::{position, told};
 
-/// How a request is sent.
+/// The way in which a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Bulk,
-    /// One operation, by the API for single documents.
+    /// One operation, with the API for single documents.
     Single,
-    /// A bulk that asks for an answer which only the cluster can give: it must be refused, since the second
+    /// A bulk that asks for an answer that only the cluster can give. It must be refused, since the second
     /// cluster would miss it.
     Unqueued,
 }
@@ -28,8 +28,8 @@ impl Way {
         }
     }
 
-    /// Leaves of a request what goes this way. A single write is of a document of its own, so that it shows
-    /// whether it was accepted.
+    /// Keeps the operations of a request that can go this way. A single write is to a document of its own, so
+    /// that it shows whether it was accepted.
     pub(super) fn choose(self, writes: &mut Vec<Write>) {
         if self == Way::Single {
             writes.retain(|write| write.only && !write.unfit);
@@ -37,7 +37,7 @@ impl Way {
         }
     }
 
-    /// Sends it; `body` are the lines of a bulk.
+    /// Sends the request; `body` has the lines of a bulk.
     pub(super) fn send(self, client: &Client, index: &str, writes: &[Write], body: &str) -> Result<Answer> {
         let bulk = format!("/{index}/_bulk");
         match self {
@@ -63,7 +63,7 @@ impl Way {
         }
     }
 
-    /// What an answer says; ids that the gateway made are written down.
+    /// Returns what the client knows from an answer, and records ids that the gateway made.
     pub(super) fn told(self, answer: &Answer, writes: &mut [Write]) -> Result<Told> {
         match (self, answer.status) {
             (Way::Single, 201) if answer.header("x-tidegate-ack").is_some() => {

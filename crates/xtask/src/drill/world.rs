@@ -1,4 +1,4 @@
-//! The clusters of a run: fake ones, or real ones, troubled and mended in the same words.
+//! The clusters of a run, fake or real, with the same functions to break and mend them.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::check::Doc;
 use super::names;
 use super::schedule::Setup;
 
-/// What documents hold that the clusters will not take.
+/// The text in documents that the clusters refuse.
 pub(crate) const UNFIT: &str = "unfit";
 
 /// A cluster.
@@ -34,7 +34,8 @@ enum Engine {
 }
 
 impl Cluster {
-    /// The fake clusters of a setup: an OpenSearch and an Elasticsearch, of different numbers of shards.
+    /// Starts the fake clusters of a setup: an OpenSearch and an Elasticsearch, with different numbers of
+    /// shards.
     pub(crate) fn fakes(setup: &Setup) -> Result<Vec<Self>> {
         let flavours = [Flavour::OpenSearch3, Flavour::Elasticsearch9];
         let clusters = (0..2).map(|number| {
@@ -69,7 +70,7 @@ impl Cluster {
         clusters.collect()
     }
 
-    /// Real ones, alone: an OpenSearch, and the lightest Elasticsearch.
+    /// Takes real clusters for itself: an OpenSearch, and the lightest Elasticsearch.
     pub(crate) fn reals(setup: &Setup) -> Result<Vec<Self>> {
         let kinds = [Kind::OpenSearch, Kind::Elasticsearch7];
         let mut index = String::new();
@@ -90,7 +91,7 @@ impl Cluster {
                 }},
             });
             let client = real.client()?;
-            // A run that was broken off may have left one.
+            // An interrupted run may have left an index.
             client.delete(&format!("/{index}"))?;
             client.put(&format!("/{index}"), &settings)?.ok()?;
             let first = format!("{}-0", alias(&index));
@@ -118,7 +119,7 @@ impl Cluster {
         }
     }
 
-    /// All nodes, so that any one of them is enough for a start.
+    /// The URLs of all nodes, so that any one of them is enough for a start.
     pub(crate) fn urls(&self) -> Vec<String> {
         match &self.engine {
             Engine::Fake(cluster) => cluster.urls(),
@@ -183,7 +184,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Moves some shards; `random` says which and where to.
+    /// Moves some shards; `random` decides which ones, and where to.
     pub(crate) fn move_shards(&self, random: &mut fastrand::Rng) -> Result<()> {
         match &self.engine {
             Engine::Fake(cluster) => {
@@ -213,7 +214,7 @@ impl Cluster {
                     "/_cluster/health/{}?wait_for_no_relocating_shards=true&timeout=20s",
                     self.index
                 );
-                // What counts is that shards moved under load; whether all did is not asked.
+                // It matters that shards moved under load, but not whether all of them did.
                 while cluster.client()?.get(&path)?.json()?["relocating_shards"] != 0
                     && Instant::now() < until
                 {
@@ -224,7 +225,7 @@ impl Cluster {
         }
     }
 
-    /// From now on, until [`Cluster::calm`], writes are answered with 429: all of them, or some items.
+    /// Answers writes with 429 until [`Cluster::calm`]: all of them, or some items.
     pub(crate) fn busy(&self, items: bool) -> Result<()> {
         match &self.engine {
             Engine::Fake(cluster) => {
@@ -243,7 +244,7 @@ impl Cluster {
                 cluster.cue(Cue::bulk(fault).always());
             }
             Engine::Real(cluster) => {
-                // As when the disk is full to the flood stage: each item says 429.
+                // Each item is answered with 429, as when the disk is full to the flood stage.
                 let block = json!({"index.blocks.read_only_allow_delete": true});
                 cluster
                     .client()?
@@ -282,23 +283,23 @@ impl Cluster {
         Ok(())
     }
 
-    /// So many requests are executed, and their answers lost.
+    /// Loses the answers to this many requests after their execution.
     pub(crate) fn lose_answers(&self, times: u32) {
         if let Engine::Fake(cluster) = &self.engine {
             cluster.cue(Cue::bulk(Fault::CloseWritten).times(times));
         }
     }
 
-    /// Waits until nothing that a gateway, dead now, had sent is still being executed.
+    /// Waits until nothing is being executed any more that a dead gateway had sent.
     pub(crate) fn settle(&self) {
         if let Engine::Fake(cluster) = &self.engine {
             let until = Instant::now() + Duration::from_secs(5);
-            // A connection that no thread has taken yet counts nowhere. They are taken in turn: once a later
-            // one is answered, all before it count.
+            // A connection that no thread has taken yet is not counted. Threads take connections in turn:
+            // once a later one is answered, all earlier ones are counted.
             for url in cluster.urls() {
                 let answer =
                     Client::build(&url, None, Duration::from_secs(5)).and_then(|client| client.get("/"));
-                // A node that is down has none.
+                // A node that is down has no connections.
                 drop(answer);
             }
             while cluster.connections().iter().any(|open| *open > 0) && Instant::now() < until {
@@ -307,7 +308,7 @@ impl Cluster {
         }
     }
 
-    /// The alias leads to a new index of so many shards; with `roll`, it has the others still.
+    /// Makes the alias lead to a new index of this many shards; with `roll`, it keeps the earlier ones too.
     pub(crate) fn move_alias(&self, shards: u32, roll: bool) -> Result<()> {
         let mut behind = self.behind_alias();
         let next = format!("{}-{}", alias(&self.index), behind.len());
@@ -328,7 +329,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The index behind the alias is split or shrunk: a fake one to so many shards, a real one to twice as
+    /// Splits or shrinks the index behind the alias: a fake one to this many shards, a real one to twice as
     /// many, or to one.
     pub(crate) fn split(&self, shards: u32) -> Result<()> {
         let mut behind = self.behind_alias();
@@ -359,7 +360,8 @@ impl Cluster {
 
     // === what it has
 
-    /// Every document of the shared index and of these, with its token. The cluster must be whole.
+    /// Returns every document of the shared index and of these others, with its token. All shards must be
+    /// available.
     pub(crate) fn documents(&self, others: &BTreeSet<String>) -> Result<Vec<Doc>> {
         let mut docs = Vec::new();
         if let Engine::Real(cluster) = &self.engine {
@@ -385,7 +387,7 @@ impl Cluster {
         Ok(docs)
     }
 
-    /// Takes away what the run left.
+    /// Removes what the run left.
     pub(crate) fn clear(&self, others: &BTreeSet<String>) -> Result<()> {
         if let Engine::Real(cluster) = &self.engine {
             let (behind, again) = (self.behind_alias(), made_again(&self.index));
@@ -409,16 +411,17 @@ pub(crate) fn made_again(index: &str) -> String {
     format!("{index}-again")
 }
 
-/// The token of a document; 0, which nobody sends, if it has none.
+/// Returns the token of a document; 0, which nobody sends, if it has none.
 pub(crate) fn token_of(source: &Value) -> u64 {
     source["w"].as_u64().unwrap_or(0)
 }
 
-/// All documents of a real index, from each shard once, and as many as it counts.
+/// Reads all documents of a real index, each shard once, and checks that they are as many as the index
+/// counts.
 pub(crate) fn scroll(client: &Client, index: &str) -> Result<Vec<(String, u64)>> {
     let refreshed = client.post(&format!("/{index}/_refresh"), &Value::Null)?;
     if refreshed.status == 404 {
-        // Nothing was accepted that would have made it; if something was, it is missed.
+        // No accepted write created the index; if one should have, the checker misses its documents.
         return Ok(Vec::new());
     }
     refreshed.ok()?;
@@ -454,7 +457,7 @@ pub(crate) fn scroll(client: &Client, index: &str) -> Result<Vec<(String, u64)>>
     Ok(docs)
 }
 
-/// A killed node's port may be taken by somebody's connection for a moment.
+/// Restarts a killed node, whose port may be taken by another connection for a moment.
 fn restart(cluster: &FakeCluster, node: usize) -> Result<()> {
     let until = Instant::now() + Duration::from_secs(10);
     loop {

@@ -1,4 +1,4 @@
-//! A set of rows as a picture: throughput and cluster CPU as ratios to the direct way, with their intervals.
+//! Draws a set of rows: throughput and cluster CPU as ratios to the direct way, with their intervals.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ const NAMES: f64 = 300.0;
 const WIDTH: f64 = 300.0;
 const GAP: f64 = 60.0;
 
-/// An SVG: two columns of bars on scales by powers of two, so that 2 and ½ are as far from 1.
+/// Returns an SVG with two columns of bars on logarithmic scales, so that 2 and ½ are equally far from 1.
 pub(super) fn of(measured: &Measured) -> String {
     let height = 60.0 + ROW * measured.rows.len() as f64;
     let whole = NAMES + 2.0 * (WIDTH + GAP);

@@ -1,4 +1,4 @@
-//! The page's tables, from what was measured last of each set.
+//! The page's tables, from the latest measurement of each set.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::{Set, chart};
 const BEGIN: &str = "<!-- measured by ./dev prove -->";
 const END: &str = "<!-- until here -->";
 
-/// Writes what is measured into the page, and the charts beside it.
+/// Writes the measurements into the page, and the charts beside it.
 pub(super) fn write() -> Result<()> {
     let root = crate::root();
     let mut text = String::new();

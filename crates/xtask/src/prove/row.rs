@@ -1,4 +1,4 @@
-//! What was measured, and how it is kept.
+//! The measurements, and how they are stored.
 
 use std::path::Path;
 
@@ -9,34 +9,34 @@ use testkit::real::RealCluster;
 
 use super::Trial;
 
-/// A set of rows, as the file beside the page has it.
+/// A set of rows, as stored in the file beside the page.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) title: String,
     /// Engine and version.
     pub(super) server: String,
     pub(super) cores: usize,
-    /// Of the rows measured last.
+    /// Number of rounds of the rows measured last.
     pub(super) rounds: u32,
     pub(super) rows: Vec<Row>,
 }
 
-/// One row: ratios are Tidegate's to the direct way's, with their 95 % confidence intervals.
+/// One row: ratios of Tidegate to the direct way, with their 95 % confidence intervals.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) direct_per_s: f64,
     pub(super) gateway_per_s: f64,
-    /// Until the index counts them.
+    /// Speed, until the index counts the documents.
     pub(super) speed: Ratio,
-    /// Of all nodes, for a document.
+    /// CPU time of all nodes, per document.
     pub(super) cpu: Ratio,
-    /// CPU seconds of all nodes for a million documents.
+    /// CPU seconds of all nodes per million documents, the direct way.
     pub(super) direct_cpu: f64,
     pub(super) gateway_cpu: f64,
     pub(super) direct_p99_ms: f64,
     pub(super) gateway_p99_ms: f64,
-    /// Parts of bulks in a request that carried several; 0: there was none.
+    /// Parts of bulks in the requests that carried several, on average; 0 if there was none.
     pub(super) parts_a_request: f64,
 }
 
@@ -68,8 +68,8 @@ impl Measured {
         std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
     }
 
-    /// Takes the rows that were not measured now from `before`, in the order of `trials`; rows of another
-    /// server go.
+    /// Takes the rows that were not measured now from `before`, in the order of `trials`. Rows of another
+    /// server are dropped.
     pub(super) fn fill_from(&mut self, before: Self, trials: &[Trial]) {
         let same_server = before.server == self.server;
         let mut rows: Vec<Row> = self.rows.drain(..).collect();
@@ -84,7 +84,7 @@ impl Measured {
         self.rows = rows;
     }
 
-    /// `None` if the set was not measured yet.
+    /// Reads a set; `None` if it was not measured yet.
     pub(super) fn read(file: &Path) -> Result<Option<Self>> {
         match std::fs::read_to_string(file) {
             Ok(text) => Ok(Some(serde_json::from_str(&text)?)),
@@ -97,7 +97,7 @@ impl Measured {
 // === impl Row ===
 
 impl Row {
-    /// From what `tidegate compare --json` prints.
+    /// Creates a row from what `tidegate compare --json` prints.
     pub(super) fn of(name: String, outcome: &Value, parts_a_request: f64) -> Option<Self> {
         let phase = &outcome["phases"][0];
         let per_s = |way: &str| phase[way]["counted_per_s"].as_f64();
@@ -139,7 +139,7 @@ impl Default for Ratio {
 }
 
 impl Ratio {
-    /// From a change in percent.
+    /// Converts a change in percent to a ratio.
     fn of(change: &Value) -> Option<Self> {
         let ratio = |percent: f64| 1.0 + percent / 100.0;
         let bound = |at: usize| change["interval"][at].as_f64().map(ratio);

@@ -1,5 +1,5 @@
-//! Modules that decide by time and have no clock: the moment is an argument, so that tests can set it. Crates
-//! that have none at all say so in their `clippy.toml`; clippy knows no folders, so these are here.
+//! Modules that depend on time but have no clock: the moment is an argument, so that tests can set it. Crates
+//! without a clock say so in their `clippy.toml`; clippy does not know folders, so these are listed here.
 
 use std::path::Path;
 
@@ -17,13 +17,13 @@ const CLOCKLESS: [&str; 10] = [
     "crates/wire/src/codec",
 ];
 
-/// Files of tests among them.
+/// Test files in these folders, which may read a clock.
 const TESTS: [&str; 3] = ["/model.rs", "/simulated.rs", "/tests.rs"];
 
-/// What reads a clock.
+/// Calls that read a clock.
 const CLOCKS: [&str; 2] = ["Instant::now(", "SystemTime::now("];
 
-/// Lines that read a clock in a module that has none.
+/// Finds lines that read a clock in a module without one.
 pub(super) fn check(file: &Path, text: &str, wrong: &mut Vec<String>) {
     let path = file.to_string_lossy();
     let clockless = CLOCKLESS.iter().any(|start| path.starts_with(start));

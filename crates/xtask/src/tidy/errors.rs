@@ -1,6 +1,6 @@
-//! Errors have types: who meets one can tell the cases apart, and its words stand in one place.
+//! Errors have types, so that a caller can distinguish the cases, and their texts stand in one place.
 //!
-//! `tidy/text_errors.txt` lists the files that still have functions whose error is a text. It may only
+//! `tidy/text_errors.txt` lists the files that still have functions whose error is a text. The list may only
 //! shrink.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const TEXT_ERRORS: &str = "crates/xtask/tidy/text_errors.txt";
 pub(super) struct TextErrors(BTreeMap<String, Vec<String>>);
 
 impl TextErrors {
-    /// Looks at one file.
+    /// Checks one file.
     pub(super) fn look(&mut self, file: &Path, text: &str) {
         let path = file.to_string_lossy();
         let is_ours = path.ends_with(".rs") && path.starts_with("crates/") && path.contains("/src/");
@@ -31,7 +31,7 @@ impl TextErrors {
         }
     }
 
-    /// Compares what was found with the list of exceptions.
+    /// Compares the findings with the list of exceptions.
     pub(super) fn check(&self, root: &Path, wrong: &mut Vec<String>) -> anyhow::Result<()> {
         let list = std::fs::read_to_string(root.join(TEXT_ERRORS))?;
         compare(TEXT_ERRORS, &list, &self.0, wrong);

@@ -1,18 +1,18 @@
-//! Knots of files: within a wing of the gateway, files that know one another in a circle. A file and the
+//! Knots of files: files of a wing of the gateway that refer to one another in a circle. A file and the
 //! folder of its own modules count as one.
 //!
-//! `tidy/file_knots.txt` lists the knots that are larger than they should be. It may only shrink: a knot that
-//! it does not have as it is, larger or smaller, is a fault.
+//! `tidy/file_knots.txt` lists the knots that are larger than they should be. The list may only shrink: a
+//! knot that is not in the list exactly, whether larger or smaller, is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::rooms::{Arrows, code, knots, named_below, shown_at_root, tests_apart};
 
-/// Files that know one another in a circle, at most.
+/// The largest allowed number of files that refer to one another in a circle.
 const KNOT_MAX: usize = 3;
 
-/// Where the wings are.
+/// The folder of the wings.
 const FOLDER: &str = "crates/gateway/src";
 
 const FILE_KNOTS: &str = "crates/xtask/tidy/file_knots.txt";
@@ -57,7 +57,8 @@ fn compare(list: &str, found: &BTreeSet<String>, wrong: &mut Vec<String>) {
     }
 }
 
-/// The knots of a wing that are too large, each as a line of the list: the wing, and the files by name.
+/// Returns the knots of a wing that are too large, each as a line of the list: the wing, and the files by
+/// name.
 fn large(wing: &str, sources: &[(PathBuf, String)]) -> Vec<String> {
     let (names, arrows) = arrows(wing, sources);
     let knots = knots(&names, &arrows).into_iter();
@@ -93,7 +94,7 @@ fn arrows(wing: &str, sources: &[(PathBuf, String)]) -> (BTreeSet<String>, Arrow
     (names, arrows)
 }
 
-/// What a file of a wing counts as; none for the wing's door.
+/// Returns the name under which a file of a wing counts; none for the wing's `mod.rs`.
 fn name(file: &Path) -> Option<String> {
     let first = file.components().next()?.as_os_str().to_str()?;
     let name = first.strip_suffix(".rs").unwrap_or(first);

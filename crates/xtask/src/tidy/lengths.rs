@@ -1,24 +1,24 @@
-//! What fits a screen: functions in length.
+//! The length of functions: each should fit on a screen.
 //!
-//! `tidy/long_functions.txt` lists the functions that are longer still. It may only shrink: an entry that
-//! nothing needs any more is a fault too.
+//! `tidy/long_functions.txt` lists the functions that are longer. The list may only shrink: an entry that is
+//! no longer needed is an error too.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Longer functions do not fit a screen.
+/// The number of lines that fit on a screen.
 const FUNCTION_LINES_MAX: usize = 70;
 
 const LONG_FUNCTIONS: &str = "crates/xtask/tidy/long_functions.txt";
 
-/// What was found too long, by the words that the list calls it by, and where each stands.
+/// Functions that are too long, by their names in the list, with their places.
 #[derive(Debug, Default)]
 pub(super) struct Lengths {
     functions: BTreeMap<String, Vec<String>>,
 }
 
 impl Lengths {
-    /// Looks at one file.
+    /// Checks one file.
     pub(super) fn look(&mut self, file: &Path, text: &str) {
         if file.extension().is_none_or(|extension| extension != "rs") {
             return;
@@ -34,7 +34,7 @@ impl Lengths {
         }
     }
 
-    /// Compares what was found with the lists of exceptions.
+    /// Compares the findings with the list of exceptions.
     pub(super) fn check(&self, root: &Path, wrong: &mut Vec<String>) -> anyhow::Result<()> {
         let text = std::fs::read_to_string(root.join(LONG_FUNCTIONS))?;
         compare(LONG_FUNCTIONS, &text, &self.functions, wrong);
@@ -42,7 +42,8 @@ impl Lengths {
     }
 }
 
-/// A list has one line for each exception: a name, and behind it how many of it there are, if more than one.
+/// Compares findings with a list that has one line per exception: a name, followed by a count if there is
+/// more than one.
 pub(super) fn compare(
     list: &str,
     text: &str,
@@ -76,8 +77,8 @@ pub(super) fn compare(
     }
 }
 
-/// Functions that are too long, outside tests: the line that each begins on, its name, and how many lines it
-/// has.
+/// Finds functions that are too long, outside tests. Returns for each the line on which it begins, its name,
+/// and its number of lines.
 fn long_functions<'t>(path: &str, text: &'t str) -> Vec<(usize, &'t str, usize)> {
     if path.contains("/tests/") || path.contains("/benches/") || path.ends_with("tests.rs") {
         return Vec::new();
@@ -89,7 +90,7 @@ fn long_functions<'t>(path: &str, text: &'t str) -> Vec<(usize, &'t str, usize)>
     let mut long = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let Some(name) = function_name(line) else { continue };
-        // rustfmt puts the brace that closes a function below its first letter.
+        // rustfmt puts the closing brace of a function below its first letter.
         let indent = &line[..line.len() - line.trim_start().len()];
         let close = |line: &&str| {
             line.strip_prefix(indent)
@@ -105,12 +106,12 @@ fn long_functions<'t>(path: &str, text: &'t str) -> Vec<(usize, &'t str, usize)>
     long
 }
 
-/// The name of the function that begins on this line.
+/// Returns the name of the function that begins on this line.
 fn function_name(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
     if rest.starts_with("pub") {
         rest = rest.split_once(' ')?.1;
-        // `pub(in path) fn` and the like.
+        // `pub(in path) fn` and similar.
         rest = rest
             .strip_prefix("in ")
             .map_or(rest, |inside| inside.split_once(") ").map_or("", |it| it.1));

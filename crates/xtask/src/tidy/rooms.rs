@@ -1,53 +1,52 @@
 //! The rooms of a crate: the folders of its `src`, and the files beside them. ARCHITECTURE.md lists the rooms
-//! of the large crates from the top to the ground, and imports lead down that list, as they do between
-//! crates.
+//! of the large crates from top to bottom. Imports lead down that list, as they do between crates.
 //!
-//! A name that the crate's door (`lib.rs`) shows at its root counts as the room that it comes from.
+//! A name that `lib.rs` re-exports at the crate's root counts as the room that it comes from.
 //!
 //! The list is numbered, below a heading `### Rooms of ` with the folder in backticks. Rooms in one item are
-//! on one floor, and may know one another. An arrow that leads up is an exception, which the list names with
-//! its reason.
+//! on one floor, and may refer to one another. An arrow that leads up is an exception, which the list names
+//! with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Arrows that lead up, at most, for each crate.
+/// The largest number of arrows that lead up, for each crate.
 const EXCEPTIONS_MAX: usize = 5;
 
-/// Rooms that know one another in a circle, at most.
+/// The largest number of rooms that refer to one another in a circle.
 const KNOT_MAX: usize = 3;
 
-/// What the heading of a crate's list begins with.
+/// The beginning of the heading of a crate's list.
 const HEADING: &str = "### Rooms of `";
 
-/// What ARCHITECTURE.md says of the rooms of one crate.
+/// The rooms of one crate according to ARCHITECTURE.md.
 #[derive(Debug, Default, PartialEq)]
 struct Plan {
-    /// The folder of its sources.
+    /// The folder of the crate's sources.
     folder: String,
-    /// Its rooms, from the top to the ground.
+    /// The crate's rooms, from top to bottom.
     floors: Vec<Vec<String>>,
     /// Arrows that may lead up.
     exceptions: Vec<(String, String)>,
 }
 
-/// From one room to another, and a file that has it.
+/// Arrows from one room to another, each with a file that has it.
 pub(super) type Arrows = BTreeMap<(String, String), PathBuf>;
 
-/// What the rooms of one crate come to.
+/// The figures of the rooms of one crate.
 #[derive(Debug, PartialEq)]
 struct Figures {
     rooms: usize,
     arrows: usize,
     upward: usize,
-    /// Rooms in the largest circle; 1 if there is none.
+    /// Number of rooms in the largest circle; 1 if there is none.
     knot: usize,
 }
 
 // === impl Plan ===
 
 impl Plan {
-    /// How far down a room is.
+    /// Returns the floor of a room, counted from the top.
     fn floor(&self, room: &str) -> Option<usize> {
         self.floors
             .iter()
@@ -59,8 +58,8 @@ impl Plan {
     }
 }
 
-/// Compares each crate that has a list in ARCHITECTURE.md with its sources; returns a line of figures for
-/// each.
+/// Compares each crate that has a list in ARCHITECTURE.md with its sources. Returns a line of figures for
+/// each crate.
 pub(super) fn check(
     root: &Path,
     files: &[PathBuf],
@@ -86,7 +85,7 @@ pub(super) fn check(
     lines
 }
 
-/// The lists of rooms in ARCHITECTURE.md.
+/// Reads the lists of rooms in ARCHITECTURE.md.
 fn plans(architecture: &str) -> Vec<Plan> {
     let mut plans: Vec<Plan> = Vec::new();
     let mut inside = false;
@@ -176,7 +175,7 @@ fn compare(plan: &Plan, sources: &[(PathBuf, String)], wrong: &mut Vec<String>) 
     }
 }
 
-/// The room that a file is in; none for the crate's door.
+/// Returns the room of a file; none for `lib.rs` and `main.rs`.
 fn room(file: &Path) -> Option<String> {
     let mut parts = file.components();
     let first = parts.next()?.as_os_str().to_str()?;
@@ -189,7 +188,7 @@ fn room(file: &Path) -> Option<String> {
     }
 }
 
-/// Which rooms name which, outside of their tests.
+/// Returns which rooms refer to which, outside their tests.
 fn arrows(sources: &[(PathBuf, String)], rooms: &BTreeSet<String>) -> Arrows {
     let tests: BTreeSet<PathBuf> = sources
         .iter()
@@ -215,7 +214,7 @@ fn arrows(sources: &[(PathBuf, String)], rooms: &BTreeSet<String>) -> Arrows {
     arrows
 }
 
-/// Names that a crate's door shows at its root, with the rooms that they come from.
+/// Returns the names that a crate re-exports at its root, with the rooms that they come from.
 pub(super) fn shown_at_root(code: &str) -> Vec<(String, String)> {
     let uses = code.split(';').filter_map(|statement| {
         let statement = statement.trim();
@@ -235,7 +234,7 @@ pub(super) fn shown_at_root(code: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Files that a file declares for its tests only.
+/// Returns the files that a file declares for its tests only.
 pub(super) fn tests_apart(file: &Path, text: &str) -> Vec<PathBuf> {
     let folder = match file.file_stem().and_then(|stem| stem.to_str()) {
         Some("mod" | "lib" | "main") | None => file.parent().map(Path::to_path_buf).unwrap_or_default(),
@@ -256,7 +255,7 @@ pub(super) fn tests_apart(file: &Path, text: &str) -> Vec<PathBuf> {
     found
 }
 
-/// A file's text without comments, and without the tests at its bottom.
+/// Returns a file's text without comments, and without the tests at its end.
 pub(super) fn code(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     for line in text.lines() {
@@ -269,7 +268,7 @@ pub(super) fn code(text: &str) -> String {
     code
 }
 
-/// How many modules a file is below the crate's root.
+/// Returns how many modules a file is below the crate's root.
 fn depth(file: &Path) -> usize {
     let parts = file.components().count();
     match file.file_stem().is_some_and(|stem| stem == "mod") {
@@ -278,13 +277,13 @@ fn depth(file: &Path) -> usize {
     }
 }
 
-/// What code names of the crate's root, as `crate::name`, in a group `crate::{name, …}`, or by as many
-/// `super::` as lead there.
+/// Returns the names of the crate's root that the code refers to: as `crate::name`, in a group
+/// `crate::{name, …}`, or with as many `super::` as lead there.
 fn named(code: &str, depth: usize) -> BTreeSet<String> {
     named_below(code, &["crate::", &"super::".repeat(depth)])
 }
 
-/// What code names below any of these paths.
+/// Returns the names that the code refers to below any of these paths.
 pub(super) fn named_below(code: &str, paths: &[&str]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for root in paths.iter().filter(|path| !path.is_empty()) {
@@ -298,7 +297,7 @@ pub(super) fn named_below(code: &str, paths: &[&str]) -> BTreeSet<String> {
     names
 }
 
-/// The first name of a path, or those of a group of paths.
+/// Returns the first name of a path, or those of a group of paths.
 pub(super) fn firsts(path: &str) -> Vec<String> {
     let name = |text: &str| -> String {
         let name = text.trim_start().chars();
@@ -326,7 +325,7 @@ pub(super) fn firsts(path: &str) -> Vec<String> {
     found
 }
 
-/// Rooms that can be reached from one another, in groups of at least two.
+/// Returns groups of at least two rooms that can be reached from one another.
 pub(super) fn knots(rooms: &BTreeSet<String>, arrows: &Arrows) -> Vec<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = rooms
         .iter()
@@ -364,7 +363,7 @@ mod tests {
     const LIST: &str = "# A\n\n### Rooms of `crates/a/src`, from the top\n\n1. `top`: begins with `what` it is\n2. `left`, `right`: x\n\
         3. `ground`: y\n\n- `ground` → `left`: a reason\n- something `else`\n\n## B\n\n1. `other`: not a room\n";
 
-    /// What is wrong with files of this text, and the figures.
+    /// Returns what is wrong with files of these texts, and the figures.
     fn checked(list: &str, files: &[(&str, &str)]) -> (Vec<String>, Figures) {
         let files: Vec<(PathBuf, String)> = files
             .iter()

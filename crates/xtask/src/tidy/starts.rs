@@ -1,20 +1,20 @@
-//! Where tasks and threads start: where what comes of a panic in them is stated, and nowhere else.
+//! The places where tasks and threads start: only there, what a panic in them leads to is decided.
 
 use std::path::Path;
 
-/// The crates of what runs for weeks.
+/// The crates of programs that run for weeks.
 const SERVING: [&str; 8] = [
     "bulk", "cluster", "config", "console", "gateway", "kafka", "log", "wire",
 ];
 
-/// The modules that start them: `wire::guard`, and one in each crate that knows nothing of it.
+/// The modules that start tasks and threads: `wire::guard`, and one in each crate that does not know it.
 const STARTERS: [&str; 3] = [
     "crates/kafka/src/client/threads.rs",
     "crates/log/src/threads.rs",
     "crates/wire/src/guard.rs",
 ];
 
-/// What starts one. A scope's threads are joined, and their panics with them.
+/// Calls that start a task or a thread. A scope joins its threads, and their panics with them.
 const STARTS: [&str; 6] = [
     "spawn_local(",
     "spawn_blocking(",
@@ -24,7 +24,7 @@ const STARTS: [&str; 6] = [
     "task::spawn(",
 ];
 
-/// Lines of a file that start a task or a thread, and should have `wire::guard` do it.
+/// Finds lines that start a task or a thread without `wire::guard`.
 pub(super) fn check(file: &Path, text: &str, wrong: &mut Vec<String>) {
     let path = file.to_string_lossy();
     let serves = SERVING
@@ -33,7 +33,7 @@ pub(super) fn check(file: &Path, text: &str, wrong: &mut Vec<String>) {
     if !serves || STARTERS.contains(&&*path) || path.ends_with("/tests.rs") {
         return;
     }
-    // Tests are at the bottom, and start what they like.
+    // Tests are at the end, and may start anything.
     let lines = text.lines().enumerate();
     let lines = lines.take_while(|(_, line)| !line.starts_with("mod tests"));
     for (at, line) in lines.filter(|(_, line)| !line.trim_start().starts_with("//")) {

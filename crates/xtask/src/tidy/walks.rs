@@ -1,4 +1,4 @@
-//! The walks of a request that ARCHITECTURE.md tells by types: each type that it names has to be there.
+//! The walks of a request that ARCHITECTURE.md describes with types: each type that it names must exist.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) fn check(root: &Path, files: &[PathBuf], architecture: &str, wrong: &
     }
 }
 
-/// Types, and cases of types, that a source defines.
+/// Returns the types, and variants of types, that a source defines.
 fn defined(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -39,7 +39,8 @@ fn defined(text: &str) -> Vec<String> {
     found
 }
 
-/// The types that are named in backticks, with the line of each: words of a path that begin as types do.
+/// Returns the types that are named in backticks, with their lines: the segments of a path that begin like a
+/// type.
 fn named(architecture: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut inside = false;
@@ -56,12 +57,12 @@ fn named(architecture: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// `HeadWhy` is one, `PUT` and `ARCHITECTURE` are none.
+/// Whether a word is a type: `HeadWhy` is one, `PUT` and `ARCHITECTURE` are not.
 fn is_type(word: &str) -> bool {
     word.starts_with(char::is_uppercase) && word.contains(char::is_lowercase)
 }
 
-/// Types of other people's crates.
+/// Types of foreign crates.
 const OF_OTHERS: [&str; 1] = ["Request"];
 
 #[cfg(test)]

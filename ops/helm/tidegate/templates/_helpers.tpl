@@ -14,7 +14,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{- /* The gateway's file: the value `config`, or one made of the others. */}}
+{{- /* The gateway's configuration file: the value `config`, or one made from the other values. */}}
 {{- define "tidegate.config" -}}
 {{- if .Values.config }}
 {{- .Values.config }}
@@ -127,7 +127,7 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
       {{- end }}
-      # /health/live and /health/ready of the admin port, with its token, which no httpGet could take from a Secret.
+      # Asks /health/live and /health/ready of the admin port, with its token. An httpGet could not take the token from a Secret.
       livenessProbe:
         exec: {command: [/usr/bin/tidegate, health, --live]}
         periodSeconds: 10

@@ -1,4 +1,4 @@
-//! Calls to clusters: what goes out, and what is refused.
+//! Calls to clusters: which are sent, and which are refused.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -175,7 +175,8 @@ fn a_call_that_is_given_up_ends_at_the_cluster() {
     assert_eq!(console.call(&id, "GET", "/", None).json["status"], 200);
 }
 
-/// A node that answers all but `/slow`: of that it tells when it is asked, and when whoever asked is gone.
+/// Runs a node that answers everything but `/slow`: it reports when that is asked for, and when the caller is
+/// gone.
 fn hang_or_answer(mut stream: TcpStream, tell: &Sender<&'static str>) {
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = stream.read(&mut buffer) {
@@ -226,7 +227,7 @@ fn tabs_and_names_are_there_for_the_editor() {
             .status,
         400
     );
-    // It asks once a minute, besides its polls.
+    // The console asks only once a minute, besides its polls.
     let asks_nothing = (0..5).any(|_| {
         let requests = cluster.counts().requests;
         let _ = names("index", "l");

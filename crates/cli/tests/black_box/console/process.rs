@@ -1,4 +1,4 @@
-//! The process, and a browser's part of talking to it.
+//! The console's process, and the browser's part of the conversation.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::client::Client;
 
-/// The first user's.
+/// The first user's password.
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
 /// A running console; killed when dropped.
@@ -21,23 +21,23 @@ pub(crate) struct Console {
     /// The one-time link's secret, if one was printed.
     pub(crate) link: Option<String>,
     pub(crate) link_url: Option<String>,
-    /// Whose certificates are trusted, if it speaks TLS.
+    /// The file with the certificates to trust, if the console uses TLS.
     ca: Option<PathBuf>,
     cookie: Mutex<Option<String>>,
     log: Arc<Mutex<String>>,
 }
 
-/// An answer, read.
+/// An answer that has been read.
 pub(crate) struct Told {
     pub(crate) status: u16,
     pub(crate) text: String,
-    /// Null if it is none.
+    /// Null if the answer is not JSON.
     pub(crate) json: Value,
     headers: Vec<(String, String)>,
 }
 
 impl Told {
-    /// A header; empty if it is not there.
+    /// Returns a header; empty if it is not there.
     pub(crate) fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(given, _)| given == name);
         found.map_or("", |(_, value)| value)
@@ -73,14 +73,14 @@ impl Console {
         Self::at(Arc::new(tempfile::tempdir().unwrap()), arguments, true)
     }
 
-    /// The same store in a new process.
+    /// Starts a new process with the same store.
     pub(crate) fn restarted(self) -> Self {
         let folder = Arc::clone(&self.folder);
         drop(self);
         Self::at(folder, &[], false)
     }
 
-    /// By TLS, with a certificate that vouches for itself.
+    /// Starts a console with TLS, with a self-signed certificate.
     pub(crate) fn over_tls(certificate: &Path, key: &Path) -> Self {
         let files = [certificate, key].map(|file| file.to_str().unwrap());
         let mut console = Self::start(&["--tls-cert", files[0], "--tls-key", files[1]]);
@@ -88,7 +88,7 @@ impl Console {
         console
     }
 
-    /// With a cluster, a gateway and load of its own, in the folder `temp`.
+    /// Starts a console with a cluster, a gateway and load of its own, in the folder `temp`.
     pub(crate) fn demo() -> Self {
         let temp = Arc::new(tempfile::tempdir().unwrap());
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
@@ -132,7 +132,7 @@ impl Console {
             .unwrap_or_else(|| panic!("it did not start: {}", log.lock()));
         let url = line.strip_prefix("console: ").unwrap().to_owned();
         let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
-        // The line before the link says what it is.
+        // The line before the link explains it.
         let link_url = if first { lines.nth(1) } else { None };
         let link = link_url
             .as_ref()
@@ -149,7 +149,7 @@ impl Console {
         }
     }
 
-    /// Makes the first user, who is logged in then.
+    /// Makes the first user, who is then logged in.
     pub(crate) fn set_up(self) -> Self {
         let setup = json!({"link": self.link, "name": "ada", "password": PASSWORD});
         assert_eq!(self.post("/api/setup", &setup).status, 200);
@@ -203,7 +203,7 @@ impl Console {
         self.send("DELETE", path, &SAME_ORIGIN, "")
     }
 
-    /// As a browser with the present cookie.
+    /// Sends a request as a browser does, with the present cookie.
     pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Told {
         let cookie = self.cookie.lock().clone();
         let told = self.send_as(cookie.as_deref(), method, path, headers, body);
@@ -249,14 +249,14 @@ impl Console {
         }
     }
 
-    /// Ends it as an operator does, and waits until it has ended.
+    /// Ends the process as an operator does, and waits until it has ended.
     pub(crate) fn terminate(&mut self) {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").arg(&pid).status().unwrap().success());
         assert!(self.process.wait().unwrap().success());
     }
 
-    /// Registered clusters.
+    /// Returns the registered clusters.
     pub(crate) fn clusters(&self) -> Vec<Value> {
         self.get("/api/registry").json["clusters"]
             .as_array()
@@ -264,7 +264,7 @@ impl Console {
             .clone()
     }
 
-    /// Registers a cluster: its id.
+    /// Registers a cluster, and returns its id.
     pub(crate) fn register(&self, entry: Value) -> String {
         let made = self.post("/api/clusters", &entry);
         made.json["id"]
@@ -273,13 +273,13 @@ impl Console {
             .to_owned()
     }
 
-    /// A call by the dev tools.
+    /// Makes a call as the dev tools do.
     pub(crate) fn call(&self, id: &str, method: &str, path: &str, body: Option<&str>) -> Told {
         let call = json!({"method": method, "path": path, "body": body});
         self.post(&format!("/api/clusters/{id}/call"), &call)
     }
 
-    /// Waits until a row of the overview is as told.
+    /// Waits until a row of the overview meets the condition.
     pub(crate) fn wait_for_row(&self, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();
         loop {
@@ -298,7 +298,7 @@ impl Console {
         }
     }
 
-    /// The first events of a stream.
+    /// Returns the first events of a stream.
     pub(crate) fn events(&self, count: usize) -> Vec<Value> {
         let cookie = self.cookie.lock().clone().unwrap();
         let mut events = Vec::new();
@@ -334,7 +334,7 @@ impl Console {
         }
     }
 
-    /// Begins a call and gives it up a moment later.
+    /// Begins a call, and gives it up a moment later.
     pub(crate) fn give_up_call(&self, id: &str, path: &str) {
         use std::io::Write as _;
         let body = json!({"method": "GET", "path": path}).to_string();

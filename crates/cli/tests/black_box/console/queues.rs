@@ -1,4 +1,4 @@
-//! A gateway's queues: their accounts, how far behind they are, and what may be done to a gateway.
+//! A gateway's queues: their accounts, their lag, and what may be done to a gateway.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use super::process::Console;
 use crate::gateway::{Gateway, PATIENCE, body};
 use crate::home::{GatewayHome, drained};
 
-/// A gateway's admin port that says what it is told to say; and what it was asked.
+/// A gateway's admin port that returns given answers, and records what it was asked.
 struct Told {
     address: String,
     queues: Arc<Mutex<Value>>,
@@ -89,7 +89,7 @@ fn accounts_that_do_not_add_up_are_bad_within_two_seconds_and_only_while_they_do
     let console = Console::start(&[]).set_up();
     let id = gateway(&console, "gw", &told.address);
     console.wait_for_row("gw", |row| row["state"] == "ok" && row["queues"]["pending"] == 2);
-    // A machine with much to do may be late once.
+    // A busy machine may be late once.
     let (mut row, mut tries) = (Value::Null, 0);
     while tries < 4 {
         tries += 1;
@@ -120,7 +120,7 @@ fn accounts_that_do_not_add_up_are_bad_within_two_seconds_and_only_while_they_do
         assert!(began.elapsed() < PATIENCE, "{:#}", group());
         std::thread::sleep(Duration::from_millis(100));
     }
-    // Many pages are one question: each second.
+    // Many pages cause only one question per second.
     std::thread::sleep(Duration::from_secs(1));
     let (before, began) = (told.count("/queue/stats"), Instant::now());
     for _ in 0..20 {
@@ -143,7 +143,7 @@ fn a_real_gateways_queues_are_told_as_its_api_tells_them_and_its_lag_is_kept() {
     drained(&queueing, "c0");
     let shown = || console.get(&format!("/api/gateways/{id}/queues")).json;
     let began = Instant::now();
-    // It shows what it has asked for a second ago, or longer.
+    // The page shows what the console asked for a second ago, or longer.
     while shown()["queues"]["q"]["groups"]["c0"]["indexed"] != 60 {
         assert!(began.elapsed() < PATIENCE, "{:#}", shown());
         std::thread::sleep(Duration::from_millis(100));

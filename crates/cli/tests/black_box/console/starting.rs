@@ -1,4 +1,4 @@
-//! How a console is started: by TLS, with a file to register, with a demo beside it.
+//! How a console is started: with TLS, with a file to register, and with a demo beside it.
 
 use serde_json::{Value, json};
 use testkit::client::Client;
@@ -8,7 +8,7 @@ use super::process::{Console, PASSWORD};
 
 #[test]
 fn by_tls_the_cookie_is_secure_and_clear_text_gets_nothing() {
-    // Any certificate for 127.0.0.1 will do; the fake cluster makes one.
+    // Any certificate for 127.0.0.1 is enough; the fake cluster makes one.
     let maker = FakeCluster::start(Spec::default().tls()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("c.pem"), folder.path().join("k.pem"));
@@ -46,7 +46,7 @@ fn by_tls_the_cookie_is_secure_and_clear_text_gets_nothing() {
     );
     let clear = Client::new(&format!("http://{}", console.address())).unwrap();
     assert!(clear.get("/").is_err(), "TLS only");
-    // What spoke no TLS costs the others nothing.
+    // A connection without TLS does not harm the others.
     assert_eq!(console.get("/api/session").status, 200);
 }
 

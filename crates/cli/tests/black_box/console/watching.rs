@@ -1,4 +1,4 @@
-//! The overview, live numbers, series and nodes; and what becomes of them when a cluster misbehaves.
+//! The overview, live numbers, series and nodes, and what becomes of them when a cluster misbehaves.
 
 use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
@@ -60,7 +60,7 @@ fn both_series_have_it(console: &Console, gateway: &Gateway, id: &str) {
     let began = std::time::Instant::now();
     for name in ["cluster_docs_per_s", "gateway_docs_per_s"] {
         loop {
-            // A second that has not ended is not told yet.
+            // A second that has not ended is not reported yet.
             gateway.bulk(&body(50)).ok().unwrap();
             std::thread::sleep(std::time::Duration::from_millis(300));
             let series = console.get(&format!("/api/clusters/{id}/series?minutes=5")).json;

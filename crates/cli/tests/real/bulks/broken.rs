@@ -5,7 +5,7 @@ use crate::real::world as w;
 use super::Inventor;
 
 impl Inventor<'_> {
-    /// Something that the bulk parser may refuse, or take in its own way; says what it wrote.
+    /// Writes something that the bulk parser may refuse, or accept in its own way, and returns a description.
     pub(super) fn broken_operation(&mut self, body: &mut Vec<u8>, has_default: bool) -> String {
         let index = format!("{}{}", self.prefix, w::PLAIN);
         let auto = format!("{}{}", self.prefix, w::AUTO);

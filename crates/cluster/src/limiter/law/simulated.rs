@@ -1,4 +1,4 @@
-//! A node and a load in simulated time, to see what a law comes to in minutes within milliseconds.
+//! A node and a load in simulated time, to see in milliseconds what a law does in minutes.
 
 use std::time::{Duration, Instant};
 
@@ -8,28 +8,28 @@ use super::Law;
 pub(super) struct Node {
     pub(super) workers: usize,
     pub(super) queue: usize,
-    /// What one request takes, seconds, and by how much that varies.
+    /// The time that one request takes, in seconds, and by how much that varies.
     pub(super) takes: f64,
     pub(super) varies: f64,
-    /// So much longer for each other one that is worked on, as a share.
+    /// How much longer a request takes for each other one that is worked on, as a share.
     pub(super) shares: f64,
 }
 
-/// What came of a while.
+/// The results of a run.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) worked: usize,
     pub(super) refused: usize,
-    /// Mean of the requests under way.
+    /// The mean of the requests under way.
     pub(super) under_way: f64,
 }
 
-/// Requests without end under a law.
+/// An endless supply of requests under a law.
 pub(super) struct Load {
     pub(super) law: Law,
     start: Instant,
     now: f64,
-    /// Under way: when sent, and when done if it is being worked on.
+    /// The requests under way: when each was sent, and when it is done if it is being worked on.
     open: Vec<(f64, Option<f64>)>,
     random: fastrand::Rng,
 }
@@ -50,7 +50,7 @@ impl Load {
         self.start + Duration::from_secs_f64(seconds)
     }
 
-    /// Runs for so many seconds, with at most `wanted` requests at once.
+    /// Runs for `seconds` seconds, with at most `wanted` requests at once.
     pub(super) fn run(&mut self, node: &Node, seconds: f64, wanted: usize) -> Seen {
         let ends = self.now + seconds;
         let mut seen = Seen {
@@ -74,7 +74,7 @@ impl Load {
                     let now = self.at(self.now);
                     self.law.refused(now, now);
                     seen.refused += 1;
-                    // Whoever is refused tries again later.
+                    // A refused sender tries again later.
                     break;
                 }
                 let done = (free > 0).then(|| self.now + self.takes(node));

@@ -1,4 +1,4 @@
-//! What became of a request, by the position that its client was told.
+//! The outcome of a request, found by the position that its client was told.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::queue::dead_letters::LettersSought;
 use crate::queue::parked::ParkedSought;
 use crate::queue::{GroupAccount, Params, Queue};
 
-/// Reads the disk.
+/// Traces a request. This reads the disk.
 pub(super) fn trace(admin: &AdminState, queue: &Arc<Queue>, position: u64) -> Result<Response, Refusal> {
     let began = Instant::now();
     let Some(log) = queue.log.on_disk() else {
@@ -67,7 +67,7 @@ pub(super) fn trace(admin: &AdminState, queue: &Arc<Queue>, position: u64) -> Re
     Ok(Json(json!({
         "queue": queue.name,
         "position": position,
-        // Records go once all groups are past them.
+        // Records are removed once all groups are past them.
         "in_log": record.is_some(),
         "start": status.start,
         "end": status.end,
@@ -80,7 +80,8 @@ pub(super) fn trace(admin: &AdminState, queue: &Arc<Queue>, position: u64) -> Re
     .into_response())
 }
 
-/// How far a group is with each lane of a record. What it is past was executed, is parked, or is dead.
+/// Shows how far a group is with each lane of a record. What the group is past has been executed, is parked,
+/// or is dead.
 fn lanes(record: &Browsed, account: &GroupAccount) -> Vec<Value> {
     let lanes = record.groups.iter().map(|part| {
         let lane = account.lanes.get(part.lane as usize);
@@ -94,5 +95,5 @@ fn lanes(record: &Browsed, account: &GroupAccount) -> Vec<Value> {
     lanes.collect()
 }
 
-/// Parked operations that are told of one by one.
+/// The number of parked operations that are shown one by one.
 const SHOWN: usize = 100;

@@ -1,26 +1,26 @@
-//! Where a document is for one consumer group, in a word.
+//! Where a document is for one consumer group, in one word.
 
 use serde_json::Value;
 
 use super::{InQueue, is_pending};
 use crate::queue::GroupAccount;
 
-/// The fate of the newest write that is known.
+/// The fate of the newest known write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// In its lane.
+    /// The write is pending in its lane.
     Pending,
-    /// Set aside, and tried again.
+    /// The write is parked, and tried again.
     Parked,
-    /// Among the dead letters.
+    /// The write is among the dead letters.
     Dead,
-    /// The cluster says that it has the document.
+    /// The cluster has the document.
     Indexed,
-    /// The cluster says that it has not, and the newest write that lies in the queue took it away.
+    /// The cluster does not have the document, and the newest write in the queue deleted it.
     Deleted,
-    /// The cluster says that it has not, though a write was delivered.
+    /// The cluster does not have the document, although a write was delivered.
     Absent,
-    /// The cluster says that it has not, and no write was met.
+    /// The cluster does not have the document, and no write was found.
     NotSeen,
     /// The cluster could not be asked, and the queue does not know.
     Unknown,
@@ -41,7 +41,7 @@ impl Verdict {
     }
 }
 
-/// The verdict for a group; `answer` is what its cluster said.
+/// Returns the verdict for a group. `answer` is the answer of its cluster.
 pub(super) fn of(one: &InQueue, account: &GroupAccount, answer: Option<&Value>) -> Verdict {
     let writes = || {
         let all = one.seen.iter().flat_map(|seen| &seen.writes);
@@ -50,7 +50,7 @@ pub(super) fn of(one: &InQueue, account: &GroupAccount, answer: Option<&Value>) 
     if writes().any(|write| is_pending(write, account)) {
         return Verdict::Pending;
     }
-    // Later writes to a document go behind its parked ones.
+    // Later writes to a document wait behind its parked ones.
     let parked = one.parked.get(&account.name);
     if parked.is_some_and(|found| !found.operations.is_empty()) {
         return Verdict::Parked;

@@ -1,5 +1,5 @@
-//! The question: a bulk of the same form that changes nothing, a delete in an index that is not there. No
-//! server makes an index for it, and all look at the head first.
+//! Asks the question: a bulk of the same form that changes nothing, a delete in an index that is not there.
+//! No server makes an index for it, and all servers look at the head first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +23,11 @@ pub(crate) struct Refusal {
     status: StatusCode,
     headers: HeaderMap,
     body: Vec<u8>,
-    /// The path of the question, which the words may repeat.
+    /// The path of the question, which the body may repeat.
     path: String,
 }
 
-/// Why no node said whether it takes a form: what became of the last question.
+/// Why no node said whether it takes a form: the failure of the last question.
 #[derive(Debug, thiserror::Error)]
 enum Unanswered {
     #[error("{node} answered {status}")]
@@ -44,7 +44,7 @@ pub(crate) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Lets a request go on whose form the cluster takes, and notes how it would be answered.
+    /// Lets a request go on if the cluster takes its form, and notes how the request would be answered.
     pub(crate) async fn admit(
         self,
         forms: &Forms,
@@ -65,7 +65,7 @@ impl Asking<'_> {
                     return Err(refusal.response(target).into());
                 }
                 (Ok(Said::ToThisClient(answer)), _) => return Err(Rejection::Cluster(answer)),
-                // A cluster that is away is what queues are for.
+                // A cluster that is away must not stop the queue: its old answer holds.
                 (Err(_), Some(before)) => before,
                 (Err(why), None) => return Err(Fault::form_unknown(&why.to_string()).into()),
             },
@@ -110,16 +110,16 @@ impl Asking<'_> {
     }
 }
 
-/// What a node says to the question.
+/// A node's answer to the question.
 enum Said {
-    /// It reads such requests. With these headers it answers.
+    /// The node takes such requests, and answers with these headers.
     Taken(HeaderMap),
     Refused(Box<Refusal>),
-    /// It would not hear this client, which says nothing of the form.
+    /// The node would not hear this client, which says nothing of the form.
     ToThisClient(Box<Response<Outgoing>>),
 }
 
-/// An error is a status that says nothing of the form.
+/// Reads a node's answer to the question. An error is a status that says nothing of the form.
 fn said(head: response::Parts, body: &[u8], path: &str) -> Result<Said, StatusCode> {
     match head.status.as_u16() {
         200 => Ok(Said::Taken(alike(&head.headers))),
@@ -133,7 +133,8 @@ fn said(head: response::Parts, body: &[u8], path: &str) -> Result<Said, StatusCo
     }
 }
 
-/// Path, and path and query, of the question about a target: as long as the target where that is longer.
+/// Returns the path, and the path and query, of the question about a target: as long as the target, where
+/// that is longer.
 fn question(target: &str) -> (String, String) {
     let query = target.find('?').map_or("", |at| &target[at..]);
     let path = |more: usize| format!("/{INDEX}{}/_bulk", "x".repeat(more));
@@ -158,7 +159,7 @@ impl Refusal {
         }
     }
 
-    /// As the cluster would have answered a request to this target.
+    /// Returns the refusal as the cluster would have answered a request to this target.
     fn response(&self, target: &str) -> Response<Outgoing> {
         let path = target.split('?').next().unwrap_or_default();
         let path = serde_json::Value::from(path).to_string();
@@ -177,13 +178,13 @@ impl Refusal {
     }
 }
 
-/// An index that nobody has.
+/// The name of an index that nobody has.
 const INDEX: &str = "tidegate-asks-about-parameters";
-/// If somebody has it all the same, the condition holds for no document.
+/// If somebody has the index all the same, the condition holds for no document.
 const NOTHING: &str = "{\"delete\":{\"_id\":\"tidegate\",\"if_seq_no\":1000000000,\"if_primary_term\":1}}\n";
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const NODES_MAX: usize = 3;
-/// Errors are shorter.
+/// The most bytes of a refusal that are kept; errors are shorter.
 const WORDS_BYTES_MAX: usize = 16 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a cluster has said of forms, for all cores.
+//! Remembers a cluster's answers about forms, for all cores.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use super::{AnswerHead, Form, PRODUCT};
 pub(crate) struct Forms(Mutex<Known>);
 
 struct Known {
-    /// Who said so; another version may say otherwise.
+    /// The version that said so; another may say otherwise.
     dialect: Option<Dialect>,
     plain: AnswerHead,
     taken: Remembered<AnswerHead>,
     refused: Remembered<Arc<Refusal>>,
-    /// Lengths that the cluster takes.
+    /// The lengths that the cluster takes.
     target_bytes: usize,
     header_bytes: usize,
 }
 
-/// What is known of a form.
+/// The verdict on a form.
 pub(super) enum Verdict {
     Taken(AnswerHead),
     Refused(Arc<Refusal>),
-    /// The cluster is to be asked; what it said long ago holds while it does not answer.
+    /// The cluster is to be asked; an old answer holds while the cluster does not answer.
     Ask(Option<AnswerHead>),
 }
 
-/// A bounded memory, which forgets what was used least recently.
+/// A bounded memory, which forgets the entry that was used least recently.
 struct Remembered<T> {
     entries: HashMap<String, Entry<T>>,
     uses: u64,
@@ -83,7 +83,7 @@ impl Forms {
         }
     }
 
-    /// The cluster takes this form, and requests that are as long.
+    /// Records that the cluster takes this form, and requests that are as long.
     pub(super) fn taken(&self, form: &Form<'_>, dialect: &Dialect, head: HeaderMap) -> AnswerHead {
         let mut known = self.lock(dialect);
         known.target_bytes = known.target_bytes.max(form.target_bytes);
@@ -96,7 +96,8 @@ impl Forms {
         head
     }
 
-    /// The cluster refuses this form; or the request is too long for it, which says nothing of others.
+    /// Records that the cluster refuses this form; or that the request is too long for it, which says nothing
+    /// of others.
     pub(super) fn refused(&self, form: &Form<'_>, dialect: &Dialect, refusal: &Arc<Refusal>) {
         let mut known = self.lock(dialect);
         let usual = form.target_bytes <= known.target_bytes && form.header_bytes <= known.header_bytes;
@@ -122,7 +123,8 @@ impl Default for Known {
     }
 }
 
-/// What the servers of a version say of a plain bulk (`RestController`, `AbstractRestChannel`).
+/// Returns the head that the servers of a version put on their answer to a plain bulk (`RestController`,
+/// `AbstractRestChannel`).
 fn plain_head(dialect: &Dialect) -> HeaderMap {
     let since = |major, minor| {
         dialect.flavour == Flavour::Elasticsearch && dialect.version >= Version::new(major, minor, 0)
@@ -180,16 +182,16 @@ impl<T: Clone> Remembered<T> {
     }
 }
 
-/// So long a cluster is not asked again.
+/// How long a cluster is not asked again about a form.
 const TAKEN_FOR: Duration = Duration::from_secs(600);
 const REFUSED_FOR: Duration = Duration::from_secs(60);
-/// Forms remembered. Those that are refused, which anybody can invent, have a bound of their own.
+/// The most forms that are remembered. Refused forms, which anybody can invent, have a bound of their own.
 const TAKEN_MAX: usize = 1_000;
 const REFUSED_MAX: usize = 200;
-/// Longer ones are asked about each time.
+/// Forms with a longer key are asked about each time.
 const KEY_BYTES_MAX: usize = 1_000;
-/// Half of what servers take by default (`http.max_initial_line_length`, `http.max_header_size`): no question
-/// is needed.
+/// Half of the lengths that servers take by default (`http.max_initial_line_length`, `http.max_header_size`):
+/// within that, no question is needed.
 const TARGET_BYTES_USUAL: usize = 2_048;
 const HEADER_BYTES_USUAL: usize = 4_096;
 

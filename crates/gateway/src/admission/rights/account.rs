@@ -1,5 +1,5 @@
-//! What the gateway's own account may do, for `tidegate check --online`: the watch's questions, and writes
-//! that change nothing ([`super::probe`]), asked with that account before a gateway runs with it.
+//! Finds out what the gateway's own account may do, for `tidegate check --online`: the watch's questions, and
+//! writes that change nothing ([`super::probe`]), are asked with that account before a gateway runs with it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,58 +18,59 @@ use super::ask::{self, Caller, Failure, Question};
 use crate::nodes::Outbound;
 use crate::request_id::RequestId;
 
-/// What is asked of a cluster.
+/// The gateway's use of a cluster, which the account has to allow.
 #[derive(Clone, Debug, Default)]
 pub struct AccountUse {
-    /// Whether the account writes: it delivers what is queued, or serves clients that bring no account.
+    /// Whether the account writes: it delivers queued documents, or serves clients that bring no account.
     pub writes: bool,
-    /// Whether it delivers from a queue, and so looks for documents whose fate is not known.
+    /// Whether the account delivers from a queue, and so looks for documents whose fate is not known.
     pub delivers: bool,
-    /// Names that are written to for certain. Besides, all names that the cluster has are asked about.
+    /// Names that are certainly written to. All names that the cluster has are asked about as well.
     pub names: BTreeSet<String>,
 }
 
-/// A right, and what the cluster says of it.
+/// A right, and the cluster's verdict on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountRight {
-    /// What the gateway does with it, as in `index documents`.
+    /// The gateway's use of the right, for example `index documents`.
     pub action: String,
-    /// What this kind of cluster calls it.
+    /// The name that this kind of cluster has for the right.
     pub called: &'static str,
-    /// Whether the account has it.
+    /// Whether the account has the right.
     pub verdict: Verdict,
-    /// What the gateway does without it.
+    /// The consequence of running without the right.
     pub without: &'static str,
-    /// It is wrong to run without it: nothing is known, or no document gets there.
+    /// Whether it is wrong to run without the right: nothing is known, or no document gets there.
     pub vital: bool,
 }
 
 /// Whether an account has a right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// For all of so many names (0: it is no right for names).
+    /// The account has the right for all of this many names (0: it is not a right for names).
     Granted(usize),
-    /// Not at all.
+    /// The account does not have the right at all.
     Denied,
-    /// Not for these of so many names.
+    /// The account does not have the right for these of this many names.
     DeniedFor(Vec<String>, usize),
-    /// Nobody could say.
+    /// Nobody could say; the string says why.
     Unknown(String),
 }
 
-/// What an account may do at a cluster.
+/// The rights of an account at a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountRights {
-    /// The cluster asks nobody who he is.
+    /// The cluster asks nobody who they are.
     Open,
-    /// What it says of each right.
+    /// The cluster's word on each right.
     Asked(Vec<AccountRight>),
 }
 
 /// Asks a cluster what the account of its configuration may do. Nothing is changed there.
 ///
 /// # Errors
-/// When the system gives no runtime.
+///
+/// If the system gives no runtime.
 pub fn account_rights(watched: &Arc<Cluster>, used: &AccountUse) -> io::Result<AccountRights> {
     let watched = Arc::clone(watched);
     wire::run_local(MEMORY, |worker| async move {
@@ -112,7 +113,8 @@ async fn of(caller: Caller<'_>, used: &AccountUse) -> AccountRights {
     AccountRights::Asked(rights)
 }
 
-/// The names that are asked about: those that are named, and the cluster's own but for those of its systems.
+/// Returns the names that are asked about: those that are given, and the cluster's own except for those of
+/// its systems.
 fn names(table: &RouteTable, used: &AccountUse) -> BTreeSet<String> {
     let own = table
         .each_name()
@@ -125,7 +127,7 @@ fn names(table: &RouteTable, used: &AccountUse) -> BTreeSet<String> {
     names
 }
 
-/// The questions of the watch.
+/// Asks the questions of the watch.
 async fn reading(caller: Caller<'_>) -> Vec<AccountRight> {
     let mut rights = Vec::new();
     for need in NEEDS {
@@ -145,7 +147,7 @@ async fn reading(caller: Caller<'_>) -> Vec<AccountRight> {
     rights
 }
 
-/// What a GET is answered with, as an answer to whether it is allowed; `None` if there is nothing of the
+/// Returns the answer to a GET as an answer to whether the GET is allowed; `None` if there is nothing of the
 /// kind.
 async fn get(caller: Caller<'_>, target: &str) -> Option<Verdict> {
     let question = Question {
@@ -157,7 +159,7 @@ async fn get(caller: Caller<'_>, target: &str) -> Option<Verdict> {
     match ask::ask(caller, question, &|head, _| Some(head.status)).await {
         Ok(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => Some(Verdict::Denied),
         Ok(StatusCode::BAD_REQUEST | StatusCode::METHOD_NOT_ALLOWED) => None,
-        // It was allowed to ask, and there are none.
+        // The account was allowed to ask, and there is nothing.
         Ok(StatusCode::NOT_FOUND) => Some(Verdict::Granted(0)),
         Ok(status) if status.is_success() => Some(Verdict::Granted(0)),
         Ok(status) => Some(Verdict::Unknown(format!("the answer is {status}"))),
@@ -165,7 +167,8 @@ async fn get(caller: Caller<'_>, target: &str) -> Option<Verdict> {
     }
 }
 
-/// By the cluster's own answer each index's predictions are checked before its bulks are split.
+/// Asks for an index's shards: the index's predictions are checked against the cluster's own answer before
+/// its bulks are split.
 async fn shards(caller: Caller<'_>, names: &[String]) -> Option<AccountRight> {
     let mut denied = Vec::new();
     let asked = names.len().min(SHARDS_NAMES_MAX);
@@ -199,11 +202,11 @@ fn shards_right(snapshot: &Snapshot, verdict: Verdict) -> AccountRight {
     }
 }
 
-/// Operations that change nothing.
+/// Asks for writes, by operations that change nothing.
 async fn writing(caller: Caller<'_>, names: &[String]) -> Vec<AccountRight> {
     let table = &caller.snapshot.table;
     let wanted = names.iter().map(|name| {
-        // A stream takes nothing but `create`.
+        // A data stream takes nothing but `create`.
         let stream = matches!(table.target(name), Some(Target::DataStream { .. }));
         let ops: Ops = Ops::ALL
             .into_iter()
@@ -261,7 +264,7 @@ async fn writing(caller: Caller<'_>, names: &[String]) -> Vec<AccountRight> {
         .collect()
 }
 
-/// Names that the cluster does not have yet. A probe would make them, so only privileges can tell.
+/// Asks for names that the cluster does not have yet. A probe would make them, so only privileges can tell.
 async fn creating(caller: Caller<'_>, names: Vec<String>) -> AccountRight {
     let patterns: Vec<Box<str>> = names.iter().map(|name| name.as_str().into()).collect();
     let list = names.join(", ");
@@ -283,7 +286,7 @@ async fn creating(caller: Caller<'_>, names: Vec<String>) -> AccountRight {
     }
 }
 
-/// Delivery looks for documents whose write may have been executed.
+/// Asks for reading documents: delivery looks for documents whose write may have been executed.
 async fn looking(caller: Caller<'_>, names: &[String]) -> Option<AccountRight> {
     let table = &caller.snapshot.table;
     let concrete = |name: &String| match table.target(name).map(Target::write) {
@@ -356,7 +359,8 @@ fn words(failure: Failure) -> String {
     }
 }
 
-/// A few questions at a time, with patience: nobody waits for them but the person who asked.
+/// The settings of these requests: a few questions at a time, with patience, since only the person who asked
+/// waits for them.
 fn sending() -> Sending {
     Sending {
         connections_per_node_max: 4,
@@ -369,9 +373,9 @@ fn sending() -> Sending {
     }
 }
 
-/// Bytes for answers.
+/// The bytes for answers.
 const MEMORY: usize = 64 << 20;
-/// Names that are asked about.
+/// The most names that are asked about.
 const NAMES_MAX: usize = 500;
-/// Names whose shards are asked for, a request each.
+/// The most names whose shards are asked for, with a request each.
 const SHARDS_NAMES_MAX: usize = 20;

@@ -1,4 +1,4 @@
-//! Questions to the cluster about a client.
+//! Asks the cluster about a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +24,12 @@ use crate::request_id::RequestId;
 pub(crate) struct Caller<'a> {
     pub(crate) outbound: &'a Outbound,
     pub(crate) snapshot: &'a Snapshot,
-    /// Its headers, with the account that it has if it brings none.
+    /// The request's headers, with the account that it gets if it brings none.
     pub(crate) headers: &'a HeaderMap,
     pub(crate) request_id: &'a RequestId,
 }
 
-/// Why nobody could say.
+/// Why a question got no answer.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// The cluster turns the client away, in these words.
@@ -40,15 +40,15 @@ pub(super) enum Failure {
     Unanswered(String),
 }
 
-/// Why nobody could say whether a client may do something, in the words of whoever was asked last.
+/// Why nobody could say whether a client may do something, in the words of the last one that was asked.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Unsaid(String);
 
-/// A name as it is written, an operation, and whether the client may do it there.
+/// A name as it is written, an operation, and whether the client may do that operation there.
 pub(super) type Found = (Box<str>, Op, bool);
 
-/// What a node is asked.
+/// A question to a node.
 #[derive(Clone, Copy)]
 pub(super) struct Question<'a> {
     pub(super) method: &'a Method,
@@ -57,19 +57,19 @@ pub(super) struct Question<'a> {
     pub(super) body: &'a Bytes,
 }
 
-/// Whether an answer is one, and which.
+/// A function that reads an answer; `None` if it does not answer the question.
 pub(super) type Read<'r, T> = &'r dyn Fn(&response::Parts, &Bytes) -> Option<T>;
 
-/// What a node that was asked gave.
+/// The result of asking one node.
 enum Tried<T> {
     Answer(T),
-    /// It is there, and did not say.
+    /// The node is there, and did not answer the question.
     Reached(String),
     Unreachable(String),
 }
 
-/// Where a cluster says who somebody is; `None` if it does not ask anybody. It is asked as a stranger, so
-/// that no client's headers make the answer.
+/// Returns where a cluster says who somebody is; `None` if it does not ask anybody. The cluster is asked as a
+/// stranger, so that no client's headers make the answer.
 pub(super) async fn secured(caller: Caller<'_>) -> Result<Option<&'static str>, Failure> {
     let paths: &[&'static str] = match caller.snapshot.table.dialect().flavour {
         Flavour::Elasticsearch => &["/_security/_authenticate", "/_opendistro/_security/authinfo"],
@@ -85,7 +85,7 @@ pub(super) async fn secured(caller: Caller<'_>) -> Result<Option<&'static str>, 
         };
         let has_api = ask(caller, question, &|head, body| match head.status {
             _ if security_is_off(body) => Some(false),
-            // It has begun to ask, and is not ready to.
+            // The cluster has begun to ask, and is not ready to.
             _ if security_is_waking(body) => Some(true),
             StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Some(false),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(true),
@@ -105,13 +105,14 @@ fn security_is_off(body: &[u8]) -> bool {
     says("Security must be explicitly enabled") || says("current license is non-compliant for [security]")
 }
 
-/// Whether OpenSearch says that its security is there, and has not read who may do what (`BackendRegistry`).
-/// The question was a stranger's, so no client has put these words there.
+/// Whether OpenSearch says that its security is there, and has not read yet who may do what
+/// (`BackendRegistry`). The question was a stranger's, so no client has put these words there.
 fn security_is_waking(body: &[u8]) -> bool {
     memchr::memmem::find(body, b"Security not initialized").is_some()
 }
 
-/// The user that a client is, as the cluster says; `None` if it lets the client in and does not say.
+/// Returns the user that a client is, as the cluster says; `None` if the cluster lets the client in and does
+/// not say.
 pub(super) async fn user(caller: Caller<'_>, path: &str) -> Result<Option<Print>, Failure> {
     let headers = shown(caller.headers);
     let question = Question {
@@ -121,9 +122,9 @@ pub(super) async fn user(caller: Caller<'_>, path: &str) -> Result<Option<Print>
         body: &Bytes::new(),
     };
     let told = ask(caller, question, &|head, body| match head.status {
-        // The cluster's own answer to who this is.
+        // This is the cluster's own answer to the question who the client is.
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(Err(turned_away(head, body))),
-        // Something before the cluster asks for credentials, and the cluster doesn't.
+        // Something before the cluster asks for credentials, and the cluster does not.
         StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Some(Ok(None)),
         status => status.is_success().then(|| Ok(named(body))),
     });
@@ -134,8 +135,8 @@ pub(super) fn turned_away(head: &response::Parts, body: &Bytes) -> Failure {
     Failure::TurnedAway(Box::new((head.clone(), body.clone())))
 }
 
-/// One user is one client, whatever it shows: passwords change, and tokens are renewed. Several keys of one
-/// user are several clients.
+/// Returns the print of a user. One user is one client, whatever headers the client shows: passwords change,
+/// and tokens are renewed. Several API keys of one user are several clients.
 fn named(body: &[u8]) -> Option<Print> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -150,7 +151,7 @@ fn named(body: &[u8]) -> Option<Print> {
     ]))
 }
 
-/// Whether a client may do each of these.
+/// Finds out whether a client may do each of these writes.
 pub(super) async fn rights(caller: Caller<'_>, wanted: &[Writes]) -> Result<Vec<Found>, Failure> {
     let names = |op: Op| -> Vec<Box<str>> {
         let having = wanted.iter().filter(|one| one.ops.contains(op));
@@ -178,15 +179,16 @@ pub(super) async fn rights(caller: Caller<'_>, wanted: &[Writes]) -> Result<Vec<
     Ok(found)
 }
 
-/// Privileges are asked for by actions, but for `create`, which no action stands for.
+/// The privileges that are asked for: actions, except for `create`, which no action stands for.
 const PRIVILEGES: [(Op, &str); 3] = [
     (Op::Index, "indices:data/write/index:op_type/index"),
     (Op::Create, "create_doc"),
     (Op::Delete, "indices:data/write/delete"),
 ];
 
-/// What Elasticsearch says of the names as they are written; `None` where it has no such API. Updates are not
-/// asked about in this way: that fields are kept from a user forbids them, and is no privilege.
+/// Returns Elasticsearch's answer about the names as they are written; `None` where it has no such API.
+/// Updates are not asked about in this way: they are forbidden if fields are kept from a user, and that is
+/// not a privilege.
 async fn privileges(
     caller: Caller<'_>,
     asked: [(Op, &Vec<Box<str>>); 3],
@@ -215,7 +217,7 @@ async fn privileges(
     Ok(Some(found))
 }
 
-/// Elasticsearch's answer to which privileges a client has; `None` where there is no such API.
+/// Returns Elasticsearch's answer to which privileges a client has; `None` where there is no such API.
 async fn has_privileges(caller: Caller<'_>, groups: Vec<Value>) -> Result<Option<Value>, Failure> {
     let mut headers = shown(caller.headers);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -235,9 +237,9 @@ async fn has_privileges(caller: Caller<'_>, groups: Vec<Value>) -> Result<Option
     told.await?
 }
 
-/// Whether a client has an Elasticsearch privilege for all indices that a pattern covers, those to come
-/// included; `None` where nobody narrows patterns to what a client may see, so that an answer of 200 was for
-/// the whole of it.
+/// Whether a client has an Elasticsearch privilege for all indices that a pattern covers, including those to
+/// come; `None` where nobody narrows patterns to the indices that a client may see, so that an answer of 200
+/// was for all of a pattern.
 pub(crate) async fn covers(
     caller: Caller<'_>,
     patterns: &[Box<str>],
@@ -270,7 +272,7 @@ async fn probed(caller: Caller<'_>, op: Op, names: &[Box<str>]) -> Result<Vec<Fo
         let read = |head: &response::Parts, body: &Bytes| match head.status {
             StatusCode::OK => probe.read(body).map(Ok),
             StatusCode::UNAUTHORIZED => Some(Err(turned_away(head, body))),
-            // All of it is refused: let the cluster say so to the client itself.
+            // The whole probe is refused: let the cluster say so to the client itself.
             status if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS => {
                 Some(Ok(vec![Some(false); probe.names.len()]))
             }
@@ -292,8 +294,8 @@ async fn probed(caller: Caller<'_>, op: Op, names: &[Box<str>]) -> Result<Vec<Fo
     Ok(found)
 }
 
-/// Asks a node, and others while none says anything: a cluster is away only if none of its nodes can be
-/// reached.
+/// Asks a node, and others while none answers the question: a cluster is away only if none of its nodes can
+/// be reached.
 pub(super) async fn ask<T>(
     caller: Caller<'_>,
     question: Question<'_>,
@@ -324,7 +326,8 @@ pub(super) async fn ask<T>(
     let others: Vec<_> = snapshot.nodes.iter().filter(is_new).collect();
     let (mut at, mut reached) = (0, None);
     while at < others.len() {
-        // Few at first, since one is enough; all soon, since none may be.
+        // A few nodes at first, since one answer is enough; soon all of them, since it may be that none
+        // answers.
         let together = &others[at..others.len().min(at + at.max(2))];
         at += together.len();
         let answers = together.iter().map(|node| try_node(caller, question, node, read));
@@ -374,7 +377,7 @@ async fn try_node<T>(caller: Caller<'_>, question: Question<'_>, node: &Node, re
     }
 }
 
-/// A node that takes long, or has no time, is there all the same.
+/// Whether a node cannot be reached. A node that takes long, or has no time, is there all the same.
 fn is_unreachable(error: &SendError) -> bool {
     matches!(
         error.kind,
@@ -386,7 +389,7 @@ fn is_unreachable(error: &SendError) -> bool {
     )
 }
 
-/// Nodes that answer, but nothing of use, are asked in turn: so many of them.
+/// How many nodes are asked in turn that answer, but not the question.
 const TRIED_IN_TURN_MAX: usize = 3;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 const ANSWER_BYTES_MAX: usize = 4 << 20;

@@ -1,7 +1,7 @@
-//! Whether a client may write to an index that is closed. A bulk answers for its documents that the index is
-//! closed, whoever asks: their rights are looked at by the shard, which there is none of. A write of one
-//! document is looked at before: it says 403 to who may not, and only to others that the index is closed. (It
-//! does not ask for `bulk[s]`, without which nobody writes anything.)
+//! Finds out whether a client may write to an index that is closed. A bulk answers for its documents that the
+//! index is closed, whoever asks: rights are looked at by the shard, and there is none. A write of one
+//! document is looked at before: it is answered with 403 if the client may not write, and only otherwise says
+//! that the index is closed. (It does not ask for `bulk[s]`, without which nobody writes anything.)
 
 use bulk::{Op, RouteTable, Target};
 use bytes::Bytes;
@@ -15,8 +15,8 @@ use super::ask::{Caller, Failure, Question, ask, turned_away};
 use super::identity::shown;
 use super::probe::{NO_SUCH_SEQ_NO, is_closed, was_allowed};
 
-/// Whether a client may do this for each name, whose indices are closed. Nothing is changed, also if one has
-/// been opened meanwhile.
+/// Returns for each name, whose index is closed, whether a client may do this there. Nothing is changed, even
+/// if an index has been opened meanwhile.
 pub(super) async fn may_write_when_open(
     caller: Caller<'_>,
     op: Op,
@@ -55,13 +55,13 @@ async fn may(caller: Caller<'_>, op: Op, name: &str) -> Result<bool, Failure> {
     told.await?
 }
 
-/// A write of one document that fails whatever there is: method, path and parameters, body.
+/// Returns a write of one document that always fails: method, path and parameters, body.
 fn write_of_one(op: Op, name: &str, table: &RouteTable) -> (Method, String, &'static str) {
     let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let target = table.laned(name);
     let write = target.and_then(|target| target.write().ok());
     let stream = matches!(target, Some(Target::DataStream { .. }));
-    // A stream takes no condition; what it is made of does, with the same rights.
+    // A data stream takes no condition; the index behind it does, with the same rights.
     let index = match write {
         Some(write) if stream => &*write.name,
         _ => name,
@@ -92,7 +92,7 @@ fn write_of_one(op: Op, name: &str, table: &RouteTable) -> (Method, String, &'st
     }
 }
 
-/// Names that are asked about at once.
+/// The most names that are asked about at once.
 const AT_ONCE: usize = 8;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The door to one cluster's queues: who comes in, and who may do what its request does. Shared by all cores.
+//! The door to one cluster's queues: who comes in, and who may make the writes of a request. All cores share
+//! it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::answer::with_head;
 use crate::error::{Fault, Rejection};
 use crate::print::Print;
 
-/// What is known of the clients of a cluster.
+/// The gateway's knowledge of the clients of one cluster, and the questions about them.
 #[derive(Debug)]
 pub(crate) struct Door {
     cluster: Arc<str>,
@@ -27,24 +28,25 @@ pub(crate) struct Door {
     memory: Mutex<Memory>,
     /// Rung when there is something new to be kept.
     bell: Option<Bell>,
-    /// Clients that are asked about now: what one of a client's requests asks, the others wait for.
+    /// Clients that are asked about now: all requests of a client wait for the question that one of them
+    /// asks.
     asking: Mutex<HashMap<Identity, Arc<AsyncMutex<Last>>>>,
     /// Where the cluster says who somebody is, once that is known.
     path: Mutex<Option<&'static str>>,
-    /// No node could be reached up to now; for a moment nobody tries again.
+    /// Until when nobody tries again, because no node could be reached.
     away_until: AtomicI64,
 }
 
-/// What came of the last question about a client, if nothing came of it.
+/// The failure of the last question about a client, if it failed.
 #[derive(Debug, Default)]
 struct Last(Option<(i64, Failure)>);
 
 /// A client that was let in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Guest {
-    /// The cluster asks nobody who he is.
+    /// The cluster asks nobody who they are.
     Anybody,
-    /// One that the cluster knows.
+    /// A client that the cluster knows.
     Known(Known),
 }
 
@@ -57,9 +59,9 @@ pub(crate) struct Known {
 /// Why a request is not queued.
 #[derive(Debug)]
 pub(crate) enum Denied {
-    /// It is answered with this.
+    /// The request is answered with this.
     Rejected(Rejection),
-    /// It wants what its client may not do: let the cluster say so.
+    /// The request wants writes that its client may not make: let the cluster say so.
     Pass,
 }
 
@@ -74,7 +76,7 @@ impl From<Rejection> for Denied {
 // === impl Guest ===
 
 impl Guest {
-    /// The user that it is, as the cluster says.
+    /// Returns the user that the client is, as the cluster says.
     pub(crate) fn user(&self) -> Option<Print> {
         match self {
             Guest::Known(known) => known.user,
@@ -86,7 +88,7 @@ impl Guest {
 // === impl Last ===
 
 impl Last {
-    /// What came of it if that was a moment ago, and when.
+    /// Returns the failure and its time, if that was a moment ago.
     fn lately(&self, now: i64) -> Option<(i64, Failure)> {
         let lately = self
             .0
@@ -181,7 +183,7 @@ impl Door {
         Some(Guest::Known(Known { identity, user }))
     }
 
-    /// The user that a client is; the outer `None`: the cluster asks nobody.
+    /// Returns the user that a client is; the outer `None` means that the cluster asks nobody.
     async fn ask_who(&self, caller: Caller<'_>) -> Result<Option<Option<Print>>, Failure> {
         self.unless_away()?;
         let known = *self.path.lock();
@@ -203,7 +205,7 @@ impl Door {
         user.inspect_err(|failure| self.note(failure)).map(Some)
     }
 
-    /// What becomes of a client that nobody could be asked about.
+    /// Decides about a client that nobody could be asked about.
     fn without_answer(
         &self,
         (identity, uuid): (Identity, &str),
@@ -218,8 +220,8 @@ impl Door {
                 Err(with_head(head.clone(), &[], Outgoing::from(body.to_vec())).into())
             }
             Failure::Away(_) if memory.open(uuid, now, WHILE_AWAY).is_some() => Ok(Guest::Anybody),
-            // A cluster does not begin to ask while it has no time to answer, but may when it was started
-            // anew: what was said before an earlier process or a time in which it was away does not count.
+            // A cluster does not begin to ask while it has no time to answer, but may when it was restarted:
+            // its answer to an earlier process, or from before a time in which it was away, does not count.
             Failure::Unanswered(_)
                 if memory
                     .open(uuid, now, WHILE_AWAY)
@@ -227,7 +229,7 @@ impl Door {
             {
                 Ok(Guest::Anybody)
             }
-            // A cluster that is away is what queues are for: whom it let in not long ago may go on.
+            // A cluster that is away must not stop the queue: clients that it let in not long ago may go on.
             Failure::Away(_) if let Some(known) = memory.while_away(identity, now) => {
                 let user = known.user;
                 Ok(Guest::Known(Known { identity, user }))
@@ -246,7 +248,7 @@ impl Door {
         let Guest::Known(Known { identity, .. }) = guest else {
             return Ok(());
         };
-        // Nobody has looked at what it does.
+        // Nobody has looked at the request's writes.
         if writes.is_empty() {
             return Err(Denied::Pass);
         }
@@ -335,13 +337,13 @@ impl Door {
         }
     }
 
-    /// Whose turn it is to ask about a client.
+    /// Returns the lock that decides whose turn it is to ask about a client.
     fn turn(&self, identity: Identity) -> Arc<AsyncMutex<Last>> {
         let mut asking = self.asking.lock();
         Arc::clone(asking.entry(identity).or_default())
     }
 
-    /// Nobody asks about a client any more, if this was the last one who did.
+    /// Gives a turn back; the client is no longer asked about if this was the last one.
     fn leave(&self, identity: Identity, turn: Arc<AsyncMutex<Last>>) {
         let mut asking = self.asking.lock();
         drop(turn);
@@ -379,5 +381,5 @@ impl Door {
     }
 }
 
-/// A question that nobody answered is not asked again sooner.
+/// The least time before a question that nobody answered is asked again.
 const ASKED_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(500);

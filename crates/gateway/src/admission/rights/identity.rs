@@ -1,5 +1,5 @@
-//! What a client is known by here: a keyed hash of what it shows to the cluster. The key lies on the disk,
-//! readable by the gateway's user only; without it nobody can try passwords against a hash.
+//! The identity of a client: a keyed hash of what the client shows to the cluster. The key lies on the disk,
+//! readable only by the gateway's user; without it nobody can try passwords against a hash.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use aws_lc_rs::{hmac, rand};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 
-/// What clusters know a client by. Who shows himself by anything else is asked about without it, and is
-/// nobody then.
+/// The headers by which clusters know a client. A client that shows anything else is asked about without it,
+/// and is nobody then.
 pub(crate) static IDENTITY: [HeaderName; 5] = [
     AUTHORIZATION,
     HeaderName::from_static("es-security-runas-user"),
@@ -17,11 +17,11 @@ pub(crate) static IDENTITY: [HeaderName; 5] = [
     HeaderName::from_static("x-proxy-roles"),
 ];
 
-/// A client of one cluster, by what it shows.
+/// A client of one cluster, by its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Identity(pub(super) u128);
 
-/// What hashes are made with.
+/// The key that hashes are made with.
 #[derive(Clone)]
 pub(super) struct Key {
     bytes: [u8; Key::BYTES],
@@ -33,11 +33,11 @@ pub(super) struct Key {
 impl Key {
     pub(super) const BYTES: usize = 32;
 
-    /// Another one than any before.
+    /// Makes a key that differs from any before.
     pub(super) fn new() -> Self {
         let mut bytes = [0; Self::BYTES];
         if rand::fill(&mut bytes).is_err() {
-            // Never where the system has random bytes at all, which TLS needs, too.
+            // This never happens where the system has random bytes at all, which TLS needs, too.
             bytes.fill_with(|| fastrand::u8(..));
         }
         Self::of(bytes)
@@ -54,7 +54,8 @@ impl Key {
         &self.bytes
     }
 
-    /// Who sends these headers to this cluster. A cluster that is built anew has other clients.
+    /// Returns the identity of the client that sends these headers to this cluster. A cluster that is built
+    /// anew has other clients.
     pub(super) fn identity(&self, cluster_uuid: &str, headers: &HeaderMap) -> Identity {
         let mut context = hmac::Context::with_key(&self.hmac);
         let mut update = |part: &[u8]| {
@@ -80,7 +81,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What of a request's headers says who sends it.
+/// Returns those of a request's headers that say who sends it.
 pub(super) fn shown(headers: &HeaderMap) -> HeaderMap {
     let mut shown = HeaderMap::new();
     for name in &IDENTITY {

@@ -1,6 +1,6 @@
-//! What of it outlives the process: `path.data/rights/known.json`, replaced as a whole and seldom, and the
-//! key that identities are hashed with, in a file of its own. Neither tells a secret, nor can be used to try
-//! one without the other.
+//! Keeps the state that outlives the process: `path.data/rights/known.json`, replaced as a whole and seldom,
+//! and the key that identities are hashed with, in a file of its own. Neither file tells a secret, nor can it
+//! be used to try one without the other.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -28,7 +28,7 @@ struct File {
     clusters: BTreeMap<Arc<str>, OfCluster>,
 }
 
-/// Times are milliseconds since 1970.
+/// The state of one cluster, as it is kept. Times are milliseconds since 1970.
 #[derive(Default, Serialize, Deserialize)]
 struct OfCluster {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,26 +41,26 @@ struct OfCluster {
 
 #[derive(Serialize, Deserialize)]
 struct Client {
-    /// In hexadecimal digits.
+    /// The identity in hexadecimal digits.
     identity: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<Print>,
     at: i64,
-    /// By the name as it is written and the operation: when it was allowed.
+    /// By the name as it is written and the operation: when that was allowed.
     may: BTreeMap<Box<str>, BTreeMap<String, i64>>,
 }
 
 /// The memories of clusters, by their names.
 type Memories = BTreeMap<Arc<str>, Memory>;
 
-/// Writes what is known, on a thread of its own.
+/// Writes the rights, on a thread of its own.
 #[derive(Debug)]
 pub(super) struct Keeper {
     bell: Bell,
     thread: Mutex<Option<JoinHandle<Option<()>>>>,
 }
 
-/// Says that there is something new.
+/// Tells the keeper that there is something new.
 #[derive(Clone, Debug)]
 pub(super) struct Bell(Arc<(Mutex<Rung>, Condvar)>);
 
@@ -70,7 +70,7 @@ struct Rung {
     closing: bool,
 }
 
-/// The key and what is known, as earlier processes left it; a new key and nothing in a folder that is new.
+/// Returns the key and the memories, as earlier processes left them; a new key and nothing in a new folder.
 pub(super) fn open(folder: &Path) -> io::Result<(Key, Memories)> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let at = folder.join(KEY_FILE);
@@ -104,7 +104,7 @@ fn now_ms() -> i64 {
 }
 
 fn write(folder: &Path, rights: &Rights, clock: Clock) -> io::Result<()> {
-    // What is before the clock's beginning was before it by the calendar, too.
+    // A time before the clock's beginning was before it by the calendar, too.
     let shift = now_ms() - clock.now();
     let doors: Vec<_> = rights.doors().values().cloned().collect();
     let clusters = doors.iter().map(|door| {
@@ -145,8 +145,8 @@ impl OfCluster {
         }
     }
 
-    /// With times as they are at the beginning of a process, which begins at `since`. What is not older than
-    /// that, by a clock that was set back, says nothing.
+    /// Returns the memory, with times as they are at the beginning of a process, which begins at `since`. An
+    /// entry from a later time, by a clock that was set back, says nothing.
     fn memory(self, since: i64) -> Memory {
         let mut memory = Memory::default();
         let before = |at: i64| Some(at - since).filter(|at| *at <= 0);
@@ -199,7 +199,7 @@ impl Keeper {
         self.bell.clone()
     }
 
-    /// Writes what is new, and ends.
+    /// Writes the last changes, and ends the thread.
     pub(super) fn close(&self) {
         self.bell.change(|rung| rung.closing = true);
         let thread = self.thread.lock().take();
@@ -237,7 +237,7 @@ impl Bell {
         told.notify_all();
     }
 
-    /// Waits for something new; whether it is the last.
+    /// Waits for something new; returns whether the keeper is closing.
     fn wait(&self) -> bool {
         let (rung, told) = &*self.0;
         let mut rung = rung.lock();
@@ -246,7 +246,7 @@ impl Bell {
         rung.closing
     }
 
-    /// Waits before the next write; whether it is to end, with nothing new meanwhile.
+    /// Waits before the next write; returns whether the keeper is to end, with nothing new meanwhile.
     fn pause(&self) -> bool {
         let (rung, told) = &*self.0;
         let mut rung = rung.lock();
@@ -259,7 +259,7 @@ const KEY_FILE: &str = "key";
 const KNOWN_FILE: &str = "known.json";
 const VERSION: u32 = 1;
 const BETWEEN_WRITES: Duration = Duration::from_secs(5);
-/// What an earlier process was told is asked again at once: so old it is at least.
+/// The least age of an answer to an earlier process, so that the question is asked again at once.
 const STALE_MS: i64 = super::memory::FRESH.as_millis() as i64;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What the cluster said, and when. Bounded; times are those of [`super::Clock`].
+//! Remembers the cluster's answers, and when they came. The memory is bounded; times are those of
+//! [`super::Clock`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,34 +13,34 @@ use crate::print::Print;
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     clients: HashMap<Identity, Known>,
-    /// Names of indices that clients have grants for, all together.
+    /// The number of index names that clients have grants for, all together.
     names: usize,
-    /// What the cluster last said if it asks nobody who he is.
+    /// The cluster's last word, if it asks nobody who they are.
     pub(super) open: Option<Open>,
 }
 
-/// A cluster that asks nobody who he is.
+/// A cluster that asks nobody who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Open {
-    /// When it said so.
+    /// When the cluster said so.
     pub(super) at: i64,
-    /// Which one: another may be at its address since.
+    /// Which cluster said so: another may be at its address since.
     pub(super) uuid: Box<str>,
-    /// Whether it has been there all the time: security comes with a start of its nodes.
+    /// Whether the cluster has been there all the time: security comes with a start of its nodes.
     pub(super) unbroken: bool,
 }
 
 /// A client that the cluster let in.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// The user that it is, as the cluster says.
+    /// The user that the client is, as the cluster says.
     pub(super) user: Option<Print>,
-    /// When it was let in last.
+    /// When the client was last let in.
     pub(super) at: i64,
     pub(super) grants: HashMap<Box<str>, [Remembered; Ops::ALL.len()]>,
 }
 
-/// What was said of an operation, and when.
+/// The cluster's last word on an operation, and when it was said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Remembered {
     #[default]
@@ -48,39 +49,39 @@ pub(super) enum Remembered {
     No(i64),
 }
 
-/// What is remembered of all that a request does.
+/// The verdict of the memory on everything that a request does.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Judged {
-    /// It may do all of it.
+    /// The client may do all of it.
     Allowed,
-    /// Some of it it may not do.
+    /// The client may not do some of it.
     Denied,
-    /// This is to be asked.
+    /// These writes are to be asked about.
     Unknown(Vec<Writes>),
 }
 
 // === impl Memory ===
 
 impl Memory {
-    /// What this cluster said of itself within so long, if that it asks nobody.
+    /// Returns this cluster's last answer about itself within this time, if it was that it asks nobody.
     pub(super) fn open(&self, uuid: &str, now: i64, within: Duration) -> Option<&Open> {
         let open = self.open.as_ref();
         open.filter(|open| *open.uuid == *uuid && is_within(open.at, now, within))
     }
 
-    /// No node could be reached: it may come back as another.
+    /// Records that no node could be reached: the cluster may come back as another.
     pub(super) fn broken(&mut self) {
         if let Some(open) = &mut self.open {
             open.unbroken = false;
         }
     }
 
-    /// A client that was let in so lately that nobody is asked about it.
+    /// Returns a client that was let in so lately that nobody is asked about it.
     pub(super) fn fresh(&self, client: Identity, now: i64) -> Option<&Known> {
         self.known(client).filter(|known| is_within(known.at, now, FRESH))
     }
 
-    /// A client that was let in not too long ago for a time in which nobody can be asked.
+    /// Returns a client that was let in lately enough for a time in which nobody can be asked.
     pub(super) fn while_away(&self, client: Identity, now: i64) -> Option<&Known> {
         self.known(client)
             .filter(|known| is_within(known.at, now, WHILE_AWAY))
@@ -90,7 +91,7 @@ impl Memory {
         self.clients.get(&client)
     }
 
-    /// The cluster has let a client in.
+    /// Records that the cluster has let a client in.
     pub(super) fn let_in(&mut self, client: Identity, user: Option<Print>, now: i64) {
         if let Some(known) = self.clients.get_mut(&client) {
             (known.user, known.at) = (user, now);
@@ -107,14 +108,14 @@ impl Memory {
         self.clients.insert(client, known);
     }
 
-    /// The cluster has turned a client away.
+    /// Records that the cluster has turned a client away.
     pub(super) fn turned_away(&mut self, client: Identity) {
         if let Some(known) = self.clients.remove(&client) {
             self.names -= known.grants.len();
         }
     }
 
-    /// What is known of all these writes.
+    /// Judges all these writes by the answers that are remembered.
     pub(super) fn judge(&self, client: Identity, writes: &[Writes], now: i64) -> Judged {
         let mut unknown = Vec::new();
         let known = self.known(client);
@@ -139,7 +140,7 @@ impl Memory {
         }
     }
 
-    /// Whether all of this was allowed not too long ago for a time in which nobody can be asked.
+    /// Whether all of this was allowed lately enough for a time in which nobody can be asked.
     pub(super) fn allowed_while_away(&self, client: Identity, writes: &[Writes], now: i64) -> bool {
         let Some(known) = self.while_away(client, now) else {
             return false;
@@ -151,7 +152,7 @@ impl Memory {
         })
     }
 
-    /// What the cluster said of an operation of a client that it has let in.
+    /// Records the cluster's answer about an operation of a client that it has let in.
     pub(super) fn note(&mut self, client: Identity, name: &str, op: Op, may: bool, now: i64) {
         if self.names >= NAMES_MAX {
             self.make_room();
@@ -160,7 +161,7 @@ impl Memory {
             return;
         };
         if known.grants.len() >= NAMES_OF_CLIENT_MAX && !known.grants.contains_key(name) {
-            // Whoever writes to more indices than that is asked about again and again.
+            // A client that writes to more indices than that is asked about again and again.
             self.names -= known.grants.len();
             known.grants.clear();
         }
@@ -176,7 +177,7 @@ impl Memory {
         };
     }
 
-    /// Puts back what an earlier process knew.
+    /// Puts back the memory of an earlier process.
     pub(super) fn restore(&mut self, client: Identity, known: Known) {
         if self.clients.len() < CLIENTS_MAX && self.names + known.grants.len() <= NAMES_MAX {
             self.names += known.grants.len();
@@ -184,14 +185,14 @@ impl Memory {
         }
     }
 
-    /// Those that would still count in a time in which nobody can be asked.
+    /// Returns the clients that would still count in a time in which nobody can be asked.
     pub(super) fn lasting(&self, now: i64) -> impl Iterator<Item = (Identity, &Known)> {
         let lasting = move |known: &Known| is_within(known.at, now, WHILE_AWAY);
         let clients = self.clients.iter().filter(move |(_, known)| lasting(known));
         clients.map(|(client, known)| (*client, known))
     }
 
-    /// Forgets the quarter that was let in first.
+    /// Forgets the quarter of the clients that was let in first.
     fn make_room(&mut self) {
         let mut times: Vec<i64> = self.clients.values().map(|known| known.at).collect();
         times.sort_unstable();
@@ -207,11 +208,12 @@ pub(super) fn is_within(at: i64, now: i64, time: Duration) -> bool {
     u128::try_from(now.saturating_sub(at)).is_ok_and(|since| since < time.as_millis())
 }
 
-/// So long nobody is asked about the same again.
+/// How long nobody is asked about the same again.
 pub(super) const FRESH: Duration = Duration::from_secs(30);
-/// The same of what was denied: whoever has been given a right wants to use it.
+/// How long nobody is asked again about a denied operation: a client that has been given a right wants to use
+/// it.
 const FRESH_NO: Duration = Duration::from_secs(5);
-/// So long what was said counts while no node can be reached.
+/// How long an answer counts while no node can be reached.
 pub(super) const WHILE_AWAY: Duration = Duration::from_secs(3600);
 const CLIENTS_MAX: usize = 10_000;
 const NAMES_MAX: usize = 100_000;

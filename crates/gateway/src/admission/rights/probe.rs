@@ -1,6 +1,6 @@
-//! Operations that change nothing, whatever comes of them, and tell by how they fail whether they were
-//! allowed: `index` and `delete` of a document in a state that no document can have, and `update` of a
-//! document that is nowhere. Rights are looked at first by all servers.
+//! Operations that change nothing, however they end, and whose failure tells whether they were allowed:
+//! `index` and `delete` of a document in a state that no document can have, and `update` of a document that
+//! is nowhere. All servers look at rights first.
 
 use std::collections::HashSet;
 
@@ -8,19 +8,19 @@ use bulk::{Op, RouteTable, Target};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-/// One bulk of such operations, all of one kind: OpenSearch and Elasticsearch refuse all that travels to a
-/// shard together for what one of it is refused.
+/// One bulk of such operations, all of one kind: OpenSearch and Elasticsearch refuse everything that travels
+/// to a shard together if they refuse one operation of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Probe {
-    /// Path and parameters.
+    /// The path and the parameters.
     pub(super) target: String,
     pub(super) body: String,
-    /// The names that it asks about, in the order of its items.
+    /// The names that the probe asks about, in the order of its items.
     pub(super) names: Vec<Box<str>>,
 }
 
-/// The bulks that ask about these names. Several names for one index do not travel together, for the same
-/// reason.
+/// Returns the bulks that ask about these names. Several names for one index do not travel together, for the
+/// same reason.
 pub(super) fn probes(op: Op, names: &[Box<str>], table: &RouteTable) -> Vec<Probe> {
     let explicit = table.dialect().allow_explicit_index;
     let mut left: Vec<&str> = names.iter().map(|name| &**name).collect();
@@ -53,8 +53,8 @@ fn probe(op: Op, names: &[&str], table: &RouteTable, explicit: bool) -> Probe {
     let mut body = String::new();
     for name in names {
         let target = table.target(name);
-        // A stream takes nothing but `create`, which has no such condition. Rights for a stream are rights
-        // for what it is made of.
+        // A data stream takes nothing but `create`, which has no such condition. Rights for a stream are
+        // rights for the indices behind it.
         let stream = matches!(target, Some(Target::DataStream { .. }));
         let written = if stream { concrete(name, table) } else { name };
         let mut action = json!({"_id": format!("tidegate-{:016x}", fastrand::u64(..))});
@@ -87,8 +87,8 @@ fn probe(op: Op, names: &[&str], table: &RouteTable, explicit: bool) -> Probe {
         _ => "/_bulk".to_owned(),
     };
     Probe {
-        // An index's own pipeline would have a say before its rights do; a shard without a primary is not
-        // waited for.
+        // The index's own pipeline would run before its rights are looked at; and a shard without a primary
+        // is not waited for.
         target: format!("{path}?pipeline=_none&timeout=1s"),
         body,
         names: names.iter().map(|name| Box::from(*name)).collect(),
@@ -105,8 +105,8 @@ fn concrete_if_stream<'a>(name: &'a str, table: &'a RouteTable) -> &'a str {
 // === impl Probe ===
 
 impl Probe {
-    /// Whether each was allowed, by the answer's items; none of a name whose index is closed: a bulk says so
-    /// before anybody looks at rights ([`super::closed`]).
+    /// Returns whether each operation was allowed, by the answer's items; `None` for a name whose index is
+    /// closed: a bulk says so before anybody looks at rights ([`super::closed`]).
     pub(super) fn read(&self, answer: &[u8]) -> Option<Vec<Option<bool>>> {
         let answer: Value = serde_json::from_slice(answer).ok()?;
         let items = answer["items"].as_array()?;
@@ -124,8 +124,8 @@ pub(super) fn is_closed(error: &Value) -> bool {
     error == "index_closed_exception"
 }
 
-/// Whether an operation came past the question for rights, by the error that it ended with. What is not known
-/// to come later may have come before.
+/// Whether an operation came past the question for rights, by the error that it ended with. An error that is
+/// not known to come later may have come before.
 pub(super) fn was_allowed(error: &Value) -> bool {
     matches!(
         error.as_str(),
@@ -143,9 +143,9 @@ pub(super) fn was_allowed(error: &Value) -> bool {
     )
 }
 
-/// No index ever has so many operations on one shard with this primary term.
+/// No shard ever has this many operations with this primary term.
 pub(super) const NO_SUCH_SEQ_NO: u64 = 1_000_000_000_000_000;
-/// Names in one bulk.
+/// The most names in one bulk.
 const NAMES_MAX: usize = 500;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A slot under random schedules, in a world with a clock of its own: arrivals, answers, timers and leave in
-//! any order.
+//! A slot under random schedules, in a world with a clock of its own: arrivals, answers, timers and leave
+//! come in any order.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A part, by the order of its arrival.
+/// A part, numbered in the order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Numbered {
     number: u32,
@@ -35,28 +35,28 @@ enum Event {
     Answered(usize),
     /// Time passes.
     Passes { micros: u64 },
-    /// The node's limiter gives leave, or takes back what it would have given.
+    /// The node's limiter gives leave, or takes it back.
     Leave(bool),
 }
 
-/// What the combiner does around a slot.
+/// The combiner around a slot.
 struct World {
     slot: Slot<Numbered, ()>,
     shifts: Shifts,
     settings: Combine,
     began: Instant,
     now: Duration,
-    /// Timers: when they go off, for which round.
+    /// The timers: when they go off, and for which round.
     timers: BTreeMap<(Duration, u64), ()>,
-    /// Requests under way: parts, bytes, and since when.
+    /// The requests under way: parts, bytes, and since when.
     under_way: Vec<(usize, u64, Duration)>,
-    /// Tasks that wait for leave, and whether the node gives it without waiting.
+    /// The tasks that wait for leave; `free` says whether the node gives leave without waiting.
     asking: u32,
     free: bool,
     came: u32,
-    /// Parts that were sent, in this order.
+    /// The parts that were sent, in this order.
     sent: Vec<u32>,
-    /// Somebody has been waiting for leave while something waited.
+    /// Whether somebody has been waiting for leave while something waited.
     held_up: bool,
 }
 
@@ -184,7 +184,7 @@ impl World {
         self.check();
     }
 
-    /// Whatever waits, somebody comes for it; and nothing is counted wrong.
+    /// Checks that somebody comes for the parts that wait, and that nothing is counted wrong.
     fn check(&self) {
         let round = self.slot.round();
         let watched = self.timers.keys().any(|(_, of)| *of == round);
@@ -238,14 +238,14 @@ proptest! {
         for event in &events {
             world.step(event);
         }
-        // At the end everything is answered, and the node takes what comes.
+        // At the end every request is answered, and the node takes what comes.
         world.step(&Event::Leave(true));
         world.step(&Event::Passes { micros: 60_000 });
         prop_assert_eq!(world.sent, (0..world.came).collect::<Vec<_>>());
     }
 
-    /// One request at a time: whatever went before, after a pause nobody makes a client wait that has no
-    /// company.
+    /// With one request at a time, a client that has no company never waits after a pause, whatever events
+    /// went before.
     #[test]
     fn a_client_on_its_own_never_waits(
         before in prop::collection::vec(event(), 0..60),

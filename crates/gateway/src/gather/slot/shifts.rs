@@ -1,47 +1,47 @@
-//! How many requests for each target are under way before parts gather.
+//! Finds out how many requests for each target are under way before parts gather.
 //!
-//! One at a time carries the most, and costs a node the least. But a node works on a shard's part of a
-//! request with one thread: nodes with cores to spare get more done with several, and those without do not.
-//! Which it is only shows when it is tried. So now and then all targets of a kind go in turns, some answers
-//! with as many requests as usual and some with twice or half as many, and what is got through in all
-//! decides: by itself a node would also gain what it takes from others on the same machine. More have to gain
-//! a good deal, since they cost the nodes more.
+//! One request at a time carries the most, and costs a node the least. But a node works on a shard's part of
+//! a request with one thread: a node with cores to spare gets more done with several requests, and a node
+//! without does not. Which kind a node is only shows when several are tried. So now and then all targets of a
+//! kind take turns: for some answers with as many requests as usual, and for some with twice or half as many.
+//! The work of all targets together decides: measured alone, a target would also gain the work that it takes
+//! from others on the same machine. More requests have to gain a good deal, since they cost the nodes more.
 
 use std::time::{Duration, Instant};
 
-/// Follows the slots of one kind. Time is given.
+/// Follows the slots of one kind. The caller passes the time.
 #[derive(Debug)]
 pub(crate) struct Shifts {
     usual: u32,
     trial: Option<Trial>,
-    /// What has been got through since the last change.
+    /// The answers, bytes and time counted since the last change.
     tally: Tally,
-    /// Up to when the tally's time goes; none before the first request.
+    /// The time up to which the tally counts; `None` before the first request.
     until: Option<Instant>,
-    /// The longest that counts of a time with nothing under way: what the last answer took. Clients that take
-    /// a while to come back are part of what is compared, a load that pauses is not.
+    /// The longest time with nothing under way that counts: as long as the last answer took. Clients that
+    /// take a while to come back are part of the comparison; a load that pauses is not.
     gap_most: Duration,
-    /// Requests under way, and the most at once since the last change.
+    /// The requests under way; `most` is the most at once since the last change.
     under_way: u32,
     most: u32,
-    /// Answers to come that say nothing of the present number, since they were sent under another.
+    /// Answers to come that say nothing of the present number, since their requests were sent under another.
     stale: u32,
     /// The time of the tally at which the next trial begins.
     pause: Duration,
-    /// The next trial is with fewer.
+    /// Whether the next trial is with fewer requests.
     fewer: bool,
 }
 
-/// Turns with the usual number and another.
+/// A trial: turns with the usual number of requests and with another.
 #[derive(Debug)]
 struct Trial {
     other: u32,
     turns: usize,
-    /// What it has taken.
+    /// The time that the trial has taken.
     time: Duration,
-    /// What the last turn with the usual number got through, bytes a second.
+    /// The rate of the last turn with the usual number, in bytes a second.
     rate: f64,
-    /// How many times as much the turn with the other number after it did.
+    /// How many times as much the next turn, with the other number, got through.
     gains: [f64; PAIRS],
 }
 
@@ -55,34 +55,36 @@ struct Tally {
 /// The most requests for a target at once. A node's limiter may allow fewer.
 const MOST: u32 = 16;
 
-/// Turns of a trial with each number. The median counts: a node pauses and is busy with other things now and
-/// then.
+/// The turns of a trial with each number. The median counts, because a node pauses and is busy with other
+/// things now and then.
 const PAIRS: usize = 5;
 
-/// Answers of a turn, for each request under way, and how long it lasts at least and at most, unless answers
-/// take longer.
+/// The answers of a turn, for each request under way; and how long a turn lasts at least and at most, unless
+/// answers take longer.
 const TURN_ANSWERS: u32 = 4;
 const TURN_LEAST: Duration = Duration::from_millis(30);
 const TURN_MOST: Duration = Duration::from_millis(800);
 
-/// Before the first trial, and the longest between trials that change nothing.
+/// The pause before the first trial, and the longest pause between trials that change nothing.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MOST: Duration = Duration::from_mins(1);
 
-/// Between trials that change nothing is at least so many times what they take: half of it was with the wrong
-/// number.
+/// The pause between trials that change nothing is at least this many times as long as a trial: half of a
+/// trial is with the wrong number.
 const TRIAL_SHARE: u32 = 10;
 
-/// Twice as many requests have to get through so much more. With cores to spare it is nearly twice as much.
+/// Twice as many requests have to get through this many times as much. With cores to spare it is nearly twice
+/// as much.
 const WORTH: f64 = 1.5;
 
-/// With half as many this much less is no loss. Smaller than `WORTH`, or it would go to and fro.
+/// Half as many requests may get through this many times less: that is no loss. This is smaller than `WORTH`,
+/// or the number would go to and fro.
 const NO_LOSS: f64 = 1.25;
 
 // === impl Shifts ===
 
 impl Shifts {
-    /// `adaptive`: how many it is is found out; else it is always one.
+    /// With `adaptive`, the number of requests is found out; otherwise it is always one.
     pub(crate) fn new(adaptive: bool) -> Self {
         if adaptive {
             Self::starting_with(1)
@@ -91,7 +93,7 @@ impl Shifts {
         }
     }
 
-    /// Always so many.
+    /// Makes shifts with a number that never changes.
     pub(super) fn fixed(usual: u32) -> Self {
         Self {
             pause: Duration::MAX,
@@ -114,7 +116,7 @@ impl Shifts {
         }
     }
 
-    /// Requests under way beyond which parts gather, now.
+    /// Returns the number of requests under way beyond which parts gather now.
     pub(super) fn allowed(&self) -> u32 {
         match &self.trial {
             Some(trial) if trial.turns % 2 == 1 => trial.other,
@@ -122,12 +124,12 @@ impl Shifts {
         }
     }
 
-    /// The same, but for trials.
+    /// Returns the same number, leaving trials aside.
     pub(crate) fn usual(&self) -> u32 {
         self.usual
     }
 
-    /// One more request is under way.
+    /// Records that one more request is under way.
     pub(super) fn began(&mut self, now: Instant) {
         self.passes(now);
         self.under_way += 1;
@@ -141,7 +143,8 @@ impl Shifts {
         self.tally.time += if idle { time.min(self.gap_most) } else { time };
     }
 
-    /// One with `bytes` has returned after so long. `clients`: those that write to its target, it seems.
+    /// Records that a request with `bytes` has returned after this time. `clients` is how many seem to write
+    /// to its target.
     pub(super) fn ended(&mut self, bytes: u64, lasted: Duration, clients: usize, now: Instant) {
         self.passes(now);
         self.under_way = self.under_way.saturating_sub(1);
@@ -170,7 +173,7 @@ impl Shifts {
     }
 
     fn try_another(&mut self, clients: usize) {
-        // More than there are clients could not be told from as many.
+        // More requests than there are clients could not be told from as many as there are clients.
         let most = self.usual >= MOST || clients <= self.usual as usize;
         let fewer = self.usual > 1 && (self.fewer || most);
         let other = if fewer { self.usual / 2 } else { self.usual * 2 };
@@ -184,7 +187,7 @@ impl Shifts {
         self.begin_turn();
     }
 
-    /// The end of a turn.
+    /// Ends a turn.
     fn turn(&mut self) {
         let rate = self.tally.rate();
         let Some(trial) = &mut self.trial else { return };
@@ -202,7 +205,7 @@ impl Shifts {
 
     fn begin_turn(&mut self) {
         self.tally = Tally::default();
-        // At least one: what waits gathered under the number before.
+        // At least one answer does not count: the parts that wait gathered under the number before.
         self.stale = self.under_way.max(1);
         self.most = self.under_way;
     }
@@ -229,7 +232,7 @@ impl Shifts {
 // === impl Tally ===
 
 impl Tally {
-    /// Bytes a second.
+    /// Returns bytes a second.
     fn rate(&self) -> f64 {
         self.bytes.max(1) as f64 / self.time.as_secs_f64().max(1e-6)
     }

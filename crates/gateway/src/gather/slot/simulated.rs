@@ -1,5 +1,5 @@
-//! A slot, its clients and a node with so many cores, in simulated time: what trying how much a node takes
-//! comes to.
+//! A slot, its clients and a node with this many cores, in simulated time: shows the results of the slot's
+//! trials.
 
 use std::time::{Duration, Instant};
 
@@ -22,17 +22,17 @@ impl Weight for Bulk {
     }
 }
 
-/// A node works on each shard's part of a request with one thread, and its threads share its cores.
+/// A node: it works on each shard's part of a request with one thread, and its threads share its cores.
 #[derive(Clone, Copy)]
 struct Node {
     cores: f64,
     shards: u32,
-    /// What a shard's part costs, and each document of it, seconds of a core.
+    /// The cost of a shard's part, and of each document in it, in seconds of a core.
     part: f64,
     doc: f64,
 }
 
-/// Clients that send the next bulk so long after each answer.
+/// Clients that send the next bulk this long after each answer.
 #[derive(Clone, Copy)]
 struct Clients {
     count: usize,
@@ -41,24 +41,25 @@ struct Clients {
 }
 
 struct Request {
-    /// The work left to each shard's thread.
+    /// The work that is left to each shard's thread.
     threads: Vec<f64>,
     since: f64,
     members: Vec<Bulk>,
 }
 
-/// What came of it.
+/// The result of a simulation.
 #[derive(Debug)]
 struct Seen {
     /// Documents a second.
     docs: f64,
-    /// Microseconds of the node's cores a document.
+    /// Microseconds of the node's cores for each document.
     cost: f64,
 }
 
 const DOC_BYTES: u64 = 300;
 
-/// As measured on a warm node: some 0.4 ms for each shard that a request touches, and 24 us a document.
+/// Makes a node with costs as measured on a warm node: some 0.4 ms for each shard that a request touches, and
+/// 24 us for each document.
 const fn node(cores: f64) -> Node {
     Node {
         cores,
@@ -76,9 +77,9 @@ struct Simulation {
     shifts: Shifts,
     slot: Slot<Bulk, ()>,
     start: Instant,
-    /// When each client sends its next bulk.
+    /// The time at which each client sends its next bulk.
     coming: Vec<(f64, usize)>,
-    /// When a timer of a round of the slot goes off.
+    /// The time at which a timer goes off, and its round of the slot.
     timers: Vec<(f64, u64)>,
     open: Vec<Request>,
     now: f64,
@@ -134,7 +135,7 @@ impl Simulation {
         self.start + Duration::from_secs_f64(self.now)
     }
 
-    /// Time passes until somebody comes, a timer goes off, or a thread is done.
+    /// Lets time pass until a client comes, a timer goes off, or a thread is done.
     fn pass(&mut self) {
         let threads = self
             .open
@@ -169,7 +170,7 @@ impl Simulation {
         due
     }
 
-    /// Sends what is to go now.
+    /// Sends the parts that are to go now.
     fn consider(&mut self, mut due: bool) {
         let at = self.at();
         loop {
@@ -188,7 +189,7 @@ impl Simulation {
         }
     }
 
-    /// Answers the requests that all threads are done with. Their clients come again.
+    /// Answers the requests that all threads are done with. The clients then come again.
     fn answer(&mut self) {
         for index in (0..self.open.len()).rev() {
             if self.open[index].threads.iter().any(|left| *left > 0.0) {

@@ -1,4 +1,5 @@
-//! Requests with an `Idempotency-Key`: whose turn it is, and the answer to one that was accepted before.
+//! Requests with an `Idempotency-Key`: which request is executed, and the answer to one that was accepted
+//! before.
 
 use std::sync::Arc;
 
@@ -15,11 +16,11 @@ use crate::nodes::Outbound;
 use crate::queue::idempotency::{Accepted, Claim, Claimed, HEADER, Keyed, Keys, digest_of, key_of};
 use crate::request_id::RequestId;
 
-/// What a request with a key has to do.
+/// The treatment of a request that has a key.
 pub(crate) enum Occurrence {
-    /// Be accepted.
+    /// Accept the request.
     First(Claim),
-    /// Be answered as this one was.
+    /// Answer the request as this earlier one was answered.
     Again(Accepted),
 }
 
@@ -27,14 +28,14 @@ pub(crate) enum Occurrence {
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) head: &'a Parts,
-    /// Its headers, with the account that it has if it brings none.
+    /// The request's headers, with the account that it gets if it brings none.
     pub(crate) headers: &'a HeaderMap,
     pub(crate) target: &'a str,
     pub(crate) body: &'a [u8],
     pub(crate) snapshot: &'a Snapshot,
 }
 
-/// Says of an answer whether its request is remembered, or repeats another.
+/// The header that says whether a request is remembered, or repeats another.
 pub(super) static SAYS: HeaderName = HeaderName::from_static("x-tidegate-idempotency");
 
 // === impl Occurrence ===
@@ -52,7 +53,7 @@ impl Occurrence {
 // === impl Accept ===
 
 impl Accept {
-    /// The keys of the queue, if they count and a request has one.
+    /// Returns the keys of the queue, if they count and the request has one.
     pub(crate) fn keys_for(&self, headers: &HeaderMap) -> Option<&Arc<Keys>> {
         let keys = self.queue.keys.as_ref();
         keys.filter(|_| headers.contains_key(&HEADER))
@@ -88,7 +89,7 @@ impl Accept {
         }
     }
 
-    /// The answer that was given when this was accepted, made once more.
+    /// Makes the answer once more that was given when this request was accepted.
     pub(super) fn again(&self, queued: Queued<'_>, accepted: &Accepted) -> Response<Outgoing> {
         let place = format!("position={}", accepted.position);
         let mut response = super::answer(queued.head, accepted.keyed.took, queued.items, &place);
@@ -99,7 +100,8 @@ impl Accept {
     }
 }
 
-/// With what its answer will say that it took, which is all that the body does not tell.
+/// Returns the record's entry for the key, with the time that the answer will say it took: the body does not
+/// tell that.
 pub(super) fn kept(claim: &Claim, took: u64) -> Keyed {
     Keyed {
         took,

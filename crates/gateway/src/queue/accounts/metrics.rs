@@ -10,7 +10,7 @@ use crate::queue::parked::{Parked, now_ms};
 use crate::queue::queues::{Doing, Group, Queues};
 
 impl Queues {
-    /// The accounts in Prometheus' text format.
+    /// Writes the accounts in Prometheus' text format.
     pub(crate) fn write_prometheus(&self, page: &mut String) {
         let mut out = Exposition::new(page);
         let accounts = self.accounts();
@@ -65,7 +65,7 @@ impl Queues {
     }
 }
 
-/// Of each queue.
+/// Returns the metrics of each queue.
 fn of_queues<'a>() -> [Metric<Account<'a>>; 9] {
     [
         (
@@ -123,7 +123,7 @@ fn of_queues<'a>() -> [Metric<Account<'a>>; 9] {
     ]
 }
 
-/// Of each consumer group, from its account.
+/// The metrics of each consumer group, from its account.
 const OF_CONSUMERS: [Metric<GroupAccount>; 2] = [
     (
         "queue_rewound_total",
@@ -139,7 +139,7 @@ const OF_CONSUMERS: [Metric<GroupAccount>; 2] = [
     ),
 ];
 
-/// Of each consumer group that delivers, as it is now.
+/// The metrics of each consumer group that delivers, as it is now.
 const OF_GROUPS: [Metric<Group>; 10] = [
     (
         "queue_lag_seconds",
@@ -203,7 +203,7 @@ const OF_GROUPS: [Metric<Group>; 10] = [
     ),
 ];
 
-/// Of what is parked of each consumer group.
+/// The metrics of the parked operations of each consumer group.
 const OF_PARKED: [Metric<Parked>; 4] = [
     (
         "queue_parked_keys",
@@ -231,7 +231,7 @@ const OF_PARKED: [Metric<Parked>; 4] = [
     ),
 ];
 
-/// What a queue on this machine's disk says of it.
+/// Returns a figure of a queue on this machine's disk; `None` for a queue in Kafka.
 fn on_disk(account: &Account<'_>, of: impl Fn(&Status) -> Option<u64>) -> Option<f64> {
     match account.queue.log {
         Journal::Disk(_) => of(&account.status).map(|bytes| bytes as f64),
@@ -239,7 +239,7 @@ fn on_disk(account: &Account<'_>, of: impl Fn(&Status) -> Option<u64>) -> Option
     }
 }
 
-/// Age in seconds of what has been parked longest.
+/// Returns the age in seconds of the operations that have been parked longest.
 fn age_s(parked: &Parked) -> f64 {
     let since = parked.state().since_ms();
     since.map_or(0.0, |since| now_ms().saturating_sub(since) as f64 / 1000.0)

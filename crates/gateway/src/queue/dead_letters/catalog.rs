@@ -1,5 +1,5 @@
-//! What became of letters that are no longer among the dead: one small file, replaced as a whole, so that a
-//! letter and the number that counts it change together or not at all.
+//! Records the fate of letters that are no longer among the dead letters: in one small file, replaced as a
+//! whole, so that a letter and the number that counts it change together or not at all.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,13 +14,13 @@ pub(super) struct Catalog {
     version: u32,
     /// Records of the store that hold no letter any more.
     pub(super) gone: Ranges,
-    /// Letters that are in another record than their id says: where.
+    /// Letters that are in another record than their id says, each with its place.
     pub(super) moved: BTreeMap<u64, u64>,
-    /// By consumer group.
+    /// The tallies of consumer groups.
     pub(super) tallies: BTreeMap<String, Tally>,
 }
 
-/// What became of a consumer group's letters.
+/// The numbers of a consumer group's letters that were replayed or purged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tally {
     /// Letters that were put back into the queue.
@@ -39,7 +39,7 @@ pub(super) struct Ranges(BTreeMap<u64, u64>);
 // === impl Catalog ===
 
 impl Catalog {
-    /// Reads them; empty if there is no file.
+    /// Reads the catalog; empty if there is no file.
     pub(super) fn load(file: &Path) -> io::Result<Self> {
         let text = match std::fs::read_to_string(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::new()),
@@ -64,7 +64,8 @@ impl Catalog {
         }
     }
 
-    /// Writes them beside, and in the place of the file: durable when it returns, and never half of it.
+    /// Writes the catalog beside the file, and then replaces the file: durable when this returns, and never
+    /// half written.
     pub(super) fn save(&self, file: &Path) -> io::Result<()> {
         let body = serde_json::to_string(self)?;
         let next = file.with_extension("new");
@@ -82,7 +83,7 @@ impl Catalog {
         self.tallies.entry(group.to_owned()).or_default()
     }
 
-    /// Says that a letter is in no record any more.
+    /// Records that a letter is in no record any more.
     pub(super) fn remove(&mut self, id: u64, at: u64, bytes: u64) {
         self.gone.insert(at, at + bytes);
         self.moved.remove(&id);
@@ -102,7 +103,7 @@ fn checksum(body: &str) -> String {
 
 impl Ranges {
     pub(super) fn insert(&mut self, mut start: u64, mut end: u64) {
-        // All that it touches become one with it.
+        // All ranges that this one touches become one with it.
         let touched: Vec<_> = self
             .0
             .range(..=end)
@@ -117,7 +118,7 @@ impl Ranges {
         self.0.insert(start, end);
     }
 
-    /// The end of the range that a place is in, if it is in one.
+    /// Returns the end of the range that a place is in, if it is in one.
     pub(super) fn end_of(&self, at: u64) -> Option<u64> {
         let (_, end) = self.0.range(..=at).next_back()?;
         (at < *end).then_some(*end)
@@ -131,7 +132,7 @@ impl Ranges {
         self.0.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Forgets what is before a place.
+    /// Forgets the ranges before a place.
     pub(super) fn drop_before(&mut self, at: u64) {
         self.0.retain(|_, end| *end > at);
     }

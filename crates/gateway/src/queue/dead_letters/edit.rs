@@ -1,4 +1,4 @@
-//! A letter is changed before it is replayed: another action line, another source.
+//! Changes a letter before it is replayed: another action line, another source.
 
 use bulk::RouteTable;
 use config::Level;
@@ -11,7 +11,7 @@ use super::{Committed, DeadLetters, LettersError};
 use crate::bulk_request::ask_of;
 use crate::queue::record::head_of;
 
-/// What is to be another; what is not given stays as it is.
+/// The new lines of a letter; a line that is not given stays as it is.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Edit {
@@ -50,7 +50,7 @@ pub(crate) enum NoOperation {
 }
 
 impl DeadLetters {
-    /// Gives a letter other lines; durable when it returns. The first ones are kept beside them.
+    /// Gives a letter other lines; durable when this returns. The first lines are kept beside them.
     pub(crate) fn edit(
         &self,
         id: u64,
@@ -74,7 +74,7 @@ impl DeadLetters {
     }
 }
 
-/// The lines with what is given in the place of what was there.
+/// Returns the lines with the edit's in place of the old ones.
 fn edited(lines: &[u8], edit: &Edit) -> Result<Vec<u8>, NoOperation> {
     let action_before = first_line(lines);
     let source_before = lines
@@ -104,7 +104,7 @@ fn edited(lines: &[u8], edit: &Edit) -> Result<Vec<u8>, NoOperation> {
     Ok(out)
 }
 
-/// JSON as it was sent, on one line: newlines stand only between its parts.
+/// Puts JSON as it was sent on one line: newlines stand only between its parts.
 fn one_line(json: &RawValue) -> Vec<u8> {
     let newline = |byte: u8| matches!(byte, b'\n' | b'\r');
     let bytes = json.get().bytes();
@@ -113,7 +113,8 @@ fn one_line(json: &RawValue) -> Vec<u8> {
         .collect()
 }
 
-/// Whether these lines are one operation that delivery knows to send, with a document that is one.
+/// Checks that these lines are one operation that delivery knows how to send, with a source that is a JSON
+/// object.
 pub(super) fn check(lines: &[u8], letter: &Letter, table: &RouteTable) -> Result<(), NoOperation> {
     let head = head_of(&letter.cause.target).ok_or(NoOperation::NotOne)?;
     let ask = ask_of(&head, Level::Node);

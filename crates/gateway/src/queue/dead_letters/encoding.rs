@@ -1,20 +1,21 @@
-//! A letter as a record of the store. A record's parameters are bounded, what clients and nodes say is not:
-//! so what only tells people why is cut to bounds that count what JSON makes of it, and a cause that is still
-//! too long (its request's path and content type may fill a record's parameters by themselves) lies in a
-//! group of its own. No cause and no operation makes a record that the store would refuse for what it holds.
+//! Encodes a letter as a record of the store. A record's parameters are bounded; the words of clients and
+//! nodes are not. So text that only tells people why is cut to bounds that allow for its escaping in JSON,
+//! and a cause that is still too long (its request's path and content type may fill a record's parameters by
+//! themselves) goes into a group of its own. So no cause and no operation makes a record that the store would
+//! refuse because of its contents.
 
 use log::{Browsed, Log, PARAMS_MAX, PAYLOAD_MAX, Record};
 
 use super::letter::Cause;
 
-/// The record of a letter with these lines, and the lines that it had before it was edited.
+/// Returns the record of a letter with these lines, and with the lines that it had before it was edited.
 pub(super) fn record(log: &Log, kind: u8, cause: &Cause, lines: &[u8], original: Option<&[u8]>) -> Record {
     let mut params = encoded(cause);
     let mut apart = None;
     if params.len() > PARAMS_MAX {
         let room = PAYLOAD_MAX - original.map_or(0, <[u8]>::len).min(PAYLOAD_MAX);
         let whole = std::mem::replace(&mut params, encoded(&cause.in_short()));
-        // Without room for it the record says less, but takes what was to be written.
+        // Without room for the whole cause, the record says less, but has the operation.
         apart = (whole.len() <= room.saturating_sub(lines.len())).then_some(whole);
         if apart.is_none() {
             let short = Cause {
@@ -31,16 +32,16 @@ pub(super) fn record(log: &Log, kind: u8, cause: &Cause, lines: &[u8], original:
     record
 }
 
-/// What a record holds of a letter.
+/// The contents of a letter's record.
 pub(super) struct Read {
     pub(super) cause: Cause,
-    /// Its lines; none if they are damaged.
+    /// The letter's lines; `None` if they are damaged.
     pub(super) lines: Option<Vec<u8>>,
-    /// Its lines before an edit, if there was one.
+    /// The letter's lines before an edit, if there was one.
     pub(super) original: Option<Vec<u8>>,
 }
 
-/// Reads a letter's record; none if this version does not know it.
+/// Reads a letter's record; `None` if this version does not know it.
 pub(super) fn read(record: &mut Browsed) -> Option<Read> {
     let mut cause: Cause = serde_json::from_slice(&record.params).ok()?;
     let mut groups: Vec<_> = record.groups.drain(..).map(|group| group.bytes).collect();
@@ -48,7 +49,7 @@ pub(super) fn read(record: &mut Browsed) -> Option<Read> {
         let whole = groups.pop().flatten();
         match whole.and_then(|whole| serde_json::from_slice::<Cause>(&whole).ok()) {
             Some(whole) => cause = whole,
-            // Where it was sent to is damaged, and so is the operation then.
+            // The target of the operation is damaged, so the operation counts as damaged too.
             None => groups.clear(),
         }
     }
@@ -65,13 +66,14 @@ fn encoded(cause: &Cause) -> Vec<u8> {
 }
 
 impl Cause {
-    /// Cuts what a node may word as it likes.
+    /// Cuts the texts that a node may word as it likes.
     pub(super) fn cut(&mut self) {
         cut(&mut self.reason, REASON_BYTES_MAX);
         cut(&mut self.kind, KIND_BYTES_MAX);
     }
 
-    /// What the accounts need, and no text that somebody else has written: it fits into any record.
+    /// Returns the part of the cause that the accounts need, and no text that somebody else has written: it
+    /// fits into any record.
     fn in_short(&self) -> Cause {
         Cause {
             group: self.group.clone(),
@@ -89,7 +91,7 @@ impl Cause {
     }
 }
 
-/// Cuts a text so that JSON needs at most so many bytes for it.
+/// Cuts a text so that JSON needs at most this many bytes for it.
 fn cut(text: &mut String, most: usize) {
     let mut bytes = 0;
     let over = text.char_indices().find(|(_, char)| {

@@ -1,5 +1,5 @@
-//! Letters counted by what they have in common, so that whoever has a hundred thousand sees that they are
-//! three faults.
+//! Counts letters by properties that they have in common, so that an operator with a hundred thousand of them
+//! sees that they are three faults.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use super::{Committed, DeadLetters, Letter, Wanted};
 
-/// Letters, by each of the things that they can have in common.
+/// The counts of letters, by each of the things that they can have in common.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Facets {
     /// How many letters there are.
     pub(crate) letters: u64,
-    /// Reasons without what differs from document to document.
+    /// Reasons without the parts that differ from document to document.
     like: Facet,
     field: Facet,
     index: Facet,
@@ -23,15 +23,15 @@ pub(crate) struct Facets {
     group: Facet,
 }
 
-/// One of them.
+/// The counts of one such thing, by value.
 ///
-/// Of more than [`KEPT_MAX`] values, a first look finds those that are frequent, whenever they come (Misra
-/// and Gries, "Finding repeated elements", 1982: of `n` letters, each value with more than `n / KEPT_MAX` of
-/// them), and a second one counts these.
+/// If there are more than [`KEPT_MAX`] values, a first look finds the frequent ones, whenever they come
+/// (Misra and Gries, "Finding repeated elements", 1982: of `n` letters, each value with more than `n /
+/// KEPT_MAX` of them), and a second look counts these.
 #[derive(Debug, Default)]
 struct Facet {
     counts: BTreeMap<String, u64>,
-    /// Of values beyond those that are kept apart.
+    /// The letters of values beyond those that are kept apart.
     others: u64,
     look: Look,
 }
@@ -41,9 +41,9 @@ enum Look {
     /// Every value has its own count so far.
     #[default]
     Exact,
-    /// The counts are lower than the truth: values had to go.
+    /// The counts are lower than the truth: values had to be dropped.
     Candidates,
-    /// Only candidates are counted, each exactly.
+    /// Only candidates are counted, and each exactly.
     Second,
 }
 
@@ -85,7 +85,8 @@ impl Facet {
         } else if self.counts.len() < KEPT_MAX {
             self.counts.insert(value.to_owned(), 1);
         } else {
-            // One of each value goes together with this one, so this walk is paid for by as many letters.
+            // One letter of each value goes together with this one, so this walk is paid for by as many
+            // letters.
             self.look = Look::Candidates;
             self.counts.retain(|_, count| {
                 *count -= 1;
@@ -94,7 +95,7 @@ impl Facet {
         }
     }
 
-    /// From here on, the values that are known are counted anew, and no others.
+    /// Counts the known values anew from here on, and no others.
     fn look_again(&mut self) {
         self.look = Look::Second;
         self.others = 0;
@@ -127,8 +128,8 @@ impl Facets {
 }
 
 impl DeadLetters {
-    /// Counts the letters that somebody means. Reads all of the store, and reads it again if one of the
-    /// facets has very many values.
+    /// Counts the letters that are meant. Reads all of the store, and reads it again if one of the facets has
+    /// very many values.
     pub(crate) fn facets(&self, wanted: &Wanted, committed: &Committed) -> Result<Facets, ReadError> {
         let mut facets = Facets::default();
         self.count_into(&mut facets, wanted, committed)?;
@@ -155,8 +156,8 @@ impl DeadLetters {
     }
 }
 
-/// A reason without what differs from document to document: what stands in quotes, numbers, and the id that
-/// reasons of conflicts begin with.
+/// Returns a reason without the parts that differ from document to document: quoted text, numbers, and the id
+/// that the reasons of conflicts begin with.
 pub(crate) fn like(reason: &str) -> String {
     let mut out = String::with_capacity(reason.len().min(LIKE_BYTES_MAX) + 4);
     let mut rest = reason;
@@ -193,7 +194,7 @@ pub(crate) fn like(reason: &str) -> String {
     out
 }
 
-/// The field that a reason is about, as servers word it.
+/// Returns the field that a reason is about, as servers word it.
 pub(super) fn field(reason: &str) -> Option<&str> {
     let named = FIELDS.iter().find_map(|before| {
         let (_, after) = reason.split_once(before)?;
@@ -202,7 +203,7 @@ pub(super) fn field(reason: &str) -> Option<&str> {
     named.filter(|name| !name.is_empty() && name.len() <= FIELD_BYTES_MAX)
 }
 
-/// What stands before a field's name; what comes first is the field that the document has.
+/// The text before a field's name. The first that is found names the field that the document has.
 const FIELDS: [&str; 5] = [
     "object mapping for [",
     "dynamic introduction of [",
@@ -212,7 +213,7 @@ const FIELDS: [&str; 5] = [
 ];
 const LIKE_BYTES_MAX: usize = 300;
 const FIELD_BYTES_MAX: usize = 512;
-/// Values that are counted apart, and those that are told.
+/// The most values that are counted apart, and the most that are shown.
 const KEPT_MAX: usize = 10_000;
 const SHOWN_MAX: usize = 100;
 

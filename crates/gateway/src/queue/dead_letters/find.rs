@@ -1,4 +1,4 @@
-//! A document, or all of one request, among the dead letters.
+//! Finds a document, or all of one request, among the dead letters.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -11,15 +11,15 @@ use crate::queue::trace::Sought;
 /// Letters that were found.
 #[derive(Default)]
 pub(crate) struct LettersFound {
-    /// At most [`FOUND_MAX`], the newest.
+    /// The newest letters, at most [`FOUND_MAX`].
     pub(crate) letters: std::collections::VecDeque<Letter>,
-    /// All of them.
+    /// The number of all letters that were found.
     pub(crate) count: u64,
-    /// Whether time was over before all was looked through.
+    /// Whether time was over before everything was searched.
     pub(crate) is_partial: bool,
 }
 
-/// What is looked for.
+/// The subject of a search.
 #[derive(Clone, Copy)]
 pub(crate) enum LettersSought<'s> {
     Document(&'s Sought<'s>),
@@ -28,7 +28,7 @@ pub(crate) enum LettersSought<'s> {
 }
 
 impl DeadLetters {
-    /// Looks for letters that count. Reads the disk.
+    /// Searches the letters that count. Reads the disk.
     pub(crate) fn find(
         &self,
         sought: LettersSought<'_>,
@@ -58,7 +58,7 @@ fn is_meant(sought: LettersSought<'_>, letter: &Letter) -> bool {
     match sought {
         LettersSought::Position(position) => letter.cause.position == position,
         LettersSought::Document(sought) => {
-            // One that was edited may have become another document; it is found by what it was, too.
+            // An edited letter may have become another document; its original is searched, too.
             let lines = letter.lines.iter().chain(&letter.original);
             let mut found = lines.filter_map(|lines| sought.in_lines(lines, &letter.cause.target));
             found.any(|found| !found.is_empty())
@@ -66,5 +66,5 @@ fn is_meant(sought: LettersSought<'_>, letter: &Letter) -> bool {
     }
 }
 
-/// Letters that are told of, at most.
+/// The most letters that are reported.
 pub(crate) const FOUND_MAX: usize = 100;

@@ -9,47 +9,48 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::encoding;
 
-/// Why an operation is dead, and where it came from. It stands in the record's parameters, in clear.
+/// Why an operation is dead, and where it came from. The cause stands in the record's parameters, in clear.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cause {
-    /// The consumer group that gave it up.
+    /// The consumer group that gave the operation up.
     pub(crate) group: String,
     /// The cluster that would not take it.
     pub(crate) cluster: String,
-    /// Status of the item.
+    /// The status of the item.
     pub(crate) status: u16,
-    /// `type` of its error.
+    /// The `type` of the item's error.
     pub(crate) kind: String,
-    /// `reason` of its error; cut if it is long.
+    /// The `reason` of the item's error; cut if it is long.
     pub(crate) reason: String,
-    /// How often it was sent.
+    /// How often the operation was sent.
     pub(crate) attempts: u32,
     /// When its client was answered, ms since 1970.
     pub(crate) accepted_ms: u64,
-    /// Position of its request in the queue, as its client was told.
+    /// The position of its request in the queue, as its client was told.
     pub(crate) position: u64,
-    /// Lane, and place in the request's part of that lane: with the position it says which operation it is.
+    /// The lane, and the place in the request's part of that lane: together with the position they say which
+    /// operation it is.
     pub(crate) lane: u32,
     pub(crate) place: u32,
-    /// Path and query that it was sent to.
+    /// The path and query that the operation was sent to.
     pub(crate) target: String,
-    /// Content type that it was sent with; earlier versions wrote that of its client, which is not used
-    /// again.
+    /// The content type that the operation was sent with. Earlier versions wrote its client's, which is not
+    /// used again.
     #[serde(default = "ndjson")]
     pub(crate) content_type: String,
-    /// If it was parked: its record there, and its number in it. Until it is gone from there it does not
-    /// count as dead.
+    /// Set if the operation was parked: its record in that store, and its number in the record. Until the
+    /// operation is gone from there, it does not count as dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parked: Option<(u64, u32)>,
-    /// If this record takes the place of the one that the letter was first put in.
+    /// Set if this record replaces the one that the letter was first put in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rewritten: Option<Rewritten>,
-    /// Whether this is not all: the record's last group holds the whole cause.
+    /// Whether this is not the whole cause: the record's last group holds that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) apart: bool,
 }
 
-/// What a record must still say of the one whose place it takes.
+/// The facts that a record must still have of the record that it replaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rewritten {
     pub(super) id: u64,
@@ -61,20 +62,20 @@ pub(crate) struct Rewritten {
 /// A dead letter as it lies in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Letter {
-    /// Its name for good: the position of the record that it was first put in.
+    /// The letter's name for good: the position of the record that it was first put in.
     pub(crate) id: u64,
-    /// Position of the record that it is in now.
+    /// The position of the record that the letter is in now.
     pub(super) at: u64,
-    /// Bytes of that record.
+    /// The bytes of that record.
     pub(super) bytes: u64,
-    /// When it was given up, ms since 1970.
+    /// When the operation was given up, in ms since 1970.
     pub(crate) died_ms: u64,
-    /// When it was edited last, if it was.
+    /// When the letter was last edited, if it was.
     pub(crate) edited_ms: Option<u64>,
     pub(crate) cause: Cause,
-    /// Action and source, each with its newline; none where the disk has damaged them.
+    /// Action and source, each with its newline; `None` if the disk has damaged them.
     pub(crate) lines: Option<Vec<u8>>,
-    /// The same as they were before the first edit.
+    /// Action and source as they were before the first edit.
     pub(crate) original: Option<Vec<u8>>,
 }
 
@@ -121,7 +122,7 @@ fn ndjson() -> String {
 // === impl Letter ===
 
 impl Letter {
-    /// The letter in a record; none if it is not one that this version knows.
+    /// Reads the letter in a record; `None` if this version does not know it.
     pub(super) fn of(mut record: Browsed) -> Option<Self> {
         let encoding::Read {
             cause,
@@ -146,7 +147,7 @@ impl Letter {
         })
     }
 
-    /// The index that it was for: as its action says, or else its URL.
+    /// Returns the index that the operation was for: as its action says, or else its URL.
     pub(crate) fn index(&self) -> Option<Cow<'_, str>> {
         let action: Option<Value> = serde_json::from_slice(first_line(self.lines.as_deref()?)).ok();
         let named = action.as_ref().and_then(|action| {
@@ -162,7 +163,7 @@ impl Letter {
         (index != "_bulk").then_some(decoded)
     }
 
-    /// As the admin port shows it. What is JSON is shown byte for byte.
+    /// Returns the letter as the admin port shows it. JSON is shown byte for byte.
     pub(crate) fn shown(&self) -> Shown<'_> {
         let cause = &self.cause;
         let (action, source) = shown_lines(self.lines.as_deref());
@@ -199,7 +200,7 @@ fn shown_lines(lines: Option<&[u8]>) -> (Option<Box<RawValue>>, Option<Box<RawVa
     let mut lines = text.lines();
     let mut next = || {
         let line = lines.next()?.to_owned();
-        // What is no JSON is shown as text.
+        // A line that is not JSON is shown as text.
         RawValue::from_string(line.clone())
             .or_else(|_| to_raw_value(&line))
             .ok()
@@ -207,14 +208,15 @@ fn shown_lines(lines: Option<&[u8]>) -> (Option<Box<RawValue>>, Option<Box<RawVa
     (next(), next())
 }
 
-/// Up to the first newline.
+/// Returns the bytes up to the first newline.
 pub(super) fn first_line(lines: &[u8]) -> &[u8] {
     lines.split(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
-/// Kind of a record that a letter was first put in.
+/// The kind of a record that a letter was first put in.
 pub(super) const FIRST: u8 = 0;
-/// Kind of one that takes another's place: edited, or moved so that the other's segment can go.
+/// The kind of a record that replaces another: the letter was edited, or moved so that the other's segment
+/// can go.
 pub(super) const REWRITTEN: u8 = 1;
 
 #[cfg(test)]

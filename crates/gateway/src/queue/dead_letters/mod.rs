@@ -1,10 +1,11 @@
-//! Operations that a cluster would not take: each with the reason, in a log of their own, until somebody has
-//! them replayed or purged.
+//! Operations that a cluster would not take, each with the reason. They are in a log of their own until
+//! somebody has them replayed or purged.
 //!
-//! The log holds the letters, the catalog beside it ([`catalog`]) what became of them. A letter is put there
-//! before its batch is committed, and counts from the commit on: one whose batch was cut off is delivered
-//! again, and dropped here when its delivery starts ([`DeadLetters::drop_unsettled`]). Letters that are
-//! replayed or purged are gone by the catalog; their bytes go with their segment ([`tidy`]).
+//! The log holds the letters; the catalog beside it ([`catalog`]) records their fate. A letter is put into
+//! the log before its batch is committed, and counts from the commit on: if its batch was cut off, the
+//! operation is delivered again, and the letter is dropped when delivery starts
+//! ([`DeadLetters::drop_unsettled`]). Letters that are replayed or purged are gone by the catalog; their
+//! bytes go with their segment ([`tidy`]).
 
 mod catalog;
 mod edit;
@@ -42,16 +43,17 @@ pub(crate) use wanted::{Committed, Wanted};
 /// The dead letters of one queue.
 pub(crate) struct DeadLetters {
     log: Log,
-    /// Segments before its place go.
+    /// The consumer whose place keeps segments: those before it go.
     kept: Consumer,
     file: PathBuf,
     room: Room,
     catalog: Mutex<Arc<Catalog>>,
-    /// Whoever changes the catalog: one after the other.
+    /// Held while the catalog is changed.
     work: Mutex<()>,
     /// Letters of each group that are put here and not yet committed.
     under_way: Mutex<BTreeMap<String, u64>>,
-    /// Held alone while letters go back into the queue, so that nobody counts them there and here.
+    /// Locked exclusively while letters go back into the queue, so that nobody counts them both there and
+    /// here.
     counting: RwLock<()>,
 }
 
@@ -66,16 +68,16 @@ struct Picked {
     bytes: u64,
 }
 
-/// What cannot be done with letters now.
+/// Why something cannot be done with letters now.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LettersError {
     /// The store cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Its catalog cannot be written: nothing has changed.
+    /// The catalog cannot be written: nothing has changed.
     #[error("the catalog of the dead letters cannot be written: {0}")]
     Catalog(#[from] io::Error),
-    /// The store takes no other record.
+    /// The store takes no further record.
     #[error("the dead letter cannot be written: {0}")]
     Append(#[from] AppendError),
 }
@@ -91,7 +93,7 @@ pub(crate) enum NotOpened {
     Catalog { file: PathBuf, source: io::Error },
 }
 
-/// Some letters, and where to go on.
+/// Some letters, and the place to go on from.
 pub(crate) struct Page {
     pub(crate) letters: Vec<Letter>,
     pub(crate) next: Option<u64>,
@@ -122,16 +124,17 @@ impl DeadLetters {
         })
     }
 
-    /// Takes over how much there may be.
+    /// Takes over the settings of how much there may be.
     pub(crate) fn adjust(&self, options: Options) -> Result<(), OpenError> {
         self.log.adjust(&options)?;
         self.room.adjust(&options);
         Ok(())
     }
 
-    /// Puts an operation (its lines) there, which names `index`; durable when it returns. It counts once its
-    /// batch is committed ([`DeadLetters::committed`]). It may fail for want of room, and for what is wrong
-    /// with the disk; never for what the operation or its cause holds.
+    /// Puts an operation (its lines), which names `index`, into the store; durable when this returns. The
+    /// letter counts once its batch is committed ([`DeadLetters::committed`]). This may fail for lack of
+    /// room, or because something is wrong with the disk; never because of the contents of the operation or
+    /// its cause.
     pub(crate) async fn put(&self, mut cause: Cause, index: &str, operation: &[u8]) -> Result<(), NotPut> {
         cause.cut();
         let mut record = encoding::record(&self.log, letter::FIRST, &cause, operation, None);
@@ -155,8 +158,8 @@ impl DeadLetters {
         self.room.has_some(index, self.log.status().bytes)
     }
 
-    /// So many letters of a group count now, durably. Notes now and then up to where all do, so that the next
-    /// start has little to look through.
+    /// Records that this many letters of a group count now, durably. Now and then this also notes the place
+    /// up to which all letters count, so that the next start has little to look through.
     pub(crate) fn committed(&self, group: &str, letters: u64) {
         let end = self.log.status().end;
         if self.leave(group, letters) > 0 {
@@ -182,8 +185,8 @@ impl DeadLetters {
         *left
     }
 
-    /// Drops a group's letters whose batch was not committed: it is delivered again, and who dies then is put
-    /// here anew. Only while nothing of the group is under way.
+    /// Drops a group's letters whose batch was not committed: the batch is delivered again, and operations
+    /// that die then are put here anew. To be called only while nothing of the group is under way.
     pub(crate) fn drop_unsettled(&self, group: &str, committed: &Committed) -> Result<(), LettersError> {
         let _work = self.work.lock();
         self.under_way.lock().remove(group);
@@ -210,7 +213,8 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// The same of one lane, of which nothing is under way, while others are; of the letters from a place on.
+    /// Drops the same letters of one lane, of which nothing is under way while others may be; only letters
+    /// from a place on.
     pub(crate) fn drop_unsettled_of_lane(
         &self,
         group: &str,
@@ -244,8 +248,8 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Drops a group's letters whose operations are parked still: a crash came between. Only while nothing of
-    /// the group is under way.
+    /// Drops a group's letters whose operations are still parked, because a crash came in between. To be
+    /// called only while nothing of the group is under way.
     pub(crate) fn drop_parked(
         &self,
         group: &str,
@@ -270,15 +274,15 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Says that all of a group's letters count, wherever its cursors are set from now on. Only while nothing
-    /// of the group is under way, and after [`DeadLetters::drop_unsettled`].
+    /// Makes all of a group's letters count, wherever its cursors are set from now on. To be called only
+    /// while nothing of the group is under way, and after [`DeadLetters::drop_unsettled`].
     pub(crate) fn settle(&self, group: &str) -> Result<(), LettersError> {
         let _work = self.work.lock();
         let end = self.log.status().end;
         Ok(self.change(|catalog| catalog.tally(group).settled_before = end)?)
     }
 
-    /// Forgets what became of a group's letters: the group is gone.
+    /// Forgets the tally of a group that is gone.
     pub(crate) fn forget(&self, group: &str) -> Result<(), LettersError> {
         let _work = self.work.lock();
         Ok(self.change(|catalog| {
@@ -286,19 +290,19 @@ impl DeadLetters {
         })?)
     }
 
-    /// What became of letters, by group. While this is held, none goes back into the queue.
+    /// Returns the tallies of letters, by group. While the guard is held, no letter goes back into the queue.
     pub(crate) fn tallies(&self) -> (RwLockReadGuard<'_, ()>, BTreeMap<String, Tally>) {
         let guard = self.counting.read();
         let tallies = self.catalog().tallies.clone();
         (guard, tallies)
     }
 
-    /// The place of the next letter.
+    /// Returns the place of the next letter.
     pub(crate) fn end(&self) -> u64 {
         self.log.status().end
     }
 
-    /// Bytes of the store on disk.
+    /// Returns the bytes of the store on disk.
     pub(crate) fn bytes(&self) -> u64 {
         self.log.status().bytes
     }
@@ -307,8 +311,8 @@ impl DeadLetters {
         self.log.close();
     }
 
-    /// At most `limit` letters from a place on, and the place to go on from, if there are more. Reads the
-    /// disk.
+    /// Returns at most `limit` letters from a place on, and the place to go on from, if there are more. Reads
+    /// the disk.
     pub(crate) fn list(
         &self,
         wanted: &Wanted,
@@ -336,7 +340,7 @@ impl DeadLetters {
         Ok(page)
     }
 
-    /// The letter of this id.
+    /// Returns the letter of this id.
     pub(crate) fn get(&self, id: u64, committed: &Committed) -> Result<Option<Letter>, ReadError> {
         let catalog = self.catalog();
         let at = *catalog.moved.get(&id).unwrap_or(&id);
@@ -348,8 +352,8 @@ impl DeadLetters {
         Ok(letter.filter(|letter| letter.id == id && catalog.holds(id, at) && settled(letter)))
     }
 
-    /// Throws letters away; returns how many they were. `flush` makes durable what the groups have committed,
-    /// since a letter whose document came to be delivered again would be counted twice.
+    /// Throws letters away; returns how many. `flush` makes the groups' commits durable, since a letter whose
+    /// document came to be delivered again would be counted twice.
     pub(crate) fn purge(
         &self,
         wanted: &Wanted,
@@ -373,12 +377,12 @@ impl DeadLetters {
         Ok(picked.len() as u64)
     }
 
-    /// How many letters somebody means.
+    /// Returns how many letters are meant.
     pub(crate) fn count(&self, wanted: &Wanted, committed: &Committed) -> Result<u64, ReadError> {
         Ok(self.pick(wanted, committed)?.len() as u64)
     }
 
-    /// The letters that somebody means, in the order of the store.
+    /// Returns the letters that are meant, in the order of the store.
     fn pick(&self, wanted: &Wanted, committed: &Committed) -> Result<Vec<Picked>, ReadError> {
         let mut picked = Vec::new();
         let mut groups: BTreeMap<String, Arc<str>> = BTreeMap::new();
@@ -431,7 +435,7 @@ impl DeadLetters {
         })
     }
 
-    /// Visits all that the store holds by its catalog, from a place on.
+    /// Visits all letters that the store holds by its catalog, from a place on.
     fn visit(&self, from: u64, mut each: impl FnMut(Letter) -> ControlFlow<()>) -> Result<(), ReadError> {
         let catalog = self.catalog();
         let mut from = Some(from.max(self.log.status().start));
@@ -441,7 +445,7 @@ impl DeadLetters {
                 .each(|record| {
                     let at = record.receipt.position;
                     if let Some(end) = catalog.gone.end_of(at) {
-                        // What is gone together is passed over together.
+                        // Letters that are gone together are passed over together.
                         if end > at + record.receipt.bytes {
                             from = Some(end);
                             return ControlFlow::Break(());
@@ -461,7 +465,7 @@ impl DeadLetters {
         Arc::clone(&self.catalog.lock())
     }
 
-    /// Changes the catalog, durably or not at all. Whoever calls it holds `work`.
+    /// Changes the catalog, durably or not at all. The caller holds `work`.
     fn change(&self, change: impl FnOnce(&mut Catalog)) -> io::Result<()> {
         let mut catalog = Catalog::clone(&self.catalog());
         change(&mut catalog);
@@ -471,7 +475,7 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Changes the catalog in memory even if it cannot be saved: for what has happened already.
+    /// Changes the catalog in memory even if it cannot be saved: for changes that have happened already.
     fn change_anyway(&self, change: impl FnOnce(&mut Catalog)) -> io::Result<()> {
         let mut catalog = Catalog::clone(&self.catalog());
         change(&mut catalog);
@@ -487,11 +491,11 @@ fn settled_before(catalog: &Catalog, letter: &Letter) -> u64 {
     tally.map_or(0, |tally| tally.settled_before)
 }
 
-/// The one consumer of the store: where the oldest letter is.
+/// The only consumer of the store: its place is that of the oldest letter.
 const KEPT: &str = "kept";
 /// The file of the catalog, beside the store's segments.
 const BOOKS: &str = "BOOKS";
-/// Bytes of letters that are listed at once, or one letter more.
+/// Bytes of letters that are listed at once; one letter more may be listed.
 const PAGE_BYTES_MAX: u64 = 16 << 20;
-/// What a start looks through at most, or little more.
+/// The most bytes that a start looks through, or little more.
 const UNSETTLED_BYTES_MAX: u64 = 4 << 20;

@@ -1,5 +1,5 @@
-//! One change for many letters: fields of their sources are set, removed, renamed or converted, and all else
-//! stays byte for byte.
+//! Makes one change in many letters: fields of their sources are set, removed, renamed or converted, and
+//! everything else stays byte for byte.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,15 +14,15 @@ use super::edit::{NoOperation, check};
 use super::letter::{Letter, first_line};
 use super::{Committed, DeadLetters, LettersError, Wanted};
 
-/// What is to be done to each source, in this order.
+/// The steps to be done to each source, in this order.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Patch {
     patch: Vec<Step>,
 }
 
-/// One step. A field is named as in a mapping, `a.b`; where the source has no such field, only `set` does
-/// anything.
+/// One step. A field is named as in a mapping, `a.b`; where the source has no such field, only `set` has an
+/// effect.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Step {
@@ -32,7 +32,7 @@ enum Step {
     Convert { field: String, to: Kind },
 }
 
-/// What a value is made.
+/// The kind that a value is converted to.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
@@ -42,17 +42,17 @@ enum Kind {
     String,
 }
 
-/// What a patch came to.
+/// The result of a patch.
 #[derive(Debug, Default)]
 pub(crate) struct Patched {
     pub(crate) patched: u64,
-    /// Letters that the patch does nothing to.
+    /// Letters that the patch does not change.
     pub(crate) unchanged: u64,
-    /// Letters that it does not fit, and why.
+    /// Letters that the patch does not fit, each with the reason.
     pub(crate) refused: BTreeMap<u64, String>,
-    /// The first ones, as they are and as they are or would be then.
+    /// The first letters, each as it was and as the patch makes it.
     pub(crate) preview: Vec<(Letter, Letter)>,
-    /// Time was up: whoever asks again gets on with the rest.
+    /// Whether time was up: the next request gets on with the rest.
     pub(crate) more: bool,
 }
 
@@ -81,23 +81,23 @@ enum Misfit {
     NotNumber(String),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// The lines that it makes are not one operation.
+    /// The lines that the patch makes are not one operation.
     #[error(transparent)]
     Operation(#[from] NoOperation),
 }
 
-/// What holds while letters are patched.
+/// The conditions under which letters are patched.
 pub(crate) struct PatchTerms<'a> {
     pub(crate) table: &'a RouteTable,
     pub(crate) now_ms: u64,
-    /// Only looks what would be.
+    /// Whether only the result is shown, and nothing is changed.
     pub(crate) dry_run: bool,
-    /// So long it may take, or little longer.
+    /// How long the patch may take, or little longer.
     pub(crate) within: Duration,
 }
 
 impl Patch {
-    /// Why nobody can mean this.
+    /// Returns why a patch makes no sense, if it does not.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         if self.patch.is_empty() {
             return Some("`patch` has no step");
@@ -113,7 +113,7 @@ impl Patch {
             .then_some("a field is named as `a` or `a.b`")
     }
 
-    /// A source with all steps done; none if that changes nothing.
+    /// Returns a source with all steps done; `None` if that changes nothing.
     fn apply(&self, source: &str) -> Result<Option<String>, Misfit> {
         let mut object: Object = serde_json::from_str(source).map_err(|_| Misfit::Source)?;
         let mut changed = false;
@@ -140,7 +140,7 @@ impl Patch {
 }
 
 impl Misfit {
-    /// The same, of a field.
+    /// Returns this misfit as one of a field.
     fn of(self, field: &str) -> Self {
         Self::Value {
             field: field.to_owned(),
@@ -150,8 +150,8 @@ impl Misfit {
 }
 
 impl DeadLetters {
-    /// Patches the letters that somebody means; durable when it returns. The first lines of each are kept
-    /// beside them.
+    /// Patches the letters that are meant; durable when this returns. The first lines of each are kept beside
+    /// the new ones.
     pub(crate) fn patch(
         &self,
         patch: &Patch,
@@ -201,7 +201,7 @@ impl DeadLetters {
     }
 }
 
-/// The letter with its source patched; none if nothing changes.
+/// Returns the letter with its source patched; `None` if nothing changes.
 fn after(letter: &Letter, patch: &Patch, terms: &PatchTerms<'_>) -> Result<Option<Letter>, Misfit> {
     let before = letter.lines.as_ref().ok_or(Misfit::Damaged)?;
     let action = first_line(before);
@@ -223,13 +223,13 @@ fn after(letter: &Letter, patch: &Patch, terms: &PatchTerms<'_>) -> Result<Optio
     }))
 }
 
-/// JSON on one line: newlines stand only between its parts.
+/// Puts JSON on one line: newlines stand only between its parts.
 fn one_line(json: &RawValue) -> Box<RawValue> {
     let text = json.get().replace(['\n', '\r'], " ");
     RawValue::from_string(text).unwrap_or_else(|_| json.to_owned())
 }
 
-/// A value as another kind; none if it is one already.
+/// Converts a value to another kind; `None` if it is of that kind already.
 fn converted(text: &str, to: Kind) -> Result<Option<Box<RawValue>>, Misfit> {
     let value: Value = serde_json::from_str(text)?;
     let words = match &value {
@@ -292,7 +292,8 @@ impl Object {
         self.0.iter().position(|(field, _)| field == name)
     }
 
-    /// The object that a field holds, and the rest of its name; none if there is no such object.
+    /// Returns the object that a field holds, and the rest of the field's name; `None` if there is no such
+    /// object.
     fn inner(&self, name: &str) -> Option<(usize, Object, String)> {
         name.match_indices('.').find_map(|(dot, _)| {
             let at = self.at(&name[..dot])?;
@@ -309,7 +310,7 @@ impl Object {
             .map_or(Ok(None), |(_, inner, rest)| inner.get(&rest))
     }
 
-    /// Takes a field away: its value.
+    /// Takes a field away; returns its value.
     fn take(&mut self, name: &str) -> Result<Option<Box<RawValue>>, Misfit> {
         if let Some(at) = self.at(name) {
             return Ok(Some(self.0.remove(at).1));
@@ -324,7 +325,7 @@ impl Object {
         Ok(taken)
     }
 
-    /// Gives a field a value, and says whether it had another.
+    /// Gives a field a value; returns whether that changes anything.
     fn set(&mut self, name: &str, value: Box<RawValue>) -> Result<bool, Misfit> {
         if let Some(at) = self.at(name) {
             let changed = self.0[at].1.get() != value.get();
@@ -336,7 +337,7 @@ impl Object {
             self.0[at].1 = inner.to_raw()?;
             return Ok(changed);
         }
-        // A name that nothing of the source has is nested, as mappings read it.
+        // A name of which the source has no part is nested, as mappings read it.
         match name.split_once('.') {
             Some((first, _)) if self.at(first).is_some() => Err(Misfit::NotObject(first.to_owned())),
             Some((first, rest)) => {
@@ -365,9 +366,9 @@ impl Object {
     }
 }
 
-/// Letters that are shown as they would be.
+/// The most letters that are shown as they would be.
 const PREVIEW_MAX: usize = 20;
-/// Letters that are written together.
+/// The most letters that are written together, and their bytes.
 const LETTERS_MAX: usize = 500;
 const BYTES_MAX: u64 = 4 << 20;
 

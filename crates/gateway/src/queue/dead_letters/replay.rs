@@ -1,10 +1,10 @@
-//! Dead letters go back into the queue: through the same plan and the same record as a client's request, for
-//! the group that had given them up alone.
+//! Puts dead letters back into the queue: through the same plan and the same record as a client's request,
+//! but only for the group that had given them up.
 //!
-//! What makes it safe against a crash is a consumer of the queue's log, [`REPLAYING`], that is made at the
-//! log's end before the first letter is put back, and removed when the catalog knows of all of them. If it is
-//! there when the queue is opened, the records after its place tell which letters are back in the queue,
-//! whatever the catalog says ([`recount`]).
+//! A consumer of the queue's log, [`REPLAYING`], makes a replay safe against a crash. It is made at the log's
+//! end before the first letter is put back, and removed when the catalog knows of all letters. If it is there
+//! when the queue is opened, the records after its place tell which letters are back in the queue, whatever
+//! the catalog says ([`recount`]).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -25,30 +25,30 @@ use crate::queue::record::{DELIVERED_TYPE, head_of};
 use crate::queue::record::{Params, Replay};
 use crate::queue::whereabouts::{Known, Whereabouts};
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Debug, Default)]
 pub(crate) struct Replayed {
     /// Letters that are in the queue again.
     pub(crate) replayed: u64,
-    /// Letters that would not be queued, and why; they stay.
+    /// Letters that would not be queued, each with the reason; they stay.
     pub(crate) refused: BTreeMap<u64, String>,
     /// Why the rest was not tried, if so.
     pub(crate) stopped: Option<String>,
-    /// Time was up: whoever asks again gets on with the rest, in its order.
+    /// Whether time was up: the next request gets on with the rest, in its order.
     pub(crate) more: bool,
 }
 
-/// Where letters go.
+/// The queue that letters go to, with everything that is needed to put them there.
 pub(crate) struct ReplayTarget<'a> {
     pub(crate) log: &'a Journal,
-    /// Of the cluster that clients of the queue write to.
+    /// The routing table of the cluster that clients of the queue write to.
     pub(crate) table: &'a Arc<RouteTable>,
-    /// The newest one, and where its names lead.
+    /// Returns the newest table; `whereabouts` says where its names lead.
     pub(crate) newest: &'a dyn Fn() -> Arc<RouteTable>,
     pub(crate) whereabouts: Option<&'a Whereabouts>,
     /// The groups that deliver from the queue.
     pub(crate) groups: &'a [Arc<str>],
-    /// So long it may take, or little longer.
+    /// How long the replay may take, or little longer.
     pub(crate) within: Duration,
 }
 
@@ -59,8 +59,8 @@ struct Run<'a> {
 }
 
 impl DeadLetters {
-    /// Puts letters back into the queue. Those of one group go in the order in which their documents were
-    /// accepted.
+    /// Puts letters back into the queue. The letters of one group go in the order in which their documents
+    /// were accepted.
     pub(crate) fn replay(
         &self,
         wanted: &Wanted,
@@ -77,7 +77,8 @@ impl DeadLetters {
         picked.sort();
         flush()?;
         let began = Instant::now();
-        // In Kafka nothing tells after a crash what is back in the queue: letters may be there and here then.
+        // In Kafka nothing tells after a crash which letters are back in the queue: letters may then be in
+        // both places.
         let disk = way.log.on_disk();
         let unsure = disk.is_some_and(|log| log.consumers().iter().any(|name| name == REPLAYING));
         let place = match disk {
@@ -138,9 +139,9 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// As [`DeadLetters::put_back_run`], in as many records as it takes: a long path and many ids may be more
-    /// than one has room for. A letter that is too much by itself is refused, and stands in the way of no
-    /// other.
+    /// Puts letters back as [`DeadLetters::put_back_run`] does, in as many records as it takes: a long path
+    /// and many ids may be more than one record has room for. A letter that is too much by itself is refused,
+    /// and stands in the way of no other.
     fn put_back_fitting(
         &self,
         letters: &[Letter],
@@ -209,7 +210,7 @@ impl DeadLetters {
             idempotency: None,
         };
         let mut known = Known::default();
-        // Held until they are in the log.
+        // Held until the letters are in the log.
         let _noted = way
             .whereabouts
             .map(|whereabouts| whereabouts.note(way.table, way.newest, plan.names(), &mut known, way.log));
@@ -220,7 +221,7 @@ impl DeadLetters {
             Ok(entry) => entry,
             Err(error) => return Ok(Err(error)),
         };
-        // From here on they are in the queue, until the catalog says it nobody may count them.
+        // From here on the letters are in the queue; until the catalog says so, nobody may count them.
         let _alone = self.counting.write();
         if let Err(error) = way.log.append_blocking(entry) {
             return Ok(Err(error));
@@ -231,7 +232,8 @@ impl DeadLetters {
             .iter()
             .map(|letter| (letter.id, letter.at, letter.bytes))
             .collect();
-        // They are in the queue whether or not that can be written down; the next start finds it out again.
+        // The letters are in the queue whether or not that can be written down; the next start finds it out
+        // again.
         self.change_anyway(|catalog| took_back(catalog, &cause.group, &gone))?;
         Ok(Ok(()))
     }
@@ -253,7 +255,7 @@ impl DeadLetters {
     }
 }
 
-/// Plans letters as one request. Those that would not be queued are refused; none: that is all of them.
+/// Plans letters as one request. Letters that would not be queued are refused; `None` if these are all.
 fn planned<'l>(
     all: Vec<&'l Letter>,
     ask: &Ask<'_>,
@@ -267,7 +269,7 @@ fn planned<'l>(
     let mut run = Run::of(all);
     let mut verdict = plan(&run.body);
     if let Verdict::Pass(_) = verdict {
-        // Some would not be queued: each is asked about by itself.
+        // Some letters would not be queued: each is planned by itself.
         let mut fit = Vec::new();
         for letter in run.letters {
             match plan(letter.lines.as_deref().unwrap_or_default()) {
@@ -290,8 +292,8 @@ fn planned<'l>(
     }
 }
 
-/// After a replay that a crash cut off: the letters that are in the queue's log are not among the dead any
-/// more.
+/// Finishes a replay that a crash cut off: letters that are in the queue's log are no longer among the dead
+/// letters.
 pub(crate) fn recount(log: &Log, letters: &DeadLetters) -> Result<(), LettersError> {
     if !log.consumers().iter().any(|name| name == REPLAYING) {
         return Ok(());
@@ -322,7 +324,7 @@ fn took_back(catalog: &mut Catalog, group: &str, gone: &[(u64, u64, u64)]) {
     catalog.tally(group).replayed += gone.len() as u64;
 }
 
-/// Letters that go into a record together, at most.
+/// Cuts letters into chunks that go into a record together, bounded in number and bytes.
 fn chunks(picked: &[Picked]) -> impl Iterator<Item = &[Picked]> {
     let mut rest = picked;
     std::iter::from_fn(move || {
@@ -360,9 +362,10 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Kind of a queue's record that puts dead letters back.
+/// The kind of a queue's record that puts dead letters back.
 pub(crate) const REPLAYED: u8 = 1;
-/// Their ids stand in the record's parameters, which are bounded.
+/// The most letters of a record, and their bytes. The letters' ids stand in the record's parameters, which
+/// are bounded.
 const LETTERS_MAX: usize = 500;
 const BYTES_MAX: u64 = 4 << 20;
 
@@ -385,7 +388,7 @@ mod tests {
         }
     }
 
-    /// A queue's log and its dead letters.
+    /// Opens a queue's log and its dead letters.
     fn open(folder: &Path) -> (Log, DeadLetters) {
         let log = Log::open(folder.join("queue"), options(), RealDisk::default()).unwrap();
         let letters = DeadLetters::open(&folder.join("letters"), options()).unwrap();
@@ -406,7 +409,7 @@ mod tests {
             let put = letters.put(cause, "logs", b"{\"delete\":{\"_id\":\"1\"}}\n");
             runtime.block_on(put).unwrap();
         }
-        // As the group's lane is past them.
+        // The group's lane is past the letters.
         let committed = Committed {
             lanes: [("c0".to_owned(), vec![1])].into(),
             ..Committed::default()
@@ -416,7 +419,7 @@ mod tests {
             .unwrap()
             .letters;
         assert_eq!(all.len(), 3);
-        // What a replay does, up to the moment before the catalog knows of it.
+        // This is a replay, up to the moment before the catalog knows of it.
         log.consumer(REPLAYING, StartAt::Newest).unwrap();
         let params = Params {
             target: "/_bulk".to_owned(),

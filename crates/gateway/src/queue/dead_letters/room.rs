@@ -1,6 +1,5 @@
 //! How much room there is for letters, and how much of it one index may have: no more than is left for all
-//! others. So the letters of one index alone fill half of the store, and nobody's letters take the last of
-//! it.
+//! others. So the letters of one index alone fill half of the store, and no index takes the last of it.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,22 +12,22 @@ pub(crate) enum NotPut {
     /// There is no room for letters of its index.
     #[error("{0}")]
     NoRoom(String),
-    /// The disk, or the store itself, does not take it now.
+    /// The disk, or the store itself, does not take the letter now.
     #[error(transparent)]
     Append(AppendError),
 }
 
 /// The room of a store.
 pub(super) struct Room {
-    /// Bytes at most; a part of the store's quota is kept free for edits and for tidying up.
+    /// The most bytes of letters; a part of the store's quota is kept free for edits and for tidying up.
     bytes_max: AtomicU64,
-    /// How much that is.
+    /// The bytes of that part.
     reserve: AtomicU64,
     /// Bytes of letters that are on their way to the disk.
     claimed: AtomicU64,
     /// Bytes that the letters of indices have taken since the last start, or since letters were last taken
-    /// out. Names are what clients make up, so there are so many counters and no more; indices that share one
-    /// have one share.
+    /// out. Clients make up names, so there is a fixed number of counters; indices that share a counter share
+    /// its room.
     taken: Box<[AtomicU64]>,
     hash: RandomState,
 }
@@ -38,7 +37,7 @@ pub(super) struct Claim<'r> {
     room: &'r Room,
     slot: usize,
     bytes: u64,
-    /// Whether it is more than the quota allows.
+    /// Whether the letter takes more than the quota allows.
     pub(super) is_oversized: bool,
 }
 
@@ -72,14 +71,14 @@ impl Room {
         self.reserve.load(Ordering::Relaxed)
     }
 
-    /// Room for a letter of so many bytes, in a store that has `used` on disk.
+    /// Claims room for a letter of this many bytes, in a store that has `used` bytes on disk.
     pub(super) fn claim(&self, index: &str, bytes: u64, used: u64) -> Result<Claim<'_>, NotPut> {
         let (most, reserve) = (self.bytes_max(), self.reserve());
         let slot = self.slot(index);
         let taken = self.taken[slot].load(Ordering::Relaxed);
         let used = used + self.claimed.load(Ordering::Relaxed);
-        // One that would not fit into the empty store would wait for ever: it is taken as long as there is
-        // room for any.
+        // A letter that would not fit into the empty store would wait for ever: it is taken as long as there
+        // is room for any.
         let is_oversized = 2 * bytes + RECORD_BYTES > most - most.min(reserve);
         let fits = match is_oversized {
             true => used < most,
@@ -114,7 +113,7 @@ impl Room {
         left > 0 && self.taken[self.slot(index)].load(Ordering::Relaxed) < left
     }
 
-    /// Letters were taken out: of which indices is not looked at, so all of them begin anew.
+    /// Begins to count anew for all indices: letters were taken out, and nobody looks of which indices.
     pub(super) fn begin_anew(&self) {
         for taken in &self.taken {
             taken.store(0, Ordering::Relaxed);
@@ -129,7 +128,7 @@ impl Room {
 // === impl Claim ===
 
 impl Claim<'_> {
-    /// Nothing of it is on disk.
+    /// Gives the room back: nothing of the letter is on disk.
     pub(super) fn give_back(self) {
         let taken = &self.room.taken[self.slot];
         let less = |taken: u64| Some(taken.saturating_sub(self.bytes));
@@ -157,7 +156,7 @@ impl From<AppendError> for NotPut {
 }
 
 const SLOTS: usize = 1024;
-/// What a record takes beside its payload, at most: its head, its parameters, and the segment's.
+/// The most that a record takes besides its payload: its head, its parameters, and the segment's.
 const RECORD_BYTES: u64 = 64 << 10;
 
 #[cfg(test)]
@@ -172,7 +171,7 @@ mod tests {
         })
     }
 
-    /// How many letters of so many bytes the store takes from an index.
+    /// Returns how many letters of 1000 bytes the store takes from an index.
     fn fill(room: &Room, index: &str, used: &mut u64) -> u64 {
         let before = *used;
         while let Ok(claim) = room.claim(index, 1000, *used) {

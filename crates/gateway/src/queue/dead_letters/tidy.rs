@@ -1,5 +1,6 @@
-//! The store gives back the disk that it no longer needs. Segments go from the oldest on, as far as no letter
-//! is in them; where much of the store is gone but some letters hold it, these are written again at its end.
+//! Gives back the disk space that the store no longer needs. Segments go from the oldest on, as far as no
+//! letter is in them. Where much of the store is gone but some letters hold it, these are written again at
+//! its end.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc;
@@ -12,7 +13,7 @@ use super::letter::{Letter, REWRITTEN, Rewritten};
 use super::{DeadLetters, LettersError, encoding};
 
 impl DeadLetters {
-    /// Lets go of what holds no letter. What fails is tried again after the next change: nothing but space
+    /// Lets go of segments that hold no letter. A failure is tried again after the next change: only space
     /// depends on it.
     pub(super) fn tidy(&self, work: &MutexGuard<'_, ()>) {
         if let Err(error) = self.release().and_then(|()| self.gather(work)) {
@@ -20,8 +21,8 @@ impl DeadLetters {
         }
     }
 
-    /// Sets the place on before which segments go. Letters come in all the while: of those that are behind
-    /// the end that was there first, nothing is known here, and they stay.
+    /// Sets the place before which segments go. Letters come in all the while: nothing is known here of
+    /// letters behind the end that was read first, so these stay.
     fn release(&self) -> Result<(), LettersError> {
         let end = self.log.status().end;
         let mut oldest = None;
@@ -37,15 +38,15 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Writes letters again that hold segments, if more than half of the store is gone, or a quarter of one
-    /// that is full.
+    /// Writes letters again that hold segments, if more than half of the store is gone, or a quarter of a
+    /// store that is nearly full.
     fn gather(&self, _work: &MutexGuard<'_, ()>) -> Result<(), LettersError> {
         let (bytes, gone) = (self.log.status().bytes, self.catalog().gone.bytes());
         let is_tight = bytes > self.room.bytes_max() / 4 * 3;
         if gone < GONE_BYTES_MIN || gone * if is_tight { 4 } else { 2 } <= bytes {
             return Ok(());
         }
-        // What is written now goes to a segment of its own.
+        // Letters that are written now go to a segment of their own.
         self.log.roll();
         let (end, mut from) = (self.log.status().end, 0);
         let at_once = BYTES_AT_ONCE.min(self.room.reserve() / 4);
@@ -65,7 +66,7 @@ impl DeadLetters {
             from = last.at + last.bytes;
             let mut tries = 0;
             while let Err(error) = self.rewrite(&letters) {
-                // Room comes from segments that go by and by.
+                // Room comes from segments that go one after another.
                 let full = matches!(error, LettersError::Append(AppendError::Full(_)));
                 tries += 1;
                 if !full || tries > TRIES_MAX {
@@ -82,12 +83,12 @@ impl DeadLetters {
         }
     }
 
-    /// Puts letters in records of their own again, as they are given here.
+    /// Puts letters into records of their own again, as they are given here.
     pub(super) fn rewrite(&self, letters: &[Letter]) -> Result<(), LettersError> {
         let (sender, receiver) = mpsc::channel();
         let mut handed = 0;
         for (number, letter) in letters.iter().enumerate() {
-            // What is damaged cannot be written again; it stays where it is.
+            // A damaged letter cannot be written again; it stays where it is.
             let Some(lines) = &letter.lines else { continue };
             let mut cause = letter.cause.clone();
             cause.rewritten = Some(Rewritten {
@@ -98,12 +99,12 @@ impl DeadLetters {
             let record = encoding::record(&self.log, REWRITTEN, &cause, lines, letter.original.as_deref());
             let sender = sender.clone();
             self.log.append(record, move |result| {
-                // Whoever waits is there until all have come.
+                // The receiver is there until all results have come.
                 let _ = sender.send((number, result));
             });
             handed += 1;
         }
-        // A writer that has failed drops what it was to tell.
+        // A writer that has failed drops its sender.
         drop(sender);
         let (mut written, mut failed) = (Vec::new(), None);
         for _ in 0..handed {
@@ -127,12 +128,12 @@ impl DeadLetters {
     }
 }
 
-/// As long as less is gone, it is not worth writing anything again.
+/// As long as fewer bytes are gone, it is not worth writing anything again.
 const GONE_BYTES_MIN: u64 = 64 << 10;
-/// Waits for room, and between them.
+/// How often to wait for room, and for how long each time.
 const TRIES_MAX: u32 = 5;
 const ROOM_AGAIN: Duration = Duration::from_millis(150);
-/// Letters that are written again together, at most.
+/// The most letters that are written again together, and their bytes.
 const AT_ONCE: usize = 500;
 const BYTES_AT_ONCE: u64 = 4 << 20;
 
@@ -144,7 +145,8 @@ mod tests {
     use super::super::wanted::{Committed, Wanted};
     use super::*;
 
-    /// The store is found empty and is at its end a moment later: what comes between the two stays.
+    /// A letter may come between the moment when the store is found empty and the reading of its end: it
+    /// stays.
     #[test]
     fn letters_that_come_while_others_are_purged_stay() {
         let folder = tempfile::tempdir().unwrap();
@@ -156,7 +158,7 @@ mod tests {
             ..Options::default()
         };
         let letters = DeadLetters::open(folder.path(), options).unwrap();
-        // As the group's lane is past them.
+        // The group's lane is past the letters.
         let committed = Committed {
             lanes: [("c0".to_owned(), vec![1])].into(),
             ..Committed::default()
@@ -172,7 +174,7 @@ mod tests {
                 };
                 let put = letters.put(cause, "logs", b"{\"delete\":{\"_id\":\"1\"}}\n");
                 runtime.block_on(put).unwrap();
-                // So that the store is found empty between two of them, too.
+                // The pause lets the store be found empty between two letters, too.
                 std::thread::sleep(Duration::from_micros(fastrand::u64(0..5_000)));
             }
         };

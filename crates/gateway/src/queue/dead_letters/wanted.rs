@@ -1,4 +1,4 @@
-//! Which letters somebody means.
+//! Says which letters are meant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -8,33 +8,33 @@ use super::facets::{field, like};
 use super::letter::Letter;
 use crate::queue::burying::Burying;
 
-/// Which letters are meant: those that fit all that is said.
+/// A selection of letters: those that fit everything that is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// These and no others.
+    /// These letters and no others.
     pub(crate) ids: Option<BTreeSet<u64>>,
-    /// Of this consumer group.
+    /// Letters of this consumer group.
     pub(crate) group: Option<String>,
-    /// For this index, as its action or its URL names it.
+    /// Letters for this index, as their action or their URL names it.
     pub(crate) index: Option<String>,
-    /// With such a status.
+    /// Letters with such a status.
     pub(crate) status: Option<RangeInclusive<u16>>,
-    /// With this type of error.
+    /// Letters with this type of error.
     pub(crate) kind: Option<String>,
-    /// With this text in the reason; case doesn't matter.
+    /// Letters with this text in the reason; case does not matter.
     pub(crate) reason: Option<String>,
-    /// With a reason like this one, as [`super::like`] makes it.
+    /// Letters with a reason like this one, as [`super::like`] makes it.
     pub(crate) like: Option<String>,
-    /// With a reason that is about this field.
+    /// Letters with a reason that is about this field.
     pub(crate) field: Option<String>,
-    /// Given up at this time or later, ms since 1970.
+    /// Letters given up at this time or later, in ms since 1970.
     pub(crate) since_ms: Option<u64>,
-    /// Given up before this time, ms since 1970.
+    /// Letters given up before this time, in ms since 1970.
     pub(crate) until_ms: Option<u64>,
 }
 
-/// How far each consumer group has committed, lane by lane: what died before that counts as dead, but for
-/// what is [`Burying`].
+/// How far each consumer group has committed, lane by lane: letters from before that count as dead, except
+/// those of operations in [`Burying`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Committed {
     pub(crate) lanes: BTreeMap<String, Vec<u64>>,
@@ -75,7 +75,7 @@ impl Wanted {
             && index()
     }
 
-    /// A status as people write it: `400`, `4xx` or `400-404`.
+    /// Reads a status as people write it: `400`, `4xx` or `400-404`.
     pub(crate) fn parse_status(text: &str) -> Option<RangeInclusive<u16>> {
         if let Some(class) = text.strip_suffix("xx") {
             let class: u16 = class.parse().ok().filter(|class| (1..=5).contains(class))?;
@@ -90,13 +90,13 @@ impl Wanted {
 // === impl Committed ===
 
 impl Committed {
-    /// Whether a letter counts as dead in its group's cursors. If not, its batch is under way still, or was
-    /// cut off, and will be delivered once more. `settled_before` is the position of the store before which
-    /// all count that were put there.
+    /// Whether a letter counts as dead in its group's cursors. If not, its batch is still under way, or was
+    /// cut off and will be delivered once more. All letters that were put before the position
+    /// `settled_before` of the store count.
     pub(super) fn has(&self, letter: &Letter, settled_before: u64) -> bool {
         let cause = &letter.cause;
         let Some(lanes) = self.lanes.get(&cause.group) else {
-            // Its group is gone, and its accounts with it.
+            // The letter's group is gone, and its accounts with it.
             return true;
         };
         let burying = self.burying.get(&cause.group);

@@ -1,4 +1,4 @@
-//! What a key and a request are known by ([`Print`]).
+//! The prints by which a key and a request are known ([`Print`]).
 
 use base64::Engine as _;
 use http::header::AUTHORIZATION;
@@ -6,27 +6,28 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::print::{Print, print_of};
 
-/// A key that cannot be one.
+/// A header that is not a valid key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadKey;
 
-/// The header that a client names its request with.
+/// The header by which a client names its request.
 pub(crate) static HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A key that a request has, and whom it is from.
+/// The key of a request, and its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// Of the key and of who sent it: keys of different clients have nothing to do with one another.
+    /// The print of the key and of its sender: keys of different clients have nothing to do with one another.
     pub(crate) key: Print,
-    /// Of who sent it.
+    /// The print of the sender.
     pub(crate) client: Print,
 }
 
-/// The key that a request has, if it has one. `user` is who its client is, where the cluster says so: the
-/// same whatever it shows, since passwords change and tokens are renewed.
+/// Returns the key of a request, if it has one. `user` is who the client is, if the cluster says so: the same
+/// user whatever the client shows, since passwords change and tokens are renewed.
 ///
 /// # Errors
-/// If there is more than one, or it is empty or too long.
+///
+/// If there is more than one key, or the key is empty or too long.
 pub(crate) fn key_of(headers: &HeaderMap, user: Option<Print>) -> Result<Option<Named>, BadKey> {
     let mut keys = headers.get_all(&HEADER).iter();
     let Some(key) = keys.next() else { return Ok(None) };
@@ -46,13 +47,14 @@ pub(crate) fn key_of(headers: &HeaderMap, user: Option<Print>) -> Result<Option<
     }))
 }
 
-/// What a request is: its path and parameters, and its body, unpacked.
+/// Returns the print of a request: its path and parameters, and its body, unpacked.
 pub(crate) fn digest_of(target: &str, body: &[u8]) -> Print {
     print_of(&[target.as_bytes(), body])
 }
 
-/// Who sends a request, in what is no secret: a password, or what could be tried against it, must not come
-/// into a print that lies on the disk. What is in a token cannot be guessed.
+/// Returns the sender of a request, by headers that are no secret: a password, or anything that could be
+/// tried against it, must not come into a print that lies on the disk. The contents of a token cannot be
+/// guessed.
 fn who(headers: &HeaderMap) -> Vec<u8> {
     let Some(value) = headers.get(AUTHORIZATION) else {
         return Vec::new();
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn prints_are_those_of_sha_256_and_come_back_as_they_were() {
-        // Of no part at all: SHA-256 of nothing.
+        // The print of no part at all is SHA-256 of nothing.
         let nothing = print_of(&[]);
         assert_eq!(
             serde_json::to_string(&nothing).unwrap(),

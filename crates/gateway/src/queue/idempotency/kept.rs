@@ -1,4 +1,5 @@
-//! Keys on disk: a log of their own, a line for each, given up as a whole when all in a segment are too old.
+//! Keeps keys on disk: in a log of their own, with a line for each, given up by the segment when all keys in
+//! it are too old.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -11,16 +12,16 @@ use serde::{Deserialize, Serialize};
 use super::{Accepted, Keyed};
 use crate::queue::record::Params;
 
-/// The log.
+/// The log of keys.
 pub(super) struct Kept {
     log: Log,
 }
 
-/// What was found in it.
+/// The contents of the log.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) accepted: Vec<Accepted>,
-    /// The place in the queue's log before which nothing is missing here; none in a log that is new.
+    /// The place in the queue's log before which no key is missing here; `None` in a new log.
     pub(super) told_up_to: Option<u64>,
 }
 
@@ -29,17 +30,17 @@ pub(super) struct Found {
 pub(crate) enum KeysError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Their log, or the queue's.
+    /// Their log, or the queue's, cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
-/// A line.
+/// A line of the log.
 #[derive(Serialize, Deserialize)]
 struct Line {
     #[serde(flatten)]
     keyed: Option<Keyed>,
-    /// Of the record.
+    /// The position of the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     position: Option<u64>,
     told_up_to: u64,
@@ -48,7 +49,7 @@ struct Line {
 // === impl Kept ===
 
 impl Kept {
-    /// Opens it, or makes it; tells everything in it that is not too old.
+    /// Opens the log, or makes it; returns everything in it that is not too old.
     pub(super) fn open(
         folder: &Path,
         settings: &config::Idempotency,
@@ -92,7 +93,7 @@ impl Kept {
         Ok((Self { log }, found))
     }
 
-    /// Writes a line, and says `then` whether it is there. Doesn't wait.
+    /// Writes a line without waiting; `then` is told whether the line is there.
     pub(super) fn put(
         &self,
         accepted: Option<Accepted>,
@@ -125,7 +126,7 @@ impl Kept {
     }
 }
 
-/// The keys of the records of a queue's log from a place on.
+/// Returns the keys of the records of a queue's log from a place on.
 pub(super) fn in_queue(queue: &Log, from: u64) -> Result<Vec<Accepted>, ReadError> {
     let mut accepted = Vec::new();
     queue.browse(from).each(|record| {
@@ -140,5 +141,5 @@ pub(super) fn in_queue(queue: &Log, from: u64) -> Result<Vec<Accepted>, ReadErro
     Ok(accepted)
 }
 
-/// A few ten thousand keys.
+/// Room for a few tens of thousands of keys.
 const SEGMENT_BYTES: u64 = 8 << 20;

@@ -56,7 +56,7 @@ fn block<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn claim(keys: &Arc<Keys>, queue: &Log, key: &str, digest: &str) -> Claimed {
-    // Of a client each.
+    // Each key is of a client of its own.
     claim_of(keys, queue, key, key, digest)
 }
 
@@ -148,7 +148,7 @@ fn keys_outlive_the_process_wherever_it_ends() {
     let queue = setup.queue();
     let keys = setup.keys(&queue);
     let kept = write(&keys, &queue, "kept");
-    // Its record is durable, and the process ends before anything else is.
+    // The record is durable, and the process ends before anything else is.
     let cut = first(claim(&keys, &queue, "cut", "cut"));
     let keyed = cut.keyed();
     let position = append(&queue, keyed).position;
@@ -194,7 +194,7 @@ fn a_key_that_a_full_disk_did_not_take_is_kept_once_there_is_room() {
     let other = write(&keys, &queue, "other");
     wait(&|| keys.known().begun.is_empty());
     keys.close();
-    // Where its record was there is nothing any more: delivered, and gone.
+    // There is nothing any more where the record was: it is delivered, and gone.
     let kept = Kept::open(&setup.folder.path().join("keys"), &settings(), Options::default());
     let (_, found) = kept.unwrap();
     assert!(found.accepted.contains(&one) && found.accepted.contains(&other));
@@ -222,7 +222,7 @@ fn keys_are_forgotten_after_their_time_and_used_anew() {
     known.forget(30);
     assert_eq!((known.by_key.len(), known.order.len()), (1, 1));
     assert!(known.by_key.contains_key(&print("a")));
-    // One that an earlier process accepted when the clock was ahead has its window, and no more.
+    // A key that an earlier process accepted while the clock was ahead has its window, and no more.
     let ahead = accepted("c", 3_600_000, 4);
     assert!(known.put_at(ahead, 40));
     known.forget(41);
@@ -248,7 +248,7 @@ fn what_the_queue_has_lost_was_not_accepted() {
 fn a_client_gets_no_more_keys_than_are_left_for_others() {
     let setup = Setup::new();
     let queue = setup.queue();
-    // Three keys in all.
+    // There is room for three keys in all.
     let keys = setup.keys(&queue);
     let greedy: Vec<_> = ["1", "2"]
         .iter()

@@ -1,4 +1,4 @@
-//! What can go wrong where parked operations are.
+//! Errors of the places where parked operations are.
 
 use std::io;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(crate) enum ParkedError {
     Foreign { at: u64, why: Foreign },
 }
 
-/// What a record of the parked topic has that no gateway writes.
+/// Why no gateway can have written a record of the parked topic.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Foreign {
     #[error(transparent)]

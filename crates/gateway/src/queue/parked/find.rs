@@ -1,4 +1,4 @@
-//! A document, or all of one request, among what is parked.
+//! Finds a document, or all of one request, among the parked operations.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,16 +14,16 @@ use crate::queue::trace::Sought;
 /// Parked operations that were found.
 #[derive(Default)]
 pub(crate) struct ParkedFound {
-    /// Each with the position of its request in the queue.
+    /// The operations, each with the position of its request in the queue.
     pub(crate) operations: Vec<(u64, Value)>,
-    /// Whether time was over before all was looked through.
+    /// Whether time was over before everything was searched.
     pub(crate) is_partial: bool,
 }
 
-/// Operations of a record, none being all of them, and what they wait for.
+/// Operations of a record (`None` means all of them), and what they wait for.
 type Waiting = (Option<Vec<u32>>, Value);
 
-/// What is looked for.
+/// The subject of a search.
 #[derive(Clone, Copy)]
 pub(crate) enum ParkedSought<'s> {
     Document(&'s Sought<'s>),
@@ -32,13 +32,13 @@ pub(crate) enum ParkedSought<'s> {
 }
 
 impl Parked {
-    /// Looks for what is parked. Reads the disk.
+    /// Searches the parked operations. Reads the disk.
     pub(crate) fn find(&self, sought: ParkedSought<'_>, until: Instant) -> Result<ParkedFound, ReadError> {
         let mut found = ParkedFound::default();
         let Some(store) = self.opened().filter(|_| self.any()) else {
             return Ok(found);
         };
-        // Which operations of each record are there still, and what they wait for.
+        // The operations of each record that are still there, and what they wait for.
         let mut pieces: BTreeMap<u64, Vec<Waiting>> = BTreeMap::new();
         for (piece, shown) in self.state().pieces_shown() {
             let of_record = pieces.entry(piece.at).or_default();
@@ -70,7 +70,7 @@ impl Parked {
     }
 }
 
-/// The operations of an entry that are meant, gone ones too.
+/// Returns the operations of an entry that are meant, including those that are gone.
 fn operations(sought: ParkedSought<'_>, entry: &Entry, lines: &[u8]) -> Vec<u32> {
     match sought {
         ParkedSought::Document(sought) => {
@@ -84,7 +84,7 @@ fn operations(sought: ParkedSought<'_>, entry: &Entry, lines: &[u8]) -> Vec<u32>
     }
 }
 
-/// Position and place of the request that an operation came with.
+/// Returns the position of the request that an operation came with, and the operation's place in it.
 fn origin(entry: &Entry, op: u32) -> (u64, u32) {
     let (origin, place) = entry.ops.get(op as usize).copied().unwrap_or_default();
     let position = entry.origins.get(origin as usize);

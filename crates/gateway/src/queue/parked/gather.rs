@@ -1,5 +1,5 @@
-//! Entries that hold a segment of which most is gone are written again at the store's end, so that what waits
-//! for a day does not keep the room of all that came and went meanwhile.
+//! Writes entries again at the store's end if they hold a segment of which most is gone, so that an entry
+//! that waits for a day does not keep the room of all that came and went meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use super::store::{Bound, Entry};
 use super::{Parked, ParkedError};
 
 impl Parked {
-    /// Writes the oldest entries again, if the store is half full and most of it is gone. Only while no key
-    /// is tried.
+    /// Writes the oldest entries again, if the store is half full and most of it is gone. To be called only
+    /// while no key is tried.
     pub(crate) async fn gather(&self) -> Result<(), ParkedError> {
         let Some(store) = self.opened() else {
             return Ok(());
@@ -27,7 +27,7 @@ impl Parked {
                 instead_of: Some(at),
                 ..*entry
             };
-            // What fails is tried again later; what was written until then counts.
+            // A write that fails is tried again later; the entries that were written until then count.
             match store.put(&entry, &lines, Bound::Quota).await {
                 Ok((to, _)) => drop(moved.insert(at, to)),
                 Err(error) => {
@@ -51,7 +51,7 @@ impl Parked {
 }
 
 impl ParkedState {
-    /// The oldest records with the operations of each that are left, if it pays to write them again.
+    /// Returns the oldest records, each with its operations that are left, if it pays to write them again.
     fn to_gather(&self, used: u64, most: u64) -> Vec<(u64, BTreeSet<u32>)> {
         if used < most / 2 {
             return Vec::new();
@@ -80,5 +80,5 @@ impl ParkedState {
     }
 }
 
-/// Bytes that are written again at once.
+/// The bytes that are written again at once.
 const AT_ONCE_BYTES: u64 = 8 << 20;

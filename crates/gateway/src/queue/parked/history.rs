@@ -1,23 +1,24 @@
-//! What a partition of the parked topic says, read from its beginning. It holds what the owners of a lane
-//! have parked, one after another, and every later owner has to judge it alike. Only what is in the partition
-//! itself decides.
+//! The contents of a partition of the parked topic, read from its beginning. The partition holds the
+//! operations that the owners of a lane have parked, one after another, and every later owner has to judge it
+//! alike. So only the records in the partition itself decide.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::store::{Entry, Resolved};
 
-/// A lane's past, as far as it was read. `T` is whatever goes with an entry.
+/// A lane's past, as far as it was read. `T` goes with each entry.
 pub(super) struct History<T> {
-    /// Owners that began, and that may never have come to hold the lane: where, and how far the group was.
+    /// Owners that began, and that may never have come to hold the lane: where each began, and how far the
+    /// group was.
     begun: BTreeMap<u64, Begun>,
-    /// Who holds the lane.
+    /// The owner that holds the lane.
     owner: Option<u64>,
     /// Where each owner came to hold the lane, and where it had begun.
     owners: Vec<(u64, u64)>,
     pub(super) live: BTreeMap<u64, Live<T>>,
-    /// All parked documents of the lane that became dead letters.
+    /// The number of the lane's parked documents that became dead letters, in all.
     pub(super) dead: u64,
-    /// The record that says so.
+    /// The place of the last record that resolves entries.
     pub(super) last_resolved: Option<u64>,
 }
 
@@ -30,10 +31,10 @@ struct Begun {
 /// An entry that counts, as far as is known.
 pub(super) struct Live<T> {
     pub(super) entry: Box<Entry>,
-    /// Those of its operations that are not gone.
+    /// The entry's operations that are not gone.
     pub(super) left: BTreeSet<u32>,
     pub(super) with: T,
-    /// Who put it there, if it is not known yet whether the batch that it is of was committed.
+    /// Whether it is not known yet if the entry's batch was committed.
     unsettled: bool,
 }
 
@@ -51,18 +52,18 @@ impl<T> Default for History<T> {
 }
 
 impl<T> History<T> {
-    /// Whether what this owner writes counts: nobody has taken over since.
+    /// Whether this owner's records count: nobody has taken over since.
     pub(super) fn counts(&self, owner: u64) -> bool {
         self.owner == Some(owner)
     }
 
-    /// Somebody is about to take over; `committed` is how far the group is in the lane.
+    /// Records that an owner is about to take over; `committed` is how far the group is in the lane.
     pub(super) fn begins(&mut self, at: u64, owner: u64, committed: u64) {
         self.begun.insert(owner, Begun { at, committed });
     }
 
-    /// Somebody who began was the group's member after that. If another has begun later and holds the lane
-    /// already, this comes from a gateway that was frozen.
+    /// Records that an owner that began was the group's member after that. If another owner has begun later
+    /// and holds the lane already, this comes from a gateway that was frozen.
     pub(super) fn holds(&mut self, at: u64, owner: u64) {
         let Some(begun) = self.begun.get(&owner).copied() else {
             return;
@@ -73,7 +74,7 @@ impl<T> History<T> {
         }
         self.live.retain(|_, live| {
             let position = live.entry.origins.first().map_or(0, |(position, _)| *position);
-            // Its batch was not committed: it is delivered again.
+            // The entry's batch was not committed: it is delivered again.
             !live.unsettled || position < begun.committed
         });
         self.live.values_mut().for_each(|live| live.unsettled = false);
@@ -82,8 +83,8 @@ impl<T> History<T> {
         self.begun.retain(|_, other| other.at > begun.at);
     }
 
-    /// The owner has parked operations. If it had to say so twice, since no answer came, the last time
-    /// counts.
+    /// Records that the owner has parked operations. If the owner had to write the record twice, since no
+    /// answer came, the last record counts.
     pub(super) fn put(&mut self, at: u64, entry: Box<Entry>, with: T) {
         let first = |entry: &Entry| (entry.origins.first().copied(), entry.ops.first().copied());
         let said = first(&entry);
@@ -100,7 +101,7 @@ impl<T> History<T> {
         self.live.insert(at, live);
     }
 
-    /// Operations of the owner's are gone.
+    /// Records that operations of the owner are gone.
     pub(super) fn resolved(&mut self, at: u64, resolved: Resolved) {
         self.dead = self.dead.max(resolved.dead);
         self.last_resolved = Some(at);
@@ -123,8 +124,8 @@ impl<T> History<T> {
     }
 }
 
-/// The place from which on a partition has to be kept, so that what lies at `needed` and behind is read as it
-/// was written: where the owner of that place began.
+/// Returns the place from which a partition has to be kept, so that records from `needed` on are read as they
+/// were written: the place where the owner of `needed` began.
 pub(super) fn kept_from(owners: &[(u64, u64)], needed: u64) -> u64 {
     let before = owners.iter().rev().find(|(holds, _)| *holds <= needed);
     before.map_or(0, |(_, begins)| *begins)
@@ -167,13 +168,13 @@ mod tests {
         history.put(3, entry(20, 2), ());
         history.resolved(4, gone(&[(3, Some(vec![0]))], 1));
         history.begins(5, 8, 15);
-        // It is not said yet that the other has taken over.
+        // The other owner has not said yet that it has taken over.
         history.put(6, entry(30, 1), ());
         assert!(history.counts(7) && !history.counts(8));
         history.holds(7, 8);
         assert!(!history.counts(7) && history.counts(8));
         assert_eq!((live(&history), history.dead), (vec![2], 1));
-        // What counts once does so for all later ones, wherever the group is set.
+        // An entry that counts once counts for all later owners, wherever the group is set.
         history.begins(8, 9, 5);
         history.holds(9, 9);
         assert_eq!(live(&history), [2]);
@@ -209,7 +210,7 @@ mod tests {
         let owners = [(1, 0), (7, 5), (20, 18)];
         let kept = [1, 6, 7, 19, 20, 99].map(|needed| kept_from(&owners, needed));
         assert_eq!(kept, [0, 0, 5, 5, 18, 18]);
-        // What is left says the same.
+        // The part of the partition that is left says the same.
         let mut history = History::<()>::default();
         history.put(17, entry(1, 1), ());
         assert!(!history.counts(7));

@@ -1,26 +1,27 @@
-//! What parked operations wait for: the index, the request or the document that their failure concerns.
+//! The keys of parked operations: the index, the request or the document that their failure concerns.
 
 use serde::{Deserialize, Serialize};
 
-/// What has to be put right before operations go on. Operations with the same key wait in one line.
+/// The condition that has to be put right before operations go on. Operations with the same key wait in one
+/// line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(crate) enum Key {
     /// Everything for an index: it is blocked, closed or missing, or the gateway's account may not write to
     /// it.
     Index { index: String },
-    /// What one lane has for an index: some of its shards take nothing.
+    /// One lane's operations for an index of which some shards take nothing.
     Shards { index: String, lane: u32 },
-    /// What is sent to an index with these parameters, which ask for more than the index has.
+    /// Operations sent to an index with these parameters, which ask for more than the index has.
     Request { index: String, target: String },
     /// Documents that failed by themselves: each waits alone.
     Documents,
-    /// Refused for good, and waiting for room among the dead letters; nothing waits behind them. The index is
-    /// [`SEVERAL`] where there are too many to tell apart.
+    /// Operations that are refused for good and wait for room among the dead letters; nothing waits behind
+    /// them. The index is [`SEVERAL`] where there are too many to tell apart.
     Letters { index: String },
 }
 
-/// What the failure of an operation concerns, as the node's words tell it.
+/// The extent of an operation's failure, according to the node's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Its index.
@@ -31,23 +32,24 @@ pub(crate) enum Scope {
     Document,
 }
 
-/// The names of an operation, by which it is told whether it must wait behind parked ones.
+/// The names of an operation, which tell whether it must wait behind parked operations.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     /// The index as its action or its URL names it.
     pub(crate) written: String,
-    /// The index that this stands for now, if that is known.
+    /// The index that the written name stands for now, if that is known.
     pub(crate) concrete: Option<String>,
-    /// The document, by the one name and by the other. The same number for both if there is one name, and for
-    /// operations without id, which concern no document that is there.
+    /// The numbers of the document by its written name and by its concrete one. The numbers are the same if
+    /// there is one name, and for operations without an id, which concern no document that is there.
     pub(crate) document: [u64; 2],
 }
 
 // === impl Key ===
 
 impl Key {
-    /// An operation that several keys hold waits for the one of the lowest rank first. What leaves that line
-    /// is asked about the ranks behind it, so no operation passes an earlier one on the same document.
+    /// Returns the rank of the key. An operation that several keys hold waits for the key of the lowest rank
+    /// first. An operation that leaves that line is checked against the ranks behind it, so no operation
+    /// passes an earlier one on the same document.
     pub(crate) fn rank(&self) -> u8 {
         match self {
             Key::Index { .. } => 0,
@@ -58,12 +60,12 @@ impl Key {
         }
     }
 
-    /// Whether its operations hold back later ones by document, and not only by name.
+    /// Whether the key's operations hold back later ones by document, and not only by name.
     pub(crate) fn holds_documents(&self) -> bool {
         matches!(self, Key::Request { .. } | Key::Documents)
     }
 
-    /// Whether it holds an operation for one of its indices.
+    /// Whether the key holds an operation for one of its indices.
     pub(crate) fn holds(&self, lane: u32, target: &str) -> bool {
         match self {
             Key::Index { .. } => true,
@@ -73,17 +75,17 @@ impl Key {
         }
     }
 
-    /// Whether its operations hold back later ones for their index.
+    /// Whether the key's operations hold back later ones for their index.
     pub(crate) fn holds_names(&self) -> bool {
         !matches!(self, Key::Documents | Key::Letters { .. })
     }
 
-    /// Whether its operations are refused already.
+    /// Whether the key's operations are refused already.
     pub(crate) fn is_letters(&self) -> bool {
         matches!(self, Key::Letters { .. })
     }
 
-    /// For people.
+    /// Returns the key as people are shown it.
     pub(crate) fn shown(&self) -> String {
         match self {
             Key::Index { index } => format!("index:{index}"),
@@ -114,7 +116,7 @@ impl Named {
         }
     }
 
-    /// The name of its index: the concrete one where it is known.
+    /// Returns the name of the operation's index: the concrete one where it is known.
     pub(crate) fn index(&self) -> &str {
         self.concrete.as_deref().unwrap_or(&self.written)
     }
@@ -125,11 +127,11 @@ impl Named {
     }
 }
 
-/// Several indices.
+/// The name that stands for several indices.
 pub(crate) const SEVERAL: &str = "*";
 
-/// The number of a document: FNV-1a, since it stands in files that later versions read. Two documents that
-/// share one by chance wait for each other, and nothing else comes of it.
+/// Returns the number of a document: FNV-1a, since the number stands in files that later versions read. Two
+/// documents that share a number by chance wait for each other; nothing else comes of it.
 fn document(index: &str, id: &str) -> u64 {
     let bytes = index.bytes().chain(std::iter::once(0)).chain(id.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

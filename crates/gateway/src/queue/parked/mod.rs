@@ -1,14 +1,14 @@
-//! Operations that wait for something that concerns their index, their request or themselves alone, so that
-//! their lane goes on with all else: on disk with the reason, tried again, until they are indexed or dead
-//! letters.
+//! Operations that wait for something that concerns only their index, their request or themselves, so that
+//! their lane goes on with everything else. They are on disk with the reason, and are tried again until they
+//! are indexed or dead letters.
 //!
 //! An entry is put on disk before its batch is committed, and counts from the commit on, as a dead letter
-//! does. What comes later for the same index, request or document goes behind it without being sent, so
+//! does. Later operations for the same index, request or document go behind the entry without being sent, so
 //! writes to one document keep their order. A task of the delivery's thread ([`crate::delivery`]) tries the
-//! first of each key again; its operations leave the state below once what became of them is on disk.
+//! first operations of each key again; operations leave the state below once their fate is on disk.
 //!
-//! Of a queue in Kafka any gateway may have a lane next, so "on disk" is a topic there ([`topic`]): who gets
-//! a lane reads what is parked of it before it delivers ([`take_over`]).
+//! If the queue is in Kafka, any gateway may have a lane next, so "on disk" is a topic there ([`topic`]): a
+//! gateway that gets a lane reads its parked operations before it delivers ([`take_over`]).
 
 mod error;
 mod find;
@@ -45,45 +45,46 @@ use store::Resolved;
 pub(crate) use store::{Entry, Refused, Store};
 pub(crate) use topic::{Gone, ParkedTopic};
 
-/// What is parked of one queue and consumer group.
+/// The parked operations of one queue and consumer group.
 pub(crate) struct Parked {
     folder: PathBuf,
     options: Mutex<Options>,
     /// Made when the first operation is parked.
     store: Mutex<Option<Arc<Store>>>,
     state: Mutex<ParkedState>,
-    /// Whether anything is parked: nothing else is looked at on the way of ordinary batches.
+    /// Whether anything is parked: ordinary batches look at nothing else.
     pub(crate) any: AtomicBool,
-    /// Told when there may be something to try.
+    /// Notified when there may be something to try.
     pub(crate) changed: Notify,
-    /// What is becoming dead letters.
+    /// The operations that are becoming dead letters.
     pub(crate) burying: Arc<Burying>,
     putting: Putting,
     /// Whether operations of any group may wait for room among the dead letters.
     letters_wait: Arc<AtomicBool>,
-    /// What the next owner of a lane reads, of a queue in Kafka: the store above is a copy of it then.
+    /// The topic that the next owner of a lane reads, if the queue is in Kafka: the store above is then a
+    /// copy of it.
     topic: Option<Arc<ParkedTopic>>,
     /// Held while lanes are taken over.
     pub(crate) taking_over: Mutex<()>,
 }
 
-/// What is parked of one queue, by consumer group.
+/// The parked operations of one queue, by consumer group.
 pub(crate) struct ParkedOfQueue {
     folder: PathBuf,
     options: Mutex<Options>,
     groups: Mutex<BTreeMap<String, Arc<Parked>>>,
     letters_wait: Arc<AtomicBool>,
-    /// Each group has a topic, if the brokers let it.
+    /// Whether each group has a topic, if the brokers let it have one.
     in_kafka: bool,
 }
 
 /// Why operations were not parked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotParked {
-    /// There are as many as there may be.
+    /// As many operations are parked as may be.
     #[error("no more operations can be parked: {0}")]
     Full(String),
-    /// The disk does not take them now.
+    /// The disk does not take the operations now.
     #[error("operations cannot be parked: {0}")]
     Disk(#[from] ParkedError),
 }
@@ -91,7 +92,7 @@ pub(crate) enum NotParked {
 // === impl ParkedOfQueue ===
 
 impl ParkedOfQueue {
-    /// Opens what is there. `committed` says how far a group is, lane by lane.
+    /// Opens the stores that are there. `committed` says how far each group is, lane by lane.
     pub(crate) fn open(
         folder: PathBuf,
         options: Options,
@@ -118,7 +119,8 @@ impl ParkedOfQueue {
         })
     }
 
-    /// Of a queue in Kafka. What lies in the folder is of lanes that may be others' by now.
+    /// Begins with nothing, for a queue in Kafka. The stores in the folder are of lanes that may be others'
+    /// by now.
     pub(crate) fn in_kafka(folder: PathBuf, options: Options) -> Self {
         Self {
             folder,
@@ -129,7 +131,7 @@ impl ParkedOfQueue {
         }
     }
 
-    /// What is parked of a group; none of one in Kafka that has no topic.
+    /// Returns the parked operations of a group; `None` for a group in Kafka that has no topic.
     pub(crate) fn group(&self, name: &str) -> Option<Arc<Parked>> {
         let known = self.groups.lock().get(name).cloned();
         match known {
@@ -138,7 +140,7 @@ impl ParkedOfQueue {
         }
     }
 
-    /// A group whose operations are parked in a topic, too.
+    /// Adds a group whose operations are parked in a topic, too.
     pub(crate) fn add_in_topic(&self, name: &str, topic: ParkedTopic) -> Arc<Parked> {
         self.add(name, Some(Arc::new(topic)))
     }
@@ -153,8 +155,8 @@ impl ParkedOfQueue {
         Arc::clone(parked)
     }
 
-    /// The name, of those of a request, whose refused operations find no more room anywhere, and how many
-    /// bytes they have.
+    /// Returns that name of a request whose refused operations find no more room anywhere, and how many bytes
+    /// these have.
     pub(crate) fn overfull<'n>(
         &self,
         names: impl Iterator<Item = &'n str> + Clone,
@@ -183,7 +185,7 @@ impl ParkedOfQueue {
         all.collect()
     }
 
-    /// Takes over how much there may be.
+    /// Takes over the settings of how much there may be.
     pub(crate) fn adjust(&self, options: &Options) -> Result<(), log::OpenError> {
         *self.options.lock() = options.clone();
         for (_, parked) in self.all() {
@@ -195,11 +197,11 @@ impl ParkedOfQueue {
         Ok(())
     }
 
-    /// Forgets a group: nothing of it is parked any more.
+    /// Forgets a group of which nothing is parked any more.
     pub(crate) fn forget(&self, name: &str) {
         if let Some(parked) = self.groups.lock().remove(name) {
             parked.close();
-            // What cannot be removed is found empty at the next start.
+            // A folder that cannot be removed is found empty at the next start.
             drop(std::fs::remove_dir_all(&parked.folder));
         }
     }
@@ -235,11 +237,11 @@ impl Parked {
         }
     }
 
-    /// Reads what is on disk. Entries whose lane has not come past their origin are to be dropped before
+    /// Reads the entries on disk. Entries whose lane has not come past their origin are to be dropped before
     /// delivery starts.
     fn load(&self, committed: &[u64]) -> Result<(), ParkedError> {
-        // A store is made when it is first wanted. One that was not finished, when a full disk or a kill came
-        // between, must not keep the gateway from starting on that disk.
+        // A store is made when it is first wanted. A store that was not finished, because a full disk or a
+        // kill came in between, must not keep the gateway from starting on that disk.
         if !Store::is_there(&self.folder)? {
             return Ok(());
         }
@@ -304,7 +306,7 @@ impl Parked {
         Ok(opened)
     }
 
-    /// The store, if anything was ever parked.
+    /// Returns the store, if anything was ever parked.
     pub(crate) fn opened(&self) -> Option<Arc<Store>> {
         self.store.lock().clone()
     }
@@ -323,23 +325,23 @@ impl Parked {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Held while the accounts are read, so that all numbers are of one instant.
+    /// Locks the state. The lock is held while the accounts are read, so that all numbers are of one instant.
     pub(crate) fn state(&self) -> MutexGuard<'_, ParkedState> {
         self.state.lock()
     }
 
-    /// Bytes on disk.
+    /// Returns the bytes on disk.
     pub(crate) fn bytes(&self) -> u64 {
         self.store.lock().as_ref().map_or(0, |store| store.bytes().0)
     }
 
-    /// Bytes that an entry may have with its lines, if there is a bound.
+    /// Returns how many bytes an entry may have with its lines, if there is a bound.
     pub(crate) fn record_bytes_max(&self) -> Option<usize> {
         self.topic.as_ref().map(|topic| topic.record_bytes_max())
     }
 
-    /// Parks operations of a batch that is not committed yet: durable, and in force, when it returns. If that
-    /// fails, `copy` says where they are on this disk already.
+    /// Parks operations of a batch that is not committed yet; they are durable, and in force, when this
+    /// returns. If it fails, `copy` says where the operations are on this disk already.
     pub(crate) async fn put(
         &self,
         entry: Entry,
@@ -382,14 +384,14 @@ impl Parked {
         Ok(())
     }
 
-    /// Commits a lane's batch: what was parked of it counts from this moment on.
+    /// Commits a lane's batch: its parked operations count from this moment on.
     pub(crate) fn commit<E>(&self, lane: u32, commit: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         if !self.any() {
             return commit();
         }
         let mut state = self.state();
         if let Some(topic) = &self.topic {
-            // Other gateways take a committed offset without it for one that nothing was parked before.
+            // Without this, other gateways take a committed offset for one before which nothing was parked.
             let (parked, dead) = state.of_lane(lane);
             topic.tell_when_done(lane, parked + state.will_count(lane), dead);
         }
@@ -400,7 +402,7 @@ impl Parked {
         Ok(())
     }
 
-    /// Says durably what is gone.
+    /// Records durably that operations are gone.
     pub(crate) async fn resolve(&self, gone: Vec<Gone>) -> Result<(), ParkedError> {
         let dead = self.state().will_die(&gone);
         let result = match &self.topic {
@@ -420,7 +422,7 @@ impl Parked {
         let at = loop {
             match store.resolve(&resolved).await {
                 Ok(at) => break at,
-                // They are done; tried again they would be done twice.
+                // The operations are done; tried again, they would be done twice.
                 Err(AppendError::Full(_)) => tokio::time::sleep(ROOM_AGAIN).await,
                 Err(error) => return Err(error.into()),
             }
@@ -429,7 +431,7 @@ impl Parked {
         Ok(())
     }
 
-    /// Has what became of parked operations count, of these lanes.
+    /// Tells the topic how many documents of these lanes are parked, and how many have died.
     pub(crate) fn tell(&self, state: &ParkedState, lanes: impl IntoIterator<Item = u32>) {
         if let Some(topic) = &self.topic {
             for lane in lanes {
@@ -439,7 +441,7 @@ impl Parked {
         }
     }
 
-    /// Lets go of what is needed no more.
+    /// Gives back the room of records that are no longer needed.
     pub(crate) fn release_room(&self) {
         let Some(store) = self.opened() else { return };
         if store.bytes().0 > RELEASE_BYTES {
@@ -450,8 +452,9 @@ impl Parked {
         }
     }
 
-    /// What lies before this in the store is needed no more. Lanes park meanwhile: an entry is behind the end
-    /// that is looked at first, or on its way, or known by the time that memory is looked at last.
+    /// Returns the place before which nothing in the store is needed. Lanes park meanwhile: an entry is
+    /// behind the end that is read first, or on its way, or known to memory by the time that memory is read
+    /// last.
     fn needed_from(&self, store: &Store) -> u64 {
         let end = store.end();
         let on_their_way = self.putting.oldest();
@@ -465,16 +468,16 @@ impl Parked {
         }
     }
 
-    /// The number by which dead letters know the entry at a place.
+    /// Returns the number by which dead letters know the entry at a place.
     pub(crate) fn number_of(&self, at: u64) -> u64 {
         self.topic.as_ref().map_or(at, |topic| topic.number_of(at))
     }
 
-    /// Drops what was parked of batches that were not committed: they are delivered again. Only while nothing
-    /// is under way.
+    /// Drops the parked operations of batches that were not committed: these are delivered again. To be
+    /// called only while nothing is under way.
     pub(crate) fn drop_unsettled(&self) -> Result<(), ParkedError> {
         if self.topic.is_some() {
-            // What counts is found when lanes come.
+            // The entries that count are found when lanes come.
             self.let_go();
             return Ok(());
         }
@@ -483,12 +486,13 @@ impl Parked {
         Ok(())
     }
 
-    /// The same of one lane, of which nothing is under way, while others are; of the entries from a place on.
+    /// Drops the same of one lane, of which nothing is under way while others may be; only entries from a
+    /// place on.
     pub(crate) fn drop_unsettled_of(&self, lane: u32, since: u64) -> Result<(), ParkedError> {
         self.drop_some(Some(lane), since)
     }
 
-    /// The place of the next entry.
+    /// Returns the place of the next entry.
     pub(crate) fn end(&self) -> u64 {
         self.opened().map_or(0, |store| store.end())
     }
@@ -511,39 +515,40 @@ impl Parked {
         Ok(())
     }
 
-    /// Says that all that is parked counts, wherever the group's cursors are set. Only while nothing is under
-    /// way, and after [`Parked::drop_unsettled`].
+    /// Makes all that is parked count, wherever the group's cursors are set. To be called only while nothing
+    /// is under way, and after [`Parked::drop_unsettled`].
     pub(crate) fn settle(&self) -> Result<(), AppendError> {
         if self.topic.is_some() {
-            // What lies behind the place that the group is set to is delivered again, and is not parked then.
+            // Records behind the place that the group is set to are delivered again, and are not parked then.
             return Ok(());
         }
         let store = self.store.lock().clone();
         store.map_or(Ok(()), |store| store.settle())
     }
 
-    /// Lets the first operations of these keys (all, if none is named) be tried at once; how many keys that
-    /// are.
+    /// Lets the first operations of this key (of all keys, if none is named) be tried at once; returns how
+    /// many keys that are.
     pub(crate) fn release(&self, key: Option<&str>) -> usize {
         let released = self.state().release(key);
         self.changed.notify_one();
         released
     }
 
-    /// Has what these keys hold become dead letters instead of being tried again; how many documents that
-    /// are.
+    /// Makes dead letters of this key's operations (of all keys', if none is named) instead of trying them
+    /// again; returns how many documents that are.
     pub(crate) fn give_up(&self, key: Option<&str>) -> u64 {
         let documents = self.state().give_up(key);
         self.changed.notify_one();
         documents
     }
 
-    /// Whether an operation of an entry is parked still; by the number that dead letters know the entry by.
+    /// Whether an operation of an entry is still parked. The entry is named by the number by which dead
+    /// letters know it.
     pub(crate) fn holds(&self, number: u64, op: u32) -> bool {
         self.at_of(number).is_some_and(|at| self.state().has(at, op))
     }
 
-    /// The place of an entry, by the number that dead letters know it by.
+    /// Returns the place of an entry, from the number by which dead letters know it.
     pub(crate) fn at_of(&self, number: u64) -> Option<u64> {
         match &self.topic {
             Some(topic) => topic.at_of(number),
@@ -552,12 +557,12 @@ impl Parked {
     }
 }
 
-/// Where the parked operations of a queue are.
+/// Returns the folder of a queue's parked operations.
 pub(crate) fn folder_of(data: &Path, queue: &str) -> PathBuf {
     data.join("parked").join(queue)
 }
 
-/// Where the copy is of what is parked of a queue in Kafka.
+/// Returns the folder of the copy of a Kafka queue's parked operations.
 pub(crate) fn copies_of(data: &Path, queue: &str) -> PathBuf {
     data.join("parked_copies").join(queue)
 }
@@ -567,13 +572,13 @@ pub(crate) fn now_ms() -> u64 {
     now.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Entries in memory at most, of about 200 bytes each.
+/// The most entries in memory, of about 200 bytes each.
 const PIECES_MAX: usize = 200_000;
-/// Documents that are known one by one, at most.
+/// The most documents that are known one by one.
 const DOCUMENTS_MAX: usize = 200_000;
-/// A key whose condition has passed for a while is tried again this soon.
+/// The wait before the next try of a key whose condition has passed for a while.
 pub(crate) const SOON: Duration = Duration::from_millis(20);
-/// Between two tries to say what is gone, where there is no room for that.
+/// The interval between two tries to record that operations are gone, while there is no room for that.
 const ROOM_AGAIN: Duration = Duration::from_secs(1);
-/// Bytes on disk from which on those that are needed no more are given back.
+/// The bytes on disk from which those that are no longer needed are given back.
 const RELEASE_BYTES: u64 = 1 << 20;

@@ -1,9 +1,9 @@
-//! Entries on their way: they may be durable before memory knows of them, and until then nothing else says
-//! that their segment is needed.
+//! Tracks entries on their way: an entry may be durable before memory knows of it, and until then nothing
+//! else says that its segment is needed.
 
 use parking_lot::Mutex;
 
-/// Where the entries that are being put can be at the earliest.
+/// The earliest places where the entries that are being put can be.
 #[derive(Debug, Default)]
 pub(super) struct Putting(Mutex<Vec<u64>>);
 
@@ -17,13 +17,13 @@ pub(super) struct OnItsWay<'p> {
 // === impl Putting ===
 
 impl Putting {
-    /// An entry is about to be put, at this place or behind it.
+    /// Records that an entry is about to be put, at this place or behind it.
     pub(super) fn begin(&self, from: u64) -> OnItsWay<'_> {
         self.0.lock().push(from);
         OnItsWay { putting: self, from }
     }
 
-    /// What lies before this is needed by none of them.
+    /// Returns the place before which none of the entries can be.
     pub(super) fn oldest(&self) -> u64 {
         self.0.lock().iter().copied().min().unwrap_or(u64::MAX)
     }
@@ -72,7 +72,7 @@ mod tests {
         };
         let parked = Parked::new(folder.path().to_owned(), options, Arc::default(), None);
         let store = parked.open_store().unwrap();
-        // As after something else was said to be gone.
+        // This is the state after something else was recorded as gone.
         parked.state().last_resolved = u64::MAX;
         let begins = store.end();
         let mut copy = None;

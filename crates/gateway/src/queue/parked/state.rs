@@ -1,4 +1,4 @@
-//! What is parked, in memory: by key, in the order in which it goes out.
+//! Keeps parked operations in memory: by key, in the order in which they go out.
 
 mod lanes;
 mod letters;
@@ -18,7 +18,8 @@ use super::topic::Gone;
 use super::{DOCUMENTS_MAX, PIECES_MAX, now_ms};
 use lanes::OfLane;
 
-/// Where a piece goes out: by its first operation's request and place there, then by its record.
+/// The order in which pieces go out: by the first operation's request and its place there, then by the
+/// piece's record.
 type Order = (u64, u32, u64);
 
 /// All that is parked of a group.
@@ -29,22 +30,22 @@ pub(crate) struct ParkedState {
     names: HashMap<Box<str>, Vec<Key>>,
     /// The keys that hold a document.
     documents: HashMap<u64, Vec<Key>>,
-    /// By lane, what its batch under way has parked.
+    /// By lane, the pieces that its batch under way has parked.
     unsettled: HashMap<u32, Vec<(Key, Order)>>,
     /// The generation of the cluster's topology that the names were looked up in.
     followed: Option<u64>,
     pieces: usize,
-    /// Documents whose batch is committed.
+    /// Parked documents whose batch is committed.
     pub(crate) counted: u64,
-    /// Parked documents that became dead letters, ever.
+    /// Parked documents that have become dead letters, ever.
     pub(crate) dead: u64,
-    /// The same two, lane by lane.
+    /// `counted` and `dead`, lane by lane.
     lanes: HashMap<u32, OfLane>,
-    /// The place of the record that says so.
+    /// The place of the last record that resolves entries.
     pub(crate) last_resolved: u64,
 }
 
-/// What one key holds.
+/// The pieces of one key, and how its tries stand.
 struct Held {
     names: BTreeSet<Box<str>>,
     /// Bytes of the records of its pieces.
@@ -56,14 +57,14 @@ struct Held {
     failures: u32,
     next_try: Instant,
     running: bool,
-    /// The operator wants no more tries.
+    /// Whether the operator wants no more tries.
     given_up: bool,
 }
 
 /// Operations of one entry that wait for the same key.
 pub(crate) struct Piece {
     pub(crate) at: u64,
-    /// Which of the entry; none: all.
+    /// The operations of the entry; `None` means all.
     pub(crate) ops: Option<Vec<u32>>,
     pub(crate) docs: u32,
     pub(crate) bytes: u64,
@@ -72,7 +73,7 @@ pub(crate) struct Piece {
     pub(crate) parked_ms: u64,
     pub(crate) attempts: u32,
     pub(crate) refusals: u32,
-    /// They may have been executed.
+    /// Whether the operations may have been executed.
     pub(crate) doubt: bool,
     pub(crate) standing: Standing,
     wording: Arc<(String, String)>,
@@ -83,11 +84,11 @@ pub(crate) struct Piece {
 /// How far the batch is that a piece came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Not committed.
+    /// The batch is not committed.
     Unsettled,
-    /// Committed, and not yet durably so.
+    /// The batch is committed, but not durably yet.
     Counted,
-    /// It may be tried.
+    /// The piece may be tried.
     Ready,
 }
 
@@ -102,14 +103,14 @@ pub(crate) struct Picked {
     pub(crate) parked_ms: u64,
 }
 
-/// What became of a piece in one try.
+/// The result of one try of a piece.
 #[derive(Default)]
 pub(crate) struct Tried {
-    /// Indexed or dead.
+    /// The operations that are indexed or dead.
     pub(crate) gone: Vec<u32>,
-    /// How many of them are dead letters.
+    /// How many of these are dead letters.
     pub(crate) dead: u64,
-    /// To wait for other keys.
+    /// The operations that are to wait for other keys.
     pub(crate) moved: BTreeMap<Key, Vec<u32>>,
     pub(crate) attempted: bool,
     pub(crate) refusals: u32,
@@ -233,12 +234,13 @@ impl ParkedState {
         held.pieces.insert(order, piece);
     }
 
-    /// Bytes that a key holds.
+    /// Returns the bytes that a key holds.
     pub(crate) fn bytes_of(&self, key: &Key) -> u64 {
         self.keys.get(key).map_or(0, |held| held.bytes)
     }
 
-    /// The key that an operation has to wait for, if there is one; of a rank behind `after`.
+    /// Returns the key that an operation has to wait for, if there is one; only keys of a rank behind that of
+    /// `after` count.
     pub(crate) fn holder(&self, named: &Named, lane: u32, target: &str, after: Option<&Key>) -> Option<Key> {
         let by_name = named.names().filter_map(|name| self.names.get(name)).flatten();
         let by_name = by_name.filter(|key| key.holds(lane, target));
@@ -254,13 +256,13 @@ impl ParkedState {
             .cloned()
     }
 
-    /// The key of an index that some of these names have already.
+    /// Returns the key of an index that already has one of these names.
     pub(crate) fn index_key<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<Key> {
         let known = names.filter_map(|name| self.names.get(name)).flatten();
         known.filter(|key| key.rank() == 0).min().cloned()
     }
 
-    /// What was parked of a lane's batch counts now; whether there is any.
+    /// Makes the parked operations of a lane's batch count now; returns whether there are any.
     pub(crate) fn count(&mut self, lane: u32) -> bool {
         let before = self.counted;
         for (key, order) in self.unsettled.remove(&lane).unwrap_or_default() {
@@ -274,14 +276,14 @@ impl ParkedState {
         self.counted > before
     }
 
-    /// How many documents [`ParkedState::count`] will count.
+    /// Returns how many documents [`ParkedState::count`] will count.
     pub(crate) fn will_count(&self, lane: u32) -> u64 {
         let unsettled = self.unsettled.get(&lane).into_iter().flatten();
         let pieces = unsettled.filter_map(|(key, order)| self.keys.get(key)?.pieces.get(order));
         pieces.map(|piece| u64::from(piece.docs)).sum()
     }
 
-    /// Whether some counts that is not yet durably committed.
+    /// Whether a piece of the key counts that is not yet durably committed.
     pub(crate) fn counts_some(&self, key: &Key) -> bool {
         let held = self.keys.get(key);
         held.is_some_and(|held| {
@@ -290,7 +292,7 @@ impl ParkedState {
         })
     }
 
-    /// What counts is durably committed.
+    /// Records that the pieces that count are durably committed.
     pub(crate) fn ready(&mut self) {
         for piece in self.keys.values_mut().flat_map(|held| held.pieces.values_mut()) {
             if piece.standing == Standing::Counted {
@@ -299,7 +301,7 @@ impl ParkedState {
         }
     }
 
-    /// What is parked of batches that are not committed, of one lane or of all, from a place on.
+    /// Returns the parked pieces of batches that are not committed, of one lane or of all, from a place on.
     pub(crate) fn unsettled(&self, lane: Option<u32>, since: u64) -> Vec<Gone> {
         let lanes = self.unsettled.iter();
         let places = lanes.filter(|(of, _)| lane.is_none_or(|lane| lane == **of));
@@ -333,7 +335,7 @@ impl ParkedState {
         }
     }
 
-    /// An earlier run may have sent all of it.
+    /// Records that an earlier run may have sent everything.
     pub(crate) fn doubt_all(&mut self) {
         for held in self.keys.values_mut() {
             held.running = false;
@@ -341,7 +343,7 @@ impl ParkedState {
         }
     }
 
-    /// What a key holds may have been executed.
+    /// Records that the operations of a key may have been executed.
     pub(crate) fn doubt(&mut self, key: &Key) {
         let pieces = self.keys.get_mut(key).into_iter();
         for piece in pieces.flat_map(|held| held.pieces.values_mut()) {
@@ -349,7 +351,7 @@ impl ParkedState {
         }
     }
 
-    /// Whether an operation of an entry waits for a key still.
+    /// Whether an operation of an entry still waits for a key.
     pub(crate) fn holds(&self, key: &Key, at: u64, op: u32) -> bool {
         let pieces = self
             .keys
@@ -360,7 +362,7 @@ impl ParkedState {
         pieces.any(|piece| piece.ops.as_ref().is_none_or(|ops| ops.contains(&op)))
     }
 
-    /// Keys whose turn it is, so many at most; each is under way until [`ParkedState::rest`].
+    /// Returns the keys whose turn it is, at most `most`; each is under way until [`ParkedState::rest`].
     pub(crate) fn due(&mut self, most: usize) -> Vec<Key> {
         let now = Instant::now();
         let due = self
@@ -378,13 +380,13 @@ impl ParkedState {
         due.collect()
     }
 
-    /// When a key is due next.
+    /// Returns when a key is due next.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let waiting = self.keys.values().filter(|held| !held.running && held.may_try());
         waiting.map(|held| held.next_try).min()
     }
 
-    /// Sees to it that what waits long is looked at soon: something has changed at the cluster.
+    /// Makes sure that keys that wait long are looked at soon: something has changed at the cluster.
     pub(crate) fn hurry(&mut self) {
         let soon = Instant::now() + Duration::from_millis(200);
         for held in self.keys.values_mut() {
@@ -392,7 +394,7 @@ impl ParkedState {
         }
     }
 
-    /// Holds the indices too that names stand for now, if the cluster has changed.
+    /// Holds the indices, too, that names stand for now, if the cluster has changed.
     pub(crate) fn follow_topology(&mut self, snapshot: &Snapshot) {
         if self.followed != Some(snapshot.generation) {
             self.followed = Some(snapshot.generation);
@@ -400,7 +402,7 @@ impl ParkedState {
         }
     }
 
-    /// Holds the indices too that the names of parked operations stand for now.
+    /// Holds the indices, too, that the names of parked operations stand for now.
     fn follow(&mut self, resolve: impl Fn(&str) -> Option<String>) {
         for (key, held) in &mut self.keys {
             if !key.holds_names() {
@@ -420,8 +422,8 @@ impl ParkedState {
         }
     }
 
-    /// The first pieces of a key that may go together: with one wording, so many documents and bytes at most,
-    /// but one at least.
+    /// Returns the first pieces of a key that may go together: with one wording, and with a bounded number of
+    /// documents and bytes, but at least one piece.
     pub(crate) fn pick(
         &self,
         key: &Key,
@@ -475,7 +477,7 @@ impl ParkedState {
         self.keys.get(key).is_some_and(|held| held.given_up)
     }
 
-    /// Takes over what became of a piece; `dead` of its documents are dead letters now.
+    /// Takes over the result of a piece's try; `tried.dead` of its documents are dead letters now.
     pub(crate) fn tried(
         &mut self,
         key: &Key,
@@ -527,7 +529,7 @@ impl ParkedState {
         self.forget_if_empty(key);
     }
 
-    /// A key's turn is over.
+    /// Ends a key's turn.
     pub(crate) fn rest(
         &mut self,
         key: &Key,
@@ -553,7 +555,7 @@ impl ParkedState {
         held.next_try = next;
     }
 
-    /// What lies before this on disk is needed no more.
+    /// Returns the place before which nothing on disk is needed.
     pub(crate) fn oldest(&self) -> u64 {
         let pieces = self.keys.values().flat_map(|held| held.pieces.values());
         let oldest = pieces.map(|piece| piece.at).min();
@@ -564,7 +566,7 @@ impl ParkedState {
         self.keys.values().flat_map(|held| held.pieces.values())
     }
 
-    /// Records were written again, at other places.
+    /// Takes over the new places of records that were written again.
     pub(crate) fn moved(&mut self, places: &BTreeMap<u64, u64>) {
         for held in self.keys.values_mut() {
             let orders: Vec<Order> = held
@@ -619,7 +621,7 @@ impl ParkedState {
         documents
     }
 
-    /// Whether operations of such a lane are parked and may still be executed.
+    /// Whether operations of such a lane are parked that may still be executed.
     pub(crate) fn has_lane(&self, wanted: impl Fn(u32) -> bool) -> bool {
         let waiting = self.keys.iter().filter(|(key, _)| !key.is_letters());
         let mut pieces = waiting.flat_map(|(_, held)| held.pieces.values());
@@ -633,17 +635,17 @@ impl ParkedState {
         names.any(|name| wanted(name))
     }
 
-    /// How many keys there are.
+    /// Returns how many keys there are.
     pub(crate) fn key_count(&self) -> usize {
         self.keys.len()
     }
 
-    /// When the oldest of it was parked, ms since 1970.
+    /// Returns when the oldest parked operation was parked, in ms since 1970.
     pub(crate) fn since_ms(&self) -> Option<u64> {
         self.keys.values().map(|held| held.since_ms).min()
     }
 
-    /// The keys with most documents first, so many at most.
+    /// Returns at most `most` keys, those with most documents first.
     pub(crate) fn shown(&self, most: usize) -> Vec<Shown> {
         let docs = |held: &Held| {
             held.pieces

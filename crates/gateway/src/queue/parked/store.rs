@@ -1,9 +1,9 @@
-//! The parked operations on disk: a log of what was put there and of what became of it.
+//! The store of parked operations on disk: a log of entries and of their fate.
 //!
-//! A record of kind [`PUT`] has a line of JSON, the [`Entry`], and then the lines of its operations. One of
-//! kind [`RESOLVED`] says which of them are gone, and how many of all became dead letters so far: so the
-//! accounts follow from the last one. One of kind [`SETTLED`] says that all before it counts, wherever the
-//! group's cursors are.
+//! A record of kind [`PUT`] has a line of JSON, the [`Entry`], and then the lines of its operations. A record
+//! of kind [`RESOLVED`] says which operations are gone, and how many of all became dead letters so far: so
+//! the accounts follow from the last such record. A record of kind [`SETTLED`] says that everything before it
+//! counts, wherever the group's cursors are.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,43 +15,43 @@ use serde::{Deserialize, Serialize};
 use super::key::Key;
 use super::{NotParked, ParkedError};
 
-/// What is known of operations that were parked together.
+/// Operations that were parked together, and everything that is known of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) key: Key,
-    /// The names of their indices.
+    /// The names of the operations' indices.
     pub(crate) names: Vec<String>,
     pub(crate) target: String,
     pub(crate) content_type: String,
-    /// First and last of the ids that the gateway made for their requests.
+    /// The first and the last of the ids that the gateway made for their requests.
     pub(crate) minted: Vec<(String, String)>,
     pub(crate) lane: u32,
-    /// Position of each request, and when it was accepted, ms since 1970.
+    /// The position of each request, and when it was accepted, in ms since 1970.
     pub(crate) origins: Vec<(u64, u64)>,
-    /// For each operation its request, by its number in `origins`, and its place in it.
+    /// For each operation: its request, by the request's number in `origins`, and its place in that request.
     pub(crate) ops: Vec<(u32, u32)>,
-    /// For each operation its document by both names, where the key holds documents.
+    /// For each operation: its document by both names, where the key holds documents.
     pub(crate) documents: Vec<[u64; 2]>,
-    /// Why they wait.
+    /// Why the operations wait.
     pub(crate) why: String,
     pub(crate) attempts: u32,
     pub(crate) refusals: u32,
-    /// Since when, ms since 1970.
+    /// Since when the operations are parked, in ms since 1970.
     pub(crate) parked_ms: u64,
-    /// Those of its operations that are gone already.
+    /// The numbers of the operations that are gone already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) gone: Vec<u32>,
-    /// For each operation that is refused already, what the cluster said.
+    /// For each operation that is refused already: the cluster's error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) refused: Vec<Refused>,
-    /// The record that this one takes the place of.
+    /// The record that this one replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<u64>,
 }
 
 #[cfg(test)]
 impl Entry {
-    /// Of one operation of one request, in lane 0.
+    /// Makes an entry of one operation of one request, in lane 0.
     pub(super) fn sample() -> Self {
         Self {
             key: Key::Documents,
@@ -85,29 +85,29 @@ pub(crate) struct Refused {
 /// How much room an entry may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// As much as there is.
+    /// As much as is left of the quota.
     Quota,
-    /// With the bytes that its key holds already: no more than is left for all other keys.
+    /// No more, with the bytes that its key holds already, than is left for all other keys.
     Share(u64),
-    /// Whatever it takes: what was accepted has nowhere else to go.
+    /// All that the entry takes: an accepted operation has nowhere else to go.
     None,
 }
 
-/// What became of parked operations.
+/// A record that says which parked operations are gone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Resolved {
-    /// Of these records these operations; none: all.
+    /// The operations that are gone, by their record; `None` means all of the record's.
     pub(crate) ops: Vec<(u64, Option<Vec<u32>>)>,
-    /// All that became dead letters so far.
+    /// How many operations became dead letters so far, in all.
     pub(crate) dead: u64,
 }
 
 /// An entry with its lines.
 pub(crate) type WithLines = (Box<Entry>, Vec<u8>);
 
-/// What a record of the store is.
+/// A record of the store.
 pub(crate) enum Record {
-    /// The entry, with its lines; none of these if the disk has damaged them.
+    /// An entry, with its lines.
     Put(Box<Entry>, Vec<u8>),
     Resolved(Resolved),
     Settled,
@@ -115,14 +115,14 @@ pub(crate) enum Record {
 
 pub(crate) struct Store {
     log: Log,
-    /// Segments before its place go.
+    /// The consumer whose place keeps segments: those before it go.
     kept: Consumer,
-    /// Bytes at most; the rest of the quota is for saying what became of them.
+    /// The most bytes of entries; the rest of the quota is for resolving them.
     bytes_max: AtomicU64,
 }
 
 impl Store {
-    /// Whether anything was ever parked there.
+    /// Whether anything was ever parked in a folder.
     pub(crate) fn is_there(folder: &Path) -> Result<bool, ParkedError> {
         Log::has_segments(folder, &RealDisk::default()).map_err(|source| ParkedError::Folder {
             folder: folder.to_owned(),
@@ -168,7 +168,8 @@ impl Store {
         })
     }
 
-    /// Puts operations there, durable when it returns; where they are, and how many bytes they take.
+    /// Puts operations into the store, durable when this returns; returns where they are, and how many bytes
+    /// they take.
     pub(crate) async fn put(
         &self,
         entry: &Entry,
@@ -203,7 +204,7 @@ impl Store {
         Ok((receipt.position, receipt.bytes))
     }
 
-    /// Puts a copy there of what is durable elsewhere, whatever room it takes.
+    /// Puts a copy of an entry that is durable elsewhere into the store, however much room the copy takes.
     pub(crate) fn put_copy(&self, entry: &Entry, lines: &[u8]) -> Result<(u64, u64), AppendError> {
         let mut record = self.record_of(entry, lines);
         record.beyond_quota();
@@ -239,14 +240,14 @@ impl Store {
         record
     }
 
-    /// All that is there counts from now on.
+    /// Makes all that is there count from now on.
     pub(crate) fn settle(&self) -> Result<(), AppendError> {
         let mut record = self.log.record(SETTLED, b"");
         record.group(0, 1, |out| out.push(b'\n'));
         self.log.append_blocking(record).map(drop)
     }
 
-    /// The entry at a place, with its lines.
+    /// Returns the entry at a place, with its lines.
     pub(crate) fn read(&self, at: u64) -> Result<Option<WithLines>, ReadError> {
         let record = self.log.browse(at).read()?;
         let record = record.filter(|record| record.receipt.position == at);
@@ -256,20 +257,20 @@ impl Store {
         })
     }
 
-    /// Lets go of what lies before a place.
+    /// Lets go of the records before a place.
     pub(crate) fn keep_from(&self, at: u64) {
-        // Nothing but space depends on it: what fails is done with the next change.
+        // Only space depends on this: a failure is made good with the next change.
         if let Err(error) = self.kept.seek(StartAt::Position(at)) {
             tracing::warn!(%error, "parked operations keep more of the disk than they need");
         }
     }
 
-    /// Bytes on disk, and how many there may be.
+    /// Returns the bytes on disk, and how many there may be.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.log.status().bytes, self.bytes_max.load(Ordering::Relaxed))
     }
 
-    /// The place of the next record.
+    /// Returns the place of the next record.
     pub(crate) fn end(&self) -> u64 {
         self.log.status().end
     }

@@ -1,4 +1,4 @@
-//! Lanes of a queue in Kafka come, and go: what is parked of them comes along.
+//! Takes over, and gives up, the parked operations of lanes of a queue in Kafka, as the lanes come and go.
 
 use std::sync::atomic::Ordering;
 
@@ -6,12 +6,13 @@ use super::state::{ParkedState, Piece, Standing};
 use super::{Entry, Parked, ParkedError};
 
 impl Parked {
-    /// Whether lanes come and go, with what is parked of them.
+    /// Whether lanes come and go, along with their parked operations.
     pub(crate) fn is_handed_over(&self) -> bool {
         self.topic.is_some()
     }
 
-    /// Finds what is parked of lanes that came, before anything of them is delivered. Blocks on the brokers.
+    /// Finds the parked operations of lanes that came, before anything of them is delivered. Blocks on the
+    /// brokers.
     pub(crate) fn take_over(&self, lanes: &[u32]) -> Result<(), ParkedError> {
         let Some(topic) = &self.topic else { return Ok(()) };
         let store = self.open_store()?;
@@ -44,7 +45,8 @@ impl Parked {
         Ok(())
     }
 
-    /// The lanes are others' from now on, with what is parked of them. Only while nothing is under way.
+    /// Lets go of the lanes, with their parked operations: they are others' from now on. To be called only
+    /// while nothing is under way.
     pub(crate) fn let_go(&self) {
         let Some(topic) = &self.topic else { return };
         topic.let_go();

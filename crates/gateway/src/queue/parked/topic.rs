@@ -1,7 +1,7 @@
-//! What is parked of a queue in Kafka, for whoever has the lane next: a topic beside the queue's, with a
-//! partition for each lane. What this gateway's own lanes have parked it has on its disk too, in the same
-//! store as for queues on disk, so that it can be read and tried again without asking the brokers; that copy
-//! is made anew whenever lanes come.
+//! Keeps the parked operations of a queue in Kafka for the next owner of the lane: in a topic beside the
+//! queue's, with a partition for each lane. The parked operations of this gateway's own lanes are on its disk
+//! too, in the same store as for queues on disk, so that they can be read and tried again without asking the
+//! brokers; that copy is made anew whenever lanes come.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::error::Foreign;
 use super::history::{History, kept_from};
 use super::store::{Entry, Resolved};
 
-/// The topic of one consumer group.
+/// The parked topic of one consumer group.
 pub(crate) struct ParkedTopic {
     aside: Arc<dyn Aside>,
     group: Arc<dyn kafka::Group>,
@@ -25,16 +25,16 @@ pub(crate) struct ParkedTopic {
     owned: Mutex<Owned>,
 }
 
-/// What this gateway knows of the partitions that are its own.
+/// The gateway's knowledge of the partitions that are its own.
 #[derive(Default)]
 struct Owned {
-    /// The name under which it holds them; none: it holds none.
+    /// The name under which the gateway holds them; `None` if it holds none.
     owner: Option<u64>,
-    /// Where an entry is, by its place on this disk.
+    /// The lane and the offset of each entry, by the entry's place on this disk.
     places: BTreeMap<u64, (u32, u64)>,
     copies: HashMap<(u32, u64), u64>,
     lanes: BTreeMap<u32, OwnedLane>,
-    /// Records that say what is gone, since what is needed no more was deleted.
+    /// The number of resolving records since records that are no longer needed were last deleted.
     resolutions: usize,
 }
 
@@ -45,7 +45,7 @@ struct OwnedLane {
     deleted_before: u64,
 }
 
-/// What every record says.
+/// The parameters of every record.
 #[derive(Serialize, Deserialize)]
 struct Said {
     owner: u64,
@@ -56,27 +56,27 @@ struct Begins {
     committed: u64,
 }
 
-/// An operation's entry that is gone, or some of its operations.
+/// An entry of which all operations, or some, are gone.
 pub(crate) struct Gone {
     pub(crate) at: u64,
     pub(crate) lane: u32,
     pub(crate) ops: Option<Vec<u32>>,
-    /// How many became dead letters.
+    /// How many of the operations became dead letters.
     pub(crate) dead: u64,
 }
 
-/// What a lane has parked, as its partition says.
+/// The parked operations of a lane, as its partition has them.
 pub(super) struct Found<T> {
     pub(super) lane: u32,
     pub(super) history: History<T>,
-    /// How far the group's totals are.
+    /// How many documents have died: as the partition says, or as the group's totals say if that is more.
     pub(super) dead: u64,
 }
 
 // === impl ParkedTopic ===
 
 impl ParkedTopic {
-    /// The topic of a consumer group, which is made if it is missing. Blocks on the brokers.
+    /// Opens the topic of a consumer group, which is made if it is missing. Blocks on the brokers.
     pub(crate) fn open(
         topic: &dyn kafka::Topic,
         group: &Arc<dyn kafka::Group>,
@@ -91,14 +91,14 @@ impl ParkedTopic {
         })
     }
 
-    /// Bytes that an entry may have with its lines.
+    /// Returns how many bytes an entry may have with its lines.
     pub(super) fn record_bytes_max(&self) -> usize {
         self.aside.part_bytes_max(PARAMS_BYTES_MAX)
     }
 
-    /// Begins with lanes that came: from here on what others write counts for nothing. What is parked of them
-    /// is found; `keep` is given each entry with its lines, and says what goes with it. Blocks on the
-    /// brokers.
+    /// Begins with lanes that came: from here on, records of others count for nothing. Finds the parked
+    /// operations of the lanes; `keep` is given each entry with its lines, and returns its companion. Blocks
+    /// on the brokers.
     pub(super) fn take_over<T>(
         &self,
         lanes: &[u32],
@@ -117,8 +117,8 @@ impl ParkedTopic {
             serde_json::to_vec(&Begins { committed }).unwrap_or_default()
         };
         self.say(BEGINS, owner, lanes, begins)?;
-        // Had another taken the lanes since, the brokers would refuse it: so of two that began the later one
-        // is the owner.
+        // If another gateway had taken the lanes since, the brokers would refuse this: so of two gateways
+        // that began, the later one is the owner.
         self.group.confirm()?;
         let until = self.say(HOLDS, owner, lanes, |_| b"{}".to_vec())?;
         let mut found: BTreeMap<u32, History<T>> = BTreeMap::new();
@@ -154,7 +154,7 @@ impl ParkedTopic {
         Ok(found.collect())
     }
 
-    /// Takes over where a lane's entries are.
+    /// Takes over the places of a lane's entries.
     pub(super) fn knows<T>(&self, lane: u32, copies: &[(u64, u64)], history: History<T>) {
         let mut owned = self.owned.lock();
         for (offset, at) in copies {
@@ -165,12 +165,12 @@ impl ParkedTopic {
         lane.owners = history.owners();
     }
 
-    /// The lanes are others' from now on.
+    /// Lets go of the lanes: they are others' from now on.
     pub(super) fn let_go(&self) {
         *self.owned.lock() = Owned::default();
     }
 
-    /// Puts operations there, acknowledged by all in-sync replicas when it returns.
+    /// Puts operations into the topic; they are acknowledged by all in-sync replicas when this returns.
     pub(super) async fn put(&self, at: u64, entry: &Entry, lines: &[u8]) -> Result<(), ParkedError> {
         let owner = self.owner()?;
         let mut bytes = serde_json::to_vec(entry).unwrap_or_default();
@@ -187,7 +187,7 @@ impl ParkedTopic {
         Ok(())
     }
 
-    /// Says that operations are gone, and how many of each lane became dead letters.
+    /// Records that operations are gone, and how many of each lane became dead letters.
     pub(super) async fn resolve(&self, gone: &[Gone], dead: &BTreeMap<u32, u64>) -> Result<(), ParkedError> {
         let owner = self.owner()?;
         let mut tries = 0;
@@ -217,17 +217,18 @@ impl ParkedTopic {
         Ok(())
     }
 
-    /// Of a lane's documents so many are parked, and so many have died that were.
+    /// Tells the group how many of a lane's documents are parked, and how many that were parked have died.
     pub(super) fn tell(&self, lane: u32, parked: u64, dead: u64) {
         self.group.keep(lane, parked, dead);
     }
 
-    /// The same from the moment on that more of the lane is done.
+    /// Tells the group the same, from the moment on that more of the lane is done.
     pub(super) fn tell_when_done(&self, lane: u32, parked: u64, dead: u64) {
         self.group.keep_when_done(lane, parked, dead);
     }
 
-    /// A number for a place on this disk that means the same to every gateway, and never anything else.
+    /// Returns a number for a place on this disk that means the same to every gateway, and never anything
+    /// else.
     pub(super) fn number_of(&self, at: u64) -> u64 {
         let owned = self.owned.lock();
         let place = owned.places.get(&at).copied();
@@ -236,14 +237,14 @@ impl ParkedTopic {
         })
     }
 
-    /// The place on this disk of such a number, if it is one of this gateway's lanes.
+    /// Returns the place on this disk for such a number, if the number is of one of this gateway's lanes.
     pub(super) fn at_of(&self, number: u64) -> Option<u64> {
         let lanes = u64::from(self.lanes);
         let place = ((number % lanes) as u32, number / lanes);
         self.owned.lock().copies.get(&place).copied()
     }
 
-    /// Entries were written again on this disk.
+    /// Takes over the new places of entries that were written again on this disk.
     pub(super) fn moved(&self, moved: &BTreeMap<u64, u64>) {
         let mut owned = self.owned.lock();
         for (from, to) in moved {
@@ -253,12 +254,13 @@ impl ParkedTopic {
         }
     }
 
-    /// Whether much is gone since what is needed no more was deleted.
+    /// Whether many entries were resolved since records that are no longer needed were last deleted.
     pub(super) fn is_untidy(&self) -> bool {
         self.owned.lock().resolutions >= TIDY_AFTER
     }
 
-    /// Deletes what is needed no more; `live` are the entries that are left, by their places on this disk.
+    /// Deletes records that are no longer needed; `live` has the entries that are left, by their places on
+    /// this disk.
     pub(super) fn tidy(self: &Arc<Self>, live: &BTreeSet<u64>) {
         let places = {
             let mut owned = self.owned.lock();
@@ -271,7 +273,7 @@ impl ParkedTopic {
             return;
         }
         let topic = Arc::clone(self);
-        // Nothing but the brokers' disks depends on it.
+        // Only the brokers' disks depend on this.
         let tidied = thread("parked-tidy", Work::Parked, move || {
             if let Err(error) = topic.aside.delete_before(&places) {
                 let topic = topic.aside.name();
@@ -294,7 +296,7 @@ impl ParkedTopic {
         lease.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Writes a record into each lane's partition; where they are.
+    /// Writes a record into each lane's partition; returns where the records are.
     fn say(
         &self,
         kind: u8,
@@ -351,7 +353,7 @@ impl Owned {
         self.copies.insert(place, at);
     }
 
-    /// For each lane the place before which nothing is needed, where that is news.
+    /// Returns for each lane the place before which nothing is needed, where that is news.
     fn needless(&mut self) -> Vec<(u32, u64)> {
         let mut oldest: BTreeMap<u32, u64> = BTreeMap::new();
         for (lane, offset) in self.places.values() {
@@ -373,7 +375,7 @@ impl Owned {
     }
 }
 
-/// Takes a record into a lane's past.
+/// Takes a record into a lane's history.
 fn take_in<T>(
     history: &mut History<T>,
     record: kafka::Browsed,
@@ -407,7 +409,7 @@ fn said(owner: u64) -> Vec<u8> {
     serde_json::to_vec(&Said { owner }).unwrap_or_default()
 }
 
-/// A group's name in that of a topic, which takes letters, digits and some signs.
+/// Returns a group's name as it stands in the name of a topic, which takes letters, digits and some signs.
 fn in_a_topic(name: &str) -> String {
     let mut out = String::new();
     for byte in name.bytes() {
@@ -424,10 +426,11 @@ const RESOLVED: u8 = 1;
 const BEGINS: u8 = 2;
 const HOLDS: u8 = 3;
 const PARAMS_BYTES_MAX: usize = 64;
-/// It is tried so often to say what is gone; then it stays parked, and may be executed once more.
+/// How often the gateway tries to record that operations are gone; after that they stay parked, and may be
+/// executed once more.
 const RESOLVE_TRIES: u32 = 10;
 const AGAIN: Duration = Duration::from_millis(500);
-/// Records that say what is gone, after which what is needed no more is deleted.
+/// The number of resolving records after which records that are no longer needed are deleted.
 const TIDY_AFTER: usize = 1000;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What is known of names, in a file: a restart must not forget where the documents lead that are queued. One
-//! line of JSON for each thing that became known, the later one of two on the same thing counting; written
-//! anew at each start.
+//! Keeps the whereabouts of names in a file: a restart must not forget where the names of queued documents
+//! lead. The file has one line of JSON for each fact; of two lines on the same thing, the later one counts.
+//! The file is written anew at each start.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -15,25 +15,26 @@ use crate::queue::fence::{Fence, Lanes};
 /// The file.
 pub(super) struct Kept {
     path: PathBuf,
-    /// None once it could not be written: then there is no file, and the next start trusts nothing.
+    /// `None` once the file could not be written: then there is no file, and the next start trusts nothing.
     file: Option<File>,
     lines: usize,
 }
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) places: HashMap<String, NameTarget>,
     pub(super) fences: Vec<Fence>,
-    /// Every name is there that documents have which are queued.
+    /// Whether the file has every name of queued documents.
     pub(super) whole: bool,
 }
 
-/// A line.
+/// A line of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
-    /// Since when the machine runs on which this was written: what was not synced is lost when that ends.
+    /// The boot of the machine that wrote the file: lines that were not synced are lost when the machine goes
+    /// down.
     Boot(String),
     Name(String, NameTarget),
     Fence(Wall),
@@ -54,7 +55,7 @@ struct Wall {
 // === impl Kept ===
 
 impl Kept {
-    /// What a file says, if there is one. Lines that cannot be read are as if they were not there.
+    /// Reads a file, if there is one. Lines that cannot be read are as if they were not there.
     pub(super) fn read(path: &Path) -> io::Result<Found> {
         let text = match fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
@@ -73,7 +74,8 @@ impl Kept {
         Ok(found)
     }
 
-    /// Begins a file, in place of what is there; goes on with that, or without a file, if the disk is full.
+    /// Begins a file in place of the existing one; if the disk is full, goes on with the existing file, or
+    /// without a file.
     pub(super) fn begin_anyway<'a>(
         path: &Path,
         places: &HashMap<String, NameTarget>,
@@ -90,7 +92,7 @@ impl Kept {
         })
     }
 
-    /// Begins a file, in place of what is there.
+    /// Begins a file in place of the existing one.
     pub(super) fn begin<'a>(
         path: &Path,
         places: &HashMap<String, NameTarget>,
@@ -121,18 +123,18 @@ impl Kept {
         })
     }
 
-    /// A name that is used from now on.
+    /// Writes a name that is used from now on.
     pub(super) fn name(&mut self, name: &str, place: &NameTarget) {
         self.write(&Line::Name(name.to_owned(), place.clone()), false);
     }
 
-    /// A fence that was made or closed. Synced, since without it documents would lose their order; these are
-    /// rare.
+    /// Writes a fence that was made or closed. An open fence is synced, since without it documents would lose
+    /// their order; fences are rare.
     pub(super) fn fence(&mut self, fence: &Fence) {
         self.write(&Line::Fence(Wall::of(fence)), fence.end().is_none());
     }
 
-    /// Lines that were written since it was begun.
+    /// Returns the number of lines that were written since the file was begun.
     pub(super) fn lines(&self) -> usize {
         self.lines
     }

@@ -7,7 +7,7 @@ use crate::queue::journal::Consumer;
 
 const LANES: u32 = 64;
 
-/// A table in which the alias `a` leads to `index`, of so many shards, and `other` to itself.
+/// Makes a table in which the alias `a` leads to `index`, which has this many shards, and `other` to itself.
 fn table(index: &str, shards: usize) -> Arc<RouteTable> {
     let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
     let mut builder = RouteTable::builder(dialect, 1);
@@ -63,7 +63,7 @@ impl Queue {
         Self::open(self.folder)
     }
 
-    /// Puts a document into a lane; where that is.
+    /// Puts a document into a lane; returns its position.
     fn append(&self, lane: u32) -> u64 {
         let log = self.journal.on_disk().unwrap();
         let mut record = log.record(0, b"{}");
@@ -101,7 +101,8 @@ fn a_name_that_comes_to_lead_elsewhere_gets_a_fence_that_closes_once_all_know() 
     queue.write(&first, "a", 1);
     queue.write(&first, "other", 2);
     assert!(queue.fences().is_empty());
-    // Planned by the first, and on its way while another one is planned by the second.
+    // The request is planned by the first table, and is on its way while another one is planned by the
+    // second.
     let late = queue.note(&first, &first, "a");
     let end = queue.journal.status().end;
     let by_second = queue.write(&second, "a", 3);
@@ -117,9 +118,10 @@ fn a_name_that_comes_to_lead_elsewhere_gets_a_fence_that_closes_once_all_know() 
     let next = queue.write(&second, "other", 2);
     assert_eq!(fence.end(), Some(next));
     assert!(next > position);
-    assert_eq!(queue.whereabouts.left("a", position), ["i1"]);
-    assert!(queue.whereabouts.left("a", next).is_empty());
-    assert!(queue.whereabouts.left("other", position).is_empty());
+    assert_eq!(queue.whereabouts.led_to("a", position), ["i1", "i2"]);
+    assert_eq!(queue.whereabouts.led_to("a", next), ["i2"]);
+    assert_eq!(queue.whereabouts.led_to("other", position), ["other"]);
+    assert!(queue.whereabouts.led_to("unknown", position).is_empty());
 }
 
 #[test]
@@ -151,7 +153,21 @@ fn a_name_that_moves_on_waits_for_all_that_it_led_to() {
     let mut past = lanes("i1", 2);
     past.add(&lanes("i2", 5));
     assert_eq!((&fences[1].of, &fences[1].past), (&lanes("i3", 1), &past));
-    assert_eq!(queue.whereabouts.left("a", 0), ["i1", "i2"]);
+    assert_eq!(queue.whereabouts.led_to("a", 0), ["i1", "i2", "i3"]);
+}
+
+#[test]
+fn where_a_name_led_is_known_while_a_topology_does_not_say_where_it_leads() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    let position = queue.write(&table("i1", 2), "a", 1);
+    let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
+    let without_a = Arc::new(RouteTable::builder(dialect, 1).build());
+    let look = || Arc::clone(&without_a);
+    queue.whereabouts.look(&without_a, look, &queue.journal);
+    assert!(queue.fences().is_empty());
+    assert_eq!(queue.whereabouts.led_to("a", position), ["i1"]);
+    let queue = queue.reopened();
+    assert_eq!(queue.whereabouts.led_to("a", position), ["i1"]);
 }
 
 #[test]
@@ -164,7 +180,7 @@ fn a_restart_forgets_neither_names_nor_fences() {
     let end = queue.journal.status().end;
     let fences = queue.fences();
     assert_eq!((fences.len(), fences[0].end()), (1, Some(end)), "{fences:?}");
-    // Names that are as they were, and new ones, wait for nothing.
+    // Names that are as they were, and new names, wait for nothing.
     queue.write(&table("i2", 5), "a", 3);
     queue.write(&table("i2", 5), "other", 4);
     assert_eq!(queue.fences().len(), 1);
@@ -210,8 +226,8 @@ fn many_fences_become_few_and_none_is_forgotten() {
     }
     let fences = queue.fences();
     assert!(fences.len() <= FENCES_MAX + 1, "{}", fences.len());
-    let left = queue.whereabouts.left("a", 0);
-    assert!((0..FENCES_MAX + 39).all(|number| left.contains(&format!("i{number}"))));
+    let led_to = queue.whereabouts.led_to("a", 0);
+    assert!((0..FENCES_MAX + 40).all(|number| led_to.contains(&format!("i{number}"))));
 }
 
 #[test]
@@ -224,8 +240,8 @@ fn what_was_planned_before_and_comes_behind_what_was_not_waits_for_it() {
     let led = only_of(lanes("i1", 2), lanes("i2", 5));
     let leads = only_of(lanes("i2", 5), lanes("i1", 2));
     let before = queue.write(&first, "a", led);
-    // Planned by the first, and put into the log behind what is planned by the second: once noted in time,
-    // once later.
+    // Requests that are planned by the first table are put into the log behind one that is planned by the
+    // second: once noted in time, once later.
     let late = queue.note(&first, &first, "a");
     let by_second = queue.write(&second, "a", leads);
     let behind = queue.append(led);

@@ -1,14 +1,14 @@
-//! Whose turn it is among the shards of one index.
+//! The round robin among the shards of one index.
 //!
-//! The node first, then its shard: a node's small bulks go to one of its shards until that has had a run, so
-//! that bulks which travel together touch few shards, while all nodes work at the same time. Nodes and shards
-//! are chosen by what they were given so far, so that shards fill evenly; among nodes that are nearly even,
-//! one with much less to do than the one whose turn it is goes first.
+//! The node is chosen first, then its shard. The small bulks of a node go to one of its shards until that
+//! shard has had a run, so that bulks which travel together touch few shards, while all nodes work at the
+//! same time. Nodes and shards are chosen by what they have been given so far, so that shards fill evenly.
+//! Among nodes that are nearly even, a node with much less to do than the next one in turn goes first.
 //!
-//! What was given is counted twice. `given` is the truth. The `clock` of a shard runs with it, and decides;
-//! but the clock of a shard whose node is down runs on with the others', so that its return is no flood: it
-//! takes its turns, and while it has less than the others its clock runs at half speed, so that it gets twice
-//! its share until it has caught up.
+//! What was given is counted twice. `given` is the true count. The `clock` of a shard advances with it, and
+//! decides. The clock of a shard whose node is down advances with the other clocks, so that the shard is not
+//! flooded when its node returns: the shard takes its turns, and while it has less than the others its clock
+//! runs at half speed. It thus gets twice its share until it has caught up.
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -30,28 +30,28 @@ struct Progress {
 struct Shard {
     /// Documents.
     given: u64,
-    /// Half documents: two a document, or one while it has less than the others.
+    /// Half documents: each document counts two, or one while the shard has less than the others.
     clock: u64,
-    /// Its place among the homes.
+    /// The position of the shard's home in `homes`.
     home: usize,
 }
 
-/// A node with primaries of the index; the last one is nowhere, and has those without a node.
+/// A node with primaries of the index. The last home is no node, and holds the shards without one.
 #[derive(Debug)]
 struct Home {
     node: Option<NodeIx>,
     shards: Vec<u32>,
-    /// The sum of their clocks.
+    /// The sum of the clocks of its shards.
     clock: u64,
-    /// The shard whose run it is, and the documents that are left of it.
+    /// The shard whose run it is, and the documents that are left in the run.
     current: Option<(u32, u64)>,
-    /// Of this index's documents.
+    /// Bytes of this index's documents that are on their way to the node.
     bytes_in_flight: u64,
 }
 
 impl RoundRobin {
-    /// The next run. `busy` tells what a node has to do, in any unit, as a logarithm; `None`: it is down.
-    /// `None` when every node is.
+    /// Returns the next run. `busy` returns how much a node has to do, in any unit, as a logarithm, or `None`
+    /// if the node is down. Returns `None` when every node is down.
     pub(super) fn next(
         &self,
         primaries: &[Option<NodeIx>],
@@ -62,7 +62,7 @@ impl RoundRobin {
         state.next(busy)
     }
 
-    /// Documents were given to a shard, and so many bytes are on their way.
+    /// Records that documents were given to a shard, and that `bytes` are on their way.
     pub(super) fn given(&self, shard: u32, docs: u32, bytes: u64) {
         let mut state = self.lock();
         let mean = state.mean();
@@ -88,7 +88,7 @@ impl RoundRobin {
         }
     }
 
-    /// They are no longer on their way.
+    /// Records that `bytes` are no longer on their way.
     pub(super) fn returned(&self, shard: u32, bytes: u64) {
         let mut state = self.lock();
         if let Some(home) = state.shards.get(shard as usize).map(|shard| shard.home) {
@@ -97,7 +97,7 @@ impl RoundRobin {
         }
     }
 
-    /// Documents that were given to a shard have not come there.
+    /// Takes back documents that were given to a shard and did not arrive there.
     pub(super) fn give_back(&self, shard: u32, docs: u32) {
         let mut state = self.lock();
         let docs = u64::from(docs);
@@ -119,8 +119,8 @@ impl RoundRobin {
 // === impl Progress ===
 
 impl Progress {
-    /// Sorts the shards by their nodes, if these aren't known yet or are others now. Another number of shards
-    /// is another index with the same name.
+    /// Assigns the shards to their nodes, if the nodes are not known yet or have changed. A different number
+    /// of shards means another index with the same name.
     fn settle(&mut self, primaries: &[Option<NodeIx>]) {
         if *self.primaries == *primaries {
             return;
@@ -163,7 +163,7 @@ impl Progress {
         let earliest = first.mean_clock();
         let goal = self.mean().max(EVEN_AT_DOCS / self.shards.len() as u64);
         let latest = earliest + (share(goal, NEARLY_EVEN) * 2) as f64;
-        // Nodes that are alike keep their turns, whatever chance says of them at the moment.
+        // Nodes that are nearly alike keep their turns, whatever their momentary differences.
         let limit = first.load(next_busy) - std::f32::consts::LN_2;
         let chosen = up()
             .filter(|(_, home, busy)| home.mean_clock() <= latest && home.load(*busy) < limit)
@@ -207,12 +207,12 @@ impl Home {
         self.clock as f64 / self.shards.len().max(1) as f64
     }
 
-    /// What it has to do, this index's documents included; a logarithm.
+    /// Returns what the node has to do, including the documents of this index, as a logarithm.
     fn load(&self, busy: f32) -> f32 {
         busy + (self.bytes_in_flight as f32 / BYTES_UNIT).ln_1p()
     }
 
-    /// Its shards' clocks run on, though they are given nothing.
+    /// Advances the clocks of the home's shards, although they are given nothing.
     fn keep_up(&mut self, shards: &mut [Shard], clock: u64) {
         for shard in &self.shards {
             let shard = &mut shards[*shard as usize];
@@ -223,35 +223,37 @@ impl Home {
     }
 }
 
-/// So many parts in a thousand.
+/// Returns `parts` thousandths of a number.
 fn share(of: u64, parts: u64) -> u64 {
     of * parts / 1_000
 }
 
-/// Shards are to be within 2 % of each other once an index has had so many documents; before, and with more
-/// than about a hundred shards, a few runs apart.
+/// The number of documents in an index from which on its shards are to be within 2 % of each other. With
+/// fewer documents, and with more than about a hundred shards, the shards may be a few runs apart.
 const EVEN_AT_DOCS: u64 = 1_000_000;
 
-/// A run, in thousandths of what a shard has (or will have, at [`EVEN_AT_DOCS`]). Two shards can be two runs
-/// apart.
+/// The length of a run, in thousandths of what a shard has (or will have, at [`EVEN_AT_DOCS`]). Two shards
+/// can be two runs apart.
 const RUN: u64 = 6;
 
-/// A node so near to the one whose turn it is goes before it if it has less than half as much to do.
+/// How near a node has to be to the one whose turn it is, in thousandths, to go before it if it has less than
+/// half as much to do.
 const NEARLY_EVEN: u64 = 3;
 
-/// A shard that has so much less than the mean catches up.
+/// How far a shard has to be below the mean, in thousandths, to catch up.
 const BEHIND: u64 = 8;
 
-/// The least that goes to one shard, however many there are: the bulks of a few clients.
+/// The fewest documents that go to one shard, however many shards there are: the bulks of a few clients.
 const RUN_DOCS_MIN: u64 = 32;
 
-/// A large bulk is divided among shards, so that not one of them has all the work while the others wait.
+/// The most documents of a run: a large bulk is divided among shards, so that no shard has all the work while
+/// the others wait.
 const RUN_DOCS_MAX: u64 = 2_000;
 
-/// The same in bytes.
+/// The most bytes of a run.
 const RUN_BYTES_MAX: u64 = 1 << 20;
 
-/// Bytes on their way that weigh as much as one request does.
+/// The number of bytes on their way that weigh as much as one request.
 const BYTES_UNIT: f32 = (128 << 10) as f32;
 
 #[cfg(test)]
@@ -259,7 +261,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Primaries dealt to nodes in turn.
+    /// Primaries distributed over nodes in turn.
     fn dealt(shards: u32, nodes: u16) -> Vec<Option<NodeIx>> {
         (0..shards)
             .map(|shard| Some(NodeIx(shard as u16 % nodes)))
@@ -307,7 +309,7 @@ mod tests {
             let mut given = 0;
             while given < 1_000_000 {
                 let docs = random.u32(1..=largest);
-                // One node has always more to do than the others; the others change.
+                // One node always has more to do than the others; the load of the others changes.
                 let change = random.f32() - 0.5;
                 let load = |node: NodeIx| Some(if node.0 == slow { 9.0 } else { f32::from(node.0) * change });
                 request(&turns, &primaries, docs, load, |shard, docs| counts[shard as usize] += u64::from(docs));
@@ -320,7 +322,7 @@ mod tests {
     #[test]
     fn a_nodes_small_bulks_share_a_shard_and_all_nodes_work() {
         let (turns, primaries) = (RoundRobin::default(), dealt(30, 3));
-        // Requests of ten documents, of which 30 are always on their way.
+        // Requests of ten documents each, of which 30 are always on their way.
         let mut under_way = std::collections::VecDeque::new();
         let mut by_node = [const { Vec::new() }; 3];
         for _ in 0..300 {
@@ -379,7 +381,7 @@ mod tests {
         let (turns, mut primaries) = (RoundRobin::default(), dealt(4, 2));
         let mut counts = [0_u64; 4];
         for round in 0..400 {
-            // One of them moves now and then, and is nowhere for a while.
+            // One primary moves now and then, and is nowhere for a while.
             primaries[3] = [Some(NodeIx(1)), None, Some(NodeIx(2))][round / 50 % 3];
             request(
                 &turns,

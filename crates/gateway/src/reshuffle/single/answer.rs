@@ -9,7 +9,7 @@ use wire::Outgoing;
 
 use crate::answer::with_head;
 
-/// The routing that the server has used: the request's own, or the alias's.
+/// Returns the routing that the server used: the request's own, or the alias's.
 pub(super) fn routing<'a>(single: &'a Single<'_>, table: &'a RouteTable) -> Option<&'a str> {
     let of_alias = || match table.target(&single.index) {
         Some(Target::Alias { index_routing, .. }) => index_routing.as_deref(),
@@ -18,13 +18,13 @@ pub(super) fn routing<'a>(single: &'a Single<'_>, table: &'a RouteTable) -> Opti
     single.text("routing").or_else(of_alias)
 }
 
-/// The answer, with the head of the bulk's.
+/// Builds the answer, with the head of the bulk's answer.
 pub(super) fn response(
     mut head: response::Parts,
     answer: SingleAnswer,
     routing: Option<&str>,
 ) -> Response<Outgoing> {
-    // Written by a cluster; what is no status would have been refused as such.
+    // A cluster wrote this status; an item with an invalid status would have been refused earlier.
     head.status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
     if let Some((index, id)) = &answer.created {
         let location = location(index, id, routing);
@@ -37,7 +37,7 @@ pub(super) fn response(
     with_head(head, &[], Outgoing::from(answer.body))
 }
 
-/// `DocWriteResponse.getLocation`.
+/// Builds the location as `DocWriteResponse.getLocation` does.
 fn location(index: &str, id: &str, routing: Option<&str>) -> String {
     let mut location = String::with_capacity(index.len() + id.len() + 8);
     location.push('/');
@@ -51,7 +51,7 @@ fn location(index: &str, id: &str, routing: Option<&str>) -> String {
     location
 }
 
-/// As `java.net.URLEncoder` does.
+/// Encodes a text as `java.net.URLEncoder` does.
 fn encode(text: &str, out: &mut String) {
     for byte in text.bytes() {
         match byte {

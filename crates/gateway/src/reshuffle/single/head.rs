@@ -1,4 +1,4 @@
-//! Which requests write a single document, and what their heads say in the terms of a bulk.
+//! Recognizes requests that write a single document, and reads their heads in the terms of a bulk.
 
 use bulk::{Op, Single, SingleValue};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
@@ -7,31 +7,31 @@ use http::{HeaderMap, HeaderValue, Method};
 use crate::bulk_request::{check_accept, check_content_encoding, decode};
 use crate::why::SingleWhy;
 
-/// What kind of request it is.
+/// The kind of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind<'a> {
-    /// No write of a single document.
+    /// Not a write of a single document.
     Other,
-    /// One that goes on as it came.
+    /// A write that goes on as it came.
     Pass(SingleWhy),
-    /// One that its body may let join.
+    /// A write that may join the bulks, depending on its body.
     Write(SingleHead<'a>),
 }
 
-/// A single-document write, as its head says it.
+/// A single-document write, as its head describes it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SingleHead<'a> {
     pub(super) single: Single<'a>,
-    /// Path and query of the bulk.
+    /// The path and query of the bulk.
     pub(super) target: String,
-    /// The bulk's content type.
+    /// The content type of the bulk.
     pub(super) content_type: HeaderValue,
 }
 
-/// Looks at a request's head. `target` is the path and query as sent.
+/// Classifies a request by its head. `target` is the path and query as sent.
 ///
 /// Paths and methods are those that `RestIndexAction.routes()`, `RestUpdateAction.routes()` and
-/// `RestDeleteAction.routes()` register for indices without types; empty path segments count for nothing
+/// `RestDeleteAction.routes()` register for indices without types. Empty path segments are ignored
 /// (`PathTrie`).
 pub(super) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap) -> Kind<'a> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -42,7 +42,8 @@ pub(super) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap
         return Kind::Other;
     };
     let op = match (method.as_str(), api, id) {
-        // Such a document is created or nothing, unless told otherwise (`RestIndexAction.AutoIdHandler`).
+        // Such a document is only ever created, unless a parameter says otherwise
+        // (`RestIndexAction.AutoIdHandler`).
         ("POST", "_doc", None) => Op::Create,
         ("PUT" | "POST", "_doc", Some(_)) => Op::Index,
         ("PUT" | "POST", "_create", Some(_)) => Op::Create,
@@ -66,7 +67,7 @@ fn read<'a>(
 ) -> Result<SingleHead<'a>, SingleWhy> {
     check_content_encoding(headers).map_err(|_| SingleWhy::ContentEncoding)?;
     let index = decode(index, false).ok_or(SingleWhy::Index)?;
-    // Several names, patterns and date math: the cluster reads or rejects them.
+    // Lists of names, patterns and date math: the cluster reads or rejects them.
     if index.contains([',', '*', '<', '>', ':']) || index.starts_with(['_', '-', '+']) {
         return Err(SingleWhy::Index);
     }
@@ -74,7 +75,7 @@ fn read<'a>(
         Some(id) => Some(decode(id, false).ok_or(SingleWhy::Id)?),
         None => None,
     };
-    // `/{index}/_doc/_mapping` and the like are other APIs to servers that know types.
+    // `/{index}/_doc/_mapping` and similar paths are other APIs on servers with types.
     if id.as_ref().is_some_and(|id| id.starts_with('_')) {
         return Err(SingleWhy::Id);
     }
@@ -93,18 +94,19 @@ fn read<'a>(
     })
 }
 
-/// Puts each parameter where a bulk has it: what speaks of the operation into the action line, what speaks of
-/// the request into the bulk's URL. Each at most once, and only those whose meaning is certain.
+/// Puts each parameter where a bulk has it: a parameter of the operation goes into the action line, a
+/// parameter of the request into the bulk's URL. Each may appear at most once, and only those whose meaning
+/// is certain are accepted.
 fn read_parameters<'a>(query: &'a str, api: &str, single: &mut Single<'a>) -> Result<String, SingleWhy> {
     let why = SingleWhy::Parameter;
-    // Some servers divide parameters at semicolons too (`RestUtils.decodeQueryString`).
+    // Some servers also separate parameters at semicolons (`RestUtils.decodeQueryString`).
     if query.contains(';') {
         return Err(why);
     }
     let op = single.op;
     let writes = matches!(op, Op::Index | Op::Create);
     let mut seen = Vec::new();
-    // By their places in the bulk's URL, so that those who ask for the same say the same.
+    // In a fixed order, so that requests with the same parameters have the same URL.
     let mut of_request = [None; OF_REQUEST.len()];
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -153,7 +155,7 @@ fn read_parameters<'a>(query: &'a str, api: &str, single: &mut Single<'a>) -> Re
     Ok(target)
 }
 
-/// Digits, and not too many.
+/// Accepts digits, up to a limited number.
 fn word(value: &str) -> Result<SingleValue<'_>, SingleWhy> {
     match value.len() {
         1..=18 if value.bytes().all(|byte| byte.is_ascii_digit()) => Ok(SingleValue::Word(value)),
@@ -161,8 +163,9 @@ fn word(value: &str) -> Result<SingleValue<'_>, SingleWhy> {
     }
 }
 
-/// What a bulk is to say of its body, so that its answer has the content type that the request's would have;
-/// the same as clients give with their own bulks, so that they travel together. A delete has none of its own.
+/// Returns the content type of the bulk, chosen so that its answer has the content type that the request's
+/// answer would have. It is also the content type that clients use for their own bulks, so that both may
+/// travel together. A delete has no content type of its own.
 fn content_type(op: Op, headers: &HeaderMap) -> Result<HeaderValue, SingleWhy> {
     let why = SingleWhy::ContentType;
     let mut types = headers.get_all(CONTENT_TYPE).iter();
@@ -193,8 +196,8 @@ fn content_type(op: Op, headers: &HeaderMap) -> Result<HeaderValue, SingleWhy> {
     }
 }
 
-/// The headers of the bulk: those of the request, its content type first, in whatever place it stood, or in
-/// none.
+/// Returns the headers of the bulk: those of the request with the bulk's content type, which always comes
+/// first, wherever it was before.
 pub(super) fn bulk_headers(headers: &HeaderMap, content_type: HeaderValue) -> HeaderMap {
     let mut of_bulk = HeaderMap::with_capacity(headers.len() + 1);
     of_bulk.insert(CONTENT_TYPE, content_type);
@@ -207,7 +210,7 @@ pub(super) fn bulk_headers(headers: &HeaderMap, content_type: HeaderValue) -> He
 }
 
 /// Parameters of a request that mean the same for a bulk (`RestBulkAction.prepareRequest`), in the order in
-/// which they are given there.
+/// which the bulk has them.
 const OF_REQUEST: [&str; 6] = [
     "refresh",
     "timeout",
@@ -218,7 +221,7 @@ const OF_REQUEST: [&str; 6] = [
 ];
 
 const NDJSON: &str = "application/x-ndjson";
-/// What Elasticsearch's clients say, with a version after it.
+/// The content type of Elasticsearch's clients, which append a version.
 const VERSIONED: &str = "application/vnd.elasticsearch+json";
 const VERSIONED_NDJSON: &str = "application/vnd.elasticsearch+x-ndjson";
 
@@ -236,7 +239,7 @@ mod tests {
         classify(&method.parse().unwrap(), target, &json())
     }
 
-    /// The bulk's target and its lines.
+    /// Returns the bulk's target and its lines.
     fn written(method: &str, target: &str) -> (String, String) {
         match of(method, target) {
             Kind::Write(head) => {

@@ -1,5 +1,5 @@
-//! Writes of single documents in asynchronous mode: each becomes a bulk of one operation, is queued as that,
-//! in the lane of its document, and is answered in the single-document API's own form.
+//! Writes of single documents in asynchronous mode: each write becomes a bulk of one operation, is queued in
+//! the lane of its document, and is answered in the form of the single-document API.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use crate::reshuffle::sync::{Held, NO_BULK, Passing, Reshuffle, Step, Unread};
 use crate::why::SingleWhy;
 
 impl Reshuffle {
-    /// Takes a request that may write a single document; `target` is its path and query.
+    /// Takes a request that may write a single document. `target` is its path and query.
     pub(crate) async fn queue_single(
         &self,
         head: Parts,
@@ -37,7 +37,7 @@ impl Reshuffle {
                     Passing::unknown(NO_BULK),
                 ));
             }
-            // Its answer would have the document, which nobody has before it is written.
+            // Its answer would contain the document, which is not known before it is written.
             Kind::Write(write) if write.single.op == Op::Update && write.target.contains("_source") => {
                 return Ok(self.pass_unread(head, incoming, SingleWhy::Parameter));
             }
@@ -58,8 +58,8 @@ impl Reshuffle {
             Err(Unread::Refused(fault)) => return Err(fault.into()),
         };
         let came = original.unwrap_or_else(|| body.clone());
-        // Before anything of it is looked at: the cluster judges its parameters and media types, as those of
-        // a bulk.
+        // This comes before anything in the body is read: the cluster judges the parameters and media types,
+        // as it does for a bulk.
         let mut as_bulk = parts_of_bulk(&head, &write);
         if let Some(accept) = &self.accept {
             self.admit_form(accept, &mut as_bulk, &write.target, &snapshot)
@@ -77,8 +77,8 @@ impl Reshuffle {
             .await
     }
 
-    /// Queues the bulk that a write has become; `came` is its body as it came, the heads are the write's and
-    /// the bulk's.
+    /// Queues the bulk that a write has become. `came` is the body as it came; the heads are those of the
+    /// write and of the bulk.
     async fn queue_lines(
         &self,
         (head, mut as_bulk): (Parts, Parts),
@@ -119,7 +119,7 @@ impl Reshuffle {
         }
     }
 
-    /// The lanes that these lines would be in, if that can be told.
+    /// Returns the lanes that these lines would be in, if they can be determined.
     fn lanes_of(&self, lines: &[u8], snapshot: &Snapshot) -> Option<Vec<u32>> {
         let no_defaults = BulkHead::default();
         match self.plan_at_once(lines, &self.ask(&no_defaults, None), &snapshot.table) {
@@ -140,7 +140,7 @@ impl Reshuffle {
     }
 }
 
-/// The head of the bulk that a write has become.
+/// Returns the head of the bulk that a write has become.
 fn parts_of_bulk(head: &Parts, write: &SingleHead<'_>) -> Parts {
     let mut bulk = head.clone();
     bulk.method = Method::POST;
@@ -148,15 +148,15 @@ fn parts_of_bulk(head: &Parts, write: &SingleHead<'_>) -> Parts {
     bulk
 }
 
-/// As `super::is_peculiar`, before there is a plan.
+/// The same check as `super::is_peculiar`, before there is a plan.
 fn is_peculiar(update: &Single<'_>, snapshot: &Snapshot) -> bool {
     let table = &snapshot.table;
     let target = table.target(&update.index).and_then(|target| target.write().ok());
     target.is_some_and(|index| index.ingests) || answer::routing(update, table).is_some()
 }
 
-/// The answer to a bulk of one operation that was queued, in the form that the single-document API has.
-/// Others stay as they are: they speak of the whole request.
+/// Turns the answer to a queued bulk of one operation into the form of the single-document API. Other answers
+/// stay as they are, since they are about the whole request.
 fn of_one(answer: Response<Outgoing>, routing: Option<&str>) -> Response<Outgoing> {
     if answer.status() != StatusCode::OK {
         return answer;
@@ -166,7 +166,7 @@ fn of_one(answer: Response<Outgoing>, routing: Option<&str>) -> Response<Outgoin
     let turned = bulk::Reply::split(&body, 1).map(|reply| bulk::single_answer(reply.item(0)));
     match turned {
         Ok(Turned::Answer(turned)) => answer::response(head, turned, routing),
-        // Items of ours are never otherwise.
+        // The gateway's own items always have that form.
         _ => with_head(head, &[], Outgoing::from(body)),
     }
 }

@@ -20,7 +20,7 @@ use crate::split::part::{Split, Words};
 /// A client's part that waits or travels.
 pub(super) struct Member {
     load: Arc<Load>,
-    /// Which of its parts.
+    /// The index of the part in its plan.
     part: usize,
     request_id: RequestId,
     deadline: tokio::time::Instant,
@@ -40,7 +40,7 @@ impl Member {
         }
     }
 
-    /// A request that was cut short by the end of the process needs no answer.
+    /// Tells the member's task. The task may be gone, as at the end of the process; it needs no answer then.
     pub(super) fn tell(self, told: CombinedRemote) {
         drop(self.tell.send(told));
     }
@@ -56,8 +56,8 @@ impl Weight for Member {
     }
 }
 
-/// The members of a request that is under way. Whoever is not told otherwise when it ends, as by a panic, is
-/// told that nobody knows what was executed: each is sent apart then.
+/// The members of a request that is under way. A member that has not been told when this is dropped, as after
+/// a panic, is told that it is unknown what was executed. Its part is then sent separately.
 struct Members(VecDeque<Member>);
 
 /// Sends parts together and gives each client its share.
@@ -70,11 +70,11 @@ pub(super) async fn send(node: Arc<Node>, mut lease: Lease, members: Vec<Member>
     let answer = inner
         .exchange(&node, &mut lease, members.0.make_contiguous())
         .await;
-    // The next ones need not wait for this one's shares.
+    // The next request need not wait until the shares of this answer are distributed.
     drop(lease);
     match answer {
         Ok((head, body)) if head.status == StatusCode::OK => inner.share(&node, &head, &body, members),
-        // Whatever it says, it says it of all of them: each is to hear of its own only.
+        // Such an answer is about all members together, and each client may only read about its own part.
         Ok((head, body)) => {
             inner.counters.combined_again.add(members.0.len() as u64);
             let unexecuted = is_unexecuted(head.status, &body);

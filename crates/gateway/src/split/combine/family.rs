@@ -1,4 +1,4 @@
-//! Requests whose parts may travel together: those that tell the cluster the same.
+//! Requests whose parts may travel together because they tell the cluster the same.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use crate::nodes::Message;
 pub(crate) struct Family {
     pub(super) method: Method,
     pub(super) target: String,
-    /// What they have in common.
+    /// The headers that the requests have in common.
     pub(super) headers: HeaderMap,
     slots: Mutex<Slots<Target, Member>>,
 }
 
-/// All families of a configuration: those that some request belongs to, and some that none does any more.
+/// All families of a configuration: those with requests, and idle ones that are not yet cleared out.
 #[derive(Debug, Default)]
 pub(crate) struct Families(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     by_key: HashMap<Box<[u8]>, Arc<Family>>,
-    /// The size at which the idle ones are cleared out.
+    /// The number of families at which the idle ones are cleared out.
     sweep_at: usize,
 }
 
-/// Headers in which requests of one family may differ: they tell who asks and from where in what program,
-/// which changes nothing about what is executed. A request that carries several clients' parts carries none
-/// of them.
+/// Headers in which requests of one family may differ. They identify the client, its program and its trace,
+/// and have no influence on what is executed. A request that carries parts of several clients carries none of
+/// these headers.
 static APART: [HeaderName; 7] = [
     CONTENT_LENGTH,
     USER_AGENT,
@@ -46,7 +46,7 @@ static APART: [HeaderName; 7] = [
     HeaderName::from_static("x-request-id"),
 ];
 
-/// What requests of one family have in common, as bytes.
+/// Returns, as bytes, what requests of one family have in common.
 fn key(filter: &[u8], message: Message<'_>, peculiar: [bool; 2]) -> Vec<u8> {
     let mut key = Vec::with_capacity(256);
     key.extend_from_slice(filter);
@@ -58,7 +58,7 @@ fn key(filter: &[u8], message: Message<'_>, peculiar: [bool; 2]) -> Vec<u8> {
     }
     let mut headers: Vec<_> = message.headers.iter().collect();
     headers.retain(|(name, _)| !APART.contains(name));
-    // Programs send the same headers in different orders. Values of one name stay in theirs.
+    // Programs send the same headers in different orders. Values of one name keep their order.
     headers.sort_by(|one, other| one.0.as_str().cmp(other.0.as_str()));
     for (name, value) in headers {
         key.extend_from_slice(name.as_str().as_bytes());
@@ -85,7 +85,7 @@ impl Families {
             return Arc::clone(family);
         }
         if known.by_key.len() >= known.sweep_at {
-            // Who has none but this reference has no request either.
+            // A family with no other reference has no request.
             known.by_key.retain(|_, family| Arc::strong_count(family) > 1);
             known.sweep_at = (known.by_key.len() * 2).max(FAMILIES_KEPT);
         }
@@ -109,17 +109,17 @@ impl Family {
             method: message.method.clone(),
             target: message.target.to_owned(),
             headers,
-            // Small parts' and large parts' requests are counted apart.
+            // Requests of small parts and of large parts are counted separately.
             slots: Mutex::new(Slots::new(2, settings.adaptive)),
         }
     }
 
-    /// What waits for each target. Locked for one step at a time.
+    /// Returns what waits for each target. It is locked for one step at a time.
     pub(super) fn slots(&self) -> MutexGuard<'_, Slots<Target, Member>> {
         self.slots.lock()
     }
 
-    /// `weight`: the parts that travelled, and their bytes.
+    /// Gives back a ticket. `weight`: the number of parts that travelled, and their bytes.
     pub(super) fn returned(&self, target: &Target, weight: (usize, u64), lasted: Duration) {
         let changed = self.slots().returned(target, weight, lasted, Instant::now());
         if let Some([before, at_once]) = changed {

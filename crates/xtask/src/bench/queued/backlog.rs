@@ -1,5 +1,5 @@
-//! A backlog: what a document costs at the beginning and at the end of it, and what it takes of memory and
-//! time to start with it.
+//! A backlog: what a document costs at its beginning and its end, and how much memory and time the gateway
+//! needs to start with it.
 
 use anyhow::{Context, Result};
 
@@ -8,32 +8,32 @@ use super::super::proxy::Ready;
 use super::QueuedCase;
 use super::gateway::{Gateway, Progress};
 
-/// What came of a backlog. CPU seconds are the gateway's, a million documents delivered.
+/// The outcome of a backlog. CPU seconds are the gateway's, per million documents delivered.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(super) struct Drained {
     pub(super) docs: u64,
     pub(super) compression: &'static str,
-    /// Accepting it.
+    /// Cost of accepting the backlog.
     pub(super) accept: f64,
-    /// Delivering a short queue.
+    /// Cost of delivering a short queue.
     pub(super) short: f64,
     pub(super) short_docs: u64,
-    /// Delivering the first tenth of the backlog.
+    /// Cost of delivering the first tenth of the backlog.
     pub(super) first: f64,
-    /// All of it.
+    /// Cost of delivering all of the backlog.
     pub(super) all: f64,
-    /// The last tenth.
+    /// Cost of delivering the last tenth of the backlog.
     pub(super) last: f64,
     pub(super) docs_a_second: f64,
-    /// Bytes on disk.
+    /// Size on disk.
     pub(super) disk_gib: f64,
-    /// From the start to the first answer, after a kill -9 with the whole backlog.
+    /// Time from the start to the first answer, after a `kill -9` with the whole backlog.
     pub(super) start_ms: f64,
-    /// The most memory while it grew, and while it was drained.
+    /// Peak memory while the backlog grew, and while it was drained.
     pub(super) peak_mib: [f64; 2],
 }
 
-/// 30 shards, so that all 16 lanes have their share.
+/// 30 shards, so that all 16 lanes get a share.
 const SHARDS: u32 = 30;
 const COMPRESSION: &str = "zstd";
 const SHORT_DOCS: u64 = 1_000_000;
@@ -45,7 +45,7 @@ pub(super) fn measure(docs: u64) -> Result<Drained> {
         let ready = Ready::prepare(&case.load, gateway.address(), docs, &gateway.folder)?;
         ready.go().context("filling the queue")
     };
-    // Once to warm up, once for the figure.
+    // The first run warms up, the second one gives the figure.
     let mut short = Vec::new();
     for _ in 0..2 {
         gateway.reset()?;
@@ -78,7 +78,8 @@ pub(super) fn measure(docs: u64) -> Result<Drained> {
     })
 }
 
-/// Delivers all that is queued; how far it was when, and how many seconds it took.
+/// Delivers everything that is queued. Returns samples of the progress, and the number of seconds that it
+/// took.
 fn drain(gateway: &Gateway, docs: u64) -> Result<(Vec<Progress>, f64)> {
     let begun = std::time::Instant::now();
     let mut samples = vec![gateway.progress()?];
@@ -88,7 +89,7 @@ fn drain(gateway: &Gateway, docs: u64) -> Result<(Vec<Progress>, f64)> {
     Ok((samples, begun.elapsed().as_secs_f64()))
 }
 
-/// CPU seconds a million documents between two places, as far as the samples tell.
+/// Returns the CPU seconds per million documents between two positions, as exactly as the samples allow.
 fn cost(samples: &[Progress], from: u64, to: u64) -> f64 {
     let cpu_at = |docs: u64| {
         let after = samples.partition_point(|sample| sample.docs < docs);
@@ -103,7 +104,7 @@ fn cost(samples: &[Progress], from: u64, to: u64) -> f64 {
             _ => 0.0,
         }
     };
-    // To the end counts what the last commits took.
+    // The cost up to the end includes the last commits.
     let until = match samples.last() {
         Some(last) if last.docs <= to => last.cpu,
         _ => cpu_at(to),

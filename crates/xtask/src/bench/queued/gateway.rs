@@ -1,4 +1,4 @@
-//! A gateway with a queue, whose pipeline is started and stopped from here.
+//! A gateway with a queue, whose pipeline the bench starts and stops.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::super::machine::cpu_seconds;
 use super::super::proxy::{Contender, Nodes, Proxy, client, free_address};
 use super::QueuedCase;
 
-/// The gateway and the nodes behind it. What it has queued is deleted with it.
+/// The gateway and the nodes behind it. Dropping it deletes what it has queued.
 pub(super) struct Gateway {
     pub(super) folder: PathBuf,
     config: String,
@@ -25,7 +25,7 @@ pub(super) struct Gateway {
     backend: Nodes,
 }
 
-/// How far the cluster and the queue are.
+/// The progress of the cluster and the queue.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Progress {
     /// CPU seconds of the gateway so far.
@@ -37,7 +37,7 @@ pub(super) struct Progress {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Starts everything; the pipeline stands still.
+    /// Starts everything; the pipeline is stopped.
     pub(super) fn start(case: &QueuedCase) -> Result<Gateway> {
         let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
@@ -56,7 +56,7 @@ impl Gateway {
         })
     }
 
-    /// HAProxy before the same nodes.
+    /// Starts HAProxy before the same nodes.
     pub(super) fn haproxy(&self) -> Result<Proxy> {
         Proxy::start(
             &Contender::haproxy(),
@@ -78,7 +78,8 @@ impl Gateway {
         cpu_seconds(self.pid())
     }
 
-    /// Kills it with all that it has queued, and starts it again; how long that took until it answered.
+    /// Kills the gateway with everything that it has queued, and starts it again. Returns the time until it
+    /// answered.
     pub(super) fn kill_and_start(&mut self) -> Result<Duration> {
         self.proxy.kill()?;
         let begun = Instant::now();
@@ -107,18 +108,18 @@ impl Gateway {
         Ok(())
     }
 
-    /// The queue in numbers.
+    /// Returns the queue's figures.
     pub(super) fn queue(&self) -> Result<Value> {
         self.admin.get("/queue/bench")?.ok()?.json()
     }
 
-    /// Lets the nodes count anew.
+    /// Resets the nodes' counters.
     pub(super) fn reset(&self) -> Result<()> {
         self.nodes.post("/_fake/counts/reset", &Value::Null)?.ok()?;
         Ok(())
     }
 
-    /// What the nodes were sent since the last reset.
+    /// Returns what the nodes were sent since the last reset.
     pub(super) fn counts(&self) -> Result<Value> {
         self.nodes.get("/_fake/counts")?.ok()?.json()
     }
@@ -131,8 +132,8 @@ impl Gateway {
         })
     }
 
-    /// Waits until the nodes have been sent so many documents, and the queue says that it is empty; `watch`
-    /// is told of the progress on the way.
+    /// Waits until the nodes have been sent this many documents, and the queue reports that it is empty.
+    /// `watch` gets the progress on the way.
     pub(super) fn drained(&self, docs: u64, mut watch: impl FnMut(Progress)) -> Result<Progress> {
         let (mut last, mut moved) = (0, Instant::now());
         loop {
@@ -171,7 +172,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // It would write into its folder until it is gone. What is left in a temporary folder harms nobody.
+        // The gateway would write into its folder until it is gone. Remains in a temporary folder do no harm.
         let _ = self.proxy.kill();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
@@ -201,5 +202,5 @@ elasticsearch:
 }
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Nothing arrives for so long only if something is wrong.
+/// If nothing arrives for this time, something is wrong.
 const STUCK: Duration = Duration::from_secs(30);

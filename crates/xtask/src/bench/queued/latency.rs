@@ -1,4 +1,4 @@
-//! How long a client waits for its acknowledgement, synced, while delivery goes on.
+//! How long a client waits for its synced acknowledgement while delivery goes on.
 
 use anyhow::{Context, Result};
 
@@ -6,7 +6,7 @@ use super::super::proxy::Ready;
 use super::QueuedCase;
 use super::gateway::Gateway;
 
-/// So many clients, each with one request at a time, as fast as they are answered.
+/// Clients that each send one request at a time, as fast as they are answered.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(super) struct Latency {
     pub(super) clients: usize,

@@ -1,4 +1,4 @@
-//! Accepting and delivering, apart and together.
+//! Measures accepting and delivering, separately and together.
 
 use anyhow::{Context, Result};
 
@@ -8,27 +8,27 @@ use super::super::rounds::Figure;
 use super::QueuedCase;
 use super::gateway::Gateway;
 
-/// A case and what was measured in it. CPU seconds are the gateway's, a million documents.
+/// A case and its measurements. CPU seconds are the gateway's, per million documents.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(in crate::bench) struct Measured {
     pub(super) case: QueuedCase,
-    /// With the pipeline stopped.
+    /// Cost of accepting, with the pipeline stopped.
     pub(super) accept: Figure,
-    /// With nobody sending.
+    /// Cost of delivering, without load.
     pub(super) deliver: Figure,
-    /// The two added.
+    /// The sum of the two.
     pub(super) sum: Figure,
-    /// With both at once.
+    /// Cost of both at the same time.
     pub(super) together: Figure,
-    /// HAProxy passing the same load to the same nodes, where that was measured too.
+    /// Cost of HAProxy passing the same load to the same nodes, if that was measured too.
     pub(super) haproxy: Option<Figure>,
     pub(super) accepted_a_second: Figure,
     pub(super) delivered_a_second: Figure,
     pub(super) p50_ms: Figure,
     pub(super) p99_ms: Figure,
-    /// What a document takes in the log.
+    /// Bytes that a document takes in the log.
     pub(super) disk_bytes: f64,
-    /// What a document takes on the way to a node.
+    /// Bytes that a document takes on the way to a node.
     pub(super) wire_bytes: f64,
     pub(super) peak_mib: f64,
     pub(super) misrouted: f64,
@@ -47,7 +47,7 @@ struct Samples {
     p99_ms: Vec<f64>,
 }
 
-/// Starts everything, warms up, and measures so many rounds.
+/// Starts everything, warms up, and measures this many rounds.
 pub(super) fn measure(case: &QueuedCase, rounds: usize, docs: u64, with_haproxy: bool) -> Result<Measured> {
     let gateway = Gateway::start(case)?;
     let haproxy = (with_haproxy && case.of_haproxy.is_some()).then(|| gateway.haproxy());
@@ -117,7 +117,8 @@ pub(super) fn measure(case: &QueuedCase, rounds: usize, docs: u64, with_haproxy:
     })
 }
 
-/// CPU seconds for accepting and delivering at once; leaves the queue empty, and the pipeline stopped.
+/// Returns the CPU seconds for accepting and delivering at once; leaves the queue empty, and the pipeline
+/// stopped.
 fn together(gateway: &Gateway, load: Ready) -> Result<f64> {
     let before = gateway.cpu()?;
     let sent = load.go().context("accepting while delivering")?.docs;
@@ -127,7 +128,7 @@ fn together(gateway: &Gateway, load: Ready) -> Result<f64> {
     Ok(together)
 }
 
-/// CPU seconds that a million documents cost HAProxy.
+/// Returns the CPU seconds that a million documents cost HAProxy.
 fn by_haproxy(case: &QueuedCase, proxy: &Proxy, docs: u64, gateway: &Gateway) -> Result<f64> {
     let load = Ready::prepare(&case.load, proxy.address, docs, &gateway.folder)?;
     let before = cpu_seconds(proxy.pid())?;
@@ -135,7 +136,7 @@ fn by_haproxy(case: &QueuedCase, proxy: &Proxy, docs: u64, gateway: &Gateway) ->
     Ok((cpu_seconds(proxy.pid())? - before) * 1e6 / report.docs as f64)
 }
 
-/// Where the log ends.
+/// Returns the position at which the log ends.
 fn end(gateway: &Gateway) -> Result<f64> {
     Ok(gateway.queue()?["end"].as_f64().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Figures of the queue beside their targets.
+//! The queue's figures, beside their targets.
 
 use super::super::rounds::Figure;
 use super::super::table::{PEAK_MIB_MAX, align, mark, part, thousands};
@@ -6,8 +6,8 @@ use super::backlog::Drained;
 use super::latency::Latency;
 use super::phases::Measured;
 
-/// By how much the last tenth of a backlog may seem to cost more than a short queue: what a measurement of a
-/// shared machine swings.
+/// How much more the last tenth of a backlog may seem to cost than a short queue: measurements on a shared
+/// machine vary by that much.
 const ROOM: f64 = 1.15;
 
 pub(super) fn print(
@@ -32,7 +32,7 @@ pub(super) fn print(
     text + machine
 }
 
-/// Accepting and delivering, a line a case, and what the cases are.
+/// Returns the figures of accepting and delivering, one line per case, and a description of the cases.
 pub(super) fn cases(measured: &[Measured]) -> String {
     let mut text = phases(measured);
     text.push('\n');

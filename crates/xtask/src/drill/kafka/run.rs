@@ -22,15 +22,15 @@ use crate::drill::run::{Outcome, letters};
 use crate::drill::schedule::{Schedule, Setup};
 use crate::drill::world::Cluster;
 
-/// What a run came to, and what was in it.
+/// The outcome of a run, and its numbers.
 #[derive(serde::Serialize)]
 pub(super) struct Report {
     pub(super) outcome: Outcome,
     /// Documents in the topic at the end, acknowledged or not.
     pub(super) in_topic: u64,
-    /// How often lanes came to a gateway.
+    /// How often lanes were assigned to a gateway.
     pub(super) assignments: usize,
-    /// Commits of lanes that were refused, and that the brokers have all the same.
+    /// Commits of lanes that were refused, although the brokers have them.
     pub(super) refused_and_taken: usize,
     pub(super) happened: BTreeMap<&'static str, u64>,
 }
@@ -41,20 +41,20 @@ pub(super) struct Gateway {
     pub(super) up: AtomicBool,
 }
 
-/// What all parts of a run share.
+/// The state that all parts of a run share.
 struct Run<'a> {
     seed: u64,
     setup: Setup,
     broker: Broker,
     clusters: Vec<Cluster>,
-    /// The last one comes and goes.
+    /// The gateways; the last one comes and goes.
     gateways: Vec<Gateway>,
     ledger: Ledger,
     happened: Mutex<BTreeMap<&'static str, u64>>,
     say: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Does it. Whatever fails is a flaw.
+/// Runs a seed. Any failure is a flaw.
 pub(super) fn run(
     seed: u64,
     minutes: f64,
@@ -98,7 +98,8 @@ impl Gateway {
         self.up.load(Ordering::Relaxed)
     }
 
-    /// It starts, and needs a broker for that. While none is there it ends, and is started again.
+    /// Starts the gateway, which needs a broker for that. While there is none, the gateway ends, and is
+    /// started again.
     pub(super) fn start(&self) -> Result<()> {
         self.place.start()?;
         self.up.store(true, Ordering::Relaxed);
@@ -189,7 +190,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Load and troubles, until the time is over and everything is mended.
+    /// Runs load and troubles until the time is over and everything is mended.
     fn trouble(&self, load: Duration) -> Result<()> {
         let (over, load_ends) = (AtomicBool::new(false), AtomicBool::new(false));
         let run = TroubleRun {
@@ -223,7 +224,7 @@ impl<'a> Run<'a> {
             let brokers = scope.spawn(|| of_brokers(&run, &self.broker, rng(500)));
             let clusters = scope.spawn(|| of_clusters(&run, &self.clusters, rng(501)));
             let names = scope.spawn(|| of_names(&run, &self.clusters, rng(503)));
-            // Here, since a gateway ends with the thread that started it.
+            // The gateways are started by this thread, since a gateway ends with the thread that started it.
             let gateways = of_gateways(&run, &self.gateways, rng(502));
             let joined =
                 [brokers, clusters, names].map(|one| one.join().map_err(|_| anyhow!("a trouble panicked")));
@@ -240,7 +241,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Waits until nothing is to be delivered, and nothing parked; the accounts then.
+    /// Waits until nothing is to be delivered and nothing is parked, and returns the accounts.
     fn drain(&self, admin: &Client) -> Result<Value> {
         let (mut last, mut moved) = (None, Instant::now());
         let mut nothing_since = None;
@@ -250,7 +251,7 @@ impl<'a> Run<'a> {
             let left = (0..self.clusters.len()).map(|number| left(&stats["groups"][format!("c{number}")]));
             let left: Vec<u64> = left.collect::<Result<_>>()?;
             match left.iter().all(|left| *left == 0) {
-                // What other gateways have is as of the last look.
+                // The figures of other gateways are as old as the last look.
                 true if nothing_since.get_or_insert_with(Instant::now).elapsed() > LOOKS => return Ok(stats),
                 true => {}
                 false => nothing_since = None,
@@ -276,7 +277,7 @@ impl<'a> Run<'a> {
             let mut all = Vec::new();
             for gateway in &self.gateways {
                 let found = letters(&gateway.place.admin_client()?, &name)?;
-                // One that was written by a gateway that was gone before it committed may be another's too.
+                // A letter may be there twice if a gateway wrote it and was gone before it committed.
                 let is_new = |token: Option<u64>| token.is_none_or(|token| seen.insert(token));
                 let mut is_new = is_new;
                 all.extend(found.into_iter().filter(|letter| is_new(letter.token)));
@@ -302,8 +303,8 @@ fn left(group: &Value) -> Result<u64> {
     states.iter().map(|state| number(group, state)).sum()
 }
 
-/// The account of a consumer group. What was accepted is what is in the topic: each gateway knows only what
-/// it has told its own clients, since its last start.
+/// Returns the account of a consumer group. The number of accepted documents is the number in the topic: each
+/// gateway knows only what it has told its own clients since its last start.
 fn account(group: &Value, accepted: u64) -> Result<Account> {
     let other = ["replayed", "purged", "skipped"].map(|state| number(group, state));
     Ok(Account {
@@ -316,7 +317,7 @@ fn account(group: &Value, accepted: u64) -> Result<Account> {
     })
 }
 
-/// Documents in the topic, as its messages say themselves.
+/// Counts the documents in the topic, as its messages say.
 fn in_topic(admin: &Client) -> Result<u64> {
     let mut documents = 0;
     for lane in 0..LANES {
@@ -375,9 +376,9 @@ pipeline:
     text
 }
 
-/// Partitions of the topic.
+/// Number of partitions of the topic.
 const LANES: u32 = 8;
-/// What a gateway tells of others' lanes is so old at most.
+/// The greatest age of what a gateway reports about other gateways' lanes.
 const LOOKS: Duration = Duration::from_secs(5);
-/// A delivery that does not move for so long has stopped.
+/// A delivery that does not advance for this time has stopped.
 const STILL_MAX: Duration = Duration::from_secs(75);

@@ -1,4 +1,4 @@
-//! What clients of several gateways before Kafka write to: any gateway that is there.
+//! The target of clients before Kafka: any gateway that is up.
 
 use std::time::Duration;
 
@@ -24,15 +24,15 @@ impl Target for Gateways<'_> {
         Way::Bulk
     }
 
-    /// What is written again and again has other ids every few seconds: what became of it by then stays, and
-    /// shows in the end.
+    /// Gives shared documents other ids every few seconds. The documents of the time before then stay as they
+    /// are, so a flaw in them still shows in the end.
     fn rename(&self, writes: &mut [Write], age_ms: u64) {
         for write in writes.iter_mut().filter(|write| !write.only) {
             write.id = write.id.take().map(|id| format!("{id}-{}", age_ms / EPOCH_MS));
         }
     }
 
-    /// The moment at which it ended names a request, since it has no position that could be compared.
+    /// Identifies a request by the moment at which it ended, since it has no position that could be compared.
     fn told(&self, _way: Way, answer: Result<Answer>, writes: &mut [Write], ended: u64) -> Result<Told> {
         let Ok(answer) = answer else {
             return Ok(Told::Perhaps);

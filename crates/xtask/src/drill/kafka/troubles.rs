@@ -1,6 +1,6 @@
-//! What goes wrong, of brokers, of gateways and of the clusters, and which names come to lead elsewhere: each
-//! of the four has one trouble after another, all at the same time. A trouble is over when it returns, and
-//! everything but the names is as it was before.
+//! The troubles of brokers, gateways and clusters, and the names that come to lead elsewhere. Each of the
+//! four has one trouble after another, all at the same time. A trouble is over when its function returns;
+//! then everything but the names is as it was before.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use testkit::broker::Broker;
 use super::run::Gateway;
 use crate::drill::world::Cluster;
 
-/// How the troubles of a run go on.
+/// The troubles of a run under way.
 pub(super) struct TroubleRun<'r> {
     pub(super) begun: Instant,
     pub(super) over: &'r AtomicBool,
@@ -24,7 +24,8 @@ pub(super) struct TroubleRun<'r> {
 }
 
 impl TroubleRun<'_> {
-    /// Lets one of these happen after the other, in an order that differs each round, until it is over.
+    /// Runs one of these troubles after the other, in an order that differs each round, until the run is
+    /// over.
     fn go_on<T: Copy>(
         &self,
         rng: &mut Rng,
@@ -65,7 +66,7 @@ enum OfBrokers {
     KillAll,
 }
 
-/// What happens to brokers. One that is killed led a third of the partitions.
+/// Runs the troubles of brokers. A killed broker was the leader of a third of the partitions.
 pub(super) fn of_brokers(run: &TroubleRun<'_>, broker: &Broker, mut rng: Rng) -> Result<()> {
     let troubles = [
         ("broker killed", OfBrokers::Kill),
@@ -90,8 +91,8 @@ pub(super) fn of_brokers(run: &TroubleRun<'_>, broker: &Broker, mut rng: Rng) ->
         broker.kill_some(&numbers[..killed])?;
         between(rng, 500, 4_000);
         broker.start_some(&numbers[..killed])?;
-        // It has to catch up before the next one goes, and gateways have their troubles beside brokers that
-        // are well, too.
+        // The broker has to catch up before the next one goes. Besides, gateways should also have troubles
+        // while the brokers are well.
         between(rng, 4_000, 10_000);
         Ok(())
     })
@@ -108,7 +109,7 @@ enum OfGateways {
     Storm,
 }
 
-/// What happens to gateways: two are there always, but for moments, and the third comes and goes.
+/// Runs the troubles of gateways: two are there always, except for moments, and the third comes and goes.
 pub(super) fn of_gateways(run: &TroubleRun<'_>, gateways: &[Gateway], mut rng: Rng) -> Result<()> {
     let troubles = [
         ("gateway killed", OfGateways::Kill),
@@ -135,7 +136,7 @@ pub(super) fn of_gateways(run: &TroubleRun<'_>, gateways: &[Gateway], mut rng: R
             OfGateways::Freeze => {
                 one.up.store(false, Ordering::Relaxed);
                 one.place.pause()?;
-                // For longer than its session lasts, as a rule.
+                // In most cases longer than its session lasts.
                 between(rng, 2_000, 8_000);
                 one.place.resume()?;
                 one.up.store(true, Ordering::Relaxed);
@@ -173,7 +174,7 @@ enum OfClusters {
     Down,
 }
 
-/// What happens to the clusters; what concerns one index is parked meanwhile.
+/// Runs the troubles of the clusters; those that concern one index park its documents meanwhile.
 pub(super) fn of_clusters(run: &TroubleRun<'_>, clusters: &[Cluster], mut rng: Rng) -> Result<()> {
     let troubles = [
         ("cluster busy", OfClusters::Busy),
@@ -223,7 +224,7 @@ enum OfNames {
     MakeAgain,
 }
 
-/// Where names lead that clients write through, each time for a while.
+/// Changes where the names lead that clients write through, each time for a while.
 pub(super) fn of_names(run: &TroubleRun<'_>, clusters: &[Cluster], mut rng: Rng) -> Result<()> {
     let troubles = [
         ("alias rolled over", OfNames::Roll),

@@ -1,8 +1,8 @@
-//! What the machine is to blame for: a client that talks to the cluster directly while the good ones talk to
-//! the gateway.
+//! The control: a client that talks to the cluster directly while the good clients talk to the gateway. It
+//! shows what the machine is to blame for.
 //!
-//! Whatever holds it up (other processes on few cores, the load generator's own threads, a cluster that is
-//! slow) holds up the good clients as well, and is nothing that the gateway could have prevented.
+//! Whatever holds the control up (other processes on few cores, the load generator's own threads, a slow
+//! cluster) also holds up the good clients, and is nothing that the gateway could have prevented.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use testkit::client::Client;
 
 use super::good::{ALONE, BESIDE};
 
-/// Its requests, one after the other.
+/// The control's requests, one after the other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Control {
     waits: Vec<(Instant, Duration)>,
-    /// How long they took while good clients were alone, and beside hostile ones.
+    /// How long the requests took while good clients were alone, and beside hostile ones.
     alone: Vec<Duration>,
     beside: Vec<Duration>,
 }
@@ -47,7 +47,7 @@ impl Control {
         self.waits.push((began, took));
     }
 
-    /// Counts what a request took in a phase.
+    /// Counts the duration of a request in a phase.
     pub(super) fn count_in(&mut self, phase: u8, took: Duration) {
         match phase {
             ALONE => self.alone.push(took),
@@ -56,7 +56,7 @@ impl Control {
         }
     }
 
-    /// How long its requests took while good clients were alone, and beside hostile ones.
+    /// Returns how long the requests took while good clients were alone, and beside hostile ones.
     pub(super) fn took(&self) -> (&[Duration], &[Duration]) {
         (&self.alone, &self.beside)
     }
@@ -65,7 +65,7 @@ impl Control {
         self.waits.len()
     }
 
-    /// The longest wait of a request of it that was under way in this time.
+    /// Returns the longest wait of a request that was under way in this time.
     pub(super) fn stalled(&self, from: Instant, to: Instant) -> Duration {
         let newest_first = self.waits.iter().rev();
         let under_way = newest_first

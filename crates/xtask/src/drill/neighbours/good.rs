@@ -1,4 +1,4 @@
-//! Clients that do everything right.
+//! Good clients, which do everything right.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -9,30 +9,31 @@ use testkit::client::Client;
 
 use super::verdict::Wait;
 
-/// One of them.
+/// A good client.
 pub(super) struct Good<'a> {
     pub(super) url: String,
     pub(super) index: &'static str,
-    /// Where the documents can be read from the cluster, if they get there through the queue.
+    /// The address where the documents can be read from the cluster, if they get there through the queue.
     pub(super) reads: Option<String>,
     pub(super) number: usize,
     pub(super) stop: &'a AtomicBool,
-    /// Whether hostile clients are there at the moment, one of the constants here.
+    /// The phase, one of the constants here: whether hostile clients are there at the moment.
     pub(super) phase: &'a AtomicU8,
     pub(super) pause: Duration,
     pub(super) rng: Rng,
 }
 
-/// What it was told.
+/// The answers to a good client.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) index: &'static str,
-    /// Ids and tokens of documents that are written, as it was told.
+    /// Ids and tokens of documents that are written, according to the answers.
     pub(super) written: Vec<(String, u64)>,
-    /// Answers that no good client deserves.
+    /// Answers that a good client should not get.
     pub(super) wronged: Vec<String>,
     pub(super) waits: Vec<Wait>,
-    /// When it began to look for a document in the cluster, and how long that took to be there.
+    /// The times at which the client began to look for a document in the cluster, and how long the document
+    /// took.
     pub(super) followed: Vec<(Instant, Duration)>,
 }
 
@@ -48,7 +49,7 @@ impl Good<'_> {
         while !self.stop.load(Ordering::SeqCst) {
             let mut documents = Vec::new();
             let mut body = String::new();
-            // Some are large enough to need memory that others want.
+            // Some documents are so large that they need memory which others want too.
             let padding = if self.rng.u32(..10) == 0 {
                 "x".repeat(30_000)
             } else {
@@ -63,7 +64,7 @@ impl Good<'_> {
                 ));
                 documents.push((id, token));
             }
-            // Now and then by a new connection, as clients that come and go.
+            // The client sometimes uses a new connection, like clients that come and go.
             if client.is_none() || self.rng.u32(..20) == 0 {
                 client = Client::build(&self.url, None, Duration::from_secs(20)).ok();
             }
@@ -74,7 +75,7 @@ impl Good<'_> {
             let began = Instant::now();
             let answer = client.post_ndjson("/_bulk", body.as_bytes());
             let took = began.elapsed();
-            // What began alone and ended beside others tells nothing of either.
+            // A request that spans two phases says nothing about either.
             if phase != WARMING_UP && phase == self.phase.load(Ordering::SeqCst) {
                 let beside = phase == BESIDE;
                 told.waits.push(Wait { beside, began, took });
@@ -101,7 +102,7 @@ impl Good<'_> {
         told
     }
 
-    /// How long a document takes to the cluster, seen from its client.
+    /// Returns how long a document takes to reach the cluster, as its client sees it.
     fn follow(&self, id: &str) -> Duration {
         let began = Instant::now();
         let Some(url) = &self.reads else {
@@ -119,7 +120,7 @@ impl Good<'_> {
     }
 }
 
-/// The gateway has just been started: waits tell nothing of others.
+/// The gateway has just been started: waits say nothing about hostile clients yet.
 pub(super) const WARMING_UP: u8 = 0;
 pub(super) const ALONE: u8 = 1;
 pub(super) const BESIDE: u8 = 2;
@@ -128,7 +129,7 @@ pub(super) const BESIDE: u8 = 2;
 const FOLLOWED_FOR: Duration = Duration::from_secs(10);
 
 impl Told {
-    /// Something that has to work did not.
+    /// Returns the outcome of a failure of something that has to work.
     pub(super) fn broken(what: &str) -> Self {
         Self {
             wronged: vec![what.to_owned()],

@@ -1,4 +1,4 @@
-//! What hostile clients do: one table, to which a line is added for each new way to be a bad neighbour.
+//! The behaviours of hostile clients: one table, which gets a line for each new way to be a bad neighbour.
 
 mod conditions;
 mod requests;
@@ -31,19 +31,19 @@ pub(super) struct Behaviour {
     act: fn(&mut Scene<'_>) -> Result<()>,
 }
 
-/// A hostile client: where it is and for how long.
+/// A hostile client: where it is, and for how long.
 pub(super) struct Scene<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) fabric: &'a Fabric,
-    /// The last number of the address that it connects from.
+    /// The last number of the address that the client connects from.
     pub(super) from: u8,
     pub(super) until: Instant,
     pub(super) rng: Rng,
-    /// Answers to it that hold what good clients wrote.
+    /// Answers to this client that contain what good clients wrote.
     pub(super) leaks: Vec<String>,
 }
 
-/// All of them.
+/// All behaviours.
 pub(super) const TABLE: &[Behaviour] = &[
     one("declared-bodies", declared_bodies),
     one("many-bodies", many_bodies),
@@ -78,10 +78,10 @@ const fn one(name: &'static str, act: fn(&mut Scene<'_>) -> Result<()>) -> Behav
     Behaviour { name, act }
 }
 
-/// Those that a run has.
+/// Returns the behaviours of a run.
 ///
 /// # Errors
-/// When `only` is not in the table.
+/// If `only` is not in the table.
 pub(super) fn wanted(only: Option<&str>) -> Result<Vec<&'static Behaviour>> {
     let is_wanted = |behaviour: &&Behaviour| only.is_none_or(|name| behaviour.name == name);
     let wanted: Vec<&Behaviour> = TABLE.iter().filter(is_wanted).collect();
@@ -93,8 +93,8 @@ pub(super) fn wanted(only: Option<&str>) -> Result<Vec<&'static Behaviour>> {
 }
 
 impl Scene<'_> {
-    /// Does one thing after another, and returns what it was told of others. What else becomes of it is of no
-    /// interest.
+    /// Runs one behaviour after another, and returns what the client was told about others' documents. Any
+    /// other outcome does not matter.
     pub(super) fn play(mut self, behaviours: &[&'static Behaviour], acts: &AtomicU64) -> Vec<String> {
         while Instant::now() < self.until {
             if let Some(behaviour) = self.rng.choice(behaviours) {
@@ -106,7 +106,7 @@ impl Scene<'_> {
         self.leaks
     }
 
-    /// One of the two entries: before the queue, or straight to the cluster.
+    /// Returns one of the two entries: before the queue, or straight to the cluster.
     fn entry(&mut self) -> SocketAddr {
         self.gateway.entry(self.rng.bool())
     }
@@ -120,7 +120,7 @@ impl Scene<'_> {
         Ok(socket.into())
     }
 
-    /// Sends a whole request; waits a moment for the answer's beginning.
+    /// Sends a whole request, and waits a moment for the beginning of the answer.
     fn request(&mut self, method: &str, path: &str, headers: &str, body: &[u8]) -> Result<()> {
         let to = self.entry();
         self.request_to(to, method, path, headers, body)
@@ -158,7 +158,7 @@ impl Scene<'_> {
         self.request(method, path, JSON, body.as_bytes())
     }
 
-    /// Holds sockets for a while and sends a little on each now and then.
+    /// Holds sockets for a while, and sends a little on each now and then.
     fn hold(&mut self, mut sockets: Vec<TcpStream>, bit: &[u8], pause: Duration) {
         let brief = Duration::from_millis(self.rng.u64(20..400)) * self.fabric.slowness();
         let until = match self.rng.bool() {
@@ -184,7 +184,7 @@ fn lines(index: &str, docs: usize, bytes: usize, rng: &mut Rng) -> String {
 const NDJSON: &str = "Content-Type: application/x-ndjson\r\n";
 const JSON: &str = "Content-Type: application/json\r\n";
 const ANSWER_MAX: Duration = Duration::from_millis(300);
-/// The field that documents of good clients have, and no others; perhaps quoted.
+/// The field that only documents of good clients have; perhaps quoted.
 const OF_GOOD_ONES: &str = "of_a_good_client";
 
 #[cfg(test)]

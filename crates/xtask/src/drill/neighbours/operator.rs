@@ -1,4 +1,4 @@
-//! What the operators of hostile clients do in the cluster: conditions of their own indices that come and go.
+//! The operators of hostile clients: they change conditions of their own indices in the cluster.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::setup::Fabric;
 
 impl Fabric {
-    /// Lets nobody write to an index, or everybody again.
+    /// Blocks writes to an index, or allows them again.
     pub(super) fn block(&self, index: &str, blocked: bool) -> Result<()> {
         match self {
             Fabric::Fake(cluster) => {
@@ -36,7 +36,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Lets an alias lead to these of two indices, the first of which takes the writes, or none does.
+    /// Makes an alias lead to these of two indices. The first of them takes the writes, or none does.
     pub(super) fn lead(&self, alias: &str, pair: [&str; 2], indices: &[&str], writes: bool) -> Result<()> {
         match self {
             Fabric::Fake(cluster) if writes => cluster.alias(alias, indices),

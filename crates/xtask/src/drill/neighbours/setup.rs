@@ -24,7 +24,7 @@ pub(super) enum Fabric {
     Real(RealCluster),
 }
 
-/// A gateway with an entry before a queue and one straight to the cluster.
+/// A gateway with an entry before a queue, and one straight to the cluster.
 pub(super) struct Gateway {
     place: GatewayUnderTest,
     queued: SocketAddr,
@@ -35,7 +35,7 @@ pub(super) struct Gateway {
 // === impl Fabric ===
 
 impl Fabric {
-    /// A fake one; whose answers it imitates follows from the seed.
+    /// Starts a fake cluster; the seed decides which server it imitates.
     pub(super) fn fake(seed: u64) -> Result<Self> {
         let manners = Manners {
             unfit: Some(Unfit {
@@ -59,7 +59,7 @@ impl Fabric {
         Ok(Fabric::Fake(cluster))
     }
 
-    /// The one that tests have as well, while nobody else uses it.
+    /// Takes the real cluster that tests use as well, while nobody else uses it.
     pub(super) fn real() -> Result<Self> {
         let cluster = RealCluster::alone(Kind::OpenSearch).context("a real cluster")?;
         let fabric = Fabric::Real(cluster);
@@ -95,7 +95,7 @@ impl Fabric {
         }
     }
 
-    /// How many times longer than on fake clusters things take.
+    /// Returns how many times longer things take than on fake clusters.
     pub(super) fn slowness(&self) -> u32 {
         match self {
             Fabric::Fake(_) => 1,
@@ -103,7 +103,7 @@ impl Fabric {
         }
     }
 
-    /// Between two requests of one client.
+    /// Returns the pause between two requests of one client.
     pub(super) fn pause(&self) -> Duration {
         Duration::from_millis(5) * self.slowness()
     }
@@ -119,7 +119,7 @@ impl Fabric {
         })
     }
 
-    /// Takes away what a run left in a real cluster.
+    /// Removes what a run left in a real cluster.
     pub(super) fn clear(&self) -> Result<()> {
         if let Fabric::Real(cluster) = self {
             let client = cluster.client()?;
@@ -172,7 +172,7 @@ impl Gateway {
         self.admin
     }
 
-    /// The most memory that it has held.
+    /// Returns the gateway's peak memory.
     pub(super) fn resident_bytes_max(&self) -> u64 {
         self.place.resident_bytes_max().unwrap_or_default()
     }
@@ -185,7 +185,7 @@ impl Gateway {
         self.place.last_words()
     }
 
-    /// Looks at it until told to stop, as health checks do: by a new connection each time.
+    /// Looks at the gateway until it is told to stop, as health checks do: with a new connection each time.
     pub(super) fn watch(&self, stop: &AtomicBool) -> Seen {
         let mut seen = Seen::default();
         while !stop.load(Ordering::SeqCst) {
@@ -207,8 +207,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Waits until the cluster has all documents of which good clients were told that they are written; those
-    /// that it has not, after a while.
+    /// Waits until the cluster has all documents that good clients were told are written. Returns those that
+    /// are missing after a while.
     pub(super) fn wait_for(&self, fabric: &Fabric, told: &[Told]) -> Result<Vec<String>> {
         let until = Instant::now() + DELIVERED_WITHIN;
         loop {
@@ -266,7 +266,7 @@ elasticsearch: [{{name: c, endpoints: ['{}']}}]
 
 const GOOD: [&str; 3] = ["good", "good-sync", "control"];
 const ROUTED: &str = "hostile-routed";
-/// What is there from the start.
+/// The indices that exist from the start.
 const HOSTILE: [&str; 10] = [
     "hostile",
     "hostile-blocked",
@@ -284,7 +284,7 @@ const FLAVOURS: [Flavour; 3] = [
     Flavour::Elasticsearch7,
     Flavour::Elasticsearch9,
 ];
-/// Few, so that hostile clients can reach it.
+/// Few connections, so that hostile clients can reach the limit.
 const CONNECTIONS_MAX: u32 = 120;
 const START_MAX: Duration = Duration::from_secs(20);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);

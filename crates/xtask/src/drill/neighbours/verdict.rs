@@ -1,15 +1,15 @@
-//! What must hold for good clients. Pure, so that tests can plant what has to be found.
+//! What must hold for good clients. It is pure, so that tests can plant what has to be found.
 //!
-//! Runs last a moment, on machines with few cores and other work. So what somebody waited is compared with
-//! what a client waited that talked to the cluster directly at the same moment ([`Control`]): what held up
-//! that one too was not the gateway. What is left has to stay within the bounds, over all seeds together.
+//! Runs last a moment, on machines with few cores and other work. So a client's wait is compared with that of
+//! a client that talked to the cluster directly at the same moment ([`Control`]): what held up that client
+//! too was not the gateway. The remaining wait has to stay within the bounds, over all seeds together.
 
 use std::time::{Duration, Instant};
 
 use super::control::Control;
 use super::good::Told;
 
-/// A request of a good client: alone or beside hostile ones, when, and how long it waited.
+/// A request of a good client: whether it was beside hostile clients, when it began, and how long it waited.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wait {
     pub(super) beside: bool,
@@ -17,31 +17,31 @@ pub(super) struct Wait {
     pub(super) took: Duration,
 }
 
-/// What good clients waited, alone and beside hostile ones.
+/// The waits of good clients, alone and beside hostile ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits {
     alone: Vec<Duration>,
     beside: Vec<Duration>,
-    /// The same without what the machine is to blame for.
+    /// The same waits, without the part for which the machine is to blame.
     alone_net: Vec<Duration>,
     beside_net: Vec<Duration>,
-    /// What the control waited meanwhile.
+    /// The control's waits in the same time.
     alone_control: Vec<Duration>,
     beside_control: Vec<Duration>,
 }
 
-/// What was seen of the gateway and the cluster.
+/// Observations of the gateway and the cluster.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) resident_bytes_max: u64,
-    /// Looks at the gateway's admin port that were answered, and how late, and those that were not.
+    /// Looks at the gateway's admin port: the answered ones with their times, and those that failed.
     pub(super) looks: Vec<(Instant, Duration)>,
     pub(super) looks_failed: Vec<String>,
     /// Accounts that did not add up.
     pub(super) accounts: Vec<String>,
-    /// Documents that were to be in the cluster and are not, or are otherwise.
+    /// Documents that should be in the cluster, but are missing or different.
     pub(super) missing: Vec<String>,
-    /// Answers to hostile clients that hold what good ones wrote.
+    /// Answers to hostile clients that contain what good clients wrote.
     pub(super) leaks: Vec<String>,
 }
 
@@ -93,8 +93,8 @@ impl Waits {
         )
     }
 
-    /// How many times longer the control waited beside hostile clients, who reach the cluster and have their
-    /// part of the machine's cores: as much as that is nothing that the gateway does. 1 at least.
+    /// Returns how many times longer the control waited beside hostile clients, who reach the cluster and
+    /// take their share of the machine's cores. The gateway is not to blame for such a factor. At least 1.
     fn slower(&self) -> f64 {
         let (alone, beside) = (
             percentile_99(&self.alone_control),
@@ -106,7 +106,7 @@ impl Waits {
         (beside.as_secs_f64() / alone.as_secs_f64().max(1e-6)).max(1.0)
     }
 
-    /// What is wrong with them, if anything is. Waits of less than `free` are never wrong.
+    /// Returns what is wrong with the waits, if anything. Waits of less than `free` are never wrong.
     pub(super) fn flaw(&self, free: Duration) -> Option<String> {
         let both = (percentile_99(&self.alone_net), percentile_99(&self.beside_net));
         let (Some(alone), Some(beside)) = both else {
@@ -120,7 +120,7 @@ impl Waits {
 // === impl Seen ===
 
 impl Seen {
-    /// Nothing could be seen.
+    /// Returns the outcome if nothing could be seen.
     pub(super) fn broken(what: &str) -> Self {
         Self {
             looks_failed: vec![what.to_owned()],
@@ -129,7 +129,7 @@ impl Seen {
     }
 }
 
-/// Everything that is not as it has to be, but for the waits, which take many runs.
+/// Returns everything that is not as it has to be, except for the waits, which need many runs.
 pub(super) fn flaws(told: &[Told], seen: &Seen, control: &Control) -> Vec<String> {
     let mut flaws = Vec::new();
     let wronged = told.iter().flat_map(|one| &one.wronged);
@@ -162,24 +162,24 @@ pub(super) fn flaws(told: &[Told], seen: &Seen, control: &Control) -> Vec<String
     flaws
 }
 
-/// What is left of a wait without what the machine is to blame for.
+/// Returns the part of a wait for which the machine is not to blame.
 fn net(control: &Control, began: Instant, took: Duration) -> Duration {
     took.saturating_sub(control.stalled(began, began + took) * HOPS)
 }
 
-/// `None` of too few.
+/// Returns the 99th percentile; `None` if there are too few waits.
 fn percentile_99(waits: &[Duration]) -> Option<Duration> {
     let mut sorted = waits.to_vec();
     sorted.sort_unstable();
     (sorted.len() >= 20).then(|| sorted[(sorted.len() * 99 / 100).min(sorted.len() - 1)])
 }
 
-/// Health checks would have given up by then.
+/// A health check would have given up by then.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 const LAG_MAX: Duration = Duration::from_secs(5);
 const RESIDENT_BYTES_MAX: u64 = 256 << 20;
-/// Between a client and the cluster a request is handed from thread to thread so many times more often
-/// through the gateway than directly; each time it waits for a core.
+/// How many times more often a request is handed from thread to thread through the gateway than directly, on
+/// its way from a client to the cluster. Each time it waits for a core.
 const HOPS: u32 = 3;
 
 #[cfg(test)]
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// On a machine that is quiet, or stalls for half a second every second.
+    /// A control on a machine that is quiet, or stalls for half a second every second.
     fn control(zero: Instant, stalls: bool) -> Control {
         let mut control = Control::default();
         for second in 0..10 {
@@ -246,8 +246,8 @@ mod tests {
         assert_eq!(super::flaws(&told(), &seen(), &blind).len(), 1, "no control");
     }
 
-    /// A hundred waits alone and as many beside; `slow` of each hundred take so many ms, and begin so many ms
-    /// after a second.
+    /// Returns a hundred waits alone and as many beside. `slow` of each hundred take this many ms, and begin
+    /// `after_ms` ms after a full second.
     fn waits(zero: Instant, (alone_ms, beside_ms): (u64, u64), slow: u64, after_ms: u64) -> Vec<Wait> {
         let of = |number: u64, slow_ms: u64, beside: bool| Wait {
             beside,

@@ -1,5 +1,5 @@
-//! How many documents of each lane are parked, and how many of those that were have died: what a lane's next
-//! owner counts on with, and what a record of the store says.
+//! Counts how many documents of each lane are parked, and how many of those that were parked have died. A
+//! lane's next owner counts on from there, and a record of the store says it.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,19 @@ use super::ParkedState;
 pub(super) struct OfLane {
     pub(super) counted: u64,
     pub(super) dead: u64,
-    /// `dead`, and those whose dying is being written down.
+    /// `dead`, and those whose death is being written down.
     dying: u64,
 }
 
-/// Parked documents that became dead letters, with those that are about to.
+/// Parked documents that became dead letters, including those that are about to.
 pub(crate) struct Dying {
     pub(crate) all: u64,
     pub(crate) by_lane: BTreeMap<u32, u64>,
 }
 
 impl ParkedState {
-    /// Of a store that is a copy: what became of entries stands elsewhere, and nothing is kept for it.
+    /// Makes the state of a store that is a copy: the fate of entries is written elsewhere, and nothing is
+    /// kept for it.
     pub(crate) fn of_copy() -> Self {
         Self {
             last_resolved: u64::MAX,
@@ -30,7 +31,7 @@ impl ParkedState {
         }
     }
 
-    /// An earlier run, or another gateway, has made so many dead letters of a lane's documents.
+    /// Adds the dead letters that an earlier run, or another gateway, has made of a lane's documents.
     pub(crate) fn died_before(&mut self, lane: u32, dead: u64) {
         self.dead += dead;
         let lane = self.lanes.entry(lane).or_default();
@@ -38,7 +39,8 @@ impl ParkedState {
         lane.dying += dead;
     }
 
-    /// It is about to be written down that these are gone; how many have died then.
+    /// Announces that these operations are about to be written down as gone; returns how many will have died
+    /// then.
     pub(crate) fn will_die(&mut self, gone: &[Gone]) -> Dying {
         for one in gone {
             self.lanes.entry(one.lane).or_default().dying += one.dead;
@@ -50,14 +52,14 @@ impl ParkedState {
         }
     }
 
-    /// It could not be written down.
+    /// Takes the announcement back: it could not be written down.
     pub(crate) fn will_not_die(&mut self, gone: &[Gone]) {
         for one in gone {
             self.lanes.entry(one.lane).or_default().dying -= one.dead;
         }
     }
 
-    /// A lane's parked documents, and those that died.
+    /// Returns how many documents of a lane are parked, and how many have died.
     pub(crate) fn of_lane(&self, lane: u32) -> (u64, u64) {
         let lane = self.lanes.get(&lane).copied().unwrap_or_default();
         (lane.counted, lane.dead)

@@ -1,12 +1,12 @@
-//! Operations that are refused for good and wait for room among the dead letters: by index, and nothing waits
-//! behind them.
+//! Operations that are refused for good and wait for room among the dead letters. They wait by index, and
+//! nothing waits behind them.
 
 use super::super::PIECES_MAX;
 use super::super::key::{Key, SEVERAL};
 use super::{Held, ParkedState};
 
 impl ParkedState {
-    /// The key under which refused operations for an index wait for room among the dead letters.
+    /// Returns the key under which refused operations for an index wait for room among the dead letters.
     pub(crate) fn letters_key(&self, index: &str) -> Key {
         let of = |index: &str| Key::Letters {
             index: index.to_owned(),
@@ -22,8 +22,8 @@ impl ParkedState {
         }
     }
 
-    /// The index of these names whose refused operations take more room than they may, if there is one:
-    /// `most` bytes may be parked in all, and `used` are.
+    /// Returns the first of these names whose refused operations take more room than they may, with their
+    /// bytes, if there is one: `most` bytes may be parked in all, and `used` are.
     pub(crate) fn overfull<'n>(
         &self,
         mut names: impl Iterator<Item = &'n str>,
@@ -45,7 +45,7 @@ impl ParkedState {
         })
     }
 
-    /// Documents that are refused and wait for room among the dead letters.
+    /// Returns how many documents are refused and wait for room among the dead letters.
     pub(crate) fn letters(&self) -> u64 {
         let letters = self.keys.iter().filter(|(key, _)| key.is_letters());
         let pieces = letters.flat_map(|(_, held)| held.pieces.values());
@@ -58,7 +58,7 @@ impl ParkedState {
     }
 }
 
-/// Indices whose refused operations are told apart, at most.
+/// The most indices whose refused operations are told apart.
 const LETTERS_KEYS_MAX: usize = 1000;
-/// The share of the store that the refused operations of an index may have in any case.
+/// The refused operations of an index may in any case have one part in this many of the store.
 const SHARE_LEAST: u64 = 64;

@@ -1,4 +1,4 @@
-//! What is parked, piece by piece, as people are told of it.
+//! Shows people the parked operations, piece by piece.
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -6,8 +6,8 @@ use tokio::time::Instant;
 use super::{ParkedState, Piece};
 
 impl ParkedState {
-    /// Each piece with its key, for people: what it waits for, why, since when, how often it was tried, and
-    /// when that is done again.
+    /// Returns each piece with its key, for people: the key, the reason, since when the piece waits, how
+    /// often it was tried, and when it is tried again.
     pub(in crate::queue::parked) fn pieces_shown(&self) -> impl Iterator<Item = (&Piece, Value)> {
         let now = Instant::now();
         self.keys.iter().flat_map(move |(key, held)| {

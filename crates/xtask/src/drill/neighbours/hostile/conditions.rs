@@ -1,4 +1,4 @@
-//! Writes to indices and aliases that do not take them for a while, or lead elsewhere all the time.
+//! Writes to indices and aliases that refuse writes for a while, or keep changing where they lead.
 
 use anyhow::Result;
 
@@ -42,7 +42,7 @@ pub(super) fn alias_swaps(scene: &mut Scene<'_>) -> Result<()> {
     scene.bulk("/_bulk", &body)
 }
 
-/// The alias keeps the index that took the writes before.
+/// Rolls an alias over; it keeps the index that took the writes before.
 pub(super) fn rollovers(scene: &mut Scene<'_>) -> Result<()> {
     let mut pair = ["hostile-e", "hostile-f"];
     scene.rng.shuffle(&mut pair);
@@ -52,7 +52,8 @@ pub(super) fn rollovers(scene: &mut Scene<'_>) -> Result<()> {
     scene.bulk("/_bulk", &body)
 }
 
-/// Without an id and a routing the whole request fails, with all that travels with it.
+/// Writes without an id and a routing where routing is required: the whole request fails, with everything
+/// that travels with it.
 pub(super) fn routing_required(scene: &mut Scene<'_>) -> Result<()> {
     let body = "{\"index\":{\"_index\":\"hostile-routed\"}}\n{\"a\":1}\n";
     match scene.rng.bool() {

@@ -1,4 +1,4 @@
-//! Requests that are whole, and are more than is good for anybody, or what no server takes.
+//! Complete requests that ask for too much, or for something that no server accepts.
 
 use anyhow::Result;
 
@@ -11,7 +11,7 @@ pub(super) fn broken_json(scene: &mut Scene<'_>) -> Result<()> {
         "{\"index\":{\"_index\":\"hostile\"}}\n{\"a\":1}",
         "\0\0\0\n\n\n",
         "{\"index\":{\"_index\":\"Hostile/../x\"}}\n{}\n",
-        // Behind a line that is whole.
+        // The broken line comes after a complete one.
         "{\"index\":{\"_index\":\"hostile\",\"_id\":\"1\"}}\n{\"a\":1}\n{\"indices\":{}}\n{}\n",
     ];
     let body = scene.rng.choice(broken).unwrap_or_default();
@@ -23,14 +23,14 @@ pub(super) fn large_bulks(scene: &mut Scene<'_>) -> Result<()> {
     scene.bulk("/_bulk", &body)
 }
 
-/// For many indices, so that delivery makes many groups of it.
+/// Writes to many indices, so that delivery makes many groups of the bulk.
 pub(super) fn wide_bulks(scene: &mut Scene<'_>) -> Result<()> {
     let one = |number: u32| lines(&format!("hostile-new-{number}"), 4, 20_000, &mut scene.rng);
     let body: String = (0..10).map(one).collect();
     scene.bulk("/_bulk", &body)
 }
 
-/// Each answer holds the whole document.
+/// Sends updates whose answers each contain the whole document.
 pub(super) fn echoed_updates(scene: &mut Scene<'_>) -> Result<()> {
     let padding = "x".repeat(20_000);
     let line = format!(
@@ -40,7 +40,7 @@ pub(super) fn echoed_updates(scene: &mut Scene<'_>) -> Result<()> {
     scene.bulk("/_bulk", &line.repeat(20))
 }
 
-/// Of one document, beside those of others: writers come between one another.
+/// Updates one document, beside documents of others: concurrent writers conflict.
 pub(super) fn contested_updates(scene: &mut Scene<'_>) -> Result<()> {
     let line = |number: u32| {
         format!(
@@ -60,12 +60,12 @@ pub(super) fn large_searches(scene: &mut Scene<'_>) -> Result<()> {
     scene.json("POST", "/hostile/_search", &body)
 }
 
-/// Documents that the cluster will not take, whose letters are as large as they get.
+/// Writes documents that the cluster refuses, with dead letters of the largest size.
 pub(super) fn large_dead_letters(scene: &mut Scene<'_>) -> Result<()> {
     let value = "\\u0000".repeat(6_000);
     let body = format!("{{\"index\":{{\"_index\":\"hostile\"}}}}\n{{\"n\":\"unfit{value}\"}}\n");
     let path = format!("/_bulk?routing={}", "r".repeat(scene.rng.usize(..15_000)));
-    // Quotes, since each of them is two bytes in a letter.
+    // Each quote takes two bytes in a letter.
     let quotes = "\"".repeat(scene.rng.usize(..12_000));
     let headers = format!("Content-Type: application/x-ndjson; x={quotes}\r\n");
     scene.request("POST", &path, &headers, body.as_bytes())
@@ -110,7 +110,7 @@ pub(super) fn vendor_types(scene: &mut Scene<'_>) -> Result<()> {
     scene.request("POST", "/_bulk", &headers, body.as_bytes())
 }
 
-/// One operation that the cluster refuses the whole request for, among others.
+/// Sends, among other operations, one for which the cluster refuses the whole request.
 pub(super) fn refused_as_a_whole(scene: &mut Scene<'_>) -> Result<()> {
     let mut body = lines("hostile", 5, 10, &mut scene.rng);
     body.push_str(
@@ -119,7 +119,7 @@ pub(super) fn refused_as_a_whole(scene: &mut Scene<'_>) -> Result<()> {
     scene.bulk("/_bulk", &body)
 }
 
-/// Writes that no queue takes: they wait for what is before them, or are refused.
+/// Sends writes that cannot be queued: they wait for what is before them, or are refused.
 pub(super) fn unqueued_writes(scene: &mut Scene<'_>) -> Result<()> {
     let body = lines("hostile", 3, 10, &mut scene.rng);
     match scene.rng.u32(..4) {
@@ -139,7 +139,7 @@ pub(super) fn unqueued_writes(scene: &mut Scene<'_>) -> Result<()> {
     }
 }
 
-/// The same index in other spellings, and what looks like one.
+/// Names the same index in other spellings, and things that look like an index.
 pub(super) fn spelled_paths(scene: &mut Scene<'_>) -> Result<()> {
     let spelled = [
         "/%68ostile/_bulk",
@@ -155,7 +155,7 @@ pub(super) fn spelled_paths(scene: &mut Scene<'_>) -> Result<()> {
     scene.bulk(path, &body)
 }
 
-/// What the admin port lists at length, asked for all the time.
+/// Requests the long lists of the admin port all the time.
 pub(super) fn admin_lists(scene: &mut Scene<'_>) -> Result<()> {
     let to = scene.gateway.admin();
     for path in [

@@ -1,4 +1,4 @@
-//! Connections that are begun and kept, and messages that break rules.
+//! Connections that are opened and kept, and messages that break rules.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
