@@ -28,7 +28,7 @@ function entries(): Entry[] {
   });
   const gateways = (registry.value?.gateways ?? []).flatMap(({ id, name: said }) => {
     const name = visible(said).slice(0, 80);
-    return [to(`${name}: ${t.nav.queues}`, t.nav.switchGateway, ["g", id]), ...(admin ? [to(`${name}: ${t.palette.edit}`, t.nav.registry, ["registry", "gateway", id])] : [])];
+    return [to(`${name}`, t.nav.switchGateway, ["g", id]), ...(admin ? [to(`${name}: ${t.palette.edit}`, t.nav.registry, ["registry", "gateway", id])] : [])];
   });
   return [
     to(t.nav.overview, t.palette.page, []),

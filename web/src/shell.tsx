@@ -233,7 +233,7 @@ function Rail() {
               </select>
             </label>
             <ul>
-              <NavLink to={link(["g", gateway])} icon="gateway" label={t.nav.queues} on={parts[0] === "g"} />
+              <NavLink to={link(["g", gateway])} icon="gateway" label={t.nav.gateway} on={parts[0] === "g"} />
               <NavLink to={link(["trace"], { g: gateway })} icon="search" label={t.nav.trace} on={parts[0] === "trace"} />
             </ul>
           </>
@@ -313,7 +313,7 @@ function StaleBar() {
 function titleOf(): string {
   const [first, id, third] = route.value.parts;
   const cluster = first === "g" ? gatewayOf(id) : clusterOf(id);
-  const page = { g: t.nav.queues, c: third === "templates" ? t.templates.title : t.nav.cluster, dev: t.dev.title, registry: t.registry.title, audit: t.audit.title, users: t.users.title }[first ?? ""] ?? t.overview.title;
+  const page = { g: t.nav.gateway, c: third === "templates" ? t.templates.title : t.nav.cluster, dev: t.dev.title, registry: t.registry.title, audit: t.audit.title, users: t.users.title }[first ?? ""] ?? t.overview.title;
   return `${page}${cluster ? ` · ${visible(cluster.name).slice(0, 60)}` : ""} · ${t.product}`;
 }
 

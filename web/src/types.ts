@@ -57,7 +57,7 @@ export interface ImportResult {
 }
 
 export type State = "ok" | "warn" | "bad" | "unknown";
-type Num = number | null;
+export type Num = number | null;
 
 export interface Row {
   readonly kind: "cluster" | "gateway";
@@ -91,6 +91,53 @@ export interface Series {
   readonly step_ms: number;
   readonly from_ms: number;
   readonly series: Readonly<Record<string, readonly Num[]>>;
+}
+
+/** A gateway's traffic: now, as means over the last ten seconds, and over the last minutes. */
+export interface Traffic {
+  readonly now: TrafficNow | null;
+  readonly step_ms: number;
+  readonly from_ms: number;
+  readonly series: Readonly<Record<string, readonly Num[]>>;
+}
+
+export interface TrafficNow {
+  readonly at_ms: number;
+  readonly counters: Readonly<Record<string, { readonly total: number; readonly per_s: Num }>>;
+  readonly passed: readonly { readonly kind: string; readonly why: string; readonly meaning: string | null; readonly total: number; readonly per_s: Num }[];
+  readonly entries: Readonly<Record<string, EntryTraffic>>;
+  readonly memory: { readonly buffers_bytes: Num; readonly buffers_bytes_max: Num };
+  readonly delivery_memory: { readonly bytes: Num; readonly bytes_max: Num } | null;
+  readonly clusters: Readonly<Record<string, ClusterView>> | null;
+}
+
+export interface EntryTraffic {
+  readonly address: string;
+  readonly connections: number;
+  readonly requests_per_s: Num;
+  readonly in_flight: number;
+  readonly refused: number;
+  readonly turned_away: number;
+  readonly handshakes_failed: number;
+}
+
+/** A cluster as a gateway sees it. */
+export interface ClusterView {
+  readonly state: string;
+  readonly warnings: readonly string[] | null;
+  readonly indices_split: Num;
+  readonly indices_passed: Readonly<Record<string, number>> | null;
+  readonly nodes: readonly { readonly name: string; readonly address: string; readonly health: NodeHealth }[] | null;
+}
+
+export interface NodeHealth {
+  readonly up: boolean;
+  readonly in_flight: number;
+  readonly limit: number;
+  readonly latency_us: number;
+  readonly slowness: number;
+  readonly busy: number;
+  readonly failures: number;
 }
 
 export interface NodeRow {

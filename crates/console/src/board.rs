@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::clock::now_ms;
 use crate::series::{FINE_MS, Series, step_for};
 use crate::store::{ClusterEntry, GatewayEntry};
+use crate::traffic::Traffic;
 
 /// A cluster or a gateway, by its id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,6 +61,8 @@ pub(crate) struct Watched {
     pub(crate) groups: BTreeMap<(String, String), Behind>,
     /// The table of nodes as the page gets it, and the time when it was asked for.
     pub(crate) nodes: Option<(i64, Vec<Value>)>,
+    /// A gateway's counters of the last seconds.
+    pub(crate) traffic: Traffic,
 }
 
 /// How far a consumer group is behind, over time.
@@ -196,6 +199,25 @@ impl Board {
         }
     }
 
+    /// Returns a gateway's traffic of the last seconds, and over the last minutes.
+    pub(crate) fn traffic(&self, id: &str, minutes: u32) -> Value {
+        let (step_ms, span_ms) = step_for(minutes);
+        let to_ms = now_ms().div_euclid(step_ms) * step_ms;
+        let from_ms = to_ms - span_ms;
+        let watched = self.lock();
+        let one = watched.get(&Key::Gateway(id.to_owned()));
+        let series = GATEWAY_SERIES.map(|(name, _)| {
+            let values = one.and_then(|one| one.series.get(name)).map_or_else(
+                || vec![None; usize::try_from(span_ms / step_ms).unwrap_or(0)],
+                |series| series.values(step_ms, from_ms, to_ms),
+            );
+            (name.to_owned(), json!(values))
+        });
+        let series: serde_json::Map<_, _> = series.into_iter().collect();
+        let now = one.map_or(Value::Null, |one| one.traffic.told());
+        json!({"now": now, "step_ms": step_ms, "from_ms": from_ms, "series": series})
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Watched>> {
         self.watched.lock()
     }
@@ -245,6 +267,13 @@ pub(crate) const CLUSTER_SERIES: [&str; 5] = [
     "rejected_per_s",
     "heap_pct",
     "disk_pct",
+];
+/// The series of a gateway's page, each with the counter whose rate it is.
+pub(crate) const GATEWAY_SERIES: [(&str, &str); 4] = [
+    ("split_per_s", "docs"),
+    ("queued_per_s", "docs_queued"),
+    ("requests_per_s", "requests"),
+    ("passed_per_s", "bulk_passed"),
 ];
 const SPARK_STEPS: usize = 60;
 

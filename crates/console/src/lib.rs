@@ -43,6 +43,7 @@ mod serve;
 mod store;
 mod target;
 mod throttle;
+mod traffic;
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -16,6 +16,7 @@ import { usePoll, type Polled } from "../ui/poll.ts";
 import { tell } from "../ui/toast.tsx";
 import { Letters } from "./letters.tsx";
 import { Records } from "./records.tsx";
+import { Traffic } from "./traffic.tsx";
 import { rowOf, Whys } from "../ui/whys.tsx";
 import { useState } from "preact/hooks";
 
@@ -59,10 +60,16 @@ export function QueuesPage({ id }: { id: string }) {
         ) : null}
       </Header>
       <Whys row={row} aged />
+      {queue === null ? <Traffic key={id} id={id} /> : null}
       {polled.problem ? <Trouble text={polled.problem} onRetry={polled.again} /> : null}
       {polled.data ? (
         <div class={polled.problem ? "stale" : undefined}>
-          {queue === null ? <All id={id} queues={polled.data.queues} /> : <One key={queue} id={id} name={queue} polled={polled} view={view} />}
+          {queue === null ? (
+            <>
+              <h2 class="section">{t.traffic.queues}</h2>
+              <All id={id} queues={polled.data.queues} />
+            </>
+          ) : <One key={queue} id={id} name={queue} polled={polled} view={view} />}
         </div>
       ) : polled.problem ? null : (
         <Loading lines={8} />

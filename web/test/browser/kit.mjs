@@ -114,7 +114,8 @@ export const PAGES = {
   users: "#/users",
   user: "#/users/u/cleo",
   "user-new": "#/users/new",
-  queues: "#/g/gateway-1",
+  gateway: "#/g/gateway-1",
+  "gateway-trouble": "#/g/gateway-2?minutes=5",
   queue: "#/g/gateway-1/q/logs",
   letters: "#/g/gateway-1/q/logs/letters",
   records: "#/g/gateway-1/q/logs/records",
@@ -173,6 +174,10 @@ export function numbersDiffer(made, ms = 4000) {
         if (row.id === decodeURIComponent(id ?? gateway ?? "")) keep("lead", row);
       }
       if (gateway) {
+        const { now, series } = await json(`api/gateways/${gateway}/traffic?minutes=15`);
+        keep("traffic", now);
+        // The charts' legends show the newest value.
+        for (const list of Object.values(series)) keep("traffic", list.slice(-12));
         for (const [name, { groups, ...queue }] of Object.entries((await json(`api/gateways/${gateway}/queues`)).queues)) {
           keep(`queue ${name}`, queue);
           for (const [group, { lanes, ...told }] of Object.entries(groups)) {

@@ -21,6 +21,7 @@ for (const [name, colorScheme, hash] of [
   ["console-overview", "light", "#/"],
   ["console-cluster", "dark", "#/c/production"],
   ["console-dev", "light", "#/dev?cluster=staging"],
+  ["console-gateway", "light", "#/g/gateway-1"],
   ["console-queue", "light", "#/g/gateway-1/q/logs"],
   ["console-letters", "dark", "#/g/gateway-1/q/logs/letters"],
   ["console-audit", "light", "#/audit?user=ann"],

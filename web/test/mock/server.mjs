@@ -12,6 +12,7 @@ import { auditOf, downloadOf, fillAudit } from "./audit.mjs";
 import { Cluster } from "./cluster.mjs";
 import { hostile } from "./names.mjs";
 import { missing, seen, usersOf } from "./roles.mjs";
+import { trafficOf } from "./traffic.mjs";
 
 const DIST = new URL("../../dist/", import.meta.url).pathname;
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
@@ -296,6 +297,7 @@ async function inner(mock, method, parts, query, body, request) {
     case "GET gateways": {
       const entry = entryOf(mock.gateways);
       if (third === "queues") return mock.queues(entry);
+      if (third === "traffic") return trafficOf(mock, entry, Number(query.get("minutes") ?? 15));
       if (third === "lag") return mock.lag(Number(query.get("minutes") ?? 15));
       break;
     }

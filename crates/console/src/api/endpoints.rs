@@ -99,6 +99,9 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
     endpoint("GET", "/gateways/{id}/lag", Gateway(Viewer), || {
         get(gateways::lag)
     }),
+    endpoint("GET", "/gateways/{id}/traffic", Gateway(Viewer), || {
+        get(gateways::traffic)
+    }),
     endpoint("POST", "/gateways/{id}/call", Gateway(Viewer), || {
         post(gateways::call)
     }),

@@ -38,6 +38,11 @@ pub(super) struct Span {
 }
 
 #[derive(Deserialize)]
+pub(super) struct Range {
+    minutes: Option<u32>,
+}
+
+#[derive(Deserialize)]
 pub(super) struct Call {
     method: String,
     /// Path and query of the admin API.
@@ -105,6 +110,16 @@ pub(super) async fn lag(
     api.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
     let minutes = span.minutes.unwrap_or(15).clamp(1, MINUTES_MAX);
     Ok(Json(api.polls.board.lag(&id, &span.queue, minutes)))
+}
+
+/// Returns a gateway's traffic: rates and totals now, and rates over the last minutes.
+pub(super) async fn traffic(
+    State(api): State<Arc<ApiState>>,
+    Path(id): Path<String>,
+    Query(range): Query<Range>,
+) -> Result<Json<Value>, Refusal> {
+    let minutes = range.minutes.unwrap_or(15).clamp(1, MINUTES_MAX);
+    Ok(Json(api.polls.board.traffic(&id, minutes)))
 }
 
 /// Sends a call to the admin API and returns the answer.

@@ -60,7 +60,7 @@ type Row = (
     &'static str,
 );
 
-const MATRIX: [Row; 58] = [
+const MATRIX: [Row; 60] = [
     ("GET", "/session", "", "", ANY),
     ("POST", "/setup", "", "{}", ANY),
     ("POST", "/login", "", "{}", ANY),
@@ -106,6 +106,8 @@ const MATRIX: [Row; 58] = [
     ("GET", "/gateways/{id}/queues", "gab", "", VIEW_AB),
     ("GET", "/gateways/{id}/lag", "ga", "?queue=q", VIEW_A),
     ("GET", "/gateways/{id}/lag", "gab", "?queue=q", VIEW_AB),
+    ("GET", "/gateways/{id}/traffic", "ga", "", VIEW_A),
+    ("GET", "/gateways/{id}/traffic", "gab", "?minutes=5", VIEW_AB),
     ("POST", "/gateways/{id}/call", "ga", LETTERS, VIEW_A),
     ("POST", "/gateways/{id}/call", "gab", LETTERS, VIEW_AB),
     ("POST", "/gateways/{id}/call", "ga", COUNT, VIEW_A),

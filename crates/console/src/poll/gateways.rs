@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::pace::Pace;
 use super::{Polls, QUESTION_WITHIN};
 use crate::accounts;
-use crate::board::{Key, Severity, Watched};
+use crate::board::{GATEWAY_SERIES, Key, Severity, Watched};
 use crate::clock::now_ms;
 use crate::secrets::row_id;
 use crate::store::{Change, ClusterEntry, GatewayEntry, Store, StoreError};
@@ -27,6 +27,8 @@ struct Mark {
     requests: u64,
     errors: u64,
     delivered: BTreeMap<String, u64>,
+    /// Those of [`GATEWAY_SERIES`].
+    shown: [u64; GATEWAY_SERIES.len()],
 }
 
 /// Polls a gateway until the future is dropped.
@@ -53,6 +55,9 @@ pub(super) async fn poll(polls: &Polls, entry: &GatewayEntry) {
                 Ok(told) => {
                     clusters.answered(began);
                     bring_along(polls, entry, told);
+                    polls
+                        .board
+                        .change(&key, |one| one.traffic.take_clusters(now_ms(), told));
                     polls.noted(&key, "clusters", notes_of(told));
                 }
                 Err(error) => {
@@ -72,6 +77,7 @@ pub(super) async fn poll(polls: &Polls, entry: &GatewayEntry) {
             Err(_) => {
                 counters.failed();
                 last = None;
+                polls.board.change(&key, |one| one.traffic.interrupt());
             }
         }
         polls.attention.rest(counters.due()).await;
@@ -101,6 +107,7 @@ fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Opti
         requests: count("requests"),
         errors: count("responses_5xx") + count("refused"),
         delivered,
+        shown: GATEWAY_SERIES.map(|(_, counter)| count(counter)),
     };
     let seconds = last
         .as_ref()
@@ -119,10 +126,18 @@ fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Opti
         one.facts.requests_per_s = rate(mark.requests, last.as_ref().map(|last| last.requests));
         one.facts.errors_per_s = rate(mark.errors, last.as_ref().map(|last| last.errors));
         one.facts.queues = queues;
+        one.traffic.take(mark.at, mark.at_ms, told);
         let Some(last) = &last else { return };
         if let Some(rate) = one.facts.docs_per_s {
             let series = one.series.entry("docs_per_s").or_default();
             series.put(last.at_ms, mark.at_ms, rate);
+        }
+        let shown = mark.shown.iter().zip(last.shown);
+        for ((name, _), (now, before)) in GATEWAY_SERIES.iter().zip(shown) {
+            if let Some(rate) = rate(*now, Some(before)) {
+                let series = one.series.entry(name).or_default();
+                series.put(last.at_ms, mark.at_ms, rate);
+            }
         }
         for (name, now) in &mark.delivered {
             if let Some(rate) = rate(*now, last.delivered.get(name).copied()) {

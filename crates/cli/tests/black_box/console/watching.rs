@@ -56,6 +56,70 @@ fn a_gateway_brings_its_cluster_along_and_both_tell_of_what_is_written() {
     neither_is_the_other(&console, &cluster, &draft);
 }
 
+#[test]
+fn a_gateways_traffic_is_what_the_gateway_counts_and_silence_has_no_rate() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
+    let mut gateway = Gateway::before(&cluster);
+    let console = Console::start(&[]).set_up();
+    let draft = json!({"name": "gw", "url": format!("http://{}", gateway.admin)});
+    let id = console.post("/api/gateways", &draft).json["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let traffic = || console.get(&format!("/api/gateways/{id}/traffic?minutes=5")).json;
+    let until = |what: &str, holds: &dyn Fn(&Value) -> bool| {
+        let began = std::time::Instant::now();
+        loop {
+            let told = traffic();
+            if holds(&told) {
+                return told;
+            }
+            assert!(began.elapsed() < crate::gateway::PATIENCE, "{what}: {told:#}");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    };
+    until("it answers", &|told| {
+        told["now"]["clusters"]["cluster"]["state"] == "watching"
+    });
+    gateway.bulk(&body(50)).ok().unwrap();
+    // The cluster refuses it in its own words.
+    let empty_id = gateway.bulk("{\"index\":{\"_index\":\"logs\",\"_id\":\"\"}}\n{}\n");
+    assert!(empty_id.status < 500, "{}", empty_id.text());
+    let told = until("it has counted them", &|told| {
+        told["now"]["counters"]["bulk_passed"]["total"] == 1
+    });
+    let now = &told["now"];
+    assert_eq!(now["counters"]["docs"]["total"], 50, "{told:#}");
+    assert!(now["counters"]["docs"]["per_s"].as_f64().unwrap() > 0.0);
+    assert_eq!(
+        now["passed"],
+        json!([{"kind": "bulk", "why": "empty_id", "meaning": "The `_id` is an empty string.",
+            "total": 1, "per_s": now["passed"][0]["per_s"]}])
+    );
+    let entries: Vec<&Value> = now["entries"].as_object().unwrap().values().collect();
+    assert_eq!(
+        (entries.len(), &entries[0]["address"]),
+        (1, &json!(gateway.address.to_string()))
+    );
+    assert!(entries[0]["requests_per_s"].as_f64().unwrap() > 0.0);
+    assert!(now["memory"]["buffers_bytes_max"].as_u64().unwrap() > 0);
+    let nodes = now["clusters"]["cluster"]["nodes"].as_array().unwrap();
+    assert_eq!((nodes.len(), &nodes[0]["health"]["up"]), (3, &json!(true)));
+    let told = until("a second of it is in the series", &|told| {
+        let values = told["series"]["split_per_s"].as_array().unwrap();
+        values
+            .iter()
+            .any(|value| value.as_f64().is_some_and(|rate| rate > 0.0))
+    });
+    assert_eq!(told["series"]["split_per_s"].as_array().unwrap().len(), 300);
+    gateway.signal("KILL");
+    gateway.wait();
+    until("its totals stay without a rate", &|told| {
+        let docs = &told["now"]["counters"]["docs"];
+        docs["total"] == 50 && docs["per_s"].is_null()
+    });
+}
+
 fn both_series_have_it(console: &Console, gateway: &Gateway, id: &str) {
     let began = std::time::Instant::now();
     for name in ["cluster_docs_per_s", "gateway_docs_per_s"] {

@@ -1,0 +1,232 @@
+//! A gateway's counters over the last seconds, and the rates that they make.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+/// A gateway's latest counters, and its view of its clusters.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    /// `/stats` without its queues, oldest first.
+    samples: VecDeque<(Instant, i64, Value)>,
+    /// The part of `/elasticsearch` that the page shows, and the time of the answer.
+    clusters: Option<(i64, Value)>,
+}
+
+impl Traffic {
+    /// Adds a sample of `/stats`. A gateway that was restarted counts from zero, so older samples go.
+    pub(crate) fn take(&mut self, at: Instant, at_ms: i64, told: &Value) {
+        // Queues may be many, and have pages of their own.
+        let parts = told
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| *name != "queues");
+        let told = Value::Object(parts.map(|(name, part)| (name.clone(), part.clone())).collect());
+        let uptime = |sample: &Value| sample["uptime_s"].as_u64();
+        if self
+            .samples
+            .back()
+            .is_some_and(|(_, _, last)| uptime(&told) < uptime(last))
+        {
+            self.samples.clear();
+        }
+        self.samples.push_back((at, at_ms, told));
+        while self.samples.len() > SAMPLES_MAX
+            || self
+                .samples
+                .front()
+                .is_some_and(|(first, ..)| at.duration_since(*first) > WINDOW)
+        {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Forgets the samples: the gateway does not answer, and rates across the gap would be wrong.
+    pub(crate) fn interrupt(&mut self) {
+        self.samples.drain(..self.samples.len().saturating_sub(1));
+    }
+
+    /// Keeps the gateway's view of its clusters.
+    pub(crate) fn take_clusters(&mut self, at_ms: i64, told: &Value) {
+        self.clusters = Some((at_ms, Value::Object(shown(told))));
+    }
+
+    /// Returns the totals and the rates over the last seconds; `null` before the first sample.
+    pub(crate) fn told(&self) -> Value {
+        let (Some((from, _, first)), Some((to, at_ms, last))) = (self.samples.front(), self.samples.back())
+        else {
+            return Value::Null;
+        };
+        let seconds = to.duration_since(*from).as_secs_f64();
+        let rate = |now: &Value, before: &Value| -> Value {
+            let counted = now.as_u64().zip(before.as_u64().or(Some(0)));
+            let counted = counted.and_then(|(now, before)| now.checked_sub(before));
+            json!(
+                counted
+                    .filter(|_| seconds > 0.0)
+                    .map(|counted| counted as f64 / seconds)
+            )
+        };
+        let counters = counters(&last["gateway"], |name| {
+            rate(&last["gateway"][name], &first["gateway"][name])
+        });
+        let mut passed = Vec::new();
+        for (kind, list) in [("bulk", "passed_because"), ("single", "single_passed_because")] {
+            for (why, total) in last["gateway"][list].as_object().into_iter().flatten() {
+                let per_s = rate(total, &first["gateway"][list][why]);
+                let meaning = (kind == "bulk").then(|| meaning(why)).flatten();
+                passed.push(json!({
+                    "kind": kind, "why": why, "meaning": meaning, "total": total, "per_s": per_s,
+                }));
+            }
+        }
+        passed.sort_by_key(|one| std::cmp::Reverse(one["total"].as_u64()));
+        let mut entries = Map::new();
+        for (name, entry) in last["entries"].as_object().into_iter().flatten() {
+            let mut told = entry.clone();
+            for counter in ["requests", "refused", "accepted"] {
+                told[format!("{counter}_per_s")] = rate(&entry[counter], &first["entries"][name][counter]);
+            }
+            entries.insert(name.clone(), told);
+        }
+        let clusters = self.clusters.as_ref();
+        json!({
+            "at_ms": at_ms, "window_s": seconds, "uptime_s": last["uptime_s"], "version": last["version"],
+            "counters": counters, "passed": passed, "entries": entries,
+            "memory": last["memory"], "delivery_memory": last["delivery_memory"],
+            "clusters_at_ms": clusters.map(|(at_ms, _)| at_ms), "clusters": clusters.map(|(_, told)| told),
+        })
+    }
+}
+
+/// Returns the meaning of a reason that a plan finds. Other reasons are the gateway's own.
+fn meaning(why: &str) -> Option<&'static str> {
+    let found = bulk::Why::ALL.into_iter().find(|known| known.as_str() == why);
+    found.map(bulk::Why::meaning)
+}
+
+/// Returns each counter with its rate.
+fn counters(told: &Value, rate: impl Fn(&str) -> Value) -> Map<String, Value> {
+    let numbers = told
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| value.is_u64());
+    numbers
+        .map(|(name, total)| (name.clone(), json!({"total": total, "per_s": rate(name)})))
+        .collect()
+}
+
+/// Returns what the page shows of a gateway's clusters: not the tables of indices, which may be long.
+fn shown(told: &Value) -> Map<String, Value> {
+    let clusters = told.as_object().into_iter().flatten();
+    clusters
+        .map(|(name, cluster)| {
+            let keys = [
+                "state",
+                "polled_ago_ms",
+                "versions",
+                "flavour",
+                "warnings",
+                "nodes",
+            ];
+            let values = keys.map(|key| (key.to_owned(), cluster[key].clone()));
+            let mut kept: Map<_, _> = values.into_iter().collect();
+            kept.insert("hit_rate".to_owned(), cluster["predictions"]["hit_rate"].clone());
+            kept.insert(
+                "indices_split".to_owned(),
+                cluster["routes"]["indices_split"].clone(),
+            );
+            kept.insert(
+                "indices_passed".to_owned(),
+                cluster["routes"]["indices_passed"].clone(),
+            );
+            (name.clone(), Value::Object(kept))
+        })
+        .collect()
+}
+
+/// Rates are means over this time, so that a single second does not make them jump.
+const WINDOW: Duration = Duration::from_secs(10);
+const SAMPLES_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(uptime: u64, docs: u64, passed: &Value) -> Value {
+        json!({
+            "uptime_s": uptime, "version": "1", "queues": {"q": {}}, "memory": {"buffers_bytes": 5},
+            "gateway": {"docs": docs, "direct_share": 0.5, "passed_because": passed, "single_passed_because": {}},
+            "entries": {"e": {"requests": docs / 10, "in_flight": 3}},
+        })
+    }
+
+    #[test]
+    fn rates_are_over_ten_seconds_and_begin_anew_after_a_restart() {
+        let mut traffic = Traffic::default();
+        assert_eq!(traffic.told(), Value::Null);
+        let began = Instant::now();
+        let at = |s: u64| began + Duration::from_secs(s);
+        traffic.take(at(0), 0, &stats(0, 1000, &json!({})));
+        assert_eq!(
+            traffic.told()["counters"]["docs"],
+            json!({"total": 1000, "per_s": null})
+        );
+        for s in 1..=20 {
+            traffic.take(
+                at(s),
+                0,
+                &stats(s, 1000 + s * 100, &json!({"empty": s, "no_id": 50})),
+            );
+        }
+        let told = traffic.told();
+        assert_eq!(told["counters"]["docs"], json!({"total": 3000, "per_s": 100.0}));
+        assert_eq!(told["counters"].get("direct_share"), None, "it is no counter");
+        assert_eq!(
+            told["passed"],
+            json!([
+                {"kind": "bulk", "why": "no_id", "meaning": "An update or a delete without `_id`.",
+                    "total": 50, "per_s": 0.0},
+                {"kind": "bulk", "why": "empty", "meaning": "The body has no operation.", "total": 20,
+                    "per_s": 1.0},
+            ])
+        );
+        let entry = &told["entries"]["e"];
+        assert_eq!(
+            (&entry["requests_per_s"], &entry["in_flight"]),
+            (&json!(10.0), &json!(3))
+        );
+        traffic.take(at(21), 0, &stats(1, 40, &json!({})));
+        assert_eq!(
+            traffic.told()["counters"]["docs"],
+            json!({"total": 40, "per_s": null})
+        );
+    }
+
+    #[test]
+    fn no_rate_is_taken_across_silence() {
+        let mut traffic = Traffic::default();
+        let began = Instant::now();
+        for s in 0..3 {
+            traffic.take(began + Duration::from_secs(s), 0, &stats(s, s * 100, &json!({})));
+        }
+        traffic.interrupt();
+        assert_eq!(
+            traffic.told()["counters"]["docs"],
+            json!({"total": 200, "per_s": null})
+        );
+        traffic.take_clusters(
+            7,
+            &json!({"c": {"state": "watching", "routes": {"indices_split": 2}, "nodes": []}}),
+        );
+        let told = traffic.told();
+        assert_eq!(
+            (&told["clusters_at_ms"], &told["clusters"]["c"]["indices_split"]),
+            (&json!(7), &json!(2))
+        );
+    }
+}
