@@ -59,6 +59,7 @@ pub(crate) async fn deliver(
         busy: Cell::new(0),
         fronts: Fronts::new(lanes),
         resent: RefCell::default(),
+        led_to: RefCell::default(),
         _parts: shared.delivery_memory.parts(lanes as usize),
         shared,
         group,
@@ -125,6 +126,8 @@ impl Route {
         if let Some(whereabouts) = self.whereabouts() {
             let newest = || Arc::clone(&self.outbound().cluster().snapshot().table);
             whereabouts.look(table, newest, &self.group.queue.log);
+        } else {
+            self.led_to.borrow_mut().look(table);
         }
     }
 

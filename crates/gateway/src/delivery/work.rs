@@ -27,6 +27,9 @@ pub(crate) struct Batch {
     pub(crate) recorded: Option<Recorded>,
     pub(crate) raw_params: Vec<u8>,
     pub(crate) minted: Vec<Minted>,
+    /// Names, each with an index that it led to when a request of the batch was accepted, as far as records
+    /// say so.
+    pub(crate) led_to: Vec<(String, String)>,
     pub(crate) documents: usize,
     pub(crate) origins: Vec<Origin>,
     /// The mark to commit.
@@ -54,7 +57,7 @@ pub(crate) struct Work<'b> {
     /// The memory that the batch takes.
     pub(crate) held: Option<Held>,
     /// The topology by which the batch was cut into operations.
-    cut_by: Arc<Snapshot>,
+    pub(super) cut_by: Arc<Snapshot>,
     /// The plan by which the whole body goes to the nodes of a topology, if all of it goes at once; taken at
     /// its first use.
     pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
@@ -78,10 +81,12 @@ pub(crate) struct Work<'b> {
 impl Batch {
     pub(crate) fn new(recorded: Option<Recorded>, raw_params: Vec<u8>, origin: Origin, mark: Mark) -> Self {
         let minted = recorded.as_ref().and_then(|recorded| recorded.minted);
+        let led_to = recorded.as_ref().map(|recorded| recorded.params.led_to.clone());
         Self {
             recorded,
             raw_params,
             minted: minted.into_iter().collect(),
+            led_to: led_to.unwrap_or_default(),
             documents: 0,
             origins: vec![origin],
             mark,
@@ -95,6 +100,7 @@ impl Batch {
             recorded: None,
             raw_params: Vec::new(),
             minted: Vec::new(),
+            led_to: Vec::new(),
             documents: 0,
             origins: Vec::new(),
             from: None,
@@ -102,7 +108,17 @@ impl Batch {
         }
     }
 
-    /// Whether another record's request can go along: the two may differ in minted ids only.
+    /// Adds names with the indices that they led to, each once.
+    pub(crate) fn add_led_to(&mut self, led_to: &[(String, String)]) {
+        for pair in led_to {
+            if !self.led_to.contains(pair) {
+                self.led_to.push(pair.clone());
+            }
+        }
+    }
+
+    /// Whether another record's request can go along: the two may differ only in minted ids, and in where
+    /// their names led.
     pub(crate) fn may_take(&self, recorded: Option<&Recorded>) -> bool {
         match (&self.recorded, recorded) {
             (Some(ours), Some(theirs)) => ours.params.target == theirs.params.target,
@@ -113,6 +129,9 @@ impl Batch {
     /// Takes a record along; `recorded` is `None` if its parameters are those of the batch.
     pub(crate) fn take(&mut self, recorded: Option<&Recorded>, origin: Origin, mark: Mark) {
         self.minted.extend(recorded.and_then(|recorded| recorded.minted));
+        if let Some(recorded) = recorded {
+            self.add_led_to(&recorded.params.led_to);
+        }
         self.origins.push(origin);
         self.mark = mark;
     }

@@ -86,14 +86,15 @@ impl Accept {
         let keyed = claim
             .as_ref()
             .map(|claim| keyed::kept(claim, millis(queued.arrived)));
+        let (log, table) = (&self.queue.log, &queued.snapshot.table);
         let params = Params {
             target: queued.target.to_owned(),
             content_type: DELIVERED_TYPE.to_owned(),
             minted: queued.plan.minted().map(written),
             replay: None,
             idempotency: keyed,
+            led_to: log.led_to(queued.plan, table),
         };
-        let (log, table) = (&self.queue.log, &queued.snapshot.table);
         let bytes: u64 = queued.plan.parts.iter().map(|part| part.bytes).sum();
         let memory = queued.pool.budget();
         let mut charge = memory.hold(usize::try_from(bytes).unwrap_or(usize::MAX)).await;

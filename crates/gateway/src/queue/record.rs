@@ -27,6 +27,11 @@ pub(crate) struct Params {
     /// Set if the client gave the request an `Idempotency-Key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) idempotency: Option<Keyed>,
+    /// In a queue in Kafka: the names of the request that are not indices themselves, each with the index that
+    /// it led to when the request was accepted. A gateway that takes a lane over looks there for what may have
+    /// been written. Names of queues on disk are with the queue ([`super::whereabouts`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) led_to: Vec<(String, String)>,
 }
 
 /// A record's parameters, read once, with everything that delivery derives from them.

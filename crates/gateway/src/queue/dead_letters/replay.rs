@@ -208,6 +208,7 @@ impl DeadLetters {
                 letters: run.letters.iter().map(|letter| letter.id).collect(),
             }),
             idempotency: None,
+            led_to: way.log.led_to(&plan, way.table),
         };
         let mut known = Known::default();
         // Held until the letters are in the log.
@@ -430,6 +431,7 @@ mod tests {
                 letters: vec![all[0].id, all[2].id],
             }),
             idempotency: None,
+            led_to: Vec::new(),
         };
         let mut record = log.record(REPLAYED, &serde_json::to_vec(&params).unwrap());
         record.group(0, 2, |out| out.extend_from_slice(b"{}\n"));
