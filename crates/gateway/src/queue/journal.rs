@@ -129,20 +129,6 @@ impl Journal {
         }
     }
 
-    /// Returns the names of a plan that are not indices themselves, each with the index that it leads to, for
-    /// a record in a topic. A queue on disk keeps them apart.
-    pub(crate) fn led_to(&self, plan: &Plan, table: &RouteTable) -> Vec<(String, String)> {
-        if let Journal::Disk(_) = self {
-            return Vec::new();
-        }
-        let names = plan.names().iter().map(|number| table.name_of(*number));
-        let pairs = names.filter_map(|name| {
-            let index = &table.laned(name)?.write().ok()?.name;
-            (**index != *name).then(|| (name.to_owned(), index.to_string()))
-        });
-        pairs.take(LED_TO_MAX).collect()
-    }
-
     /// Returns the log on this machine's disk, if the journal is one.
     pub(crate) fn on_disk(&self) -> Option<&Log> {
         match self {
@@ -746,8 +732,6 @@ fn unread(error: kafka::ReadError) -> ReadError {
 
 /// The most places of a request that its client is told: they stand in a header.
 const PLACES_TOLD: usize = 16;
-/// The most names of a request whose indices a message says: each part of a bulk has its own copy of them.
-const LED_TO_MAX: usize = 32;
 
 /// The bytes that a queue has to have room for to count as one that accepts requests.
 const USUAL_BYTES: u64 = 64 << 10;
