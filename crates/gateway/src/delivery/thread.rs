@@ -227,6 +227,7 @@ impl Lane {
     async fn deliver_next(&mut self, held: Held) -> Option<Step> {
         let (from, room) = (self.reader.mark(), Room::of(&held, self.route.batch_bytes()));
         let mut body = self.room(room.lines);
+        let room = room.within(&body);
         let route = Rc::clone(&self.route);
         let awaited = |position| route.awaited(self.number, position);
         // A record that is delivered alone leaves no room for a second one.
@@ -338,11 +339,15 @@ impl Lane {
     }
 
     /// Takes a buffer for the next batch. The buffer is made large enough for all the records to come, since
-    /// growing it costs a copy and leaves memory behind that nobody takes again.
+    /// growing it costs a copy and leaves memory behind that nobody takes again. If more follows than a batch
+    /// takes, an idle buffer will do that is somewhat smaller: how much a lane reads depends on how many lanes
+    /// are busy, and new memory at each change costs more than batches that are not quite as large.
     fn room(&self, bytes_max: usize) -> Buffer {
-        let waiting = self.reader.waiting().map(|(bytes, _)| bytes);
-        let bytes = waiting.unwrap_or(bytes_max).min(bytes_max);
-        self.route.worker.pool().take(bytes)
+        let pool = self.route.worker.pool();
+        match self.reader.waiting() {
+            Some((bytes, _)) if bytes < bytes_max => pool.take(bytes),
+            _ => pool.take_about(bytes_max),
+        }
     }
 
     /// Waits for more records, as long as the pipeline says, if the batch would not fill a request. `None`:
@@ -428,6 +433,14 @@ impl Room {
         Self {
             lines: batch_bytes.min(held.bytes()),
             all: held.bytes(),
+        }
+    }
+
+    /// Returns the room that is left for lines that are read at once into `body`, which must not grow.
+    fn within(self, body: &Buffer) -> Self {
+        Self {
+            lines: self.lines.min(body.capacity()),
+            ..self
         }
     }
 
@@ -584,6 +597,21 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
             Ok(_) => panic!("something else"),
             Err(_) => None,
         }
+    }
+
+    #[test]
+    fn what_is_read_at_once_fits_into_what_there_is_room_for() {
+        let pool = Pool::new(Arc::new(Budget::new(64 << 20)));
+        drop(pool.take(3 << 20));
+        let body = pool.take_about(4 << 20);
+        let room = Room {
+            lines: 4 << 20,
+            all: usize::MAX,
+        };
+        let room = room.within(&body);
+        assert_eq!(body.capacity(), 3 << 20, "it lay idle");
+        assert!(room.has(3 << 20, 1000) && !room.has((3 << 20) + 1, 1));
+        assert!(room.has_some((3 << 20) - 1, 1) && !room.has_some(3 << 20, 1));
     }
 
     #[test]
