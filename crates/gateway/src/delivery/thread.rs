@@ -287,7 +287,7 @@ impl Lane {
             Some(panicked) => self.deliver_apart(&batch, body, held, panicked).await?,
             None => self.deliver(&batch, body, Some(held)).await?,
         };
-        Some(Step::Commit(batch.mark.done_with(dead), dead))
+        Some(Step::Commit(batch.settled(dead), dead))
     }
 
     /// Waits until another lane has delivered its operations before `position` that may lead to the same
@@ -399,6 +399,7 @@ impl Lane {
     /// Commits a batch that is done. If the commit fails, somebody has moved the group, and the lane goes on
     /// from where the group is then.
     async fn commit(&mut self, commit: Commit) -> Option<()> {
+        assert_read(commit.mark(), self.number, self.reader.mark());
         let consumer = &self.route.group.consumer;
         let committed = match self.route.group.parked() {
             Some(parked) => parked.commit(self.number, || consumer.commit(&[commit])),
@@ -415,6 +416,23 @@ impl Lane {
         }
         Some(())
     }
+}
+
+/// Asserts that the mark of a commit is of this lane, and that its reader has got so far.
+///
+/// # Panics
+///
+/// If not: operations would count as done that nobody has looked at.
+fn assert_read(mark: Mark, lane: u32, read: Mark) {
+    assert_eq!(
+        (mark.lane, read.lane),
+        (lane, lane),
+        "a lane reads and commits its own groups"
+    );
+    assert!(
+        mark.position <= read.position && mark.documents <= read.documents,
+        "a lane commits no more than it has read: {mark:?} of {read:?}"
+    );
 }
 
 /// The room that a batch may fill.
@@ -659,5 +677,32 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
         fs::remove_dir(&segments[1]).unwrap();
         fs::rename(&aside, &segments[1]).unwrap();
         assert_eq!(read(), Some(14));
+    }
+
+    fn mark(lane: u32, position: u64, documents: u64) -> Mark {
+        Mark {
+            lane,
+            position,
+            documents,
+            ..Mark::default()
+        }
+    }
+
+    #[test]
+    fn a_lane_commits_what_it_has_read_or_less() {
+        assert_read(mark(3, 80, 5), 3, mark(3, 80, 5));
+        assert_read(mark(3, 80, 5), 3, mark(3, 4096, 5));
+    }
+
+    #[test]
+    #[should_panic(expected = "a lane commits no more than it has read")]
+    fn a_lane_commits_nothing_that_it_has_not_read() {
+        assert_read(mark(3, 80, 6), 3, mark(3, 80, 5));
+    }
+
+    #[test]
+    #[should_panic(expected = "a lane reads and commits its own groups")]
+    fn a_lane_commits_for_no_other_lane() {
+        assert_read(mark(2, 80, 5), 3, mark(3, 80, 5));
     }
 }
