@@ -94,6 +94,7 @@ mod table;
 mod together;
 mod update;
 mod walk;
+mod whole;
 mod why;
 mod writes;
 

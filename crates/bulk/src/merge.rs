@@ -13,6 +13,8 @@ pub struct Merge<'p, 'r> {
     tail: Vec<u8>,
     errors: bool,
     bytes: u64,
+    /// Bytes that have been given out.
+    given: u64,
     stage: Stage,
     /// Bytes of the present segment that have been given out.
     offset: usize,
@@ -70,6 +72,7 @@ impl<'p, 'r> Merge<'p, 'r> {
             tail,
             errors,
             bytes,
+            given: 0,
             stage: Stage::Head,
             offset: 0,
             doc: 0,
@@ -88,6 +91,11 @@ impl<'p, 'r> Merge<'p, 'r> {
     }
 
     /// Appends the reply's next bytes to `out`, at most `max` of them, and returns how many; 0 at the end.
+    ///
+    /// # Panics
+    ///
+    /// At the end, if an operation has no item or several, or if the reply is not as long as was said. No
+    /// reply of a node can cause that; it would be a bug of the planning or of the cutting.
     pub fn next(&mut self, out: &mut Vec<u8>, max: usize) -> usize {
         let before = out.len();
         out.reserve(max.min(usize::try_from(self.bytes).unwrap_or(max)));
@@ -116,6 +124,13 @@ impl<'p, 'r> Merge<'p, 'r> {
                 Stage::Done => {}
             }
         }
+        self.given += (out.len() - before) as u64;
+        assert!(
+            self.stage != Stage::Done || self.given == self.bytes,
+            "a merged reply has the length that its head told: {} bytes, not {}",
+            self.bytes,
+            self.given
+        );
         out.len() - before
     }
 
@@ -154,6 +169,14 @@ impl<'p, 'r> Merge<'p, 'r> {
             self.next[part] += 1;
             self.doc += 1;
         }
+        assert!(
+            self.replies
+                .iter()
+                .map(Reply::items)
+                .eq(self.next.iter().copied()),
+            "each item of each part is merged once: {:?} were",
+            self.next
+        );
         true
     }
 }
@@ -261,4 +284,69 @@ pub(crate) fn write_frame(
     frame.push(b'}');
     let tail = frame.split_off(items_at);
     (frame, tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Flavour, Part, Version};
+
+    fn part(docs: u32) -> Part {
+        Part {
+            docs,
+            ..Part::default()
+        }
+    }
+
+    fn plan(docs: u32, parts: [u32; 2], order: &[u16]) -> Plan {
+        let mut plan = Plan::default();
+        plan.parts = parts.map(part).into();
+        (plan.docs, plan.order) = (docs, order.to_vec());
+        plan
+    }
+
+    fn merge<'p>(plan: &'p Plan, texts: &'p [String; 2]) -> Merge<'p, 'p> {
+        let replies = texts.iter().zip(&plan.parts);
+        let replies = replies.map(|(text, part)| Reply::split(text.as_bytes(), part.docs).unwrap());
+        let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
+        Merge::new(plan, replies.collect(), 1, &dialect).unwrap()
+    }
+
+    fn reply(statuses: &[u16]) -> String {
+        let items = statuses
+            .iter()
+            .map(|status| format!("{{\"index\":{{\"status\":{status}}}}}"));
+        let items = items.collect::<Vec<_>>().join(",");
+        format!("{{\"took\":1,\"errors\":false,\"items\":[{items}]}}")
+    }
+
+    fn whole(mut merge: Merge<'_, '_>) -> String {
+        let mut out = Vec::new();
+        while merge.next(&mut out, 7) > 0 {}
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn items_are_merged_in_the_order_of_their_operations() {
+        let plan = plan(3, [2, 1], &[0, 1, 0]);
+        let texts = [reply(&[201, 203]), reply(&[202])];
+        assert_eq!(whole(merge(&plan, &texts)), reply(&[201, 202, 203]));
+    }
+
+    #[test]
+    #[should_panic(expected = "each item of each part is merged once: [2, 0] were")]
+    fn no_item_is_left_out() {
+        let plan = plan(2, [2, 1], &[0, 0]);
+        whole(merge(&plan, &[reply(&[201, 201]), reply(&[201])]));
+    }
+
+    #[test]
+    #[should_panic(expected = "a merged reply has the length that its head told")]
+    fn no_reply_is_longer_or_shorter_than_was_said() {
+        let plan = plan(2, [1, 1], &[0, 1]);
+        let texts = [reply(&[201]), reply(&[201])];
+        let mut merge = merge(&plan, &texts);
+        merge.bytes += 1;
+        whole(merge);
+    }
 }

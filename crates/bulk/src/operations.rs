@@ -1,7 +1,6 @@
 //! Cuts a planned body into its operations again, for callers that send some of them now and some later.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
+use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 
 use memchr::memchr;
@@ -52,14 +51,10 @@ pub fn plan_cut(
 
 /// Cuts operations into runs in which no document comes twice; each run is as long as possible.
 pub fn runs(operations: &[Operation]) -> Vec<Range<usize>> {
-    let mut last =
-        HashMap::with_capacity_and_hasher(operations.len(), BuildHasherDefault::<Hashed>::default());
+    let mut last = LastOf::new(operations);
     let (mut runs, mut start) = (Vec::new(), 0);
-    for (at, operation) in operations.iter().enumerate() {
-        if last
-            .insert(operation.document, at)
-            .is_some_and(|last| last >= start)
-        {
+    for at in 0..operations.len() {
+        if last.replace(at).is_some_and(|last| last >= start) {
             runs.push(start..at);
             start = at;
         }
@@ -70,23 +65,45 @@ pub fn runs(operations: &[Operation]) -> Vec<Range<usize>> {
     runs
 }
 
-/// A hasher for documents' numbers, which are hashes already, with secret keys.
-#[derive(Default)]
-struct Hashed(u64);
+/// Which operation on a document was the last, found by the document's number. The numbers are hashes already,
+/// with keys that nobody knows, so they say where to look.
+struct LastOf<'o> {
+    operations: &'o [Operation],
+    /// A power of two of places, more than twice as many as there are operations: half of a document's number
+    /// and an operation's, counted from 1; 0 where there is none.
+    places: Vec<u64>,
+}
 
-impl Hasher for Hashed {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("documents' numbers are u64");
+impl<'o> LastOf<'o> {
+    fn new(operations: &'o [Operation]) -> Self {
+        let places = (2 * operations.len() + 1).next_power_of_two();
+        Self {
+            operations,
+            places: vec![0; places],
+        }
     }
 
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
+    /// Says that this operation is the last on its document so far; which one was before it.
+    #[inline]
+    fn replace(&mut self, at: usize) -> Option<usize> {
+        let document = self.operations[at].document;
+        let (half, last) = (document & HALF, self.places.len() - 1);
+        let mut place = document as usize & last;
+        loop {
+            let there = self.places[place];
+            let before = (there & !HALF) as usize;
+            let same = there & HALF == half && before > 0 && self.operations[before - 1].document == document;
+            if there == 0 || same {
+                self.places[place] = half | (at as u64 + 1);
+                return before.checked_sub(1);
+            }
+            place = (place + 1) & last;
+        }
     }
 }
+
+/// The upper half of a document's number. A body has fewer operations than the lower half can count.
+const HALF: u64 = !0 << 32;
 
 /// Operations in the making.
 struct Cuts<'o> {

@@ -428,7 +428,10 @@ impl<'a, 's> Draft<'a, 's> {
     fn into_verdict(mut self, filled: Result<(), Pass>) -> Verdict {
         let plan = self.finish();
         match filled {
-            Ok(()) => Verdict::Plan(plan),
+            Ok(()) => {
+                plan.assert_whole(self.body);
+                Verdict::Plan(plan)
+            }
             Err(pass) => {
                 self.scratch.recycle(plan);
                 Verdict::Pass(pass)

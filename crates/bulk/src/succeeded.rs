@@ -22,10 +22,34 @@ pub fn all_succeeded(answer: &[u8], docs: u32) -> bool {
             head = rest;
         }
     }
-    head.starts_with(b"\"errors\":false,")
-        && answer.ends_with(b"]}")
-        && memmem::find_iter(answer, b"\"status\":").count() == docs as usize
+    head.starts_with(b"\"errors\":false,") && answer.ends_with(b"]}") && statuses(answer) == docs as usize
 }
+
+/// How many statuses there are. Mostly all items are the same, and those that are like the one before are not
+/// searched.
+fn statuses(answer: &[u8]) -> usize {
+    let finder = memmem::Finder::new(STATUS);
+    let Some(mut at) = finder.find(answer) else {
+        return 0;
+    };
+    let mut count = 1;
+    while let Some(between) = finder.find(&answer[at + 1..]) {
+        let length = between + 1;
+        let mut next = at + length;
+        count += 1;
+        // From one status up to and with the next one it is the same again, so there is none in between either.
+        while answer.get(next..next + length) == Some(&answer[at..at + length])
+            && answer[next + length..].starts_with(STATUS)
+        {
+            next += length;
+            count += 1;
+        }
+        at = next;
+    }
+    count
+}
+
+const STATUS: &[u8] = b"\"status\":";
 
 #[cfg(test)]
 mod tests {
@@ -45,6 +69,33 @@ mod tests {
             assert!(!all_succeeded(answer.as_bytes(), 1));
             assert!(!all_succeeded(answer.as_bytes(), 3));
             assert!(!all_succeeded(&answer.as_bytes()[..answer.len() - 1], 2));
+        }
+    }
+
+    #[test]
+    fn statuses_are_counted_as_a_search_counts_them() {
+        let pieces = [
+            "{\"create\":{\"status\":201}},",
+            "{\"create\":{\"status\":200}},",
+            "{\"delete\":{\"status\":404}},",
+            "\"status\":",
+            "\"status\":\"status\":",
+            "\"status\"",
+            "\"",
+            "x",
+        ];
+        let mut random = 7_u64;
+        let mut below = |end: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) as usize % end
+        };
+        for _ in 0..2_000 {
+            let mut text = String::new();
+            for _ in 0..below(12) {
+                text.push_str(&pieces[below(pieces.len())].repeat(1 + below(4)));
+            }
+            let searched = memmem::find_iter(text.as_bytes(), STATUS).count();
+            assert_eq!(statuses(text.as_bytes()), searched, "{text}");
         }
     }
 

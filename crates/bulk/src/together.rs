@@ -5,6 +5,7 @@
 
 use crate::plan::{ARENA, Part, Piece};
 use crate::walk::{Aim, Walk};
+use crate::whole::assert_moved;
 use crate::{Ask, Destination, Pass, Plan, RouteTable, Scratch};
 
 /// The kinds of documents that a body has for one index.
@@ -138,6 +139,7 @@ impl<'p> Moves<'p> {
     }
 
     fn finish(self, scratch: &mut Scratch) {
+        assert_moved(&self.before);
         for (part, _) in self.before {
             let mut pieces = part.pieces;
             pieces.clear();

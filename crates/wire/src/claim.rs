@@ -147,8 +147,8 @@ impl Record {
         self.small.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns how many of `bytes` bytes that it gives back were given to it as a small body. The caller holds
-    /// the lock of the queue.
+    /// Returns how many of `bytes` bytes that it gives back were given to it as a small body. The caller
+    /// holds the lock of the queue.
     pub(crate) fn sub_small(&self, bytes: usize) -> usize {
         let small = self.small.load(Ordering::Relaxed);
         let less = small.min(bytes);

@@ -104,6 +104,15 @@ impl Pool {
         }
     }
 
+    /// Returns a buffer with room for about `bytes`, at once and always: an idle one that has room for at least
+    /// two thirds of them, or else a new one. It is for callers that take as much at once as there is room
+    /// for: the pages of a new buffer have to be cleared first.
+    pub fn take_about(&self, bytes: usize) -> Buffer {
+        let idle = self.take_free(bytes).or_else(|| self.take_larger_free(bytes));
+        let idle = idle.or_else(|| self.take_smaller_free(bytes));
+        idle.unwrap_or_else(|| self.take(bytes))
+    }
+
     /// Returns a buffer with room for at least `bytes` within the whole budget (replies, growth). Never
     /// waits.
     pub fn try_take(&self, bytes: usize) -> Result<Buffer, OverBudget> {
@@ -195,17 +204,10 @@ impl Pool {
     }
 
     fn take_free(&self, bytes: usize) -> Option<Buffer> {
-        let (size, class) = class_of(bytes);
+        let (_, class) = class_of(bytes);
         let mut stock = self.free.stock();
         let idle = stock.by_class.get_mut(class?)?.pop()?;
-        stock.bytes -= size;
-        Some(Buffer {
-            bytes: idle.bytes,
-            start: 0,
-            charged: size,
-            home: Arc::clone(&self.free),
-            claim: None,
-        })
+        Some(self.woken(stock, idle))
     }
 
     /// Takes a buffer that is up to twice as large as needed: its pages are there, while the pages of a new
@@ -215,15 +217,30 @@ impl Pool {
         let mut stock = self.free.stock();
         let higher = stock.by_class.get_mut(class? + 1..)?;
         let idle = higher.iter_mut().take(CLASSES_OF_A_DOUBLING).find_map(Vec::pop)?;
+        Some(self.woken(stock, idle))
+    }
+
+    /// A buffer that has room for two thirds as much, or more.
+    fn take_smaller_free(&self, bytes: usize) -> Option<Buffer> {
+        let (_, class) = class_of(bytes);
+        let mut stock = self.free.stock();
+        let lower = stock.by_class.get_mut(..class?)?;
+        let mut nearest = lower.iter_mut().rev().take(CLASSES_OF_A_THIRD);
+        let idle = nearest.find_map(Vec::pop)?;
+        Some(self.woken(stock, idle))
+    }
+
+    /// A buffer of what lay idle until now.
+    fn woken(&self, mut stock: MutexGuard<'_, Stock>, idle: Resting) -> Buffer {
         let charged = idle.bytes.capacity();
         stock.bytes -= charged;
-        Some(Buffer {
+        Buffer {
             bytes: idle.bytes,
             start: 0,
             charged,
             home: Arc::clone(&self.free),
             claim: None,
-        })
+        }
     }
 
     fn fresh(&self, size: usize) -> Buffer {
@@ -561,6 +578,8 @@ fn class_of(bytes: usize) -> (usize, Option<usize>) {
 const CLASS_BYTES_MIN: usize = 4 << 10;
 const CLASS_BYTES_MAX: usize = 128 << 20;
 const CLASSES_OF_A_DOUBLING: usize = 4;
+/// A third less, or hardly more than that.
+const CLASSES_OF_A_THIRD: usize = 2;
 const CLASSES: usize = 1 + (27 - 12) * 4;
 
 #[cfg(test)]
@@ -599,6 +618,25 @@ mod tests {
         drop(two);
         drop(one);
         assert_eq!(pool.take(5100).bytes.as_ptr(), address);
+    }
+
+    #[test]
+    fn what_is_about_as_large_is_taken_before_memory_is_new() {
+        let pool = pool(1 << 20);
+        let taken = |bytes: usize, kept: &[usize]| {
+            let kept: Vec<_> = kept.iter().map(|kept| pool.fresh(*kept)).collect();
+            kept.iter().for_each(|kept| pool.free.budget.charge(kept.charged));
+            drop(kept);
+            let room = pool.take_about(bytes).capacity();
+            pool.free.drop_idle();
+            room
+        };
+        assert_eq!(taken(16 << 10, &[12 << 10, 16 << 10, 20 << 10]), 16 << 10);
+        assert_eq!(taken(16 << 10, &[12 << 10, 20 << 10]), 20 << 10);
+        assert_eq!(taken(16 << 10, &[12 << 10, 14 << 10]), 14 << 10, "the nearest");
+        assert_eq!(taken(20 << 10, &[14 << 10]), 14 << 10);
+        assert_eq!(taken(16 << 10, &[10 << 10]), 16 << 10, "too little");
+        assert_eq!(taken(16 << 10, &[]), 16 << 10);
     }
 
     #[test]

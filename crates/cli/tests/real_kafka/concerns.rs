@@ -338,9 +338,19 @@ fn no_document_is_in_two_indices_after_a_rollover_between_a_lost_answer_and_the_
 }
 
 #[test]
-fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend_by_another_gateway() {
-    for operation in ["create", "index", "update"] {
-        let (cluster, place) = names(&format!("rolled-{operation}"), "retry_delay_in_ms: 20");
+fn no_document_is_in_two_indices_after_its_alias_moves_between_kill_9_and_the_resend_by_another_gateway() {
+    let rolled: &[&str] = &["i2", "i1"];
+    // The old index is behind the alias no more.
+    let swapped: &[&str] = &["i2"];
+    for (operation, moved) in [
+        ("create", rolled),
+        ("index", rolled),
+        ("update", rolled),
+        ("create", swapped),
+        ("index", swapped),
+    ] {
+        let topic = format!("moved-{operation}-{}", moved.len());
+        let (cluster, place) = names(&topic, "retry_delay_in_ms: 20");
         let gateway = place.start();
         leads(&gateway, "i1");
         done(&gateway, accepted(&gateway));
@@ -360,23 +370,18 @@ fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend_
         drop(gateway);
         let written = cluster.docs("i1");
         cluster.behave();
-        cluster.alias("a", &["i2", "i1"]);
+        cluster.alias("a", moved);
         // The other gateway shares no disk with this one.
-        let other = GatewayHome::new(
-            &cluster,
-            broker(),
-            &format!("rolled-{operation}"),
-            ", partitions: 16",
-        );
+        let other = GatewayHome::new(&cluster, broker(), &topic, ", partitions: 16");
         let gateway = other.start();
         let one = done(&gateway, told);
         let later = cluster.docs("i2");
-        assert_eq!(cluster.docs("i1").len(), written.len(), "{operation}");
-        assert!(written.keys().all(|id| !later.contains_key(id)), "{operation}");
+        assert_eq!(cluster.docs("i1").len(), written.len(), "{topic}");
+        assert!(written.keys().all(|id| !later.contains_key(id)), "{topic}");
         assert_eq!(
             (written.len() + later.len(), &one["dead"]),
             (101, &json!(0)),
-            "{operation}: {one}"
+            "{topic}: {one}"
         );
     }
 }

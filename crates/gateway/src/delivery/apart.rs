@@ -36,6 +36,7 @@ impl Condemned<'_> {
             recorded: self.batch.recorded.clone(),
             raw_params: Vec::new(),
             minted: self.batch.minted.clone(),
+            led_to: self.batch.led_to.clone(),
             documents: wanted.len(),
             origins: Vec::new(),
             mark: self.batch.mark,

@@ -163,6 +163,10 @@ impl Lane {
         // The lines have a single holder, which may let go of them.
         drop(body);
         work.held = held;
+        if !batch.led_to.is_empty() {
+            let table = &work.cut_by.table;
+            self.route.led_to.borrow_mut().learn(&batch.led_to, table);
+        }
         group.sends(self.number, last + 1);
         // Two operations on one document never travel together: if one were tried again, it could overtake
         // the other.

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use wire::Worker;
 
 use crate::delivery::doubt::Resent;
+use crate::delivery::led_to::LedTo;
 use crate::delivery::memory::Parts;
 use crate::delivery::outlet::Outlets;
 use crate::delivery::suspect::Suspect;
@@ -40,6 +41,8 @@ pub(crate) struct Route {
     pub(crate) busy: Cell<usize>,
     pub(crate) fronts: Fronts,
     pub(crate) resent: RefCell<Resent>,
+    /// Where names have led, for a queue in Kafka.
+    pub(crate) led_to: RefCell<LedTo>,
 }
 
 /// One lane on its way to the cluster.

@@ -376,6 +376,9 @@ impl Route {
         if let Some(whereabouts) = whereabouts {
             indices.extend(whereabouts.led_to(name, position));
         }
+        let recorded = work.batch.led_to.iter().filter(|(known, _)| known == name);
+        indices.extend(recorded.map(|(_, index)| index.clone()));
+        indices.extend_from_slice(self.led_to.borrow().of(name));
         // The cluster may have rolled over, more than once, before the gateway knew.
         let asks = uncertain || restart && (whereabouts.is_none() || document.index.is_none());
         if asks && document.index.as_ref() != Some(name) {

@@ -21,6 +21,7 @@ mod failing;
 mod gate;
 mod handed_over;
 mod lane;
+mod led_to;
 mod lookback;
 mod memory;
 mod outcome;

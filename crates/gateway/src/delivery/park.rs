@@ -207,6 +207,7 @@ impl Lane {
             target: batch.target().to_owned(),
             content_type: DELIVERED_TYPE.to_owned(),
             minted: self.minted(work, to_park),
+            led_to: Vec::new(),
             lane: self.number,
             origins: Vec::new(),
             ops: Vec::with_capacity(to_park.operations.len()),
@@ -241,6 +242,11 @@ impl Lane {
             let at = work.operations[*operation];
             lines.extend_from_slice(&work.body[at.start..at.end]);
         }
+        let led_to = batch.led_to.iter();
+        entry.led_to = led_to
+            .filter(|(name, _)| entry.names.contains(name))
+            .cloned()
+            .collect();
         (entry, lines, doubt)
     }
 
@@ -285,7 +291,8 @@ impl ToPark {
                 .map_or(0, |one| 6 * (one.kind.len() + one.reason.len()));
             let named = work.named(operation, snapshot);
             let names: usize = named.names().map(|name| name.len() + 8).sum();
-            let more = (at.end - at.start) + OPERATION_BYTES + said + names;
+            // Once as the names of the entry, and once with the indices that they led to.
+            let more = (at.end - at.start) + OPERATION_BYTES + said + 2 * names;
             if pieces.is_empty() || bytes + more > bytes_max {
                 bytes = head;
                 pieces.push(Self {

@@ -499,6 +499,7 @@ impl KeyBatch {
             minted: None,
             replay: None,
             idempotency: None,
+            led_to: Vec::new(),
         };
         let mut load = Self {
             batch: Batch::empty(),
@@ -515,6 +516,7 @@ impl KeyBatch {
                 return Err(NotTried::OtherOperations(picked.at));
             }
             load.batch.minted.extend(entry.minted.iter().filter_map(minted));
+            load.batch.add_led_to(&entry.led_to);
             let position = entry.origins.first().map_or(0, |(position, _)| *position);
             load.batch.origins.push(Origin {
                 first: load.of.len(),

@@ -59,6 +59,7 @@ pub(crate) async fn deliver(
         busy: Cell::new(0),
         fronts: Fronts::new(lanes),
         resent: RefCell::default(),
+        led_to: RefCell::default(),
         _parts: shared.delivery_memory.parts(lanes as usize),
         shared,
         group,
@@ -125,6 +126,8 @@ impl Route {
         if let Some(whereabouts) = self.whereabouts() {
             let newest = || Arc::clone(&self.outbound().cluster().snapshot().table);
             whereabouts.look(table, newest, &self.group.queue.log);
+        } else {
+            self.led_to.borrow_mut().look(table);
         }
     }
 
@@ -224,6 +227,7 @@ impl Lane {
     async fn deliver_next(&mut self, held: Held) -> Option<Step> {
         let (from, room) = (self.reader.mark(), Room::of(&held, self.route.batch_bytes()));
         let mut body = self.room(room.lines);
+        let room = room.within(&body);
         let route = Rc::clone(&self.route);
         let awaited = |position| route.awaited(self.number, position);
         // A record that is delivered alone leaves no room for a second one.
@@ -283,7 +287,7 @@ impl Lane {
             Some(panicked) => self.deliver_apart(&batch, body, held, panicked).await?,
             None => self.deliver(&batch, body, Some(held)).await?,
         };
-        Some(Step::Commit(batch.mark.done_with(dead), dead))
+        Some(Step::Commit(batch.settled(dead), dead))
     }
 
     /// Waits until another lane has delivered its operations before `position` that may lead to the same
@@ -335,11 +339,15 @@ impl Lane {
     }
 
     /// Takes a buffer for the next batch. The buffer is made large enough for all the records to come, since
-    /// growing it costs a copy and leaves memory behind that nobody takes again.
+    /// growing it costs a copy and leaves memory behind that nobody takes again. If more follows than a batch
+    /// takes, an idle buffer will do that is somewhat smaller: how much a lane reads depends on how many lanes
+    /// are busy, and new memory at each change costs more than batches that are not quite as large.
     fn room(&self, bytes_max: usize) -> Buffer {
-        let waiting = self.reader.waiting().map(|(bytes, _)| bytes);
-        let bytes = waiting.unwrap_or(bytes_max).min(bytes_max);
-        self.route.worker.pool().take(bytes)
+        let pool = self.route.worker.pool();
+        match self.reader.waiting() {
+            Some((bytes, _)) if bytes < bytes_max => pool.take(bytes),
+            _ => pool.take_about(bytes_max),
+        }
     }
 
     /// Waits for more records, as long as the pipeline says, if the batch would not fill a request. `None`:
@@ -391,6 +399,7 @@ impl Lane {
     /// Commits a batch that is done. If the commit fails, somebody has moved the group, and the lane goes on
     /// from where the group is then.
     async fn commit(&mut self, commit: Commit) -> Option<()> {
+        assert_read(commit.mark(), self.number, self.reader.mark());
         let consumer = &self.route.group.consumer;
         let committed = match self.route.group.parked() {
             Some(parked) => parked.commit(self.number, || consumer.commit(&[commit])),
@@ -409,6 +418,23 @@ impl Lane {
     }
 }
 
+/// Asserts that the mark of a commit is of this lane, and that its reader has got so far.
+///
+/// # Panics
+///
+/// If not: operations would count as done that nobody has looked at.
+fn assert_read(mark: Mark, lane: u32, read: Mark) {
+    assert_eq!(
+        (mark.lane, read.lane),
+        (lane, lane),
+        "a lane reads and commits its own groups"
+    );
+    assert!(
+        mark.position <= read.position && mark.documents <= read.documents,
+        "a lane commits no more than it has read: {mark:?} of {read:?}"
+    );
+}
+
 /// The room that a batch may fill.
 #[derive(Clone, Copy, Debug, Default)]
 struct Room {
@@ -425,6 +451,14 @@ impl Room {
         Self {
             lines: batch_bytes.min(held.bytes()),
             all: held.bytes(),
+        }
+    }
+
+    /// Returns the room that is left for lines that are read at once into `body`, which must not grow.
+    fn within(self, body: &Buffer) -> Self {
+        Self {
+            lines: self.lines.min(body.capacity()),
+            ..self
         }
     }
 
@@ -584,6 +618,21 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
     }
 
     #[test]
+    fn what_is_read_at_once_fits_into_what_there_is_room_for() {
+        let pool = Pool::new(Arc::new(Budget::new(64 << 20)));
+        drop(pool.take(3 << 20));
+        let body = pool.take_about(4 << 20);
+        let room = Room {
+            lines: 4 << 20,
+            all: usize::MAX,
+        };
+        let room = room.within(&body);
+        assert_eq!(body.capacity(), 3 << 20, "it lay idle");
+        assert!(room.has(3 << 20, 1000) && !room.has((3 << 20) + 1, 1));
+        assert!(room.has_some((3 << 20) - 1, 1) && !room.has_some(3 << 20, 1));
+    }
+
+    #[test]
     fn what_was_read_before_the_disk_failed_is_delivered_and_nothing_is_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
@@ -628,5 +677,32 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
         fs::remove_dir(&segments[1]).unwrap();
         fs::rename(&aside, &segments[1]).unwrap();
         assert_eq!(read(), Some(14));
+    }
+
+    fn mark(lane: u32, position: u64, documents: u64) -> Mark {
+        Mark {
+            lane,
+            position,
+            documents,
+            ..Mark::default()
+        }
+    }
+
+    #[test]
+    fn a_lane_commits_what_it_has_read_or_less() {
+        assert_read(mark(3, 80, 5), 3, mark(3, 80, 5));
+        assert_read(mark(3, 80, 5), 3, mark(3, 4096, 5));
+    }
+
+    #[test]
+    #[should_panic(expected = "a lane commits no more than it has read")]
+    fn a_lane_commits_nothing_that_it_has_not_read() {
+        assert_read(mark(3, 80, 6), 3, mark(3, 80, 5));
+    }
+
+    #[test]
+    #[should_panic(expected = "a lane reads and commits its own groups")]
+    fn a_lane_commits_for_no_other_lane() {
+        assert_read(mark(2, 80, 5), 3, mark(3, 80, 5));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bulk::{Ask, Minted, Operation, Plan, Verdict};
 use cluster::Snapshot;
-use log::Mark;
+use log::{Commit, Mark};
 use wire::PooledBytes;
 use wire::guard::fault;
 
@@ -27,6 +27,9 @@ pub(crate) struct Batch {
     pub(crate) recorded: Option<Recorded>,
     pub(crate) raw_params: Vec<u8>,
     pub(crate) minted: Vec<Minted>,
+    /// Names, each with an index that it led to when a request of the batch was accepted, as far as records
+    /// say so.
+    pub(crate) led_to: Vec<(String, String)>,
     pub(crate) documents: usize,
     pub(crate) origins: Vec<Origin>,
     /// The mark to commit.
@@ -54,7 +57,7 @@ pub(crate) struct Work<'b> {
     /// The memory that the batch takes.
     pub(crate) held: Option<Held>,
     /// The topology by which the batch was cut into operations.
-    cut_by: Arc<Snapshot>,
+    pub(super) cut_by: Arc<Snapshot>,
     /// The plan by which the whole body goes to the nodes of a topology, if all of it goes at once; taken at
     /// its first use.
     pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
@@ -78,10 +81,12 @@ pub(crate) struct Work<'b> {
 impl Batch {
     pub(crate) fn new(recorded: Option<Recorded>, raw_params: Vec<u8>, origin: Origin, mark: Mark) -> Self {
         let minted = recorded.as_ref().and_then(|recorded| recorded.minted);
+        let led_to = recorded.as_ref().map(|recorded| recorded.params.led_to.clone());
         Self {
             recorded,
             raw_params,
             minted: minted.into_iter().collect(),
+            led_to: led_to.unwrap_or_default(),
             documents: 0,
             origins: vec![origin],
             mark,
@@ -95,6 +100,7 @@ impl Batch {
             recorded: None,
             raw_params: Vec::new(),
             minted: Vec::new(),
+            led_to: Vec::new(),
             documents: 0,
             origins: Vec::new(),
             from: None,
@@ -102,7 +108,17 @@ impl Batch {
         }
     }
 
-    /// Whether another record's request can go along: the two may differ in minted ids only.
+    /// Adds names with the indices that they led to, each once.
+    pub(crate) fn add_led_to(&mut self, led_to: &[(String, String)]) {
+        for pair in led_to {
+            if !self.led_to.contains(pair) {
+                self.led_to.push(pair.clone());
+            }
+        }
+    }
+
+    /// Whether another record's request can go along: the two may differ only in minted ids, and in where
+    /// their names led.
     pub(crate) fn may_take(&self, recorded: Option<&Recorded>) -> bool {
         match (&self.recorded, recorded) {
             (Some(ours), Some(theirs)) => ours.params.target == theirs.params.target,
@@ -111,10 +127,39 @@ impl Batch {
     }
 
     /// Takes a record along; `recorded` is `None` if its parameters are those of the batch.
+    ///
+    /// # Panics
+    ///
+    /// If the record is of another lane, or lies before those that the batch has: writes to one document would
+    /// overtake each other. A log makes an index that does not ascend anew before anybody reads by it.
     pub(crate) fn take(&mut self, recorded: Option<&Recorded>, origin: Origin, mark: Mark) {
+        assert_eq!(mark.lane, self.mark.lane, "the groups of a batch are of one lane");
+        let last = self.first_and_last().1;
+        assert!(
+            origin.position >= last,
+            "a lane's groups come in ascending positions: {} after {last}",
+            origin.position
+        );
         self.minted.extend(recorded.and_then(|recorded| recorded.minted));
+        if let Some(recorded) = recorded {
+            self.add_led_to(&recorded.params.led_to);
+        }
         self.origins.push(origin);
         self.mark = mark;
+    }
+
+    /// Returns the commit of the batch when all of its operations are settled, of which `dead` are dead.
+    ///
+    /// # Panics
+    ///
+    /// If that is more than there are.
+    pub(super) fn settled(&self, dead: u64) -> Commit {
+        assert!(
+            dead <= self.documents as u64,
+            "no more operations of a batch die than it has: {dead} of {}",
+            self.documents
+        );
+        self.mark.done_with(dead)
     }
 
     /// Returns the path and query of the batch's requests, as their clients sent them.
@@ -243,4 +288,59 @@ fn cut(
         }
     };
     (operations.len() == batch.documents).then_some((operations, plan))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(position: u64) -> Origin {
+        Origin {
+            first: 0,
+            place: 0,
+            position,
+            time_ms: 0,
+        }
+    }
+
+    fn mark(lane: u32, position: u64) -> Mark {
+        Mark {
+            lane,
+            position,
+            ..Mark::default()
+        }
+    }
+
+    fn batch() -> Batch {
+        let mut batch = Batch::new(None, Vec::new(), origin(512), mark(3, 600));
+        batch.documents = 2;
+        batch
+    }
+
+    #[test]
+    fn a_batch_takes_the_next_groups_of_its_lane_and_commits_behind_the_last() {
+        let mut batch = batch();
+        // A record may have several groups of a lane.
+        batch.take(None, origin(512), mark(3, 700));
+        batch.take(None, origin(800), mark(3, 900));
+        assert_eq!(batch.settled(2), mark(3, 900).done_with(2));
+    }
+
+    #[test]
+    #[should_panic(expected = "a lane's groups come in ascending positions: 504 after 512")]
+    fn no_group_overtakes_another_of_its_lane() {
+        batch().take(None, origin(504), mark(3, 700));
+    }
+
+    #[test]
+    #[should_panic(expected = "the groups of a batch are of one lane")]
+    fn no_group_comes_from_another_lane() {
+        batch().take(None, origin(520), mark(2, 700));
+    }
+
+    #[test]
+    #[should_panic(expected = "no more operations of a batch die than it has: 3 of 2")]
+    fn no_operation_dies_twice() {
+        let _ = batch().settled(3);
+    }
 }

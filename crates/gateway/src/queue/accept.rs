@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bulk::{Ask, Minted, Plan};
+use bulk::{Ask, Plan};
 use cluster::Snapshot;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
@@ -20,7 +20,7 @@ use crate::error::Fault;
 use crate::nodes::Outbound;
 use crate::queue::journal::{Entry, Receipt};
 use crate::queue::queues::Queue;
-use crate::queue::record::{DELIVERED_TYPE, Params};
+use crate::queue::record::Params;
 use crate::queue::whereabouts::{Known, Noted};
 use crate::request_id::RequestId;
 
@@ -86,14 +86,11 @@ impl Accept {
         let keyed = claim
             .as_ref()
             .map(|claim| keyed::kept(claim, millis(queued.arrived)));
-        let params = Params {
-            target: queued.target.to_owned(),
-            content_type: DELIVERED_TYPE.to_owned(),
-            minted: queued.plan.minted().map(written),
-            replay: None,
-            idempotency: keyed,
-        };
         let (log, table) = (&self.queue.log, &queued.snapshot.table);
+        let params = Params {
+            idempotency: keyed,
+            ..Params::of(queued.target, queued.plan, table, log)
+        };
         let bytes: u64 = queued.plan.parts.iter().map(|part| part.bytes).sum();
         let memory = queued.pool.budget();
         let mut charge = memory.hold(usize::try_from(bytes).unwrap_or(usize::MAX)).await;
@@ -167,12 +164,6 @@ fn answer(request: &Parts, took_ms: u64, items: Buffer, place: &impl Display) ->
         response.headers_mut().insert(&ACK, ack);
     }
     response
-}
-
-/// Returns minted ids as parameters have them.
-pub(crate) fn written(minted: Minted) -> (String, String) {
-    let id = |id: &[u8]| String::from_utf8_lossy(id).into_owned();
-    (id(&minted.first), id(&minted.last))
 }
 
 /// The kind of a record that a client's request became.

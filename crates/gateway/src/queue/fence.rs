@@ -181,7 +181,24 @@ impl Fronts {
                 .get(*other)
                 .is_some_and(|lane| lane.position < *bound && lane.done < lane.accepted)
         };
-        unsure.find(holds).map(|(other, _)| other as u32)
+        let (other, bound) = unsure.find(holds)?;
+        self.assert_smaller((lane, position), (other, bound));
+        Some(other as u32)
+    }
+
+    /// Asserts that a lane which is at `position` and has to wait for another to come to `bound` waits for
+    /// smaller positions only.
+    ///
+    /// # Panics
+    ///
+    /// If not: lanes could wait in a circle, and none would go on.
+    fn assert_smaller(&self, (lane, position): (u32, u64), (other, bound): (usize, u64)) {
+        let front = self.fronts[other].get();
+        assert!(
+            other != lane as usize && bound <= position && front.is_none_or(|front| front < position),
+            "a fence lets a lane wait for smaller positions of other lanes: lane {lane} at {position} for lane \
+             {other} to come to {bound} from {front:?}"
+        );
     }
 
     /// Waits until some lane has come further, but not for long.
@@ -215,5 +232,34 @@ mod tests {
         assert!(fence.close(20) && !fence.close(30));
         assert!(left(&fence, "a", 19) && !left(&fence, "a", 20));
         assert_eq!(fence.end(), Some(20));
+    }
+
+    fn fronts() -> Fronts {
+        let fronts = Fronts::new(2);
+        fronts.set(1, Some(40));
+        fronts
+    }
+
+    #[test]
+    fn a_lane_waits_for_what_another_holds_before_it() {
+        fronts().assert_smaller((0, 50), (1, 50));
+    }
+
+    #[test]
+    #[should_panic(expected = "a fence lets a lane wait for smaller positions of other lanes")]
+    fn no_lane_waits_for_one_that_is_further() {
+        fronts().assert_smaller((0, 40), (1, 40));
+    }
+
+    #[test]
+    #[should_panic(expected = "a fence lets a lane wait for smaller positions of other lanes")]
+    fn no_lane_waits_for_another_to_overtake_it() {
+        fronts().assert_smaller((0, 50), (1, 51));
+    }
+
+    #[test]
+    #[should_panic(expected = "a fence lets a lane wait for smaller positions of other lanes")]
+    fn no_lane_waits_for_itself() {
+        fronts().assert_smaller((1, 50), (1, 50));
     }
 }

@@ -1,6 +1,8 @@
 //! Where a queue's records are: on this machine's disk, or in a Kafka topic. The differences between the two
 //! end here: the code that accepts and delivers sees lanes, marks and commits.
 
+mod pieces;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -20,6 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::error::NotQueued;
 use crate::queue::record::Params;
+use pieces::{assert_gathered, cut};
 
 /// Where the records of a queue are.
 pub(crate) enum Journal {
@@ -179,6 +182,7 @@ impl Journal {
         let gather = |part, out: &mut Vec<u8>| {
             let mut gather = Gather::default();
             while gather.next(plan, part, body, out, usize::MAX) > 0 {}
+            assert_gathered(part, out.len() as u64);
         };
         match self {
             Journal::Disk(log) => {
@@ -186,10 +190,13 @@ impl Journal {
                 let bytes: u64 = plan.parts.iter().map(|part| part.bytes).sum();
                 record.reserve(usize::try_from(bytes).unwrap_or_default());
                 for part in &plan.parts {
-                    let mut gather = Gather::default();
+                    let (mut gather, mut gathered) = (Gather::default(), 0);
                     record.group_by_piece(part.lane, part.docs, |out, most| {
-                        gather.next(plan, part, body, out, most)
+                        let more = gather.next(plan, part, body, out, most);
+                        gathered += more as u64;
+                        more
                     });
+                    assert_gathered(part, gathered);
                 }
                 Ok(Entry::Disk(record))
             }
@@ -441,46 +448,6 @@ fn group_status(name: &str, group: &dyn kafka::Group) -> (ConsumerStatus, u64) {
         ..ConsumerStatus::default()
     };
     (status, parked)
-}
-
-/// Cuts a part between its operations, so that each piece has at most `most` bytes.
-fn cut(
-    part: kafka::Part,
-    most: usize,
-    ask: &Ask<'_>,
-    table: &RouteTable,
-    out: &mut Vec<kafka::Part>,
-) -> Result<(), NotQueued> {
-    if part.bytes.len() <= most {
-        out.push(part);
-        return Ok(());
-    }
-    let too_large = |bytes: usize| kafka::AppendError::TooLarge {
-        bytes: bytes as u64,
-        most: most as u64,
-    };
-    let operations = bulk::operations(&part.bytes, ask, table);
-    let operations = operations.filter(|operations| operations.len() == part.documents as usize);
-    let Some(operations) = operations else {
-        return Err(too_large(part.bytes.len()).into());
-    };
-    let (mut start, mut documents) = (0, 0);
-    for (at, operation) in operations.iter().enumerate() {
-        if operation.end - operation.start > most {
-            return Err(too_large(operation.end - operation.start).into());
-        }
-        documents += 1;
-        let next_end = operations.get(at + 1).map(|next| next.end);
-        if next_end.is_none_or(|end| end - start > most) {
-            out.push(kafka::Part {
-                lane: part.lane,
-                documents,
-                bytes: part.bytes[start..operation.end].to_vec(),
-            });
-            (start, documents) = (operation.end, 0);
-        }
-    }
-    Ok(())
 }
 
 // === impl TopicJournal ===
@@ -741,43 +708,7 @@ pub(crate) const REFUSALS: [&str; 4] = ["max_size", "disk", "failed", "busy"];
 
 #[cfg(test)]
 mod tests {
-    use bulk::{Dialect, Flavour, RouteTable, Version};
-
     use super::*;
-
-    fn part(documents: u32, bytes: &str) -> kafka::Part {
-        kafka::Part {
-            lane: 3,
-            documents,
-            bytes: bytes.as_bytes().to_vec(),
-        }
-    }
-
-    #[test]
-    fn a_part_that_is_too_large_for_a_message_is_cut_between_its_operations() {
-        let table = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0)), 1).build();
-        let ask = Ask::default();
-        let index = "{\"index\":{\"_index\":\"i\",\"_id\":\"1\"}}\n{\"n\":1}\n";
-        let delete = "{\"delete\":{\"_index\":\"i\",\"_id\":\"1\"}}\n";
-        let whole = format!("{index}{delete}{index}{delete}");
-        let cut = |most: usize| {
-            let mut out = Vec::new();
-            super::cut(part(4, &whole), most, &ask, &table, &mut out).map(|()| out)
-        };
-        assert_eq!(cut(whole.len()).unwrap(), [part(4, &whole)]);
-        let half = format!("{index}{delete}");
-        assert_eq!(cut(whole.len() - 1).unwrap().len(), 2);
-        assert_eq!(cut(half.len()).unwrap(), [part(2, &half), part(2, &half)]);
-        let pieces = cut(index.len()).unwrap();
-        assert_eq!(
-            pieces,
-            [part(1, index), part(1, delete), part(1, index), part(1, delete)]
-        );
-        let refused = cut(index.len() - 1).unwrap_err();
-        let most = (index.len() - 1) as u64;
-        let bytes = index.len() as u64;
-        assert_eq!(refused, kafka::AppendError::TooLarge { bytes, most }.into());
-    }
 
     #[test]
     fn a_client_is_told_where_its_request_is_and_no_longer_header_than_it_can_take() {

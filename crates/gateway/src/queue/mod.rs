@@ -26,11 +26,11 @@ mod standstill;
 pub(crate) mod trace;
 mod whereabouts;
 
-pub(crate) use accept::{Accept, Asked, Occurrence, Queued, written};
+pub(crate) use accept::{Accept, Asked, Occurrence, Queued};
 pub(crate) use accounts::GroupAccount;
 pub(crate) use fence::Fronts;
 pub(crate) use journal::{Consumer, Journal, LaneReader};
 pub(crate) use queues::{Doing, Group, Phase, Queue, Queues};
-pub(crate) use record::{DELIVERED_TYPE, Params, Recorded, delivered_headers, minted};
+pub(crate) use record::{DELIVERED_TYPE, Params, Recorded, delivered_headers, minted, written};
 pub(crate) use standstill::of_group as waits_of;
 pub(crate) use whereabouts::Whereabouts;

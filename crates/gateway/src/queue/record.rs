@@ -2,13 +2,14 @@
 
 use std::sync::LazyLock;
 
-use bulk::{ID_LENGTH, Minted};
+use bulk::{ID_LENGTH, Minted, Plan, RouteTable};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 use serde::{Deserialize, Serialize};
 
 use crate::bulk_request::{self, BulkHead, Kind};
 use crate::queue::idempotency::Keyed;
+use crate::queue::journal::Journal;
 
 /// A record's parameters: everything about its documents besides the documents. They never hold a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,11 @@ pub(crate) struct Params {
     /// Set if the client gave the request an `Idempotency-Key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) idempotency: Option<Keyed>,
+    /// In a queue in Kafka: the names of the request that are not indices themselves, each with the index
+    /// that it led to when the request was accepted. A gateway that takes a lane over looks there for what
+    /// may have been written. A queue on disk keeps its names itself ([`super::whereabouts`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) led_to: Vec<(String, String)>,
 }
 
 /// A record's parameters, read once, with everything that delivery derives from them.
@@ -52,6 +58,22 @@ pub(crate) struct Replay {
 // === impl Params ===
 
 impl Params {
+    /// Returns the parameters of a request that is planned, for a record in `journal`.
+    pub(crate) fn of(target: &str, plan: &Plan, table: &RouteTable, journal: &Journal) -> Self {
+        let led_to = match journal {
+            Journal::Disk(_) => Vec::new(),
+            Journal::Kafka(_) => led_to(plan, table),
+        };
+        Self {
+            target: target.to_owned(),
+            content_type: DELIVERED_TYPE.to_owned(),
+            minted: plan.minted().map(written),
+            replay: None,
+            idempotency: None,
+            led_to,
+        }
+    }
+
     /// Reads a record's parameters; `None` if this version cannot.
     pub(crate) fn read(raw: &[u8]) -> Option<Self> {
         serde_json::from_slice(raw).ok()
@@ -73,6 +95,22 @@ impl Recorded {
             params,
         }
     }
+}
+
+/// Returns the names of a plan that are not indices themselves, each with the index that it leads to.
+fn led_to(plan: &Plan, table: &RouteTable) -> Vec<(String, String)> {
+    let names = plan.names().iter().map(|number| table.name_of(*number));
+    let pairs = names.filter_map(|name| {
+        let index = &table.laned(name)?.write().ok()?.name;
+        (**index != *name).then(|| (name.to_owned(), index.to_string()))
+    });
+    pairs.take(LED_TO_MAX).collect()
+}
+
+/// Returns minted ids as parameters have them.
+pub(crate) fn written(minted: Minted) -> (String, String) {
+    let id = |id: &[u8]| String::from_utf8_lossy(id).into_owned();
+    (id(&minted.first), id(&minted.last))
 }
 
 /// Returns the head of a recorded request, from its path and query; `None` if the request is not one that can
@@ -106,6 +144,9 @@ static DELIVERED_HEADERS: LazyLock<HeaderMap> =
 /// The content type of every bulk that is delivered. Records and dead letters say it too, for earlier
 /// versions that read them.
 pub(crate) const DELIVERED_TYPE: &str = "application/x-ndjson";
+
+/// The most names of a request whose indices a message says: each part of a bulk has its own copy of them.
+const LED_TO_MAX: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -105,7 +105,21 @@ impl Lane {
     }
 
     /// Records that everything before an offset is done.
+    ///
+    /// # Panics
+    /// If less is done than before, or more than was fetched. Readers start where the lane is done and see
+    /// only what was fetched, and none of them outlives the lane, so no message can cause that.
     pub(crate) fn settle(&mut self, offset: u64, dead: u64, skipped: u64) {
+        assert!(
+            offset >= self.done.offset,
+            "what is done of a lane moves forward: to {offset} from {}",
+            self.done.offset
+        );
+        assert!(
+            offset <= self.next,
+            "no more of a lane is done than was fetched: {offset} of {}",
+            self.next
+        );
         while let Some(first) = self.fetched.front().filter(|first| first.offset < offset) {
             if let Ok(head) = &first.head {
                 self.done.documents += u64::from(head.documents);
@@ -115,7 +129,7 @@ impl Lane {
             self.bytes -= first.weight();
             self.fetched.pop_front();
         }
-        self.done.offset = self.done.offset.max(offset);
+        self.done.offset = offset;
         self.done.dead += dead;
         self.done.skipped += skipped;
         if let Some((parked, dead)) = self.parked_when_done.take() {
@@ -311,6 +325,34 @@ mod tests {
         assert_eq!((lane.bytes, lane.committed), (0, from), "done is not committed");
         lane.let_go();
         assert_eq!(lane.done, from);
+    }
+
+    fn taken_with_two() -> Lane {
+        let mut lane = Lane::default();
+        let from = Cursor {
+            offset: 5,
+            ..Cursor::default()
+        };
+        lane.take(from, 9);
+        for offset in [5, 6] {
+            lane.push(fetched(offset, 1));
+        }
+        lane
+    }
+
+    #[test]
+    #[should_panic(expected = "what is done of a lane moves forward: to 6 from 7")]
+    fn nothing_that_is_done_is_undone() {
+        let mut lane = taken_with_two();
+        lane.settle(7, 0, 0);
+        lane.settle(7, 0, 0);
+        lane.settle(6, 0, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "no more of a lane is done than was fetched: 8 of 7")]
+    fn nothing_is_done_that_was_not_fetched() {
+        taken_with_two().settle(8, 0, 0);
     }
 
     #[test]

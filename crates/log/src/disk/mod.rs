@@ -79,6 +79,17 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the operating system says.
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize>;
+    /// Appends `bytes` bytes from `at` to `into`, or as many as there are; how many that were.
+    ///
+    /// # Errors
+    /// What the operating system says; some of it may have been appended.
+    fn append_at(&self, into: &mut Vec<u8>, bytes: usize, at: u64) -> io::Result<usize> {
+        let start = into.len();
+        into.resize(start + bytes, 0);
+        let read = self.read_at(&mut into[start..], at);
+        into.truncate(start + read.as_ref().map_or(0, |read| *read));
+        read
+    }
     /// Writes all slices, one after the other, from `at`.
     ///
     /// # Errors

@@ -148,6 +148,29 @@ impl File for RealFile {
         Ok(read)
     }
 
+    /// Into memory that nobody has cleared before: what is read overwrites it.
+    fn append_at(&self, into: &mut Vec<u8>, bytes: usize, at: u64) -> io::Result<usize> {
+        into.reserve(bytes);
+        let mut read = 0;
+        while read < bytes {
+            let room = &mut into.spare_capacity_mut()[..bytes - read];
+            match rustix::io::pread(&self.0, room, at + read as u64) {
+                Ok(([], _)) => break,
+                Ok((filled, _)) => {
+                    let length = filled.len();
+                    read += length;
+                    let end = into.len() + length;
+                    // SAFETY: the kernel has just written the first `length` bytes of the spare room, which are
+                    // those up to `end`.
+                    unsafe { into.set_len(end) };
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(read)
+    }
+
     fn write_at(&self, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Result<()> {
         IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
@@ -198,6 +221,26 @@ const SLICES_MAX: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_appended_is_what_a_file_has_from_there_and_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let bytes: Vec<u8> = (0..100_000u32).map(|at| at as u8).collect();
+        fs::write(&path, &bytes).unwrap();
+        let file = RealDisk::default().open(&path).unwrap();
+        for (at, wanted, there) in [
+            (0, 10, 10),
+            (99_990, 20, 10),
+            (50_000, 50_000, 50_000),
+            (100_000, 1, 0),
+        ] {
+            let mut into = b"kept".to_vec();
+            assert_eq!(file.append_at(&mut into, wanted, at as u64).unwrap(), there);
+            assert_eq!(into[4..], bytes[at..at + there]);
+            assert_eq!(&into[..4], b"kept");
+        }
+    }
 
     #[test]
     fn each_level_that_is_made_is_synced_where_it_is_made() {

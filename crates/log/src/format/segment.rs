@@ -238,7 +238,7 @@ impl Footer {
         Some(footer)
     }
 
-    /// Reads a lane's entries; none if they do not check.
+    /// Reads a lane's entries; none if they do not check, or do not ascend: readers of the lane rely on that.
     pub(crate) fn groups(&self, file: &dyn File, lane: u32, key: Key) -> io::Result<Option<Vec<GroupEntry>>> {
         let of_lane = self.lanes[lane as usize];
         let mut bytes = vec![0; of_lane.count as usize * GROUP_ENTRY_BYTES];
@@ -257,8 +257,15 @@ impl Footer {
                 documents,
             });
         }
-        Ok(Some(entries))
+        Ok(ascend(&entries).then_some(entries))
     }
+}
+
+/// Returns whether each group lies behind the one before it.
+fn ascend(entries: &[GroupEntry]) -> bool {
+    entries
+        .windows(2)
+        .all(|pair| pair[0].record <= pair[1].record && pair[0].group < pair[1].group)
 }
 
 const SUFFIX: &str = ".segment";
@@ -315,6 +322,20 @@ mod tests {
         let entries = |lane| footer.groups(&*file, lane, key).unwrap();
         assert_eq!(entries(2), Some(index.lanes[2].clone()));
         assert_eq!(entries(1), Some(Vec::new()));
+
+        let mut descending = index.clone();
+        descending.push(2, 112, 240, 10, 1);
+        let descending = Footer::encode(512, &descending, &totals, key);
+        file.write_at(&mut [IoSlice::new(&descending)], at).unwrap();
+        let footer = Footer::read(&*file, 512, 3, key).unwrap().unwrap();
+        assert_eq!(
+            footer.groups(&*file, 2, key).unwrap(),
+            None,
+            "groups that do not ascend"
+        );
+        assert!(footer.groups(&*file, 0, key).unwrap().is_some());
+        let end = at + encoded.len() as u64;
+        file.set_len(end).unwrap();
 
         for bit in 0..encoded.len() * 8 {
             let mut flipped = encoded.clone();

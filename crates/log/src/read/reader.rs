@@ -460,8 +460,7 @@ fn append(file: &dyn File, out: &mut Vec<u8>, mut at: u64, entry: &Entry) -> std
     out.reserve(left);
     while left > 0 {
         let (start, piece) = (out.len(), left.min(PIECE_BYTES));
-        out.resize(start + piece, 0);
-        if file.read_at(&mut out[start..], at)? < piece {
+        if file.append_at(out, piece, at)? < piece {
             return Ok(false);
         }
         sum.update(&out[start..]);

@@ -156,7 +156,22 @@ impl Cursor {
         }
     }
 
+    /// Returns the numbers of the lane, of which so much was accepted.
+    ///
+    /// # Panics
+    /// If more is done than was accepted: no commit gets there, and cursors of an earlier run are brought
+    /// back when the log is opened.
     pub(crate) fn status(&self, accepted: LaneTotal) -> LaneStatus {
+        assert!(
+            self.documents <= accepted.documents,
+            "no more documents of a lane are done than were accepted: {} of {}",
+            self.documents,
+            accepted.documents
+        );
+        assert!(
+            self.is_sound(),
+            "only documents behind the cursor are dead, lost or skipped: {self:?}"
+        );
         LaneStatus {
             position: self.position,
             accepted: accepted.documents,
@@ -167,6 +182,38 @@ impl Cursor {
             rewound: self.rewound,
             pending_bytes: accepted.bytes.saturating_sub(self.bytes),
         }
+    }
+
+    /// Returns the cursor after a commit.
+    ///
+    /// # Panics
+    /// If the commit goes back, or counts documents that it does not cover: such commits were refused before.
+    fn after(&self, Commit { mark, dead, skipped }: &Commit) -> Self {
+        assert!(
+            mark.position >= self.position && mark.documents >= self.documents && mark.lost >= self.lost,
+            "a commit moves the cursor of its lane forward: {mark:?} after {self:?}"
+        );
+        let after = Self {
+            position: mark.position,
+            documents: mark.documents,
+            bytes: mark.bytes,
+            dead: self.dead + dead,
+            lost: mark.lost,
+            skipped: self.skipped + skipped,
+            rewound: self.rewound,
+        };
+        assert!(
+            after.is_sound(),
+            "only documents behind the cursor are dead, lost or skipped: {after:?}"
+        );
+        after
+    }
+
+    /// Returns whether the documents that are dead, lost or skipped are among those behind the cursor.
+    fn is_sound(&self) -> bool {
+        let apart = [self.dead, self.lost, self.skipped].into_iter();
+        let apart = apart.fold(0u64, |sum, more| sum.saturating_add(more));
+        apart <= self.documents.saturating_add(self.rewound)
     }
 
     /// Moves to another place, and counts the documents passed over and those gone back over.
@@ -190,7 +237,12 @@ impl Cursor {
         self.position = self.position.min(end);
         self.documents = self.documents.min(total.documents);
         self.bytes = self.bytes.min(total.bytes);
-        let counted = self.documents + self.rewound;
+        self.make_sound();
+    }
+
+    /// Cuts the numbers of dead, lost and skipped documents down to those that are behind the cursor.
+    fn make_sound(&mut self) {
+        let counted = self.documents.saturating_add(self.rewound);
         self.lost = self.lost.min(counted);
         self.dead = self.dead.min(counted - self.lost);
         self.skipped = self.skipped.min(counted - self.lost - self.dead);
@@ -226,9 +278,16 @@ impl Cursors {
         // Bytes that a failed sync left only in the page cache are no commit.
         file.sync()?;
         file.drop_cached(0..u64::MAX);
-        let Some(Found { sequence, lanes, old }) = newest(&*file, folder)? else {
+        let Some(Found {
+            sequence,
+            mut lanes,
+            old,
+        }) = newest(&*file, folder)?
+        else {
             return Ok(None);
         };
+        // Whatever the file says: the log asserts that its own numbers are sound.
+        lanes.iter_mut().for_each(Cursor::make_sound);
         Ok(Some(Self {
             name: name.to_owned(),
             lanes: Mutex::new(Lanes {
@@ -257,7 +316,7 @@ impl Cursors {
             return Err(ReadError::Removed(self.name.clone()));
         }
         let mut now = lanes.now.clone();
-        for Commit { mark, dead, skipped } in commits {
+        for commit @ Commit { mark, dead, skipped } in commits {
             let most = accepted.len() as u32;
             let cursor = now.get_mut(mark.lane as usize).ok_or(ReadError::NoLane {
                 lane: mark.lane,
@@ -271,7 +330,7 @@ impl Cursors {
                 && [*dead, cursor.skipped, *skipped, mark.lost]
                     .iter()
                     .fold(cursor.dead, |sum, more| sum.saturating_add(*more))
-                    <= mark.documents + cursor.rewound;
+                    <= mark.documents.saturating_add(cursor.rewound);
             if !within {
                 return Err(ReadError::Mark {
                     lane: mark.lane,
@@ -279,15 +338,7 @@ impl Cursors {
                     committed: cursor.position,
                 });
             }
-            *cursor = Cursor {
-                position: mark.position,
-                documents: mark.documents,
-                bytes: mark.bytes,
-                dead: cursor.dead + dead,
-                lost: mark.lost,
-                skipped: cursor.skipped + skipped,
-                rewound: cursor.rewound,
-            };
+            *cursor = cursor.after(commit);
         }
         lanes.dirty |= lanes.now != now;
         lanes.now = now;
@@ -506,5 +557,85 @@ mod tests {
             &(2 * 7 * 8u32).to_le_bytes(),
             "it has the new shape"
         );
+    }
+
+    fn committed() -> Cursor {
+        Cursor {
+            position: 80,
+            documents: 5,
+            dead: 2,
+            ..Cursor::default()
+        }
+    }
+
+    fn mark(position: u64, documents: u64) -> Mark {
+        Mark {
+            position,
+            documents,
+            ..Mark::default()
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a commit moves the cursor of its lane forward")]
+    fn no_commit_moves_a_cursor_back() {
+        let _ = committed().after(&mark(72, 5).done());
+    }
+
+    #[test]
+    #[should_panic(expected = "only documents behind the cursor are dead, lost or skipped")]
+    fn no_commit_counts_documents_that_it_does_not_cover() {
+        assert_eq!(committed().after(&mark(96, 7).done_with(5)).dead, 7);
+        let _ = committed().after(&mark(96, 7).done_with(6));
+    }
+
+    #[test]
+    #[should_panic(expected = "no more documents of a lane are done than were accepted: 5 of 4")]
+    fn no_lane_is_done_with_documents_that_it_was_not_given() {
+        let accepted = |documents| LaneTotal { documents, bytes: 0 };
+        assert_eq!(committed().status(accepted(5)).done, 5);
+        let _ = committed().status(accepted(4));
+    }
+
+    #[test]
+    fn a_file_that_counts_more_than_there_is_is_cut_down_to_what_the_log_asserts() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = || Options {
+            lanes: 1,
+            free_bytes_min: 0,
+            ..Options::default()
+        };
+        let log = Log::open(folder.path(), options(), RealDisk::default()).unwrap();
+        let mut record = log.record(0, b"");
+        record.group(0, 3, |out| out.extend_from_slice(b"abc"));
+        log.append_blocking(record).unwrap();
+        log.consumer("c", StartAt::Oldest).unwrap();
+        let end = log.status().end;
+        let file = |name: &str| folder.path().join(name);
+        let made = RealDisk::default().create(&file("c.made")).unwrap();
+        let claims = Cursor {
+            position: end + 8,
+            documents: 9,
+            dead: 8,
+            lost: 2,
+            skipped: u64::MAX,
+            ..Cursor::default()
+        };
+        let inside = &log.shared().folder;
+        slots(inside, NUMBERS)
+            .write(&*made, 9, &encode(&[claims]))
+            .unwrap();
+        log.close();
+        std::fs::rename(file("c.made"), file("c.cursor")).unwrap();
+        let log = Log::open(folder.path(), options(), RealDisk::default()).unwrap();
+        let status = log.consumer("c", StartAt::Oldest).unwrap().status();
+        let numbers = [
+            status.indexed,
+            status.dead,
+            status.lost,
+            status.skipped,
+            status.pending,
+        ];
+        assert_eq!(numbers, [0, 1, 2, 0, 0]);
     }
 }

@@ -176,6 +176,7 @@ impl Writer {
         let Some(active) = self.active.as_ref().filter(|_| !stretch.jobs.is_empty()) else {
             return Ok(self.end);
         };
+        stretch.assert_placed(self.end);
         let now = shared.folder.disk.now_ms();
         let mut heads = Vec::with_capacity(stretch.jobs.len());
         let mut documents_before = self.totals.documents;
@@ -455,6 +456,27 @@ impl Stretch {
         self.documents += u64::from(documents);
         self.jobs.push(Placed { job, receipt });
     }
+
+    /// Asserts that the records lie one behind the other from this position on: positions ascend, in each lane
+    /// too.
+    ///
+    /// # Panics
+    /// If they do not: receipts would tell of other places than those that are written.
+    fn assert_placed(&self, start: u64) {
+        let mut at = start;
+        for Placed { receipt, .. } in &self.jobs {
+            assert_eq!(
+                receipt.position, at,
+                "a record lies where the record before it ends"
+            );
+            at += receipt.bytes;
+        }
+        assert_eq!(
+            at,
+            start + self.bytes,
+            "a stretch is as long as its records together"
+        );
+    }
 }
 
 /// Creates a file for a segment, with its header synced.
@@ -519,3 +541,43 @@ const ENTRIES_MAX: usize = 1 << 18;
 const CACHED_BYTES: u64 = 16 << 20;
 /// The bytes that pad a record.
 const ZEROS: [u8; 8] = [0; 8];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::pool::Pool;
+    use crate::{Codec, Record};
+
+    fn stretch(end: u64) -> Stretch {
+        let mut stretch = Stretch::default();
+        for bytes in [64, 128] {
+            let record = Record::new(0, b"", 1, Codec::None, Arc::new(Pool::default()));
+            let done = Box::new(|_| ());
+            stretch.push(Job { record, bytes, done }, end);
+        }
+        stretch.assert_placed(end);
+        stretch
+    }
+
+    #[test]
+    #[should_panic(expected = "a record lies where the record before it ends")]
+    fn no_record_is_placed_before_or_far_behind_the_one_before_it() {
+        let mut stretch = stretch(512);
+        stretch.jobs.swap(0, 1);
+        stretch.assert_placed(512);
+    }
+
+    #[test]
+    #[should_panic(expected = "a record lies where the record before it ends")]
+    fn no_record_is_written_elsewhere_than_its_receipt_says() {
+        stretch(512).assert_placed(520);
+    }
+
+    #[test]
+    #[should_panic(expected = "a stretch is as long as its records together")]
+    fn no_stretch_ends_elsewhere_than_its_last_record() {
+        let mut stretch = stretch(512);
+        stretch.bytes += 8;
+        stretch.assert_placed(512);
+    }
+}

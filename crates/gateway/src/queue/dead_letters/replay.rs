@@ -19,9 +19,8 @@ use super::catalog::Catalog;
 use super::letter::Letter;
 use super::{Committed, DeadLetters, LettersError, Picked, Wanted};
 use crate::error::NotQueued;
-use crate::queue::accept;
 use crate::queue::journal::Journal;
-use crate::queue::record::{DELIVERED_TYPE, head_of};
+use crate::queue::record::head_of;
 use crate::queue::record::{Params, Replay};
 use crate::queue::whereabouts::{Known, Whereabouts};
 
@@ -200,14 +199,11 @@ impl DeadLetters {
             return Ok(Ok(()));
         };
         let params = Params {
-            target: cause.target.clone(),
-            content_type: DELIVERED_TYPE.to_owned(),
-            minted: plan.minted().map(accept::written),
             replay: Some(Replay {
                 group: cause.group.clone(),
                 letters: run.letters.iter().map(|letter| letter.id).collect(),
             }),
-            idempotency: None,
+            ..Params::of(&cause.target, &plan, way.table, way.log)
         };
         let mut known = Known::default();
         // Held until the letters are in the log.
@@ -430,6 +426,7 @@ mod tests {
                 letters: vec![all[0].id, all[2].id],
             }),
             idempotency: None,
+            led_to: Vec::new(),
         };
         let mut record = log.record(REPLAYED, &serde_json::to_vec(&params).unwrap());
         record.group(0, 2, |out| out.extend_from_slice(b"{}\n"));

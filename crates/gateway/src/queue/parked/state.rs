@@ -674,6 +674,10 @@ impl ParkedState {
     }
 
     fn remove(&mut self, key: &Key, order: Order) -> Option<Piece> {
+        let leaving = self.keys.get(key)?.pieces.get(&order)?;
+        if leaving.standing != Standing::Unsettled {
+            self.take_off(leaving.lane, leaving.docs.into());
+        }
         let held = self.keys.get_mut(key)?;
         let piece = held.pieces.remove(&order)?;
         held.bytes = held.bytes.saturating_sub(piece.bytes);
@@ -686,10 +690,6 @@ impl ParkedState {
                     self.documents.remove(document);
                 }
             }
-        }
-        if piece.standing != Standing::Unsettled {
-            self.counted -= u64::from(piece.docs);
-            self.lanes.entry(piece.lane).or_default().counted -= u64::from(piece.docs);
         }
         self.pieces -= 1;
         Some(piece)

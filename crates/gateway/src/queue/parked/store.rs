@@ -25,6 +25,10 @@ pub(crate) struct Entry {
     pub(crate) content_type: String,
     /// The first and the last of the ids that the gateway made for their requests.
     pub(crate) minted: Vec<(String, String)>,
+    /// The names of their indices that led elsewhere when their requests were accepted, as
+    /// [`Params::led_to`](crate::queue::record::Params::led_to) has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) led_to: Vec<(String, String)>,
     pub(crate) lane: u32,
     /// The position of each request, and when it was accepted, in ms since 1970.
     pub(crate) origins: Vec<(u64, u64)>,
@@ -59,6 +63,7 @@ impl Entry {
             target: "/_bulk".to_owned(),
             content_type: "application/x-ndjson".to_owned(),
             minted: Vec::new(),
+            led_to: Vec::new(),
             lane: 0,
             origins: vec![(1, 1)],
             ops: vec![(0, 0)],

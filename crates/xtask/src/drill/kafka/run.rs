@@ -201,6 +201,7 @@ impl<'a> Run<'a> {
         };
         let rng = |number: u64| Rng::with_seed(self.seed.wrapping_mul(1_000).wrapping_add(number));
         let gateways = Gateways(&self.gateways);
+        let is_long = load > SWAPS_FROM;
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..self.setup.writers as u64)
                 .map(|number| {
@@ -223,7 +224,7 @@ impl<'a> Run<'a> {
             });
             let brokers = scope.spawn(|| of_brokers(&run, &self.broker, rng(500)));
             let clusters = scope.spawn(|| of_clusters(&run, &self.clusters, rng(501)));
-            let names = scope.spawn(|| of_names(&run, &self.clusters, rng(503)));
+            let names = scope.spawn(|| of_names(&run, &self.clusters, rng(503), is_long));
             // The gateways are started by this thread, since a gateway ends with the thread that started it.
             let gateways = of_gateways(&run, &self.gateways, rng(502));
             let joined =
@@ -378,6 +379,8 @@ pipeline:
 
 /// Number of partitions of the topic.
 const LANES: u32 = 8;
+/// In runs that are longer than this the alias is swapped, too.
+const SWAPS_FROM: Duration = Duration::from_secs(30);
 /// The greatest age of what a gateway reports about other gateways' lanes.
 const LOOKS: Duration = Duration::from_secs(5);
 /// A delivery that does not advance for this time has stopped.

@@ -221,14 +221,25 @@ pub(super) fn of_clusters(run: &TroubleRun<'_>, clusters: &[Cluster], mut rng: R
 #[derive(Clone, Copy)]
 enum OfNames {
     Roll,
+    Swap,
     MakeAgain,
 }
 
-/// Changes where the names lead that clients write through, each time for a while.
-pub(super) fn of_names(run: &TroubleRun<'_>, clusters: &[Cluster], mut rng: Rng) -> Result<()> {
+/// Changes where the names lead that clients write through, each time for a while. The alias is swapped in
+/// long runs only: each time the other moves have to wait.
+pub(super) fn of_names(
+    run: &TroubleRun<'_>,
+    clusters: &[Cluster],
+    mut rng: Rng,
+    is_long: bool,
+) -> Result<()> {
+    let second = match is_long {
+        true => ("alias swapped", OfNames::Swap),
+        false => ("alias rolled over", OfNames::Roll),
+    };
     let troubles = [
         ("alias rolled over", OfNames::Roll),
-        ("alias rolled over", OfNames::Roll),
+        second,
         ("index made again", OfNames::MakeAgain),
     ];
     run.go_on(&mut rng, &troubles, |trouble, rng| {
@@ -236,6 +247,13 @@ pub(super) fn of_names(run: &TroubleRun<'_>, clusters: &[Cluster], mut rng: Rng)
         let shards = rng.u32(1..=6);
         match trouble {
             OfNames::Roll => cluster.move_alias(shards, true)?,
+            // A message says where the alias of the first cluster led when it was accepted. If the alias is
+            // moved twice before the message is delivered, nobody may know where it led in between.
+            OfNames::Swap => {
+                between(rng, 6_000, 8_000);
+                clusters[0].move_alias(shards, false)?;
+                between(rng, 4_000, 6_000);
+            }
             OfNames::MakeAgain => cluster.make_again(shards)?,
         }
         between(rng, 500, 2_500);

@@ -69,4 +69,51 @@ impl ParkedState {
         self.counted += documents;
         self.lanes.entry(lane).or_default().counted += documents;
     }
+
+    /// Takes documents off those that count.
+    ///
+    /// # Panics
+    /// If fewer count; nothing has changed then.
+    pub(super) fn take_off(&mut self, lane: u32, documents: u64) {
+        let of_lane = self.lanes.entry(lane).or_default();
+        assert!(
+            documents <= of_lane.counted && documents <= self.counted,
+            "no more parked documents of a lane leave than were parked: {documents} of {} and of {} in all",
+            of_lane.counted,
+            self.counted
+        );
+        self.counted -= documents;
+        of_lane.counted -= documents;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> ParkedState {
+        let mut state = ParkedState::default();
+        state.add(1, 5);
+        state.add(2, 5);
+        state
+    }
+
+    #[test]
+    fn documents_that_leave_are_taken_off_their_lane_and_the_sum() {
+        let mut state = state();
+        state.take_off(1, 5);
+        state.take_off(2, 1);
+        assert_eq!(
+            (state.counted, state.of_lane(1), state.of_lane(2)),
+            (4, (0, 0), (4, 0))
+        );
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "no more parked documents of a lane leave than were parked: 6 of 5 and of 10 in all"
+    )]
+    fn no_more_documents_leave_than_were_parked() {
+        state().take_off(1, 6);
+    }
 }
