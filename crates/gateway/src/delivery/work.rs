@@ -130,8 +130,8 @@ impl Batch {
     ///
     /// # Panics
     ///
-    /// If the record is of another lane, or lies before those that the batch has: writes to one document would
-    /// overtake each other. A log makes an index that does not ascend anew before anybody reads by it.
+    /// If the record is of another lane, or lies before those that the batch has: writes to one document
+    /// would overtake each other. A log makes an index that does not ascend anew before anybody reads by it.
     pub(crate) fn take(&mut self, recorded: Option<&Recorded>, origin: Origin, mark: Mark) {
         assert_eq!(mark.lane, self.mark.lane, "the groups of a batch are of one lane");
         let last = self.first_and_last().1;

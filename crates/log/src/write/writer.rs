@@ -457,8 +457,8 @@ impl Stretch {
         self.jobs.push(Placed { job, receipt });
     }
 
-    /// Asserts that the records lie one behind the other from this position on: positions ascend, in each lane
-    /// too.
+    /// Asserts that the records lie one behind the other from this position on: positions ascend, and so they
+    /// do in each lane.
     ///
     /// # Panics
     /// If they do not: receipts would tell of other places than those that are written.
