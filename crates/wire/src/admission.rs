@@ -118,10 +118,10 @@ impl Room {
         bytes <= self.reserve / SMALL_SHARE
     }
 
-    /// Returns the limit for a body of `bytes` bytes while small ones hold `small_held`. A body that does not
-    /// fit beside the reserve gets all the room, once nobody else has any.
-    fn limit_for(self, bytes: usize, small_held: usize) -> usize {
-        if self.is_small(bytes) || bytes > self.limit - self.reserve {
+    /// Returns the limit for a body that holds `held` bytes and wants `more`, while small ones hold
+    /// `small_held`. A body that does not fit beside the reserve gets all the room, once nobody else has any.
+    fn limit_for(self, (held, more): (usize, usize), small_held: usize) -> usize {
+        if self.is_small(more) || held + more > self.limit - self.reserve {
             return self.limit;
         }
         self.limit - self.reserve.saturating_sub(small_held)
@@ -258,9 +258,9 @@ impl Budget {
         }
     }
 
-    /// Returns how far a body of `bytes` bytes may fill the room now.
-    pub(crate) fn limit_for(&self, state: &AdmissionQueue, bytes: usize) -> usize {
-        self.room().limit_for(bytes, state.small_held)
+    /// Returns how far a body that holds some bytes and wants more, in this order, may fill the room now.
+    pub(crate) fn limit_for(&self, state: &AdmissionQueue, wants: (usize, usize)) -> usize {
+        self.room().limit_for(wants, state.small_held)
     }
 
     /// Returns whether a peer's share allows it `bytes` bytes more for a body. One body is always allowed.
@@ -292,7 +292,7 @@ impl Budget {
         let taken = take();
         let room = self.room();
         if taken.is_none() {
-            let limit = room.limit_for(bytes, state.small_held);
+            let limit = room.limit_for((claim.record().held(), bytes), state.small_held);
             self.charge_or_reclaim(bytes, limit).ok()?;
         }
         state.give_room(claim.record(), bytes, room);
@@ -378,7 +378,7 @@ impl Budget {
                 at += 1;
                 continue;
             }
-            let limit = room.limit_for(waiter.wanted, state.small_held);
+            let limit = room.limit_for(waiter.wants(), state.small_held);
             let mut charged = self.try_charge(waiter.wanted, limit);
             // Nothing is kept idle while a body waits, so a second attempt would find nothing.
             if charged.is_err() && !reclaimed && self.reclaim() > 0 {
@@ -406,6 +406,11 @@ impl Budget {
 // === impl Waiter ===
 
 impl Waiter {
+    /// Returns what the body holds, and what it wants beyond that.
+    pub(crate) fn wants(&self) -> (usize, usize) {
+        (self.record.held(), self.wanted)
+    }
+
     fn grant(&self) {
         *self.granted.lock() = true;
         self.wake.notify_one();
@@ -627,6 +632,16 @@ mod tests {
         budget.release(budget.used());
         let state = budget.admission.state();
         assert_eq!((state.small_held, state.peers.len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_large_body_that_grows_gets_as_much_as_one_that_says_its_length() {
+        let budget = Arc::new(Budget::new(BUDGET_BYTES_DEFAULT)); // 108 for bodies, 10.8 of it for small ones
+        let growing = Claim::begin(&budget, peer(1));
+        assert!(wait(&budget, &growing, 64 * MIB, 1).await);
+        assert!(wait(&budget, &growing, 36 * MIB, 1).await, "it is alone");
+        let other = Claim::begin(&budget, peer(2));
+        assert!(!wait(&budget, &other, 8_000_000, 0).await);
     }
 
     #[tokio::test]

@@ -46,7 +46,8 @@ impl Budget {
         wanting.truncate(UNFIT_MAX);
         over.truncate(UNFIT_MAX);
         let wanted: usize = wanting.iter().map(|waiter| waiter.wanted).sum();
-        let largest = wanting.iter().map(|waiter| waiter.wanted).max();
+        let largest = wanting.iter().map(|waiter| waiter.wants());
+        let largest = largest.max_by_key(|(held, more)| held + more);
         let limit = self.limit_for(&state, largest.unwrap_or_default());
         let mut missing = (self.used() + wanted.min(limit)).saturating_sub(limit);
         let mut seen = Vec::new();
