@@ -65,8 +65,8 @@ pub fn runs(operations: &[Operation]) -> Vec<Range<usize>> {
     runs
 }
 
-/// Which operation on a document was the last, found by the document's number. The numbers are hashes already,
-/// with keys that nobody knows, so they say where to look.
+/// Which operation on a document was the last, found by the document's number. The numbers are hashes
+/// already, with keys that nobody knows, so they say where to look.
 struct LastOf<'o> {
     operations: &'o [Operation],
     /// A power of two of places, more than twice as many as there are operations: half of a document's number

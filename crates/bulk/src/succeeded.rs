@@ -37,7 +37,8 @@ fn statuses(answer: &[u8]) -> usize {
         let length = between + 1;
         let mut next = at + length;
         count += 1;
-        // From one status up to and with the next one it is the same again, so there is none in between either.
+        // From one status up to and with the next one it is the same again, so there is none in between
+        // either.
         while answer.get(next..next + length) == Some(&answer[at..at + length])
             && answer[next + length..].starts_with(STATUS)
         {

@@ -121,7 +121,7 @@ impl Room {
     /// Returns the limit for a body that holds `held` bytes and wants `more`, while small ones hold
     /// `small_held`. A body that does not fit beside the reserve gets all the room, once nobody else has any.
     fn limit_for(self, (held, more): (usize, usize), small_held: usize) -> usize {
-        if self.is_small(more) || held + more > self.limit - self.reserve {
+        if self.is_small(held + more) || held + more > self.limit - self.reserve {
             return self.limit;
         }
         self.limit - self.reserve.saturating_sub(small_held)
@@ -214,7 +214,7 @@ impl AdmissionQueue {
 
     /// Gives room that a body of `wanted` bytes has waited for, or not.
     fn give_room(&mut self, record: &Record, wanted: usize, room: Room) {
-        if room.is_small(wanted) {
+        if room.is_small(record.held() + wanted) {
             record.add_small(wanted);
             self.small_held += wanted;
         }
@@ -361,7 +361,10 @@ impl Budget {
         let (room, mut collected) = (self.room(), false);
         while let Some(waiter) = state.queue.get(at).map(Arc::clone) {
             // Only small bodies pass a body that collects, as far as their reserve goes.
-            let passes = || room.is_small(waiter.wanted) && state.small_held + waiter.wanted <= room.reserve;
+            let passes = || {
+                let (held, more) = waiter.wants();
+                room.is_small(held + more) && state.small_held + more <= room.reserve
+            };
             if over_share == Some(waiter.record.peer) {
                 at += 1;
                 continue;
@@ -642,6 +645,16 @@ mod tests {
         assert!(wait(&budget, &growing, 36 * MIB, 1).await, "it is alone");
         let other = Claim::begin(&budget, peer(2));
         assert!(!wait(&budget, &other, 8_000_000, 0).await);
+    }
+
+    #[tokio::test]
+    async fn a_large_body_that_grows_in_small_steps_takes_nothing_from_the_small_ones() {
+        let budget = Arc::new(Budget::new(BUDGET_BYTES_DEFAULT));
+        let (large, growing) = (Claim::begin(&budget, peer(1)), Claim::begin(&budget, peer(2)));
+        assert!(wait(&budget, &large, 90 * MIB, 1).await);
+        assert!(wait(&budget, &growing, 7 * MIB, 1).await);
+        assert!(!wait(&budget, &growing, MIB, 0).await);
+        assert!(wait(&budget, &Claim::begin(&budget, peer(3)), MIB, 0).await);
     }
 
     #[tokio::test]

@@ -104,9 +104,9 @@ impl Pool {
         }
     }
 
-    /// Returns a buffer with room for about `bytes`, at once and always: an idle one that has room for at least
-    /// two thirds of them, or else a new one. It is for callers that take as much at once as there is room
-    /// for: the pages of a new buffer have to be cleared first.
+    /// Returns a buffer with room for about `bytes`, at once and always: an idle one that has room for at
+    /// least two thirds of them, or else a new one. It is for callers that take as much at once as there is
+    /// room for: the pages of a new buffer have to be cleared first.
     pub fn take_about(&self, bytes: usize) -> Buffer {
         let idle = self.take_free(bytes).or_else(|| self.take_larger_free(bytes));
         let idle = idle.or_else(|| self.take_smaller_free(bytes));

@@ -340,8 +340,8 @@ impl Lane {
 
     /// Takes a buffer for the next batch. The buffer is made large enough for all the records to come, since
     /// growing it costs a copy and leaves memory behind that nobody takes again. If more follows than a batch
-    /// takes, an idle buffer will do that is somewhat smaller: how much a lane reads depends on how many lanes
-    /// are busy, and new memory at each change costs more than batches that are not quite as large.
+    /// takes, an idle buffer will do that is somewhat smaller: how much a lane reads depends on how many
+    /// lanes are busy, and new memory at each change costs more than batches that are not quite as large.
     fn room(&self, bytes_max: usize) -> Buffer {
         let pool = self.route.worker.pool();
         match self.reader.waiting() {

@@ -160,8 +160,8 @@ impl File for RealFile {
                     let length = filled.len();
                     read += length;
                     let end = into.len() + length;
-                    // SAFETY: the kernel has just written the first `length` bytes of the spare room, which are
-                    // those up to `end`.
+                    // SAFETY: the kernel has just written the first `length` bytes of the spare room, which
+                    // are those up to `end`.
                     unsafe { into.set_len(end) };
                 }
                 Err(rustix::io::Errno::INTR) => {}
