@@ -252,7 +252,7 @@ fn letters_are_found_by_what_they_are_edited_and_replayed_and_the_books_say_so()
     assert_eq!(
         (&one["dead"], &one["replayed"]),
         (&json!(0), &json!(10)),
-        "the books outlive a restart"
+        "the catalog outlives a restart"
     );
 }
 

@@ -129,9 +129,9 @@ impl Route {
 
     /// Sends a parcel by itself; returns its outcomes, and when the request began.
     async fn alone(&self, node: &Arc<Node>, parcel: Parcel) -> (Outcomes, Instant) {
-        let (leave, _pass) = self.admit(node).await;
+        let (permit, _pass) = self.admit(node).await;
         let began = Instant::now();
-        match self.transmit(node, vec![parcel], leave).await.pop() {
+        match self.transmit(node, vec![parcel], permit).await.pop() {
             Some(Transmitted::Outcomes(outcomes)) => (outcomes, began),
             Some(Transmitted::Alone { .. }) | None => {
                 unreachable!("a parcel by itself is told its own outcomes")
@@ -142,12 +142,12 @@ impl Route {
     /// Waits until a node may be sent one more request. The leave of the node's limiter comes first: a parcel
     /// that waits for a slow node must not keep others from being sent to other nodes.
     async fn admit(&self, node: &Arc<Node>) -> (Option<Permit>, Pass) {
-        let leave = match self.group.settings.adaptive {
+        let permit = match self.group.settings.adaptive {
             true => Some(node.health.limiter().acquire().await),
             false => None,
         };
         let pass = self.outlets.workers.pass(&self.outlets.gate(node)).await;
-        (leave, pass)
+        (permit, pass)
     }
 
     /// Sends the parcels that wait at an outlet, or makes sure that they will be sent.
@@ -180,7 +180,7 @@ impl Route {
         let (route, outlet) = (Rc::clone(self), outlet.clone());
         guard::spawn(Work::Parcels, async move {
             let asks = Asks(&route, &outlet);
-            let (leave, pass) = route.admit(&node).await;
+            let (permit, pass) = route.admit(&node).await;
             drop(asks);
             let Some((node, waiting)) = route.outlets.take(&outlet, &node) else {
                 return;
@@ -191,7 +191,7 @@ impl Route {
                 waiting.into_iter().map(|one| (one.parcel, one.tell)).unzip();
             let weight = (lanes.len(), parcels.iter().map(|parcel| parcel.bytes).sum());
             let under_way = UnderWay::new(&route, &outlet, weight);
-            let told = route.transmit(&node, parcels, leave).await;
+            let told = route.transmit(&node, parcels, permit).await;
             drop(pass);
             drop(under_way);
             for (lane, told) in lanes.into_iter().zip(told) {

@@ -91,7 +91,7 @@ impl Route {
         &self,
         node: &Node,
         parcels: Vec<Parcel>,
-        mut leave: Option<Permit>,
+        mut permit: Option<Permit>,
     ) -> Vec<Transmitted> {
         let docs: Vec<u32> = parcels.iter().map(|parcel| parcel.docs).collect();
         let all: u32 = docs.iter().sum();
@@ -110,8 +110,8 @@ impl Route {
             target: &wording.asked,
             headers: &headers,
         };
-        if let Some(leave) = &mut leave {
-            leave.sent();
+        if let Some(permit) = &mut permit {
+            permit.sent();
         }
         self.group.requests.add(1);
         self.group.parts.add(docs.len() as u64);
@@ -148,8 +148,8 @@ impl Route {
             all as usize,
             "a request has an outcome for each of its operations"
         );
-        if let (Some(leave), Some(ended)) = (leave, ended) {
-            leave.end(ended);
+        if let (Some(permit), Some(ended)) = (permit, ended) {
+            permit.end(ended);
         }
         if !outcomes.are_done() {
             outbound.cluster().hint();

@@ -33,7 +33,7 @@ impl Lane {
             return Some(());
         };
         let snapshot = self.topology().await?.1;
-        let mut lots: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        let mut by_key: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
         {
             let mut state = parked.state();
             state.follow_topology(&snapshot);
@@ -41,20 +41,20 @@ impl Lane {
                 let named = work.named(*operation, &snapshot);
                 match state.holder(&named, self.number, &work.wording.target, None) {
                     Some(key) => {
-                        lots.entry(key).or_default().push(*operation);
+                        by_key.entry(key).or_default().push(*operation);
                         false
                     }
                     None => true,
                 }
             });
         }
-        let lots = lots.into_iter().map(|(key, operations)| ToPark {
+        let to_park = by_key.into_iter().map(|(key, operations)| ToPark {
             key,
             why: String::new(),
             operations,
             refused: Vec::new(),
         });
-        let dead = self.put_all(&parked, work, lots.collect(), &snapshot).await?;
+        let dead = self.put_all(&parked, work, to_park.collect(), &snapshot).await?;
         self.bury(work, dead).await
     }
 
@@ -69,11 +69,11 @@ impl Lane {
         let Some(parked) = self.parked().filter(|_| !failed.is_empty()) else {
             return Some(Vec::new());
         };
-        let mut lots: BTreeMap<Key, ToPark> = BTreeMap::new();
+        let mut by_key: BTreeMap<Key, ToPark> = BTreeMap::new();
         for (operation, scope, again) in failed {
             let named = work.named(operation, snapshot);
             let key = self.key(&parked, work, scope, &named, &again);
-            let to_park = lots.entry(key.clone()).or_insert_with(|| ToPark {
+            let to_park = by_key.entry(key.clone()).or_insert_with(|| ToPark {
                 key,
                 why: again.why(),
                 operations: Vec::new(),
@@ -81,8 +81,8 @@ impl Lane {
             });
             to_park.operations.push(operation);
         }
-        let lots: Vec<ToPark> = lots.into_values().collect();
-        for to_park in &lots {
+        let all: Vec<ToPark> = by_key.into_values().collect();
+        for to_park in &all {
             let (queue, group) = (&*self.route.group.queue.name, &*self.route.group.settings.group);
             let (key, why) = (to_park.key.shown(), &to_park.why);
             wire::rationed!(
@@ -94,7 +94,7 @@ impl Lane {
                 "parked: these documents wait, and nothing else does"
             );
         }
-        self.put_all(&parked, work, lots, snapshot).await
+        self.put_all(&parked, work, all, snapshot).await
     }
 
     /// Parks refused operations whose dead letters find no room, each with the reason. They are parked by
@@ -106,30 +106,30 @@ impl Lane {
     ) -> Option<()> {
         let parked = self.parked()?;
         let snapshot = self.topology().await?.1;
-        let mut lots: BTreeMap<Key, Vec<ToPark>> = BTreeMap::new();
+        let mut by_key: BTreeMap<Key, Vec<ToPark>> = BTreeMap::new();
         for (operation, error, why) in refused {
             let named = work.named(operation, &snapshot);
             let key = parked.state().letters_key(named.index());
-            let lots = lots.entry(key.clone()).or_default();
-            if lots
+            let of_key = by_key.entry(key.clone()).or_default();
+            if of_key
                 .last()
                 .is_none_or(|to_park| to_park.operations.len() >= LETTERS_AT_ONCE)
             {
-                lots.push(ToPark {
+                of_key.push(ToPark {
                     key,
                     why,
                     operations: Vec::new(),
                     refused: Vec::new(),
                 });
             }
-            if let Some(to_park) = lots.last_mut() {
+            if let Some(to_park) = of_key.last_mut() {
                 to_park.operations.push(operation);
                 to_park.refused.push(error.in_short());
             }
         }
         // There is always room for these, unless something is wrong with the disk.
-        let lots = lots.into_values().flatten().collect();
-        let left = self.put_all(&parked, work, lots, &snapshot).await?;
+        let all = by_key.into_values().flatten().collect();
+        let left = self.put_all(&parked, work, all, &snapshot).await?;
         debug_assert!(left.is_empty(), "there is no bound for these");
         Some(())
     }
@@ -156,12 +156,12 @@ impl Lane {
         }
     }
 
-    /// Puts lots on disk. Returns the operations that find no room, with the reason.
+    /// Puts parked operations on disk. Returns the operations that find no room, with the reason.
     async fn put_all(
         &mut self,
         parked: &Arc<Parked>,
         work: &Work<'_>,
-        lots: Vec<ToPark>,
+        all: Vec<ToPark>,
         snapshot: &Snapshot,
     ) -> Option<Vec<(usize, Arc<Error>)>> {
         let mut dead = Vec::new();
@@ -169,10 +169,10 @@ impl Lane {
         let most = parked
             .record_bytes_max()
             .map_or(PIECE_BYTES, |most| most.min(PIECE_BYTES));
-        let lots = lots
+        let pieces = all
             .into_iter()
             .flat_map(|to_park| to_park.in_pieces(work, most, snapshot));
-        for to_park in lots {
+        for to_park in pieces {
             let (entry, lines, doubt) = self.entry(work, &to_park, snapshot);
             let mut copy = None;
             loop {

@@ -145,11 +145,11 @@ impl Front {
                 continue;
             }
             match (&stage.action, body) {
-                (Action::Forward(proxy, panel), whole) => {
+                (Action::Forward(proxy, switches), whole) => {
                     let whole = named_in_body::admit(proxy, &head, whole).await?;
                     let answer = match Call::of(&head.method, head.uri.path()) {
                         None => proxy.forward(head, whole, cluster::PickReason::Request).await,
-                        Some(call) => call.answer(proxy, panel, head, whole).await,
+                        Some(call) => call.answer(proxy, switches, head, whole).await,
                     };
                     return Ok(answer?);
                 }
@@ -421,7 +421,7 @@ impl Core<'_> {
             fallback,
             settings: settings.clone(),
             round_robins: self.directory.of(&settings.cluster),
-            panel: self.switches.of(&settings.cluster),
+            switches: self.switches.of(&settings.cluster),
             accept: settings.queue.as_ref().map(|name| {
                 Accept::new(
                     Arc::clone(&self.live.queues[name]),

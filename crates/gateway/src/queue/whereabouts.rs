@@ -35,7 +35,7 @@ pub(crate) struct Whereabouts {
     fences: ArcSwap<Vec<Arc<Fence>>>,
     /// Whether some fence is not closed.
     open: AtomicBool,
-    book: Mutex<NameTable>,
+    name_table: Mutex<NameTable>,
 }
 
 /// A time in which names lead where they do. A request that holds an epoch may be put into the log as it was
@@ -75,7 +75,7 @@ pub(crate) struct NameTarget {
     pub(crate) alias_routing: Option<String>,
 }
 
-/// The knowledge of a core: which names of an epoch are in the book.
+/// The knowledge of a core: which names of an epoch are in the name table.
 #[derive(Default)]
 pub(crate) struct Known {
     epoch: u64,
@@ -200,7 +200,7 @@ impl Whereabouts {
             }),
             fences: ArcSwap::from_pointee(fences.into_iter().map(Arc::new).collect()),
             open: AtomicBool::new(false),
-            book: Mutex::new(NameTable {
+            name_table: Mutex::new(NameTable {
                 places,
                 gone: BTreeMap::new(),
                 earlier: Vec::new(),
@@ -226,7 +226,11 @@ impl Whereabouts {
     /// name has left since, and the last one that it is known to have led to. A topology that was read in the
     /// middle of a swap may not say where the name leads, and then no fence says yet that it left that index.
     pub(crate) fn led_to(&self, name: &str, position: u64) -> Vec<String> {
-        let last = self.book().places.get(name).map(|place| place.index.clone());
+        let last = self
+            .name_table()
+            .places
+            .get(name)
+            .map(|place| place.index.clone());
         let fences = self.fences.load();
         let left = fences.iter().flat_map(|fence| fence.left(name, position));
         left.map(str::to_owned).chain(last).collect()
@@ -235,8 +239,8 @@ impl Whereabouts {
     /// Whether documents may wait for a name that the cluster no longer has, and for which `is_meant` is
     /// true.
     pub(crate) fn may_have_lost(&self, is_meant: &dyn Fn(&str) -> bool) -> bool {
-        let book = self.book();
-        book.unknown_before > 0 || book.gone.keys().any(|name| is_meant(name))
+        let name_table = self.name_table();
+        name_table.unknown_before > 0 || name_table.gone.keys().any(|name| is_meant(name))
     }
 
     /// Announces that a request planned with `table`, using these names, is about to be appended to the log;
@@ -270,7 +274,7 @@ impl Whereabouts {
     pub(crate) fn durable(&self, noted: Noted, position: u64) {
         for fence in noted.closing {
             if fence.close(position) {
-                self.book().keep_fence(&fence);
+                self.name_table().keep_fence(&fence);
             }
         }
     }
@@ -283,8 +287,8 @@ impl Whereabouts {
         journal: &Journal,
     ) {
         if !self.epoch.load().is_of(table) {
-            let mut book = self.book();
-            self.publish(&mut book, &newest(), journal);
+            let mut name_table = self.name_table();
+            self.publish(&mut name_table, &newest(), journal);
         }
     }
 
@@ -297,10 +301,10 @@ impl Whereabouts {
         known: &mut Known,
         journal: &Journal,
     ) -> Arc<Epoch> {
-        let mut book = self.book();
+        let mut name_table = self.name_table();
         // `newest` is called behind the lock, so that nobody goes back to an older topology.
         let newest = &newest();
-        self.publish(&mut book, newest, journal);
+        self.publish(&mut name_table, newest, journal);
         let before = self.epoch.load_full();
         let mut fences = Vec::new();
         for number in names {
@@ -308,28 +312,28 @@ impl Whereabouts {
             let Some(place) = table.laned(name).and_then(NameTarget::of) else {
                 continue;
             };
-            match book.places.get(name) {
+            match name_table.places.get(name) {
                 Some(there) if *there == place => {}
                 // The request was planned before the name came to lead elsewhere, and comes behind requests
                 // that were not.
                 Some(there) => {
                     let lanes = (there.lanes(self.lanes), place.lanes(self.lanes));
-                    let mut fence = book.fence(journal.status().end, lanes, None);
+                    let mut fence = name_table.fence(journal.status().end, lanes, None);
                     fence.moved.push((name.to_owned(), place.index));
                     fences.push(fence);
                 }
                 None => {
-                    if book.unknown_before > 0 {
-                        fences.extend(self.unknown(&mut book, &place, journal));
+                    if name_table.unknown_before > 0 {
+                        fences.extend(self.unknown(&mut name_table, &place, journal));
                     }
-                    book.insert(name, place);
+                    name_table.insert(name, place);
                 }
             }
         }
         let stale = !before.is_of(table);
         let now = match fences.is_empty() {
             true => Arc::clone(&before),
-            false => self.begin(&mut book, newest, fences, journal),
+            false => self.begin(&mut name_table, newest, fences, journal),
         };
         if !stale {
             known.learn(now.number, names);
@@ -338,7 +342,7 @@ impl Whereabouts {
     }
 
     /// Compares all names with a new topology.
-    fn publish(&self, book: &mut NameTable, newest: &Arc<RouteTable>, journal: &Journal) {
+    fn publish(&self, name_table: &mut NameTable, newest: &Arc<RouteTable>, journal: &Journal) {
         if self.epoch.load().is_of(newest) {
             return;
         }
@@ -346,7 +350,7 @@ impl Whereabouts {
         let mut moved: BTreeMap<String, Moved> = BTreeMap::new();
         let earlier = self.fences.load();
         let (mut gone, mut back) = (Vec::new(), Vec::new());
-        for (name, place) in &mut book.places {
+        for (name, place) in &mut name_table.places {
             let Some(target) = newest.laned(name) else {
                 gone.push(name.clone());
                 continue;
@@ -373,58 +377,60 @@ impl Whereabouts {
             back.push(name.clone());
         }
         for name in gone {
-            book.gone.entry(name).or_insert(status.end);
+            name_table.gone.entry(name).or_insert(status.end);
         }
-        book.forget(newest, status.start);
+        name_table.forget(newest, status.start);
         let mut fences = Vec::new();
         for (_, moved) in moved {
-            let mut fence = book.fence(status.end, (moved.of, moved.past), None);
+            let mut fence = name_table.fence(status.end, (moved.of, moved.past), None);
             fence.moved = moved.names;
             fences.push(fence);
         }
-        self.begin(book, newest, fences, journal);
+        self.begin(name_table, newest, fences, journal);
         // The names are written after the fences: a process that is killed between the two writes finds the
         // fences, and the names still in their old places.
         for name in back {
-            book.keep_name(&name);
+            name_table.keep_name(&name);
         }
     }
 
     /// Makes a fence for a name that is used for the first time since a start that did not know all names:
     /// queued documents may have the name.
-    fn unknown(&self, book: &mut NameTable, place: &NameTarget, journal: &Journal) -> Option<Fence> {
+    fn unknown(&self, name_table: &mut NameTable, place: &NameTarget, journal: &Journal) -> Option<Fence> {
         let (status, groups) = journal.accounts();
         let lanes = groups.iter().flat_map(|group| group.lanes.iter().zip(0..));
         let pending =
-            lanes.filter(|(lane, _)| lane.position < book.unknown_before && lane.done < lane.accepted);
+            lanes.filter(|(lane, _)| lane.position < name_table.unknown_before && lane.done < lane.accepted);
         let past: Lanes = pending.map(|(_, lane)| lane).collect();
         if past == Lanes::default() {
-            if status.start >= book.unknown_before {
-                book.unknown_before = 0;
+            if status.start >= name_table.unknown_before {
+                name_table.unknown_before = 0;
             }
             return None;
         }
-        let (of, end) = (place.lanes(self.lanes), book.unknown_before);
-        Some(book.fence(status.end, (of, past), Some(end)))
+        let (of, end) = (place.lanes(self.lanes), name_table.unknown_before);
+        Some(name_table.fence(status.end, (of, past), Some(end)))
     }
 
     /// Begins an epoch, with these fences besides those that are still of use.
     fn begin(
         &self,
-        book: &mut NameTable,
+        name_table: &mut NameTable,
         table: &Arc<RouteTable>,
         made: Vec<Fence>,
         journal: &Journal,
     ) -> Arc<Epoch> {
         let start = journal.status().start;
         let before = self.epoch.load_full();
-        book.earlier.retain(|epoch| epoch.strong_count() > 0);
-        book.earlier.push(Arc::downgrade(&before));
+        name_table.earlier.retain(|epoch| epoch.strong_count() > 0);
+        name_table.earlier.push(Arc::downgrade(&before));
         let made: Vec<Arc<Fence>> = made.into_iter().map(Arc::new).collect();
         for fence in &made {
-            book.keep_fence(fence);
+            name_table.keep_fence(fence);
             if fence.end().is_none() {
-                book.holders.push((Arc::clone(fence), book.earlier.clone()));
+                name_table
+                    .holders
+                    .push((Arc::clone(fence), name_table.earlier.clone()));
                 self.open.store(true, Ordering::Release);
             }
         }
@@ -443,7 +449,7 @@ impl Whereabouts {
                 .chain(open)
                 .collect();
         }
-        book.tidy(&fences);
+        name_table.tidy(&fences);
         // Every reader of documents that are accepted from now on must see the fences.
         self.fences.store(Arc::new(fences));
         let now = Arc::new(Epoch {
@@ -457,18 +463,18 @@ impl Whereabouts {
     /// Returns the fences that can be closed: nothing more can come before them than is handed over by now.
     #[cold]
     fn closing(&self) -> Vec<Arc<Fence>> {
-        let mut book = self.book();
-        book.holders.retain(|(fence, _)| fence.end().is_none());
-        self.open.store(!book.holders.is_empty(), Ordering::Release);
-        let closing = book
+        let mut name_table = self.name_table();
+        name_table.holders.retain(|(fence, _)| fence.end().is_none());
+        self.open.store(!name_table.holders.is_empty(), Ordering::Release);
+        let closing = name_table
             .holders
             .iter()
             .filter(|(_, holders)| holders.iter().all(|epoch| epoch.strong_count() == 0));
         closing.map(|(fence, _)| Arc::clone(fence)).collect()
     }
 
-    fn book(&self) -> MutexGuard<'_, NameTable> {
-        self.book.lock()
+    fn name_table(&self) -> MutexGuard<'_, NameTable> {
+        self.name_table.lock()
     }
 }
 

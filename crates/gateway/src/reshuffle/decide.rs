@@ -65,7 +65,7 @@ impl Reshuffle {
         introduced: &mut Vec<String>,
     ) -> Result<Decided, Rejection> {
         let snapshot = self.outbound.cluster().snapshot();
-        let switched = self.panel.now();
+        let switched = self.switches.now();
         let assignments =
             self.round_robins
                 .assignments(self.settings.direct_routing, Arc::clone(&switched), &snapshot);

@@ -44,7 +44,7 @@ pub(crate) struct Reshuffle {
     pub(crate) settings: BulkReshuffle,
     /// The round robins that direct documents without id and routing.
     pub(crate) round_robins: Arc<RoundRobins>,
-    pub(crate) panel: ClusterSwitches,
+    pub(crate) switches: ClusterSwitches,
     /// In asynchronous mode: the queue for bulks that would otherwise be split.
     pub(crate) accept: Option<Accept>,
     /// The largest decoded body in bytes. The cluster's own limit applies too.

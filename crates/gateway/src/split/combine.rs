@@ -55,7 +55,7 @@ pub(crate) struct Combiner(Rc<Inner>);
 
 struct Inner {
     configured: Combine,
-    panel: ClusterSwitches,
+    switches: ClusterSwitches,
     /// The settings in force, or the last ones: parts that wait when combining is switched off still follow
     /// them.
     settings: Cell<Combine>,
@@ -92,14 +92,14 @@ struct Ticket {
     /// The number of parts that travel, and the bytes of their operations.
     weight: (usize, u64),
     began: Instant,
-    leave: Option<Permit>,
+    permit: Option<Permit>,
 }
 
 /// A ticket in use on this core. When it is given back, the parts that wait are considered for sending.
 pub(crate) struct Lease {
     ticket: Option<Ticket>,
     /// The node's permit, where there is no ticket to hold it.
-    leave: Option<Permit>,
+    permit: Option<Permit>,
     combiner: Combiner,
 }
 
@@ -115,7 +115,7 @@ impl Combiner {
     /// Creates a combiner. `filter` identifies one filter of a configuration.
     pub(crate) fn new(
         configured: Combine,
-        panel: ClusterSwitches,
+        switches: ClusterSwitches,
         filter: Vec<u8>,
         families: Arc<Families>,
         outbound: Rc<Outbound>,
@@ -124,7 +124,7 @@ impl Combiner {
     ) -> Self {
         Self(Rc::new(Inner {
             configured,
-            panel,
+            switches,
             settings: Cell::new(configured),
             filter,
             families,
@@ -136,7 +136,7 @@ impl Combiner {
 
     /// Returns whether parts gather now. This can be switched at any time, so each request asks once.
     pub(crate) fn is_on(&self) -> bool {
-        let settings = self.0.panel.now().combine(&self.0.configured);
+        let settings = self.0.switches.now().combine(&self.0.configured);
         if let Some(settings) = settings {
             self.0.settings.set(settings);
         }
@@ -178,15 +178,15 @@ impl Combiner {
         let bytes = ours.bytes;
         let settings = self.0.settings.get();
         if bytes * 2 > settings.flush_bytes {
-            return Combined::Alone(self.leave(node).await);
+            return Combined::Alone(self.wait_to_send(node).await);
         }
         let target = self.target((ours.destination != Destination::Any).then_some(node), ours);
         if family.slots().alone(&target, node, Instant::now()) {
-            let leave = settings
+            let permit = settings
                 .adaptive
                 .then(|| node.health.limiter().try_acquire())
                 .flatten();
-            let ticket = Ticket::new(family, &target, (1, bytes), leave);
+            let ticket = Ticket::new(family, &target, (1, bytes), permit);
             return Combined::Alone(Some(self.lease(ticket)));
         }
         let (tell, told) = oneshot::channel();
@@ -198,18 +198,18 @@ impl Combiner {
             Ok(CombinedRemote::Shared(answer)) => Combined::Shared(answer),
             Ok(CombinedRemote::Doubted(why)) => Combined::Doubted(why),
             // The core that was to send the part has stopped.
-            Ok(CombinedRemote::Alone(None)) | Err(_) => Combined::Alone(self.leave(node).await),
+            Ok(CombinedRemote::Alone(None)) | Err(_) => Combined::Alone(self.wait_to_send(node).await),
         }
     }
 
     /// Waits until a part that travels by itself may be sent to a node.
-    pub(crate) async fn leave(&self, node: &Node) -> Option<Lease> {
+    pub(crate) async fn wait_to_send(&self, node: &Node) -> Option<Lease> {
         if !self.0.settings.get().adaptive {
             return None;
         }
         Some(Lease {
             ticket: None,
-            leave: Some(node.health.limiter().acquire().await),
+            permit: Some(node.health.limiter().acquire().await),
             combiner: self.clone(),
         })
     }
@@ -217,7 +217,7 @@ impl Combiner {
     fn lease(&self, ticket: Ticket) -> Lease {
         Lease {
             ticket: Some(ticket),
-            leave: None,
+            permit: None,
             combiner: self.clone(),
         }
     }
@@ -252,8 +252,8 @@ impl Combiner {
             return;
         };
         let limiter = node.health.limiter();
-        if let Some(leave) = limiter.try_acquire() {
-            return self.send(family, target, Some(leave));
+        if let Some(permit) = limiter.try_acquire() {
+            return self.send(family, target, Some(permit));
         }
         let asking = family.slots().ask(target);
         match asking {
@@ -265,20 +265,20 @@ impl Combiner {
         let (combiner, family, target) = (self.clone(), Arc::clone(family), target.clone());
         guard::spawn(Work::Combined, async move {
             let asks = Asks(&combiner, &family, &target);
-            let leave = limiter.acquire().await;
+            let permit = limiter.acquire().await;
             drop(asks);
-            combiner.send(&family, &target, Some(leave));
+            combiner.send(&family, &target, Some(permit));
         });
     }
 
-    fn send(&self, family: &Arc<Family>, target: &Target, leave: Option<Permit>) {
+    fn send(&self, family: &Arc<Family>, target: &Target, permit: Option<Permit>) {
         let bytes_max = self.0.settings.get().flush_bytes.saturating_mul(GROWTH_MAX);
         let taken = family.slots().take(target, (bytes_max, u64::MAX), Instant::now());
         let Some((node, mut members)) = taken else {
             return;
         };
         let bytes = members.iter().map(Member::bytes).sum();
-        let ticket = Ticket::new(family, target, (members.len(), bytes), leave);
+        let ticket = Ticket::new(family, target, (members.len(), bytes), permit);
         if members.len() == 1 {
             members.remove(0).tell(CombinedRemote::Alone(Some(ticket)));
         } else {
@@ -294,8 +294,8 @@ impl Combiner {
 impl Lease {
     /// Records that the request is sent now.
     pub(crate) fn sent(&mut self) {
-        if let Some(leave) = self.slip() {
-            leave.sent();
+        if let Some(permit) = self.permit() {
+            permit.sent();
         }
     }
 
@@ -306,16 +306,16 @@ impl Lease {
             Err(error) => (error.fate == Fate::Unknown).then_some(Ended::Lost),
         };
         if let Some(ended) = ended
-            && let Some(leave) = self.slip().take()
+            && let Some(permit) = self.permit().take()
         {
-            leave.end(ended);
+            permit.end(ended);
         }
     }
 
-    fn slip(&mut self) -> &mut Option<Permit> {
+    fn permit(&mut self) -> &mut Option<Permit> {
         match &mut self.ticket {
-            Some(ticket) => &mut ticket.leave,
-            None => &mut self.leave,
+            Some(ticket) => &mut ticket.permit,
+            None => &mut self.permit,
         }
     }
 }
@@ -343,13 +343,13 @@ fn ended(status: StatusCode, body: &[u8], bytes: u64) -> Option<Ended> {
 
 impl Ticket {
     /// Creates a ticket. `weight`: the number of parts that travel, and their bytes.
-    fn new(family: &Arc<Family>, target: &Target, weight: (usize, u64), leave: Option<Permit>) -> Self {
+    fn new(family: &Arc<Family>, target: &Target, weight: (usize, u64), permit: Option<Permit>) -> Self {
         Self {
             family: Arc::clone(family),
             target: target.clone(),
             weight,
             began: Instant::now(),
-            leave,
+            permit,
         }
     }
 }

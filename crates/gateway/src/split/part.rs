@@ -180,7 +180,7 @@ impl Sender<'_> {
                 Combined::Doubted(why) => return Err(Lost::Together(why)),
                 Combined::Alone(lease) => lease,
             },
-            Some((combiner, _)) => combiner.leave(node).await,
+            Some((combiner, _)) => combiner.wait_to_send(node).await,
             None => None,
         };
         if let Some(lease) = &mut lease {

@@ -49,10 +49,10 @@ pub(crate) fn set(
     let known = config.clusters.get_key_value(cluster);
     let (cluster, _) = known.ok_or_else(|| Refused::NoCluster(cluster.to_owned()))?;
     let change = read(body)?;
-    let panel = switches.of(cluster);
-    panel.change(&change)?;
+    let of_one = switches.of(cluster);
+    of_one.change(&change)?;
     tracing::info!(%request_id, cluster = &**cluster, by = "admin", change = %change.to_text(), "switched");
-    Ok(of_cluster(config, &panel))
+    Ok(of_cluster(config, &of_one))
 }
 
 /// What is in force at a cluster, in numbers.
@@ -65,8 +65,8 @@ pub(crate) struct Gauges {
 /// Returns the gauges of each cluster of a configuration.
 pub(crate) fn gauges(config: &Config, switches: &Arc<Switches>) -> Vec<(Arc<str>, Gauges)> {
     let clusters = config.clusters.keys().map(|cluster| {
-        let panel = switches.of(cluster);
-        let now = panel.now();
+        let of_one = switches.of(cluster);
+        let now = of_one.now();
         let combining = filters(config, cluster)
             .filter(|(_, filter)| filter.queue.is_none() && now.combine(&filter.combine).is_some());
         let directing = filters(config, cluster).filter(|(_, filter)| {
@@ -83,8 +83,8 @@ pub(crate) fn gauges(config: &Config, switches: &Arc<Switches>) -> Vec<(Arc<str>
     clusters.collect()
 }
 
-fn of_cluster(config: &Config, panel: &ClusterSwitches) -> Value {
-    let now = panel.now();
+fn of_cluster(config: &Config, switches: &ClusterSwitches) -> Value {
+    let now = switches.now();
     let mut switched = Map::new();
     for setting in Setting::ALL {
         let first = now.first(setting);
@@ -95,7 +95,7 @@ fn of_cluster(config: &Config, panel: &ClusterSwitches) -> Value {
     let indices: Vec<_> = indices
         .map(|(index, on)| json!({"index": index, "enabled": on}))
         .collect();
-    let filters = filters(config, &panel.cluster).map(|(flow, filter)| {
+    let filters = filters(config, &switches.cluster).map(|(flow, filter)| {
         let combine = match &filter.queue {
             Some(_) => None,
             None => Some(now.combine(&filter.combine).unwrap_or(Combine {

@@ -91,25 +91,25 @@ impl Call {
     pub(crate) async fn answer(
         self,
         proxy: &Proxy,
-        panel: &ClusterSwitches,
+        switches: &ClusterSwitches,
         head: Parts,
         body: Body,
     ) -> Result<Response<Outgoing>, Fault> {
         match (Parameters::of(&head), body) {
             (Some(parameters), Body::Streamed(incoming)) => match (self, incoming.length()) {
-                (Call::ShowCluster, Some(0)) if panel.now().has_settings() => {
-                    show_cluster(proxy, panel, head, &parameters).await
+                (Call::ShowCluster, Some(0)) if switches.now().has_settings() => {
+                    show_cluster(proxy, switches, head, &parameters).await
                 }
                 (Call::ShowIndices { name }, Some(0))
-                    if !panel.now().indices.is_empty()
+                    if !switches.now().indices.is_empty()
                         && name.as_deref().is_none_or(|name| asks_for(name, INDEX_KEY)) =>
                 {
-                    show_indices(proxy, panel, head, &parameters, name.as_deref()).await
+                    show_indices(proxy, switches, head, &parameters, name.as_deref()).await
                 }
                 (call @ (Call::SetCluster | Call::SetIndices { .. }), length)
                     if length.is_none_or(|length| (1..=BODY_BYTES_MAX).contains(&length)) =>
                 {
-                    set(call, proxy, panel, head, incoming, &parameters).await
+                    set(call, proxy, switches, head, incoming, &parameters).await
                 }
                 _ => {
                     proxy
@@ -125,7 +125,7 @@ impl Call {
 async fn set(
     call: Call,
     proxy: &Proxy,
-    panel: &ClusterSwitches,
+    switches: &ClusterSwitches,
     mut head: Parts,
     incoming: wire::Incoming,
     parameters: &Parameters,
@@ -161,7 +161,7 @@ async fn set(
         (Ours::Index(_), _) => unreachable!("only the settings of indices are read as such"),
     };
     // The change is validated before anything is changed.
-    let change = match change.and_then(|change| panel.now().with(&change).map(|_| change)) {
+    let change = match change.and_then(|change| switches.now().with(&change).map(|_| change)) {
         Ok(change) => change,
         Err(error) => return Err(Fault::bad_switch(&error.0)),
     };
@@ -174,15 +174,15 @@ async fn set(
         return Ok(with_head(answer, &[], Outgoing::from(body)));
     }
     let request_id = RequestId::of(&head.extensions);
-    let done = panel.change_off_core(change.clone()).await;
+    let done = switches.change_off_core(change.clone()).await;
     if let Err(error) = done {
-        tracing::error!(%request_id, cluster = &*panel.cluster, %error, "switches could not be kept: nothing is switched");
+        tracing::error!(%request_id, cluster = &*switches.cluster, %error, "switches could not be kept: nothing is switched");
         return Err(match error {
             NotSwitched::Bad(bad) => Fault::bad_switch(&bad.0),
             NotSwitched::Unkept { .. } => Fault::not_kept(&error),
         });
     }
-    tracing::info!(%request_id, cluster = &*panel.cluster, by = "entry", change = %change.to_text(), "switched");
+    tracing::info!(%request_id, cluster = &*switches.cluster, by = "entry", change = %change.to_text(), "switched");
     Ok(match call {
         Call::SetCluster => reworded(answer, &body, &parameters.shape, |settings| {
             shown::add_set(settings, &change.settings, &parameters.shape);
@@ -217,14 +217,14 @@ async fn may_all(proxy: &Proxy, head: &Parts, change: &Change) -> Result<(), Fau
 
 async fn show_cluster(
     proxy: &Proxy,
-    panel: &ClusterSwitches,
+    switches: &ClusterSwitches,
     mut head: Parts,
     parameters: &Parameters,
 ) -> Result<Response<Outgoing>, Fault> {
     let target = target_of(&head);
     let (answer, body) = proxy.fetch(&mut head, &target, Bytes::new()).await?;
     Ok(reworded(answer, &body, &parameters.shape, |settings| {
-        shown::add_all(settings, &panel.now(), &parameters.shape);
+        shown::add_all(settings, &switches.now(), &parameters.shape);
     }))
 }
 
@@ -233,7 +233,7 @@ async fn show_cluster(
 /// and it applies a requested filter itself.
 async fn show_indices(
     proxy: &Proxy,
-    panel: &ClusterSwitches,
+    switches: &ClusterSwitches,
     mut head: Parts,
     parameters: &Parameters,
     name: Option<&str>,
@@ -249,7 +249,7 @@ async fn show_indices(
     }
     let (answer, body) = proxy.fetch(&mut head, &target, Bytes::new()).await?;
     Ok(reworded(answer, &body, &parameters.shape, |indices| {
-        shown::add_to_indices(indices, &panel.now(), &parameters.shape);
+        shown::add_to_indices(indices, &switches.now(), &parameters.shape);
         if name.is_some_and(|name| !asks_for(name, OF_EVERY_INDEX)) {
             shown::leave_out(indices, OF_EVERY_INDEX);
         }
@@ -344,9 +344,9 @@ impl Parameters {
 impl ClusterSwitches {
     /// Runs [`ClusterSwitches::change`] on a thread that may wait for the disk.
     async fn change_off_core(&self, change: Change) -> Result<Arc<Switched>, NotSwitched> {
-        let panel = self.clone();
+        let switches = self.clone();
         let file = self.all.file().to_owned();
-        let changed = beside(move || panel.change(&change)).await;
+        let changed = beside(move || switches.change(&change)).await;
         changed.unwrap_or_else(|source| Err(NotSwitched::Unkept { file, source }))
     }
 }

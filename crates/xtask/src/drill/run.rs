@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
         let (load_ends, accounts_end) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut damaged = HashSet::new();
         let (samples, flaws) = std::thread::scope(|scope| {
-            let books = scope
+            let watch = scope
                 .spawn(|| accounts::watch(&accounts_end, &self.gateway, &self.ledger, self.clusters.len()));
             let writers: Vec<_> = (0..self.schedule.setup.writers)
                 .map(|number| {
@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
                 self.drain()
             });
             accounts_end.store(true, Ordering::Relaxed);
-            let watched = books
+            let watched = watch
                 .join()
                 .map_err(|_| anyhow::anyhow!("the watch of the accounts panicked"))?;
             drained.map(|()| watched)

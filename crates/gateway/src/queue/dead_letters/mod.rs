@@ -107,7 +107,7 @@ impl DeadLetters {
         let room = Room::new(&options);
         let log = Log::open(folder, options, RealDisk::default())?;
         let kept = log.consumer(KEPT, StartAt::Oldest)?;
-        let file = folder.join(BOOKS);
+        let file = folder.join(CATALOG_FILE);
         let catalog = Catalog::load(&file).map_err(|source| NotOpened::Catalog {
             file: file.clone(),
             source,
@@ -493,8 +493,8 @@ fn settled_before(catalog: &Catalog, letter: &Letter) -> u64 {
 
 /// The only consumer of the store: its place is that of the oldest letter.
 const KEPT: &str = "kept";
-/// The file of the catalog, beside the store's segments.
-const BOOKS: &str = "BOOKS";
+/// The name of the catalog's file, beside the store's segments.
+const CATALOG_FILE: &str = "BOOKS";
 /// Bytes of letters that are listed at once; one letter more may be listed.
 const PAGE_BYTES_MAX: u64 = 16 << 20;
 /// The most bytes that a start looks through, or little more.
