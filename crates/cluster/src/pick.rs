@@ -94,7 +94,7 @@ impl Rotations {
     pub(crate) fn pick<'a>(
         &self,
         nodes: &'a [Arc<Node>],
-        turn: &RoundRobin,
+        round_robin: &RoundRobin,
         reason: PickReason,
         not: &[&Node],
     ) -> Option<&'a Arc<Node>> {
@@ -102,7 +102,7 @@ impl Rotations {
             PickReason::Request => &self.request,
             PickReason::Documents => &self.documents,
         };
-        let start = turn.0.fetch_add(1, Relaxed);
+        let start = round_robin.0.fetch_add(1, Relaxed);
         let in_turn = || {
             (0..slots.len())
                 .filter_map(move |step| nodes.get(usize::from(slots[(start + step) % slots.len()])))
@@ -209,9 +209,15 @@ mod tests {
     use std::time::Duration;
 
     fn picks(nodes: &[Arc<Node>], choice: &NodeChoice, reason: PickReason, count: usize) -> String {
-        let (rotations, turn) = (Rotations::new(nodes, choice, None), RoundRobin::default());
+        let (rotations, round_robin) = (Rotations::new(nodes, choice, None), RoundRobin::default());
         (0..count)
-            .map(|_| rotations.pick(nodes, &turn, reason, &[]).unwrap().name.clone())
+            .map(|_| {
+                rotations
+                    .pick(nodes, &round_robin, reason, &[])
+                    .unwrap()
+                    .name
+                    .clone()
+            })
             .collect()
     }
 
@@ -301,13 +307,13 @@ mod tests {
     fn nodes_that_came_later_are_spare_for_a_choice_that_is_frozen() {
         let nodes = [node("a", &["data"]), node("b", &["data"]), node("new", &["data"])];
         let first = [nodes[0].address.clone(), nodes[1].address.clone()];
-        let (rotations, turn) = (
+        let (rotations, round_robin) = (
             Rotations::new(&nodes, &everybody(), Some(&first)),
             RoundRobin::default(),
         );
         let pick = || {
             rotations
-                .pick(&nodes, &turn, PickReason::Request, &[])
+                .pick(&nodes, &round_robin, PickReason::Request, &[])
                 .unwrap()
                 .name
                 .clone()
@@ -320,15 +326,19 @@ mod tests {
     #[test]
     fn a_second_try_goes_to_another_node() {
         let nodes = [node("a", &["data"]), node("b", &["data"])];
-        let (rotations, turn) = (Rotations::new(&nodes, &everybody(), None), RoundRobin::default());
+        let (rotations, round_robin) = (Rotations::new(&nodes, &everybody(), None), RoundRobin::default());
         for _ in 0..4 {
             let picked = rotations
-                .pick(&nodes, &turn, PickReason::Request, &[&nodes[0]])
+                .pick(&nodes, &round_robin, PickReason::Request, &[&nodes[0]])
                 .unwrap();
             assert_eq!(picked.name, "b");
         }
         let all = [&*nodes[0], &*nodes[1]];
-        assert!(rotations.pick(&nodes, &turn, PickReason::Request, &all).is_some());
+        assert!(
+            rotations
+                .pick(&nodes, &round_robin, PickReason::Request, &all)
+                .is_some()
+        );
     }
 
     #[test]

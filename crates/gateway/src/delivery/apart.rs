@@ -9,7 +9,7 @@ use std::time::Duration;
 use wire::PooledBytes;
 use wire::guard::{Panicked, Work, guarded};
 
-use super::memory::Held;
+use super::memory::LaneMemory;
 use crate::delivery::lane::Lane;
 use crate::delivery::pauses::{ROOM_AGAIN, backoff};
 use crate::delivery::unsettled::{Since, drop_unsettled_of_lane};
@@ -60,7 +60,7 @@ impl Lane {
         &mut self,
         batch: &Batch,
         body: PooledBytes,
-        held: Held,
+        held: LaneMemory,
         panicked: Panicked,
     ) -> Option<u64> {
         let condemned = Condemned {

@@ -13,7 +13,7 @@ use wire::PooledBytes;
 
 use crate::delivery::concern::is_of_another;
 use crate::delivery::lane::{Lane, Route};
-use crate::delivery::memory::Held;
+use crate::delivery::memory::LaneMemory;
 use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::SendMode;
 use crate::delivery::pauses::{PAUSE, ROOM_AGAIN, asked_for, backoff};
@@ -133,7 +133,7 @@ impl Lane {
         &mut self,
         batch: &Batch,
         body: PooledBytes,
-        held: Option<Held>,
+        held: Option<LaneMemory>,
     ) -> Option<u64> {
         let group = Arc::clone(&self.route.group);
         let (mut body, mut held) = (body, held);
@@ -182,7 +182,7 @@ impl Lane {
         batch: &Batch,
         end: u64,
         body: &mut PooledBytes,
-        held: &mut Option<Held>,
+        held: &mut Option<LaneMemory>,
     ) -> Option<()> {
         let group = Arc::clone(&self.route.group);
         if group.may_send_to(self.number, end) {

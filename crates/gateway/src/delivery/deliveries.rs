@@ -22,7 +22,7 @@ pub(crate) struct Deliveries {
     runs: Mutex<Runs>,
     /// A lock for each consumer group, held while the group is started or something is done to it that takes
     /// its time: other groups do not wait for that. Locked before `runs`.
-    turns: Mutex<BTreeMap<Key, Arc<Mutex<()>>>>,
+    locks: Mutex<BTreeMap<Key, Arc<Mutex<()>>>>,
 }
 
 /// Queue and consumer group.
@@ -44,7 +44,7 @@ impl Deliveries {
         let deliveries = Self {
             shared: Arc::clone(shared),
             runs: Mutex::default(),
-            turns: Mutex::default(),
+            locks: Mutex::default(),
         };
         let queues = shared.queues.load_full();
         for group in queues.groups().iter().filter(|group| group.settings.enabled) {
@@ -55,8 +55,8 @@ impl Deliveries {
 
     /// Starts the delivery of one group, unless it runs.
     pub(crate) fn start_one(&self, group: &Arc<Group>) -> io::Result<()> {
-        let turn = self.turn(key(group));
-        let _turn = turn.lock();
+        let lock = self.lock_of(key(group));
+        let _locked = lock.lock();
         let mut runs = self.runs();
         if group.phase() != Phase::Stopped {
             return Ok(());
@@ -102,8 +102,8 @@ impl Deliveries {
 
     /// Does something to a consumer group while nothing delivers for it; `None` if something does.
     pub(crate) fn while_stopped<T>(&self, queue: &str, group: &str, act: impl FnOnce() -> T) -> Option<T> {
-        let turn = self.turn((queue.into(), group.into()));
-        let _turn = turn.lock();
+        let lock = self.lock_of((queue.into(), group.into()));
+        let _locked = lock.lock();
         let queues = self.shared.queues.load();
         let group = queues.group(queue, group);
         let stopped = group.is_none_or(|group| group.phase() == Phase::Stopped);
@@ -129,10 +129,10 @@ impl Deliveries {
         }
     }
 
-    fn turn(&self, key: Key) -> Arc<Mutex<()>> {
-        let mut turns = self.turns.lock();
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        Arc::clone(turns.entry(key).or_default())
+    fn lock_of(&self, key: Key) -> Arc<Mutex<()>> {
+        let mut locks = self.locks.lock();
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        Arc::clone(locks.entry(key).or_default())
     }
 
     fn runs(&self) -> MutexGuard<'_, Runs> {

@@ -53,7 +53,7 @@ struct Balance {
     /// Bytes of the common half that are held.
     common: usize,
     /// The lanes that wait, each with the bytes of the common half that it wants.
-    queue: VecDeque<(usize, oneshot::Sender<Held>)>,
+    queue: VecDeque<(usize, oneshot::Sender<LaneMemory>)>,
 }
 
 /// How much of the budget is in use.
@@ -74,7 +74,7 @@ pub(crate) struct Parts {
 
 /// Memory that a lane may use until it drops this.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct LaneMemory {
     memory: Arc<Memory>,
     /// Bytes of the lane's own part.
     own: usize,
@@ -178,7 +178,7 @@ impl Memory {
 
     /// Takes memory for a batch that needs `least` bytes and can use `most`: at once if `least` fits into a
     /// lane's part, otherwise as soon as there is room for it.
-    pub(crate) async fn take(self: &Arc<Self>, least: usize, most: usize) -> Held {
+    pub(crate) async fn take(self: &Arc<Self>, least: usize, most: usize) -> LaneMemory {
         let told = {
             let mut state = self.state();
             let part = self.part(&state);
@@ -224,8 +224,8 @@ impl Memory {
         state.common == 0 || state.common + bytes <= self.common_max()
     }
 
-    fn held(self: &Arc<Self>, own: usize, common: usize) -> Held {
-        let mut held = Held {
+    fn held(self: &Arc<Self>, own: usize, common: usize) -> LaneMemory {
+        let mut held = LaneMemory {
             memory: Arc::clone(self),
             own,
             common,
@@ -272,9 +272,9 @@ impl Drop for Parts {
     }
 }
 
-// === impl Held ===
+// === impl LaneMemory ===
 
-impl Held {
+impl LaneMemory {
     /// Returns how many bytes this is.
     pub(crate) fn bytes(&self) -> usize {
         self.own + self.common
@@ -312,7 +312,7 @@ impl Drop for AnswerHeld {
     }
 }
 
-impl Drop for Held {
+impl Drop for LaneMemory {
     fn drop(&mut self) {
         self.let_go();
     }
@@ -346,7 +346,7 @@ mod tests {
     }
 
     /// Returns the memory that can be had at once.
-    fn now(memory: &Arc<Memory>, least: usize, most: usize) -> Option<Held> {
+    fn now(memory: &Arc<Memory>, least: usize, most: usize) -> Option<LaneMemory> {
         match poll(pin!(memory.take(least, most))) {
             Poll::Ready(held) => Some(held),
             Poll::Pending => None,
@@ -363,7 +363,10 @@ mod tests {
         let memory = Memory::with(64_000, 0);
         let _parts = memory.parts(32);
         let dead: Vec<_> = (0..31).map(|_| now(&memory, 900, 5_000).unwrap()).collect();
-        assert_eq!(dead.iter().map(Held::bytes).sum::<usize>(), 31 * 1_000 + 32_000);
+        assert_eq!(
+            dead.iter().map(LaneMemory::bytes).sum::<usize>(),
+            31 * 1_000 + 32_000
+        );
         for _ in 0..100 {
             let held = now(&memory, 1_000, 5_000).unwrap();
             assert_eq!(held.bytes(), 1_000, "its own part, at once, each time");

@@ -10,7 +10,7 @@ use log::{Next, ReadError};
 use tokio::time::{Instant, sleep_until};
 use wire::PooledBytes;
 
-use super::memory::Held;
+use super::memory::LaneMemory;
 use super::thread::READ_AGAIN;
 use crate::delivery::lane::{Lane, stopped};
 use crate::delivery::work::{Batch, Work};
@@ -36,14 +36,14 @@ impl Lane {
         &mut self,
         batch: &Batch,
         body: &mut PooledBytes,
-        held: &mut Option<Held>,
+        held: &mut Option<LaneMemory>,
         time: Duration,
     ) -> Option<()> {
         let ends = Instant::now() + time;
         if !self.is_wanted_before(ends, batch, held.as_ref()).await? {
             return Some(());
         }
-        let taken = (body.len(), held.as_ref().map_or(0, Held::bytes));
+        let taken = (body.len(), held.as_ref().map_or(0, LaneMemory::bytes));
         (*body, *held) = (self.route.worker.pool().take(0).freeze(), None);
         let (lines, memory) = self.come_back(ends, batch, taken).await?;
         (*body, *held) = (lines, Some(memory));
@@ -59,7 +59,7 @@ impl Lane {
         {
             return Some(());
         }
-        let taken = (work.body.len(), work.held.as_ref().map_or(0, Held::bytes));
+        let taken = (work.body.len(), work.held.as_ref().map_or(0, LaneMemory::bytes));
         work.let_go(&self.route);
         loop {
             let (lines, memory) = self.come_back(ends, work.batch, taken).await?;
@@ -74,9 +74,14 @@ impl Lane {
 
     /// Waits until `ends`, or until another lane wants the memory of a batch that can be read again; returns
     /// whether one does. `None` if the gateway stops meanwhile.
-    async fn is_wanted_before(&mut self, ends: Instant, batch: &Batch, held: Option<&Held>) -> Option<bool> {
+    async fn is_wanted_before(
+        &mut self,
+        ends: Instant,
+        batch: &Batch,
+        held: Option<&LaneMemory>,
+    ) -> Option<bool> {
         self.route.group.rests_until(self.number, ends.into_std());
-        let may_let_go = batch.from.is_some() && held.is_some_and(Held::is_common);
+        let may_let_go = batch.from.is_some() && held.is_some_and(LaneMemory::is_common);
         let memory = Arc::clone(&self.route.shared.delivery_memory);
         tokio::select! {
             biased;
@@ -93,7 +98,7 @@ impl Lane {
         ends: Instant,
         batch: &Batch,
         (length, bytes): (usize, usize),
-    ) -> Option<(PooledBytes, Held)> {
+    ) -> Option<(PooledBytes, LaneMemory)> {
         let memory = Arc::clone(&self.route.shared.delivery_memory);
         tokio::select! {
             biased;

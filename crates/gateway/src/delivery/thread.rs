@@ -19,7 +19,7 @@ use wire::{Buffer, Worker};
 
 use crate::delivery::handed_over::deliver_handed_over;
 use crate::delivery::lane::{Lane, Route, stopped};
-use crate::delivery::memory::{Held, with_notes};
+use crate::delivery::memory::{LaneMemory, with_notes};
 use crate::delivery::outlet::Outlets;
 use crate::delivery::parcel::own_id;
 use crate::delivery::retry;
@@ -224,7 +224,7 @@ impl Lane {
 
     /// Reads the next records, and delivers them if they are a batch for this group's cluster. `None`: the
     /// gateway stops.
-    async fn deliver_next(&mut self, held: Held) -> Option<Step> {
+    async fn deliver_next(&mut self, held: LaneMemory) -> Option<Step> {
         let (from, room) = (self.reader.mark(), Room::of(&held, self.route.batch_bytes()));
         let mut body = self.room(room.lines);
         let room = room.within(&body);
@@ -268,7 +268,7 @@ impl Lane {
         batch: Box<Batch>,
         from: Mark,
         mut body: Buffer,
-        mut held: Held,
+        mut held: LaneMemory,
     ) -> Option<Step> {
         let group = Arc::clone(&self.route.group);
         let position = batch.origins.first().map(|origin| origin.position);
@@ -312,7 +312,7 @@ impl Lane {
 
     /// Waits for memory for the next batch: enough for the next group in any case, and as much more of a full
     /// batch as there is room for. `None`: the gateway stops.
-    async fn memory(&mut self) -> Option<Held> {
+    async fn memory(&mut self) -> Option<LaneMemory> {
         let memory = Arc::clone(&self.route.shared.delivery_memory);
         // A group that cannot be peeked at is read all the same, and the read says why.
         let next = self.reader.peek().ok().flatten().unwrap_or_default();
@@ -352,7 +352,12 @@ impl Lane {
 
     /// Waits for more records, as long as the pipeline says, if the batch would not fill a request. `None`:
     /// the gateway stops, and the batch is read again after the next start.
-    async fn fill(&mut self, mut batch: Box<Batch>, held: &Held, body: &mut Buffer) -> Option<Box<Batch>> {
+    async fn fill(
+        &mut self,
+        mut batch: Box<Batch>,
+        held: &LaneMemory,
+        body: &mut Buffer,
+    ) -> Option<Box<Batch>> {
         let group = Arc::clone(&self.route.group);
         let until = Instant::now() + group.settings.linger;
         if !group.settings.linger.is_zero() {
@@ -447,7 +452,7 @@ struct Room {
 
 impl Room {
     /// Returns the room that held memory has for a batch of at most `batch_bytes` bytes of lines.
-    fn of(held: &Held, batch_bytes: usize) -> Self {
+    fn of(held: &LaneMemory, batch_bytes: usize) -> Self {
         Self {
             lines: batch_bytes.min(held.bytes()),
             all: held.bytes(),

@@ -13,7 +13,7 @@ use wire::guard::fault;
 use crate::bulk_request::{BulkHead, ask_of};
 use crate::delivery::doubt::{Doubt, Past};
 use crate::delivery::lane::Route;
-use crate::delivery::memory::Held;
+use crate::delivery::memory::LaneMemory;
 use crate::delivery::parcel::Wording;
 use crate::delivery::sent_as::sent_as;
 use crate::queue::Recorded;
@@ -55,7 +55,7 @@ pub(crate) struct Work<'b> {
     pub(crate) batch: &'b Batch,
     pub(crate) body: PooledBytes,
     /// The memory that the batch takes.
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<LaneMemory>,
     /// The topology by which the batch was cut into operations.
     pub(super) cut_by: Arc<Snapshot>,
     /// The plan by which the whole body goes to the nodes of a topology, if all of it goes at once; taken at
@@ -245,7 +245,7 @@ impl<'b> Work<'b> {
     }
 
     /// Takes back lines that were let go of; returns whether they can be cut into the same operations.
-    pub(super) fn take_again(&mut self, route: &Route, body: PooledBytes, held: Held) -> bool {
+    pub(super) fn take_again(&mut self, route: &Route, body: PooledBytes, held: LaneMemory) -> bool {
         let ask = ask_of(self.head, route.group.settings.level);
         let Some((operations, _)) = cut(route, self.batch, &ask, &body, &self.cut_by) else {
             return false;

@@ -1,4 +1,4 @@
-//! The filter `bulk_reshuffle` in asynchronous mode: a bulk is answered once it is in the queue.
+//! Takes a planned bulk into a queue. The client is answered once the bulk is there.
 
 mod keyed;
 

@@ -48,7 +48,7 @@ pub(crate) struct Epoch {
 }
 
 struct NameTable {
-    places: HashMap<String, NameTarget>,
+    targets: HashMap<String, NameTarget>,
     /// Names that the cluster no longer has, each with the log's end when that was seen.
     gone: BTreeMap<String, u64>,
     /// Earlier epochs that requests may still hold.
@@ -177,20 +177,20 @@ impl Whereabouts {
         let path = data.join("whereabouts").join(format!("{queue}.jsonl"));
         let status = journal.status();
         let Found {
-            mut places,
+            mut targets,
             mut fences,
             whole,
         } = Kept::read(&path)?;
         if status.documents == 0 {
             // The queue is new.
-            places.clear();
+            targets.clear();
             fences.clear();
         }
         for fence in &fences {
             fence.close(status.end);
         }
         fences.retain(|fence| fence.end() > Some(status.start));
-        let kept = Kept::begin_anyway(&path, &places, fences.iter());
+        let kept = Kept::begin_anyway(&path, &targets, fences.iter());
         let fences_made = fences.iter().map(|fence| fence.number).max().unwrap_or_default();
         Ok(Self {
             lanes: journal.lanes(),
@@ -201,7 +201,7 @@ impl Whereabouts {
             fences: ArcSwap::from_pointee(fences.into_iter().map(Arc::new).collect()),
             open: AtomicBool::new(false),
             name_table: Mutex::new(NameTable {
-                places,
+                targets,
                 gone: BTreeMap::new(),
                 earlier: Vec::new(),
                 holders: Vec::new(),
@@ -228,9 +228,9 @@ impl Whereabouts {
     pub(crate) fn led_to(&self, name: &str, position: u64) -> Vec<String> {
         let last = self
             .name_table()
-            .places
+            .targets
             .get(name)
-            .map(|place| place.index.clone());
+            .map(|target| target.index.clone());
         let fences = self.fences.load();
         let left = fences.iter().flat_map(|fence| fence.left(name, position));
         left.map(str::to_owned).chain(last).collect()
@@ -309,24 +309,24 @@ impl Whereabouts {
         let mut fences = Vec::new();
         for number in names {
             let name = table.name_of(*number);
-            let Some(place) = table.laned(name).and_then(NameTarget::of) else {
+            let Some(target) = table.laned(name).and_then(NameTarget::of) else {
                 continue;
             };
-            match name_table.places.get(name) {
-                Some(there) if *there == place => {}
+            match name_table.targets.get(name) {
+                Some(there) if *there == target => {}
                 // The request was planned before the name came to lead elsewhere, and comes behind requests
                 // that were not.
                 Some(there) => {
-                    let lanes = (there.lanes(self.lanes), place.lanes(self.lanes));
+                    let lanes = (there.lanes(self.lanes), target.lanes(self.lanes));
                     let mut fence = name_table.fence(journal.status().end, lanes, None);
-                    fence.moved.push((name.to_owned(), place.index));
+                    fence.moved.push((name.to_owned(), target.index));
                     fences.push(fence);
                 }
                 None => {
                     if name_table.unknown_before > 0 {
-                        fences.extend(self.unknown(&mut name_table, &place, journal));
+                        fences.extend(self.unknown(&mut name_table, &target, journal));
                     }
-                    name_table.insert(name, place);
+                    name_table.insert(name, target);
                 }
             }
         }
@@ -350,18 +350,18 @@ impl Whereabouts {
         let mut moved: BTreeMap<String, Moved> = BTreeMap::new();
         let earlier = self.fences.load();
         let (mut gone, mut back) = (Vec::new(), Vec::new());
-        for (name, place) in &mut name_table.places {
-            let Some(target) = newest.laned(name) else {
+        for (name, target) in &mut name_table.targets {
+            let Some(laned) = newest.laned(name) else {
                 gone.push(name.clone());
                 continue;
             };
-            if place.is(target) {
+            if target.is(laned) {
                 continue;
             }
-            let Some(now) = NameTarget::of(target) else {
+            let Some(now) = NameTarget::of(laned) else {
                 continue;
             };
-            let mut past = place.lanes(self.lanes);
+            let mut past = target.lanes(self.lanes);
             // Documents that have yet to go where the name led until now come here too.
             for fence in earlier
                 .iter()
@@ -372,8 +372,8 @@ impl Whereabouts {
             let entry = moved.entry(now.index.clone()).or_default();
             entry.of.add(&now.lanes(self.lanes));
             entry.past.add(&past);
-            entry.names.push((name.clone(), place.index.clone()));
-            *place = now;
+            entry.names.push((name.clone(), target.index.clone()));
+            *target = now;
             back.push(name.clone());
         }
         for name in gone {
@@ -388,7 +388,7 @@ impl Whereabouts {
         }
         self.begin(name_table, newest, fences, journal);
         // The names are written after the fences: a process that is killed between the two writes finds the
-        // fences, and the names still in their old places.
+        // fences, and the names still with their old targets.
         for name in back {
             name_table.keep_name(&name);
         }
@@ -396,7 +396,7 @@ impl Whereabouts {
 
     /// Makes a fence for a name that is used for the first time since a start that did not know all names:
     /// queued documents may have the name.
-    fn unknown(&self, name_table: &mut NameTable, place: &NameTarget, journal: &Journal) -> Option<Fence> {
+    fn unknown(&self, name_table: &mut NameTable, target: &NameTarget, journal: &Journal) -> Option<Fence> {
         let (status, groups) = journal.accounts();
         let lanes = groups.iter().flat_map(|group| group.lanes.iter().zip(0..));
         let pending =
@@ -408,7 +408,7 @@ impl Whereabouts {
             }
             return None;
         }
-        let (of, end) = (place.lanes(self.lanes), name_table.unknown_before);
+        let (of, end) = (target.lanes(self.lanes), name_table.unknown_before);
         Some(name_table.fence(status.end, (of, past), Some(end)))
     }
 
@@ -510,14 +510,14 @@ impl NameTable {
         Fence::new(self.fences_made, low, lanes, end)
     }
 
-    fn insert(&mut self, name: &str, place: NameTarget) {
-        self.kept.name(name, &place);
-        self.places.insert(name.to_owned(), place);
+    fn insert(&mut self, name: &str, target: NameTarget) {
+        self.kept.name(name, &target);
+        self.targets.insert(name.to_owned(), target);
     }
 
     fn keep_name(&mut self, name: &str) {
-        if let Some(place) = self.places.get(name) {
-            self.kept.name(name, place);
+        if let Some(target) = self.targets.get(name) {
+            self.kept.name(name, target);
         }
     }
 
@@ -527,10 +527,10 @@ impl NameTable {
 
     /// Writes the file anew once most of it is of no use.
     fn tidy(&mut self, fences: &[Arc<Fence>]) {
-        if self.kept.lines() < LINES_MIN + 4 * (self.places.len() + fences.len()) {
+        if self.kept.lines() < LINES_MIN + 4 * (self.targets.len() + fences.len()) {
             return;
         }
-        match Kept::begin(&self.path, &self.places, fences.iter().map(|fence| &**fence)) {
+        match Kept::begin(&self.path, &self.targets, fences.iter().map(|fence| &**fence)) {
             Ok(kept) => self.kept = kept,
             Err(error) => {
                 let path = self.path.display();
@@ -542,12 +542,12 @@ impl NameTable {
     /// Forgets names that the cluster no longer has and that no document in the log, which begins at `start`,
     /// can have.
     fn forget(&mut self, newest: &RouteTable, start: u64) {
-        let places = &mut self.places;
+        let targets = &mut self.targets;
         self.gone.retain(|name, since| {
             let back = newest.laned(name).is_some();
             let forgotten = !back && *since < start;
             if forgotten {
-                places.remove(name);
+                targets.remove(name);
             }
             !back && !forgotten
         });

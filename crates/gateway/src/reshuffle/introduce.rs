@@ -16,7 +16,7 @@ use wire::{Chunk, Outgoing};
 use crate::admission::rights::IDENTITY;
 use crate::nodes::Message;
 use crate::request_id::RequestId;
-use crate::reshuffle::sync::Reshuffle;
+use crate::reshuffle::filter::Reshuffle;
 
 /// Returns the index of the operation on this line, if writing to it may create the index.
 pub(crate) fn named(body: &[u8], line: Option<u32>, url_index: Option<&str>) -> Option<String> {

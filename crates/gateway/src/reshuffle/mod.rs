@@ -1,6 +1,6 @@
 //! The filter `bulk_reshuffle`: what a request for documents is, and what is decided about it.
 //!
-//! [`Reshuffle`] (`sync`) reads a bulk and plans it. The bulk then goes one of three ways (`decide`): its
+//! [`Reshuffle`] (`filter`) reads a bulk and plans it. The bulk then goes one of three ways (`decide`): its
 //! parts are sent to their nodes ([`crate::split`]), the whole bulk is queued ([`crate::queue`]), or it goes
 //! on as it came. The rest of this folder serves that decision: `belongs` and `named_in_body` (rules for
 //! certain indices), `directed` (documents that may go to any shard), `single` (writes of one document), and
@@ -12,6 +12,7 @@ mod belongs;
 mod decide;
 pub(crate) mod directed;
 mod document_write;
+mod filter;
 mod introduce;
 mod lines;
 pub(crate) mod named_in_body;
@@ -19,10 +20,9 @@ mod packed;
 mod passing;
 mod queued_answer;
 pub(crate) mod single;
-mod sync;
 mod touched;
 
 pub(crate) use belongs::Belongs;
 pub(crate) use directed::Directory;
+pub(crate) use filter::{Reshuffle, Step};
 pub(crate) use queued_answer::whole;
-pub(crate) use sync::{Reshuffle, Step};

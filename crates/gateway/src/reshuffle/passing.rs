@@ -18,7 +18,7 @@ use crate::error::Fault;
 use crate::nodes::Body;
 use crate::queue::{Accept, Group, Journal, Queue, Queues};
 use crate::reshuffle::document_write::writes_documents;
-use crate::reshuffle::sync::{Passing, Reshuffle};
+use crate::reshuffle::filter::{Passing, Reshuffle};
 use crate::reshuffle::touched::Touched;
 use crate::why::HeadWhy;
 

@@ -30,7 +30,7 @@ use crate::nodes::lines::Load;
 use crate::nodes::strip_for_parts;
 use crate::nodes::{Body, Message};
 use crate::request_id::RequestId;
-use crate::reshuffle::sync::{Held, NO_BULK, Passing, Reshuffle, Step, Unread};
+use crate::reshuffle::filter::{Held, NO_BULK, Passing, Reshuffle, Step, Unread};
 use crate::split::{Answer, Sender, Split};
 use head::{Kind, SingleHead};
 

@@ -135,8 +135,8 @@ impl Door {
         if let Some(guest) = self.remembered(identity, uuid) {
             return Ok(guest);
         }
-        let turn = self.turn(identity);
-        let mut last = turn.lock().await;
+        let lock = self.lock_of(identity);
+        let mut last = lock.lock().await;
         if let Some(guest) = self.remembered(identity, uuid) {
             return Ok(guest);
         }
@@ -168,7 +168,7 @@ impl Door {
             }
         };
         drop(last);
-        self.leave(identity, turn);
+        self.release(identity, lock);
         self.ring();
         guest
     }
@@ -255,8 +255,8 @@ impl Door {
         if let Some(decided) = self.decided(identity, writes) {
             return decided;
         }
-        let turn = self.turn(identity);
-        let mut last = turn.lock().await;
+        let lock = self.lock_of(identity);
+        let mut last = lock.lock().await;
         let decided = match self.judge(identity, writes) {
             Judged::Allowed => Ok(()),
             Judged::Denied => Err(Denied::Pass),
@@ -274,7 +274,7 @@ impl Door {
             }
         };
         drop(last);
-        self.leave(identity, turn);
+        self.release(identity, lock);
         decided
     }
 
@@ -337,19 +337,19 @@ impl Door {
         }
     }
 
-    /// Returns the lock that decides whose turn it is to ask about a client.
-    fn turn(&self, identity: Identity) -> Arc<AsyncMutex<Last>> {
+    /// Returns the lock that lets one request at a time ask about a client.
+    fn lock_of(&self, identity: Identity) -> Arc<AsyncMutex<Last>> {
         let mut asking = self.asking.lock();
         Arc::clone(asking.entry(identity).or_default())
     }
 
-    /// Gives a turn back; the client is no longer asked about if this was the last one.
-    fn leave(&self, identity: Identity, turn: Arc<AsyncMutex<Last>>) {
+    /// Gives the lock back; the client is no longer asked about if this was the last one.
+    fn release(&self, identity: Identity, lock: Arc<AsyncMutex<Last>>) {
         let mut asking = self.asking.lock();
-        drop(turn);
+        drop(lock);
         if asking
             .get(&identity)
-            .is_some_and(|turn| Arc::strong_count(turn) == 1)
+            .is_some_and(|lock| Arc::strong_count(lock) == 1)
         {
             asking.remove(&identity);
         }

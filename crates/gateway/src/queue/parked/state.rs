@@ -25,7 +25,7 @@ type Order = (u64, u32, u64);
 /// All that is parked of a group.
 #[derive(Default)]
 pub(crate) struct ParkedState {
-    keys: BTreeMap<Key, Held>,
+    keys: BTreeMap<Key, ParkedKey>,
     /// The keys that hold a name.
     names: HashMap<Box<str>, Vec<Key>>,
     /// The keys that hold a document.
@@ -46,7 +46,7 @@ pub(crate) struct ParkedState {
 }
 
 /// The pieces of one key, and how its tries stand.
-struct Held {
+struct ParkedKey {
     names: BTreeSet<Box<str>>,
     /// Bytes of the records of its pieces.
     bytes: u64,
@@ -120,9 +120,9 @@ pub(crate) struct Tried {
 /// A key, as the admin port shows it.
 pub(crate) struct Shown(pub(crate) Value);
 
-// === impl Held ===
+// === impl ParkedKey ===
 
-impl Held {
+impl ParkedKey {
     /// Whether the batch of any piece is committed.
     fn may_try(&self) -> bool {
         let mut pieces = self.pieces.values();
@@ -197,7 +197,7 @@ impl ParkedState {
             self.add(piece.lane, u64::from(piece.docs));
         }
         self.pieces += 1;
-        let held = self.keys.entry(key.clone()).or_insert_with(|| Held {
+        let held = self.keys.entry(key.clone()).or_insert_with(|| ParkedKey {
             names: BTreeSet::new(),
             bytes: 0,
             pieces: BTreeMap::new(),
@@ -369,7 +369,7 @@ impl ParkedState {
             .keys
             .iter_mut()
             .filter(|(_, held)| !held.running && held.next_try <= now && held.may_try());
-        let mut due: Vec<(Instant, Key, &mut Held)> = due
+        let mut due: Vec<(Instant, Key, &mut ParkedKey)> = due
             .map(|(key, held)| (held.next_try, key.clone(), held))
             .collect();
         due.sort_by_key(|(next, ..)| *next);
@@ -647,7 +647,7 @@ impl ParkedState {
 
     /// Returns at most `most` keys, those with most documents first.
     pub(crate) fn shown(&self, most: usize) -> Vec<Shown> {
-        let docs = |held: &Held| {
+        let docs = |held: &ParkedKey| {
             held.pieces
                 .values()
                 .map(|piece| u64::from(piece.docs))

@@ -23,7 +23,7 @@ pub(super) struct Kept {
 /// The contents of the file.
 #[derive(Default)]
 pub(super) struct Found {
-    pub(super) places: HashMap<String, NameTarget>,
+    pub(super) targets: HashMap<String, NameTarget>,
     pub(super) fences: Vec<Fence>,
     /// Whether the file has every name of queued documents.
     pub(super) whole: bool,
@@ -65,7 +65,7 @@ impl Kept {
         for line in text.split(|byte| *byte == b'\n') {
             match serde_json::from_slice(line) {
                 Ok(Line::Boot(boot)) => found.whole = boot_id().is_some_and(|now| now == boot),
-                Ok(Line::Name(name, place)) => drop(found.places.insert(name, place)),
+                Ok(Line::Name(name, target)) => drop(found.targets.insert(name, target)),
                 Ok(Line::Fence(wall)) => drop(walls.insert(wall.number, wall)),
                 Err(_) => {}
             }
@@ -78,10 +78,10 @@ impl Kept {
     /// without a file.
     pub(super) fn begin_anyway<'a>(
         path: &Path,
-        places: &HashMap<String, NameTarget>,
+        targets: &HashMap<String, NameTarget>,
         fences: impl Iterator<Item = &'a Fence>,
     ) -> Self {
-        Self::begin(path, places, fences).unwrap_or_else(|error| {
+        Self::begin(path, targets, fences).unwrap_or_else(|error| {
             let shown = path.display();
             tracing::warn!(path = %shown, %error, "where names lead cannot be written down anew");
             Self {
@@ -95,7 +95,7 @@ impl Kept {
     /// Begins a file in place of the existing one.
     pub(super) fn begin<'a>(
         path: &Path,
-        places: &HashMap<String, NameTarget>,
+        targets: &HashMap<String, NameTarget>,
         fences: impl Iterator<Item = &'a Fence>,
     ) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
@@ -105,8 +105,8 @@ impl Kept {
         if let Some(boot) = boot_id() {
             write_line(&mut text, &Line::Boot(boot));
         }
-        for (name, place) in places {
-            write_line(&mut text, &Line::Name(name.clone(), place.clone()));
+        for (name, target) in targets {
+            write_line(&mut text, &Line::Name(name.clone(), target.clone()));
         }
         for fence in fences {
             write_line(&mut text, &Line::Fence(Wall::of(fence)));
@@ -124,8 +124,8 @@ impl Kept {
     }
 
     /// Writes a name that is used from now on.
-    pub(super) fn name(&mut self, name: &str, place: &NameTarget) {
-        self.write(&Line::Name(name.to_owned(), place.clone()), false);
+    pub(super) fn name(&mut self, name: &str, target: &NameTarget) {
+        self.write(&Line::Name(name.to_owned(), target.clone()), false);
     }
 
     /// Writes a fence that was made or closed. An open fence is synced, since without it documents would lose
@@ -205,7 +205,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("whereabouts/q.jsonl");
         assert!(!Kept::read(&path).unwrap().whole);
-        let place = |index: &str, shards| NameTarget {
+        let target = |index: &str, shards| NameTarget {
             index: index.to_owned(),
             shards,
             routing_num_shards: Some(1024),
@@ -213,8 +213,8 @@ mod tests {
             alias_routing: None,
         };
         let mut kept = Kept::begin(&path, &HashMap::new(), std::iter::empty()).unwrap();
-        kept.name("a", &place("i1", 4));
-        kept.name("a", &place("i2", 8));
+        kept.name("a", &target("i1", 4));
+        kept.name("a", &target("i2", 8));
         let lanes = |lanes: &[u32]| lanes.iter().copied().collect::<Lanes>();
         let mut fence = Fence::new(7, 100, (lanes(&[1, 2]), lanes(&[3])), None);
         fence.moved.push(("a".to_owned(), "i1".to_owned()));
@@ -228,7 +228,7 @@ mod tests {
         .unwrap();
         let found = Kept::read(&path).unwrap();
         assert!(found.whole);
-        assert_eq!(found.places, HashMap::from([("a".to_owned(), place("i2", 8))]));
+        assert_eq!(found.targets, HashMap::from([("a".to_owned(), target("i2", 8))]));
         let [read] = &found.fences[..] else {
             panic!("{:?}", found.fences)
         };

@@ -277,7 +277,7 @@ fn a_kill_between_two_lines_forgets_no_index_that_a_name_led_to() {
     for (end, _) in text.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
         std::fs::write(&cut, &text[..=end]).unwrap();
         let found = Kept::read(&cut).unwrap();
-        let Some(target) = found.places.get("a") else {
+        let Some(target) = found.targets.get("a") else {
             continue;
         };
         let names = [("a".to_owned(), "i1".to_owned())];

@@ -16,8 +16,8 @@ use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
 use crate::nodes::Body;
 use crate::reshuffle::decide::{Coming, Decided};
+use crate::reshuffle::filter::{Held, NO_BULK, Passing, Reshuffle, Step, Unread};
 use crate::reshuffle::queued_answer::whole;
-use crate::reshuffle::sync::{Held, NO_BULK, Passing, Reshuffle, Step, Unread};
 use crate::why::SingleWhy;
 
 impl Reshuffle {

@@ -3,7 +3,7 @@
 
 use super::super::PIECES_MAX;
 use super::super::key::{Key, SEVERAL};
-use super::{Held, ParkedState};
+use super::{ParkedKey, ParkedState};
 
 impl ParkedState {
     /// Returns the key under which refused operations for an index wait for room among the dead letters.
@@ -30,7 +30,7 @@ impl ParkedState {
         used: u64,
         most: u64,
     ) -> Option<(&'n str, u64)> {
-        let letters: Vec<&Held> = self
+        let letters: Vec<&ParkedKey> = self
             .keys
             .iter()
             .filter(|(key, _)| key.is_letters())

@@ -1,5 +1,6 @@
-//! The filter `bulk_reshuffle` in synchronous mode: a bulk is split, each part is sent to the node that holds
-//! its primaries, and the answers are merged into the one that the cluster would have given.
+//! The filter `bulk_reshuffle`: reads a bulk and decides about it ([`decide`](super::decide)). In synchronous
+//! mode it then sends each part to the node that holds the part's primaries, and merges the answers into the
+//! one that the cluster would have given; in asynchronous mode it has the bulk queued.
 
 use std::borrow::Cow;
 use std::cell::{RefCell, RefMut};
