@@ -25,7 +25,42 @@ pub struct BadAddress {
     /// The given text, without any credentials that it held.
     pub text: String,
     /// The fault.
-    pub why: &'static str,
+    pub why: AddressFault,
+}
+
+/// The fault of a text that is no address of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressFault {
+    /// A scheme other than `http` and `https`.
+    #[error("its scheme is neither http nor https")]
+    Scheme,
+    /// A user name or a password.
+    #[error("credentials belong in basic_auth, not in the URL")]
+    Credentials,
+    /// More than an address.
+    #[error("a path, query or fragment is not supported")]
+    Path,
+    /// `[` without `]`.
+    #[error("its bracket is not closed")]
+    OpenBracket,
+    /// Brackets around something else.
+    #[error("there is no IPv6 address between the brackets")]
+    NoIpv6,
+    /// Text after `]` that is no port.
+    #[error("something follows the bracket that is no port")]
+    AfterBracket,
+    /// No host.
+    #[error("it has no host")]
+    NoHost,
+    /// A character that no host name has.
+    #[error("its host holds a character that no host has")]
+    HostCharacter,
+    /// A port that is none.
+    #[error("its port is not a number from 1 to 65535")]
+    Port,
+    /// No port, where one is needed.
+    #[error("it has no port")]
+    NoPort,
 }
 
 impl Address {
@@ -40,22 +75,16 @@ impl Address {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
             Some(_) => {
-                return Err(bad(
-                    without_credentials(endpoint),
-                    "its scheme is neither http nor https",
-                ));
+                return Err(bad(without_credentials(endpoint), AddressFault::Scheme));
             }
             None => (false, endpoint),
         };
         if rest.contains('@') {
-            return Err(bad(
-                without_credentials(endpoint),
-                "credentials belong in basic_auth, not in the URL",
-            ));
+            return Err(bad(without_credentials(endpoint), AddressFault::Credentials));
         }
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.contains(['/', '?', '#']) {
-            return Err(bad(endpoint, "a path, query or fragment is not supported"));
+            return Err(bad(endpoint, AddressFault::Path));
         }
         let (host, port) = split_host_port(rest).map_err(|why| bad(endpoint, why))?;
         Ok(Self {
@@ -78,7 +107,7 @@ impl Address {
             None => ("", text),
         };
         let (ip, port) = split_host_port(socket).map_err(|why| bad(text, why))?;
-        let port = port.ok_or_else(|| bad(text, "it has no port"))?;
+        let port = port.ok_or_else(|| bad(text, AddressFault::NoPort))?;
         let host = if name.is_empty() { ip } else { name };
         Ok(Self {
             tls,
@@ -120,15 +149,14 @@ impl Serialize for Address {
 }
 
 /// Splits `host`, `host:port`, `[v6]`, `[v6]:port`, or a bare v6 address.
-fn split_host_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
+fn split_host_port(text: &str) -> Result<(&str, Option<u16>), AddressFault> {
     if let Some(rest) = text.strip_prefix('[') {
-        let (host, after) = rest.split_once(']').ok_or("its bracket is not closed")?;
-        host.parse::<Ipv6Addr>()
-            .map_err(|_| "there is no IPv6 address between the brackets")?;
+        let (host, after) = rest.split_once(']').ok_or(AddressFault::OpenBracket)?;
+        host.parse::<Ipv6Addr>().map_err(|_| AddressFault::NoIpv6)?;
         return match after.strip_prefix(':') {
             Some(port) => Ok((host, Some(parse_port(port)?))),
             None if after.is_empty() => Ok((host, None)),
-            None => Err("something follows the bracket that is no port"),
+            None => Err(AddressFault::AfterBracket),
         };
     }
     if text.parse::<Ipv6Addr>().is_ok() {
@@ -139,22 +167,22 @@ fn split_host_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
         None => (text, None),
     };
     if host.is_empty() {
-        return Err("it has no host");
+        return Err(AddressFault::NoHost);
     }
     if host.contains(|c: char| c == ':' || c == '[' || c == ']' || c.is_whitespace() || c.is_control()) {
-        return Err("its host holds a character that no host has");
+        return Err(AddressFault::HostCharacter);
     }
     Ok((host, port))
 }
 
-fn parse_port(text: &str) -> Result<u16, &'static str> {
+fn parse_port(text: &str) -> Result<u16, AddressFault> {
     match text.parse::<u16>() {
         Ok(port) if port > 0 => Ok(port),
-        _ => Err("its port is not a number from 1 to 65535"),
+        _ => Err(AddressFault::Port),
     }
 }
 
-fn bad(text: impl Into<String>, why: &'static str) -> BadAddress {
+fn bad(text: impl Into<String>, why: AddressFault) -> BadAddress {
     BadAddress {
         text: text.into(),
         why,

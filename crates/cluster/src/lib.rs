@@ -71,7 +71,7 @@ mod topology;
 mod verify;
 mod watch;
 
-pub use address::{Address, BadAddress};
+pub use address::{Address, AddressFault, BadAddress};
 pub use chooser::Chooser;
 pub use cluster::Cluster;
 pub use config::{

@@ -134,8 +134,8 @@ fn replace(
                 .for_each(|(_, node)| replace(node, environment, defaults, unknown, problems));
         }
         Value::Scalar(scalar) => {
-            if let Err((message, help)) = replace_in(scalar, environment, defaults, unknown) {
-                problems.error(node.place, "", message, help);
+            if let Err(fault) = replace_in(scalar, environment, defaults, unknown) {
+                problems.error(node.place, "", fault.to_string(), fault.help());
             }
         }
     }
@@ -188,12 +188,39 @@ fn shell_variable(text: &str) -> Option<(String, Option<String>)> {
     })
 }
 
+/// The fault of a variable in a value.
+#[derive(Debug, thiserror::Error)]
+enum VariableFault {
+    #[error("`$[[` has no `]]`")]
+    Open,
+    #[error("`$[[{0}]]` is not known")]
+    Unknown(String),
+    /// `near` is a similar name that has a value.
+    #[error("neither the environment nor `env:` has `{name}`")]
+    Unset { name: String, near: Option<String> },
+}
+
+// === impl VariableFault ===
+
+impl VariableFault {
+    /// Returns what to do about it.
+    fn help(&self) -> Option<String> {
+        let help = match self {
+            Self::Open => return None,
+            Self::Unknown(_) => "write `$[[env.NAME]]`, and set NAME in the environment",
+            Self::Unset { near: Some(near), .. } => return Some(format!("did you mean `{near}`?")),
+            Self::Unset { near: None, .. } => "set it, or give a default under `env:`",
+        };
+        Some(help.to_owned())
+    }
+}
+
 fn replace_in(
     scalar: &mut Scalar,
     environment: Environment<'_>,
     defaults: &BTreeMap<String, String>,
     unknown: Unknown,
-) -> Result<(), (String, Option<String>)> {
+) -> Result<(), VariableFault> {
     let mut out = String::new();
     let mut rest = scalar.text.as_str();
     if !rest.contains("$[[") {
@@ -202,7 +229,7 @@ fn replace_in(
     let mut replaced = false;
     while let Some(start) = rest.find("$[[") {
         let Some(length) = rest[start..].find("]]") else {
-            return Err(("`$[[` has no `]]`".to_owned(), None));
+            return Err(VariableFault::Open);
         };
         let name = rest[start + 3..start + length].trim();
         let Some(variable) = name.strip_prefix("env.") else {
@@ -211,17 +238,13 @@ fn replace_in(
                 rest = &rest[start + length + 2..];
                 continue;
             }
-            let help = Some("write `$[[env.NAME]]`, and set NAME in the environment".to_owned());
-            return Err((format!("`$[[{name}]]` is not known"), help));
+            return Err(VariableFault::Unknown(name.to_owned()));
         };
         let Some(value) = environment(variable).or_else(|| defaults.get(variable).cloned()) else {
-            let help = nearest(variable, defaults.keys().map(String::as_str))
-                .map(|near| format!("did you mean `{near}`?"))
-                .or(Some("set it, or give a default under `env:`".to_owned()));
-            return Err((
-                format!("neither the environment nor `env:` has `{variable}`"),
-                help,
-            ));
+            return Err(VariableFault::Unset {
+                near: nearest(variable, defaults.keys().map(String::as_str)).map(str::to_owned),
+                name: variable.to_owned(),
+            });
         };
         out.push_str(&rest[..start]);
         out.push_str(&value);

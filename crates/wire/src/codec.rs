@@ -14,8 +14,8 @@ mod slots;
 
 pub use chunked::{ChunkDecoder, ChunkFault, ChunkStep};
 pub(crate) use encode::{encode_reply_head, encode_request_head};
-pub use framing::Framing;
-pub use reply::{ReplyHead, parse_reply};
+pub use framing::{Framing, FramingFault};
+pub use reply::{ReplyFault, ReplyHead, parse_reply};
 pub use request::{RequestLine, parse_request};
 pub use scan::{HeadFault, HeadScan};
 

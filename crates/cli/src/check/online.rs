@@ -84,7 +84,7 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
     for endpoint in &settings.endpoints {
         match reach(endpoint) {
             Ok(()) => reached = true,
-            Err((says, then)) => findings.push(found(Level::Away, says, Some(then))),
+            Err(why) => findings.push(found(Level::Away, why.to_string(), Some(why.remedy()))),
         }
     }
     if !reached {
@@ -171,17 +171,45 @@ fn unauthorized(settings: &Cluster, told: &str) -> (String, &'static str) {
     }
 }
 
-/// Checks that something listens at the endpoint; an error says what is wrong, and what to do.
-fn reach(endpoint: &Endpoint) -> Result<(), (String, &'static str)> {
-    let place = format!("{}:{}", endpoint.host, endpoint.port);
-    let addresses = (&*endpoint.host, endpoint.port).to_socket_addrs();
-    let addresses: Vec<SocketAddr> = match addresses {
-        Ok(addresses) => addresses.collect(),
-        Err(error) => {
-            let says = format!("the name `{}` cannot be looked up: {error}", endpoint.host);
-            return Err((says, "correct the name in `endpoint`, or repair the name server"));
+/// The reason why a connection to an endpoint cannot be made.
+#[derive(Debug, thiserror::Error)]
+enum Unreachable {
+    #[error("the name `{host}` cannot be looked up: {error}")]
+    NameUnknown { host: String, error: io::Error },
+    #[error("`{0}` has no address")]
+    NoAddress(String),
+    #[error("nothing listens at {place} ({address})")]
+    Refused { place: String, address: SocketAddr },
+    #[error("{place} ({address}) does not answer")]
+    Silent { place: String, address: SocketAddr },
+    #[error("{place} ({address}) cannot be reached: {error}")]
+    Other {
+        place: String,
+        address: SocketAddr,
+        error: io::Error,
+    },
+}
+
+// === impl Unreachable ===
+
+impl Unreachable {
+    /// Returns what to do about it.
+    fn remedy(&self) -> &'static str {
+        match self {
+            Self::NameUnknown { .. } => "correct the name in `endpoint`, or repair the name server",
+            Self::NoAddress(_) => "correct the name in `endpoint`",
+            Self::Refused { .. } => "start the cluster, or correct the port in `endpoint`",
+            Self::Silent { .. } => "check for a firewall in between, and whether the machine is up",
+            Self::Other { .. } => "check the network in between",
         }
-    };
+    }
+}
+
+/// Checks that something listens at the endpoint.
+fn reach(endpoint: &Endpoint) -> Result<(), Unreachable> {
+    let host = || endpoint.host.to_string();
+    let addresses = (&*endpoint.host, endpoint.port).to_socket_addrs();
+    let addresses = addresses.map_err(|error| Unreachable::NameUnknown { host: host(), error })?;
     let mut last = None;
     for address in addresses {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
@@ -189,25 +217,16 @@ fn reach(endpoint: &Endpoint) -> Result<(), (String, &'static str)> {
             Err(error) => last = Some((address, error)),
         }
     }
-    let Some((address, error)) = last else {
-        return Err((
-            format!("`{}` has no address", endpoint.host),
-            "correct the name in `endpoint`",
-        ));
-    };
+    let (address, error) = last.ok_or_else(|| Unreachable::NoAddress(host()))?;
+    let place = format!("{}:{}", endpoint.host, endpoint.port);
     Err(match error.kind() {
-        io::ErrorKind::ConnectionRefused => (
-            format!("nothing listens at {place} ({address})"),
-            "start the cluster, or correct the port in `endpoint`",
-        ),
-        io::ErrorKind::TimedOut => (
-            format!("{place} ({address}) does not answer"),
-            "check for a firewall in between, and whether the machine is up",
-        ),
-        _ => (
-            format!("{place} ({address}) cannot be reached: {error}"),
-            "check the network in between",
-        ),
+        io::ErrorKind::ConnectionRefused => Unreachable::Refused { place, address },
+        io::ErrorKind::TimedOut => Unreachable::Silent { place, address },
+        _ => Unreachable::Other {
+            place,
+            address,
+            error,
+        },
     })
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::budget::OverBudget;
+use crate::codec::ReplyFault;
 use crate::outgoing::SourceError;
 use crate::receive::ReceiveFault;
 use crate::tls::words;
@@ -61,7 +62,7 @@ pub enum SendErrorKind {
     Io(#[source] std::io::Error),
     /// The reply violates HTTP, or is ambiguously framed.
     #[error("malformed reply: {0}")]
-    Malformed(&'static str),
+    Malformed(ReplyFault),
     /// The reply is larger than the caller's limit.
     #[error("reply is larger than {limit} bytes")]
     TooLarge {
@@ -108,7 +109,7 @@ impl SendErrorKind {
             Self::Timeout => Self::Timeout,
             Self::Closed => Self::Closed,
             Self::Io(error) => Self::Io(io(error)),
-            Self::Malformed(what) => Self::Malformed(what),
+            Self::Malformed(fault) => Self::Malformed(*fault),
             Self::SpeaksTls => Self::SpeaksTls,
             Self::TooLarge { limit } => Self::TooLarge { limit: *limit },
             Self::OverBudget(over) => Self::OverBudget(*over),
@@ -134,7 +135,7 @@ impl From<ReceiveFault> for SendErrorKind {
         match fault {
             ReceiveFault::Io(error) => SendErrorKind::Io(error),
             ReceiveFault::Cut => SendErrorKind::Closed,
-            ReceiveFault::Chunk(_) => SendErrorKind::Malformed("chunk"),
+            ReceiveFault::Chunk(_) => SendErrorKind::Malformed(ReplyFault::Chunk),
             ReceiveFault::TooLarge(limit) => SendErrorKind::TooLarge { limit },
         }
     }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::connections::{Connection, Wire};
 use super::{Deadlines, Fate, Inner, Origin, Reply, ReplyBody, RequestHead, SendErrorKind};
-use crate::codec::{Framing, HeadScan, ReplyHead, encode_request_head, parse_reply};
+use crate::codec::{Framing, HeadScan, ReplyFault, ReplyHead, encode_request_head, parse_reply};
 use crate::outgoing::Outgoing;
 use crate::transmit::{TransmitFault, Transmitter, WaitsFor};
 
@@ -110,9 +110,7 @@ impl Exchange<'_> {
             let bytes = wire.receiver.pending();
             match self.scan.find(bytes) {
                 Err(_) => {
-                    return Poll::Ready(Err(SendErrorKind::Malformed(
-                        "line break out of place in the head",
-                    )));
+                    return Poll::Ready(Err(SendErrorKind::Malformed(ReplyFault::LineBreak)));
                 }
                 Ok(Some(length)) if length > self.inner.config.head_bytes_max => {
                     return Poll::Ready(Err(HEAD_TOO_LARGE));
@@ -122,9 +120,7 @@ impl Exchange<'_> {
                     wire.receiver.consume(length);
                     let head = head.map_err(SendErrorKind::Malformed)?;
                     if head.status == StatusCode::SWITCHING_PROTOCOLS {
-                        return Poll::Ready(Err(SendErrorKind::Malformed(
-                            "protocol switch that nobody asked for",
-                        )));
+                        return Poll::Ready(Err(SendErrorKind::Malformed(ReplyFault::ProtocolSwitch)));
                     }
                     if !head.status.is_informational() {
                         wire.receiver.expect(head.framing);
@@ -196,5 +192,5 @@ fn framing_of(body: &Outgoing, method: &Method) -> Framing {
     }
 }
 
-const HEAD_TOO_LARGE: SendErrorKind = SendErrorKind::Malformed("head is too large");
+const HEAD_TOO_LARGE: SendErrorKind = SendErrorKind::Malformed(ReplyFault::HeadTooLarge);
 const HEAD_BYTES_TYPICAL: usize = 512;

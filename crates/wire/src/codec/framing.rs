@@ -24,11 +24,19 @@ pub(super) enum Declared {
 }
 
 /// The reason why the declaration can't be trusted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FramingFault {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FramingFault {
+    /// The length is not a number of digits only.
+    #[error("malformed Content-Length")]
     BadLength,
+    /// There are several lengths, be they equal or not.
+    #[error("more than one Content-Length")]
     RepeatedLength,
+    /// There are a length and a coding.
+    #[error("Content-Length together with Transfer-Encoding")]
     Ambiguous,
+    /// The coding is not `chunked` alone.
+    #[error("unsupported Transfer-Encoding")]
     UnsupportedCoding,
 }
 

@@ -39,7 +39,10 @@ impl TextErrors {
     }
 }
 
-/// Whether a line names a `Result` whose second type is `String`.
+/// The second types of a `Result` that are texts, or begin with one.
+const TEXTS: [&str; 4] = ["String>", "&'static str>", "(String,", "(&'static str,"];
+
+/// Whether a line names a `Result` whose second type is a text.
 fn has_text_for_error(line: &str) -> bool {
     if line.trim_start().starts_with("//") {
         return false;
@@ -59,7 +62,8 @@ fn has_text_for_error(line: &str) -> bool {
         });
         comma
             .flatten()
-            .is_some_and(|comma| rest[comma + 1..].trim_start().starts_with("String>"))
+            .map(|comma| rest[comma + 1..].trim_start())
+            .is_some_and(|error| TEXTS.iter().any(|text| error.starts_with(text)))
     })
 }
 
@@ -74,7 +78,14 @@ mod tests {
         assert!(!has_text_for_error(
             "fn f() -> Result<BTreeMap<(A, B), String>> {"
         ));
+        assert!(has_text_for_error("fn f() -> Result<u16, &'static str> {"));
+        assert!(has_text_for_error(
+            "fn f() -> Result<(), (String, &'static str)> {"
+        ));
         assert!(!has_text_for_error("fn f() -> Result<String, Error> {"));
+        assert!(!has_text_for_error(
+            "fn f() -> Result<(&'static str, String), Error> {"
+        ));
         assert!(!has_text_for_error("// a `Result<(), String>`"));
     }
 

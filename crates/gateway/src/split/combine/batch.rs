@@ -7,6 +7,7 @@ use bulk::Reply;
 use cluster::Node;
 use http::{StatusCode, response};
 use tokio::sync::oneshot;
+use wire::codec::ReplyFault;
 use wire::guard::fault;
 use wire::{Fate, PooledBytes, SendError, SendErrorKind};
 
@@ -153,7 +154,7 @@ impl Inner {
                 let request_id = &members.0[0].request_id;
                 wire::rationed!(tracing::warn, %request_id, %error, "a node's bulk answer cannot be used");
                 let error = || SendError {
-                    kind: SendErrorKind::Malformed("not the answer to a bulk request"),
+                    kind: SendErrorKind::Malformed(ReplyFault::Content("not the answer to a bulk request")),
                     fate: Fate::Unknown,
                     reused: false,
                     origin: node.address.authority().into(),
