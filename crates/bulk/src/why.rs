@@ -1,10 +1,30 @@
 //! The reasons why a request is not split.
 
-/// Declares an enum of reasons: each variant has a label for its counter, and its documentation serves as the
-/// words for people. The enum gets `ALL`, in the order of declaration, so that counters are indexed by `why
-/// as usize`; `as_str`, which returns the label; and `meaning`, which returns the words.
+/// Declares an enum of reasons: each variant has a label for its counter. The enum gets `ALL`, in the order of
+/// declaration, so that counters are indexed by `why as usize`, and `as_str`, which returns the label. If the
+/// declaration begins with `explained`, the documentation serves as the words for people, and the enum also
+/// gets `meaning`, which returns them.
 #[macro_export]
 macro_rules! whys {
+    (explained $(#[$attribute:meta])* $visible:vis enum $Whys:ident {
+        $($(#[doc = $doc:literal])+ $name:ident = $label:literal,)+
+    }) => {
+        $crate::whys! {
+            $(#[$attribute])*
+            $visible enum $Whys {
+                $($(#[doc = $doc])+ $name = $label,)+
+            }
+        }
+
+        impl $Whys {
+            /// Returns the meaning of this reason, in a sentence or two.
+            $visible fn meaning(self) -> &'static str {
+                match self {
+                    $($Whys::$name => concat!($($doc),+).trim_start(),)+
+                }
+            }
+        }
+    };
     ($(#[$attribute:meta])* $visible:vis enum $Whys:ident {
         $($(#[doc = $doc:literal])+ $name:ident = $label:literal,)+
     }) => {
@@ -15,7 +35,6 @@ macro_rules! whys {
             $($(#[doc = $doc])+ $name,)+
         }
 
-        #[allow(dead_code, reason = "not everybody asks for all of it")]
         impl $Whys {
             /// All reasons, in the order of their declaration: counters are indexed by `why as usize`.
             $visible const ALL: [$Whys; [$($label),+].len()] = [$($Whys::$name),+];
@@ -24,13 +43,6 @@ macro_rules! whys {
             $visible const fn as_str(self) -> &'static str {
                 match self {
                     $($Whys::$name => $label,)+
-                }
-            }
-
-            /// Returns the meaning of this reason, in a sentence or two.
-            $visible fn meaning(self) -> &'static str {
-                match self {
-                    $($Whys::$name => concat!($($doc),+).trim_start(),)+
                 }
             }
         }
@@ -47,6 +59,7 @@ pub struct Pass {
 }
 
 whys! {
+    explained
     /// The reason why a whole request goes to one node untouched. Each reason has a counter.
     ///
     /// Most reasons concern requests that the cluster itself will reject, in its own words; the rest concern

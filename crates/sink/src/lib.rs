@@ -402,11 +402,6 @@ impl FakeCluster {
         });
     }
 
-    /// Adds a user, replacing one of the same name.
-    pub fn set_user(&self, user: User) {
-        self.shared.change_users(|users| users::add(users, user));
-    }
-
     /// Removes a user.
     pub fn remove_user(&self, name: &str) {
         self.shared.change_users(|users| users::remove(users, name));
