@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use config::Secret;
 use serde_json::Value;
 use ureq::tls::TlsConfig;
 
@@ -37,7 +38,7 @@ pub(crate) struct AdminArguments {
 /// Talks to one admin port.
 pub(crate) struct Admin {
     origin: String,
-    token: Option<String>,
+    token: Option<Secret>,
     agent: ureq::Agent,
 }
 
@@ -79,7 +80,7 @@ impl AdminArguments {
             .new_agent();
         Ok(Admin {
             origin: self.admin.trim_end_matches('/').to_owned(),
-            token,
+            token: token.map(Secret::new),
             agent,
         })
     }
@@ -129,7 +130,7 @@ impl Admin {
 
     fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
         match &self.token {
-            Some(token) => request.header("authorization", format!("Bearer {token}")),
+            Some(token) => request.header("authorization", format!("Bearer {}", token.expose())),
             None => request,
         }
     }
