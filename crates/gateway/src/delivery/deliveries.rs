@@ -33,6 +33,7 @@ type Runs = BTreeMap<Key, Run>;
 #[derive(Debug)]
 struct Run {
     stop: watch::Sender<bool>,
+    #[allow(clippy::disallowed_types, reason = "no core waits for it: the process ends")]
     ended: mpsc::Receiver<()>,
 }
 

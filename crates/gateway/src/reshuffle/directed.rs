@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bulk::{Destination, Direct, Directing, IndexRoute, NodeIx, Part, Run};
 use cluster::Snapshot;
 use config::DirectRouting;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use crate::switches::{Switched, in_force};
 use round_robin::RoundRobin;
@@ -25,7 +25,11 @@ pub(crate) struct Directory(Mutex<BTreeMap<Arc<str>, Arc<RoundRobins>>>);
 
 /// The round robins of one cluster's indices.
 #[derive(Debug, Default)]
-pub(crate) struct RoundRobins(RwLock<HashMap<Box<str>, Arc<RoundRobin>>>);
+#[allow(
+    clippy::disallowed_types,
+    reason = "written once for each index; held for one look"
+)]
+pub(crate) struct RoundRobins(parking_lot::RwLock<HashMap<Box<str>, Arc<RoundRobin>>>);
 
 /// The shards that one request's documents were directed to.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use bulk::Ops;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use wire::guard::{self, Work};
 
@@ -62,7 +62,11 @@ pub(super) struct Keeper {
 
 /// Tells the keeper that there is something new.
 #[derive(Clone, Debug)]
-pub(super) struct Bell(Arc<(Mutex<Rung>, Condvar)>);
+#[allow(
+    clippy::disallowed_types,
+    reason = "only the keeper waits, on a thread of its own"
+)]
+pub(super) struct Bell(Arc<(Mutex<Rung>, parking_lot::Condvar)>);
 
 #[derive(Debug, Default)]
 struct Rung {

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use log::{AppendError, Consumer, Log, OpenError, Options, ReadError, RealDisk, StartAt};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLockReadGuard};
 
 use catalog::Catalog;
 pub(crate) use catalog::Tally;
@@ -54,7 +54,11 @@ pub(crate) struct DeadLetters {
     under_way: Mutex<BTreeMap<String, u64>>,
     /// Locked exclusively while letters go back into the queue, so that nobody counts them both there and
     /// here.
-    counting: RwLock<()>,
+    #[allow(
+        clippy::disallowed_types,
+        reason = "a replay alone writes, while it appends one record"
+    )]
+    counting: parking_lot::RwLock<()>,
 }
 
 /// A letter that was picked.
@@ -120,7 +124,7 @@ impl DeadLetters {
             catalog: Mutex::new(Arc::new(catalog)),
             work: Mutex::default(),
             under_way: Mutex::default(),
-            counting: RwLock::default(),
+            counting: Default::default(),
         })
     }
 
