@@ -41,6 +41,7 @@
 mod admin;
 mod admission;
 mod answer;
+mod backoff;
 mod beside;
 mod bulk_request;
 mod delivery;

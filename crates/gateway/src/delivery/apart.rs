@@ -123,7 +123,7 @@ impl Lane {
         let group = &group.group;
         let why = format!("the gateway failed on an operation, which is a bug of its own: {panicked}");
         group.set(self.number, Doing::Retrying, Some(&why));
-        let pause = backoff(group.settings.retry.delay, self.suspect.buried(), fastrand::f64());
+        let pause = backoff(group.settings.retry.delay, self.suspect.buried());
         self.rest(pause).await?;
         group.set(self.number, Doing::Delivering, None);
         Some(dead)

@@ -118,8 +118,8 @@ impl Wait {
         let first = if self.busy { retry.busy_delay } else { retry.delay };
         match self.for_room {
             // The operations are sent again after each of these waits.
-            true => backoff(ROOM_AGAIN, failures.min(2), fastrand::f64()),
-            false => backoff(first, failures, fastrand::f64()).max(asked_for(self.after)),
+            true => backoff(ROOM_AGAIN, failures.min(2)),
+            false => backoff(first, failures).max(asked_for(self.after)),
         }
     }
 }

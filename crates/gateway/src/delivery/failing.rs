@@ -41,11 +41,7 @@ impl Lane {
         loop {
             let why = format!("the gateway failed on a record, which is a bug of its own: {panicked}");
             group.set(self.number, Doing::Retrying, Some(&why));
-            let pause = backoff(
-                group.settings.retry.delay,
-                self.suspect.failures(),
-                fastrand::f64(),
-            );
+            let pause = backoff(group.settings.retry.delay, self.suspect.failures());
             self.rest(pause).await?;
             let went = caught(Work::Lane, || {
                 let dropped = drop_unsettled_of_lane(group, self.number, Since::default());

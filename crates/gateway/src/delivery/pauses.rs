@@ -1,14 +1,12 @@
-//! How long to wait before something is tried again.
+//! How long delivery waits before something is tried again.
 
 use std::time::Duration;
 
-/// Returns the wait after this many failures in a row. The wait doubles each time, up to [`BACKOFF_MAX`] (or
-/// `first`, if that is longer); `random` (0 to 1) scales it to between half of that and all of it.
-pub(crate) fn backoff(first: Duration, failures: u32, random: f64) -> Duration {
-    let delay = first
-        .saturating_mul(1 << failures.min(10))
-        .min(BACKOFF_MAX.max(first));
-    delay.mul_f64(0.5 + random / 2.0)
+/// Returns the wait after this many failures in a row. The wait doubles ten times, but only up to
+/// [`BACKOFF_MAX`] (or `first`, if that is longer); a part of it is left to chance.
+pub(crate) fn backoff(first: Duration, failures: u32) -> Duration {
+    let most = first.saturating_mul(1 << 10).min(BACKOFF_MAX.max(first));
+    crate::backoff::backoff(first, failures, most, fastrand::f64())
 }
 
 /// Returns the wait that `Retry-After` asks for, up to a bound.
@@ -27,19 +25,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_a_bound_and_are_never_twice_the_same() {
-        let first = Duration::from_millis(100);
-        assert_eq!(backoff(first, 0, 1.0), first);
-        assert_eq!(backoff(first, 3, 0.0), first * 4);
-        assert_eq!(backoff(first, 60, 1.0), BACKOFF_MAX);
-        assert_eq!(
-            backoff(Duration::from_secs(600), 60, 1.0),
-            Duration::from_secs(600)
-        );
-        let waits: std::collections::HashSet<_> =
-            (0..50).map(|_| backoff(first, 3, fastrand::f64())).collect();
-        assert!(waits.len() > 40, "{waits:?}");
-        assert!(waits.iter().all(|wait| (first * 4..=first * 8).contains(wait)));
+    fn waits_grow_to_half_a_minute_and_to_a_thousand_times_the_first_at_most() {
+        let (milli, seconds) = (Duration::from_millis, Duration::from_secs);
+        for (first, failures, most) in [
+            (milli(100), 0, milli(100)),
+            (milli(100), 3, milli(800)),
+            (milli(100), 60, BACKOFF_MAX),
+            (milli(1), 60, milli(1_024)),
+            (seconds(600), 60, seconds(600)),
+        ] {
+            let wait = backoff(first, failures);
+            assert!(
+                wait >= most / 2 && wait <= most,
+                "{first:?}, {failures}: {wait:?}"
+            );
+        }
     }
 
     #[test]

@@ -162,9 +162,7 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: w
     let why = format!("the gateway failed on it, which is a bug of its own: {panicked}");
     let mut state = parked.state();
     state.doubt(&key);
-    state.rest(&key, false, Some(&why), |failures| {
-        backoff(FAILED, failures, fastrand::f64())
-    });
+    state.rest(&key, false, Some(&why), |failures| backoff(FAILED, failures));
 }
 
 /// Tries the operations of a key until none goes through, or until other keys should have their turn.
@@ -189,7 +187,7 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Re
                 } else {
                     Duration::MAX
                 };
-                let delay = |failures: u32| backoff(first, failures, fastrand::f64()).min(most);
+                let delay = |failures: u32| backoff(first, failures).min(most);
                 let asked = asked_for(again.after);
                 let mut state = parked.state();
                 state.rest(&key, progress || some, Some(&again.why()), |failures| {
@@ -465,7 +463,7 @@ async fn finish(
     {
         let mut state = parked.state();
         for part in load.pieces {
-            let again = |attempts| backoff(retry.delay, attempts, fastrand::f64());
+            let again = |attempts| backoff(retry.delay, attempts);
             state.tried(key, part.picked.order, &part.entry, part.tried, again);
         }
         parked

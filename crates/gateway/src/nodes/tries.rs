@@ -6,6 +6,7 @@ use std::time::Duration;
 use cluster::{Node, PickReason, Snapshot};
 
 use super::Outbound;
+use crate::backoff::backoff;
 
 /// The tries of one request, or of one part of a bulk. The caller decides whether the outcome of a try allows
 /// another one; this type decides how many tries there may be, and when.
@@ -73,11 +74,9 @@ fn retries_max(configured: u32, unsent: bool, nodes: usize) -> u32 {
     }
 }
 
-/// Returns the pause before retry number `retry` (from 0): doubled each time, with up to half of it as
-/// jitter.
+/// Returns the pause before retry number `retry` (from 0), which doubles six times.
 fn pause(first: Duration, retry: u32) -> Duration {
-    let doubled = first.saturating_mul(1 << retry.min(6));
-    doubled.mul_f64(0.5 + fastrand::f64() / 2.0)
+    backoff(first, retry, first.saturating_mul(1 << 6), fastrand::f64())
 }
 
 #[cfg(test)]
