@@ -76,10 +76,16 @@ impl Cluster {
         Ok(Arc::new(Self { shared }))
     }
 
-    /// Returns the newest snapshot. This costs an atomic load and a reference count; take a snapshot once per
-    /// request.
+    /// Returns the newest snapshot. This costs an atomic load and a reference count that all cores share; take
+    /// a snapshot once per request, or [`look`](Self::look) at it.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()
+    }
+
+    /// Reads something from the newest snapshot. This counts no reference, so it touches nothing that other
+    /// cores write.
+    pub fn look<T>(&self, read: impl FnOnce(&Snapshot) -> T) -> T {
+        read(&self.shared.snapshot.load())
     }
 
     /// Waits until the cluster has been read for the first time; returns `false` if that took longer than

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cluster::{Cluster, Node, PickReason};
+use cluster::{Cluster, Node, PickReason, Snapshot};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HOST};
 use http::request::Parts;
 use http::{Method, Response, response};
@@ -56,9 +56,11 @@ impl Proxy {
         // Errors quote what was read as a body. A client without a body gets its answer unchanged, compressed
         // if it accepts that.
         if !matches!(body, Sendable::Nothing) && unquoted::may_quote(&snapshot) {
-            return self.forward_to_quoting(head, &target, body, reason).await;
+            return self
+                .forward_to_quoting(head, &target, body, reason, &snapshot)
+                .await;
         }
-        let reached = self.reach(&mut head, &target, body, reason).await?;
+        let reached = self.reach(&mut head, &target, body, reason, &snapshot).await?;
         self.answer(reached, RequestId::of(&head.extensions))
     }
 
@@ -70,12 +72,13 @@ impl Proxy {
         target: &str,
         body: Sendable,
         reason: PickReason,
+        snapshot: &Snapshot,
     ) -> Result<Response<Outgoing>, Fault> {
         head.headers.remove(ACCEPT_ENCODING);
         let lent = self.fallback.would_fill(&head.headers);
         let asked = Asked::new(&head, target, body.held(), lent);
         let request_id = RequestId::of(&head.extensions);
-        let reached = self.reach(&mut head, target, body, reason).await?;
+        let reached = self.reach(&mut head, target, body, reason, snapshot).await?;
         if head.method == Method::HEAD || !asked.may_be_quoted(reached.0.status()) {
             return self.answer(reached, request_id);
         }
@@ -114,7 +117,9 @@ impl Proxy {
             true => Sendable::Nothing,
             false => Sendable::Made(body),
         };
-        let (reply, node, began) = self.reach(head, target, body, PickReason::Request).await?;
+        let snapshot = self.outbound.cluster().snapshot();
+        let reached = self.reach(head, target, body, PickReason::Request, &snapshot);
+        let (reply, node, began) = reached.await?;
         let (answer, body) = reply.into_parts();
         let bytes_max = self.response_bytes_max.unwrap_or(ANSWER_BYTES_MAX);
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
@@ -140,13 +145,14 @@ impl Proxy {
         fault.unwrap_or_else(Fault::gone)
     }
 
-    /// Sends a request, and waits for the head of its answer.
+    /// Sends a request to a node of `snapshot`, and waits for the head of its answer.
     async fn reach(
         &self,
         head: &mut Parts,
         target: &str,
         mut body: Sendable,
         reason: PickReason,
+        snapshot: &Snapshot,
     ) -> Result<Reached, Fault> {
         self.fallback.fill(&mut head.headers);
         self.counters.forwarded.add(1);
@@ -158,8 +164,7 @@ impl Proxy {
             headers: &head.headers,
         };
         let deadline = self.outbound.deadline();
-        let snapshot = self.outbound.cluster().snapshot();
-        let mut tries = Tries::new(&self.outbound, &snapshot);
+        let mut tries = Tries::new(&self.outbound, snapshot);
         let mut unsent = true;
         loop {
             let node = tries.pick(reason);

@@ -146,7 +146,7 @@ impl Accept {
     /// Announces the names of the documents that are about to be put into the log.
     fn note(&self, queued: &Queued<'_>, outbound: &Outbound) -> Option<Noted> {
         let whereabouts = self.queue.whereabouts.as_ref()?;
-        let newest = || Arc::clone(&outbound.cluster().snapshot().table);
+        let newest = || outbound.cluster().look(|snapshot| Arc::clone(&snapshot.table));
         let (table, names) = (&queued.snapshot.table, queued.plan.names());
         let known = &mut self.known.borrow_mut();
         Some(whereabouts.note(table, newest, names, known, &self.queue.log))

@@ -118,7 +118,8 @@ impl Reshuffle {
     /// Returns whether answers are compressed for clients that accept it, which is so if the cluster's nodes
     /// do the same.
     fn packs(&self) -> bool {
-        self.settings.compress_answers && self.outbound.cluster().snapshot().compresses_answers
+        let compresses = |snapshot: &Snapshot| snapshot.compresses_answers;
+        self.settings.compress_answers && self.outbound.cluster().look(compresses)
     }
 
     async fn take_unpacked(&self, head: Parts, incoming: Incoming) -> Result<Step, Rejection> {
@@ -156,11 +157,11 @@ impl Reshuffle {
             }
             Kind::Bulk(bulk_head) => bulk_head,
         };
-        // A request that passed now would overtake what is queued, and would reach this cluster only.
-        if queues && self.learnt().await.is_none() {
-            return Err(Fault::nothing_learnt().into());
-        }
-        let snapshot = self.outbound.cluster().snapshot();
+        let snapshot = match queues {
+            // A request that passed now would overtake what is queued, and would reach this cluster only.
+            true => self.learnt().await.ok_or_else(Fault::nothing_learnt)?,
+            false => self.outbound.cluster().snapshot(),
+        };
         if !snapshot.learnt() {
             return Ok(self.pass_by_head(head, Body::Streamed(incoming), HeadWhy::NoTopology));
         }
@@ -227,7 +228,7 @@ impl Reshuffle {
     /// Returns the topology, after a short wait if it has not been read yet.
     pub(crate) async fn learnt(&self) -> Option<Arc<Snapshot>> {
         let cluster = self.outbound.cluster();
-        let learnt = cluster.snapshot().learnt() || cluster.learnt(LEARNT_WITHIN).await;
+        let learnt = cluster.look(Snapshot::learnt) || cluster.learnt(LEARNT_WITHIN).await;
         learnt.then(|| cluster.snapshot())
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bulk::RouteTable;
+use cluster::Snapshot;
 use http::Uri;
 use http::request::Parts;
 use tokio::time::Instant;
@@ -70,7 +71,8 @@ impl Reshuffle {
         let Some(Accept { queue, .. }) = &self.accept else {
             return Ok(body);
         };
-        let types = self.outbound.cluster().snapshot().table.dialect().takes_types();
+        let takes_types = |snapshot: &Snapshot| snapshot.table.dialect().takes_types();
+        let types = self.outbound.cluster().look(takes_types);
         if !writes_documents(&head.method, head.uri.path(), types) {
             return Ok(body);
         }
@@ -97,7 +99,10 @@ impl Reshuffle {
             }
             held => held,
         };
-        let table = Arc::clone(&self.outbound.cluster().snapshot().table);
+        let table = self
+            .outbound
+            .cluster()
+            .look(|snapshot| Arc::clone(&snapshot.table));
         let awaited = passing.awaited(&head.uri, &body, &table, queue);
         tokio::select! {
             biased;
