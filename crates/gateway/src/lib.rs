@@ -16,7 +16,8 @@
 //! to a cluster), `gather` (what waits for a busy node), `admission` (what may be queued) and `nodes` (the
 //! way to the nodes). Beside them are `admin` (the admin port) and `switches` (settings that change without a
 //! reload). The files in this folder serve all of them: `error.rs` is the only place where an error becomes
-//! HTTP, `bulk_request.rs` recognizes bulk requests by their heads, and `metrics.rs` counts.
+//! HTTP for the clients of an entry (the admin port has `admin::refusal`), `bulk_request.rs` recognizes bulk
+//! requests by their heads, and `metrics.rs` counts.
 //!
 //! ```no_run
 //! use config::Config;

@@ -1,4 +1,5 @@
-//! The error answers of the admin port.
+//! The only place where an error becomes HTTP for the users of the admin port. The clients of entries have
+//! [`crate::error`].
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};

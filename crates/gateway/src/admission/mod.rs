@@ -1,6 +1,13 @@
-//! Decides what may be queued. A client is answered before the cluster reads its documents, so the cluster is
-//! asked beforehand whether the client may write there ([`rights`]), and whether it takes requests of this
-//! form at all ([`form`]).
+//! Decides what may be queued. A client of an asynchronous entry is answered before the cluster reads its
+//! documents, so whatever the cluster would refuse has to be known beforehand. The gateway has no rules of its
+//! own for that: it asks the cluster, and remembers the answers.
+//!
+//! A bulk comes here twice. Before anything is decided about it, its *form* is admitted ([`form`]):
+//! parameters, media types and lengths, about which the cluster is asked once, with a bulk that changes
+//! nothing. After it has been planned, the *rights* of its client are checked ([`rights`]): a `Door` asks the
+//! cluster who the client is, with the client's own credentials, which gives a `Guest`; the `Guest` is then
+//! permitted each written name and kind of operation. A form that is refused gets the cluster's own words; a
+//! bulk whose rights are denied passes to the cluster, which refuses it.
 
 pub(crate) mod form;
 pub(crate) mod rights;

@@ -1,9 +1,10 @@
 //! The way of a bulk's parts to the nodes, and of the answers back.
 //!
 //! A `Sender` (`part`) has one part executed: it tries one node after another until the fate of each
-//! operation is known. With `combine`, parts of several clients for one node wait in a slot
-//! ([`crate::gather`]) and travel as one request, a `Batch`. `reword` replaces errors that quote another
-//! client's lines.
+//! operation is known, which is the part's `Answer`. With `combine`, parts of several clients for one node
+//! wait in a slot ([`crate::gather`]) and travel as one request, whose `Members` each get their share of the
+//! node's answer. Only requests of one `Family`, equal except for their documents, travel together. `reword`
+//! replaces errors that quote another client's lines.
 
 mod combine;
 mod part;
