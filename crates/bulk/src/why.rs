@@ -78,9 +78,9 @@ whys! {
         MalformedAction = "malformed_action",
         /// An action line names an action other than index, create, update and delete.
         UnknownAction = "unknown_action",
-        /// An action line has a key that this server version does not know, or that we do not.
+        /// An action line has a key that this server version does not know, or that Tidegate does not know.
         UnknownParameter = "unknown_parameter",
-        /// A key of an action line has a value of a kind that we do not follow.
+        /// A key of an action line has a value of a kind that Tidegate does not interpret.
         OddValue = "odd_value",
         /// An action line has the same key twice.
         DuplicateKey = "duplicate_key",
@@ -89,38 +89,38 @@ whys! {
         /// An action line names an index, and the cluster forbids that
         /// (`rest.action.multi.allow_explicit_index`).
         ExplicitIndex = "explicit_index",
-        /// No index, neither in the action line nor in the URL.
+        /// There is no index, neither in the action line nor in the URL.
         NoIndex = "no_index",
         /// The `_id` is an empty string.
         EmptyId = "empty_id",
         /// The `_id` has more than 512 bytes.
         IdTooLong = "id_too_long",
-        /// An update or a delete without `_id`.
+        /// An update or a delete has no `_id`.
         NoId = "no_id",
         /// The routing is an empty string.
         EmptyRouting = "empty_routing",
         /// A document has neither id nor routing, and the mapping of its index requires a routing:
-        /// OpenSearch, and Elasticsearch before 8, fail the whole request for it.
+        /// OpenSearch, and Elasticsearch before 8, fail the whole request because of it.
         RoutingRequired = "routing_required",
         /// The pipeline is an empty string.
         EmptyPipeline = "empty_pipeline",
-        /// Version, version type, sequence number or primary term in a combination that servers reject or
-        /// that we do not follow.
+        /// Version, version type, sequence number or primary term are combined in a way that servers reject
+        /// or that Tidegate does not interpret.
         Versioning = "versioning",
         /// The last action has no source line.
         NoSource = "no_source",
         /// A source line is empty.
         EmptySource = "empty_source",
-        /// The body of an update is not surely one that the server accepts.
+        /// Tidegate is not sure that the server accepts the body of an update.
         UpdateBody = "update_body",
         /// The index does not exist (it may be created by this very request).
         UnknownIndex = "unknown_index",
         /// The index name is a date math expression.
         DateMath = "date_math",
-        /// An alias that has no single write index, or several routing values.
+        /// The alias has no single write index, or several routing values.
         AmbiguousAlias = "ambiguous_alias",
-        /// An operation other than `create` on a data stream. How the servers word its error depends on
-        /// whether a `create` on the same stream came before it in the request.
+        /// An operation other than `create` is for a data stream. The servers word its error differently if a
+        /// `create` on the same stream comes before it in the request.
         StreamNotCreate = "stream_not_create",
         /// The shard is chosen from the document itself (time series, `routing_path`, logsdb sorted routing).
         RoutedByContent = "routed_by_content",
@@ -131,23 +131,23 @@ whys! {
         /// The request names a pipeline that may change `_index`, `_id` or `_routing`, or whose definition is
         /// unknown.
         UnknownPipeline = "unknown_pipeline",
-        /// A pipeline writes who sent the request (`set_security_user`), so it can run for the client only,
+        /// A pipeline records who sent the request (`set_security_user`), so it can run only for the client,
         /// and not from a queue.
         CallersPipeline = "callers_pipeline",
-        /// `require_alias` or `require_data_stream` is set, and the name is not known as one: what the
-        /// cluster will not write to is not queued, and not made.
+        /// `require_alias` or `require_data_stream` is set, and the name is not known to be one: Tidegate
+        /// neither queues for nor creates a target that the cluster would refuse to write to.
         RequiredTarget = "required_target",
-        /// A pipeline would run, and this server lets a document that fails in one take others of its request
-        /// with it, so the answer follows from what stands together.
+        /// A pipeline would run, and on this server a document that fails in a pipeline makes others of its
+        /// request fail too, so the answer depends on which documents share a request.
         BatchedIngest = "batched_ingest",
-        /// The cluster's own answer disagreed with our prediction for this index.
+        /// The cluster's own answer disagreed with Tidegate's prediction for this index.
         PredictionFailed = "prediction_failed",
-        /// The index is new, and our prediction of its shards has not been compared with the cluster's own
-        /// answer yet. It takes moments.
+        /// The index is new, and Tidegate's prediction of its shards has not been compared with the cluster's
+        /// own answer yet. This takes moments.
         UnverifiedIndex = "unverified_index",
         /// The index is closed.
         IndexClosed = "index_closed",
-        /// The index is in a state whose routing is not known: it is being made, say.
+        /// The index is in a state whose routing is not known, for example while it is being created.
         IndexUnavailable = "index_unavailable",
         /// The routing formula or the metadata of the index is not understood.
         UnknownFormula = "unknown_formula",

@@ -386,7 +386,8 @@ async fn start(loaded: &Loaded, left: Option<Left>) -> anyhow::Result<Gateway> {
     started
 }
 
-/// Returns the program that takes this one's place, if it is fit to. Otherwise logs what is wrong with it.
+/// Returns the program that takes this one's place, if it passes its trial. Otherwise logs what is wrong
+/// with it.
 fn next_program<'a>(program: Option<&'a Program>, gateway: &Gateway) -> anyhow::Result<Next<'a>> {
     let program = program.ok_or_else(|| anyhow!("the system does not say which program runs"))?;
     let next = program.try_beside().and_then(|()| {

@@ -102,10 +102,10 @@ impl When {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadField {
     /// A name that no header can have.
-    #[error("`{0}` is no name for a header")]
+    #[error("`{0}` is not a valid header name")]
     Header(String),
     /// There is a field with a similar name.
-    #[error("`{name}` is no field of a request; did you mean `{near}`?")]
+    #[error("`{name}` is not a field of a request; did you mean `{near}`?")]
     Near {
         /// The name as it was written.
         name: String,
@@ -113,7 +113,7 @@ pub enum BadField {
         near: &'static str,
     },
     /// No field has a similar name.
-    #[error("`{0}` is no field of a request; there are {names}", names = NAMES.join(", "))]
+    #[error("`{0}` is not a field of a request; there are {names}", names = NAMES.join(", "))]
     Unknown(String),
 }
 

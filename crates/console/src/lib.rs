@@ -107,7 +107,7 @@ pub enum StartError {
     InTheClear(SocketAddr),
     /// The base path is not valid.
     #[error(
-        "`{0}` is no base path: it begins with `/`, does not end with one, and has letters, digits and `-._~/`"
+        "`{0}` is not a base path: it begins with `/`, does not end with one, and has letters, digits and `-._~/`"
     )]
     BasePath(String),
     /// The console cannot listen on the address, for example because it is taken.

@@ -226,7 +226,7 @@ async fn cluster(
         .and_then(|major| major.parse::<u32>().ok())
         .is_none()
     {
-        steps.note("version", false, format!("`{version}` is no version"));
+        steps.note("version", false, format!("`{version}` is not a version"));
         return None;
     }
     steps.note("version", true, format!("{flavour} {version}"));

@@ -189,8 +189,8 @@ impl Fault {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "exception",
-            "the gateway failed on this request, which is a bug of its own (its log has the place); \
-             what the request writes may have been executed"
+            "the gateway failed on this request, which is a bug of the gateway (the log says where); \
+             the writes of the request may have been executed"
                 .to_owned(),
         )
     }
@@ -264,7 +264,7 @@ impl Fault {
                 "es_rejected_execution_exception",
                 format!(
                     "nothing was accepted: the dead letters of [{index}] have no more room, and {bytes} bytes of its refused \
-                     documents wait for some: replay or purge dead letters, or raise dead_letters_max_size"
+                     documents wait for room: replay or purge dead letters, or raise dead_letters_max_size"
                 ),
             )
         }
@@ -275,7 +275,7 @@ impl Fault {
         Self::new(
             StatusCode::BAD_REQUEST,
             "illegal_argument_exception",
-            "nothing was accepted: Idempotency-Key is one value of 1 to 255 bytes",
+            "nothing was accepted: Idempotency-Key must be one value of 1 to 255 bytes",
         )
     }
 
@@ -330,7 +330,7 @@ impl Fault {
             StatusCode::CONFLICT,
             "version_conflict_engine_exception",
             format!(
-                "this request was accepted before (queued; position={position}) and nothing was written now; its answer cannot be given again, since today it would not be queued: {why}"
+                "this request was accepted before (queued; position={position}) and nothing was written now; its answer cannot be given again, because it would not be queued now: {why}"
             ),
         )
     }
@@ -407,7 +407,7 @@ impl Fault {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "unavailable_shards_exception",
                 format!(
-                    "nothing was accepted: the index [{index}] is new, and the cluster could not be asked to make it"
+                    "nothing was accepted: the index [{index}] is new, and the cluster could not be asked to create it"
                 ),
             )
         }
@@ -461,7 +461,7 @@ impl Fault {
             StatusCode::INTERNAL_SERVER_ERROR,
             "exception",
             format!(
-                "nothing was switched here, since it could not be kept ({why}); other settings of the request are in force at the cluster"
+                "no switch was changed, because the change could not be saved ({why}); other settings of the request are in force at the cluster"
             ),
         )
     }

@@ -83,19 +83,19 @@ counters! {
     /// Bulk requests that repeated one with the same `Idempotency-Key`: answered as that one, and not put
     /// into a queue again.
     bulk_repeated,
-    /// Bulk requests that were refused for the sake of their `Idempotency-Key`: it names another request,
-    /// say.
+    /// Bulk requests that were refused because of their `Idempotency-Key`, for example because it names
+    /// another request.
     bulk_key_refused,
     /// Documents (operations) of bulk requests that were put into a queue.
     docs_queued,
     /// Documents (operations) of split bulk requests, and of single writes that were sent as bulks.
     docs,
-    /// Documents that the node of their primary took straight from here.
+    /// Documents that the node of their primary took directly from the gateway.
     docs_direct,
-    /// Documents with neither id nor routing that were given a shard here (`direct_routing`).
+    /// Documents with neither id nor routing to which the gateway gave a shard (`direct_routing`).
     docs_directed,
-    /// Documents that another node took: neither id nor routing, a primary that is nowhere, or its node could
-    /// not be asked.
+    /// Documents that another node took: they have neither id nor routing, their primary is not allocated, or
+    /// its node could not be asked.
     docs_any,
     /// Documents whose part got no usable answer from any node: their items say 503.
     docs_unanswered,
@@ -107,17 +107,17 @@ counters! {
     parts_retried,
     /// Requests that carried parts of several bulk requests to a node.
     combined_requests,
-    /// Parts that travelled in them.
+    /// Parts that travelled in combined requests.
     combined_parts,
     /// Parts that were sent again by themselves, because a request that carried several was refused as a
     /// whole.
     combined_again,
     /// Single-document writes that were sent as bulks (`rewrite_to_bulk`).
     single_joined,
-    /// Those of them that were sent once more as they came, because their bulk was refused: nothing had been
-    /// executed, and the cluster words its own refusal.
+    /// Single-document writes that were sent once more unchanged, because their bulk was refused: nothing had
+    /// been executed, and the cluster words its own refusal.
     single_again,
-    /// Single-document writes that went on as they came although `rewrite_to_bulk` is on.
+    /// Single-document writes that went on unchanged although `rewrite_to_bulk` is on.
     single_passed,
     /// Bytes of bulk bodies, decoded.
     bulk_bytes,
@@ -129,7 +129,7 @@ counters! {
     exchanges,
     /// Exchanges with nodes that failed (no answer, or none that could be read).
     exchanges_failed,
-    /// Requests forwarded to a node as they came (pass-through bulks included).
+    /// Requests forwarded to a node unchanged (pass-through bulks included).
     forwarded,
     /// Forwarded requests that were tried on another node.
     forwarded_retried,
@@ -304,7 +304,7 @@ impl Metrics {
         out.metric(
             "tidegate_panics_total",
             "counter",
-            "Bugs of the gateway's that something met: what met one ended, and nothing else.",
+            "Panics, which are bugs of the gateway: the work in which one occurred ended, and nothing else.",
             panics.map(|(work, count)| (format!("work=\"{}\"", work.as_str()), count)),
         );
         let classes = RESPONSE_CLASSES.iter().enumerate();

@@ -102,7 +102,7 @@ pub enum HeadError {
     #[error("it has no header `{}`", crate::Head::NAME)]
     Missing,
     /// The header is not UTF-8.
-    #[error("its head is no text")]
+    #[error("its head is not text")]
     NoText,
     /// The header is not what a gateway writes.
     #[error("its head is {0:?}")]

@@ -107,11 +107,11 @@ impl<'a> Answer<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FieldError {
     #[error(
-        "`{0}` is no field of an answer: there are _ctx.response.status, _ctx.response.header.NAME, \
+        "`{0}` is not a field of an answer: there are _ctx.response.status, _ctx.response.header.NAME, \
          _ctx.response.body, _ctx.response.body_length, _ctx.response.body_json.PATH and _ctx.elapsed"
     )]
     Unknown(String),
-    #[error("`{0}` is no name of a header")]
+    #[error("`{0}` is not a valid header name")]
     Header(String),
 }
 

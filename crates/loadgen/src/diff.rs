@@ -412,7 +412,7 @@ impl IndexSide<'_> {
 }
 
 fn no_json(of: &str) -> Trouble {
-    Trouble::Answer("_source".to_owned(), format!("the source of {of} is no JSON"))
+    Trouble::Answer("_source".to_owned(), format!("the source of {of} is not JSON"))
 }
 
 const ANSWERS_BYTES: usize = 1 << 30;

@@ -134,7 +134,7 @@ pub enum UrlError {
     #[error("has no scheme: write `http://` or `https://` before it")]
     NoScheme,
     /// A scheme other than http and https.
-    #[error("has the scheme `{0}`, and only http and https are spoken")]
+    #[error("has the scheme `{0}`; only http and https are supported")]
     Scheme(String),
     /// The URL has no host, or its port is not a port.
     #[error("has no server in `{0}`")]

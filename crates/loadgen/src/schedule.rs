@@ -20,7 +20,7 @@ struct Stage {
 
 /// A text that is not a stage of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no stage: write RATE/TIME or FROM..TO/TIME, as in `0..1000/30s`")]
+#[error("`{0}` is not a stage: write RATE/TIME or FROM..TO/TIME, as in `0..1000/30s`")]
 pub struct ScheduleError(String);
 
 // === impl Schedule ===

@@ -209,7 +209,7 @@ requests:
     let all = lines.join("\n");
     for wanted in [
         "l.yml:2:1: error: runer: unknown key; did you mean `runner`?",
-        "l.yml:4:22: error: variables[0].type: `sequense` is no type of variables; did you mean `sequence`?",
+        "l.yml:4:22: error: variables[0].type: `sequense` is not a type of variable; did you mean `sequence`?",
         "l.yml:10:7: error: requests[0].request.body_repeat_time: unknown key; did you mean `body_repeat_times`?",
         "has no scheme",
         "there is not one value in it",

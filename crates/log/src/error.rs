@@ -107,7 +107,7 @@ pub enum ReadError {
         lanes: u32,
     },
     /// The name is not valid: a consumer's name has 1 to 64 letters, digits, `-` or `_`.
-    #[error("{0:?} is no name for a consumer: 1 to 64 letters, digits, '-' or '_'")]
+    #[error("{0:?} is not a valid name of a consumer: 1 to 64 letters, digits, '-' or '_'")]
     Name(String),
     /// The consumer was removed.
     #[error("the consumer {0} was removed")]

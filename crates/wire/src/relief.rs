@@ -145,8 +145,8 @@ fn freed_by(record: &Record, verdict: Verdict) -> usize {
     }
 }
 
-/// Measures a body's rate from its mark on. The mark of a body that was quick for long moves on: a good
-/// beginning excuses no trickle.
+/// Measures a body's rate from its mark on. The mark of a body that has been fast for some time moves on,
+/// because a fast start must not hide slow sending later.
 fn look(record: &Arc<Record>, rate_min: u64, now: Instant) -> Seen {
     let mark = record.mark();
     let time = now.saturating_duration_since(mark.at);

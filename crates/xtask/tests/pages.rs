@@ -86,7 +86,6 @@ fn the_lists_of_cases_that_the_pages_promise_are_printed() {
 
 /// The script installs what a verb needs before it calls the program. For a verb that it does not know, it
 /// would install nothing.
-/// nothing.
 #[test]
 fn the_script_passes_every_verb_on_to_the_program() {
     let script = std::fs::read_to_string(root().join("dev")).unwrap();

@@ -118,7 +118,7 @@ fn letters_are_counted_by_what_they_share_and_changed_together() {
     );
     let whys = told["refusals"].to_string();
     assert!(
-        whys.contains("is no whole number") && whys.contains("a delete has no source"),
+        whys.contains("is not a whole number") && whys.contains("a delete has no source"),
         "{whys}"
     );
     assert_eq!(letters(&gateway, "").len(), 41, "a changed letter is one letter");

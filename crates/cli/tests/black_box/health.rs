@@ -77,7 +77,7 @@ fn a_wrong_account_is_an_error_in_readiness_and_in_the_log() {
         assert!(began.elapsed() < PATIENCE, "{said:#}");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(reason(&ready(&gateway).1, "account").contains("mend `basic_auth` or `api_key`"));
+    assert!(reason(&ready(&gateway).1, "account").contains("correct `basic_auth` or `api_key`"));
     let log = gateway.logged("refuses our account");
     let line = log
         .lines()

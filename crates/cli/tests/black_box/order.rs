@@ -166,7 +166,7 @@ fn a_name_that_leads_elsewhere_holds_up_nothing_but_the_lanes_it_leads_to() {
     // Two lanes have the older versions, and five wait for them.
     wait(&gateway, "c0", |_| newest(&cluster.docs("other"), 7) >= 60);
     wait(&gateway, "c0", |one| {
-        one["lanes"].to_string().contains("a name leads elsewhere")
+        one["lanes"].to_string().contains("a name leads to another index")
     });
     assert_eq!(newest(&cluster.docs("i2"), 2), 0, "held back");
     cluster.behave();

@@ -335,7 +335,7 @@ const SUNK: f64 = 0.6;
 const ALIKE: f64 = 0.3;
 const QUICKER: f64 = 0.6;
 const QUICKER_ANSWERS: u32 = 12;
-/// This much waiting counts as none.
+/// A share of waiting up to this counts as no waiting.
 const TOLERANCE: f64 = 0.05;
 /// The room to find more.
 const ROOM: f64 = 0.05;

@@ -244,7 +244,7 @@ impl Resolver<'_> {
         ] {
             for role in &roles.0 {
                 if let Some(near) = nearest(role, ROLES.iter().copied()).filter(|near| near != role) {
-                    let message = format!("`{role}` is no role that is known; did you mean `{near}`?");
+                    let message = format!("`{role}` is not a known role; did you mean `{near}`?");
                     self.warning(&format!("{path}.filter.roles.{list}"), message);
                 }
             }

@@ -102,8 +102,9 @@ impl Resolver<'_> {
     fn topic_and_brokers(&mut self, path: &str, file: &QueueFile, topic: &str) {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if topic.is_empty() || topic.len() > 249 || !topic.bytes().all(plain) {
-            let message =
-                format!("`{topic}` is no name of a topic: at most 249 letters, digits, `.`, `_` and `-`");
+            let message = format!(
+                "`{topic}` is not a valid name of a topic: at most 249 letters, digits, `.`, `_` and `-`"
+            );
             self.error(&format!("{path}.topic"), message);
         }
         if file.brokers.0.is_empty() {
@@ -115,9 +116,9 @@ impl Resolver<'_> {
                 .rsplit_once(':')
                 .and_then(|(_, port)| port.parse::<u16>().ok());
             let message = match broker.split_once("://") {
-                Some((scheme, _)) if !scheme.eq_ignore_ascii_case("plaintext") => format!(
-                    "`{broker}`: write `host:port` alone; how brokers are spoken to is said by `tls` and `sasl`"
-                ),
+                Some((scheme, _)) if !scheme.eq_ignore_ascii_case("plaintext") => {
+                    format!("`{broker}`: write `host:port` alone; `tls` and `sasl` set the protocol")
+                }
                 Some(_) => format!("`{broker}`: write `host:port` alone"),
                 None if port.is_none() || broker.contains(',') => {
                     format!("`{broker}` is not `host:port`, as in `kafka-1:9092`")

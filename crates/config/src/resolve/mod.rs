@@ -216,7 +216,7 @@ impl Resolver<'_> {
                 let help =
                     nearest(&upper, METHODS.iter().copied()).map(|near| format!("did you mean `{near}`?"));
                 let path = item_path(path, "method", at, rule.method.0.len());
-                self.error_with_help(&path, format!("`{text}` is no method"), help);
+                self.error_with_help(&path, format!("`{text}` is not a method"), help);
             }
             methods.extend(Method::from_bytes(upper.as_bytes()));
         }

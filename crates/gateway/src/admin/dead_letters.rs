@@ -357,7 +357,7 @@ pub(super) fn time_ms(text: &str) -> Result<u64, Refusal> {
     });
     parsed.ok_or_else(|| {
         Refusal::invalid(format!(
-            "{text} is no time: write 2026-11-21T10:00:00Z, or ms since 1970"
+            "{text} is not a time: write 2026-11-21T10:00:00Z, or ms since 1970"
         ))
     })
 }

@@ -58,7 +58,7 @@ const OBSERVE: &[Endpoint] = &[
     reads("/", "What there is.", || get(observe::index)),
     reads(
         "/health",
-        "Its clusters in colours: 503 while no node of one is well.",
+        "The clusters' health as colours: 503 while one of them has no healthy node.",
         || get(health::health),
     ),
     reads("/health/live", "Whether the process answers: 200.", || {

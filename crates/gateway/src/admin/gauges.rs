@@ -79,7 +79,7 @@ const OF_ENTRIES: [Metric<ServerCounts>; 6] = [
     (
         "turned_away_total",
         "counter",
-        "Client connections closed as they came: there were max_concurrency already.",
+        "Client connections closed on arrival: there were max_concurrency already, all with requests under way.",
         |counts| Some(counts.turned_away as f64),
     ),
     (
@@ -101,25 +101,25 @@ const OF_BODIES: [Metric<Budget>; 4] = [
     (
         "buffers_bytes",
         "gauge",
-        "Memory in pooled buffers, idle ones included, and in parts that wait for company.",
+        "Memory in pooled buffers, idle ones included, and in parts that wait to be combined.",
         |budget| Some(budget.used() as f64),
     ),
     (
         "buffers_bytes_max",
         "gauge",
-        "Bound of tidegate_buffers_bytes.",
+        "Upper bound of tidegate_buffers_bytes.",
         |budget| Some(budget.limit() as f64),
     ),
     (
         "bodies_shrunk_total",
         "counter",
-        "Request bodies that gave back memory which they had declared and not sent, since others waited for it.",
+        "Request bodies that gave back memory which they had declared and not sent, because others waited for it.",
         |budget| Some(budget.bodies_shrunk() as f64),
     ),
     (
         "bodies_cut_total",
         "counter",
-        "Request bodies that were cut off since others waited for the memory that they held.",
+        "Request bodies that were cut off because others waited for the memory that they held.",
         |budget| Some(budget.bodies_cut() as f64),
     ),
 ];
@@ -135,7 +135,7 @@ const OF_DELIVERY: [Metric<Usage>; 3] = [
     (
         "delivery_memory_bytes_max",
         "gauge",
-        "Bound of tidegate_delivery_memory_bytes, which only one request that is larger than half of it exceeds.",
+        "Upper bound of tidegate_delivery_memory_bytes, which only one request that is larger than half of it exceeds.",
         |memory| Some(memory.max as f64),
     ),
     (
@@ -151,13 +151,13 @@ const OF_CLUSTERS: [Metric<cluster::Status>; 7] = [
     (
         "cluster_polled_ago_seconds",
         "gauge",
-        "Since the cluster last answered the watch.",
+        "Time since the cluster last answered the watch.",
         |status| status.polled_ago_ms.map(|ms| ms as f64 / 1e3),
     ),
     (
         "cluster_watched",
         "gauge",
-        "Whether the cluster answers the watch; it is not there where discovery is off.",
+        "Whether the cluster answers the watch; the metric is absent where discovery is off.",
         |status| match status.state {
             cluster::WatchState::Off => None,
             state => Some(f64::from(u8::from(state == cluster::WatchState::Watching))),
@@ -166,7 +166,7 @@ const OF_CLUSTERS: [Metric<cluster::Status>; 7] = [
     (
         "cluster_rebuilt_total",
         "counter",
-        "How often another cluster was found at the addresses of the one before: it was built anew.",
+        "How often another cluster was found at the addresses of the previous one, because the cluster was built anew.",
         |status| Some(status.polls.rebuilt as f64),
     ),
     (
@@ -184,7 +184,7 @@ const OF_CLUSTERS: [Metric<cluster::Status>; 7] = [
     (
         "cluster_predictions_right_total",
         "counter",
-        "Predicted shards that the cluster's own answer agreed with.",
+        "Predicted shards that agreed with the cluster's own answer.",
         |status| Some(status.predictions.right as f64),
     ),
     (
@@ -203,19 +203,19 @@ const OF_SWITCHES: [Metric<admin::Gauges>; 3] = [
     (
         "switches",
         "gauge",
-        "Switches that were set at run time and come before the configuration.",
+        "Switches that were set at run time and take precedence over the configuration.",
         |gauges| Some(gauges.switches as f64),
     ),
     (
         "combining_filters",
         "gauge",
-        "Filters at which small parts of different bulks travel together now.",
+        "Filters that combine small parts of different bulks now.",
         |gauges| Some(gauges.combining as f64),
     ),
     (
         "directing_filters",
         "gauge",
-        "Filters that give documents with neither id nor routing a shard now, but for indices that are switched by themselves.",
+        "Filters that give documents with neither id nor routing a shard now; indices with a switch of their own may differ.",
         |gauges| Some(gauges.directing as f64),
     ),
 ];

@@ -59,7 +59,7 @@ pub(super) async fn ready(State(admin): State<Arc<AdminState>>) -> Response {
     if admin.shared.draining.load(Ordering::Relaxed) {
         found.error(
             "draining",
-            "it was told to stop, and finishes what it has in flight".to_owned(),
+            "the gateway was told to stop and finishes the requests in flight".to_owned(),
         );
     }
     let promised = Promised::of(&live.config);
@@ -111,16 +111,19 @@ fn look_at(cluster: &Cluster, live: &Live, name: &Arc<str>, queued: bool, found:
         WatchState::Unauthorized if has_account => found.error(
             "account",
             format!(
-                "the cluster `{name}` refuses the gateway's account: mend `basic_auth` or `api_key`{told}"
+                "the cluster `{name}` refuses the gateway's account: correct `basic_auth` or `api_key`{told}"
             ),
         ),
         WatchState::Unauthorized => found.warning(
             "account",
-            format!("the cluster `{name}` wants an account and none is configured: bulks pass unsplit{told}"),
+            format!(
+                "the cluster `{name}` requires an account and none is configured: bulks pass unsplit{told}"
+            ),
         ),
-        WatchState::Starting => {
-            found.error("cluster", format!("the cluster `{name}` was not read yet{told}"))
-        }
+        WatchState::Starting => found.error(
+            "cluster",
+            format!("the cluster `{name}` has not been read yet{told}"),
+        ),
         WatchState::Unreachable if queued && cluster.snapshot().learnt() => found.warning(
             "cluster",
             format!("the cluster `{name}` does not answer; bulks are queued{told}"),
@@ -130,7 +133,7 @@ fn look_at(cluster: &Cluster, live: &Live, name: &Arc<str>, queued: bool, found:
         }
         _ if !up && !queued => found.error(
             "cluster",
-            format!("no node of the cluster `{name}` is well{told}"),
+            format!("no node of the cluster `{name}` is healthy{told}"),
         ),
         _ => {}
     }

@@ -20,7 +20,7 @@ impl AdminState {
         out.metric(
             "tidegate_build_info",
             "gauge",
-            "Always 1; the labels say which build this is.",
+            "Always 1; the labels identify the build.",
             [(build, 1.0)],
         );
         let counted = self.shared.reloads.counted();
@@ -34,13 +34,13 @@ impl AdminState {
         out.metric(
             "tidegate_config_reloads_failed_total",
             "counter",
-            "Reloads that were refused: the configuration before stayed in force.",
+            "Reloads that were refused: the previous configuration stayed in force.",
             one(counted.failed as f64),
         );
         out.metric(
             "tidegate_config_last_reload_successful",
             "gauge",
-            "Whether the last reload, or the start, put the file in force; 0: what runs is not what the file says.",
+            "Whether the last reload, or the start, put the file in force; 0: the gateway runs another configuration than the file's.",
             one(f64::from(u8::from(counted.in_force))),
         );
         out.metric(
@@ -52,7 +52,7 @@ impl AdminState {
         out.metric(
             "tidegate_config_waits_for_restart",
             "gauge",
-            "Keys of the file that are not in force before a restart.",
+            "Keys of the file that take effect only after a restart.",
             one(counted.waiting as f64),
         );
     }
@@ -72,7 +72,7 @@ impl AdminState {
         out.metric(
             "tidegate_certificate_expiry_timestamp_seconds",
             "gauge",
-            "When the first certificate of a chain, or of a file of authorities, ends, in seconds since 1970.",
+            "When the first certificate of a chain, or of a file of authorities, expires, in seconds since 1970.",
             self.expiries(),
         );
     }

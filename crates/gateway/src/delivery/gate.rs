@@ -146,7 +146,7 @@ impl Drop for Pass {
     }
 }
 
-/// A request that fits, and is of about the size that is allowed, adds one part in this many to that size.
+/// An accepted request of nearly the allowed size raises that size by one part in this many.
 const GROWTH: u64 = 64;
 
 #[cfg(test)]

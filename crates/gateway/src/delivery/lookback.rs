@@ -37,7 +37,7 @@ struct Look<'a> {
     /// Whether the operation must not be sent again before it is known if its document is here.
     must_know: bool,
     /// Whether the document that is there does not tell if the operation was executed, because a script or a
-    /// pipeline had a say.
+    /// pipeline may have changed it.
     untold: bool,
 }
 

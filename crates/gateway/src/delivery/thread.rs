@@ -296,7 +296,9 @@ impl Lane {
         let route = Rc::clone(&self.route);
         route.fronts.set(self.number, Some(position));
         loop {
-            let why = format!("a name leads elsewhere: what lane {lane} holds for it comes first");
+            let why = format!(
+                "a name leads to another index: this lane waits for the operations of lane {lane} on that name"
+            );
             route.group.set(self.number, Doing::Delivering, Some(&why));
             tokio::select! {
                 biased;
@@ -590,7 +592,7 @@ const BATCH_BYTES_MIN: usize = 1 << 20;
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Why a lane waits if its next batch finds no room in memory.
-const WAITS_FOR_MEMORY: &str = "it waits for memory that other lanes hold (worker.delivery_memory)";
+const WAITS_FOR_MEMORY: &str = "the lane waits for memory that other lanes hold (worker.delivery_memory)";
 /// The wait before a log that could not be read is read again.
 pub(crate) const READ_AGAIN: Duration = Duration::from_secs(5);
 

@@ -41,7 +41,7 @@ pub(crate) struct Queue {
     pub(crate) parked: ParkedOfQueue,
     /// How long operations are parked before they are given up.
     parked_age_max: Mutex<Duration>,
-    /// The keys of requests that are written once however often they come; `None` if keys mean nothing.
+    /// The idempotency keys that were used; `None` if the queue ignores keys.
     pub(crate) keys: Option<Arc<Keys>>,
     /// Where the names of its documents lead; `None` in Kafka, where lanes may be other gateways'.
     pub(crate) whereabouts: Option<Whereabouts>,
@@ -63,8 +63,8 @@ pub(crate) struct Group {
     cannot_park: Mutex<Option<CannotPark>>,
     /// How far each lane may have sent; `None` in Kafka.
     sent_marks: Option<SentMarks>,
-    /// By lane: the position before which everything was there when delivery started. An earlier delivery may
-    /// have delivered it, and ended before that was written down.
+    /// For each lane, the end of the queue when delivery started. An earlier run may have delivered records
+    /// before this position without committing them.
     doubtful_before: Vec<AtomicU64>,
     /// Whether something may have been sent that is not committed, or is to be sent again, while
     /// [`Group::doubtful_before`] does not say so yet.
@@ -87,8 +87,7 @@ pub(crate) struct Group {
 #[derive(Clone, Debug)]
 pub(crate) struct CannotPark {
     pub(crate) why: String,
-    /// Whether the brokers have said nothing; otherwise they have said that the gateway cannot have the topic
-    /// as things are.
+    /// True if the brokers did not answer; false if they refused the topic.
     pub(crate) is_untold: bool,
 }
 

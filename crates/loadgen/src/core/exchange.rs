@@ -26,7 +26,7 @@ use crate::variable::Draws;
 enum RenderError {
     #[error("`{0}` {1}")]
     Url(String, UrlError),
-    #[error("the URL is no text")]
+    #[error("the URL is not text")]
     NoText,
     #[error("the body can't be packed: {0}")]
     Pack(std::io::Error),

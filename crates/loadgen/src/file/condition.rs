@@ -165,7 +165,7 @@ fn range<'n>(name: &'n str, value: &Node, path: &str, problems: &mut Problems) -
         match (Bound::parse(bound), number) {
             (Some(bound), Some(number)) => bounds.push((bound, number)),
             (None, _) => {
-                let message = format!("`{bound}` is no bound: there are gt, gte, lt, lte");
+                let message = format!("`{bound}` is not a bound: there are gt, gte, lt, lte");
                 problems.error(node.place, path, message, None);
             }
             (_, None) => {

@@ -204,7 +204,7 @@ fn method(section: &mut Section<'_, '_>) -> Method {
     match Method::from_bytes(text.text.to_ascii_uppercase().as_bytes()) {
         Ok(method) => method,
         Err(_) => {
-            let message = format!("`{}` is no method", text.text.escape_debug());
+            let message = format!("`{}` is not a method", text.text.escape_debug());
             section.problems.error(text.place, &text.path, message, None);
             Method::GET
         }
@@ -406,7 +406,7 @@ impl Scope<'_> {
         for (key, value) in entries {
             let path = format!("{path}.{}", key.name);
             let Ok(name) = HeaderName::from_bytes(key.name.as_bytes()) else {
-                let message = format!("`{}` is no name of a header", key.name.escape_debug());
+                let message = format!("`{}` is not a valid header name", key.name.escape_debug());
                 problems.error(key.place, &path, message, None);
                 continue;
             };

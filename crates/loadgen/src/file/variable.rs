@@ -71,7 +71,7 @@ fn read(
         return None;
     }
     if name.text.starts_with("env.") || name.text.contains("]]") {
-        let message = format!("`{}` is no name for a variable", name.text);
+        let message = format!("`{}` is not a valid name of a variable", name.text);
         section.problems.error(name.place, &name.path, message, None);
     }
     let kind = kind_of(&kind, &mut section, folder, before);
@@ -153,7 +153,7 @@ fn no_type(kind: &Text, problems: &mut Problems) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("there are {}", TYPES.join(", ")),
     };
-    let message = format!("`{}` is no type of variables", kind.text);
+    let message = format!("`{}` is not a type of variable", kind.text);
     problems.error(kind.place, &kind.path, message, Some(help));
 }
 

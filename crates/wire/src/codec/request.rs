@@ -123,8 +123,7 @@ fn parse_target(method: &Method, target: &str, shared: &Bytes, head: &[u8]) -> R
     let uri = Uri::from_maybe_shared(shared.slice_ref(in_shared(shared, head, bytes)))
         .map_err(|_| Refusal::BadTarget)?;
     match uri.query() {
-        // `http://host?query`: in origin form, in which it is passed on, it needs the path that it leaves
-        // out.
+        // `http://host?query` has no path; the origin form that is passed on needs one.
         Some(query)
             if uri
                 .path_and_query()

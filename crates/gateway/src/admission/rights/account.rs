@@ -60,7 +60,7 @@ pub enum Verdict {
 /// The rights of an account at a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountRights {
-    /// The cluster asks nobody who they are.
+    /// The cluster does not authenticate its clients.
     Open,
     /// The cluster's word on each right.
     Asked(Vec<AccountRight>),

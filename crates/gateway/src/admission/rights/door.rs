@@ -44,7 +44,7 @@ struct Last(Option<(i64, Failure)>);
 /// A client that was let in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Guest {
-    /// The cluster asks nobody who they are.
+    /// The cluster does not authenticate its clients.
     Anybody,
     /// A client that the cluster knows.
     Known(Known),

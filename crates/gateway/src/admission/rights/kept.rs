@@ -1,6 +1,6 @@
 //! Keeps the state that outlives the process: `path.data/rights/known.json`, replaced as a whole and seldom,
-//! and the key that identities are hashed with, in a file of its own. Neither file tells a secret, nor can it
-//! be used to try one without the other.
+//! and the key that identities are hashed with, in a file of its own. Neither file contains a secret, and
+//! testing a guessed secret takes both.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -33,7 +33,7 @@ struct File {
 struct OfCluster {
     #[serde(skip_serializing_if = "Option::is_none")]
     open: Option<i64>,
-    /// Which cluster that was.
+    /// The UUID of the cluster that does not authenticate its clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     open_uuid: Option<Box<str>>,
     clients: Vec<Client>,
@@ -46,7 +46,7 @@ struct Client {
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<Print>,
     at: i64,
-    /// By the name as it is written and the operation: when that was allowed.
+    /// When each operation was last allowed, by written name and operation.
     may: BTreeMap<Box<str>, BTreeMap<String, i64>>,
 }
 
@@ -108,7 +108,7 @@ fn now_ms() -> i64 {
 }
 
 fn write(folder: &Path, rights: &Rights, clock: Clock) -> io::Result<()> {
-    // A time before the clock's beginning was before it by the calendar, too.
+    // Times are stored as wall-clock time: `shift` converts them, also those before the clock's start.
     let shift = now_ms() - clock.now();
     let doors: Vec<_> = rights.doors().values().cloned().collect();
     let clusters = doors.iter().map(|door| {
@@ -219,7 +219,7 @@ fn keep(bell: &Bell, folder: &Path, rights: &Weak<Rights>, clock: Clock) {
         let Some(rights) = rights.upgrade() else { return };
         if let Err(error) = write(folder, &rights, clock) {
             let folder = folder.display();
-            wire::rationed!(tracing::warn, %folder, %error, "who may write could not be kept");
+            wire::rationed!(tracing::warn, %folder, %error, "the remembered rights to write could not be saved");
         }
         drop(rights);
         if closing || bell.pause() {
@@ -263,7 +263,7 @@ const KEY_FILE: &str = "key";
 const KNOWN_FILE: &str = "known.json";
 const VERSION: u32 = 1;
 const BETWEEN_WRITES: Duration = Duration::from_secs(5);
-/// The least age of an answer to an earlier process, so that the question is asked again at once.
+/// An answer to an earlier process counts as at least this old, so that the question is asked again at once.
 const STALE_MS: i64 = super::memory::FRESH.as_millis() as i64;
 
 #[cfg(test)]

@@ -63,7 +63,8 @@ pub(super) enum Judged {
 // === impl Memory ===
 
 impl Memory {
-    /// Returns this cluster's last answer about itself within this time, if it was that it asks nobody.
+    /// Returns the record that this cluster does not authenticate its clients, if the record is younger than
+    /// `within`.
     pub(super) fn open(&self, uuid: &str, now: i64, within: Duration) -> Option<&Open> {
         let open = self.open.as_ref();
         open.filter(|open| *open.uuid == *uuid && is_within(open.at, now, within))

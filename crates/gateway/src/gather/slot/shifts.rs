@@ -77,8 +77,8 @@ const TRIAL_SHARE: u32 = 10;
 /// as much.
 const WORTH: f64 = 1.5;
 
-/// Half as many requests may get through this many times less: that is no loss. This is smaller than `WORTH`,
-/// or the number would go to and fro.
+/// Half as many requests are accepted if they get through at most this many times less. This is smaller than
+/// `WORTH`, or the number would oscillate.
 const NO_LOSS: f64 = 1.25;
 
 // === impl Shifts ===

@@ -27,7 +27,7 @@ impl Queues {
         out.metric(
             "tidegate_queue_refuses",
             "gauge",
-            "Whether a queue accepts nothing now, by reason: no room below max_size, none on the disk, a disk that failed, or one that is slower than what comes.",
+            "Whether a queue accepts nothing now: max_size has no room, the disk has none beside min_free, the disk has failed and the gateway must be restarted, or the disk is busy: slower than the requests that arrive.",
             refusals,
         );
         let consumers: Vec<_> = accounts
@@ -44,7 +44,7 @@ impl Queues {
         out.metric(
             "tidegate_queue_documents",
             "gauge",
-            "Accepted documents, by what became of them; the states of a consumer group add up to tidegate_queue_accepted_total and tidegate_queue_rewound_total.",
+            "Accepted documents, by outcome: indexed, dead, parked, replayed, purged, skipped, lost, pending; the states of a consumer group add up to tidegate_queue_accepted_total and tidegate_queue_rewound_total.",
             documents,
         );
         out.table(PREFIX, &OF_CONSUMERS, &consumers);
@@ -71,7 +71,7 @@ fn of_queues<'a>() -> [Metric<Account<'a>>; 9] {
         (
             "queue_accepted_total",
             "counter",
-            "Documents accepted into a queue since it was made.",
+            "Documents accepted into a queue since it was created (restarts included); for a queue in Kafka, by this gateway since it was started.",
             |account| Some(account.status.documents as f64),
         ),
         ("queue_bytes", "gauge", "Bytes of a queue on disk.", |account| {
@@ -86,7 +86,7 @@ fn of_queues<'a>() -> [Metric<Account<'a>>; 9] {
         (
             "queue_bytes_max",
             "gauge",
-            "Bytes that a queue may take on disk (max_size), where that is said.",
+            "Bytes that a queue may take on disk (max_size), if configured.",
             |account| {
                 on_disk(account, |status| {
                     Some(status.quota_bytes).filter(|bytes| *bytes > 0)
@@ -128,7 +128,7 @@ const OF_CONSUMERS: [Metric<GroupAccount>; 2] = [
     (
         "queue_rewound_total",
         "counter",
-        "Documents that a consumer group was set back over, and counts once more.",
+        "Documents that a consumer group was moved back over, and counts once more.",
         |group| Some(group.rewound as f64),
     ),
     (
@@ -150,13 +150,13 @@ const OF_GROUPS: [Metric<Group>; 10] = [
     (
         "queue_lanes_paused",
         "gauge",
-        "Lanes that wait for something to be put right.",
+        "Lanes that wait until an operator corrects something.",
         |group| Some(group.count(Doing::Paused) as f64),
     ),
     (
         "queue_lanes_retrying",
         "gauge",
-        "Lanes that try again.",
+        "Lanes that are retrying.",
         |group| Some(group.count(Doing::Retrying) as f64),
     ),
     (
@@ -174,31 +174,31 @@ const OF_GROUPS: [Metric<Group>; 10] = [
     (
         "queue_lanes_held",
         "gauge",
-        "Lanes of a queue in Kafka that are this gateway's now.",
+        "Lanes of a queue in Kafka that this gateway holds now.",
         |group| Some(group.consumer.sharing()?.lanes_held as f64),
     ),
     (
         "queue_requests_total",
         "counter",
-        "Bulk requests that a consumer group has sent.",
+        "Bulk requests that a consumer group has sent since the start.",
         |group| Some(group.requests.get() as f64),
     ),
     (
         "queue_parts_total",
         "counter",
-        "What lanes had for one node, carried by those requests: several lanes travel in one.",
+        "Parts in those requests; a part is one lane's documents for one node, and the parts of several lanes may travel in one request.",
         |group| Some(group.parts.get() as f64),
     ),
     (
         "queue_docs_retried_total",
         "counter",
-        "Documents that a consumer group has sent again.",
+        "Documents that a consumer group has sent again since the start.",
         |group| Some(group.retried.get() as f64),
     ),
     (
         "queue_docs_stayed_total",
         "counter",
-        "Documents in doubt that a script or a pipeline may have changed: sent to the index that has them, and not to where their name leads now.",
+        "Documents in doubt that a script or a pipeline may have changed: they were sent to the index that has them, and not to the index that their name leads to now.",
         |group| Some(group.stayed.get() as f64),
     ),
 ];
@@ -220,7 +220,7 @@ const OF_PARKED: [Metric<Parked>; 4] = [
     (
         "queue_parked_letters",
         "gauge",
-        "Parked documents of a consumer group that are refused, and wait for room among the dead letters.",
+        "Parked documents of a consumer group that are refused for good and wait for room among the dead letters.",
         |parked| Some(parked.state().letters() as f64),
     ),
     (

@@ -43,9 +43,9 @@ pub(crate) enum NoOperation {
     WithoutSource,
     #[error("this is not one operation: an action line and, but for a delete, a source")]
     NotOne,
-    #[error("the source is no JSON: {0}")]
+    #[error("the source is not JSON: {0}")]
     NoJson(serde_json::Error),
-    #[error("the source is no JSON object")]
+    #[error("the source is not a JSON object")]
     NoObject,
 }
 

@@ -63,11 +63,11 @@ enum Misfit {
     Damaged,
     #[error("a delete has no source")]
     Delete,
-    #[error("its source is no UTF-8")]
+    #[error("its source is not UTF-8")]
     NotUtf8,
-    #[error("its source is no JSON object")]
+    #[error("its source is not a JSON object")]
     Source,
-    #[error("{0} is no object")]
+    #[error("{0} is not an object")]
     NotObject(String),
     #[error("{field}: {why}")]
     Value { field: String, why: Box<Misfit> },
@@ -75,9 +75,9 @@ enum Misfit {
     Nested,
     #[error("{0} is neither true nor false")]
     NotBoolean(String),
-    #[error("{0} is no whole number")]
+    #[error("{0} is not a whole number")]
     NotWhole(String),
-    #[error("{0} is no number")]
+    #[error("{0} is not a number")]
     NotNumber(String),
     #[error(transparent)]
     Json(#[from] serde_json::Error),

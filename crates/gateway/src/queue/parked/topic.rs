@@ -227,8 +227,8 @@ impl ParkedTopic {
         self.group.keep_when_done(lane, parked, dead);
     }
 
-    /// Returns a number for a place on this disk that means the same to every gateway, and never anything
-    /// else.
+    /// Converts a position on this disk to a number that identifies the entry on every gateway. The number is
+    /// never used for another entry.
     pub(super) fn number_of(&self, at: u64) -> u64 {
         let owned = self.owned.lock();
         let place = owned.places.get(&at).copied();
