@@ -46,7 +46,12 @@ enum Engine {
 /// If anything cannot be started, a document is not as it was sent, or too few documents were sent to the
 /// right nodes.
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
-    Build::Demo.make()?;
+    let build = if options.console {
+        Build::DemoWithConsole
+    } else {
+        Build::Demo
+    };
+    build.make()?;
     let target = match (options.fake, options.engine) {
         (true, _) => Target::fake()?,
         (false, Engine::Opensearch) => Target::real(testkit::real::Kind::OpenSearch)?,

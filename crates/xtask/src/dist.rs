@@ -54,7 +54,7 @@ struct Tree {
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => portable::build("release", "own-openssl")?,
+        None => portable::build("release", "console,own-openssl")?,
     };
     let (program, to) = (std::path::absolute(program)?, std::path::absolute(&options.to)?);
     fs::create_dir_all(&to)?;

@@ -35,8 +35,11 @@ pub(crate) enum Documents {
 /// The build of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
-    /// The profile `demo`, without librdkafka: it compiles in a third of the time, and runs slower.
+    /// The profile `demo`, without librdkafka and the console: it compiles in a third of the time, and runs
+    /// slower.
     Demo,
+    /// The same with the console.
+    DemoWithConsole,
     /// The released build, which is the one that is measured.
     Release,
 }
@@ -48,9 +51,11 @@ impl Build {
     /// # Errors
     /// If the program does not compile.
     pub(crate) fn make(self) -> Result<()> {
-        let arguments: &[&str] = match self {
-            Self::Demo => &["--profile", "demo", "--package", "xtask", "--no-default-features"],
-            Self::Release => &["--release"],
+        let demo = ["--profile", "demo", "--package", "xtask", "--no-default-features"];
+        let arguments = match self {
+            Self::Demo => demo.to_vec(),
+            Self::DemoWithConsole => [demo.as_slice(), &["--features", "cli/console"]].concat(),
+            Self::Release => vec!["--release"],
         };
         say(&paint(
             Look::Bold,
@@ -66,7 +71,7 @@ impl Build {
 
     fn folder(self) -> &'static str {
         match self {
-            Self::Demo => "demo",
+            Self::Demo | Self::DemoWithConsole => "demo",
             Self::Release => "release",
         }
     }

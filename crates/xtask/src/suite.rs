@@ -144,12 +144,15 @@ fn chart() -> Result<()> {
 }
 
 /// Builds a program for machines with an older glibc, as packages contain it, but quickly: with the profile
-/// `demo`, without librdkafka, and with panics that can be planted. Tests then check what one bad record,
-/// request or answer does to all others in an optimised build, and that the packed program installs and runs.
+/// `demo`, without librdkafka and the console, and with panics that can be planted. Tests then check what one
+/// bad record, request or answer does to all others in an optimised build, what the program says of the
+/// console, and that the packed program installs and runs.
 fn portable_program(building: Building) -> Result<()> {
     building.finish()?;
     let program = portable::built(PORTABLE_PROFILE)?;
     run(test_target("black_box", "panics::").env(TEST_PROGRAM, &program))?;
+    let mut without_console = test_target("black_box", "console::absent::");
+    run(without_console.arg("--ignored").env(TEST_PROGRAM, &program))?;
     installs(&program)
 }
 

@@ -1,5 +1,6 @@
 //! A `tidegate console` process: logging in, who may ask, the registry, and what is stored.
 
+mod absent;
 mod calls;
 mod process;
 mod queues;

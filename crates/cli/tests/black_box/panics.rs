@@ -482,6 +482,6 @@ fn every_profile_unwinds_and_no_release_has_planted_panics() {
     }
     let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
     let defaults = manifest.lines().find(|line| line.starts_with("default = "));
-    assert_eq!(defaults, Some("default = [\"kafka\"]"));
+    assert_eq!(defaults, Some("default = [\"console\", \"kafka\"]"));
     const { assert!(cfg!(panic = "unwind")) };
 }

@@ -79,7 +79,7 @@ fn until_one_ends(mut all: [Running; 2]) -> Result<()> {
 }
 
 fn program() -> Command {
-    bound_to_us(Build::Demo.program())
+    bound_to_us(Build::DemoWithConsole.program())
 }
 
 // === impl Running ===
