@@ -1,5 +1,5 @@
-//! The only place where an error becomes HTTP for the clients of an entry, in the shape that Elasticsearch and
-//! OpenSearch give their own errors (`ElasticsearchException.generateFailureXContent`,
+//! The only place where an error becomes HTTP for the clients of an entry, in the shape that Elasticsearch
+//! and OpenSearch give their own errors (`ElasticsearchException.generateFailureXContent`,
 //! `OpenSearchException.generateFailureXContent`). The admin port has its own, `admin::refusal`.
 
 use config::router::Undecided;

@@ -1,6 +1,6 @@
 //! Decides what may be queued. A client of an asynchronous entry is answered before the cluster reads its
-//! documents, so whatever the cluster would refuse has to be known beforehand. The gateway has no rules of its
-//! own for that: it asks the cluster, and remembers the answers.
+//! documents, so whatever the cluster would refuse has to be known beforehand. The gateway has no rules of
+//! its own for that: it asks the cluster, and remembers the answers.
 //!
 //! A bulk comes here twice. Before anything is decided about it, its *form* is admitted ([`form`]):
 //! parameters, media types and lengths, about which the cluster is asked once, with a bulk that changes
