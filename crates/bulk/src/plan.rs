@@ -70,6 +70,9 @@ pub(crate) struct Piece {
     pub(crate) end: u32,
 }
 
+/// Lists of pieces that are kept for the next plans, and how long each may be.
+const PIECES_KEPT: usize = 64;
+const PIECES_OF_ONE_KEPT: usize = 16 << 10;
 /// The bit of [`Piece::start`] that marks a piece of the arena; bodies are therefore under 2 GiB.
 pub(crate) const ARENA: u32 = 1 << 31;
 
@@ -264,8 +267,11 @@ impl Scratch {
         } = plan;
         for part in parts.drain(..) {
             let mut pieces = part.pieces;
-            pieces.clear();
-            self.pieces.push(pieces);
+            // Many plans may come back that were there at once.
+            if self.pieces.len() < PIECES_KEPT && pieces.capacity() <= PIECES_OF_ONE_KEPT {
+                pieces.clear();
+                self.pieces.push(pieces);
+            }
         }
         order.clear();
         arena.clear();

@@ -2,6 +2,7 @@
 
 mod access;
 mod admin;
+mod allocator;
 mod check;
 mod compare;
 mod config;
@@ -35,7 +36,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// The fast, truthful write gateway for Elasticsearch and OpenSearch.
 #[derive(Parser)]

@@ -80,6 +80,7 @@ impl Begun {
             queues: ArcSwap::from_pointee(queues),
             switches,
             directory: Directory::default(),
+            body_memory: Arc::clone(workers.budget()),
             delivery_memory: Memory::new(
                 usize::try_from(config.worker.delivery_memory_bytes_max).unwrap_or(usize::MAX),
             ),

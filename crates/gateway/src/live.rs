@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilter, Role, Terms, TlsFiles};
 use config::file::ConfigFile;
 use config::{Choice, Config, Forward, Loaded};
+use wire::Budget;
 
 use crate::admission::rights::Rights;
 use crate::delivery::Memory;
@@ -31,6 +32,8 @@ pub(crate) struct GatewayState {
     pub(crate) switches: Arc<Switches>,
     /// The round robins of all indices, which give documents their shards.
     pub(crate) directory: Directory,
+    /// Memory for bodies, and for large copies of documents.
+    pub(crate) body_memory: Arc<Budget>,
     /// The memory that all deliveries may use together.
     pub(crate) delivery_memory: Arc<Memory>,
     /// Whether the gateway has been told to stop.

@@ -29,7 +29,7 @@ fn cluster(password: &str) -> FakeCluster {
 }
 
 /// Starts the guide's gateway in the guide's way.
-fn gateway(folder: &Path, cluster: &FakeCluster) -> Gateway {
+pub(crate) fn gateway(folder: &Path, cluster: &FakeCluster) -> Gateway {
     let mut text = GATEWAY.replace("binding: 0.0.0.0:8000", "binding: 127.0.0.1:0");
     for (at, url) in cluster.urls().iter().enumerate() {
         text = text.replace(&format!("https://127.0.0.1:922{}", at + 1), url);

@@ -20,6 +20,7 @@ mod docs;
 mod early;
 mod explain;
 mod failures;
+mod footprint;
 mod formats;
 mod forms;
 mod full_disk;

@@ -9,7 +9,7 @@ use crate::gateway::Gateway;
 use crate::home::{GatewayHome, drained, queue, wait};
 
 /// Returns a bulk of documents of this many KiB each, with ids that have this prefix.
-fn large(index: &str, ids: &str, documents: usize, kib: usize) -> String {
+pub(crate) fn large(index: &str, ids: &str, documents: usize, kib: usize) -> String {
     let text = "x".repeat(kib << 10);
     let one =
         |n| format!("{{\"index\":{{\"_index\":\"{index}\",\"_id\":\"{ids}{n}\"}}}}\n{{\"t\":\"{text}\"}}\n");
@@ -17,7 +17,7 @@ fn large(index: &str, ids: &str, documents: usize, kib: usize) -> String {
 }
 
 /// Returns a process's peak memory, in MiB.
-fn peak_mib(gateway: &Gateway) -> u64 {
+pub(crate) fn peak_mib(gateway: &Gateway) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10

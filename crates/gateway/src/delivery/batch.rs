@@ -301,6 +301,11 @@ impl Lane {
         while failed.is_none() && !rest.is_empty() {
             let (some, after) = rest.split_at(letters_at_once(work, rest));
             rest = after;
+            let lines = |(operation, _): &(usize, _)| {
+                let at = work.operations[*operation];
+                at.end - at.start
+            };
+            let charge = self.route.large_copy(some.iter().map(lines).sum()).await;
             let puts = some.iter().map(|(operation, error)| {
                 let at = work.operations[*operation];
                 let index = work.named(*operation, snapshot).index().to_owned();
@@ -309,6 +314,7 @@ impl Lane {
                 async move { letters.put(cause, &index, lines).await }
             });
             let results = join_all(puts).await;
+            drop(charge);
             let mut without_room = Vec::new();
             for ((operation, error), result) in some.iter().zip(results) {
                 match result {

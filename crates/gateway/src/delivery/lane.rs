@@ -9,7 +9,7 @@ use bulk::{IdMint, Scratch};
 use cluster::{Cluster, NodeChoice, Snapshot, WatchState};
 use http::HeaderValue;
 use tokio::sync::watch;
-use wire::Worker;
+use wire::{Charge, Worker};
 
 use crate::delivery::doubt::Resent;
 use crate::delivery::led_to::LedTo;
@@ -86,6 +86,15 @@ impl Route {
     pub(crate) fn operations_max(&self) -> usize {
         let by_memory = self.shared.delivery_memory.operations_max();
         self.group.settings.batch_docs_max.clamp(1, by_memory)
+    }
+
+    /// Has the memory for bodies bear a copy that is made of a large document for the disk, until this is
+    /// dropped; none of a small one.
+    pub(crate) async fn large_copy(&self, bytes: usize) -> Option<Charge> {
+        if bytes <= LARGE_COPY {
+            return None;
+        }
+        Some(self.shared.body_memory.hold(bytes).await)
     }
 
     /// Returns the gateway's own account at the cluster.
@@ -170,3 +179,5 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 /// How long a lane waits for a cluster before it looks at the configuration again.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Copies of smaller documents are counted nowhere: a lane makes one at a time.
+const LARGE_COPY: usize = 1 << 20;

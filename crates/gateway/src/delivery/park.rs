@@ -1,5 +1,6 @@
 //! Holds back and parks operations of a lane's batch.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -176,7 +177,10 @@ impl Lane {
             let (entry, lines, doubt) = self.entry(work, &to_park, snapshot);
             let mut copy = None;
             loop {
-                match parked.put(entry.clone(), &lines, doubt, &mut copy).await {
+                let charge = self.route.large_copy(lines.len()).await;
+                let put = parked.put(entry.clone(), &lines, doubt, &mut copy).await;
+                drop(charge);
+                match put {
                     Ok(()) => break,
                     Err(full @ NotParked::Full(_)) => {
                         let error = Arc::new(Error {
@@ -199,7 +203,12 @@ impl Lane {
         Some(dead)
     }
 
-    fn entry(&self, work: &Work<'_>, to_park: &ToPark, snapshot: &Snapshot) -> (Entry, Vec<u8>, bool) {
+    fn entry<'w>(
+        &self,
+        work: &'w Work<'_>,
+        to_park: &ToPark,
+        snapshot: &Snapshot,
+    ) -> (Entry, Cow<'w, [u8]>, bool) {
         let batch = work.batch;
         let mut entry = Entry {
             key: to_park.key.clone(),
@@ -220,7 +229,7 @@ impl Lane {
             refused: to_park.refused.clone(),
             instead_of: None,
         };
-        let (mut lines, mut doubt) = (Vec::new(), false);
+        let mut doubt = false;
         for operation in &to_park.operations {
             let named = work.named(*operation, snapshot);
             let origin = batch.origin(*operation);
@@ -239,15 +248,13 @@ impl Lane {
             entry.attempts = entry.attempts.max(work.attempts[*operation]);
             entry.refusals = entry.refusals.max(work.refusals[*operation]);
             doubt |= work.doubt[*operation].is_any();
-            let at = work.operations[*operation];
-            lines.extend_from_slice(&work.body[at.start..at.end]);
         }
         let led_to = batch.led_to.iter();
         entry.led_to = led_to
             .filter(|(name, _)| entry.names.contains(name))
             .cloned()
             .collect();
-        (entry, lines, doubt)
+        (entry, work.text(&to_park.operations), doubt)
     }
 
     /// Returns the ids made by the gateway that operations to be parked may have: only a `create` asks for

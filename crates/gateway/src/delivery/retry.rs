@@ -12,12 +12,12 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use wire::Buffer;
 use wire::guard::{Work as Kind, caught, fault, guarded, spawn_in};
+use wire::{Buffer, PooledBytes};
 
 use crate::delivery::doubt::Doubt;
 use crate::delivery::lane::{Route, stopped};
-use crate::delivery::memory::AnswerHeld;
+use crate::delivery::memory::{AnswerHeld, LaneMemory, with_notes};
 use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::SendMode;
 use crate::delivery::pauses::{ROOM_AGAIN, asked_for, backoff};
@@ -166,14 +166,14 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: w
 }
 
 /// Tries the operations of a key until none goes through, or until other keys should have their turn.
-async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Receiver<bool>) {
+async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, mut stop: watch::Receiver<bool>) {
     let retry = &route.group.settings.retry;
     let (mut progress, mut limit) = (false, usize::MAX);
     for _ in 0..STEPS_MAX {
         if *stop.borrow() {
             break;
         }
-        match step(&route, &parked, &key, progress, &mut limit).await {
+        match step(&route, &parked, &key, (progress, &mut limit), &mut stop).await {
             Ok(KeyResult::Progress) => progress = true,
             Ok(KeyResult::Nothing) => {
                 parked.state().rest(&key, progress, None, |_| WAITS);
@@ -222,8 +222,8 @@ async fn step(
     route: &Rc<Route>,
     parked: &Parked,
     key: &Key,
-    proven: bool,
-    limit: &mut usize,
+    (proven, limit): (bool, &mut usize),
+    stop: &mut watch::Receiver<bool>,
 ) -> Result<KeyResult, NotTried> {
     let group = &route.group;
     if parked.state().counts_some(key) {
@@ -244,25 +244,24 @@ async fn step(
         return Ok(KeyResult::Nothing);
     };
     let store = parked.open_store()?;
+    let Some(_held) = memory(route, &picked, stop).await else {
+        return Ok(KeyResult::Nothing);
+    };
     let outbound = route.outbound();
     let snapshot = outbound.cluster().snapshot();
     if !snapshot.learnt() && outbound.cluster().config().discovery {
         let why = "the cluster's topology is not known yet".to_owned();
         return Ok(KeyResult::Failed(Arc::new(Again::unsent(why)), false));
     }
-    let mut body = route.worker.pool().take(0);
-    let mut load = KeyBatch::read(&store, picked, &wording, &mut body)?;
+    let (mut load, body) = read(route, &store, picked, &wording).await?;
     let batch = std::mem::replace(&mut load.batch, Batch::empty());
-    let body = body.freeze();
     fault("parked", &body);
     let mut work = Work::new(route, &batch, &body, &snapshot, (0, false)).ok_or(NotTried::Unknown)?;
     load.recall(&mut work);
     let send = load.due(parked, key, &work, &snapshot, *limit);
     work.limit = send.len();
-    let (dead, mut failed, held) = if given_up {
+    let (dead, mut failed, held) = if given_up || send.is_empty() {
         (load.give_up(send), None, Vec::new())
-    } else if send.is_empty() {
-        (Vec::new(), None, Vec::new())
     } else {
         let mode = if proven { SendMode::Apart } else { SendMode::Probe };
         let with = (&*outbound, &snapshot);
@@ -287,6 +286,41 @@ async fn step(
         Some(again) => KeyResult::Failed(again, some),
         None => KeyResult::Progress,
     })
+}
+
+/// Reads pieces from the disk, and their lines.
+async fn read(
+    route: &Route,
+    store: &Store,
+    picked: Vec<Picked>,
+    wording: &(String, String),
+) -> Result<(KeyBatch, PooledBytes), NotTried> {
+    let mut body = route.worker.pool().take(0);
+    // What is read of one piece is there twice until it is put to the others.
+    let largest = picked.iter().map(|one| one.bytes).max().unwrap_or_default();
+    let copied = usize::try_from(largest).unwrap_or(usize::MAX);
+    let _charge = route.large_copy(copied).await;
+    let load = KeyBatch::read(store, picked, wording, &mut body)?;
+    Ok((load, body.freeze()))
+}
+
+/// Memory for pieces that are tried together, as a lane has for a batch; none: delivery stops.
+async fn memory(route: &Route, picked: &[Picked], stop: &mut watch::Receiver<bool>) -> Option<LaneMemory> {
+    let sizes = picked.iter().map(|one| {
+        (
+            usize::try_from(one.bytes).unwrap_or(usize::MAX),
+            one.docs as usize,
+        )
+    });
+    let (bytes, docs) = sizes.fold((0, 0), |(bytes, docs), one| {
+        (usize::saturating_add(bytes, one.0), docs + one.1)
+    });
+    let all = with_notes(bytes, docs);
+    tokio::select! {
+        biased;
+        () = stopped(stop) => None,
+        held = route.shared.delivery_memory.take(all, all) => Some(held),
+    }
 }
 
 /// Returns the most operations that a key tries together, and the most bytes.
@@ -696,10 +730,10 @@ fn lines_of(lines: &[u8]) -> Vec<std::ops::Range<usize>> {
     ranges
 }
 
-/// The number of keys that are tried at once, and the part of delivery's memory that the lines of each may
-/// take (one in this many).
-const AT_ONCE: usize = 8;
-const SHARE: usize = 32;
+/// Keys that are tried at once, each of which has a part of delivery's memory as a lane has, and how much of
+/// all of it the lines of each may take.
+pub(crate) const AT_ONCE: usize = 8;
+const SHARE: usize = 64;
 /// The number of tries of a key in a row before other keys have their turn.
 const STEPS_MAX: usize = 50;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);

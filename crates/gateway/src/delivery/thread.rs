@@ -60,7 +60,7 @@ pub(crate) async fn deliver(
         fronts: Fronts::new(lanes),
         resent: RefCell::default(),
         led_to: RefCell::default(),
-        _parts: shared.delivery_memory.parts(lanes as usize),
+        _parts: shared.delivery_memory.parts(lanes as usize + retry::AT_ONCE),
         shared,
         group,
         worker,

@@ -1,5 +1,6 @@
 //! The batch of a lane and its progress, shared by all steps of a delivery.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -252,6 +253,22 @@ impl<'b> Work<'b> {
         };
         (self.operations, self.body, self.held) = (operations, body, Some(held));
         true
+    }
+
+    /// The lines of some operations, one after another. One that is large is not copied.
+    pub(super) fn text(&self, operations: &[usize]) -> Cow<'_, [u8]> {
+        let mut lines = operations.iter().map(|at| {
+            let at = self.operations[*at];
+            &self.body[at.start..at.end]
+        });
+        match (lines.next(), lines.next()) {
+            (first, None) => Cow::Borrowed(first.unwrap_or_default()),
+            (first, second) => {
+                let mut all = [first.unwrap_or_default(), second.unwrap_or_default()].concat();
+                lines.for_each(|more| all.extend_from_slice(more));
+                Cow::Owned(all)
+            }
+        }
     }
 
     /// Returns the names of an operation.

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bulk::{Ask, Plan};
+use bulk::{Ask, Plan, Scratch};
 use cluster::Snapshot;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
@@ -19,6 +19,7 @@ use crate::answer::json_response;
 use crate::error::Fault;
 use crate::nodes::Outbound;
 use crate::queue::journal::{Entry, Receipt};
+use crate::queue::plan_room::PlanTurn;
 use crate::queue::queues::Queue;
 use crate::queue::record::Params;
 use crate::queue::whereabouts::{Known, Noted};
@@ -43,7 +44,11 @@ pub(crate) struct Queued<'a> {
     pub(crate) body: PooledBytes,
     /// Where the record's memory is charged.
     pub(crate) pool: &'a Pool,
-    pub(crate) plan: &'a Plan,
+    /// Let go of then, too.
+    pub(crate) plan: Plan,
+    pub(crate) scratch: &'a RefCell<Scratch>,
+    /// The right to have the plan.
+    pub(crate) turn: PlanTurn,
     pub(crate) ask: &'a Ask<'a>,
     /// The items of the answer.
     pub(crate) items: Buffer,
@@ -89,15 +94,17 @@ impl Accept {
         let (log, table) = (&self.queue.log, &queued.snapshot.table);
         let params = Params {
             idempotency: keyed,
-            ..Params::of(queued.target, queued.plan, table, log)
+            ..Params::of(queued.target, &queued.plan, table, log)
         };
         let bytes: u64 = queued.plan.parts.iter().map(|part| part.bytes).sum();
         let memory = queued.pool.budget();
         let mut charge = memory.hold(usize::try_from(bytes).unwrap_or(usize::MAX)).await;
         let noted = self.note(&queued, outbound);
-        let entry = log.entry(ACCEPTED, &params, queued.plan, &queued.body, queued.ask, table);
+        let entry = log.entry(ACCEPTED, &params, &queued.plan, &queued.body, queued.ask, table);
         // The record has a copy, and a request that waits for the disk should not hold both.
         drop(queued.body);
+        queued.scratch.borrow_mut().recycle(queued.plan);
+        drop(queued.turn);
         charge.made(entry.as_ref().map_or(0, Entry::bytes));
         let appended = match (entry, claim, keyed) {
             (Err(error), ..) => Err(error),

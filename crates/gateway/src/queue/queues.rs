@@ -18,6 +18,7 @@ use crate::queue::dead_letters::{Committed, DeadLetters};
 use crate::queue::idempotency::{Keys, SEGMENTS_STAY};
 use crate::queue::journal::{Consumer, Journal};
 use crate::queue::parked::{Parked, ParkedOfQueue, ParkedTopic};
+use crate::queue::plan_room::PlanRoom;
 use crate::queue::sent_marks::SentMarks;
 use crate::queue::whereabouts::Whereabouts;
 use crate::queue::{dead_letters, moving, parked};
@@ -51,6 +52,8 @@ pub(crate) struct Queue {
     pub(crate) forms: Forms,
     /// The treatment of writes that cannot be queued.
     passing: Mutex<config::Passing>,
+    /// Where large bulks wait to be planned.
+    pub(crate) plan_room: PlanRoom,
 }
 
 /// A consumer group of a queue: one target cluster.
@@ -236,6 +239,7 @@ impl Queue {
             sent_marks: on_disk.then(|| data.join("sent").join(&*settings.name)),
             forms: Forms::default(),
             passing: Mutex::new(settings.passing),
+            plan_room: PlanRoom::new(),
         })
     }
 

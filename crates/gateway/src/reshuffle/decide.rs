@@ -17,7 +17,7 @@ use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
 use crate::nodes::lines::Load;
 use crate::nodes::{Body, Message, strip_for_parts};
-use crate::queue::{Accept, Asked, Occurrence, Queued};
+use crate::queue::{Accept, Asked, Occurrence, PlanTurn, Queued};
 use crate::request_id::RequestId;
 use crate::reshuffle::directed::Assignments;
 use crate::reshuffle::filter::{Held, LEARNT_WITHIN, Passing, Reshuffle, own_mint};
@@ -93,6 +93,7 @@ impl Reshuffle {
                 Verdict::Pass(pass) => self.pass_it(head, held, pass, &basis, introduced).await,
             };
         };
+        let turn = accept.queue.plan_room.enter(held.body.len()).await;
         let (verdict, items) = self
             .plan_acknowledged(&held.body, occurrence.as_ref(), &basis)
             .await;
@@ -100,6 +101,7 @@ impl Reshuffle {
             Verdict::Plan(plan) => {
                 let acknowledged = Acknowledged {
                     plan,
+                    turn,
                     items,
                     occurrence,
                 };
@@ -111,7 +113,10 @@ impl Reshuffle {
                 self.counters.bulk_key_refused.add(1);
                 Err(Fault::not_repeatable(accepted.position, &pass.why.to_string()).into())
             }
-            Verdict::Pass(pass) => self.pass_it(head, held, pass, &basis, introduced).await,
+            Verdict::Pass(pass) => {
+                drop(turn);
+                self.pass_it(head, held, pass, &basis, introduced).await
+            }
         }
     }
 
@@ -190,6 +195,7 @@ impl Reshuffle {
         Held { body, original }: Held,
         Acknowledged {
             plan,
+            turn,
             items,
             occurrence,
         }: Acknowledged,
@@ -223,12 +229,15 @@ impl Reshuffle {
         self.fallback.fill(&mut head.headers);
         self.sample(&body, ask, &snapshot.table);
         drop(original);
+        let docs = plan.docs();
         let queued = Queued {
             head: &head,
             target: coming.target,
             body,
             pool: &self.pool,
-            plan: &plan,
+            plan,
+            scratch: &self.scratch,
+            turn,
             ask,
             items,
             snapshot,
@@ -239,11 +248,10 @@ impl Reshuffle {
             self.counters.bulk_repeated.add(1);
         } else if answer.is_ok() {
             self.counters.bulk_queued.add(1);
-            self.counters.docs_queued.add(u64::from(plan.docs()));
+            self.counters.docs_queued.add(u64::from(docs));
         } else {
             assignments.give_back_all();
         }
-        self.scratch.borrow_mut().recycle(plan);
         self.counters.bulk_latency.observe(coming.arrived.elapsed());
         Ok(Decided::Done(answer?))
     }
@@ -381,6 +389,7 @@ fn assert_lanes(plan: &Plan, lanes: u32) {
 /// A bulk that is planned for a queue.
 struct Acknowledged {
     plan: Plan,
+    turn: PlanTurn,
     /// The items of the answer.
     items: Buffer,
     /// What has to be done with the bulk if it has a key.

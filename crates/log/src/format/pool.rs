@@ -77,8 +77,8 @@ impl Pool {
 const KEPT_MAX: usize = 64;
 /// Memory that nobody takes for this long is freed.
 const IDLE_FOR: Duration = Duration::from_secs(1);
-/// The most bytes that idle buffers may hold.
-const KEPT_BYTES_MAX: usize = 32 << 20;
+/// The most bytes that idle buffers may hold. Nobody counts them, and a gateway has several logs.
+const KEPT_BYTES_MAX: usize = 8 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -97,6 +97,9 @@ pub(crate) struct Picked {
     pub(crate) order: Order,
     pub(crate) at: u64,
     pub(crate) ops: Option<Vec<u32>>,
+    /// Its operations that are left, and the bytes of all that it has on disk.
+    pub(crate) docs: u32,
+    pub(crate) bytes: u64,
     pub(crate) attempts: u32,
     pub(crate) refusals: u32,
     pub(crate) doubt: bool,
@@ -464,6 +467,8 @@ impl ParkedState {
                 order: *order,
                 at: piece.at,
                 ops: piece.ops.clone(),
+                docs: piece.docs,
+                bytes: piece.bytes,
                 attempts: piece.attempts,
                 refusals: piece.refusals,
                 doubt: piece.doubt,

@@ -1,0 +1,68 @@
+//! How many large bulks for a queue are planned at once. A plan, and the items of the answer that are made
+//! with it, take nearly as much as a body of short documents, and bodies come in by their own memory alone.
+//! Once its record is made, a bulk needs its plan no more; so those that come together plan in turn.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::turns::AT_ONCE_BYTES;
+
+/// Room for the plans of large bodies.
+#[derive(Debug)]
+pub(crate) struct PlanRoom(Arc<Semaphore>);
+
+/// The right to have a plan, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct PlanTurn {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+// === impl PlanRoom ===
+
+impl PlanRoom {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(PLANNED_BYTES_MAX)))
+    }
+
+    /// Waits until a body of so many bytes may be planned. Small ones never wait: they are planned and copied
+    /// in one go. One that is larger than all that there is goes alone.
+    pub(crate) async fn enter(&self, bytes: usize) -> PlanTurn {
+        if bytes <= AT_ONCE_BYTES {
+            return PlanTurn { _permit: None };
+        }
+        let bytes = u32::try_from(bytes.min(PLANNED_BYTES_MAX)).unwrap_or(u32::MAX);
+        // Nobody closes it.
+        let permit = Arc::clone(&self.0).acquire_many_owned(bytes).await.ok();
+        PlanTurn { _permit: permit }
+    }
+}
+
+/// Bytes of large bodies that are planned at once. A core plans one at a time, so this keeps many cores busy.
+const PLANNED_BYTES_MAX: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn large_bodies_wait_for_one_another_the_largest_goes_alone_and_small_ones_go_at_once() {
+        let room = PlanRoom::new();
+        let now = |bytes| match pin!(room.enter(bytes)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(turn) => Some(turn),
+            Poll::Pending => None,
+        };
+        let third = PLANNED_BYTES_MAX / 3;
+        let held: Vec<_> = (0..3).filter_map(|_| now(third)).collect();
+        assert_eq!(held.len(), 3);
+        assert!(now(third).is_none() && now(AT_ONCE_BYTES).is_some());
+        drop(held);
+        let largest = now(100 * PLANNED_BYTES_MAX);
+        assert!(largest.is_some() && now(third).is_none());
+        drop(largest);
+        assert!(now(third).is_some());
+    }
+}
