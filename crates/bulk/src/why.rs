@@ -1,9 +1,9 @@
 //! The reasons why a request is not split.
 
-/// Declares an enum of reasons: each variant has a label for its counter. The enum gets `ALL`, in the order of
-/// declaration, so that counters are indexed by `why as usize`, and `as_str`, which returns the label. If the
-/// declaration begins with `explained`, the documentation serves as the words for people, and the enum also
-/// gets `meaning`, which returns them.
+/// Declares an enum of reasons: each variant has a label for its counter. The enum gets `ALL`, in the order
+/// of declaration, so that counters are indexed by `why as usize`, and `as_str`, which returns the label. If
+/// the declaration begins with `explained`, the documentation serves as the words for people, and the enum
+/// also gets `meaning`, which returns them.
 #[macro_export]
 macro_rules! whys {
     (explained $(#[$attribute:meta])* $visible:vis enum $Whys:ident {

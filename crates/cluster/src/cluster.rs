@@ -76,8 +76,8 @@ impl Cluster {
         Ok(Arc::new(Self { shared }))
     }
 
-    /// Returns the newest snapshot. This costs an atomic load and a reference count that all cores share; take
-    /// a snapshot once per request, or [`look`](Self::look) at it.
+    /// Returns the newest snapshot. This costs an atomic load and a reference count that all cores share;
+    /// take a snapshot once per request, or [`look`](Self::look) at it.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()
     }

@@ -10,10 +10,10 @@
 //! the queue collects the room that becomes free and no other passes it, so a large body has a chance among
 //! many small ones.
 //!
-//! A sixteenth of the room is the reserve of small bodies ([`Room`]). Large bodies leave it free, whatever they
-//! declare, and a small body takes from it even while a large one collects. The reserve bounds what a small
-//! body waits for: without it, one peer that declares a body as large as the room, and sends nothing, would
-//! hold up everybody until it is asked to make room.
+//! A sixteenth of the room is the reserve of small bodies ([`Room`]). Large bodies leave it free, whatever
+//! they declare, and a small body takes from it even while a large one collects. The reserve bounds what a
+//! small body waits for: without it, one peer that declares a body as large as the room, and sends nothing,
+//! would hold up everybody until it is asked to make room.
 //!
 //! A peer is an IPv4 address, or 64 bits of an IPv6 address. While others are there, a peer may hold its
 //! share ([`Fairness::peer_share_percent`]) and one body.

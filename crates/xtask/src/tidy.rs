@@ -1,6 +1,7 @@
 //! `./dev tidy`: the house rules that no other tool knows. Each rule is a function over what it checks.
 
 mod clocks;
+mod columns;
 mod errors;
 mod knots;
 mod lengths;
@@ -63,6 +64,7 @@ pub(crate) fn run() -> Result<()> {
             check_text(file, &text, &mut wrong);
             starts::check(file, &text, &mut wrong);
             clocks::check(file, &text, &mut wrong);
+            columns::check(file, &text, &mut wrong);
             lengths.look(file, &text);
             text_errors.look(file, &text);
             check_links(&root, file, &text, &mut wrong);

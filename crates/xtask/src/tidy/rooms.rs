@@ -89,7 +89,8 @@ pub(super) fn check(
 fn plans(architecture: &str) -> Vec<Plan> {
     let mut plans: Vec<Plan> = Vec::new();
     let mut inside = false;
-    for line in architecture.lines() {
+    // An item of a list goes on in lines that are indented.
+    for line in architecture.replace("\n    ", " ").replace("\n  ", " ").lines() {
         if line.starts_with('#') {
             let heading = line.strip_prefix(HEADING);
             let folder = heading.and_then(|rest| rest.split('`').next());
