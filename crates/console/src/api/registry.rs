@@ -60,6 +60,7 @@ pub(super) async fn change_cluster(
 ) -> Answer {
     let stored = api.polls.store.cluster(&id)?.ok_or(StoreError::Missing)?;
     let entry = draft.on(Some(stored.clone()))?;
+    keeps_password_at_home(&user, Some(&stored), &entry, &draft)?;
     keep_cluster(&api, &user.name, Some(&stored), &entry, &draft)?;
     told_cluster(&api, &id)
 }
@@ -100,13 +101,38 @@ pub(super) async fn test_cluster(
         name: draft.name.clone().or(Some("new".to_owned())),
         ..draft
     };
-    let entry = named.on(stored)?;
+    let entry = named.on(stored.clone())?;
+    keeps_password_at_home(&user, stored.as_ref(), &entry, &named)?;
     let password = match named.secret() {
         Some(given) => given.cloned(),
         None => store.cluster_secret(&entry)?,
     };
     let target = Target::cluster(&entry, password);
     Ok(Json(probe(&api.polls.outbound, Kind::Cluster, target).await))
+}
+
+/// Refuses to send a stored password to an address that it was not given for, or in another way: somebody with
+/// the role for one cluster would read it there. A user with the role for everything may.
+fn keeps_password_at_home(
+    user: &User,
+    stored: Option<&ClusterEntry>,
+    entry: &ClusterEntry,
+    draft: &ClusterDraft,
+) -> Result<(), Refusal> {
+    let Some(stored) = stored.filter(|stored| stored.has_password && draft.secret().is_none()) else {
+        return Ok(());
+    };
+    let is_new = |endpoint: &String| !stored.endpoints.contains(endpoint);
+    let moves =
+        entry.endpoints.iter().any(is_new) || entry.ca_pem != stored.ca_pem || stored.verify && !entry.verify;
+    if moves && user.roles.role < Role::Admin {
+        return Err(Refusal::forbidden(
+            "password_wanted",
+            "the stored password goes only where it was given for: to change the addresses or how they are \
+             verified, give the password too",
+        ));
+    }
+    Ok(())
 }
 
 pub(super) async fn add_gateway(
