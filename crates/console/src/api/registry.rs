@@ -111,8 +111,8 @@ pub(super) async fn test_cluster(
     Ok(Json(probe(&api.polls.outbound, Kind::Cluster, target).await))
 }
 
-/// Refuses to send a stored password to an address that it was not given for, or in another way: somebody with
-/// the role for one cluster would read it there. A user with the role for everything may.
+/// Refuses to send a stored password to an address that it was not given for, or in another way: somebody
+/// with the role for one cluster would read it there. A user with the role for everything may.
 fn keeps_password_at_home(
     user: &User,
     stored: Option<&ClusterEntry>,
