@@ -17,6 +17,7 @@ for (const colorScheme of ["light", "dark"]) {
     await settled(p);
     await p.getByRole("button", { name: /^Show: change roles cleo/ }).first().click();
     const dialog = p.getByRole("dialog", { name: "change roles cleo" });
+    await dialog.locator(".diff tbody tr").first().waitFor();
     const cells = (await dialog.locator(".diff tbody tr").allTextContents()).map((text) => text.trim());
     assert.deepEqual(cells, ["roleviewernone", "clusters.staging(absent)admin", "clusters.archive(absent)viewer"]);
     await shot(p, `audit-change-${colorScheme}`);
