@@ -386,6 +386,32 @@ fn no_document_is_in_two_indices_after_its_alias_moves_between_kill_9_and_the_re
     }
 }
 
+/// The index that an alias had left before a write was accepted cannot have that write, whatever it has.
+#[test]
+fn a_write_after_a_swap_is_executed_although_the_old_index_has_its_like() {
+    let (cluster, place) = names("swapped-like", "retry_delay_in_ms: 20");
+    let gateway = place.start();
+    leads(&gateway, "i1");
+    done(&gateway, accepted(&gateway));
+    cluster.cue(Cue::bulk(Fault::HangWritten).always());
+    let body = writes("index", "a", 100, 1);
+    queued(&gateway, &body);
+    until("some is written", &gateway, || !cluster.docs("i1").is_empty());
+    std::thread::sleep(Duration::from_millis(300));
+    cluster.alias("a", &["i2"]);
+    leads(&gateway, "i2");
+    queued(&gateway, &body);
+    let told = accepted(&gateway);
+    gateway.signal("KILL");
+    drop(gateway);
+    cluster.behave();
+    let other = GatewayHome::new(&cluster, broker(), "swapped-like", ", partitions: 16");
+    let gateway = other.start();
+    let one = done(&gateway, told);
+    let docs = cluster.docs("i2");
+    assert_eq!((docs.len(), &one["dead"]), (100, &json!(0)), "{one}");
+}
+
 #[test]
 fn all_that_was_sent_since_the_last_commit_is_looked_for_wherever_a_gateway_believes_its_name_to_lead() {
     let cluster = FakeCluster::start(Spec::default().index("i1", 2).index("i2", 5).storing()).unwrap();

@@ -36,7 +36,6 @@ impl Condemned<'_> {
             recorded: self.batch.recorded.clone(),
             raw_params: Vec::new(),
             minted: self.batch.minted.clone(),
-            led_to: self.batch.led_to.clone(),
             documents: wanted.len(),
             origins: Vec::new(),
             mark: self.batch.mark,
@@ -46,7 +45,7 @@ impl Condemned<'_> {
         some.origins.push(Origin {
             first: 0,
             place: origin.place + wanted.start as u32,
-            ..*origin
+            ..origin.clone()
         });
         let bytes = self.operations[wanted.start].start..self.operations[wanted.end - 1].end;
         Some((some, self.body.slice(bytes)))

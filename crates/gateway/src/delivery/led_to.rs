@@ -34,23 +34,27 @@ impl LedTo {
         }
     }
 
-    /// Follows the names of a batch from now on.
+    /// Follows the names of a request from now on.
     pub(crate) fn learn(&mut self, led_to: &[(String, String)], table: &RouteTable) {
         for (name, index) in led_to {
-            if !self.names.contains_key(name) && self.names.len() >= NAMES_MAX {
+            if self.names.contains_key(name) || self.names.len() >= NAMES_MAX {
                 continue;
             }
-            let indices = self.names.entry(name.clone()).or_default();
-            add(indices, index);
+            let mut indices = vec![index.clone()];
             if let Some(index) = index_of(table, name) {
-                add(indices, index);
+                add(&mut indices, index);
             }
+            self.names.insert(name.clone(), indices);
         }
     }
 
-    /// Returns the indices that a name has led to, as far as they were seen.
-    pub(crate) fn of(&self, name: &str) -> &[String] {
-        self.names.get(name).map_or(&[], Vec::as_slice)
+    /// Returns the indices that a name has led to since it led to `index`, as far as they were seen. An index
+    /// that it had left before cannot have what was accepted then; taking it for one that can would leave a
+    /// write out that finds its like there.
+    pub(crate) fn since(&self, name: &str, index: &str) -> &[String] {
+        let indices = self.names.get(name).map_or(&[][..], Vec::as_slice);
+        let at = indices.iter().rposition(|known| known == index);
+        at.map_or(&[], |at| &indices[at + 1..])
     }
 }
 
@@ -59,7 +63,7 @@ fn index_of<'t>(table: &'t RouteTable, name: &str) -> Option<&'t str> {
 }
 
 fn add(indices: &mut Vec<String>, index: &str) {
-    if !indices.iter().any(|known| known == index) {
+    if indices.last().is_none_or(|last| last != index) {
         indices.push(index.to_owned());
         if indices.len() > INDICES_MAX {
             indices.remove(0);
@@ -96,16 +100,30 @@ mod tests {
     }
 
     #[test]
-    fn every_index_that_a_known_name_leads_to_is_remembered_once() {
+    fn the_indices_that_a_known_name_has_led_to_since_are_told() {
         let mut led_to = LedTo::default();
         led_to.look(&table("i0"));
-        assert!(led_to.of("a").is_empty(), "nobody has used the name");
+        assert!(led_to.since("a", "i0").is_empty(), "nobody has used the name");
         led_to.learn(&pairs("i1"), &table("i2"));
-        for index in ["i3", "i3", "i2", "i4"] {
+        for index in ["i3", "i3", "i4"] {
             led_to.look(&table(index));
         }
-        assert_eq!(led_to.of("a"), ["i1", "i2", "i3", "i4"]);
-        assert!(led_to.of("b").is_empty());
+        led_to.learn(&pairs("i1"), &table("i4"));
+        assert_eq!(led_to.since("a", "i1"), ["i2", "i3", "i4"]);
+        assert_eq!(led_to.since("a", "i3"), ["i4"]);
+        assert!(led_to.since("a", "i4").is_empty(), "it leads there still");
+        assert!(led_to.since("a", "i9").is_empty() && led_to.since("b", "i1").is_empty());
+    }
+
+    #[test]
+    fn what_a_name_had_left_before_is_not_told_when_it_comes_back() {
+        let mut led_to = LedTo::default();
+        led_to.learn(&pairs("i1"), &table("i1"));
+        for index in ["i2", "i1"] {
+            led_to.look(&table(index));
+        }
+        assert!(led_to.since("a", "i1").is_empty());
+        assert_eq!(led_to.since("a", "i2"), ["i1"]);
     }
 
     #[test]
@@ -115,10 +133,7 @@ mod tests {
         for number in 1..=INDICES_MAX {
             led_to.look(&table(&format!("i{number}")));
         }
-        assert_eq!(led_to.of("a").len(), INDICES_MAX);
-        assert_eq!(
-            (&*led_to.of("a")[0], &*led_to.of("a")[INDICES_MAX - 1]),
-            ("i1", "i16")
-        );
+        assert!(led_to.since("a", "i0").is_empty());
+        assert_eq!(led_to.since("a", "i1").len(), INDICES_MAX - 1);
     }
 }

@@ -60,6 +60,8 @@ struct Found<'l> {
 
 /// The state of an operation's document in one index.
 enum There {
+    /// The node is too busy to say.
+    Busy(String),
     Nothing,
     /// Another version of the document.
     Other,
@@ -82,6 +84,7 @@ impl<'l> Found<'l> {
                 self.stays.insert(look.operation, look);
             }
             There::Other if !look.now => resent.borrow_mut().insert(look.document),
+            There::Busy(why) => drop(self.waiting.insert(look.operation, why)),
             There::Unknown(why) if look.must_know => drop(self.unreadable.insert(look.operation, why)),
             // Sending the operation to the same index again has the same effect.
             There::Unknown(_) | There::Nothing | There::Other => {}
@@ -376,9 +379,11 @@ impl Route {
         if let Some(whereabouts) = whereabouts {
             indices.extend(whereabouts.led_to(name, position));
         }
-        let recorded = work.batch.led_to.iter().filter(|(known, _)| known == name);
-        indices.extend(recorded.map(|(_, index)| index.clone()));
-        indices.extend_from_slice(self.led_to.borrow().of(name));
+        // An index that the name had left by then cannot have the document.
+        if let Some(index) = work.batch.origin(operation).led_to(name) {
+            indices.push(index.to_owned());
+            indices.extend_from_slice(self.led_to.borrow().since(name, index));
+        }
         // The cluster may have rolled over, more than once, before the gateway knew.
         let asks = uncertain || restart && (whereabouts.is_none() || document.index.is_none());
         if asks && document.index.as_ref() != Some(name) {
@@ -457,6 +462,10 @@ impl Route {
             let mut doc = json!({"_index": look.index, "_id": look.id});
             if let Some(routing) = &look.document.routing {
                 doc["routing"] = json!(routing);
+            }
+            // That it is there says enough.
+            if is_minted(work, look) {
+                doc["_source"] = json!(false);
             }
             doc
         });
@@ -564,6 +573,11 @@ fn judge(work: &Work<'_>, look: &Look<'_>, found: &Value) -> There {
                 );
                 There::Nothing
             }
+            "circuit_breaking_exception"
+            | "es_rejected_execution_exception"
+            | "rejected_execution_exception" => {
+                There::Busy(format!("{kind} when asked for a document in {}", look.index))
+            }
             _ => There::Unknown(format!("{kind} when asked for a document in {}", look.index)),
         };
     }
@@ -573,15 +587,9 @@ fn judge(work: &Work<'_>, look: &Look<'_>, found: &Value) -> There {
         .nth(1)
         .unwrap_or_default();
     let wanted: Value = serde_json::from_slice(line).unwrap_or_default();
-    let minted = || {
-        work.batch
-            .minted
-            .iter()
-            .any(|minted| minted.has(look.id.as_bytes()))
-    };
     let ours = found["found"] == true
         && match at.op {
-            Op::Create if minted() => true,
+            Op::Create if is_minted(work, look) => true,
             Op::Create | Op::Index => found.get("_source") == Some(&wanted),
             Op::Update => {
                 let doc = wanted.get("doc").filter(|_| wanted.get("script").is_none());
@@ -594,6 +602,12 @@ fn judge(work: &Work<'_>, look: &Look<'_>, found: &Value) -> There {
         (false, true) => There::Other,
         (false, false) => There::Nothing,
     }
+}
+
+/// Whether an operation creates a document whose id the gateway has made, so that nobody else's has it.
+fn is_minted(work: &Work<'_>, look: &Look<'_>) -> bool {
+    let mut minted = work.batch.minted.iter();
+    work.operations[look.operation].op == Op::Create && minted.any(|minted| minted.has(look.id.as_bytes()))
 }
 
 /// Whether merging `part` into a source, as an update does, changes nothing.

@@ -245,15 +245,20 @@ impl Lane {
                     entry.names.push(name.to_owned());
                 }
             }
+            if let Some(index) = origin.led_to(&named.written) {
+                let pair = (
+                    entry.origins.len() as u32 - 1,
+                    named.written.clone(),
+                    index.to_owned(),
+                );
+                if !entry.led_to.contains(&pair) {
+                    entry.led_to.push(pair);
+                }
+            }
             entry.attempts = entry.attempts.max(work.attempts[*operation]);
             entry.refusals = entry.refusals.max(work.refusals[*operation]);
             doubt |= work.doubt[*operation].is_any();
         }
-        let led_to = batch.led_to.iter();
-        entry.led_to = led_to
-            .filter(|(name, _)| entry.names.contains(name))
-            .cloned()
-            .collect();
         (entry, work.text(&to_park.operations), doubt)
     }
 
@@ -298,8 +303,9 @@ impl ToPark {
                 .map_or(0, |one| 6 * (one.kind.len() + one.reason.len()));
             let named = work.named(operation, snapshot);
             let names: usize = named.names().map(|name| name.len() + 8).sum();
-            // Once as the names of the entry, and once with the indices that they led to.
-            let more = (at.end - at.start) + OPERATION_BYTES + said + 2 * names;
+            let led_to = work.batch.origin(operation).led_to(&named.written);
+            let led_to = led_to.map_or(0, |index| named.written.len() + index.len() + 24);
+            let more = (at.end - at.start) + OPERATION_BYTES + said + names + led_to;
             if pieces.is_empty() || bytes + more > bytes_max {
                 bytes = head;
                 pieces.push(Self {

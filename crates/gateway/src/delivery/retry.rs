@@ -548,17 +548,14 @@ impl KeyBatch {
                 return Err(NotTried::OtherOperations(picked.at));
             }
             load.batch.minted.extend(entry.minted.iter().filter_map(minted));
-            load.batch.add_led_to(&entry.led_to);
-            let position = entry.origins.first().map_or(0, |(position, _)| *position);
-            load.batch.origins.push(Origin {
-                first: load.of.len(),
-                place: 0,
-                position,
-                time_ms: 0,
-            });
             body.reserve(lines.len());
+            let mut request = None;
             for (op, range) in known.into_iter().enumerate() {
                 if picked.ops.as_ref().is_none_or(|ops| ops.contains(&(op as u32))) {
+                    let of = entry.ops[op].0;
+                    if request.replace(of) != Some(of) {
+                        load.batch.origins.push(origin_of(&entry, of, load.of.len()));
+                    }
                     body.extend_from_slice(&lines[range]);
                     load.of.push((load.pieces.len(), op as u32));
                 }
@@ -707,6 +704,23 @@ impl KeyBatch {
             true => "it waited behind others".to_owned(),
             false => entry.why.clone(),
         }
+    }
+}
+
+/// Returns where the operations of one of an entry's requests come from, as a batch has it from its operation
+/// `first` on.
+fn origin_of(entry: &Entry, request: u32, first: usize) -> Origin {
+    let of_it = entry.led_to.iter().filter(|(number, ..)| *number == request);
+    let led_to: Vec<_> = of_it
+        .map(|(_, name, index)| (name.clone(), index.clone()))
+        .collect();
+    let at = entry.origins.get(request as usize);
+    Origin {
+        first,
+        place: 0,
+        position: at.map_or(0, |(position, _)| *position),
+        time_ms: 0,
+        led_to: (!led_to.is_empty()).then(|| led_to.into()),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::delivery::outlet::Outlets;
 use crate::delivery::parcel::own_id;
 use crate::delivery::retry;
 use crate::delivery::suspect::Suspect;
-use crate::delivery::work::{Batch, Origin};
+use crate::delivery::work::{Batch, NamesLedTo, Origin};
 use crate::live::GatewayState;
 use crate::queue::dead_letters::REPLAYED;
 use crate::queue::{Consumer, Doing, Fronts, Group, LaneReader, Recorded, Whereabouts};
@@ -480,6 +480,14 @@ impl Room {
     }
 }
 
+/// Returns where the names of a record led, whose parameters are those of the batch, if it is given.
+fn led_to(same: Option<&Batch>, recorded: Option<&Recorded>) -> Option<NamesLedTo> {
+    match same {
+        Some(batch) => batch.origins.first()?.led_to.clone(),
+        None => recorded?.led_to(),
+    }
+}
+
 /// Reads the lane's next groups into `body`: requests with the same parameters, as many as there is room for
 /// (a first group that is larger is read all the same). With `known`, reads the groups that come after that
 /// batch and may go along with it.
@@ -519,6 +527,7 @@ fn read(
             place: 0,
             position: group.position,
             time_ms: group.time_ms,
+            led_to: led_to(batch.as_ref().filter(|_| same), recorded.as_ref()),
         };
         let documents = group.documents;
         match &mut batch {

@@ -28,9 +28,6 @@ pub(crate) struct Batch {
     pub(crate) recorded: Option<Recorded>,
     pub(crate) raw_params: Vec<u8>,
     pub(crate) minted: Vec<Minted>,
-    /// Names, each with an index that it led to when a request of the batch was accepted, as far as records
-    /// say so.
-    pub(crate) led_to: Vec<(String, String)>,
     pub(crate) documents: usize,
     pub(crate) origins: Vec<Origin>,
     /// The mark to commit.
@@ -39,7 +36,11 @@ pub(crate) struct Batch {
     pub(crate) from: Option<Mark>,
 }
 
+/// Names, each with the index that it led to.
+pub(crate) type NamesLedTo = Rc<[(String, String)]>;
+
 /// Where operations of a batch come from.
+#[derive(Clone)]
 pub(crate) struct Origin {
     /// The first operation's number in the batch.
     pub(crate) first: usize,
@@ -49,6 +50,8 @@ pub(crate) struct Origin {
     pub(crate) position: u64,
     /// When the request was accepted, in ms since 1970.
     pub(crate) time_ms: u64,
+    /// Where the names of the request led when it was accepted, if the record says so.
+    pub(crate) led_to: Option<NamesLedTo>,
 }
 
 /// A batch under way, and its progress.
@@ -82,12 +85,10 @@ pub(crate) struct Work<'b> {
 impl Batch {
     pub(crate) fn new(recorded: Option<Recorded>, raw_params: Vec<u8>, origin: Origin, mark: Mark) -> Self {
         let minted = recorded.as_ref().and_then(|recorded| recorded.minted);
-        let led_to = recorded.as_ref().map(|recorded| recorded.params.led_to.clone());
         Self {
             recorded,
             raw_params,
             minted: minted.into_iter().collect(),
-            led_to: led_to.unwrap_or_default(),
             documents: 0,
             origins: vec![origin],
             mark,
@@ -101,20 +102,10 @@ impl Batch {
             recorded: None,
             raw_params: Vec::new(),
             minted: Vec::new(),
-            led_to: Vec::new(),
             documents: 0,
             origins: Vec::new(),
             from: None,
             mark: Mark::default(),
-        }
-    }
-
-    /// Adds names with the indices that they led to, each once.
-    pub(crate) fn add_led_to(&mut self, led_to: &[(String, String)]) {
-        for pair in led_to {
-            if !self.led_to.contains(pair) {
-                self.led_to.push(pair.clone());
-            }
         }
     }
 
@@ -142,9 +133,6 @@ impl Batch {
             origin.position
         );
         self.minted.extend(recorded.and_then(|recorded| recorded.minted));
-        if let Some(recorded) = recorded {
-            self.add_led_to(&recorded.params.led_to);
-        }
         self.origins.push(origin);
         self.mark = mark;
     }
@@ -185,6 +173,13 @@ impl Batch {
 // === impl Origin ===
 
 impl Origin {
+    /// Returns the index that a name led to when the request was accepted, if the record says so.
+    pub(crate) fn led_to(&self, name: &str) -> Option<&str> {
+        let pairs = self.led_to.as_deref()?;
+        let pair = pairs.iter().find(|(known, _)| known == name)?;
+        Some(&pair.1)
+    }
+
     /// Returns the number of an operation of the batch among those that its request has for the lane.
     pub(crate) fn place_of(&self, operation: usize) -> u32 {
         self.place + (operation - self.first) as u32
@@ -317,6 +312,7 @@ mod tests {
             place: 0,
             position,
             time_ms: 0,
+            led_to: None,
         }
     }
 

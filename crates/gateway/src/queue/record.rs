@@ -1,5 +1,6 @@
 //! The parameters of a record, and the form in which all records are delivered.
 
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use bulk::{ID_LENGTH, Minted, Plan, RouteTable};
@@ -83,6 +84,11 @@ impl Params {
 // === impl Recorded ===
 
 impl Recorded {
+    /// Returns where the names of the request led when it was accepted, if the record says so.
+    pub(crate) fn led_to(&self) -> Option<Rc<[(String, String)]>> {
+        (!self.params.led_to.is_empty()).then(|| self.params.led_to.as_slice().into())
+    }
+
     /// Reads a record's parameters; `None` if this version cannot.
     pub(crate) fn read(raw: &[u8]) -> Option<Self> {
         Params::read(raw).map(Self::of)

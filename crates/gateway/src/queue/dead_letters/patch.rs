@@ -424,7 +424,7 @@ mod tests {
             patched(r#"{"set": {"field": "a.b.c", "value": 1}}"#, source)
                 .unwrap_err()
                 .to_string()
-                .contains("no object")
+                .contains("not an object")
         );
     }
 

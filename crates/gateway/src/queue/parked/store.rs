@@ -25,10 +25,11 @@ pub(crate) struct Entry {
     pub(crate) content_type: String,
     /// The first and the last of the ids that the gateway made for their requests.
     pub(crate) minted: Vec<(String, String)>,
-    /// The names of their indices that led elsewhere when their requests were accepted, as
-    /// [`Params::led_to`](crate::queue::record::Params::led_to) has them.
+    /// For names that are not indices themselves: the request, by its number in `origins`, the name, and the
+    /// index that it led to when the request was accepted
+    /// ([`Params::led_to`](crate::queue::record::Params::led_to)).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) led_to: Vec<(String, String)>,
+    pub(crate) led_to: Vec<(u32, String, String)>,
     pub(crate) lane: u32,
     /// The position of each request, and when it was accepted, in ms since 1970.
     pub(crate) origins: Vec<(u64, u64)>,
