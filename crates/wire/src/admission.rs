@@ -73,6 +73,8 @@ pub(crate) struct AdmissionQueue {
     pub(crate) arriving: HashMap<u64, Arc<Record>>,
     /// The bytes that small bodies hold.
     small_held: usize,
+    /// The number of small bodies that wait.
+    small_waiting: usize,
     next_id: u64,
     /// When the queue was last checked for bodies that could make room.
     looked: Option<Instant>,
@@ -95,6 +97,8 @@ struct Room {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) wanted: usize,
+    /// Whether the body is small with what it wants.
+    is_small: bool,
     pub(crate) record: Arc<Record>,
     pub(crate) since: Instant,
     wait: Duration,
@@ -361,19 +365,17 @@ impl Budget {
         let (room, mut collected) = (self.room(), false);
         while let Some(waiter) = state.queue.get(at).map(Arc::clone) {
             // Only small bodies pass a body that collects, as far as their reserve goes.
-            let passes = || {
-                let (held, more) = waiter.wants();
-                room.is_small(held + more) && state.small_held + more <= room.reserve
-            };
+            let passes = waiter.is_small && state.small_held + waiter.wanted <= room.reserve;
             if over_share == Some(waiter.record.peer) {
                 at += 1;
                 continue;
             }
-            if collected && !passes() {
-                if unfit == UNFIT_MAX {
+            // However many large bodies wait before them, small ones find what is reserved for them.
+            if (collected || unfit >= UNFIT_MAX) && !passes {
+                if state.small_waiting == 0 {
                     break;
                 }
-                (at, unfit) = (at + 1, unfit + 1);
+                at += 1;
                 continue;
             }
             if !self.may_have(state, &waiter.record, waiter.wanted, now) {
@@ -389,6 +391,7 @@ impl Budget {
             }
             if charged.is_ok() {
                 state.queue.remove(at);
+                state.small_waiting -= usize::from(waiter.is_small);
                 self.admission.waiting.store(state.queue.len(), Ordering::SeqCst);
                 state.give_room(&waiter.record, waiter.wanted, room);
                 state.see(waiter.record.peer, now);
@@ -396,10 +399,13 @@ impl Budget {
                 continue;
             }
             (reclaimed, useful) = (true, useful.min(waiter.wanted + (room.limit - limit)));
-            if unfit == UNFIT_MAX {
-                break;
+            if unfit == 0 && waiter.collects(now) {
+                // A body that needs all the room gets it only if nobody takes any.
+                if limit == room.limit && !waiter.is_small {
+                    break;
+                }
+                collected = true;
             }
-            collected |= unfit == 0 && waiter.collects(now);
             (at, unfit) = (at + 1, unfit + 1);
         }
         useful
@@ -438,6 +444,7 @@ impl<'a> QueueEntry<'a> {
     fn take(budget: &'a Budget, claim: &Claim, wanted: usize, wait: Duration) -> Self {
         let waiter = Arc::new(Waiter {
             wanted,
+            is_small: budget.room().is_small(claim.record().held() + wanted),
             record: Arc::clone(claim.record()),
             since: Instant::now(),
             wait,
@@ -449,6 +456,7 @@ impl<'a> QueueEntry<'a> {
             let mut state = budget.admission.state();
             state.see(waiter.record.peer, waiter.since);
             state.queue.push_back(Arc::clone(&waiter));
+            state.small_waiting += usize::from(waiter.is_small);
             budget
                 .admission
                 .waiting
@@ -475,6 +483,7 @@ impl Drop for QueueEntry<'_> {
         let waited = state.queue.len();
         state.queue.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
         if state.queue.len() < waited {
+            state.small_waiting -= usize::from(self.waiter.is_small);
             let admission = &self.budget.admission;
             admission.waiting.store(state.queue.len(), Ordering::SeqCst);
             admission.useful.store(0, Ordering::SeqCst);
@@ -635,6 +644,47 @@ mod tests {
         budget.release(budget.used());
         let state = budget.admission.state();
         assert_eq!((state.small_held, state.peers.len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn small_bodies_find_their_room_behind_however_many_large_ones() {
+        let budget = Arc::new(Budget::new(40 * MIB)); // 30 for bodies, 1.9 of it for small ones
+        let holder = Claim::begin(&budget, peer(1));
+        assert!(wait(&budget, &holder, 24 * MIB, 1).await);
+        let large: Vec<Claim> = (0..150).map(|n| Claim::begin(&budget, peer(n + 2))).collect();
+        let small = Claim::begin(&budget, peer(200));
+        let second = Duration::from_secs(1);
+        let waiting = large
+            .iter()
+            .map(|claim| QueueEntry::take(&budget, claim, 8 * MIB, second));
+        let waiting: Vec<_> = waiting.collect();
+        assert!(waiting.iter().all(|entry| !entry.is_granted()));
+        assert!(wait(&budget, &small, 100 << 10, 0).await);
+        drop(waiting);
+        assert_eq!(budget.admission.waiting(), 0);
+        assert_eq!(budget.admission.state().small_waiting, 0);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_needs_all_the_room_is_not_starved_by_small_ones() {
+        let budget = Arc::new(Budget::new(40 * MIB));
+        let small: Vec<Claim> = (0..40).map(|n| Claim::begin(&budget, peer(n + 2))).collect();
+        assert!(wait(&budget, &small[0], 100 << 10, 0).await);
+        let whole = Claim::begin(&budget, peer(1));
+        let (whole, ()) = tokio::join!(wait(&budget, &whole, 30 * MIB, 4), async {
+            // Each is there before the one before it goes, until the large one collects.
+            for pair in small.windows(2) {
+                let next = wait(&budget, &pair[1], 100 << 10, 0).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                let held = pair[0].record().held();
+                pair[0].give_back(held);
+                budget.release(held);
+                if !next {
+                    break;
+                }
+            }
+        });
+        assert!(whole);
     }
 
     #[tokio::test]
