@@ -54,7 +54,7 @@ fn may(api: &ApiState, roles: &Roles, needs: Needs, id: &str) -> Result<(), Refu
     let store = &api.polls.store;
     match needs {
         Needs::Nothing | Needs::Session => Ok(()),
-        Needs::Everywhere(role) => demand(role, roles.role, "for everything"),
+        Needs::Everywhere(role) => demand(role, roles.role, EVERYTHING),
         Needs::Cluster(role) => {
             store.cluster(id)?.ok_or(StoreError::Missing)?;
             demand(role, roles.on_cluster(id), ON_CLUSTER)
@@ -78,9 +78,10 @@ pub(super) fn demand(needs: Role, has: Role, on: &str) -> Result<(), Refusal> {
 pub(super) fn may_test(user: &User, id: Option<&str>) -> Result<(), Refusal> {
     match id {
         Some(id) => demand(Role::Admin, user.roles.on_cluster(id), ON_CLUSTER),
-        None => demand(Role::Admin, user.roles.role, "for everything"),
+        None => demand(Role::Admin, user.roles.role, EVERYTHING),
     }
 }
 
+pub(super) const EVERYTHING: &str = "for everything";
 pub(super) const ON_CLUSTER: &str = "on this cluster";
 pub(super) const ON_GATEWAY: &str = "on all clusters of this gateway";

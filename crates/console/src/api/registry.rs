@@ -8,7 +8,7 @@ use axum::extract::{Extension, Path, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::access::may_test;
+use super::access::{EVERYTHING, demand, may_test};
 use super::{ApiState, Refusal};
 use crate::draft::{ClusterDraft, GatewayDraft};
 use crate::import;
@@ -60,7 +60,7 @@ pub(super) async fn change_cluster(
 ) -> Answer {
     let stored = api.polls.store.cluster(&id)?.ok_or(StoreError::Missing)?;
     let entry = draft.on(Some(stored.clone()))?;
-    keeps_password_at_home(&user, Some(&stored), &entry, &draft)?;
+    may_lead_there(&user, Some(&stored), &entry)?;
     keep_cluster(&api, &user.name, Some(&stored), &entry, &draft)?;
     told_cluster(&api, &id)
 }
@@ -102,7 +102,7 @@ pub(super) async fn test_cluster(
         ..draft
     };
     let entry = named.on(stored.clone())?;
-    keeps_password_at_home(&user, stored.as_ref(), &entry, &named)?;
+    may_lead_there(&user, stored.as_ref(), &entry)?;
     let password = match named.secret() {
         Some(given) => given.cloned(),
         None => store.cluster_secret(&entry)?,
@@ -111,28 +111,17 @@ pub(super) async fn test_cluster(
     Ok(Json(probe(&api.polls.outbound, Kind::Cluster, target).await))
 }
 
-/// Refuses to send a stored password to an address that it was not given for, or in another way: somebody
-/// with the role for one cluster would read it there. A user with the role for everything may.
-fn keeps_password_at_home(
-    user: &User,
-    stored: Option<&ClusterEntry>,
-    entry: &ClusterEntry,
-    draft: &ClusterDraft,
-) -> Result<(), Refusal> {
-    let Some(stored) = stored.filter(|stored| stored.has_password && draft.secret().is_none()) else {
-        return Ok(());
-    };
-    let is_new = |endpoint: &String| !stored.endpoints.contains(endpoint);
-    let moves =
-        entry.endpoints.iter().any(is_new) || entry.ca_pem != stored.ca_pem || stored.verify && !entry.verify;
-    if moves && user.roles.role < Role::Admin {
-        return Err(Refusal::forbidden(
-            "password_wanted",
-            "the stored password goes only where it was given for: to change the addresses or how they are \
-             verified, give the password too",
-        ));
+/// Demands the role for everything from a user who changes the addresses of a cluster, or how they are
+/// verified: the console sends calls, and the stored password, to whatever is there, and links gateways to
+/// clusters by their addresses.
+fn may_lead_there(user: &User, stored: Option<&ClusterEntry>, entry: &ClusterEntry) -> Result<(), Refusal> {
+    let Some(stored) = stored else { return Ok(()) };
+    let same =
+        entry.endpoints == stored.endpoints && entry.ca_pem == stored.ca_pem && entry.verify == stored.verify;
+    match same {
+        true => Ok(()),
+        false => demand(Role::Admin, user.roles.role, EVERYTHING),
     }
-    Ok(())
 }
 
 pub(super) async fn add_gateway(
