@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::fault::Fault;
@@ -18,6 +20,8 @@ use super::{api, bulk, form};
 
 /// The stack of a connection's thread: it needs little, and there may be thousands.
 const STACK_BYTES: usize = 256 << 10;
+/// As the standard library has it.
+const BACKLOG: i32 = 128;
 
 #[derive(Debug)]
 pub(super) struct Node {
@@ -25,6 +29,9 @@ pub(super) struct Node {
     shared: Arc<ClusterContext>,
     tls: Option<Arc<ServerConfig>>,
     life: Mutex<Option<Life>>,
+    /// The port of a node that is down: bound, so that nobody else is given it, and not listening, so that
+    /// connections are refused.
+    port: Mutex<Option<OwnedFd>>,
 }
 
 /// The time from a start to the next kill.
@@ -60,6 +67,7 @@ impl Node {
             shared,
             tls,
             life: Mutex::new(None),
+            port: Mutex::new(None),
         };
         node.live(listener)?;
         Ok(node)
@@ -74,13 +82,21 @@ impl Node {
         let _ = rustix::net::shutdown(&life.listener, rustix::net::Shutdown::Both);
         drop(life.listener);
         let _ = life.acceptor.join();
+        // Another cluster of this process, or another process, would take the node's clients along.
+        *self.port.lock() = bound(self.shared.addresses[self.at]).ok();
         drop(life.open.executing.write());
         life.open.streams.lock().values().for_each(break_off);
     }
 
     pub(super) fn restart(&self) -> io::Result<()> {
         self.kill();
-        self.live(TcpListener::bind(self.shared.addresses[self.at])?)
+        let kept = self.port.lock().take();
+        let port = match kept {
+            Some(port) => port,
+            None => bound(self.shared.addresses[self.at])?,
+        };
+        rustix::net::listen(&port, BACKLOG)?;
+        self.live(TcpListener::from(port))
     }
 
     pub(super) fn connections(&self) -> usize {
@@ -105,6 +121,19 @@ impl Node {
         });
         Ok(())
     }
+}
+
+/// Returns a socket that has an address, and does not listen.
+fn bound(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // The last connections may still be closing.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &address)?;
+    Ok(socket)
 }
 
 fn accept(
