@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(
             told["passed"],
             json!([
-                {"kind": "bulk", "why": "no_id", "meaning": "An update or a delete without `_id`.",
+                {"kind": "bulk", "why": "no_id", "meaning": "An update or a delete has no `_id`.",
                     "total": 50, "per_s": 0.0},
                 {"kind": "bulk", "why": "empty", "meaning": "The body has no operation.", "total": 20,
                     "per_s": 1.0},

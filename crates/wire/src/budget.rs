@@ -67,7 +67,7 @@ const LARGE_COPY: usize = 1 << 20;
 
 /// The default budget, which leaves room for reply buffers, code, stacks and the allocator under 256 MB
 /// resident.
-pub const BUDGET_BYTES_DEFAULT: usize = 136 << 20;
+pub const BUDGET_BYTES_DEFAULT: usize = 144 << 20;
 
 // === impl Budget ===
 

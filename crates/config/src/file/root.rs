@@ -197,7 +197,7 @@ section! {
         #[schemars(range(min = 1, max = 1024))]
         count: Option<u32> = None,
         /// Memory for request bodies, over all entries. Requests beyond it wait, then get 429.
-        body_memory: Bytes = Bytes(136 << 20),
+        body_memory: Bytes = Bytes(144 << 20),
         /// Share of `body_memory` that one client address (of IPv6, its first 64 bits) may hold while there
         /// are others, in percent. One body is always allowed.
         #[schemars(range(min = 1, max = 100))]
