@@ -163,11 +163,10 @@ impl Lane {
         // The lines have a single holder, which may let go of them.
         drop(body);
         work.held = held;
-        let mut led_to = self.route.led_to.borrow_mut();
         for pairs in batch.origins.iter().filter_map(|origin| origin.led_to.as_deref()) {
+            let mut led_to = self.route.led_to.borrow_mut();
             led_to.learn(pairs, &work.cut_by.table);
         }
-        drop(led_to);
         group.sends(self.number, last + 1);
         // Two operations on one document never travel together: if one were tried again, it could overtake
         // the other.
