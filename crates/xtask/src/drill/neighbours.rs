@@ -303,6 +303,6 @@ const REAL_HOSTILE: Duration = Duration::from_secs(7);
 /// The wait below which a good client's wait is no flaw, without the machine's own stalls and whatever the
 /// wait was alone. Several runs share two cores with all their clients and clusters, a scheduler lets a
 /// thread wait for tens of milliseconds there, and the gateway is not optimised.
-const FAKE_WAIT_FREE: Duration = Duration::from_millis(80);
+const FAKE_WAIT_FREE: Duration = Duration::from_millis(40);
 const REAL_WAIT_FREE: Duration = Duration::from_millis(100);
 const FLAWS_SHOWN: usize = 8;
