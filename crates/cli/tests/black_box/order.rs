@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use testkit::fake::{Cue, FakeCluster, Fault, Flavour, On, Spec, Stored};
+use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, On, Spec, Stored, Unfit};
 
 use crate::gateway::{Gateway, PATIENCE};
 use crate::home::{GatewayHome, account, drained, queue, wait};
@@ -141,6 +141,57 @@ fn the_newest_version_wins_when_an_index_is_made_again_with_other_shards_and_aga
     drained(&gateway, "c0");
     let docs = cluster.docs("i1");
     assert_eq!((docs.len(), newest(&docs, 3)), (30, 30), "{docs:?}");
+}
+
+/// Refuses documents that contain version `v` as a shard without a primary does; `None`: no documents.
+fn without_primary(cluster: &FakeCluster, v: Option<u32>) {
+    let reason = "[i1][0] primary shard is not active Timeout: [1m], request: [BulkShardRequest [[i1][0]]]";
+    cluster.set_manners(Manners {
+        unfit: v.map(|v| Unfit {
+            holds: format!("{{\"v\":{v}}}"),
+            status: 503,
+            error: json!({"type": "unavailable_shards_exception", "reason": reason}).to_string(),
+        }),
+        ..Manners::default()
+    });
+}
+
+/// Parks the first version of documents for shards of `i1` that have no primary, lets `name` lead elsewhere,
+/// and checks that later versions neither overtake the first nor are lost, also after a restart.
+fn what_is_parked_is_not_overtaken(name: &str, moves: impl Fn(&FakeCluster), index: &str) {
+    let cluster = cluster();
+    let place = place(&[&cluster], "retry_delay_in_ms: 30");
+    let mut gateway = place.start();
+    without_primary(&cluster, Some(1));
+    queued(&gateway, &writes("index", name, 60, 1));
+    let one = wait(&gateway, "c0", |one| one["parked"] == 60 && one["pending"] == 0);
+    assert!(one["parked_for"].to_string().contains("shards:i1:"), "{one}");
+    moves(&cluster);
+    noticed(&gateway, &cluster);
+    queued(&gateway, &writes("index", name, 60, 2));
+    let one = wait(&gateway, "c0", |one| one["pending"] == 0);
+    assert_eq!(newest(&cluster.docs(index), 2), 0, "{one}");
+    gateway.signal("KILL");
+    drop(gateway);
+    gateway = place.start();
+    queued(&gateway, &writes("index", name, 60, 3));
+    wait(&gateway, "c0", |one| one["pending"] == 0);
+    assert_eq!(newest(&cluster.docs(index), 3), 0);
+    without_primary(&cluster, None);
+    let one = drained(&gateway, "c0");
+    let docs = cluster.docs(index);
+    assert_eq!((docs.len(), newest(&docs, 3)), (60, 60), "{docs:?}");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(180), &json!(0)), "{one}");
+}
+
+#[test]
+fn a_newer_version_waits_for_the_older_one_that_a_shard_took_not_before_its_index_was_made_again() {
+    what_is_parked_is_not_overtaken("i1", |cluster| cluster.create_index("i1", 7), "i1");
+}
+
+#[test]
+fn a_newer_version_waits_for_the_older_one_that_a_shard_took_not_before_its_alias_was_swapped() {
+    what_is_parked_is_not_overtaken("a", |cluster| cluster.alias("a", &["i2"]), "i2");
 }
 
 #[test]

@@ -13,7 +13,9 @@ use crate::delivery::outcome::{Again, Error};
 use crate::delivery::pauses::ROOM_AGAIN;
 use crate::delivery::work::Work;
 use crate::queue::DELIVERED_TYPE;
-use crate::queue::parked::{Entry, Key, Named, NotParked, Parked, Refused, Scope, now_ms};
+use crate::queue::parked::{
+    Asking, Entry, Holder, Key, Named, NotParked, Parked, Refused, Scope, behind_other_lane, now_ms,
+};
 use crate::queue::{Doing, written};
 
 /// Operations of a batch that are parked for one key.
@@ -34,24 +36,36 @@ impl Lane {
             return Some(());
         };
         let snapshot = self.topology().await?.1;
-        let mut by_key: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        let mut by_key: BTreeMap<Key, (String, Vec<usize>)> = BTreeMap::new();
         {
+            let fences = self.route.fences();
             let mut state = parked.state();
             state.follow_topology(&snapshot);
             left.retain(|operation| {
                 let named = work.named(*operation, &snapshot);
-                match state.holder(&named, self.number, &work.wording.target, None) {
-                    Some(key) => {
-                        by_key.entry(key).or_default().push(*operation);
-                        false
+                let asking = Asking {
+                    named: &named,
+                    lane: self.number,
+                    position: work.batch.origin(*operation).position,
+                    target: &work.wording.target,
+                    fences: &fences,
+                };
+                let (key, why) = match state.holder(&asking, None) {
+                    Some(Holder::Key(key)) => (key, String::new()),
+                    Some(Holder::OtherLane(key)) => {
+                        let index = named.index().to_owned();
+                        (Key::Index { index }, behind_other_lane(&key))
                     }
-                    None => true,
-                }
+                    None => return true,
+                };
+                let of_key = by_key.entry(key).or_insert_with(|| (why, Vec::new()));
+                of_key.1.push(*operation);
+                false
             });
         }
-        let to_park = by_key.into_iter().map(|(key, operations)| ToPark {
+        let to_park = by_key.into_iter().map(|(key, (why, operations))| ToPark {
             key,
-            why: String::new(),
+            why,
             operations,
             refused: Vec::new(),
         });

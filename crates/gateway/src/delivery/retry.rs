@@ -25,9 +25,10 @@ use crate::delivery::work::{Batch, Origin, Work};
 use crate::nodes::Outbound;
 use crate::queue::dead_letters::Cause;
 use crate::queue::parked::{
-    Entry, Gone, Key, Parked, ParkedError, Picked, SOON, Scope, Store, Tried, now_ms,
+    Asking, Entry, Gone, Holder, Key, Parked, ParkedError, Picked, SOON, Scope, Store, Tried,
+    behind_other_lane, now_ms,
 };
-use crate::queue::{Params, Recorded, minted};
+use crate::queue::{Fences, Params, Recorded, minted};
 
 /// The result of one try of a key.
 enum KeyResult {
@@ -232,11 +233,8 @@ async fn step(
         parked.state().ready();
     }
     let given_up = parked.state().is_given_up(key) || key.is_letters();
-    if let Key::Letters { index } = key
-        && !group.queue.dead_letters.has_room(index)
-    {
-        let why = "its dead letters find no room still (dead_letters_max_size)".to_owned();
-        return Ok(KeyResult::Failed(Arc::new(Again::unsent(why)), false));
+    if let Some(why) = waits(route, key) {
+        return Ok(KeyResult::Failed(Arc::new(Again::unsent(why.to_owned())), false));
     }
     let (docs_max, bytes_max) = tried_at_once(route);
     let (picked, wording) = parked.state().pick(key, docs_max.min(*limit), bytes_max);
@@ -249,29 +247,29 @@ async fn step(
     };
     let outbound = route.outbound();
     let snapshot = outbound.cluster().snapshot();
-    if !snapshot.learnt() && outbound.cluster().config().discovery {
-        let why = "the cluster's topology is not known yet".to_owned();
-        return Ok(KeyResult::Failed(Arc::new(Again::unsent(why)), false));
-    }
     let (mut load, body) = read(route, &store, picked, &wording).await?;
     let batch = std::mem::replace(&mut load.batch, Batch::empty());
     fault("parked", &body);
     let mut work = Work::new(route, &batch, &body, &snapshot, (0, false)).ok_or(NotTried::Unknown)?;
     load.recall(&mut work);
-    let send = load.due(parked, key, &work, &snapshot, *limit);
+    let (send, other_lane) = load.due((route, parked, given_up), key, &work, &snapshot, *limit);
     work.limit = send.len();
-    let (dead, mut failed, held) = if given_up || send.is_empty() {
-        (load.give_up(send), None, Vec::new())
+    let went = if given_up || send.is_empty() {
+        TryResult {
+            dead: load.give_up(send),
+            failed: other_lane.map(|key| Arc::new(Again::unsent(behind_other_lane(&key)))),
+            ..TryResult::default()
+        }
     } else {
         let mode = if proven { SendMode::Apart } else { SendMode::Probe };
         let with = (&*outbound, &snapshot);
-        let went = send_due(route, with, key, (mode, &send), &mut work, &mut load).await;
-        *limit = match went.split {
-            true => (send.len() / 2).max(1),
-            false => limit.saturating_mul(2),
-        };
-        (went.dead, went.failed.filter(|_| !went.split), went.held)
+        send_due(route, with, key, (mode, &send, limit), &mut work, &mut load).await
     };
+    let TryResult {
+        dead,
+        mut failed,
+        held,
+    } = went;
     let to_bury = dead.len();
     let (buried, why) = bury(route, parked, &load, &work, dead, &snapshot).await;
     if buried.len() < to_bury {
@@ -286,6 +284,20 @@ async fn step(
         Some(again) => KeyResult::Failed(again, some),
         None => KeyResult::Progress,
     })
+}
+
+/// Returns the reason why no operation of a key can go out now, if there is one.
+fn waits(route: &Route, key: &Key) -> Option<&'static str> {
+    let outbound = route.outbound();
+    match key {
+        Key::Letters { index } if !route.group.queue.dead_letters.has_room(index) => {
+            Some("its dead letters find no room still (dead_letters_max_size)")
+        }
+        _ if !outbound.cluster().snapshot().learnt() && outbound.cluster().config().discovery => {
+            Some("the cluster's topology is not known yet")
+        }
+        _ => None,
+    }
 }
 
 /// Reads pieces from the disk, and their lines.
@@ -334,19 +346,18 @@ fn tried_at_once(route: &Route) -> (usize, u64) {
 #[derive(Default)]
 struct TryResult {
     dead: Vec<Dead>,
+    /// Why something did not go through, unless fewer operations at once are tried next.
     failed: Option<Arc<Again>>,
-    /// Whether fewer operations are to be sent at once.
-    split: bool,
     /// The memory of the texts about the operations.
     held: Vec<Rc<AnswerHeld>>,
 }
 
-/// Sends operations of a key, and notes the fate of each.
+/// Sends operations of a key, and notes the fate of each, and how many may be sent at once from now on.
 async fn send_due(
     route: &Rc<Route>,
     (outbound, snapshot): (&Outbound, &Arc<Snapshot>),
     key: &Key,
-    (mode, send): (SendMode, &[usize]),
+    (mode, send, limit): (SendMode, &[usize], &mut usize),
     work: &mut Work<'_>,
     load: &mut KeyBatch,
 ) -> TryResult {
@@ -364,6 +375,7 @@ async fn send_due(
     let not_done: HashSet<usize> = outcomes.iter().map(|(operation, _)| *operation).collect();
     let done = send.iter().filter(|operation| !not_done.contains(operation));
     done.for_each(|operation| load.gone(*operation));
+    let mut split = false;
     let mut went = TryResult {
         held,
         ..TryResult::default()
@@ -372,7 +384,7 @@ async fn send_due(
         work.attempts[operation] += 1;
         let outcome = route.judge(work, operation, outcome, snapshot).await;
         let outcome = route.by_rules(work, operation, outcome);
-        went.split |= matches!(outcome, Outcome::Split(_) | Outcome::Shared(_));
+        split |= matches!(outcome, Outcome::Split(_) | Outcome::Shared(_));
         load.note(operation, work);
         match load.outcome(operation, outcome, key, group.queue.parked_age_max()) {
             Fate::Gone => load.gone(operation),
@@ -384,6 +396,11 @@ async fn send_due(
             }
         }
     }
+    *limit = match split {
+        true => (send.len() / 2).max(1),
+        false => limit.saturating_mul(2),
+    };
+    went.failed = went.failed.filter(|_| !split);
     went
 }
 
@@ -572,16 +589,23 @@ impl KeyBatch {
     }
 
     /// Returns the operations to be sent now: the first one on each document, except for those that must wait
-    /// for another key.
+    /// for another key; and the key of another lane that some of the rest wait for.
     fn due(
         &mut self,
-        parked: &Parked,
+        (route, parked, given_up): (&Route, &Parked, bool),
         key: &Key,
         work: &Work<'_>,
         snapshot: &Snapshot,
         limit: usize,
-    ) -> Vec<usize> {
+    ) -> (Vec<usize>, Option<Key>) {
         let (mut send, mut seen, mut elsewhere) = (Vec::new(), HashSet::new(), Vec::new());
+        let (mut stays, mut other_lane) = (HashSet::new(), None);
+        // What is given up is not sent, so that it overtakes nothing.
+        let fences = if given_up {
+            Fences::default()
+        } else {
+            route.fences()
+        };
         {
             let state = parked.state();
             for operation in 0..work.operations.len() {
@@ -593,13 +617,27 @@ impl KeyBatch {
                     Key::Documents | Key::Letters { .. } => None,
                     _ => {
                         let named = work.named(operation, snapshot);
-                        state.holder(&named, lane, &work.wording.target, Some(key))
+                        let asking = Asking {
+                            named: &named,
+                            lane,
+                            position: work.batch.origin(operation).position,
+                            target: &work.wording.target,
+                            fences: &fences,
+                        };
+                        state.holder(&asking, Some(key))
                     }
                 };
                 // Operations that are refused already are not sent, so none overtakes another.
-                let first = key.is_letters() || seen.insert(work.operations[operation].document);
+                let document = work.operations[operation].document;
+                let first = key.is_letters() || seen.insert(document);
                 match held {
-                    Some(to) => elsewhere.push((operation, to)),
+                    // Nothing follows an operation that stays into another line.
+                    _ if stays.contains(&document) => {}
+                    Some(Holder::OtherLane(key)) => {
+                        stays.insert(document);
+                        other_lane = Some(key);
+                    }
+                    Some(Holder::Key(to)) => elsewhere.push((operation, to)),
                     None if first => send.push(operation),
                     None => {}
                 }
@@ -608,7 +646,7 @@ impl KeyBatch {
         for (operation, to) in elsewhere {
             self.moves(operation, to);
         }
-        send
+        (send, other_lane)
     }
 
     /// Returns the fate that an outcome means for an operation that waited for a key.

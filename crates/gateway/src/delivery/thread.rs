@@ -27,7 +27,7 @@ use crate::delivery::suspect::Suspect;
 use crate::delivery::work::{Batch, NamesLedTo, Origin};
 use crate::live::GatewayState;
 use crate::queue::dead_letters::REPLAYED;
-use crate::queue::{Consumer, Doing, Fronts, Group, LaneReader, Recorded, Whereabouts};
+use crate::queue::{Consumer, Doing, Fences, Fronts, Group, LaneReader, Recorded, Whereabouts};
 
 /// The result of reading a lane.
 enum Read {
@@ -119,6 +119,14 @@ impl Route {
         let whereabouts = self.group.queue.whereabouts.as_ref()?;
         let fences = whereabouts.fences();
         self.fronts.awaited(&fences, &self.group.consumer, lane, position)
+    }
+
+    /// Returns the queue's fences. A queue in Kafka has none: there a document's lane follows from its id.
+    pub(crate) fn fences(&self) -> Fences {
+        let whereabouts = self.group.queue.whereabouts.as_ref();
+        whereabouts
+            .map(|whereabouts| Arc::clone(&whereabouts.fences()))
+            .unwrap_or_default()
     }
 
     /// Checks whether names lead elsewhere now.

@@ -15,6 +15,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::queue::journal::Consumer;
+use crate::queue::parked::Named;
+
+/// All fences of a queue.
+pub(crate) type Fences = Arc<Vec<Arc<Fence>>>;
 
 /// Lanes of a queue, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,6 +114,24 @@ impl Fence {
         closed.is_ok()
     }
 
+    /// Whether a group at `position` of `lane` comes after groups of `other` because of this fence.
+    fn puts_behind(&self, lane: u32, position: u64, other: u32) -> bool {
+        let follows = self.of.has(lane) && self.past.has(other);
+        let mixes = self.past.has(lane) && self.of.has(other) && self.end().is_none_or(|end| position < end);
+        self.low <= position && (follows || mixes)
+    }
+
+    /// Whether one of these names may have come to lead elsewhere with this fence. A fence that names none is
+    /// for names that nobody knew.
+    fn is_about<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> bool {
+        let moved = |name: &str| {
+            self.moved
+                .iter()
+                .any(|(moved, index)| moved == name || index == name)
+        };
+        self.moved.is_empty() || names.any(moved)
+    }
+
     /// Returns the indices that `name` led to, if a write to it that was accepted at `position` may have been
     /// sent there.
     pub(crate) fn left<'a>(&'a self, name: &'a str, position: u64) -> impl Iterator<Item = &'a str> {
@@ -120,6 +142,18 @@ impl Fence {
             .filter(move |(moved, _)| before && moved == name);
         moved.map(|(_, index)| index.as_str())
     }
+}
+
+/// Whether some fence puts an operation at `position` of `lane`, on an index with these names, behind
+/// operations that `other` has parked. These may go out long after both lanes have passed the fence.
+pub(crate) fn is_behind(
+    fences: &[Arc<Fence>],
+    named: &Named,
+    (lane, position): (u32, u64),
+    other: u32,
+) -> bool {
+    let puts = |fence: &Arc<Fence>| fence.puts_behind(lane, position, other) && fence.is_about(named.names());
+    lane != other && fences.iter().any(puts)
 }
 
 // === impl Fronts ===

@@ -29,7 +29,7 @@ mod whereabouts;
 
 pub(crate) use accept::{Accept, Asked, Occurrence, Queued};
 pub(crate) use accounts::GroupAccount;
-pub(crate) use fence::Fronts;
+pub(crate) use fence::{Fences, Fronts};
 pub(crate) use journal::{Consumer, Journal, LaneReader};
 pub(crate) use plan_room::PlanTurn;
 pub(crate) use queues::{Doing, Group, Phase, Queue, Queues};

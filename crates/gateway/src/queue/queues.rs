@@ -39,7 +39,7 @@ pub(crate) struct Queue {
     pub(crate) log: Journal,
     pub(crate) dead_letters: DeadLetters,
     /// The operations that wait apart from their lanes.
-    pub(crate) parked: ParkedOfQueue,
+    pub(crate) parked: Arc<ParkedOfQueue>,
     /// How long operations are parked before they are given up.
     parked_age_max: Mutex<Duration>,
     /// The idempotency keys that were used; `None` if the queue ignores keys.
@@ -207,8 +207,6 @@ impl Queue {
             dead_letters::recount(log, &dead_letters).map_err(|error| failed(&error))?;
         }
         let on_disk = log.on_disk().is_some();
-        let whereabouts = on_disk.then(|| Whereabouts::open(data, &settings.name, &log));
-        let whereabouts = whereabouts.transpose().map_err(|error| failed(&error))?;
         let options = parked_options(settings);
         let parked = match log.on_disk() {
             Some(_) => {
@@ -217,6 +215,10 @@ impl Queue {
             }
             None => ParkedOfQueue::in_kafka(parked::copies_of(data, &settings.name), options),
         };
+        let parked = Arc::new(parked);
+        let open = || Whereabouts::open(data, &settings.name, &log, Arc::clone(&parked));
+        let whereabouts = on_disk.then(open);
+        let whereabouts = whereabouts.transpose().map_err(|error| failed(&error))?;
         let keyed = settings.idempotency.as_ref().zip(log.on_disk());
         let keys = keyed.map(|(idempotency, log)| {
             let options = Options {

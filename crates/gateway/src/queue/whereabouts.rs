@@ -25,11 +25,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::queue::fence::{Fence, Lanes};
 use crate::queue::journal::Journal;
+use crate::queue::parked::ParkedOfQueue;
 use kept::{Found, Kept};
 
 /// Where the names of one queue lead.
 pub(crate) struct Whereabouts {
     lanes: u32,
+    /// Operations of a lane that are parked go out later than their lane, and need the fences for as long.
+    parked: Arc<ParkedOfQueue>,
     /// The current epoch, replaced whenever names may lead elsewhere.
     epoch: ArcSwap<Epoch>,
     fences: ArcSwap<Vec<Arc<Fence>>>,
@@ -173,7 +176,12 @@ impl Known {
 
 impl Whereabouts {
     /// Opens the whereabouts of a queue and loads what an earlier run recorded.
-    pub(crate) fn open(data: &Path, queue: &str, journal: &Journal) -> io::Result<Self> {
+    pub(crate) fn open(
+        data: &Path,
+        queue: &str,
+        journal: &Journal,
+        parked: Arc<ParkedOfQueue>,
+    ) -> io::Result<Self> {
         let path = data.join("whereabouts").join(format!("{queue}.jsonl"));
         let status = journal.status();
         let Found {
@@ -189,11 +197,13 @@ impl Whereabouts {
         for fence in &fences {
             fence.close(status.end);
         }
-        fences.retain(|fence| fence.end() > Some(status.start));
+        let needed_from = needed_from(&parked, status.start);
+        fences.retain(|fence| fence.end() > Some(needed_from));
         let kept = Kept::begin_anyway(&path, &targets, fences.iter());
         let fences_made = fences.iter().map(|fence| fence.number).max().unwrap_or_default();
         Ok(Self {
             lanes: journal.lanes(),
+            parked,
             epoch: ArcSwap::from_pointee(Epoch {
                 number: 1,
                 table: None,
@@ -379,7 +389,7 @@ impl Whereabouts {
         for name in gone {
             name_table.gone.entry(name).or_insert(status.end);
         }
-        name_table.forget(newest, status.start);
+        name_table.forget(newest, needed_from(&self.parked, status.start));
         let mut fences = Vec::new();
         for (_, moved) in moved {
             let mut fence = name_table.fence(status.end, (moved.of, moved.past), None);
@@ -420,7 +430,7 @@ impl Whereabouts {
         made: Vec<Fence>,
         journal: &Journal,
     ) -> Arc<Epoch> {
-        let start = journal.status().start;
+        let needed_from = needed_from(&self.parked, journal.status().start);
         let before = self.epoch.load_full();
         name_table.earlier.retain(|epoch| epoch.strong_count() > 0);
         name_table.earlier.push(Arc::downgrade(&before));
@@ -437,7 +447,7 @@ impl Whereabouts {
         let known = self.fences.load();
         let useful = known
             .iter()
-            .filter(|fence| fence.end().is_none_or(|end| end > start));
+            .filter(|fence| fence.end().is_none_or(|end| end > needed_from));
         let mut fences: Vec<_> = useful.cloned().chain(made).collect();
         if fences.len() > FENCES_MAX {
             let (closed, open): (Vec<_>, Vec<_>) =
@@ -476,6 +486,11 @@ impl Whereabouts {
     fn name_table(&self) -> MutexGuard<'_, NameTable> {
         self.name_table.lock()
     }
+}
+
+/// Returns the position from which on documents are in the log, which begins at `start`, or parked.
+fn needed_from(parked: &ParkedOfQueue, start: u64) -> u64 {
+    parked.oldest_of_lanes().map_or(start, |oldest| oldest.min(start))
 }
 
 /// Joins fences into one that holds back every group that any of them does.
@@ -539,8 +554,8 @@ impl NameTable {
         }
     }
 
-    /// Forgets names that the cluster no longer has and that no document in the log, which begins at `start`,
-    /// can have.
+    /// Forgets names that the cluster no longer has and that no document in the log or among the parked ones,
+    /// which begin at `start`, can have.
     fn forget(&mut self, newest: &RouteTable, start: u64) {
         let targets = &mut self.targets;
         self.gone.retain(|name, since| {

@@ -225,6 +225,8 @@ impl<'a> Run<'a> {
             Act::Calm(number) => cluster(number).calm()?,
             Act::CloseIndex(number) => cluster(number).close(true)?,
             Act::OpenIndex(number) => cluster(number).close(false)?,
+            Act::LosePrimaries(number) => cluster(number).lose_primaries(true),
+            Act::FindPrimaries(number) => cluster(number).lose_primaries(false),
             Act::LoseAnswers(number, times) => cluster(number).lose_answers(*times),
             Act::SwapAlias(number, shards) => cluster(number).move_alias(*shards, false)?,
             Act::RollOver(number, shards) => cluster(number).move_alias(*shards, true)?,

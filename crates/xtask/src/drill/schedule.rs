@@ -69,6 +69,9 @@ pub(crate) enum Act {
     /// The index that all clients write to is closed.
     CloseIndex(usize),
     OpenIndex(usize),
+    /// No shard of the index that is made again has a primary.
+    LosePrimaries(usize),
+    FindPrimaries(usize),
     /// The answers to this many requests are lost after their execution.
     LoseAnswers(usize, u32),
     FillDisk,
@@ -109,6 +112,8 @@ impl Act {
             Act::Calm(cluster) => Role::Mends(format!("calm of {cluster}")),
             Act::CloseIndex(cluster) => Role::Breaks(format!("index of {cluster}")),
             Act::OpenIndex(cluster) => Role::Mends(format!("index of {cluster}")),
+            Act::LosePrimaries(cluster) => Role::Breaks(format!("primaries of {cluster}")),
+            Act::FindPrimaries(cluster) => Role::Mends(format!("primaries of {cluster}")),
             Act::FillDisk => Role::Breaks("disk".to_owned()),
             Act::FreeDisk => Role::Mends("disk".to_owned()),
             Act::MoveShards(_)
@@ -129,6 +134,7 @@ struct Lengths {
     paused: RangeInclusive<u64>,
     busy: RangeInclusive<u64>,
     closed: RangeInclusive<u64>,
+    no_primary: RangeInclusive<u64>,
     disk_full: RangeInclusive<u64>,
 }
 
@@ -139,6 +145,7 @@ const FAKE: Lengths = Lengths {
     paused: 30..=200,
     busy: 40..=250,
     closed: 30..=250,
+    no_primary: 100..=600,
     disk_full: 80..=300,
 };
 
@@ -149,6 +156,7 @@ const REAL: Lengths = Lengths {
     paused: 1_000..=4_000,
     busy: 1_000..=4_000,
     closed: 1_000..=5_000,
+    no_primary: 1_000..=5_000,
     disk_full: 1_000..=4_000,
 };
 
@@ -165,6 +173,7 @@ enum Trouble {
     Busy(usize),
     BusyItems(usize),
     CloseIndex(usize),
+    LosePrimaries(usize),
     LoseAnswers(usize),
     Down(usize),
     FullDisk,
@@ -194,6 +203,8 @@ enum Part {
     Gateway,
     Cluster(usize),
     Index(usize),
+    /// The primaries of the index that is made again.
+    Primaries(usize),
     Disk,
     /// The index that the alias of a cluster leads to.
     Alias(usize),
@@ -205,25 +216,7 @@ impl Schedule {
     pub(crate) fn fake(seed: u64, disk: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let load_ms = rng.u64(450..=800);
-        let mut troubles = vec![
-            Trouble::KillGateway,
-            Trouble::SwapAlias(0),
-            Trouble::RollOver(0),
-            // The second cluster's alias is never swapped: after a restart, nobody knows where it led earlier
-            // (docs/async.md).
-            Trouble::RollOver(1),
-            Trouble::MakeAgain(rng.usize(..2)),
-        ];
-        if rng.bool() {
-            troubles.push(Trouble::Split(0));
-        }
-        let disk = disk && rng.u32(..4) == 0;
-        if disk {
-            troubles.push(Trouble::FullDisk);
-        }
-        for _ in 0..rng.usize(3..=7) {
-            troubles.push(any_trouble(&mut rng));
-        }
+        let (troubles, disk) = troubles_of(&mut rng, disk);
         let keyed = rng.usize(..=2);
         let setup = Setup {
             lanes: rng.u32(1..=8),
@@ -343,6 +336,34 @@ impl Schedule {
     }
 }
 
+/// Returns the troubles of a short run, and whether its disk is small.
+fn troubles_of(rng: &mut Rng, disk: bool) -> (Vec<Trouble>, bool) {
+    let made_again = rng.usize(..2);
+    let mut troubles = vec![
+        Trouble::KillGateway,
+        Trouble::SwapAlias(0),
+        Trouble::RollOver(0),
+        // The second cluster's alias is never swapped: after a restart, nobody knows where it led earlier
+        // (docs/async.md).
+        Trouble::RollOver(1),
+        Trouble::MakeAgain(made_again),
+    ];
+    if rng.bool() {
+        troubles.push(Trouble::LosePrimaries(made_again));
+    }
+    if rng.bool() {
+        troubles.push(Trouble::Split(0));
+    }
+    let disk = disk && rng.u32(..4) == 0;
+    if disk {
+        troubles.push(Trouble::FullDisk);
+    }
+    for _ in 0..rng.usize(3..=7) {
+        troubles.push(any_trouble(rng));
+    }
+    (troubles, disk)
+}
+
 /// Returns a random trouble of a short run.
 fn any_trouble(rng: &mut Rng) -> Trouble {
     let cluster = rng.usize(..2);
@@ -403,6 +424,7 @@ impl Trouble {
             Trouble::PauseNode(_) => &lengths.paused,
             Trouble::Busy(_) | Trouble::BusyItems(_) => &lengths.busy,
             Trouble::CloseIndex(_) => &lengths.closed,
+            Trouble::LosePrimaries(_) => &lengths.no_primary,
             Trouble::Down(_) => &lengths.cluster_down,
             Trouble::FullDisk => &lengths.disk_full,
             Trouble::SwapAlias(_) | Trouble::RollOver(_) | Trouble::Split(_) => return ALIAS_STAYS_MS,
@@ -423,6 +445,7 @@ impl Trouble {
             | Trouble::BusyItems(cluster)
             | Trouble::Down(cluster) => vec![Part::Cluster(cluster)],
             Trouble::CloseIndex(cluster) => vec![Part::Index(cluster)],
+            Trouble::LosePrimaries(cluster) => vec![Part::Primaries(cluster)],
             Trouble::SwapAlias(cluster) | Trouble::RollOver(cluster) | Trouble::Split(cluster) => {
                 vec![Part::Alias(cluster)]
             }
@@ -463,6 +486,11 @@ impl Trouble {
             Trouble::Busy(cluster) => from_to(Act::Busy(cluster), Act::Calm(cluster)),
             Trouble::BusyItems(cluster) => from_to(Act::BusyItems(cluster), Act::Calm(cluster)),
             Trouble::CloseIndex(cluster) => from_to(Act::CloseIndex(cluster), Act::OpenIndex(cluster)),
+            Trouble::LosePrimaries(cluster) => {
+                from_to(Act::LosePrimaries(cluster), Act::FindPrimaries(cluster));
+                // The lanes of documents change while writes to them are parked.
+                acts.push((to - (to - from) / 8, Act::MakeAgain(cluster, rng.u32(1..=6))));
+            }
             Trouble::LoseAnswers(cluster) => acts.push((from, Act::LoseAnswers(cluster, rng.u32(1..=4)))),
             Trouble::Down(cluster) => {
                 let all: Vec<usize> = (0..setup.nodes[cluster]).collect();
@@ -518,6 +546,6 @@ mod tests {
             }
             assert!(broken.is_empty(), "{schedule:#?}");
         }
-        assert_eq!(kinds.len(), 22, "{kinds:?}");
+        assert_eq!(kinds.len(), 24, "{kinds:?}");
     }
 }

@@ -283,6 +283,18 @@ impl Cluster {
         Ok(())
     }
 
+    /// Lets the index that is made again refuse all writes as one without primaries does, until it is made
+    /// again, or stops that.
+    pub(crate) fn lose_primaries(&self, lose: bool) {
+        if let Engine::Fake(cluster) = &self.engine {
+            let name = made_again(&self.index);
+            let reason =
+                format!("[{name}][0] primary shard is not active Timeout: [1m], request: [BulkShardRequest]");
+            let error = json!({"type": "unavailable_shards_exception", "reason": reason}).to_string();
+            cluster.refuse_writes(&name, lose.then_some((503, &error)));
+        }
+    }
+
     /// Loses the answers to this many requests after their execution.
     pub(crate) fn lose_answers(&self, times: u32) {
         if let Engine::Fake(cluster) = &self.engine {

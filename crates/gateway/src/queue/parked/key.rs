@@ -127,6 +127,12 @@ impl Named {
     }
 }
 
+/// Says that an operation waits for its index until operations that another lane has parked are done.
+pub(crate) fn behind_other_lane(key: &Key) -> String {
+    let key = key.shown();
+    format!("earlier writes, from when the index had other shards, wait for {key}")
+}
+
 /// The name that stands for several indices.
 pub(crate) const SEVERAL: &str = "*";
 

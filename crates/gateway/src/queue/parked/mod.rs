@@ -35,9 +35,9 @@ use crate::queue::burying::Burying;
 
 pub(crate) use error::ParkedError;
 pub(crate) use find::{ParkedFound, ParkedSought};
-pub(crate) use key::{Key, Named, Scope};
+pub(crate) use key::{Key, Named, Scope, behind_other_lane};
 use putting::Putting;
-pub(crate) use state::{ParkedState, Picked, Tried};
+pub(crate) use state::{Asking, Holder, ParkedState, Picked, Tried};
 use state::{Piece, Standing};
 use store::Bound;
 use store::Record;
@@ -153,6 +153,30 @@ impl ParkedOfQueue {
             Arc::new(Parked::new(self.folder.join(name), options, letters_wait, topic))
         });
         Arc::clone(parked)
+    }
+
+    /// Returns the position of the oldest operation that any group has parked for one lane, if there is one.
+    pub(crate) fn oldest_of_lanes(&self) -> Option<u64> {
+        let groups = self.groups.lock();
+        groups
+            .values()
+            .filter_map(|parked| parked.state().oldest_of_lanes())
+            .min()
+    }
+
+    /// Parks an operation of the group `g`, for tests that need no store.
+    #[cfg(test)]
+    pub(crate) fn park_sample(&self, key: Key, position: u64) {
+        let entry = Entry {
+            key: key.clone(),
+            origins: vec![(position, 1)],
+            ops: vec![(0, 0)],
+            documents: vec![[1; 2]],
+            ..Entry::sample()
+        };
+        let piece = Piece::new(position, 100, &entry, None, Standing::Ready);
+        let group = self.group("g").expect("a group on disk");
+        group.state().insert(key, &entry.names, "", piece);
     }
 
     /// Returns that name of a request whose refused operations find no more room anywhere, and how many bytes

@@ -1,8 +1,11 @@
 //! Keeps parked operations in memory: by key, in the order in which they go out.
 
+mod holder;
 mod lanes;
 mod letters;
 mod shown;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,10 +15,11 @@ use cluster::Snapshot;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::key::{Key, Named};
+use super::key::Key;
 use super::store::Entry;
 use super::topic::Gone;
 use super::{DOCUMENTS_MAX, PIECES_MAX, now_ms};
+pub(crate) use holder::{Asking, Holder};
 use lanes::OfLane;
 
 /// The order in which pieces go out: by the first operation's request and its place there, then by the
@@ -240,23 +244,6 @@ impl ParkedState {
     /// Returns the bytes that a key holds.
     pub(crate) fn bytes_of(&self, key: &Key) -> u64 {
         self.keys.get(key).map_or(0, |held| held.bytes)
-    }
-
-    /// Returns the key that an operation has to wait for, if there is one; only keys of a rank behind that of
-    /// `after` count.
-    pub(crate) fn holder(&self, named: &Named, lane: u32, target: &str, after: Option<&Key>) -> Option<Key> {
-        let by_name = named.names().filter_map(|name| self.names.get(name)).flatten();
-        let by_name = by_name.filter(|key| key.holds(lane, target));
-        let documents = named.document.iter().filter(|document| **document != 0);
-        let by_document = documents
-            .filter_map(|document| self.documents.get(document))
-            .flatten();
-        let behind = |key: &&Key| after.is_none_or(|after| key.rank() > after.rank());
-        by_name
-            .chain(by_document)
-            .filter(behind)
-            .min_by_key(|key| (key.rank(), *key))
-            .cloned()
     }
 
     /// Returns the key of an index that already has one of these names.
@@ -708,91 +695,16 @@ impl ParkedState {
         for name in &held.names {
             if let Some(keys) = self.names.get_mut(name) {
                 keys.retain(|of| of != key);
+                // Operations of another lane may have waited for this one's.
+                for other in keys.iter() {
+                    if let Some(other) = self.keys.get_mut(other) {
+                        other.next_try = other.next_try.min(Instant::now() + super::SOON);
+                    }
+                }
                 if keys.is_empty() {
                     self.names.remove(name);
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(key: Key, position: u64, ids: &[&str]) -> Entry {
-        let documents = ids
-            .iter()
-            .map(|id| Named::new("logs".to_owned(), None, Some(id)).document);
-        Entry {
-            key,
-            lane: 3,
-            origins: vec![(position, 1)],
-            ops: (0..ids.len() as u32).map(|place| (0, place)).collect(),
-            documents: documents.collect(),
-            ..Entry::sample()
-        }
-    }
-
-    fn park(state: &mut ParkedState, entry: &Entry, at: u64) {
-        let piece = Piece::new(at, 100, entry, None, Standing::Unsettled);
-        state.insert(entry.key.clone(), &entry.names, &entry.why, piece);
-    }
-
-    fn named(index: &str, id: &str) -> Named {
-        Named::new(index.to_owned(), None, Some(id))
-    }
-
-    #[test]
-    fn an_operation_waits_for_its_index_first_and_then_for_its_document() {
-        let mut state = ParkedState::default();
-        let index = Key::Index {
-            index: "logs".to_owned(),
-        };
-        park(&mut state, &entry(index.clone(), 1, &["1"]), 10);
-        park(&mut state, &entry(Key::Documents, 2, &["2"]), 20);
-        let holder = |state: &ParkedState, index, id| state.holder(&named(index, id), 3, "/_bulk", None);
-        assert_eq!(holder(&state, "logs", "2"), Some(index.clone()));
-        assert_eq!(holder(&state, "other", "2"), None);
-        let behind = state.holder(&named("logs", "2"), 3, "/_bulk", Some(&index));
-        assert_eq!(behind, Some(Key::Documents));
-        assert_eq!(state.holder(&named("logs", "1"), 3, "/_bulk", Some(&index)), None);
-        state.drop_unsettled(None, 0);
-        assert!(state.is_empty() && holder(&state, "logs", "2").is_none());
-    }
-
-    #[test]
-    fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
-        let mut state = ParkedState::default();
-        let second = entry(Key::Documents, 2, &["1", "2"]);
-        park(&mut state, &second, 30);
-        assert_eq!(
-            (state.counted, state.pick(&Key::Documents, 10, 1000).0.len()),
-            (0, 0)
-        );
-        assert!(state.count(3) && !state.count(3));
-        state.ready();
-        assert_eq!(state.counted, 2);
-        park(&mut state, &entry(Key::Documents, 3, &["1"]), 40);
-        state.count(3);
-        state.ready();
-        let picked = state.pick(&Key::Documents, 10, 1000).0;
-        let at: Vec<u64> = picked.iter().map(|picked| picked.at).collect();
-        assert_eq!(at, [30], "the other one is a later write to the same document");
-        let tried = Tried {
-            gone: vec![0],
-            attempted: true,
-            ..Tried::default()
-        };
-        state.tried(&Key::Documents, picked[0].order, &second, tried, |_| {
-            Duration::ZERO
-        });
-        assert_eq!(
-            (state.counted, state.has(30, 0), state.has(30, 1)),
-            (2, false, true)
-        );
-        let picked = state.pick(&Key::Documents, 10, 1000).0;
-        let at: Vec<u64> = picked.iter().map(|picked| picked.at).collect();
-        assert_eq!(at, [30, 40], "the first write is done");
     }
 }

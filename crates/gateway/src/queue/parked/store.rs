@@ -57,7 +57,7 @@ pub(crate) struct Entry {
 #[cfg(test)]
 impl Entry {
     /// Makes an entry of one operation of one request, in lane 0.
-    pub(super) fn sample() -> Self {
+    pub(crate) fn sample() -> Self {
         Self {
             key: Key::Documents,
             names: vec!["logs".to_owned()],

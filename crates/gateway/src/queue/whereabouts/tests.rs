@@ -4,6 +4,7 @@ use log::{Log, Options, RealDisk, StartAt};
 use super::*;
 use crate::queue::fence::Fronts;
 use crate::queue::journal::Consumer;
+use crate::queue::parked::{Key, ParkedOfQueue};
 
 const LANES: u32 = 64;
 
@@ -49,7 +50,13 @@ impl Queue {
         };
         let log = Log::open(folder.path().join("log"), options, RealDisk::default()).unwrap();
         let journal = Journal::Disk(log);
-        let whereabouts = Whereabouts::open(folder.path(), "q", &journal).unwrap();
+        let options = Options {
+            free_bytes_min: 0,
+            ..Options::default()
+        };
+        let parked = ParkedOfQueue::open(folder.path().join("parked"), options, &journal.committed());
+        let parked = Arc::new(parked.unwrap());
+        let whereabouts = Whereabouts::open(folder.path(), "q", &journal, parked).unwrap();
         Self {
             folder,
             journal,
@@ -286,4 +293,24 @@ fn a_kill_between_two_lines_forgets_no_index_that_a_name_led_to() {
         moved += u32::from(target.index == "i2");
     }
     assert_eq!(moved, 1);
+}
+
+#[test]
+fn what_is_parked_for_a_lane_needs_fences_and_names_for_longer_than_the_log_does() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    let parked = &queue.whereabouts.parked;
+    assert_eq!(needed_from(parked, 700), 700);
+    let shards = |index: &str| Key::Shards {
+        index: index.to_owned(),
+        lane: 1,
+    };
+    parked.park_sample(Key::Documents, 300);
+    parked.park_sample(shards("i"), 500);
+    parked.park_sample(shards("j"), 900);
+    assert_eq!(
+        needed_from(parked, 700),
+        500,
+        "what waits by document needs no lanes"
+    );
+    assert_eq!(needed_from(parked, 400), 400);
 }
