@@ -20,6 +20,9 @@ pub(crate) struct Options {
     /// Write inputs that reach something new into the committed corpora, not into target/fuzz-corpus
     #[arg(long)]
     keep: bool,
+    /// Print nothing but crashes
+    #[arg(long)]
+    quiet: bool,
     /// Fuzz only this target
     target: Option<String>,
 }
@@ -32,6 +35,7 @@ impl Options {
         Self {
             seconds: (SMOKE_SECONDS / count as u32).max(1),
             keep: false,
+            quiet: true,
             target: None,
         }
     }
@@ -66,6 +70,9 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
         command
             .arg(format!("-max_total_time={}", options.seconds))
             .args(["-rss_limit_mb=2048", "-print_final_stats=0"]);
+        if options.quiet {
+            command.arg("-verbosity=0");
+        }
         run(&mut command)?;
     }
     Ok(())

@@ -45,6 +45,26 @@ pub(super) struct Seen {
     pub(super) leaks: Vec<String>,
 }
 
+/// Something that is not as it has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Flaw {
+    pub(super) what: String,
+    /// Whether a machine that stood still may have caused it: a wait that was too long, or that was given up.
+    pub(super) of_time: bool,
+}
+
+// === impl Flaw ===
+
+impl Flaw {
+    pub(super) fn new(what: String) -> Self {
+        Self { what, of_time: false }
+    }
+
+    fn of_time(what: String) -> Self {
+        Self { what, of_time: true }
+    }
+}
+
 // === impl Waits ===
 
 impl Waits {
@@ -130,34 +150,43 @@ impl Seen {
 }
 
 /// Returns everything that is not as it has to be, except for the waits, which need many runs.
-pub(super) fn flaws(told: &[Told], seen: &Seen, control: &Control) -> Vec<String> {
+pub(super) fn flaws(told: &[Told], seen: &Seen, control: &Control) -> Vec<Flaw> {
     let mut flaws = Vec::new();
     let wronged = told.iter().flat_map(|one| &one.wronged);
-    flaws.extend(wronged.map(|what| format!("a good client got {what}")));
+    flaws.extend(wronged.map(|what| Flaw::of_time(format!("a good client got {what}"))));
     if told.iter().all(|one| one.written.is_empty()) {
-        flaws.push("no good client wrote anything".to_owned());
+        flaws.push(Flaw::new("no good client wrote anything".to_owned()));
     }
-    flaws.extend(seen.missing.iter().map(|what| format!("not delivered: {what}")));
+    flaws.extend(
+        seen.missing
+            .iter()
+            .map(|what| Flaw::new(format!("not delivered: {what}"))),
+    );
     let followed = told.iter().flat_map(|one| &one.followed);
     let late = followed.filter(|(began, lag)| net(control, *began, *lag) > LAG_MAX);
-    flaws.extend(late.map(|(_, lag)| format!("a good client's document took {lag:?} to the cluster")));
+    flaws.extend(
+        late.map(|(_, lag)| Flaw::of_time(format!("a good client's document took {lag:?} to the cluster"))),
+    );
     if seen.resident_bytes_max > RESIDENT_BYTES_MAX {
-        flaws.push(format!("the gateway took {} MiB", seen.resident_bytes_max >> 20));
+        let mib = seen.resident_bytes_max >> 20;
+        flaws.push(Flaw::new(format!("the gateway took {mib} MiB")));
     }
     let looks_late = seen.looks.iter();
     let looks_late = looks_late.filter(|(began, took)| net(control, *began, *took) > LOOK_MAX);
     let unseen = looks_late.map(|(_, took)| format!("for {took:?}"));
     let unseen = unseen.chain(seen.looks_failed.iter().cloned());
-    flaws.extend(unseen.map(|what| format!("the admin port did not answer: {what}")));
+    flaws.extend(unseen.map(|what| Flaw::of_time(format!("the admin port did not answer: {what}"))));
     let accounts = seen.accounts.iter();
-    flaws.extend(accounts.map(|what| format!("the accounts do not add up: {what}")));
+    flaws.extend(accounts.map(|what| Flaw::new(format!("the accounts do not add up: {what}"))));
     let leaks = seen.leaks.iter();
-    flaws.extend(leaks.map(|what| format!("a hostile client was told of others' documents: {what}")));
+    flaws.extend(
+        leaks.map(|what| Flaw::new(format!("a hostile client was told of others' documents: {what}"))),
+    );
     if seen.looks.is_empty() {
-        flaws.push("nobody could look at the gateway".to_owned());
+        flaws.push(Flaw::new("nobody could look at the gateway".to_owned()));
     }
     if control.count() == 0 {
-        flaws.push("nobody could tell how slow the machine is".to_owned());
+        flaws.push(Flaw::new("nobody could tell how slow the machine is".to_owned()));
     }
     flaws
 }
@@ -220,7 +249,7 @@ mod tests {
     fn each_planted_flaw_is_found_and_nothing_else() {
         let quiet = control(Instant::now(), false);
         let flaws = |told: &[Told], seen: &Seen| flaws(told, seen, &quiet);
-        assert_eq!(flaws(&told(), &seen()), Vec::<String>::new());
+        assert_eq!(flaws(&told(), &seen()), Vec::<Flaw>::new());
         let mut refused = told();
         refused[0].wronged.push("429".to_owned());
         assert_eq!(flaws(&refused, &seen()).len(), 1);
