@@ -336,6 +336,24 @@ fn a_single_write_that_cannot_be_queued_waits_for_its_lane_only() {
 }
 
 #[test]
+fn a_single_write_waits_for_the_lanes_that_its_index_had_before_it_was_made_again() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1).storing()).unwrap();
+    let place = idle(&[&cluster], ", passing_timeout: 300ms");
+    let gateway = place.start();
+    queued(&gateway, 1);
+    cluster.create_index("logs", 7);
+    seen(&gateway, &cluster);
+    // Each document of the new index may have been written before, in the one lane of the old index.
+    let json = ("content-type", "application/json");
+    let body = b"{\"doc\":{\"n\":2},\"doc_as_upsert\":true}";
+    for n in 0..12 {
+        let path = format!("/logs/_update/{n}?routing=r{n}&timeout=1m");
+        let answer = gateway.client().send("POST", &path, &[json], body).unwrap();
+        assert_eq!(answer.status, 503, "{n}: {}", answer.text());
+    }
+}
+
+#[test]
 fn typed_bulks_are_queued_and_reach_a_second_cluster_that_knows_no_types() {
     let spec = Spec::default().flavour(Flavour::Elasticsearch7);
     let first = FakeCluster::start(spec.index("logs", 3).storing()).unwrap();

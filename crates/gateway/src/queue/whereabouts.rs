@@ -12,7 +12,7 @@
 
 mod kept;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -230,6 +230,13 @@ impl Whereabouts {
     /// Returns the current fences.
     pub(crate) fn fences(&self) -> arc_swap::Guard<Arc<Vec<Arc<Fence>>>> {
         self.fences.load()
+    }
+
+    /// Adds the lanes that documents of some lanes may have been in before their names led where they do.
+    pub(crate) fn add_earlier(&self, lanes: &mut HashSet<u32>) {
+        for fence in self.fences.load().iter() {
+            lanes.extend(fence.of.iter().chain(fence.past.iter()));
+        }
     }
 
     /// Returns the indices that a write to `name`, accepted at `position`, may have gone to: those that the

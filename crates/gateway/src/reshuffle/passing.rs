@@ -36,8 +36,12 @@ impl Passing {
     /// Returns what the request waits for, according to where names lead now.
     fn awaited(&self, uri: &Uri, body: &Body, table: &RouteTable, queue: &Queue) -> Awaited {
         if let Some(lanes) = &self.lanes {
+            let mut lanes = lanes.iter().copied().collect();
+            if let Some(whereabouts) = &queue.whereabouts {
+                whereabouts.add_earlier(&mut lanes);
+            }
             return Awaited {
-                lanes: Some(lanes.iter().copied().collect()),
+                lanes: Some(lanes),
                 names: None,
             };
         }
@@ -99,10 +103,15 @@ impl Reshuffle {
             }
             held => held,
         };
-        let table = self
-            .outbound
-            .cluster()
-            .look(|snapshot| Arc::clone(&snapshot.table));
+        let newest = || {
+            let cluster = self.outbound.cluster();
+            cluster.look(|snapshot| Arc::clone(&snapshot.table))
+        };
+        let table = newest();
+        if let Some(whereabouts) = &queue.whereabouts {
+            // The lanes of documents may have changed since anybody asked.
+            whereabouts.look(&table, newest, &queue.log);
+        }
         let awaited = passing.awaited(&head.uri, &body, &table, queue);
         tokio::select! {
             biased;

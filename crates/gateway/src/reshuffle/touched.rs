@@ -36,10 +36,7 @@ impl Touched {
         let mut touched = Self::of(&expression, table, queue.log.lanes(), |name| {
             whereabouts.may_have_lost(name)
         })?;
-        // What was accepted before a name led here is in other lanes.
-        for fence in &**whereabouts.fences() {
-            touched.lanes.extend(fence.of.iter().chain(fence.past.iter()));
-        }
+        whereabouts.add_earlier(&mut touched.lanes);
         Some(touched)
     }
 
