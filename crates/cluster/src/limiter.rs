@@ -109,8 +109,7 @@ impl Limiter {
         self.state().law.limit()
     }
 
-    fn end(&self, permit: Option<OwnedSemaphorePermit>, began: Instant, ended: Option<Ended>) {
-        let now = Instant::now();
+    fn end(&self, permit: Option<OwnedSemaphorePermit>, began: Instant, now: Instant, ended: Option<Ended>) {
         let mut state = self.state();
         state.under_way = state.under_way.saturating_sub(1);
         match ended {
@@ -152,9 +151,13 @@ impl Limiter {
 
 impl Permit {
     /// Reports the result of the request that was sent with this permit.
-    pub fn end(mut self, ended: Ended) {
+    pub fn end(self, ended: Ended) {
+        self.end_at(Instant::now(), ended);
+    }
+
+    fn end_at(mut self, now: Instant, ended: Ended) {
         let permit = self.permit.take();
-        self.limiter.end(permit, self.began, Some(ended));
+        self.limiter.end(permit, self.began, now, Some(ended));
         self.told = true;
     }
 
@@ -168,7 +171,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         if !self.told {
             let permit = self.permit.take();
-            self.limiter.end(permit, self.began, None);
+            self.limiter.end(permit, self.began, Instant::now(), None);
         }
     }
 }
@@ -180,60 +183,82 @@ mod tests {
     use super::*;
 
     const WORKED: Ended = Ended::Worked { bytes: 1_000 };
+    /// The time that each request takes at the node.
+    const TAKES: Duration = Duration::from_millis(3);
 
-    /// Takes as many permits as the limit allows, and gives them back as for executed requests.
-    async fn work(limiter: &Arc<Limiter>) -> usize {
-        let mut permits = Vec::new();
-        for _ in 0..limiter.limit() {
-            permits.push(limiter.acquire().await);
-        }
-        let more = tokio::time::timeout(Duration::from_millis(5), limiter.acquire());
-        assert!(more.await.is_err(), "no more than {}", permits.len());
+    /// Takes as many permits as the limit allows, for requests that are sent at `now`.
+    fn take_all(limiter: &Arc<Limiter>, now: Instant) -> Vec<Permit> {
+        let taken = || {
+            let mut permit = limiter.try_acquire()?;
+            permit.began = now;
+            Some(permit)
+        };
+        let permits: Vec<Permit> = std::iter::from_fn(taken).collect();
+        assert_eq!(permits.len(), limiter.limit());
+        permits
+    }
+
+    /// Takes as many permits as the limit allows, and gives them back as for executed requests. No real time
+    /// passes: `now` moves on by the time that a request takes.
+    fn work(limiter: &Arc<Limiter>, now: &mut Instant) -> usize {
+        let permits = take_all(limiter, *now);
         let count = permits.len();
-        tokio::time::sleep(Duration::from_millis(3)).await;
-        permits.into_iter().for_each(|permit| permit.end(WORKED));
+        *now += TAKES;
+        permits
+            .into_iter()
+            .for_each(|permit| permit.end_at(*now, WORKED));
         count
     }
 
     #[test]
     fn permits_follow_the_limit_up_and_down() {
-        let ran = wire::run_local(1 << 20, |_| async {
-            let limiter = Arc::new(Limiter::default());
-            assert_eq!(work(&limiter).await, 1);
-            let mut most = 1;
-            for _ in 0..40 {
-                most = work(&limiter).await.max(most);
-            }
-            assert!(most > 2, "{most}");
-            let before = limiter.limit();
-            let mut permits = Vec::new();
-            for _ in 0..before {
-                permits.push(limiter.acquire().await);
-            }
-            permits
-                .pop()
-                .into_iter()
-                .for_each(|permit| permit.end(Ended::Refused));
-            assert!(limiter.limit() < before);
-            drop(permits);
-            work(&limiter).await;
-            let state = limiter.state();
-            assert_eq!(
-                (state.under_way, state.surplus, state.issued),
-                (0, 0, state.law.limit())
-            );
-        });
-        ran.expect("a thread to run on");
+        let limiter = Arc::new(Limiter::default());
+        let mut now = Instant::now();
+        assert_eq!(work(&limiter, &mut now), 1);
+        let mut most = 1;
+        for _ in 0..40 {
+            most = work(&limiter, &mut now).max(most);
+        }
+        assert!(most > 2, "{most}");
+        let before = limiter.limit();
+        let mut permits = take_all(&limiter, now);
+        permits
+            .pop()
+            .into_iter()
+            .for_each(|permit| permit.end_at(now, Ended::Refused));
+        assert!(limiter.limit() < before);
+        drop(permits);
+        work(&limiter, &mut now);
+        let state = limiter.state();
+        assert_eq!(
+            (state.under_way, state.surplus, state.issued),
+            (0, 0, state.law.limit())
+        );
     }
 
     #[test]
     fn leave_that_is_not_used_says_nothing() {
+        let limiter = Arc::new(Limiter::default());
+        for _ in 0..100 {
+            drop(limiter.try_acquire().expect("nobody else has a permit"));
+        }
+        assert_eq!(limiter.limit(), 1);
+    }
+
+    #[test]
+    fn a_permit_that_comes_back_wakes_who_waits() {
         let ran = wire::run_local(1 << 20, |_| async {
             let limiter = Arc::new(Limiter::default());
-            for _ in 0..100 {
-                drop(limiter.acquire().await);
+            let first = limiter.acquire().await;
+            let mut second = std::pin::pin!(limiter.acquire());
+            tokio::select! {
+                biased;
+                _ = &mut second => panic!("one permit, and two have it"),
+                () = std::future::ready(()) => {}
             }
-            assert_eq!(limiter.limit(), 1);
+            drop(first);
+            let _second = second.await;
+            assert!(limiter.try_acquire().is_none());
         });
         ran.expect("a thread to run on");
     }
