@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod effects;
 mod files;
 mod flows;
 mod mangled;
