@@ -204,9 +204,7 @@ mod tests {
         let permits = take_all(limiter, *now);
         let count = permits.len();
         *now += TAKES;
-        permits
-            .into_iter()
-            .for_each(|permit| permit.end_at(*now, WORKED));
+        permits.into_iter().for_each(|permit| permit.end_at(*now, WORKED));
         count
     }
 

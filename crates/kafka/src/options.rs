@@ -1,8 +1,9 @@
 //! The options of a topic.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use settings::Secret;
 
 /// The place of a topic, and how it is created if it is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +41,8 @@ pub struct Tls {
     pub client_certificate: Option<(PathBuf, PathBuf)>,
 }
 
-/// An account at the brokers. Its password is never printed.
-#[derive(Clone, PartialEq, Eq)]
+/// An account at the brokers.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sasl {
     /// The registered name of the mechanism that proves the account: `PLAIN` (RFC 4616) or `SCRAM-SHA-512`
     /// (RFC 5802).
@@ -49,7 +50,7 @@ pub struct Sasl {
     /// The user name.
     pub username: String,
     /// The password.
-    pub password: String,
+    pub password: Secret,
 }
 
 /// Where a new consumer group begins. A group that has committed something continues from there.
@@ -66,17 +67,6 @@ pub enum StartAt {
     Offset(u64),
 }
 
-// === impl Sasl ===
-
-impl fmt::Debug for Sasl {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Sasl")
-            .field("mechanism", &self.mechanism)
-            .field("username", &self.username)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,7 +76,7 @@ mod tests {
         let sasl = Sasl {
             mechanism: "SCRAM-SHA-256",
             username: "tidegate".to_owned(),
-            password: "hunter2".to_owned(),
+            password: Secret::new("hunter2"),
         };
         let printed = format!("{sasl:?}");
         assert!(

@@ -372,7 +372,7 @@ fn open_topic(settings: &config::KafkaTopic) -> Result<Arc<dyn kafka::Topic>, ka
         sasl: settings.sasl.as_ref().map(|sasl| kafka::Sasl {
             mechanism: sasl.mechanism.as_str(),
             username: sasl.username.clone(),
-            password: sasl.password.expose().to_owned(),
+            password: sasl.password.clone(),
         }),
     })
 }

@@ -78,5 +78,5 @@ fn add_sasl(config: &mut ClientConfig, sasl: &Sasl) {
     config
         .set("sasl.mechanism", sasl.mechanism)
         .set("sasl.username", &sasl.username)
-        .set("sasl.password", &sasl.password);
+        .set("sasl.password", sasl.password.expose());
 }
