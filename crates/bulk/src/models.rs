@@ -3,7 +3,7 @@
 
 use crate::action::{Action, ID_BYTES_MAX, TypeAt};
 use crate::scan;
-use crate::walk::Found;
+use crate::walk::ResolvedName;
 
 /// Lines that were parsed and resolved, and which of them follows which.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Model<'b, 't> {
     /// The line from the end of its id.
     after: &'b [u8],
     action: Action<'b>,
-    pub(crate) found: Found<'t>,
+    pub(crate) found: ResolvedName<'t>,
     /// The model of the line that followed the last line like this one.
     next: usize,
 }
@@ -85,7 +85,7 @@ impl<'b, 't> Models<'b, 't> {
     }
 
     /// Remembers a line that no model matches.
-    pub(crate) fn learn(&mut self, line: &'b [u8], action: Action<'b>, found: Found<'t>) {
+    pub(crate) fn learn(&mut self, line: &'b [u8], action: Action<'b>, found: ResolvedName<'t>) {
         let mut at = self.list.len();
         if at == MODELS_MAX {
             at = self.oldest;
@@ -117,7 +117,7 @@ impl<'b, 't> Models<'b, 't> {
 
 impl<'b, 't> Model<'b, 't> {
     /// Makes the model of a line that the fast reader understood.
-    fn of(line: &'b [u8], action: Action<'b>, found: Found<'t>, next: usize) -> Self {
+    fn of(line: &'b [u8], action: Action<'b>, found: ResolvedName<'t>, next: usize) -> Self {
         let (before, after) = match action.id {
             None => (line, &line[..0]),
             Some(id) => {

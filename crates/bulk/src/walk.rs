@@ -62,7 +62,7 @@ pub(crate) struct Walk<'b, 't> {
 
 /// The meaning of the name in an action line.
 #[derive(Clone, Copy)]
-pub(crate) struct Found<'t> {
+pub(crate) struct ResolvedName<'t> {
     entry: &'t Entry,
     route: &'t IndexRoute,
     /// The aim of the index's documents that have neither id nor routing, or why a request with such a
@@ -76,7 +76,7 @@ struct Resolver<'b, 't> {
     table: &'t RouteTable,
     /// The index name that was looked up last.
     name: Vec<u8>,
-    last: Option<Found<'t>>,
+    last: Option<ResolvedName<'t>>,
     /// The pipeline that was last found harmless; empty if none.
     pipeline: Vec<u8>,
     /// Whether some operation so far may go through an ingest pipeline.
@@ -188,7 +188,7 @@ impl<'b, 't> Walk<'b, 't> {
         start: usize,
         action: Action<'b>,
         after: usize,
-        found: Found<'t>,
+        found: ResolvedName<'t>,
     ) -> Result<Doc<'_, 't>, Pass> {
         let doc = doc(&self.resolver, self.body, start, action, after, found)?;
         self.at = doc.end;
@@ -235,9 +235,9 @@ fn doc<'s, 'b: 's, 't: 's>(
     start: usize,
     action: Action<'s>,
     after: usize,
-    found: Found<'t>,
+    found: ResolvedName<'t>,
 ) -> Result<Doc<'s, 't>, Pass> {
-    let Found { entry, route, .. } = found;
+    let ResolvedName { entry, route, .. } = found;
     let routing = resolver.routing(&action, entry);
     let aim = resolver.aim(&action, found, routing);
     let aim = aim.map_err(|why| pass_at(body, start, why))?;
@@ -290,7 +290,7 @@ fn line_of(body: &[u8], at: usize) -> u32 {
 
 impl<'b, 't> Resolver<'b, 't> {
     /// Returns the meaning of an action's index name, unless the action is refused.
-    fn resolve(&mut self, action: &Action<'_>) -> Result<Found<'t>, Why> {
+    fn resolve(&mut self, action: &Action<'_>) -> Result<ResolvedName<'t>, Why> {
         if action.typed {
             self.check_type()?;
         }
@@ -351,8 +351,8 @@ impl<'b, 't> Resolver<'b, 't> {
     }
 
     #[inline(always)]
-    fn aim(&self, action: &Action<'_>, found: Found<'_>, routing: Option<&[u8]>) -> Result<Aim, Why> {
-        let Found { route, neither, .. } = found;
+    fn aim(&self, action: &Action<'_>, found: ResolvedName<'_>, routing: Option<&[u8]>) -> Result<Aim, Why> {
+        let ResolvedName { route, neither, .. } = found;
         Ok(match (action.id, routing) {
             (Some(id), None) => Aim::Shard(route.shard_of_hash(murmur::hash_utf8(id))),
             (Some(id), Some(routing)) => Aim::Shard(route.shard_of(id, Some(routing))),
@@ -408,7 +408,7 @@ impl<'b, 't> Resolver<'b, 't> {
     }
 
     #[inline]
-    fn index(&mut self, action: &Action<'_>) -> Result<Found<'t>, Why> {
+    fn index(&mut self, action: &Action<'_>) -> Result<ResolvedName<'t>, Why> {
         let name = match (action.index, self.ask.default_index) {
             (Some(name), _) => name,
             (None, Some(name)) => name.as_bytes(),
@@ -421,7 +421,7 @@ impl<'b, 't> Resolver<'b, 't> {
     }
 
     #[inline(never)]
-    fn look_up(&mut self, name: &[u8]) -> Result<Found<'t>, Why> {
+    fn look_up(&mut self, name: &[u8]) -> Result<ResolvedName<'t>, Why> {
         if name.first() == Some(&b'<') {
             return Err(Why::DateMath);
         }
@@ -439,7 +439,7 @@ impl<'b, 't> Resolver<'b, 't> {
         }
         self.ingests |= route.ingests;
         let neither = self.neither(entry, route);
-        let found = Found {
+        let found = ResolvedName {
             entry,
             route,
             neither,

@@ -16,12 +16,12 @@ use crate::config::{BadConfig, ClusterConfig, NodeChoice};
 use crate::health::Outcome;
 use crate::inner::ClusterInner;
 use crate::node::Node;
-use crate::pace::{Exchange, Usual, kind_of};
+use crate::pace::{Exchange, UsualTimes, kind_of};
 use crate::probe::probe;
 use crate::routes;
 use crate::snapshot::Snapshot;
 use crate::status::{Status, Watched};
-use crate::topology::Roster;
+use crate::topology::NodeRegistry;
 use crate::verify::Sample;
 use crate::watch::Watch;
 
@@ -50,9 +50,9 @@ impl Cluster {
             false => None,
         };
         Asker::check(&config)?;
-        let roster = Roster::new(config.clone(), tls);
+        let registry = NodeRegistry::new(config.clone(), tls);
         let (samples, wanted) = mpsc::channel(SAMPLES_WAITING_MAX);
-        let nodes = roster.endpoints.clone();
+        let nodes = registry.endpoints.clone();
         let table = routes::nothing(None, nodes.len());
         let shared = Arc::new(ClusterInner {
             snapshot: ArcSwap::from_pointee(Snapshot::new(1, nodes, table)),
@@ -65,12 +65,12 @@ impl Cluster {
             started: Instant::now(),
             next_sample_ms: AtomicU64::new(0),
             watched: Mutex::new(Watched::new(config.discovery)),
-            usual: Usual::default(),
+            usual: UsualTimes::default(),
             config,
         });
         let theirs = shared.clone();
         guard::thread("cluster", Work::Watch, move || {
-            watch_thread(theirs, roster, wanted)
+            watch_thread(theirs, registry, wanted)
         })
         .map_err(BadConfig::Thread)?;
         Ok(Arc::new(Self { shared }))
@@ -197,7 +197,7 @@ impl Drop for Cluster {
     }
 }
 
-fn watch_thread(shared: Arc<ClusterInner>, roster: Roster, mut wanted: mpsc::Receiver<Sample>) {
+fn watch_thread(shared: Arc<ClusterInner>, registry: NodeRegistry, mut wanted: mpsc::Receiver<Sample>) {
     let name = shared.config.name.clone();
     let ran = wire::run_local(REPLIES_BYTES_MAX, move |worker| async move {
         let asker = match Asker::new(&shared.config, worker.pool().clone()) {
@@ -208,7 +208,7 @@ fn watch_thread(shared: Arc<ClusterInner>, roster: Roster, mut wanted: mpsc::Rec
         let probes = guard::restarted(Work::Watch, move || probe(probed.clone(), asks.clone()));
         let probing = guard::spawn(Work::Watch, probes);
         if shared.config.discovery {
-            watch(&shared, &asker, &roster, &mut wanted).await;
+            watch(&shared, &asker, &registry, &mut wanted).await;
             probing.abort();
         } else {
             let _ = probing.await;
@@ -224,13 +224,13 @@ fn watch_thread(shared: Arc<ClusterInner>, roster: Roster, mut wanted: mpsc::Rec
 async fn watch(
     shared: &Arc<ClusterInner>,
     asker: &Asker,
-    roster: &Roster,
+    registry: &NodeRegistry,
     wanted: &mut mpsc::Receiver<Sample>,
 ) {
     let mut pauses = Pauses::default();
     loop {
         let began = Instant::now();
-        let watch = Watch::new(shared.clone(), asker.clone(), roster.clone());
+        let watch = Watch::new(shared.clone(), asker.clone(), registry.clone());
         match Box::pin(guard::guarded(Work::Watch, watch.run(wanted))).await {
             Ok(()) => return,
             Err(panicked) => {

@@ -11,7 +11,7 @@ use crate::chooser::Choosers;
 use crate::config::ClusterConfig;
 use crate::health::{Outcome, RotationChange};
 use crate::node::Node;
-use crate::pace::{Exchange, Usual};
+use crate::pace::{Exchange, UsualTimes};
 use crate::snapshot::Snapshot;
 use crate::status::Watched;
 use crate::verify::Sample;
@@ -34,7 +34,7 @@ pub(crate) struct ClusterInner {
     pub(crate) next_sample_ms: AtomicU64,
     pub(crate) watched: Mutex<Watched>,
     /// The usual times of this cluster's answers.
-    pub(crate) usual: Usual,
+    pub(crate) usual: UsualTimes,
 }
 
 // === impl ClusterInner ===

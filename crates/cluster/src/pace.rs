@@ -28,7 +28,7 @@ pub(crate) struct Pace {
 
 /// The usual times of one cluster's answers, by the size of the request.
 #[derive(Debug, Default)]
-pub(crate) struct Usual([AtomicU32; KINDS]);
+pub(crate) struct UsualTimes([AtomicU32; KINDS]);
 
 /// A request on its way to a node, from before it is sent until its answer's head arrives. An exchange that
 /// is dropped counts as given up.
@@ -42,7 +42,7 @@ pub struct Exchange<'a> {
 
 impl Pace {
     /// Notes that a request goes out.
-    pub(crate) fn begin<'a>(&'a self, usual: &Usual, kind: usize) -> Exchange<'a> {
+    pub(crate) fn begin<'a>(&'a self, usual: &UsualTimes, kind: usize) -> Exchange<'a> {
         let began = Instant::now();
         if self.in_flight.fetch_add(1, Relaxed) == 0 {
             self.waiting_since_us.store(micros(began), Relaxed);
@@ -60,7 +60,7 @@ impl Pace {
     }
 
     /// Notes an answer that took `latency`.
-    pub(crate) fn answered(&self, usual: &Usual, kind: usize, latency: Duration) {
+    pub(crate) fn answered(&self, usual: &UsualTimes, kind: usize, latency: Duration) {
         let took = log(latency.as_micros() as f32);
         self.remember(usual.of(kind).map_or(0.0, |usual| took - usual));
         usual.blend(kind, took);
@@ -68,7 +68,7 @@ impl Pace {
 
     /// Notes a refusal or a failure that took `latency`. However quickly it came, it stands for other
     /// requests.
-    pub(crate) fn failed(&self, usual: &Usual, kind: usize, latency: Duration) {
+    pub(crate) fn failed(&self, usual: &UsualTimes, kind: usize, latency: Duration) {
         let took = log(latency.as_micros() as f32);
         let compared = usual.of(kind).map_or(0.0, |usual| (took - usual).max(0.0));
         self.remember(compared + FAILURE);
@@ -119,9 +119,9 @@ impl Pace {
     }
 }
 
-// === impl Usual ===
+// === impl UsualTimes ===
 
-impl Usual {
+impl UsualTimes {
     /// Returns the natural logarithm of the usual time in microseconds; `None` before the first answer.
     fn of(&self, kind: usize) -> Option<f32> {
         let bits = self.0[kind].load(Relaxed);
@@ -197,13 +197,13 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn answers(pace: &Pace, usual: &Usual, kind: usize, latency: Duration, count: usize) {
+    fn answers(pace: &Pace, usual: &UsualTimes, kind: usize, latency: Duration, count: usize) {
         (0..count).for_each(|_| pace.answered(usual, kind, latency));
     }
 
     #[test]
     fn slowness_is_measured_against_requests_of_the_same_kind() {
-        let (usual, node, other) = (Usual::default(), Pace::default(), Pace::default());
+        let (usual, node, other) = (UsualTimes::default(), Pace::default(), Pace::default());
         let (small, large) = (kind_of(true, Some(0)), kind_of(false, Some(5 << 20)));
         for _ in 0..20 {
             answers(&node, &usual, large, 400 * MS, 4);
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn one_long_answer_does_not_condemn_a_node() {
-        let (usual, node) = (Usual::default(), Pace::default());
+        let (usual, node) = (UsualTimes::default(), Pace::default());
         answers(&node, &usual, 0, MS, 50);
         answers(&node, &usual, 0, 5_000 * MS, 1);
         assert!(node.slowness() < 2.0, "{node:?}");
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_and_overdue_costs() {
-        let (usual, node) = (Usual::default(), Pace::default());
+        let (usual, node) = (UsualTimes::default(), Pace::default());
         answers(&node, &usual, 0, MS, 1);
         let idle = node.cost(1.0);
         let first = node.begin(&usual, 0);
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn refusals_that_come_quickly_make_no_quick_node() {
-        let (usual, node) = (Usual::default(), Pace::default());
+        let (usual, node) = (UsualTimes::default(), Pace::default());
         answers(&node, &usual, 0, 10 * MS, 20);
         (0..20).for_each(|_| node.failed(&usual, 0, MS / 10));
         assert!(node.slowness() > 2.0, "{node:?}");

@@ -204,7 +204,7 @@ mod tests {
     use crate::Role;
     use crate::config::HealthRules;
     use crate::health::Outcome;
-    use crate::pace::Usual;
+    use crate::pace::UsualTimes;
     use crate::testing::node;
     use std::time::Duration;
 
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_slow_node_is_passed_over_by_requests_and_keeps_its_turns_for_documents() {
-        let usual = Usual::default();
+        let usual = UsualTimes::default();
         let nodes = [node("a", &["data"]), node("b", &["data"]), node("c", &["data"])];
         for (node, ms) in nodes.iter().zip([1, 60, 2]) {
             (0..20).for_each(|_| node.health.pace.answered(&usual, 0, Duration::from_millis(ms)));
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn nodes_that_are_all_slow_take_turns() {
-        let usual = Usual::default();
+        let usual = UsualTimes::default();
         let nodes = [node("a", &["data"]), node("b", &["data"])];
         for ms in (0..400).rev() {
             nodes.iter().for_each(|node| {
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_goes_where_there_is_least_of_it() {
-        let usual = Usual::default();
+        let usual = UsualTimes::default();
         let nodes = [node("a", &["data"]), node("b", &["data"])];
         let _open: Vec<_> = (0..5).map(|_| nodes[0].health.pace.begin(&usual, 0)).collect();
         assert_eq!(picks(&nodes, &everybody(), PickReason::Request, 4), "bbbb");

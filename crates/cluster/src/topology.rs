@@ -17,7 +17,7 @@ use crate::node::Node;
 
 /// Makes nodes, and keeps the knowledge about each address from one topology to the next.
 #[derive(Clone, Debug)]
-pub(crate) struct Roster {
+pub(crate) struct NodeRegistry {
     config: ClusterConfig,
     tls: Option<ClientTls>,
     /// The health of each address, so that it outlives a change of the topology.
@@ -35,20 +35,20 @@ pub(crate) struct Reached {
     pub(crate) incomplete: bool,
 }
 
-impl Roster {
+impl NodeRegistry {
     pub(crate) fn new(config: ClusterConfig, tls: Option<ClientTls>) -> Self {
-        let mut roster = Self {
+        let mut registry = Self {
             config,
             tls,
             known: HashMap::new(),
             endpoints: Vec::new(),
         };
-        let endpoints = roster.config.endpoints.clone();
-        roster.endpoints = endpoints
+        let endpoints = registry.config.endpoints.clone();
+        registry.endpoints = endpoints
             .into_iter()
-            .map(|address| roster.node(address, None))
+            .map(|address| registry.node(address, None))
             .collect();
-        roster
+        registry
     }
 
     /// Tries each new publish address. `tls` is inherited from the endpoint that was asked, since publish

@@ -24,14 +24,14 @@ use crate::node::Node;
 use crate::routes::{Reading, Routes, Trust};
 use crate::state::{self, IndexMetadata, StateVersion};
 use crate::status::WatchState;
-use crate::topology::Roster;
+use crate::topology::NodeRegistry;
 use crate::verify::{Sample, Score};
 
 /// The knowledge of the watch.
 pub(crate) struct Watch {
     shared: Arc<ClusterInner>,
     asker: Asker,
-    roster: Roster,
+    registry: NodeRegistry,
     /// The node that is asked, for as long as it answers: one node's local state never goes back in time.
     home: Option<Arc<Node>>,
     nodes: Vec<Arc<Node>>,
@@ -57,13 +57,13 @@ pub(crate) struct Watch {
 type Checked = (Formula, u32, u32);
 
 impl Watch {
-    pub(crate) fn new(shared: Arc<ClusterInner>, asker: Asker, roster: Roster) -> Self {
-        let nodes = roster.endpoints.clone();
+    pub(crate) fn new(shared: Arc<ClusterInner>, asker: Asker, registry: NodeRegistry) -> Self {
+        let nodes = registry.endpoints.clone();
         let generation = shared.snapshot.load().generation;
         Self {
             shared,
             asker,
-            roster,
+            registry,
             home: None,
             nodes,
             node_warnings: Vec::new(),
@@ -194,7 +194,7 @@ impl Watch {
             .home
             .iter()
             .chain(healthy)
-            .chain(&self.roster.endpoints)
+            .chain(&self.registry.endpoints)
             .chain(&self.nodes);
         for node in known {
             if !candidates.iter().any(|c| c.address == node.address) {

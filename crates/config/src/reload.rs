@@ -14,7 +14,7 @@ use super::Loaded;
 pub struct FileWatch {
     file: PathBuf,
     /// The file as it was last seen, whether valid or not.
-    last: Seen,
+    last: FileState,
     /// Whether the last content is in force, or can never be. Otherwise (if an address was taken, for
     /// example), the same content counts as a change once the file is touched.
     settled: bool,
@@ -34,7 +34,7 @@ pub struct WatchError {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct FileState {
     text: Option<u64>,
     modified: Option<SystemTime>,
 }
@@ -68,9 +68,9 @@ impl FileWatch {
         });
         Ok(Self {
             file: file.to_owned(),
-            last: Seen {
+            last: FileState {
                 text: loaded.fingerprint(),
-                ..Seen::of(file)
+                ..FileState::of(file)
             },
             settled: true,
             stirred: true,
@@ -102,12 +102,12 @@ impl FileWatch {
     /// Records whether the present content of the file is settled: in force, or rejected because of what it
     /// says. If it is not, the same text is tried again when the file is touched.
     pub fn settle(&mut self, settled: bool) {
-        self.last = Seen::of(&self.file);
+        self.last = FileState::of(&self.file);
         self.settled = settled;
     }
 
     fn look(&mut self) -> bool {
-        let now = Seen::of(&self.file);
+        let now = FileState::of(&self.file);
         let news = match (now.text == self.last.text, self.settled) {
             _ if now.text.is_none() => false,
             (false, _) => true,
@@ -121,9 +121,9 @@ impl FileWatch {
     }
 }
 
-// === impl Seen ===
+// === impl FileState ===
 
-impl Seen {
+impl FileState {
     fn of(file: &Path) -> Self {
         Self {
             text: std::fs::read_to_string(file).ok().map(|text| fingerprint(&text)),

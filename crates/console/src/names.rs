@@ -14,12 +14,12 @@ use crate::target::Target;
 type List = Arc<Vec<String>>;
 
 /// The known names by cluster and kind, with the time when they were asked for.
-type Known = HashMap<(String, &'static str), (Instant, List)>;
+type KnownNames = HashMap<(String, &'static str), (Instant, List)>;
 
 /// A cache of names by cluster and kind.
 #[derive(Default)]
 pub(crate) struct Names {
-    known: Mutex<Known>,
+    known: Mutex<KnownNames>,
 }
 
 impl Names {
@@ -63,7 +63,7 @@ impl Names {
         self.lock().retain(|(of, _), _| of != id);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, KnownNames> {
         self.known.lock()
     }
 }

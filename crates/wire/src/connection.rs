@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use crate::alarm::Alarm;
 use crate::codec::ChunkFault;
-use crate::guests::Guest;
+use crate::connections::OpenConnection;
 use crate::incoming::{BodyError, Peer};
 use crate::limits::Limits;
 use crate::pace::{Pace, Slowest};
@@ -25,7 +25,7 @@ pub(crate) struct Connection {
     pub(crate) limits: RefCell<Rc<Limits>>,
     pub(crate) peer: Peer,
     pub(crate) gone: Gone,
-    pub(crate) guest: Arc<Guest>,
+    pub(crate) opened: Arc<OpenConnection>,
 }
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Io {
     /// Whether the body broke a rule: nothing that follows on this connection can be trusted.
     pub(crate) broken: bool,
     pace: Pace,
-    guest: Arc<Guest>,
+    opened: Arc<OpenConnection>,
 }
 
 /// Whether the client has gone, and the task that waits to know.
@@ -65,7 +65,7 @@ impl Connection {
 // === impl Io ===
 
 impl Io {
-    pub(crate) fn new(stream: Stream, receiver: Receiver, guest: Arc<Guest>) -> Self {
+    pub(crate) fn new(stream: Stream, receiver: Receiver, opened: Arc<OpenConnection>) -> Self {
         Io {
             stream,
             receiver,
@@ -74,7 +74,7 @@ impl Io {
             interim: &[],
             broken: false,
             pace: Pace::default(),
-            guest,
+            opened,
         }
     }
 
@@ -124,7 +124,7 @@ impl Io {
             rate_min: limits.body_rate_min,
         };
         let in_time = self.pace.wait(self.receiver.received, slowest, &mut self.alarm);
-        if !in_time || self.guest.has_to_leave() || self.alarm.poll(cx).is_ready() {
+        if !in_time || self.opened.has_to_leave() || self.alarm.poll(cx).is_ready() {
             self.broken = true;
             return Poll::Ready(BodyError::Refused(Refusal::BodyTimeout));
         }

@@ -13,8 +13,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::admission::peer_of;
+use crate::connections::{OpenConnection, OpenConnections};
 use crate::guard::{Work, caught, fault};
-use crate::guests::{Guest, Guests};
 use crate::limits::Limits;
 use crate::tls::ServerTls;
 
@@ -40,7 +40,7 @@ pub(crate) enum Order {
 }
 
 /// A worker that connections can be given to.
-pub(crate) struct Seat {
+pub(crate) struct WorkerSlot {
     pub(crate) orders: mpsc::UnboundedSender<Order>,
     /// The connections of all servers on that worker.
     pub(crate) load: Arc<AtomicUsize>,
@@ -48,7 +48,7 @@ pub(crate) struct Seat {
 
 /// The connections of one server on all workers.
 #[derive(Debug)]
-pub(crate) struct Census {
+pub(crate) struct ConnectionCounts {
     /// The most connections; more are turned away.
     pub(crate) live_max: AtomicUsize,
     pub(crate) live: AtomicUsize,
@@ -56,16 +56,16 @@ pub(crate) struct Census {
     pub(crate) turned_away: AtomicUsize,
     /// Connections closed to make room for others.
     pub(crate) made_room: AtomicUsize,
-    pub(crate) guests: Guests,
+    pub(crate) connections: OpenConnections,
     pub(crate) left: Notify,
 }
 
 /// A connection's place in the counts, until dropped.
 pub(crate) struct Admitted {
-    census: Arc<Census>,
+    counts: Arc<ConnectionCounts>,
     load: Arc<AtomicUsize>,
     id: u64,
-    pub(crate) guest: Arc<Guest>,
+    pub(crate) opened: Arc<OpenConnection>,
 }
 
 // === impl Bound ===
@@ -110,17 +110,17 @@ impl Bound {
     }
 }
 
-// === impl Census ===
+// === impl ConnectionCounts ===
 
-impl Census {
+impl ConnectionCounts {
     pub(crate) fn new(live_max: usize) -> Self {
-        Census {
+        ConnectionCounts {
             live_max: AtomicUsize::new(live_max),
             live: AtomicUsize::default(),
             accepted: AtomicUsize::default(),
             turned_away: AtomicUsize::default(),
             made_room: AtomicUsize::default(),
-            guests: Guests::new(),
+            connections: OpenConnections::new(),
             left: Notify::default(),
         }
     }
@@ -129,16 +129,16 @@ impl Census {
 // === impl Admitted ===
 
 impl Admitted {
-    fn new(census: &Arc<Census>, load: &Arc<AtomicUsize>, peer: IpAddr) -> Self {
-        census.live.fetch_add(1, Ordering::Relaxed);
-        census.accepted.fetch_add(1, Ordering::Relaxed);
+    fn new(counts: &Arc<ConnectionCounts>, load: &Arc<AtomicUsize>, peer: IpAddr) -> Self {
+        counts.live.fetch_add(1, Ordering::Relaxed);
+        counts.accepted.fetch_add(1, Ordering::Relaxed);
         load.fetch_add(1, Ordering::Relaxed);
-        let (id, guest) = census.guests.enter(peer);
+        let (id, opened) = counts.connections.enter(peer);
         Admitted {
-            census: Arc::clone(census),
+            counts: Arc::clone(counts),
             load: Arc::clone(load),
             id,
-            guest,
+            opened,
         }
     }
 }
@@ -146,9 +146,9 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         self.load.fetch_sub(1, Ordering::Relaxed);
-        self.census.guests.leave(self.id);
-        self.census.live.fetch_sub(1, Ordering::Release);
-        self.census.left.notify_waiters();
+        self.counts.connections.leave(self.id);
+        self.counts.live.fetch_sub(1, Ordering::Release);
+        self.counts.left.notify_waiters();
     }
 }
 
@@ -169,8 +169,8 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<std::net::TcpListen
 /// the end.
 pub(crate) async fn accept(
     listener: std::net::TcpListener,
-    seats: Vec<Seat>,
-    census: Arc<Census>,
+    workers: Vec<WorkerSlot>,
+    counts: Arc<ConnectionCounts>,
     mut stop: oneshot::Receiver<()>,
 ) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
@@ -188,7 +188,7 @@ pub(crate) async fn accept(
             Ok((stream, peer)) => {
                 fault("accept", b"");
                 let dealt = caught(Work::Connection, || {
-                    deal(stream, peer, &seats, &census, &mut turn)
+                    deal(stream, peer, &workers, &counts, &mut turn)
                 });
                 if let Err(panicked) = dealt {
                     panicked.report(
@@ -210,7 +210,7 @@ pub(crate) async fn accept(
     for _ in 0..BACKLOG {
         match listener.accept() {
             Ok((stream, peer)) if stream.set_nonblocking(true).is_ok() => {
-                deal(stream, peer, &seats, &census, &mut turn);
+                deal(stream, peer, &workers, &counts, &mut turn);
             }
             Err(error) if !is_of_one_connection(&error) => return,
             _ => {}
@@ -219,17 +219,23 @@ pub(crate) async fn accept(
 }
 
 /// Hands a connection to the worker with the fewest, if there is room for it or room can be made.
-fn deal(stream: TcpStream, peer: SocketAddr, seats: &[Seat], census: &Arc<Census>, turn: &mut usize) {
-    let connections_max = census.live_max.load(Ordering::Relaxed);
+fn deal(
+    stream: TcpStream,
+    peer: SocketAddr,
+    workers: &[WorkerSlot],
+    counts: &Arc<ConnectionCounts>,
+    turn: &mut usize,
+) {
+    let connections_max = counts.live_max.load(Ordering::Relaxed);
     let address = peer_of(peer.ip());
-    let live = census.live.load(Ordering::Acquire);
+    let live = counts.live.load(Ordering::Acquire);
     if live >= connections_max {
         // Connections that are told to leave take a moment to do so, and until then there are some too many.
-        let leaving = census.guests.make_room(address, connections_max);
+        let leaving = counts.connections.make_room(address, connections_max);
         if leaving.told == 0 && leaving.before == 0
             || live >= connections_max + ABOVE_MAX.max(connections_max / 16)
         {
-            census.turned_away.fetch_add(1, Ordering::Relaxed);
+            counts.turned_away.fetch_add(1, Ordering::Relaxed);
             crate::rationed!(
                 tracing::warn,
                 connections_max,
@@ -237,7 +243,7 @@ fn deal(stream: TcpStream, peer: SocketAddr, seats: &[Seat], census: &Arc<Census
             );
             return;
         }
-        census.made_room.fetch_add(leaving.told, Ordering::Relaxed);
+        counts.made_room.fetch_add(leaving.told, Ordering::Relaxed);
         crate::rationed!(
             tracing::warn,
             connections_max,
@@ -246,9 +252,9 @@ fn deal(stream: TcpStream, peer: SocketAddr, seats: &[Seat], census: &Arc<Census
     }
     let _ = set_keepalive(&stream); // fails only if the client has gone
     *turn += 1;
-    let seat = least_loaded(seats, *turn);
-    let admitted = Admitted::new(census, &seat.load, address);
-    let _ = seat.orders.send(Order::Serve(stream, peer, admitted)); // a stopped worker drops it
+    let worker = least_loaded(workers, *turn);
+    let admitted = Admitted::new(counts, &worker.load, address);
+    let _ = worker.orders.send(Order::Serve(stream, peer, admitted)); // a stopped worker drops it
 }
 
 /// Makes the system notice peers that have vanished, even when nothing is sent to them.
@@ -259,10 +265,10 @@ pub(crate) fn set_keepalive<S: AsFd>(socket: &S) -> io::Result<()> {
     SockRef::from(socket).set_tcp_keepalive(&keepalive)
 }
 
-fn least_loaded(seats: &[Seat], turn: usize) -> &Seat {
-    let load = |at: &usize| seats[at % seats.len()].load.load(Ordering::Relaxed);
-    let at = (turn..turn + seats.len()).min_by_key(load).unwrap_or(turn);
-    &seats[at % seats.len()]
+fn least_loaded(workers: &[WorkerSlot], turn: usize) -> &WorkerSlot {
+    let load = |at: &usize| workers[at % workers.len()].load.load(Ordering::Relaxed);
+    let at = (turn..turn + workers.len()).min_by_key(load).unwrap_or(turn);
+    &workers[at % workers.len()]
 }
 
 fn is_of_one_connection(error: &io::Error) -> bool {

@@ -52,12 +52,12 @@ struct FreeBuffers {
 
 /// The idle buffers.
 struct Stock {
-    by_class: Vec<Vec<Resting>>,
+    by_class: Vec<Vec<IdleConnection>>,
     bytes: usize,
     tick: u32,
 }
 
-struct Resting {
+struct IdleConnection {
     bytes: Vec<u8>,
     since_tick: u32,
 }
@@ -231,7 +231,7 @@ impl Pool {
     }
 
     /// A buffer of what lay idle until now.
-    fn woken(&self, mut stock: MutexGuard<'_, Stock>, idle: Resting) -> Buffer {
+    fn woken(&self, mut stock: MutexGuard<'_, Stock>, idle: IdleConnection) -> Buffer {
         let charged = idle.bytes.capacity();
         stock.bytes -= charged;
         Buffer {
@@ -277,7 +277,7 @@ impl FreeBuffers {
                 bytes.clear();
                 let mut stock = self.stock();
                 let since_tick = stock.tick;
-                stock.by_class[class].push(Resting { bytes, since_tick });
+                stock.by_class[class].push(IdleConnection { bytes, since_tick });
                 stock.bytes += size;
             }
             _ => {

@@ -24,7 +24,7 @@ use crate::budget::Budget;
 use crate::claim::{Record, Verdict};
 
 /// The state of one body, as seen by a look.
-struct Seen {
+struct BodyState {
     record: Arc<Record>,
     slow_for: Duration,
     /// The burden of the body: the higher, the more it holds and the less it sends.
@@ -82,7 +82,7 @@ impl Budget {
     /// still missing.
     fn slow_ones_make_room<'s>(
         &self,
-        seen: impl Iterator<Item = &'s Seen> + Clone,
+        seen: impl Iterator<Item = &'s BodyState> + Clone,
         mut missing: usize,
     ) -> usize {
         for (slow_for, verdict) in [(SHRINK_AFTER, Verdict::Shrink), (CUT_AFTER, Verdict::Slow)] {
@@ -97,7 +97,7 @@ impl Budget {
     }
 
     /// Gives a body its verdict, if that frees anything; returns how much it will free.
-    fn tell(&self, one: &Seen, verdict: Verdict) -> usize {
+    fn tell(&self, one: &BodyState, verdict: Verdict) -> usize {
         let freed = freed_by(&one.record, verdict);
         if freed > 0 && one.record.told().is_none() {
             let counter = match verdict {
@@ -115,9 +115,9 @@ impl Budget {
     fn over_share<'s>(
         &self,
         state: &AdmissionQueue,
-        seen: &'s [Seen],
+        seen: &'s [BodyState],
         who_waits: &HashSet<IpAddr>,
-    ) -> Vec<&'s Seen> {
+    ) -> Vec<&'s BodyState> {
         let mut over = HashMap::new();
         let mut picked = Vec::new();
         for one in seen.iter().filter(|one| !who_waits.contains(&one.record.peer)) {
@@ -147,7 +147,7 @@ fn freed_by(record: &Record, verdict: Verdict) -> usize {
 
 /// Measures a body's rate from its mark on. The mark of a body that has been fast for some time moves on,
 /// because a fast start must not hide slow sending later.
-fn look(record: &Arc<Record>, rate_min: u64, now: Instant) -> Seen {
+fn look(record: &Arc<Record>, rate_min: u64, now: Instant) -> BodyState {
     let mark = record.mark();
     let time = now.saturating_duration_since(mark.at);
     let came = record.bytes_arrived().saturating_sub(mark.arrived) as f64;
@@ -155,7 +155,7 @@ fn look(record: &Arc<Record>, rate_min: u64, now: Instant) -> Seen {
     if !slow && time >= 2 * CUT_AFTER {
         record.start_over();
     }
-    Seen {
+    BodyState {
         slow_for: if slow { time } else { Duration::ZERO },
         burden: record.held() as f64 / (1.0 + came / time.as_secs_f64().max(0.01)),
         record: Arc::clone(record),

@@ -20,7 +20,7 @@ use crate::drain::{DrainReport, Phase, Signal};
 use crate::guard::{self, Work};
 use crate::incoming::{Incoming, Peer};
 use crate::limits::Limits;
-use crate::listener::{self, Bound, Census, Order, Seat};
+use crate::listener::{self, Bound, ConnectionCounts, Order, WorkerSlot};
 use crate::outgoing::{Outgoing, SourceError};
 use crate::refusal::Refusal;
 use crate::runtime::{Worker, Workers};
@@ -75,7 +75,7 @@ pub struct Server {
     local_addr: SocketAddr,
     /// Another handle to the acceptor's socket, while it accepts.
     socket: Option<std::net::TcpListener>,
-    census: Arc<Census>,
+    counts: Arc<ConnectionCounts>,
     counters: Vec<Arc<Counters>>,
     orders: Vec<mpsc::UnboundedSender<Order>>,
     stop: Option<oneshot::Sender<()>>,
@@ -158,17 +158,17 @@ impl Server {
         let local_addr = bound.local_addr();
         let listener = bound.listener;
         let socket = listener.try_clone()?;
-        let census = Arc::new(Census::new(limits.connections_max));
+        let counts = Arc::new(ConnectionCounts::new(limits.connections_max));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let (mut counters, mut orders, mut seats) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut counters, mut orders, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         for link in workers.links() {
             let (sender, receiver) = mpsc::unbounded_channel();
             let counted = Arc::new(Counters::default());
             counters.push(Arc::clone(&counted));
             orders.push(sender.clone());
-            seats.push(Seat {
+            slots.push(WorkerSlot {
                 orders: sender,
                 load: Arc::clone(&link.connections),
             });
@@ -186,14 +186,14 @@ impl Server {
             });
         }
         let (stop, stopped) = oneshot::channel();
-        let census_of = Arc::clone(&census);
+        let counts_of = Arc::clone(&counts);
         let acceptor = guard::vital_thread("accept", Work::Core, move || {
-            runtime.block_on(listener::accept(listener, seats, census_of, stopped));
+            runtime.block_on(listener::accept(listener, slots, counts_of, stopped));
         })?;
         Ok(Server {
             local_addr,
             socket: Some(socket),
-            census,
+            counts,
             counters,
             orders,
             stop: Some(stop),
@@ -215,10 +215,10 @@ impl Server {
                 .sum()
         };
         ServerCounts {
-            connections: self.census.live.load(Ordering::Relaxed) as u64,
-            accepted: self.census.accepted.load(Ordering::Relaxed) as u64,
-            turned_away: self.census.turned_away.load(Ordering::Relaxed) as u64,
-            made_room: self.census.made_room.load(Ordering::Relaxed) as u64,
+            connections: self.counts.live.load(Ordering::Relaxed) as u64,
+            accepted: self.counts.accepted.load(Ordering::Relaxed) as u64,
+            turned_away: self.counts.turned_away.load(Ordering::Relaxed) as u64,
+            made_room: self.counts.made_room.load(Ordering::Relaxed) as u64,
             requests: sum(|counters| &counters.requests),
             in_flight: sum(|counters| &counters.in_flight),
             refused: sum(|counters| &counters.refused),
@@ -230,7 +230,7 @@ impl Server {
     /// request on each connection, and [`Limits::connections_max`] for the next connection; TLS holds for
     /// connections accepted from now on (see [`Server::renew`]).
     pub fn adjust(&self, limits: &Limits, tls: Option<&ServerTls>) {
-        self.census
+        self.counts
             .live_max
             .store(limits.connections_max, Ordering::Relaxed);
         self.tell(|| Order::Adjust(limits.clone(), tls.cloned()));
@@ -283,11 +283,11 @@ impl Server {
 
     async fn end(mut self, deadline: Duration, hears_until: Option<Instant>) -> DrainReport {
         self.stop_accepting();
-        let open = self.census.live.load(Ordering::Acquire) as u64;
+        let open = self.counts.live.load(Ordering::Acquire) as u64;
         self.tell(|| Order::Drain(hears_until));
         let cut = match tokio::time::timeout(deadline, self.empty()).await {
             Ok(()) => 0,
-            Err(_) => self.census.live.load(Ordering::Acquire) as u64,
+            Err(_) => self.counts.live.load(Ordering::Acquire) as u64,
         };
         self.tell(|| Order::Cut);
         DrainReport { open, cut }
@@ -295,10 +295,10 @@ impl Server {
 
     async fn empty(&self) {
         loop {
-            let left = self.census.left.notified();
+            let left = self.counts.left.notified();
             tokio::pin!(left);
             left.as_mut().enable();
-            if self.census.live.load(Ordering::Acquire) == 0 {
+            if self.counts.live.load(Ordering::Acquire) == 0 {
                 return;
             }
             left.await;
@@ -357,7 +357,7 @@ fn follow<S: Service>(
             Ok(socket) => {
                 let shared = Rc::clone(shared);
                 guard::spawn(Work::Connection, async move {
-                    exchange::serve(shared, socket, address, &admitted.guest).await;
+                    exchange::serve(shared, socket, address, &admitted.opened).await;
                     drop(admitted);
                 });
             }

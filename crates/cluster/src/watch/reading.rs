@@ -74,7 +74,7 @@ impl Watch {
         let body = self.asker.get_bytes(&home.origin, NODES).await?;
         let discovered = Discovered::parse(&body).map_err(|e| unexpected("_nodes", &e))?;
         let reached = self
-            .roster
+            .registry
             .reach(&self.asker, &discovered.nodes, home.address.tls)
             .await;
         for gone in &self.nodes {

@@ -15,7 +15,7 @@ use crate::when::{Field, Test, When};
 
 /// The surroundings of a list of filters.
 #[derive(Clone, Copy)]
-struct Around<'a> {
+struct FilterContext<'a> {
     /// The condition of the branch that contains the list.
     when: Option<&'a When>,
     /// Whether a `rewrite_to_bulk` came before.
@@ -36,7 +36,7 @@ impl Resolver<'_> {
         for (at, flow) in flows.iter().enumerate() {
             let path = format!("flow[{at}].filter");
             let mut filters = Vec::new();
-            let around = Around {
+            let around = FilterContext {
                 when: None,
                 rewrites: false,
                 clusters,
@@ -63,7 +63,13 @@ impl Resolver<'_> {
     /// the request, which no filter changes.
     ///
     /// `rewrite_to_bulk` is not a filter either, but an option of the filters after it.
-    fn filters(&mut self, path: &str, filters: &[FilterFile], mut around: Around<'_>, out: &mut Vec<Filter>) {
+    fn filters(
+        &mut self,
+        path: &str,
+        filters: &[FilterFile],
+        mut around: FilterContext<'_>,
+        out: &mut Vec<Filter>,
+    ) {
         for (at, filter) in filters.iter().enumerate() {
             let path = format!("{path}[{at}]");
             let rewrite = format!("{path}.rewrite_to_bulk");
@@ -143,7 +149,7 @@ impl Resolver<'_> {
         path: &str,
         filter: &FilterFile,
         condition: &ConditionFile,
-        around: Around<'_>,
+        around: FilterContext<'_>,
         out: &mut Vec<Filter>,
     ) {
         let when = self.condition(&format!("{path}.if"), condition);
@@ -155,7 +161,12 @@ impl Resolver<'_> {
         for (name, filters, when) in [("then", &filter.then, holds), ("else", &filter.r#else, fails)] {
             let filters = filters.as_deref().unwrap_or_default();
             let when = when.as_ref();
-            self.filters(&format!("{path}.{name}"), filters, Around { when, ..around }, out);
+            self.filters(
+                &format!("{path}.{name}"),
+                filters,
+                FilterContext { when, ..around },
+                out,
+            );
         }
     }
 

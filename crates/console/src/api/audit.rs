@@ -18,7 +18,7 @@ use crate::roles::Role;
 use crate::store::{Place, Wanted};
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct AuditQuery {
     limit: Option<usize>,
     /// The `next` of an earlier answer.
     before: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct Asked {
     to_ms: Option<i64>,
 }
 
-impl Asked {
+impl AuditQuery {
     fn place(&self) -> Result<Option<Place>, Refusal> {
         let place = |text: &String| {
             Place::parse(text)
@@ -53,7 +53,7 @@ impl Asked {
 /// Returns a page of entries, newest first, and how far the search got.
 pub(super) async fn show(
     State(api): State<Shared>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<AuditQuery>,
 ) -> Result<Json<Value>, Refusal> {
     let limit = asked.limit.unwrap_or(100).clamp(1, ENTRIES_MAX);
     let from = asked.place()?;
@@ -69,7 +69,7 @@ pub(super) async fn show(
 pub(super) async fn download(
     State(api): State<Shared>,
     Extension(Token(token)): Extension<Token>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<AuditQuery>,
 ) -> Result<Response, Refusal> {
     let wanted = asked.wanted();
     let lines = try_unfold(Rest::From(None), move |rest| {

@@ -207,7 +207,7 @@ fn target(api: &ApiState, gateway: &GatewayEntry) -> Result<Target, Refusal> {
 }
 
 /// A call that may be sent; `*` is any one segment.
-struct Known {
+struct AllowedCall {
     method: &'static str,
     path: &'static [&'static str],
     does: Does,
@@ -223,7 +223,7 @@ enum Does {
     WriteOrCount,
 }
 
-impl Known {
+impl AllowedCall {
     fn fits(&self, words: &[&str]) -> bool {
         let alike = |(known, word): (&&str, &&str)| *known == "*" || known == word;
         self.path.len() == words.len() && self.path.iter().zip(words).all(alike)
@@ -243,31 +243,31 @@ impl Known {
     }
 }
 
-const fn reads(path: &'static [&'static str]) -> Known {
-    Known {
+const fn reads(path: &'static [&'static str]) -> AllowedCall {
+    AllowedCall {
         method: "GET",
         path,
         does: Does::Read,
     }
 }
 
-const fn writes(method: &'static str, path: &'static [&'static str]) -> Known {
-    Known {
+const fn writes(method: &'static str, path: &'static [&'static str]) -> AllowedCall {
+    AllowedCall {
         method,
         path,
         does: Does::Write,
     }
 }
 
-const fn writes_or_counts(path: &'static [&'static str]) -> Known {
-    Known {
+const fn writes_or_counts(path: &'static [&'static str]) -> AllowedCall {
+    AllowedCall {
         method: "POST",
         path,
         does: Does::WriteOrCount,
     }
 }
 
-const CALLS: [Known; 11] = [
+const CALLS: [AllowedCall; 11] = [
     reads(&["queue", "*", "records"]),
     reads(&["queue", "*", "parked"]),
     reads(&["trace"]),

@@ -62,7 +62,7 @@ pub(crate) struct Place(i64, i64);
 
 /// The result of a search.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct AuditPage {
     pub(crate) entries: Vec<Entry>,
     /// Number of entries that were searched.
     pub(crate) searched: u32,
@@ -97,7 +97,7 @@ impl Store {
         wanted: &Wanted,
         from: Option<Place>,
         limit: usize,
-    ) -> Result<Found, StoreError> {
+    ) -> Result<AuditPage, StoreError> {
         let sql = self.sql();
         let mut statement = sql.prepare(
             "SELECT id, at_ms, strftime('%Y-%m-%dT%H:%M:%fZ', at_ms / 1000.0, 'unixepoch'), user, what, target,
@@ -106,7 +106,7 @@ impl Store {
         )?;
         let Place(at_ms, id) = from.unwrap_or(Place(wanted.to_ms.unwrap_or(i64::MAX), i64::MIN));
         let mut rows = statement.query(params![at_ms, id, wanted.from_ms.unwrap_or(i64::MIN)])?;
-        let mut found = Found {
+        let mut found = AuditPage {
             entries: Vec::new(),
             searched: 0,
             back_to_ms: None,

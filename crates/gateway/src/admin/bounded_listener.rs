@@ -28,7 +28,7 @@ use tokio::time::{Instant, Sleep, sleep};
 pub(crate) struct BoundedListener {
     listener: TcpListener,
     bounds: Bounds,
-    seats: Vec<Weak<Seat>>,
+    connections: Vec<Weak<ConnectionState>>,
     begun: Instant,
 }
 
@@ -43,7 +43,7 @@ struct Bounds {
 
 /// What is known about a connection.
 #[derive(Debug)]
-struct Seat {
+struct ConnectionState {
     /// The number of requests whose head has arrived and whose answer is not complete.
     requests: AtomicUsize,
     /// When bytes last moved, in ms since the listener began.
@@ -55,22 +55,22 @@ struct Seat {
     begun: Instant,
 }
 
-/// The seat that a request came from.
+/// The connection that a request came from.
 #[derive(Clone, Debug)]
-pub(crate) struct Seated(Arc<Seat>);
+pub(crate) struct OfConnection(Arc<ConnectionState>);
 
 /// An accepted connection.
-pub(crate) struct Visit {
+pub(crate) struct AcceptedConnection {
     socket: TcpStream,
     bounds: Bounds,
     alarm: Pin<Box<Sleep>>,
     /// Whether bytes of an incomplete request have arrived.
     head_began: bool,
-    seat: Arc<Seat>,
+    state: Arc<ConnectionState>,
 }
 
 /// A request under way. It ends when this is dropped.
-struct UnderWay(Arc<Seat>);
+struct UnderWay(Arc<ConnectionState>);
 
 // === impl BoundedListener ===
 
@@ -88,7 +88,7 @@ impl BoundedListener {
         Self {
             listener,
             bounds,
-            seats: Vec::new(),
+            connections: Vec::new(),
             begun: Instant::now(),
         }
     }
@@ -96,44 +96,44 @@ impl BoundedListener {
     /// Closes a connection if the limit is reached. One is enough, since the connections are accepted one at
     /// a time.
     fn make_room(&mut self) {
-        self.seats.retain(|seat| {
-            let seat = seat.upgrade();
-            seat.is_some_and(|seat| !seat.leaves.load(Ordering::Relaxed))
+        self.connections.retain(|state| {
+            let state = state.upgrade();
+            state.is_some_and(|state| !state.leaves.load(Ordering::Relaxed))
         });
-        if self.seats.len() < self.bounds.connections_max {
+        if self.connections.len() < self.bounds.connections_max {
             return;
         }
-        let open = self.seats.iter().filter_map(Weak::upgrade);
-        let first = open.min_by_key(|seat| match seat.requests.load(Ordering::Relaxed) {
-            0 => (0, seat.waits_since_ms.load(Ordering::Relaxed)),
-            _ => (1, seat.moved_ms.load(Ordering::Relaxed)),
+        let open = self.connections.iter().filter_map(Weak::upgrade);
+        let first = open.min_by_key(|state| match state.requests.load(Ordering::Relaxed) {
+            0 => (0, state.waits_since_ms.load(Ordering::Relaxed)),
+            _ => (1, state.moved_ms.load(Ordering::Relaxed)),
         });
-        if let Some(seat) = first {
+        if let Some(state) = first {
             wire::rationed!(
                 tracing::warn,
                 connections_max = self.bounds.connections_max,
                 "too many connections to the admin port: the one that waits for the longest time is closed"
             );
-            seat.leave();
+            state.leave();
         }
     }
 }
 
 impl Listener for BoundedListener {
-    type Io = Visit;
+    type Io = AcceptedConnection;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Visit, SocketAddr) {
+    async fn accept(&mut self) -> (AcceptedConnection, SocketAddr) {
         let (socket, address) = Listener::accept(&mut self.listener).await;
         self.make_room();
-        let seat = Arc::new(Seat::new(self.begun));
-        self.seats.push(Arc::downgrade(&seat));
-        let visit = Visit {
+        let state = Arc::new(ConnectionState::new(self.begun));
+        self.connections.push(Arc::downgrade(&state));
+        let visit = AcceptedConnection {
             socket,
             bounds: self.bounds,
             alarm: Box::pin(sleep(self.bounds.silence_max)),
             head_began: false,
-            seat,
+            state,
         };
         (visit, address)
     }
@@ -143,25 +143,25 @@ impl Listener for BoundedListener {
     }
 }
 
-impl Connected<IncomingStream<'_, BoundedListener>> for Seated {
+impl Connected<IncomingStream<'_, BoundedListener>> for OfConnection {
     fn connect_info(stream: IncomingStream<'_, BoundedListener>) -> Self {
-        Self(Arc::clone(&stream.io().seat))
+        Self(Arc::clone(&stream.io().state))
     }
 }
 
 /// Records that a request has come, and when it is answered.
 pub(crate) async fn note(
-    ConnectInfo(Seated(seat)): ConnectInfo<Seated>,
+    ConnectInfo(OfConnection(state)): ConnectInfo<OfConnection>,
     request: Request,
     next: Next,
 ) -> Response {
-    let _under_way = UnderWay::begin(seat);
+    let _under_way = UnderWay::begin(state);
     next.run(request).await
 }
 
-// === impl Seat ===
+// === impl ConnectionState ===
 
-impl Seat {
+impl ConnectionState {
     fn new(begun: Instant) -> Self {
         let now_ms = begun.elapsed().as_millis() as u64;
         Self {
@@ -196,9 +196,9 @@ impl Seat {
 // === impl UnderWay ===
 
 impl UnderWay {
-    fn begin(seat: Arc<Seat>) -> Self {
-        seat.requests.fetch_add(1, Ordering::Relaxed);
-        Self(seat)
+    fn begin(state: Arc<ConnectionState>) -> Self {
+        state.requests.fetch_add(1, Ordering::Relaxed);
+        Self(state)
     }
 }
 
@@ -209,15 +209,15 @@ impl Drop for UnderWay {
     }
 }
 
-// === impl Visit ===
+// === impl AcceptedConnection ===
 
-impl Visit {
+impl AcceptedConnection {
     fn is_answering(&self) -> bool {
-        self.seat.requests.load(Ordering::Relaxed) > 0
+        self.state.requests.load(Ordering::Relaxed) > 0
     }
 
     fn moved(&mut self) {
-        self.seat.moved_ms.store(self.seat.now_ms(), Ordering::Relaxed);
+        self.state.moved_ms.store(self.state.now_ms(), Ordering::Relaxed);
     }
 
     fn heard(&mut self) {
@@ -234,7 +234,7 @@ impl Visit {
     }
 
     fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        if self.seat.has_to_leave(cx) {
+        if self.state.has_to_leave(cx) {
             return Poll::Ready(io::ErrorKind::ConnectionAborted.into());
         }
         while self.alarm.as_mut().poll(cx).is_ready() {
@@ -251,7 +251,7 @@ impl Visit {
     }
 }
 
-impl AsyncRead for Visit {
+impl AsyncRead for AcceptedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -268,11 +268,11 @@ impl AsyncRead for Visit {
     }
 }
 
-impl AsyncWrite for Visit {
+impl AsyncWrite for AcceptedConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
         if written.is_pending() {
-            return match self.seat.has_to_leave(cx) {
+            return match self.state.has_to_leave(cx) {
                 true => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
                 false => Poll::Pending,
             };
@@ -320,7 +320,7 @@ mod tests {
         let routes = axum::Router::new()
             .route("/", axum::routing::get(answer))
             .layer(axum::middleware::from_fn(note));
-        let service = routes.into_make_service_with_connect_info::<Seated>();
+        let service = routes.into_make_service_with_connect_info::<OfConnection>();
         tokio::spawn(async move { axum::serve(BoundedListener::with(listener, bounds), service).await });
         address
     }

@@ -20,7 +20,7 @@ use crate::queue::dead_letters::{Edit, LettersError, Patch, PatchTerms, ReplayTa
 /// The query parameters of these endpoints.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct LettersQuery {
     queue: Option<String>,
     id: Option<String>,
     group: Option<String>,
@@ -43,7 +43,7 @@ pub(super) struct Asked {
     confirm: bool,
 }
 
-type Query_ = Result<Query<Asked>, QueryRejection>;
+type Query_ = Result<Query<LettersQuery>, QueryRejection>;
 
 pub(super) async fn list(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {
     let asked = asked(query)?;
@@ -292,7 +292,7 @@ pub(super) async fn blocking(
         .unwrap_or_else(|error| Err(Refusal::unavailable(error.to_string())))
 }
 
-fn asked(query: Query_) -> Result<Asked, Refusal> {
+fn asked(query: Query_) -> Result<LettersQuery, Refusal> {
     let Query(asked) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     Ok(asked)
 }
@@ -308,9 +308,9 @@ fn failed(error: &LettersError) -> Refusal {
     }
 }
 
-// === impl Asked ===
+// === impl LettersQuery ===
 
-impl Asked {
+impl LettersQuery {
     fn queue(&self, admin: &AdminState) -> Result<Arc<Queue>, Refusal> {
         admin.queue(self.queue.as_deref())
     }

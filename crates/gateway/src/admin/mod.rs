@@ -157,7 +157,7 @@ async fn serve_until_it_fails(
         Err(error) => return tracing::error!(%error, "admin port failed"),
     };
     let routes = router(Arc::clone(admin));
-    let service = routes.into_make_service_with_connect_info::<bounded_listener::Seated>();
+    let service = routes.into_make_service_with_connect_info::<bounded_listener::OfConnection>();
     let (stopping, is_stopping) = oneshot::channel();
     let serving = serve(BoundedListener::new(listener), service).with_graceful_shutdown(async move {
         let _ = stopped.await; // the sender is dropped without sending

@@ -18,7 +18,7 @@ use crate::queue::{Doing, Group, Phase};
 /// How long a stop may take before it is answered.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Patience {
+pub(super) struct StopTimeout {
     wait_s: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn start(
 pub(super) async fn stop(
     State(admin): State<Arc<AdminState>>,
     Path(name): Path<String>,
-    patience: Result<Query<Patience>, QueryRejection>,
+    patience: Result<Query<StopTimeout>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(patience) = patience.map_err(|error| Refusal::invalid(error.body_text()))?;
     let groups = groups(&admin, &name)?;

@@ -24,13 +24,13 @@ use crate::beside::beside;
 use crate::nodes::{DocumentName, LookError, look};
 use crate::queue::dead_letters::{LettersFound, LettersSought};
 use crate::queue::parked::{ParkedFound, ParkedSought};
-use crate::queue::trace::{Cursors, Seen, Sought, Write};
+use crate::queue::trace::{Cursors, SearchResult, Sought, Write};
 use crate::queue::{GroupAccount, Queue, waits_of};
 
 /// The object of the search.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct TraceQuery {
     index: Option<String>,
     id: Option<String>,
     routing: Option<String>,
@@ -51,7 +51,7 @@ struct InQueue {
     queue: Arc<Queue>,
     accounts: Vec<GroupAccount>,
     /// `None` if the records of the queue are in Kafka.
-    seen: Option<Seen>,
+    seen: Option<SearchResult>,
     letters: LettersFound,
     /// The parked operations by consumer group.
     parked: BTreeMap<String, ParkedFound>,
@@ -59,7 +59,7 @@ struct InQueue {
 
 pub(super) async fn trace(
     State(admin): State<Arc<AdminState>>,
-    query: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<TraceQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(asked) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
@@ -172,7 +172,7 @@ fn in_records(
     accounts: &[GroupAccount],
     from: Option<u64>,
     until: Instant,
-) -> Result<Seen, Refusal> {
+) -> Result<SearchResult, Refusal> {
     let status = log.status();
     let cursors = accounts.iter().map(|group| Cursors {
         group: &group.name,
@@ -424,7 +424,7 @@ fn write(write: &Write) -> Value {
 }
 
 /// Returns how far the search went, and how much there is.
-fn searched(one: &InQueue, seen: &Seen) -> Value {
+fn searched(one: &InQueue, seen: &SearchResult) -> Value {
     let status = one.queue.log.on_disk().map(log::Log::status);
     json!({
         "from": seen.from,

@@ -4,10 +4,10 @@
 //!
 //! A bulk comes here twice. Before anything is decided about it, its *form* is admitted ([`form`]):
 //! parameters, media types and lengths, about which the cluster is asked once, with a bulk that changes
-//! nothing. After it has been planned, the *rights* of its client are checked ([`rights`]): a `Door` asks the
-//! cluster who the client is, with the client's own credentials, which gives a `Guest`; the `Guest` is then
-//! permitted each written name and kind of operation. A form that is refused gets the cluster's own words; a
-//! bulk whose rights are denied passes to the cluster, which refuses it.
+//! nothing. After it has been planned, the *rights* of its client are checked ([`rights`]): `ClusterRights`
+//! asks the cluster who the client is, with the client's own credentials, which gives a `Client`; the
+//! `Client` is then authorized for each written name and kind of operation. A form that is refused gets the
+//! cluster's own words; a bulk whose rights are denied passes to the cluster, which refuses it.
 
 pub(crate) mod form;
 pub(crate) mod rights;

@@ -10,7 +10,8 @@
 mod account;
 mod ask;
 mod closed;
-mod door;
+mod cluster;
+
 mod identity;
 mod kept;
 mod memory;
@@ -25,7 +26,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use account::{AccountRight, AccountRights, AccountUse, Verdict, account_rights};
 pub(crate) use ask::{Caller, covers};
-pub(crate) use door::{Denied, Door};
+pub(crate) use cluster::{ClusterRights, Denied};
 pub(crate) use identity::IDENTITY;
 
 use identity::Key;
@@ -35,13 +36,13 @@ use kept::Keeper;
 #[derive(Debug)]
 pub(crate) struct Rights {
     folder: PathBuf,
-    doors: Mutex<BTreeMap<Arc<str>, Arc<Door>>>,
-    kept: OnceLock<Kept>,
+    clusters: Mutex<BTreeMap<Arc<str>, Arc<ClusterRights>>>,
+    kept: OnceLock<Persistent>,
 }
 
 /// The state that outlives the process; it is read when the first filter needs it.
 #[derive(Debug)]
-struct Kept {
+struct Persistent {
     key: Key,
     clock: Clock,
     keeper: Option<Keeper>,
@@ -64,20 +65,25 @@ impl Rights {
     pub(crate) fn new(data: &Path) -> Self {
         Self {
             folder: data.join("rights"),
-            doors: Mutex::default(),
+            clusters: Mutex::default(),
             kept: OnceLock::new(),
         }
     }
 
-    /// Returns the door to a cluster, by the cluster's name in the configuration.
-    pub(crate) fn of(self: &Arc<Self>, cluster: &Arc<str>) -> Arc<Door> {
+    /// Returns what is known of the clients of a cluster, by the cluster's name in the configuration.
+    pub(crate) fn of(self: &Arc<Self>, cluster: &Arc<str>) -> Arc<ClusterRights> {
         let kept = self.kept.get_or_init(|| self.read());
-        let mut doors = self.doors();
-        let door = doors.entry(Arc::clone(cluster)).or_insert_with(|| {
-            let note = kept.keeper.as_ref().map(Keeper::bell);
-            Arc::new(Door::new(Arc::clone(cluster), kept.key.clone(), kept.clock, note))
+        let mut clusters = self.clusters();
+        let rights = clusters.entry(Arc::clone(cluster)).or_insert_with(|| {
+            let note = kept.keeper.as_ref().map(Keeper::signal);
+            Arc::new(ClusterRights::new(
+                Arc::clone(cluster),
+                kept.key.clone(),
+                kept.clock,
+                note,
+            ))
         });
-        Arc::clone(door)
+        Arc::clone(rights)
     }
 
     /// Writes the changes since the last write.
@@ -87,15 +93,15 @@ impl Rights {
         }
     }
 
-    fn read(self: &Arc<Self>) -> Kept {
+    fn read(self: &Arc<Self>) -> Persistent {
         let clock = Clock(Instant::now());
         let found = kept::open(&self.folder);
-        let (key, doors) = match found {
+        let (key, clusters) = match found {
             Ok(found) => found,
             Err(error) => {
                 let folder = self.folder.display();
                 tracing::warn!(%folder, %error, "who may write cannot be kept: it is asked again after a restart");
-                return Kept {
+                return Persistent {
                     key: Key::new(),
                     clock,
                     keeper: None,
@@ -107,17 +113,18 @@ impl Rights {
                 |error| tracing::warn!(%error, "who may write is not kept over a restart: no thread for it"),
             )
             .ok();
-        let bell = keeper.as_ref().map(Keeper::bell);
-        let mut known = self.doors();
-        for (cluster, memory) in doors {
-            let door = Door::with(Arc::clone(&cluster), key.clone(), clock, bell.clone(), memory);
-            known.insert(cluster, Arc::new(door));
+        let signal = keeper.as_ref().map(Keeper::signal);
+        let mut known = self.clusters();
+        for (cluster, memory) in clusters {
+            let rights =
+                ClusterRights::with(Arc::clone(&cluster), key.clone(), clock, signal.clone(), memory);
+            known.insert(cluster, Arc::new(rights));
         }
         drop(known);
-        Kept { key, clock, keeper }
+        Persistent { key, clock, keeper }
     }
 
-    fn doors(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Door>>> {
-        self.doors.lock()
+    fn clusters(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<ClusterRights>>> {
+        self.clusters.lock()
     }
 }

@@ -19,16 +19,16 @@ use crate::queue::Doing;
 use crate::queue::dead_letters::Cause;
 
 /// A record that the gateway fails on.
-struct Condemned<'b> {
+struct FailingRecord<'b> {
     batch: &'b Batch,
     body: &'b PooledBytes,
     /// Where its operations are in the lines.
     operations: Vec<Range<usize>>,
 }
 
-// === impl Condemned ===
+// === impl FailingRecord ===
 
-impl Condemned<'_> {
+impl FailingRecord<'_> {
     /// Returns some of the record's operations, as a batch of their own.
     fn some(&self, wanted: Range<usize>) -> Option<(Batch, PooledBytes)> {
         let origin = self.batch.origins.first()?;
@@ -62,25 +62,25 @@ impl Lane {
         held: LaneMemory,
         panicked: Panicked,
     ) -> Option<u64> {
-        let condemned = Condemned {
+        let failing = FailingRecord {
             batch,
             body: &body,
             operations: operations(&body, batch.documents),
         };
-        let all = 0..condemned.operations.len();
+        let all = 0..failing.operations.len();
         let mut dead = 0;
         // The last range is next.
         let mut left = Vec::new();
-        if is_cut_evenly(&body, &condemned.operations) {
-            dead += self.halve(&condemned, all, &mut left, &panicked).await?;
+        if is_cut_evenly(&body, &failing.operations) {
+            dead += self.halve(&failing, all, &mut left, &panicked).await?;
         } else {
             for operation in all {
-                dead += self.bury_one(&condemned, operation, &panicked).await?;
+                dead += self.bury_one(&failing, operation, &panicked).await?;
             }
         }
         while let Some(next) = left.pop() {
             let since = Since::now(&self.route.group);
-            let (some, lines) = condemned.some(next.clone())?;
+            let (some, lines) = failing.some(next.clone())?;
             let delivered = Box::pin(guarded(Work::Lane, self.deliver(&some, lines, None)));
             match delivered.await {
                 Ok(died) => {
@@ -90,7 +90,7 @@ impl Lane {
                 Err(panicked) => {
                     panicked.report(Work::Lane, "the record's operations are delivered in halves");
                     self.forget_since(since).await?;
-                    dead += self.halve(&condemned, next, &mut left, &panicked).await?;
+                    dead += self.halve(&failing, next, &mut left, &panicked).await?;
                 }
             }
         }
@@ -102,7 +102,7 @@ impl Lane {
     /// Returns how many died.
     async fn halve(
         &mut self,
-        condemned: &Condemned<'_>,
+        failing: &FailingRecord<'_>,
         operations: Range<usize>,
         left: &mut Vec<Range<usize>>,
         panicked: &Panicked,
@@ -116,7 +116,7 @@ impl Lane {
         }
         let mut dead = 0;
         for operation in operations {
-            dead += self.bury_one(condemned, operation, panicked).await?;
+            dead += self.bury_one(failing, operation, panicked).await?;
         }
         let group = Rc::clone(&self.route);
         let group = &group.group;
@@ -143,14 +143,14 @@ impl Lane {
     /// possible. Returns how many died, which is one. `None` if the gateway stops first.
     async fn bury_one(
         &mut self,
-        condemned: &Condemned<'_>,
+        failing: &FailingRecord<'_>,
         operation: usize,
         panicked: &Panicked,
     ) -> Option<u64> {
         let route = Rc::clone(&self.route);
-        let (group, batch) = (&route.group, condemned.batch);
+        let (group, batch) = (&route.group, failing.batch);
         let origin = batch.origins.first()?;
-        let lines = &condemned.body[condemned.operations[operation].clone()];
+        let lines = &failing.body[failing.operations[operation].clone()];
         let place = origin.place + operation as u32;
         let (queue, name, lane) = (&*group.queue.name, &*group.settings.group, self.number);
         let position = origin.position;

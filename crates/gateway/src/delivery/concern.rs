@@ -65,14 +65,14 @@ pub(crate) fn is_of_another(error: &Error, index: Option<&str>, named: &Named) -
     // The gateway does not know which index the name stands for.
     let stands_for_others = named.concrete.is_none();
     match about(error, index) {
-        About::Nobody => false,
-        About::Name(name) => name != named.written && named.concrete.as_deref() != Some(name),
-        About::Indices(mut names) => !stands_for_others && !names.any(is_own),
+        NamedIndex::Nobody => false,
+        NamedIndex::Name(name) => name != named.written && named.concrete.as_deref() != Some(name),
+        NamedIndex::Indices(mut names) => !stands_for_others && !names.any(is_own),
     }
 }
 
 /// Which index an error names.
-enum About<'e> {
+enum NamedIndex<'e> {
     Nobody,
     /// A name as an action has it.
     Name(&'e str),
@@ -80,7 +80,7 @@ enum About<'e> {
     Indices(std::str::Split<'e, char>),
 }
 
-fn about<'e>(error: &'e Error, index: Option<&'e str>) -> About<'e> {
+fn about<'e>(error: &'e Error, index: Option<&'e str>) -> NamedIndex<'e> {
     let reason = error.reason.as_str();
     let within = |begins: &str| reason.strip_prefix(begins).and_then(|rest| rest.split_once(']'));
     let found = match error.kind.as_str() {
@@ -95,8 +95,8 @@ fn about<'e>(error: &'e Error, index: Option<&'e str>) -> About<'e> {
         "illegal_argument_exception" => {
             let name = within(NO_WRITE_INDEX).map(|(name, _)| name);
             return match name.or(several_indices(reason)) {
-                Some(name) => About::Name(name),
-                None => About::Nobody,
+                Some(name) => NamedIndex::Name(name),
+                None => NamedIndex::Nobody,
             };
         }
         // Elasticsearch says which indices; the text before that is the account's, and the gateway's own.
@@ -107,8 +107,8 @@ fn about<'e>(error: &'e Error, index: Option<&'e str>) -> About<'e> {
         _ => None,
     };
     match found {
-        Some(names) => About::Indices(names.split(',')),
-        None => About::Nobody,
+        Some(names) => NamedIndex::Indices(names.split(',')),
+        None => NamedIndex::Nobody,
     }
 }
 

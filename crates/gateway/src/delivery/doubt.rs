@@ -25,7 +25,7 @@ pub(crate) struct Doubt {
 
 /// Facts about a batch's operations that are in doubt.
 #[derive(Default)]
-pub(crate) struct Past {
+pub(crate) struct DoubtfulWrites {
     /// The topologies by which some of the operations were sent.
     pub(super) sent_by: Vec<Arc<Snapshot>>,
     /// The indices that a name stands for, asked of the cluster where nothing else tells.
@@ -125,9 +125,9 @@ impl Document {
     }
 }
 
-// === impl Past ===
+// === impl DoubtfulWrites ===
 
-impl Past {
+impl DoubtfulWrites {
     /// Records that some operations are about to be sent by this topology.
     pub(crate) fn send_by(&mut self, snapshot: &Arc<Snapshot>) {
         let known = self

@@ -70,7 +70,7 @@ enum There {
     Unknown(String),
 }
 
-// === impl Found ===
+// === impl LookupResults ===
 
 impl<'l> Found<'l> {
     /// Takes in the finding about an operation in one of the indices that it can have gone to.

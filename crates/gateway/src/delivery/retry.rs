@@ -427,7 +427,7 @@ async fn bury(
         let (piece, op) = load.of[dead.operation];
         (parked.number_of(load.pieces[piece].picked.at), op)
     };
-    parked.burying.begin(dead.iter().map(id_of));
+    parked.unconfirmed_letters.begin(dead.iter().map(id_of));
     let puts = dead.iter().map(|Dead { operation, error }| {
         let (piece, op) = load.of[*operation];
         let Part { picked, entry, .. } = &load.pieces[piece];
@@ -460,7 +460,7 @@ async fn bury(
         match result {
             Ok(()) => buried.push(one.operation),
             Err(error) => {
-                parked.burying.end([id_of(one)]);
+                parked.unconfirmed_letters.end([id_of(one)]);
                 failed = error.to_string();
                 let why = &failed;
                 // Refused operations have waited for room all the time, as their key says.
@@ -523,7 +523,7 @@ async fn finish(
         parked.tell(&state, lanes);
     }
     // From here on the letters may be purged and replayed.
-    parked.burying.end(ids);
+    parked.unconfirmed_letters.end(ids);
     parked.release_room();
     if letters > 0 {
         let letters_of = &route.group.queue.dead_letters;

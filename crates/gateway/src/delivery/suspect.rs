@@ -11,7 +11,7 @@ pub(crate) struct Suspect {
     /// Records up to this one are delivered one by one.
     through: Option<u64>,
     /// The record that was alone when the gateway failed, and how it failed.
-    condemned: Option<(u64, Panicked)>,
+    failing: Option<(u64, Panicked)>,
     /// The number of failures in a row.
     failures: u32,
     /// The position before which everything may have been executed.
@@ -37,8 +37,8 @@ impl Suspect {
         if self.through.is_some_and(|through| first > through) {
             self.through = None;
         }
-        let (condemned, panicked) = self.condemned.as_ref()?;
-        (*condemned == first && first == last).then(|| panicked.clone())
+        let (failing, panicked) = self.failing.as_ref()?;
+        (*failing == first && first == last).then(|| panicked.clone())
     }
 
     /// Whether a batch has begun and has not ended.
@@ -69,9 +69,9 @@ impl Suspect {
 
     /// Records that the batch under way is committed.
     pub(super) fn committed(&mut self) {
-        let was_condemned = self.condemned.take().is_some();
+        let was_failing = self.failing.take().is_some();
         self.under_way = None;
-        if !was_condemned {
+        if !was_failing {
             self.failures = 0;
         }
     }
@@ -84,7 +84,7 @@ impl Suspect {
             return;
         };
         if first == last && self.through.is_some() {
-            self.condemned = Some((first, panicked.clone()));
+            self.failing = Some((first, panicked.clone()));
         }
         self.through = self.through.max(Some(last));
         self.doubtful_before = self.doubtful_before.max(last + 1);

@@ -12,7 +12,7 @@ use wire::PooledBytes;
 use wire::guard::fault;
 
 use crate::bulk_request::{BulkHead, ask_of};
-use crate::delivery::doubt::{Doubt, Past};
+use crate::delivery::doubt::{Doubt, DoubtfulWrites};
 use crate::delivery::lane::Route;
 use crate::delivery::memory::LaneMemory;
 use crate::delivery::parcel::Wording;
@@ -71,7 +71,7 @@ pub(crate) struct Work<'b> {
     pub(crate) head: &'b BulkHead<'static>,
     /// For each operation: whether it may have been executed already.
     pub(crate) doubt: Vec<Doubt>,
-    pub(crate) past: Past,
+    pub(crate) past: DoubtfulWrites,
     pub(crate) attempts: Vec<u32>,
     /// For each operation: how often a node has refused it by itself.
     pub(crate) refusals: Vec<u32>,
@@ -223,7 +223,7 @@ impl<'b> Work<'b> {
             doubt: (0..operations.len())
                 .map(|at| Doubt::since_start(at < doubt_ends, first))
                 .collect(),
-            past: Past::default(),
+            past: DoubtfulWrites::default(),
             attempts: vec![0; operations.len()],
             refusals: vec![0; operations.len()],
             operations,

@@ -25,7 +25,7 @@ use crate::metrics::Counters;
 use crate::nodes::{Body, Fallback, Outbound, Proxy};
 use crate::queue::Accept;
 use crate::request_id::{RequestId, RequestIds};
-use crate::reshuffle::{Belongs, Directory, Reshuffle, Step, named_in_body, whole};
+use crate::reshuffle::{ChosenFlows, Directory, Reshuffle, Step, named_in_body, whole};
 use crate::split::Combiner;
 use crate::switches::calls::Call;
 use crate::switches::{ClusterSwitches, Switches};
@@ -126,7 +126,7 @@ impl Front {
         let flows = router.decide(&head.method, head.uri.path(), head.uri.query());
         let flows = flows.map_err(Fault::undecided)?;
         if router.binds_indices() {
-            head.extensions.insert(Belongs::to(router, flows));
+            head.extensions.insert(ChosenFlows::to(router, flows));
         }
         let stages: Vec<&Stage> = flows
             .iter()

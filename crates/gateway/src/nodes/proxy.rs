@@ -16,7 +16,7 @@ use crate::nodes::credentials::Fallback;
 use crate::nodes::outbound::{Message, Outbound};
 use crate::nodes::relay::Relay;
 use crate::nodes::tries::Tries;
-use crate::nodes::unquoted::{self, Asked};
+use crate::nodes::unquoted::{self, OwnRequest};
 use crate::request_id::RequestId;
 
 /// Forwards requests, with one instance per core.
@@ -76,7 +76,7 @@ impl Proxy {
     ) -> Result<Response<Outgoing>, Fault> {
         head.headers.remove(ACCEPT_ENCODING);
         let lent = self.fallback.would_fill(&head.headers);
-        let asked = Asked::new(&head, target, body.held(), lent);
+        let asked = OwnRequest::new(&head, target, body.held(), lent);
         let request_id = RequestId::of(&head.extensions);
         let reached = self.reach(&mut head, target, body, reason, snapshot).await?;
         if head.method == Method::HEAD || !asked.may_be_quoted(reached.0.status()) {

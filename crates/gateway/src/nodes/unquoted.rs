@@ -16,7 +16,7 @@ use wire::PooledBytes;
 use crate::nodes::quote;
 
 /// What a client may see quoted: its own request.
-pub(crate) struct Asked {
+pub(crate) struct OwnRequest {
     /// The request line of the head; `None` for a request with the gateway's account, which may see no quote.
     line: Option<String>,
     authorization: Option<HeaderValue>,
@@ -42,7 +42,7 @@ pub(crate) fn without_others(
     status: StatusCode,
     headers: &HeaderMap,
     answer: &[u8],
-    asked: &Asked,
+    asked: &OwnRequest,
 ) -> Option<Vec<u8>> {
     if !quote::has_mark(answer) {
         return None;
@@ -65,9 +65,9 @@ pub(crate) fn without_others(
     Some(out)
 }
 
-// === impl Asked ===
+// === impl OwnRequest ===
 
-impl Asked {
+impl OwnRequest {
     /// Describes a request that is about to be sent to `target`. `lent`: with the gateway's account.
     pub(crate) fn new(head: &Parts, target: &str, body: Option<PooledBytes>, lent: bool) -> Self {
         let path = target.split('?').next().unwrap_or_default();

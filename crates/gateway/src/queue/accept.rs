@@ -14,7 +14,7 @@ use http::{HeaderName, HeaderValue, Response};
 use wire::{Buffer, Chunk, Outgoing, Pool, PooledBytes};
 
 use crate::admission::form::AnswerHead;
-use crate::admission::rights::{Caller, Denied, Door};
+use crate::admission::rights::{Caller, ClusterRights, Denied};
 use crate::answer::json_response;
 use crate::error::Fault;
 use crate::nodes::Outbound;
@@ -22,18 +22,18 @@ use crate::queue::journal::{Entry, Receipt};
 use crate::queue::plan_room::PlanTurn;
 use crate::queue::queues::Queue;
 use crate::queue::record::Params;
-use crate::queue::whereabouts::{Known, Noted};
+use crate::queue::whereabouts::{NamesOfCore, Noted};
 use crate::request_id::RequestId;
 
-pub(crate) use keyed::{Asked, Occurrence};
+pub(crate) use keyed::{KeyedRequest, Occurrence};
 
 /// Puts bulks into a queue; there is one instance per core.
 pub(crate) struct Accept {
     pub(crate) queue: Arc<Queue>,
     /// Checks who may write to the queue.
-    door: Arc<Door>,
+    rights: Arc<ClusterRights>,
     /// Names of the queue's documents that this core need not ask about.
-    known: RefCell<Known>,
+    known: RefCell<NamesOfCore>,
 }
 
 /// A request that is planned by lanes.
@@ -57,10 +57,10 @@ pub(crate) struct Queued<'a> {
 }
 
 impl Accept {
-    pub(crate) fn new(queue: Arc<Queue>, door: Arc<Door>) -> Self {
+    pub(crate) fn new(queue: Arc<Queue>, rights: Arc<ClusterRights>) -> Self {
         Self {
             queue,
-            door,
+            rights,
             known: RefCell::default(),
         }
     }
@@ -68,8 +68,8 @@ impl Accept {
     /// Finds out whether the cluster would let the client write all of this, which is delivered with the
     /// gateway's account.
     pub(crate) async fn admit(&self, caller: Caller<'_>, plan: &Plan) -> Result<(), Denied> {
-        let guest = self.door.let_in(caller).await?;
-        self.door.permit(guest, plan.writes(), caller).await
+        let client = self.rights.authenticate(caller).await?;
+        self.rights.authorize(client, plan.writes(), caller).await
     }
 
     /// Appends a request that was admitted, and answers it; the answer says 200 only if the request is

@@ -25,7 +25,7 @@ use tokio::sync::watch;
 
 use crate::print::Print;
 pub(crate) use fingerprint::{HEADER, Named, digest_of, key_of};
-use kept::{Kept, KeysError};
+use kept::{KeyLog, KeysError};
 
 /// The key of a record's request, with everything that is needed to repeat its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,25 +57,25 @@ pub(crate) struct Accepted {
 pub(crate) struct Keys {
     window: Duration,
     keys_max: usize,
-    known: Mutex<Known>,
-    kept: Kept,
+    known: Mutex<RememberedKeys>,
+    kept: KeyLog,
     /// Keys that their own log would not take (for example because the disk was full): the log is asked again
     /// with each key that comes after them.
-    unkept: Mutex<Vec<Unkept>>,
+    unsaved: Mutex<Vec<UnsavedKey>>,
     /// The place in the queue's log up to which a kept record has reported all keys.
     told_up_to: AtomicU64,
 }
 
 /// A key that so far is only in its record, and in memory.
 #[derive(Clone, Copy)]
-struct Unkept {
+struct UnsavedKey {
     accepted: Accepted,
     /// The end of the queue's log when the key was claimed, or an earlier end.
     begun: u64,
 }
 
 #[derive(Default)]
-struct Known {
+struct RememberedKeys {
     by_key: HashMap<Print, KeyState>,
     /// How many keys each client has.
     by_client: HashMap<Print, usize>,
@@ -140,13 +140,13 @@ impl Keys {
         queue: &Log,
     ) -> Result<Arc<Self>, KeysError> {
         let end = queue.status().end;
-        let (kept, found) = Kept::open(folder, settings, options)?;
+        let (kept, found) = KeyLog::open(folder, settings, options)?;
         let mut keys = Self {
             window: settings.window,
             keys_max: settings.keys_max,
             known: Mutex::default(),
             kept,
-            unkept: Mutex::default(),
+            unsaved: Mutex::default(),
             told_up_to: AtomicU64::new(end),
         };
         let known = keys.known.get_mut();
@@ -248,24 +248,24 @@ impl Keys {
     }
 
     /// Keeps a key durably by itself.
-    fn keep(self: &Arc<Self>, one: Unkept, told_up_to: u64) {
+    fn keep(self: &Arc<Self>, one: UnsavedKey, told_up_to: u64) {
         let keys = Arc::clone(self);
         self.kept.put(Some(one.accepted), told_up_to, move |kept| {
             if kept {
                 keys.known().leave(one.begun);
             } else {
                 // A start that comes first looks for the key in the queue.
-                keys.unkept().push(one);
+                keys.unsaved().push(one);
             }
         });
     }
 
     /// Returns some of the keys that are to be kept once more; keys that no longer count are let go.
-    fn some_unkept(&self) -> Vec<Unkept> {
-        let mut unkept = self.unkept();
-        let some = unkept.len().min(KEPT_AGAIN_TOGETHER);
-        let mut some: Vec<Unkept> = unkept.drain(..some).collect();
-        drop(unkept);
+    fn some_unkept(&self) -> Vec<UnsavedKey> {
+        let mut unsaved = self.unsaved();
+        let some = unsaved.len().min(KEPT_AGAIN_TOGETHER);
+        let mut some: Vec<UnsavedKey> = unsaved.drain(..some).collect();
+        drop(unsaved);
         let before_ms = now_ms().saturating_sub(millis(self.window));
         some.retain(|one| {
             let counts = one.accepted.keyed.ms >= before_ms;
@@ -277,8 +277,8 @@ impl Keys {
         some
     }
 
-    fn unkept(&self) -> MutexGuard<'_, Vec<Unkept>> {
-        self.unkept.lock()
+    fn unsaved(&self) -> MutexGuard<'_, Vec<UnsavedKey>> {
+        self.unsaved.lock()
     }
 
     /// Returns how many keys are remembered.
@@ -291,7 +291,7 @@ impl Keys {
         self.kept.close();
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, RememberedKeys> {
         self.known.lock()
     }
 }
@@ -302,9 +302,9 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-// === impl Known ===
+// === impl RememberedKeys ===
 
-impl Known {
+impl RememberedKeys {
     /// Remembers an accepted request; `false` if it is known.
     fn put(&mut self, accepted: Accepted) -> bool {
         self.put_at(accepted, accepted.keyed.ms)
@@ -391,7 +391,7 @@ impl Claim {
         };
         self.settled = true;
         self.keys.told_up_to.fetch_max(told_up_to, Ordering::Relaxed);
-        let mine = Unkept {
+        let mine = UnsavedKey {
             accepted,
             begun: self.begun,
         };

@@ -12,7 +12,6 @@
 mod accept;
 mod accounts;
 mod at_nodes;
-mod burying;
 pub(crate) mod dead_letters;
 mod fence;
 pub(crate) mod idempotency;
@@ -25,9 +24,10 @@ mod record;
 pub(crate) mod sent_marks;
 mod standstill;
 pub(crate) mod trace;
+mod unconfirmed_letters;
 mod whereabouts;
 
-pub(crate) use accept::{Accept, Asked, Occurrence, Queued};
+pub(crate) use accept::{Accept, KeyedRequest, Occurrence, Queued};
 pub(crate) use accounts::GroupAccount;
 pub(crate) use fence::{Fences, Fronts};
 pub(crate) use journal::{Consumer, Journal, LaneReader};

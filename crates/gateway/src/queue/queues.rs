@@ -304,8 +304,8 @@ impl Queue {
         let parked = self.parked.all().into_iter();
         Committed {
             lanes: self.log.committed().into_iter().collect(),
-            burying: parked
-                .map(|(group, parked)| (group, Arc::clone(&parked.burying)))
+            unconfirmed_letters: parked
+                .map(|(group, parked)| (group, Arc::clone(&parked.unconfirmed_letters)))
                 .collect(),
         }
     }

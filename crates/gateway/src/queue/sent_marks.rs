@@ -31,7 +31,7 @@ pub(crate) struct SentMarks {
 }
 
 /// The contents of an earlier run's file.
-struct Found {
+struct EarlierMarks {
     before: Vec<u64>,
     synced: u64,
 }
@@ -43,7 +43,7 @@ impl SentMarks {
     pub(crate) fn open(path: &Path, lanes: u32, end: u64) -> Self {
         let boot = RealDisk::default().boot();
         let found = fs::read(path).ok().and_then(|bytes| found(&bytes, boot, lanes));
-        let found = found.unwrap_or_else(|| Found {
+        let found = found.unwrap_or_else(|| EarlierMarks {
             before: vec![end; lanes as usize],
             synced: end,
         });
@@ -102,7 +102,7 @@ impl SentMarks {
 
 /// Reads a file, if it is whole: the marks of each lane, or, if the file is of another boot, the mark for all
 /// lanes.
-fn found(bytes: &[u8], boot: Option<u128>, lanes: u32) -> Option<Found> {
+fn found(bytes: &[u8], boot: Option<u128>, lanes: u32) -> Option<EarlierMarks> {
     let (rest, is_new) = match bytes.strip_prefix(MAGIC) {
         Some(rest) => (rest, true),
         None => (bytes.strip_prefix(MAGIC_BEFORE)?, false),
@@ -120,7 +120,7 @@ fn found(bytes: &[u8], boot: Option<u128>, lanes: u32) -> Option<Found> {
         before.fill(synced?);
     }
     let sent = before.iter().copied().max().unwrap_or_default();
-    Some(Found {
+    Some(EarlierMarks {
         before,
         synced: synced.unwrap_or(sent),
     })

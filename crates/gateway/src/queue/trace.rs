@@ -32,7 +32,7 @@ pub(crate) struct Cursors<'a> {
 
 /// An operation on the document.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct TracedOperation {
     /// The operation's number among its lines, from 0.
     pub(crate) place: u32,
     pub(crate) op: Op,
@@ -46,7 +46,7 @@ pub(crate) struct Write {
     pub(crate) position: u64,
     pub(crate) time_ms: u64,
     pub(crate) lane: u32,
-    pub(crate) found: Found,
+    pub(crate) found: TracedOperation,
     /// The one consumer group that delivers it, if it is a dead letter that was put back.
     pub(crate) replay_of: Option<String>,
     /// For each consumer group: the documents of the lane that go before this write. `None`: the write is
@@ -56,7 +56,7 @@ pub(crate) struct Write {
 
 /// The result of searching a queue's records.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct SearchResult {
     /// The newest writes, oldest first.
     pub(crate) writes: VecDeque<Write>,
     /// The number of all writes, including those that are left out above.
@@ -116,7 +116,7 @@ impl<'t> Sought<'t> {
 
     /// Returns the operations on the document among these lines, sent to `target`; `None` if the lines cannot
     /// be read.
-    pub(crate) fn in_lines(&self, lines: &[u8], target: &str) -> Option<Vec<Found>> {
+    pub(crate) fn in_lines(&self, lines: &[u8], target: &str) -> Option<Vec<TracedOperation>> {
         if !self.may_be_in(lines) {
             return Some(Vec::new());
         }
@@ -142,7 +142,7 @@ impl<'t> Sought<'t> {
             if subject.id.as_deref() == Some(&*self.id) {
                 let index = subject.index.map_or_else(&of_url, std::borrow::Cow::into_owned);
                 if self.is_index(&index) {
-                    found.push(Found {
+                    found.push(TracedOperation {
                         place,
                         op: subject.op,
                         index,
@@ -166,12 +166,12 @@ impl<'t> Sought<'t> {
         groups: &[Cursors<'_>],
         from: u64,
         until: Instant,
-    ) -> Result<Seen, ReadError> {
+    ) -> Result<SearchResult, ReadError> {
         let status = log.status();
-        let mut seen = Seen {
+        let mut seen = SearchResult {
             from: from.max(status.start),
             to: from.max(status.start),
-            ..Seen::default()
+            ..SearchResult::default()
         };
         let mut ahead: Vec<Vec<u64>> = groups.iter().map(|group| vec![0; group.lanes.len()]).collect();
         let begins = seen.from;
@@ -195,7 +195,7 @@ impl<'t> Sought<'t> {
         groups: &[Cursors<'_>],
         begins: u64,
         ahead: &mut [Vec<u64>],
-        seen: &mut Seen,
+        seen: &mut SearchResult,
     ) {
         let position = record.receipt.position;
         seen.to = position + record.receipt.bytes;
@@ -244,9 +244,9 @@ impl<'t> Sought<'t> {
     }
 }
 
-// === impl Seen ===
+// === impl SearchResult ===
 
-impl Seen {
+impl SearchResult {
     fn add(&mut self, write: Write) {
         self.count += 1;
         self.writes.push_back(write);
@@ -285,7 +285,7 @@ mod tests {
         let found = sought
             .in_lines(lines.as_bytes(), "/logs/_bulk?routing=u%20v")
             .unwrap();
-        let of = |one: Found| (one.place, one.op, one.index, one.routing);
+        let of = |one: TracedOperation| (one.place, one.op, one.index, one.routing);
         found.into_iter().map(of).collect()
     }
 

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::queue::fence::{Fence, Lanes};
 use crate::queue::journal::Journal;
 use crate::queue::parked::ParkedOfQueue;
-use kept::{Found, Kept};
+use kept::{FileContents, WhereaboutsFile};
 
 /// Where the names of one queue lead.
 pub(crate) struct Whereabouts {
@@ -63,7 +63,7 @@ struct NameTable {
     /// Documents before this position may have names that nobody knows.
     unknown_before: u64,
     path: PathBuf,
-    kept: Kept,
+    kept: WhereaboutsFile,
 }
 
 /// Where a name leads, as far as lanes follow from it.
@@ -80,7 +80,7 @@ pub(crate) struct NameTarget {
 
 /// The knowledge of a core: which names of an epoch are in the name table.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct NamesOfCore {
     epoch: u64,
     names: Vec<u64>,
 }
@@ -146,9 +146,9 @@ impl NameTarget {
     }
 }
 
-// === impl Known ===
+// === impl NamesOfCore ===
 
-impl Known {
+impl NamesOfCore {
     fn has_all(&self, epoch: u64, names: &[u32]) -> bool {
         let has = |name: &u32| {
             let word = self.names.get(*name as usize / 64).copied().unwrap_or_default();
@@ -184,11 +184,11 @@ impl Whereabouts {
     ) -> io::Result<Self> {
         let path = data.join("whereabouts").join(format!("{queue}.jsonl"));
         let status = journal.status();
-        let Found {
+        let FileContents {
             mut targets,
             mut fences,
             whole,
-        } = Kept::read(&path)?;
+        } = WhereaboutsFile::read(&path)?;
         if status.documents == 0 {
             // The queue is new.
             targets.clear();
@@ -199,7 +199,7 @@ impl Whereabouts {
         }
         let needed_from = needed_from(&parked, status.start);
         fences.retain(|fence| fence.end() > Some(needed_from));
-        let kept = Kept::begin_anyway(&path, &targets, fences.iter());
+        let kept = WhereaboutsFile::begin_anyway(&path, &targets, fences.iter());
         let fences_made = fences.iter().map(|fence| fence.number).max().unwrap_or_default();
         Ok(Self {
             lanes: journal.lanes(),
@@ -268,7 +268,7 @@ impl Whereabouts {
         table: &Arc<RouteTable>,
         newest: impl FnOnce() -> Arc<RouteTable>,
         names: &[u32],
-        known: &mut Known,
+        known: &mut NamesOfCore,
         journal: &Journal,
     ) -> Noted {
         let epoch = self.epoch.load_full();
@@ -315,7 +315,7 @@ impl Whereabouts {
         table: &Arc<RouteTable>,
         newest: impl FnOnce() -> Arc<RouteTable>,
         names: &[u32],
-        known: &mut Known,
+        known: &mut NamesOfCore,
         journal: &Journal,
     ) -> Arc<Epoch> {
         let mut name_table = self.name_table();
@@ -552,7 +552,7 @@ impl NameTable {
         if self.kept.lines() < LINES_MIN + 4 * (self.targets.len() + fences.len()) {
             return;
         }
-        match Kept::begin(&self.path, &self.targets, fences.iter().map(|fence| &**fence)) {
+        match WhereaboutsFile::begin(&self.path, &self.targets, fences.iter().map(|fence| &**fence)) {
             Ok(kept) => self.kept = kept,
             Err(error) => {
                 let path = self.path.display();

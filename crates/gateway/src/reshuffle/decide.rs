@@ -17,7 +17,7 @@ use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
 use crate::nodes::lines::Load;
 use crate::nodes::{Body, Message, strip_for_parts};
-use crate::queue::{Accept, Asked, Occurrence, PlanTurn, Queued};
+use crate::queue::{Accept, KeyedRequest, Occurrence, PlanTurn, Queued};
 use crate::request_id::RequestId;
 use crate::reshuffle::directed::Assignments;
 use crate::reshuffle::filter::{Held, LEARNT_WITHIN, Passing, Reshuffle, own_mint};
@@ -361,7 +361,7 @@ impl Reshuffle {
         };
         let mut headers = head.headers.clone();
         self.fallback.fill(&mut headers);
-        let asked = Asked {
+        let asked = KeyedRequest {
             head,
             headers: &headers,
             target,

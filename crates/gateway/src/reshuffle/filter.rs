@@ -29,7 +29,7 @@ use crate::reshuffle::decide::{Coming, Decided};
 use crate::reshuffle::directed::{Assignments, RoundRobins};
 use crate::reshuffle::packed::Coding;
 use crate::reshuffle::queued_answer::AnswerShape;
-use crate::reshuffle::{belongs, packed};
+use crate::reshuffle::{chosen_flows, packed};
 use crate::scratch::with_scratch;
 use crate::split::{Answer, Combiner, ItemError, Sender, Split};
 use crate::switches::ClusterSwitches;
@@ -176,7 +176,7 @@ impl Reshuffle {
             Err(Unread::Refused(fault)) => return Err(fault.into()),
         };
         self.counters.bulk_bytes.add(held.body.len() as u64);
-        if let Some(fault) = belongs::elsewhere(&head, &held.body) {
+        if let Some(fault) = chosen_flows::elsewhere(&head, &held.body) {
             return Err(fault.into());
         }
         let coming = Coming {

@@ -15,7 +15,7 @@ use wire::Collected;
 
 use crate::error::Fault;
 use crate::nodes::{Body, Proxy};
-use crate::reshuffle::belongs::{self, Belongs};
+use crate::reshuffle::chosen_flows::{self, ChosenFlows};
 use config::router::decode;
 
 /// The way in which a body names indices.
@@ -37,7 +37,7 @@ enum Form {
 
 /// Checks a request whose body names indices. Returns the body to send, or the fault to answer.
 pub(crate) async fn admit(proxy: &Proxy, head: &Parts, body: Body) -> Result<Body, Fault> {
-    let Some(belongs) = head.extensions.get::<Belongs>() else {
+    let Some(chosen_flows) = head.extensions.get::<ChosenFlows>() else {
         return Ok(body);
     };
     let Some(form) = Form::of(head.uri.path()) else {
@@ -61,7 +61,7 @@ pub(crate) async fn admit(proxy: &Proxy, head: &Parts, body: Body) -> Result<Bod
         }
     };
     if matches!(form, Form::Bulk | Form::Stream) {
-        return match belongs::elsewhere(head, &read) {
+        return match chosen_flows::elsewhere(head, &read) {
             Some(fault) => Err(fault),
             None => Ok(Body::Held(original)),
         };
@@ -74,7 +74,10 @@ pub(crate) async fn admit(proxy: &Proxy, head: &Parts, body: Body) -> Result<Bod
     let Some(names) = names else {
         return Err(Fault::names_unreadable());
     };
-    match names.iter().find(|name| !belongs.has(head, form.api(), name)) {
+    match names
+        .iter()
+        .find(|name| !chosen_flows.has(head, form.api(), name))
+    {
         Some(name) => Err(Fault::named_elsewhere(name)),
         None => Ok(Body::Held(original)),
     }

@@ -15,7 +15,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::config::consumer_config;
 use super::hand_over::HandOver;
 use super::lane::{FetchedLane, Lane};
-use super::produce::Voice;
+use super::produce::LogLimiter;
 use super::seek::seek;
 use super::topic;
 use crate::{
@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     /// The name of the group at the brokers.
     pub(crate) id: String,
     pub(crate) start: StartAt,
-    pub(crate) voice: Voice,
+    pub(crate) log_limiter: LogLimiter,
     lanes: Vec<Mutex<Lane>>,
     /// A consumer that never takes part, and asks what is committed.
     pub(crate) probe: BaseConsumer<Quiet>,
@@ -57,13 +57,13 @@ pub(crate) struct Inner {
 /// Passes on what the library logs, and remembers the last problem.
 #[derive(Default)]
 pub(crate) struct Quiet {
-    pub(crate) voice: Voice,
-    heard: Mutex<Heard>,
+    pub(crate) log_limiter: LogLimiter,
+    heard: Mutex<LastProblem>,
 }
 
 /// The last problem with the brokers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct LastProblem {
     pub(crate) why: Option<String>,
     /// Whether the account or the certificate was refused, which does not pass by itself.
     pub(crate) is_refusal: bool,
@@ -97,7 +97,7 @@ impl OpenGroup {
             inner: Arc::new(Inner {
                 topic: Arc::clone(topic),
                 start,
-                voice: Voice::default(),
+                log_limiter: LogLimiter::default(),
                 lanes: (0..topic.lanes).map(|_| Mutex::default()).collect(),
                 probe,
                 consumer: Mutex::default(),
@@ -464,14 +464,14 @@ impl Drop for Member {
 // === impl Quiet ===
 
 impl Quiet {
-    pub(crate) fn heard(&self) -> Heard {
+    pub(crate) fn heard(&self) -> LastProblem {
         self.heard.lock().clone()
     }
 }
 
 impl ClientContext for Quiet {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.voice.log(level, facility, message);
+        self.log_limiter.log(level, facility, message);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -485,7 +485,7 @@ impl ClientContext for Quiet {
             );
             heard.why = Some(reason.to_owned());
         }
-        self.voice.say(&format!("{error}: {reason}"));
+        self.log_limiter.say(&format!("{error}: {reason}"));
     }
 }
 

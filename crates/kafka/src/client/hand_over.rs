@@ -84,7 +84,9 @@ impl HandOver {
                 Ok(begun) => break begun,
                 Err(why) if Instant::now() > until || self.stop.load(Ordering::Relaxed) => return Err(why),
                 Err(why) => {
-                    group.voice.say(&format!("consumer group {}: {why}", group.id));
+                    group
+                        .log_limiter
+                        .say(&format!("consumer group {}: {why}", group.id));
                     std::thread::sleep(TAKE_AGAIN);
                 }
             }
@@ -188,7 +190,7 @@ impl HandOver {
             Err(CommitError::Refused(error) | CommitError::Unknown(error)) => {
                 let id = &self.group.id;
                 self.group
-                    .voice
+                    .log_limiter
                     .say(&format!("consumer group {id} cannot commit: {error}"));
             }
         }
@@ -229,7 +231,7 @@ impl HandOver {
         let paused = (pause.count() > 0).then(|| consumer.pause(&pause));
         let resumed = (resume.count() > 0).then(|| consumer.resume(&resume));
         for error in [paused, resumed].into_iter().flatten().filter_map(Result::err) {
-            self.group.voice.say(&error.to_string());
+            self.group.log_limiter.say(&error.to_string());
         }
     }
 
@@ -314,12 +316,12 @@ fn run(consumer: &Arc<BaseConsumer<HandOver>>) {
         if !joined && leaving.is_none() {
             match consumer.subscribe(&[&topic]) {
                 Ok(()) => joined = true,
-                Err(error) => context.group.voice.say(&error.to_string()),
+                Err(error) => context.group.log_limiter.say(&error.to_string()),
             }
         }
         match consumer.poll(POLL) {
             Some(Ok(message)) => context.fetched(&message),
-            Some(Err(error)) => context.group.voice.say(&error.to_string()),
+            Some(Err(error)) => context.group.log_limiter.say(&error.to_string()),
             None => {}
         }
         if looked.elapsed() >= LOOK_EVERY {
@@ -346,11 +348,11 @@ fn run(consumer: &Arc<BaseConsumer<HandOver>>) {
 
 impl ClientContext for HandOver {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.group.voice.log(level, facility, message);
+        self.group.log_limiter.log(level, facility, message);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        self.group.voice.say(&format!("{error}: {reason}"));
+        self.group.log_limiter.say(&format!("{error}: {reason}"));
     }
 }
 
@@ -382,14 +384,14 @@ impl HandOver {
             Err(why) => {
                 let id = &self.group.id;
                 self.group
-                    .voice
+                    .log_limiter
                     .say(&format!("consumer group {id} cannot begin with its lanes: {why}"));
                 for lane in self.group.held() {
                     self.group.lane(lane).let_go();
                 }
                 // Nothing is fetched; the group is joined again.
                 if let Err(error) = consumer.unassign() {
-                    self.group.voice.say(&error.to_string());
+                    self.group.log_limiter.say(&error.to_string());
                 }
                 self.join_anew.store(true, Ordering::Relaxed);
             }

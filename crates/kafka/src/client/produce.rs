@@ -20,19 +20,19 @@ use crate::{Append, AppendError, Head, Part, Status};
 /// Receives the outcomes of the messages that the producer was given.
 #[derive(Default)]
 pub(crate) struct Outcomes {
-    voice: Voice,
+    log_limiter: LogLimiter,
     /// Whether no broker could be reached, according to the last report.
     away: AtomicBool,
-    poison: Poison,
+    poison: FatalError,
 }
 
 /// The reason why nothing is accepted any more.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Poison(Arc<(AtomicBool, Mutex<Option<String>>)>);
+pub(crate) struct FatalError(Arc<(AtomicBool, Mutex<Option<String>>)>);
 
 /// Passes on what the library logs, but only one line per interval.
 #[derive(Default)]
-pub(crate) struct Voice {
+pub(crate) struct LogLimiter {
     last: Mutex<Option<Instant>>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Voice {
 pub(crate) struct Producing {
     pub(crate) producer: ThreadedProducer<Outcomes>,
     pub(crate) counts: Arc<Counts>,
-    pub(crate) poison: Poison,
+    pub(crate) poison: FatalError,
 }
 
 // === impl Producing ===
@@ -139,7 +139,7 @@ fn refusal(error: &KafkaError, bytes: u64, waiting: u64) -> AppendError {
 // === impl Outcomes ===
 
 impl Outcomes {
-    pub(crate) fn poisoning(poison: &Poison) -> Self {
+    pub(crate) fn poisoning(poison: &FatalError) -> Self {
         Self {
             poison: poison.clone(),
             ..Self::default()
@@ -149,7 +149,7 @@ impl Outcomes {
 
 impl ClientContext for Outcomes {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.voice.log(level, facility, message);
+        self.log_limiter.log(level, facility, message);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -158,7 +158,7 @@ impl ClientContext for Outcomes {
             Some(RDKafkaErrorCode::Fatal) => self.poison.set(reason),
             _ => {}
         }
-        self.voice.say(&format!("{error}: {reason}"));
+        self.log_limiter.say(&format!("{error}: {reason}"));
     }
 }
 
@@ -190,9 +190,9 @@ impl Outcomes {
     }
 }
 
-// === impl Poison ===
+// === impl FatalError ===
 
-impl Poison {
+impl FatalError {
     /// Sets the reason. The first reason stays.
     pub(crate) fn set(&self, why: &str) {
         let mut reason = self.0.1.lock();
@@ -211,9 +211,9 @@ impl Poison {
     }
 }
 
-// === impl Voice ===
+// === impl LogLimiter ===
 
-impl Voice {
+impl LogLimiter {
     pub(crate) fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         match level {
             RDKafkaLogLevel::Emerg

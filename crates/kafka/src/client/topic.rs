@@ -20,7 +20,7 @@ use super::append::{Counts, refused};
 use super::browse::{browse, read_until};
 use super::config::{base_config, consumer_config};
 use super::group::{OpenGroup, Quiet};
-use super::produce::{Outcomes, Poison, Producing};
+use super::produce::{FatalError, Outcomes, Producing};
 use super::watch;
 use crate::{
     Append, AppendError, Aside, Browsed, Group, Head, OpenError, Options, Part, ReadError, Receipt, StartAt,
@@ -110,7 +110,7 @@ impl OpenTopic {
         }
         let (message_bytes_max, forgets) = look_at_settings(&admin, options, is_queue)?;
         let by_id = is_queue && lanes_are_by_id(&probe, options, lanes)?;
-        let poison = Poison::default();
+        let poison = FatalError::default();
         let producer = base_config(options)
             .set("enable.idempotence", "true")
             .set("acks", "all")
@@ -234,7 +234,7 @@ impl Inner {
         self.ends.lock().clone()
     }
 
-    pub(crate) fn poison(&self) -> &Poison {
+    pub(crate) fn poison(&self) -> &FatalError {
         &self.producing.poison
     }
 

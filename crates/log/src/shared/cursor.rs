@@ -278,7 +278,7 @@ impl Cursors {
         // Bytes that a failed sync left only in the page cache are no commit.
         file.sync()?;
         file.drop_cached(0..u64::MAX);
-        let Some(Found {
+        let Some(CursorContents {
             sequence,
             mut lanes,
             old,
@@ -433,7 +433,7 @@ impl CursorFile {
 }
 
 /// The contents of a cursor file.
-pub(crate) struct Found {
+pub(crate) struct CursorContents {
     pub(crate) sequence: u64,
     pub(crate) lanes: Vec<Cursor>,
     /// Whether the file was written before lanes had all the numbers that they have now.
@@ -441,11 +441,11 @@ pub(crate) struct Found {
 }
 
 /// Reads the newest slot of a cursor file that checks.
-pub(crate) fn newest(file: &dyn File, folder: &Folder) -> io::Result<Option<Found>> {
+pub(crate) fn newest(file: &dyn File, folder: &Folder) -> io::Result<Option<CursorContents>> {
     for (numbers, old) in [(NUMBERS, false), (NUMBERS_BEFORE, true)] {
         if let Some((sequence, body)) = slots(folder, numbers).read(file)? {
             let lanes = parse(&body, folder.lanes, numbers);
-            return Ok(Some(Found { sequence, lanes, old }));
+            return Ok(Some(CursorContents { sequence, lanes, old }));
         }
     }
     Ok(None)

@@ -45,7 +45,7 @@ struct Active {
 
 /// Records that go into a segment in one write.
 #[derive(Default)]
-struct Stretch {
+struct SegmentWrite {
     jobs: Vec<Placed>,
     bytes: u64,
     entries: usize,
@@ -101,7 +101,7 @@ impl Writer {
         if count > 0 {
             shared.measure_free();
         }
-        let mut stretch = Stretch::default();
+        let mut stretch = SegmentWrite::default();
         for job in jobs {
             if let Some(refusal @ AppendError::Poisoned(_)) = shared.queue.refusal() {
                 settle(shared, job, Err(refusal));
@@ -122,7 +122,7 @@ impl Writer {
     /// Makes room for a record in a segment, a new one if need be.
     fn place(
         &mut self,
-        stretch: &mut Stretch,
+        stretch: &mut SegmentWrite,
         bytes: u64,
         groups: usize,
         shared: &OpenLog,
@@ -145,7 +145,7 @@ impl Writer {
 
     /// Writes a stretch, syncs it as the options say (in any case if `now` is set), shows it to readers and
     /// acknowledges it.
-    fn finish(&mut self, stretch: &mut Stretch, now: bool, shared: &OpenLog) {
+    fn finish(&mut self, stretch: &mut SegmentWrite, now: bool, shared: &OpenLog) {
         let stretch = std::mem::take(stretch);
         let outcome = self.write(&stretch, shared).and_then(|stretch_end| {
             if !stretch.jobs.is_empty() {
@@ -172,7 +172,7 @@ impl Writer {
     }
 
     /// Writes a stretch behind the records that are there; returns where it ends.
-    fn write(&self, stretch: &Stretch, shared: &OpenLog) -> Result<u64, Trouble> {
+    fn write(&self, stretch: &SegmentWrite, shared: &OpenLog) -> Result<u64, Trouble> {
         let Some(active) = self.active.as_ref().filter(|_| !stretch.jobs.is_empty()) else {
             return Ok(self.end);
         };
@@ -216,7 +216,7 @@ impl Writer {
         }
     }
 
-    fn sync(&mut self, end: u64, stretch: &Stretch) -> Result<(), Trouble> {
+    fn sync(&mut self, end: u64, stretch: &SegmentWrite) -> Result<(), Trouble> {
         let Some(active) = &mut self.active else {
             return Ok(());
         };
@@ -240,7 +240,7 @@ impl Writer {
     }
 
     /// Returns the watermark at the end of a stretch.
-    fn mark_at(&self, end: u64, stretch: &Stretch) -> Watermark {
+    fn mark_at(&self, end: u64, stretch: &SegmentWrite) -> Watermark {
         Watermark {
             synced: end,
             records: self.totals.records + stretch.jobs.len() as u64,
@@ -249,7 +249,7 @@ impl Writer {
     }
 
     /// Shows records to readers and wakes the tasks that wait for them.
-    fn publish(&mut self, stretch: Stretch, end: u64, shared: &OpenLog) {
+    fn publish(&mut self, stretch: SegmentWrite, end: u64, shared: &OpenLog) {
         let Some(active) = self.active.as_mut().filter(|_| !stretch.jobs.is_empty()) else {
             return;
         };
@@ -367,7 +367,7 @@ impl Writer {
             .is_some_and(|active| self.end > active.first + header)
             && shared.queue.refusal().is_none()
         {
-            self.finish(&mut Stretch::default(), true, shared);
+            self.finish(&mut SegmentWrite::default(), true, shared);
             let rolled = self.seal(shared).and_then(|()| self.create(shared));
             if let Err(Trouble::Poison(why)) = rolled {
                 shared.poison(&why);
@@ -390,7 +390,7 @@ impl Writer {
     /// Syncs everything written.
     pub(crate) fn sync_all(&mut self, shared: &OpenLog) {
         if !matches!(shared.queue.refusal(), Some(AppendError::Poisoned(_)))
-            && let Err(trouble) = self.sync(self.end, &Stretch::default())
+            && let Err(trouble) = self.sync(self.end, &SegmentWrite::default())
         {
             self.explain(trouble, shared);
         }
@@ -441,9 +441,9 @@ impl Active {
     }
 }
 
-// === impl Stretch ===
+// === impl SegmentWrite ===
 
-impl Stretch {
+impl SegmentWrite {
     fn push(&mut self, job: Job, end: u64) {
         let documents = u32::try_from(job.record.documents()).expect("checked when it was handed over");
         let receipt = Receipt {
@@ -548,8 +548,8 @@ mod tests {
     use crate::format::pool::Pool;
     use crate::{Codec, Record};
 
-    fn stretch(end: u64) -> Stretch {
-        let mut stretch = Stretch::default();
+    fn stretch(end: u64) -> SegmentWrite {
+        let mut stretch = SegmentWrite::default();
         for bytes in [64, 128] {
             let record = Record::new(0, b"", 1, Codec::None, Arc::new(Pool::default()));
             let done = Box::new(|_| ());

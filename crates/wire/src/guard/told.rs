@@ -87,7 +87,7 @@ thread_local! {
 }
 
 /// Marks the thread as doing some work, until dropped.
-pub(super) struct Doing(Option<Work>);
+pub(super) struct WorkMark(Option<Work>);
 
 /// Returns the panics so far, by kind of work.
 pub fn panics() -> impl Iterator<Item = (Work, u64)> {
@@ -136,8 +136,8 @@ fn told(payload: &(dyn Any + Send)) -> String {
 
 impl Work {
     /// Marks this thread as doing this work.
-    pub(super) fn begin(self) -> Doing {
-        Doing(DOING.with(|doing| doing.replace(Some(self))))
+    pub(super) fn begin(self) -> WorkMark {
+        WorkMark(DOING.with(|doing| doing.replace(Some(self))))
     }
 
     /// Returns the work of a thread on which no work was begun, by its name: a thread of a crate that does
@@ -153,7 +153,7 @@ impl Work {
     }
 }
 
-impl Drop for Doing {
+impl Drop for WorkMark {
     fn drop(&mut self) {
         DOING.with(|doing| doing.set(self.0));
     }

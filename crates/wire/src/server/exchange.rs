@@ -16,9 +16,9 @@ use tokio::time::Instant;
 use super::{Counters, Refused, Service};
 use crate::codec::{Framing, HeadFault, HeadScan, RequestLine, encode_reply_head, is_token, parse_request};
 use crate::connection::{CONTINUE, Connection, Gone, Io};
+use crate::connections::{Activity, OpenConnection};
 use crate::drain::{Phase, Registration, Signal};
 use crate::guard::{self, Work, guarded};
-use crate::guests::{Doing, Guest};
 use crate::incoming::{Incoming, Peer};
 use crate::inflate::Encoding;
 use crate::limits::Limits;
@@ -92,14 +92,14 @@ pub(super) async fn serve<S: Service>(
     shared: Rc<ServerState<S>>,
     socket: TcpStream,
     address: std::net::SocketAddr,
-    guest: &Arc<Guest>,
+    opened: &Arc<OpenConnection>,
 ) {
     let registration = shared.signal.register();
-    let mut serving = pin!(serve_to_end(&shared, socket, (address, guest), &registration));
+    let mut serving = pin!(serve_to_end(&shared, socket, (address, opened), &registration));
     let mut hears = false;
     poll_fn(|cx| {
         if !std::mem::replace(&mut hears, true) {
-            guest.hears(cx); // a task's waker stays the same
+            opened.hears(cx); // a task's waker stays the same
         }
         match registration.phase(cx) {
             Phase::Cut => Poll::Ready(()),
@@ -112,16 +112,16 @@ pub(super) async fn serve<S: Service>(
 async fn serve_to_end<S: Service>(
     shared: &Rc<ServerState<S>>,
     socket: TcpStream,
-    (address, guest): (std::net::SocketAddr, &Arc<Guest>),
+    (address, opened): (std::net::SocketAddr, &Arc<OpenConnection>),
     registration: &Registration,
 ) {
     let came = Instant::now();
     let Ok(local) = socket.local_addr() else { return };
     let _ = socket.set_nodelay(true); // an answer is written at once, so there is nothing to gather
-    let (stream, certificate, in_clear) = match handshake(shared, socket, guest).await {
-        Shaken::Through(stream, certificate) => (stream, certificate, false),
-        Shaken::InClear(socket) => (Stream::Plain(socket), None, true),
-        Shaken::Over => return,
+    let (stream, certificate, in_clear) = match handshake(shared, socket, opened).await {
+        Handshake::Through(stream, certificate) => (stream, certificate, false),
+        Handshake::InClear(socket) => (Stream::Plain(socket), None, true),
+        Handshake::Over => return,
     };
     let peer = Peer {
         address,
@@ -133,12 +133,12 @@ async fn serve_to_end<S: Service>(
         io: RefCell::new(Io::new(
             stream,
             Receiver::new(shared.pool.clone()),
-            Arc::clone(guest),
+            Arc::clone(opened),
         )),
         limits: RefCell::new(shared.limits_now()),
         peer,
         gone: Gone::default(),
-        guest: Arc::clone(guest),
+        opened: Arc::clone(opened),
     });
     let mut hears_until = Some(came + FIRST_WORD_TIME);
     loop {
@@ -159,7 +159,7 @@ async fn serve_to_end<S: Service>(
                     headers: None,
                 };
                 let answer = shared.service.refuse(refusal, refused);
-                let asked = Asked {
+                let asked = RequestTraits {
                     method: &Method::GET,
                     version: Version::HTTP_11,
                     keep_alive: false,
@@ -169,7 +169,7 @@ async fn serve_to_end<S: Service>(
             Next::Request(line) => exchange(shared, &connection, *line).await,
         };
         match after {
-            After::Keep => guest.does(Doing::Rests),
+            After::Keep => opened.does(Activity::Rests),
             After::Close => return linger(&connection).await,
             After::Reset => return connection.io.borrow().stream.reset_on_close(),
         }
@@ -177,7 +177,7 @@ async fn serve_to_end<S: Service>(
 }
 
 /// The result of a connection's beginning.
-enum Shaken {
+enum Handshake {
     /// The connection is ready; the certificate is the one that the client has shown.
     Through(Stream, Option<Arc<[u8]>>),
     /// The client speaks HTTP in clear text where TLS is expected.
@@ -185,20 +185,20 @@ enum Shaken {
     Over,
 }
 
-async fn handshake<S>(shared: &ServerState<S>, socket: TcpStream, guest: &Guest) -> Shaken {
+async fn handshake<S>(shared: &ServerState<S>, socket: TcpStream, opened: &OpenConnection) -> Handshake {
     let Some(config) = shared.tls.borrow().as_ref().map(|tls| Arc::clone(&tls.config)) else {
-        return Shaken::Through(Stream::Plain(socket), None);
+        return Handshake::Through(Stream::Plain(socket), None);
     };
     let acceptor = tokio_rustls::TlsAcceptor::from(config);
     let patience = shared.limits_now().head_timeout;
     let leaves = poll_fn(|_| {
-        if guest.has_to_leave() {
+        if opened.has_to_leave() {
             Poll::Ready(())
         } else {
             Poll::Pending
         }
     });
-    let shakes = tokio::time::timeout(patience, async {
+    let accepted = tokio::time::timeout(patience, async {
         let mut first = [0];
         // A method's first letter stands where a TLS record has its type.
         if let Ok(1) = socket.peek(&mut first).await
@@ -208,31 +208,31 @@ async fn handshake<S>(shared: &ServerState<S>, socket: TcpStream, guest: &Guest)
         }
         acceptor.accept(socket).await.map_err(Err)
     });
-    let shaken = tokio::select! {
+    let result = tokio::select! {
         biased;
-        shaken = shakes => shaken,
-        () = leaves => return Shaken::Over,
+        result = accepted => result,
+        () = leaves => return Handshake::Over,
     };
-    match shaken {
+    match result {
         Ok(Ok(stream)) => {
             let chain = stream.get_ref().1.peer_certificates();
             let certificate = chain
                 .and_then(|chain| chain.first())
                 .map(|leaf| Arc::from(leaf.as_ref()));
-            Shaken::Through(Stream::Server(Box::new(stream)), certificate)
+            Handshake::Through(Stream::Server(Box::new(stream)), certificate)
         }
         Ok(Err(Ok(socket))) => {
             shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
-            Shaken::InClear(socket)
+            Handshake::InClear(socket)
         }
         Ok(Err(Err(error))) => {
             shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(%error, "TLS handshake failed");
-            Shaken::Over
+            Handshake::Over
         }
         Err(_) => {
             shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
-            Shaken::Over
+            Handshake::Over
         }
     }
 }
@@ -260,7 +260,7 @@ async fn next_head<S>(
             let bytes = io.receiver.pending();
             if !bytes.is_empty() && !began {
                 began = true;
-                connection.guest.does(Doing::Begins);
+                connection.opened.does(Activity::Begins);
                 limits = shared.limits_now();
                 *connection.limits.borrow_mut() = Rc::clone(&limits);
                 io.alarm.set_after(limits.head_timeout);
@@ -268,14 +268,14 @@ async fn next_head<S>(
                     return Poll::Ready(Next::Refused(refusal));
                 }
             }
-            if let Some(next) = find_head(&mut io.receiver, &mut scan, &limits, &connection.guest) {
+            if let Some(next) = find_head(&mut io.receiver, &mut scan, &limits, &connection.opened) {
                 return Poll::Ready(next);
             }
             match io.receiver.poll_fill(&mut io.stream, cx) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending if began => {
-                    return match connection.guest.has_to_leave() {
+                    return match connection.opened.has_to_leave() {
                         true => Poll::Ready(Next::End),
                         false => io.alarm.poll(cx).map(|()| Next::Refused(Refusal::HeadTimeout)),
                     };
@@ -283,7 +283,7 @@ async fn next_head<S>(
                 Poll::Pending => {
                     // Requests that have arrived by now are still answered, and a client that has just
                     // connected may send one: it could not know of the end.
-                    let mut ends = connection.guest.has_to_leave();
+                    let mut ends = connection.opened.has_to_leave();
                     if registration.phase(cx) != Phase::Serving {
                         match hears_until.max(shared.signal.hears_until()) {
                             Some(until) => io.alarm.set(until),
@@ -316,7 +316,12 @@ fn can_begin_a_head(byte: u8) -> Result<(), Refusal> {
 
 /// Takes a whole head from the bytes that have arrived, and parses it. `None` means that no head is complete.
 #[inline]
-fn find_head(receiver: &mut Receiver, scan: &mut HeadScan, limits: &Limits, guest: &Guest) -> Option<Next> {
+fn find_head(
+    receiver: &mut Receiver,
+    scan: &mut HeadScan,
+    limits: &Limits,
+    opened: &OpenConnection,
+) -> Option<Next> {
     let bytes = receiver.pending();
     let refusal = match scan.find(bytes) {
         Err(HeadFault::BareLineBreak) => Refusal::BareLineBreak,
@@ -324,7 +329,7 @@ fn find_head(receiver: &mut Receiver, scan: &mut HeadScan, limits: &Limits, gues
         Ok(Some(length)) => {
             let parsed = parse_request(&bytes[..length], limits);
             receiver.consume(length);
-            guest.does(Doing::Asks);
+            opened.does(Activity::Asks);
             match parsed {
                 Ok(line) => return Some(Next::Request(Box::new(line))),
                 Err(refusal) => refusal,
@@ -367,7 +372,7 @@ async fn exchange<S: Service>(
         keep_alive,
         expects_continue,
     } = line;
-    let asked = Asked {
+    let asked = RequestTraits {
         method: &method,
         version,
         keep_alive,
@@ -460,7 +465,7 @@ impl Io {
 
 /// The properties of the request that affect the answer's form.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct RequestTraits<'a> {
     method: &'a Method,
     version: Version,
     keep_alive: bool,
@@ -493,7 +498,7 @@ fn watch(connection: &Connection, cx: &mut Context<'_>) {
 async fn answer_with(
     connection: &Connection,
     answer: Response<Outgoing>,
-    asked: Asked<'_>,
+    asked: RequestTraits<'_>,
     closes: impl Fn() -> bool,
 ) -> Sent {
     let (parts, body) = answer.into_parts();
@@ -580,9 +585,9 @@ fn transmit(
     })
 }
 
-// === impl Asked ===
+// === impl RequestTraits ===
 
-impl Asked<'_> {
+impl RequestTraits<'_> {
     /// Returns how the answer's body is delimited.
     #[inline]
     fn framing(&self, status: StatusCode, length: Option<u64>) -> Framing {

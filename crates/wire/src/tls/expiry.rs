@@ -20,7 +20,7 @@ pub fn earliest_expiry(pem: &[u8]) -> Option<i64> {
 /// Like [`earliest_expiry`], for a file's text. The file is read once, and again when its length or its time
 /// of modification changes.
 pub fn earliest_expiry_of_file(file: &Path) -> Option<i64> {
-    static KNOWN: Mutex<Option<HashMap<PathBuf, Known>>> = Mutex::new(None);
+    static KNOWN: Mutex<Option<HashMap<PathBuf, CertificateFile>>> = Mutex::new(None);
     let metadata = std::fs::metadata(file).ok()?;
     let (changed, bytes) = (metadata.modified().ok()?, metadata.len());
     let mut known = KNOWN.lock();
@@ -32,13 +32,13 @@ pub fn earliest_expiry_of_file(file: &Path) -> Option<i64> {
         return known.ends;
     }
     let ends = earliest_expiry(&std::fs::read(file).ok()?);
-    let now = Known { changed, bytes, ends };
+    let now = CertificateFile { changed, bytes, ends };
     known.insert(file.to_owned(), now);
     ends
 }
 
 /// The contents of a file of certificates when it was read.
-struct Known {
+struct CertificateFile {
     changed: SystemTime,
     bytes: u64,
     ends: Option<i64>,

@@ -14,9 +14,9 @@ use super::{AnswerHead, Form, PRODUCT};
 
 /// The forms that a cluster takes and refuses, as far as it was asked.
 #[derive(Default)]
-pub(crate) struct Forms(Mutex<Known>);
+pub(crate) struct Forms(Mutex<FormAnswers>);
 
-struct Known {
+struct FormAnswers {
     /// The version that said so; another may say otherwise.
     dialect: Option<Dialect>,
     plain: AnswerHead,
@@ -50,13 +50,13 @@ struct Entry<T> {
 // === impl Forms ===
 
 impl Forms {
-    fn lock(&self, dialect: &Dialect) -> MutexGuard<'_, Known> {
+    fn lock(&self, dialect: &Dialect) -> MutexGuard<'_, FormAnswers> {
         let mut known = self.0.lock();
         if known.dialect.as_ref() != Some(dialect) {
-            *known = Known {
+            *known = FormAnswers {
                 dialect: Some(*dialect),
                 plain: AnswerHead(Arc::new(plain_head(dialect))),
-                ..Known::default()
+                ..FormAnswers::default()
             };
         }
         known
@@ -108,9 +108,9 @@ impl Forms {
     }
 }
 
-// === impl Known ===
+// === impl FormAnswers ===
 
-impl Default for Known {
+impl Default for FormAnswers {
     fn default() -> Self {
         Self {
             dialect: None,

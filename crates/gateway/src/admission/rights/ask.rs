@@ -43,10 +43,10 @@ pub(super) enum Failure {
 /// Why nobody could say whether a client may do something, in the words of the last one that was asked.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Unsaid(String);
+pub(crate) struct NoVerdict(String);
 
 /// A name as it is written, an operation, and whether the client may do that operation there.
-pub(super) type Found = (Box<str>, Op, bool);
+pub(super) type Permission = (Box<str>, Op, bool);
 
 /// A question to a node.
 #[derive(Clone, Copy)]
@@ -152,7 +152,7 @@ fn named(body: &[u8]) -> Option<Print> {
 }
 
 /// Finds out whether a client may do each of these writes.
-pub(super) async fn rights(caller: Caller<'_>, wanted: &[Writes]) -> Result<Vec<Found>, Failure> {
+pub(super) async fn rights(caller: Caller<'_>, wanted: &[Writes]) -> Result<Vec<Permission>, Failure> {
     let names = |op: Op| -> Vec<Box<str>> {
         let having = wanted.iter().filter(|one| one.ops.contains(op));
         having.map(|one| one.name.clone()).collect()
@@ -192,7 +192,7 @@ const PRIVILEGES: [(Op, &str); 3] = [
 async fn privileges(
     caller: Caller<'_>,
     asked: [(Op, &Vec<Box<str>>); 3],
-) -> Result<Option<Vec<Found>>, Failure> {
+) -> Result<Option<Vec<Permission>>, Failure> {
     let groups = asked
         .iter()
         .zip(PRIVILEGES)
@@ -244,7 +244,7 @@ pub(crate) async fn covers(
     caller: Caller<'_>,
     patterns: &[Box<str>],
     privilege: &str,
-) -> Result<Option<bool>, Unsaid> {
+) -> Result<Option<bool>, NoVerdict> {
     if caller.snapshot.table.dialect().flavour != Flavour::Elasticsearch {
         return Ok(None);
     }
@@ -253,11 +253,11 @@ pub(crate) async fn covers(
         Ok(said) => Ok(said.map(|said| said["has_all_requested"] == true)),
         // The cluster says so to the request itself.
         Err(Failure::TurnedAway(_)) => Ok(None),
-        Err(Failure::Away(why) | Failure::Unanswered(why)) => Err(Unsaid(why)),
+        Err(Failure::Away(why) | Failure::Unanswered(why)) => Err(NoVerdict(why)),
     }
 }
 
-async fn probed(caller: Caller<'_>, op: Op, names: &[Box<str>]) -> Result<Vec<Found>, Failure> {
+async fn probed(caller: Caller<'_>, op: Op, names: &[Box<str>]) -> Result<Vec<Permission>, Failure> {
     let mut headers = shown(caller.headers);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     let mut found = Vec::new();

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use wire::guard::{self, Work};
 
 use super::identity::{Identity, Key};
-use super::memory::{Known, Memory, Open, Remembered};
+use super::memory::{KnownClient, Memory, Open, Remembered};
 use super::{Clock, Rights};
 use crate::print::Print;
 use crate::replace::replace;
@@ -56,7 +56,7 @@ type Memories = BTreeMap<Arc<str>, Memory>;
 /// Writes the rights, on a thread of its own.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    bell: Bell,
+    signal: SaveSignal,
     thread: Mutex<Option<JoinHandle<Option<()>>>>,
 }
 
@@ -66,10 +66,10 @@ pub(super) struct Keeper {
     clippy::disallowed_types,
     reason = "only the keeper waits, on a thread of its own"
 )]
-pub(super) struct Bell(Arc<(Mutex<Rung>, parking_lot::Condvar)>);
+pub(super) struct SaveSignal(Arc<(Mutex<Signalled>, parking_lot::Condvar)>);
 
 #[derive(Debug, Default)]
-struct Rung {
+struct Signalled {
     news: bool,
     closing: bool,
 }
@@ -110,10 +110,10 @@ fn now_ms() -> i64 {
 fn write(folder: &Path, rights: &Rights, clock: Clock) -> io::Result<()> {
     // Times are stored as wall-clock time: `shift` converts them, also those before the clock's start.
     let shift = now_ms() - clock.now();
-    let doors: Vec<_> = rights.doors().values().cloned().collect();
-    let clusters = doors.iter().map(|door| {
-        let of = OfCluster::of(&door.memory(), clock.now(), shift);
-        (Arc::clone(door.cluster()), of)
+    let all: Vec<_> = rights.clusters().values().cloned().collect();
+    let clusters = all.iter().map(|rights| {
+        let of = OfCluster::of(&rights.memory(), clock.now(), shift);
+        (Arc::clone(rights.cluster()), of)
     });
     let file = File {
         version: VERSION,
@@ -172,7 +172,7 @@ impl OfCluster {
                 });
                 (name, said)
             });
-            let known = Known {
+            let known = KnownClient {
                 user: client.user,
                 at: at.min(-STALE_MS),
                 grants: grants.collect(),
@@ -187,25 +187,25 @@ impl OfCluster {
 
 impl Keeper {
     pub(super) fn start(folder: &Path, rights: Weak<Rights>, clock: Clock) -> io::Result<Self> {
-        let bell = Bell(Arc::default());
-        let (rung, folder) = (bell.clone(), folder.to_owned());
+        let signal = SaveSignal(Arc::default());
+        let (signalled, folder) = (signal.clone(), folder.to_owned());
         let thread = guard::restarted_thread("rights", Work::Housekeeping, move || {
-            keep(&rung, &folder, &rights, clock);
+            keep(&signalled, &folder, &rights, clock);
             true
         })?;
         Ok(Self {
-            bell,
+            signal,
             thread: Mutex::new(Some(thread)),
         })
     }
 
-    pub(super) fn bell(&self) -> Bell {
-        self.bell.clone()
+    pub(super) fn signal(&self) -> SaveSignal {
+        self.signal.clone()
     }
 
     /// Writes the last changes, and ends the thread.
     pub(super) fn close(&self) {
-        self.bell.change(|rung| rung.closing = true);
+        self.signal.change(|signalled| signalled.closing = true);
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             let _ = thread.join();
@@ -213,49 +213,49 @@ impl Keeper {
     }
 }
 
-fn keep(bell: &Bell, folder: &Path, rights: &Weak<Rights>, clock: Clock) {
+fn keep(signal: &SaveSignal, folder: &Path, rights: &Weak<Rights>, clock: Clock) {
     loop {
-        let closing = bell.wait();
+        let closing = signal.wait();
         let Some(rights) = rights.upgrade() else { return };
         if let Err(error) = write(folder, &rights, clock) {
             let folder = folder.display();
             wire::rationed!(tracing::warn, %folder, %error, "the remembered rights to write could not be saved");
         }
         drop(rights);
-        if closing || bell.pause() {
+        if closing || signal.pause() {
             return;
         }
     }
 }
 
-// === impl Bell ===
+// === impl SaveSignal ===
 
-impl Bell {
-    pub(super) fn ring(&self) {
-        self.change(|rung| rung.news = true);
+impl SaveSignal {
+    pub(super) fn save_soon(&self) {
+        self.change(|signalled| signalled.news = true);
     }
 
-    fn change(&self, change: impl FnOnce(&mut Rung)) {
-        let (rung, told) = &*self.0;
-        change(&mut rung.lock());
+    fn change(&self, change: impl FnOnce(&mut Signalled)) {
+        let (signalled, told) = &*self.0;
+        change(&mut signalled.lock());
         told.notify_all();
     }
 
     /// Waits for something new; returns whether the keeper is closing.
     fn wait(&self) -> bool {
-        let (rung, told) = &*self.0;
-        let mut rung = rung.lock();
-        told.wait_while(&mut rung, |rung| !rung.news && !rung.closing);
-        rung.news = false;
-        rung.closing
+        let (signalled, told) = &*self.0;
+        let mut signalled = signalled.lock();
+        told.wait_while(&mut signalled, |signalled| !signalled.news && !signalled.closing);
+        signalled.news = false;
+        signalled.closing
     }
 
     /// Waits before the next write; returns whether the keeper is to end, with nothing new meanwhile.
     fn pause(&self) -> bool {
-        let (rung, told) = &*self.0;
-        let mut rung = rung.lock();
-        told.wait_while_for(&mut rung, |rung| !rung.closing, BETWEEN_WRITES);
-        rung.closing && !rung.news
+        let (signalled, told) = &*self.0;
+        let mut signalled = signalled.lock();
+        told.wait_while_for(&mut signalled, |signalled| !signalled.closing, BETWEEN_WRITES);
+        signalled.closing && !signalled.news
     }
 }
 

@@ -12,7 +12,7 @@ use crate::print::Print;
 /// The clients of one cluster.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    clients: HashMap<Identity, Known>,
+    clients: HashMap<Identity, KnownClient>,
     /// The number of index names that clients have grants for, all together.
     names: usize,
     /// The cluster's last word, if it asks nobody who they are.
@@ -32,7 +32,7 @@ pub(super) struct Open {
 
 /// A client that the cluster let in.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownClient {
     /// The user that the client is, as the cluster says.
     pub(super) user: Option<Print>,
     /// When the client was last let in.
@@ -78,17 +78,17 @@ impl Memory {
     }
 
     /// Returns a client that was let in so lately that nobody is asked about it.
-    pub(super) fn fresh(&self, client: Identity, now: i64) -> Option<&Known> {
+    pub(super) fn fresh(&self, client: Identity, now: i64) -> Option<&KnownClient> {
         self.known(client).filter(|known| is_within(known.at, now, FRESH))
     }
 
     /// Returns a client that was let in lately enough for a time in which nobody can be asked.
-    pub(super) fn while_away(&self, client: Identity, now: i64) -> Option<&Known> {
+    pub(super) fn while_away(&self, client: Identity, now: i64) -> Option<&KnownClient> {
         self.known(client)
             .filter(|known| is_within(known.at, now, WHILE_AWAY))
     }
 
-    fn known(&self, client: Identity) -> Option<&Known> {
+    fn known(&self, client: Identity) -> Option<&KnownClient> {
         self.clients.get(&client)
     }
 
@@ -101,7 +101,7 @@ impl Memory {
         if self.clients.len() >= CLIENTS_MAX {
             self.make_room();
         }
-        let known = Known {
+        let known = KnownClient {
             user,
             at: now,
             grants: HashMap::new(),
@@ -179,7 +179,7 @@ impl Memory {
     }
 
     /// Puts back the memory of an earlier process.
-    pub(super) fn restore(&mut self, client: Identity, known: Known) {
+    pub(super) fn restore(&mut self, client: Identity, known: KnownClient) {
         if self.clients.len() < CLIENTS_MAX && self.names + known.grants.len() <= NAMES_MAX {
             self.names += known.grants.len();
             self.clients.insert(client, known);
@@ -187,8 +187,8 @@ impl Memory {
     }
 
     /// Returns the clients that would still count in a time in which nobody can be asked.
-    pub(super) fn lasting(&self, now: i64) -> impl Iterator<Item = (Identity, &Known)> {
-        let lasting = move |known: &Known| is_within(known.at, now, WHILE_AWAY);
+    pub(super) fn lasting(&self, now: i64) -> impl Iterator<Item = (Identity, &KnownClient)> {
+        let lasting = move |known: &KnownClient| is_within(known.at, now, WHILE_AWAY);
         let clients = self.clients.iter().filter(move |(_, known)| lasting(known));
         clients.map(|(client, known)| (*client, known))
     }

@@ -26,7 +26,7 @@ pub(crate) enum Occurrence {
 
 /// A request that has a key.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct KeyedRequest<'a> {
     pub(crate) head: &'a Parts,
     /// The request's headers, with the account that it gets if it brings none.
     pub(crate) headers: &'a HeaderMap,
@@ -64,7 +64,7 @@ impl Accept {
         &self,
         outbound: &Outbound,
         keys: &Arc<Keys>,
-        asked: Asked<'_>,
+        asked: KeyedRequest<'_>,
     ) -> Result<Occurrence, Rejection> {
         let request_id = RequestId::of(&asked.head.extensions);
         let caller = Caller {
@@ -73,8 +73,8 @@ impl Accept {
             headers: asked.headers,
             request_id: &request_id,
         };
-        let guest = self.door.let_in(caller).await?;
-        let key = match key_of(&asked.head.headers, guest.user()) {
+        let client = self.rights.authenticate(caller).await?;
+        let key = match key_of(&asked.head.headers, client.user()) {
             Ok(Some(key)) => key,
             Ok(None) | Err(_) => return Err(Fault::bad_key().into()),
         };

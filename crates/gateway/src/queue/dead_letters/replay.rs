@@ -22,7 +22,7 @@ use crate::error::NotQueued;
 use crate::queue::journal::Journal;
 use crate::queue::record::head_of;
 use crate::queue::record::{Params, Replay};
-use crate::queue::whereabouts::{Known, Whereabouts};
+use crate::queue::whereabouts::{NamesOfCore, Whereabouts};
 
 /// The result of a replay.
 #[derive(Debug, Default)]
@@ -205,7 +205,7 @@ impl DeadLetters {
             }),
             ..Params::of(&cause.target, &plan, way.table, way.log)
         };
-        let mut known = Known::default();
+        let mut known = NamesOfCore::default();
         // Held until the letters are in the log.
         let _noted = way
             .whereabouts

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::facets::{field, like};
 use super::letter::Letter;
-use crate::queue::burying::Burying;
+use crate::queue::unconfirmed_letters::UnconfirmedLetters;
 
 /// A selection of letters: those that fit everything that is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,11 +34,11 @@ pub(crate) struct Wanted {
 }
 
 /// How far each consumer group has committed, lane by lane: letters from before that count as dead, except
-/// those of operations in [`Burying`].
+/// those of operations in [`UnconfirmedLetters`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Committed {
     pub(crate) lanes: BTreeMap<String, Vec<u64>>,
-    pub(crate) burying: BTreeMap<String, Arc<Burying>>,
+    pub(crate) unconfirmed_letters: BTreeMap<String, Arc<UnconfirmedLetters>>,
 }
 
 // === impl Wanted ===
@@ -99,10 +99,10 @@ impl Committed {
             // The letter's group is gone, and its accounts with it.
             return true;
         };
-        let burying = self.burying.get(&cause.group);
-        if burying
+        let unconfirmed_letters = self.unconfirmed_letters.get(&cause.group);
+        if unconfirmed_letters
             .zip(cause.parked)
-            .is_some_and(|(burying, operation)| burying.has(operation))
+            .is_some_and(|(unconfirmed_letters, operation)| unconfirmed_letters.has(operation))
         {
             return false;
         }

@@ -13,13 +13,13 @@ use super::{Accepted, Keyed};
 use crate::queue::record::Params;
 
 /// The log of keys.
-pub(super) struct Kept {
+pub(super) struct KeyLog {
     log: Log,
 }
 
 /// The contents of the log.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct KeyLogContents {
     pub(super) accepted: Vec<Accepted>,
     /// The place in the queue's log before which no key is missing here; `None` in a new log.
     pub(super) told_up_to: Option<u64>,
@@ -46,15 +46,15 @@ struct Line {
     told_up_to: u64,
 }
 
-// === impl Kept ===
+// === impl KeyLog ===
 
-impl Kept {
+impl KeyLog {
     /// Opens the log, or makes it; returns everything in it that is not too old.
     pub(super) fn open(
         folder: &Path,
         settings: &config::Idempotency,
         options: Options,
-    ) -> Result<(Self, Found), KeysError> {
+    ) -> Result<(Self, KeyLogContents), KeysError> {
         let on_event = Arc::clone(&options.on_event);
         let options = Options {
             lanes: 1,
@@ -77,7 +77,7 @@ impl Kept {
             ..options
         };
         let log = Log::open(folder, options, RealDisk::default())?;
-        let mut found = Found::default();
+        let mut found = KeyLogContents::default();
         let read = log.browse(0).each(|record| {
             let lines = record.groups.iter().filter_map(|group| group.bytes.as_deref());
             for line in lines.filter_map(|bytes| serde_json::from_slice::<Line>(bytes).ok()) {

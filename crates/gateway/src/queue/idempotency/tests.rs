@@ -190,20 +190,20 @@ fn a_key_that_a_full_disk_did_not_take_is_kept_once_there_is_room() {
             std::thread::sleep(Duration::from_millis(1));
         }
     };
-    wait(&|| keys.unkept().len() == 1);
+    wait(&|| keys.unsaved().len() == 1);
     room(0);
     let other = write(&keys, &queue, "other");
     wait(&|| keys.known().begun.is_empty());
     keys.close();
     // There is nothing any more where the record was: it is delivered, and gone.
-    let kept = Kept::open(&setup.folder.path().join("keys"), &settings(), Options::default());
+    let kept = KeyLog::open(&setup.folder.path().join("keys"), &settings(), Options::default());
     let (_, found) = kept.unwrap();
     assert!(found.accepted.contains(&one) && found.accepted.contains(&other));
 }
 
 #[test]
 fn keys_are_forgotten_after_their_time_and_used_anew() {
-    let mut known = Known::default();
+    let mut known = RememberedKeys::default();
     let accepted = |key: &str, ms, position| Accepted {
         keyed: Keyed {
             client: Print::default(),

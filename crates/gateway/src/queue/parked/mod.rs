@@ -31,7 +31,7 @@ use log::{AppendError, Options};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use crate::queue::burying::Burying;
+use crate::queue::unconfirmed_letters::UnconfirmedLetters;
 
 pub(crate) use error::ParkedError;
 pub(crate) use find::{ParkedFound, ParkedSought};
@@ -57,7 +57,7 @@ pub(crate) struct Parked {
     /// Notified when there may be something to try.
     pub(crate) changed: Notify,
     /// The operations that are becoming dead letters.
-    pub(crate) burying: Arc<Burying>,
+    pub(crate) unconfirmed_letters: Arc<UnconfirmedLetters>,
     putting: Putting,
     /// Whether operations of any group may wait for room among the dead letters.
     letters_wait: Arc<AtomicBool>,
@@ -253,7 +253,7 @@ impl Parked {
             state: Mutex::default(),
             any: AtomicBool::new(false),
             changed: Notify::new(),
-            burying: Arc::default(),
+            unconfirmed_letters: Arc::default(),
             putting: Putting::default(),
             letters_wait,
             topic,

@@ -9,7 +9,7 @@ pub(super) struct Putting(Mutex<Vec<u64>>);
 
 /// An entry that is being put, until memory knows of it or it is given up.
 #[derive(Debug)]
-pub(super) struct OnItsWay<'p> {
+pub(super) struct UnconfirmedEntry<'p> {
     putting: &'p Putting,
     from: u64,
 }
@@ -18,9 +18,9 @@ pub(super) struct OnItsWay<'p> {
 
 impl Putting {
     /// Records that an entry is about to be put, at this place or behind it.
-    pub(super) fn begin(&self, from: u64) -> OnItsWay<'_> {
+    pub(super) fn begin(&self, from: u64) -> UnconfirmedEntry<'_> {
         self.0.lock().push(from);
-        OnItsWay { putting: self, from }
+        UnconfirmedEntry { putting: self, from }
     }
 
     /// Returns the place before which none of the entries can be.
@@ -29,9 +29,9 @@ impl Putting {
     }
 }
 
-// === impl OnItsWay ===
+// === impl UnconfirmedEntry ===
 
-impl Drop for OnItsWay<'_> {
+impl Drop for UnconfirmedEntry<'_> {
     fn drop(&mut self) {
         let mut all = self.putting.0.lock();
         if let Some(at) = all.iter().position(|from| *from == self.from) {

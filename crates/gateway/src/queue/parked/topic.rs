@@ -47,7 +47,7 @@ struct OwnedLane {
 
 /// The parameters of every record.
 #[derive(Serialize, Deserialize)]
-struct Said {
+struct RecordParams {
     owner: u64,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Gone {
 }
 
 /// The parked operations of a lane, as its partition has them.
-pub(super) struct Found<T> {
+pub(super) struct ParkedOfLane<T> {
     pub(super) lane: u32,
     pub(super) history: History<T>,
     /// How many documents have died: as the partition says, or as the group's totals say if that is more.
@@ -103,7 +103,7 @@ impl ParkedTopic {
         &self,
         lanes: &[u32],
         mut keep: impl FnMut(&Entry, &[u8]) -> Result<T, ParkedError>,
-    ) -> Result<Vec<Found<T>>, ParkedError> {
+    ) -> Result<Vec<ParkedOfLane<T>>, ParkedError> {
         let owner = fastrand::u64(1..);
         let cursors = self.group.status();
         let done = |lane: u32| {
@@ -146,7 +146,7 @@ impl ParkedTopic {
             owner: Some(owner),
             ..Owned::default()
         };
-        let found = found.into_iter().map(|(lane, history)| Found {
+        let found = found.into_iter().map(|(lane, history)| ParkedOfLane {
             lane,
             dead: history.dead.max(done(lane).parked_dead),
             history,
@@ -385,7 +385,7 @@ fn take_in<T>(
     let foreign = |why: Foreign| ParkedError::Foreign { at, why };
     let json = |error: serde_json::Error| foreign(error.into());
     let head = record.head.map_err(|error| foreign(error.into()))?;
-    let said: Said = serde_json::from_slice(&record.params).map_err(json)?;
+    let said: RecordParams = serde_json::from_slice(&record.params).map_err(json)?;
     match head.kind {
         BEGINS => {
             let begins: Begins = serde_json::from_slice(&record.lines).map_err(json)?;
@@ -406,7 +406,7 @@ fn take_in<T>(
 }
 
 fn said(owner: u64) -> Vec<u8> {
-    serde_json::to_vec(&Said { owner }).unwrap_or_default()
+    serde_json::to_vec(&RecordParams { owner }).unwrap_or_default()
 }
 
 /// Returns a group's name as it stands in the name of a topic, which takes letters, digits and some signs.

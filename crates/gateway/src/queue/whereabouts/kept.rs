@@ -13,7 +13,7 @@ use super::NameTarget;
 use crate::queue::fence::{Fence, Lanes};
 
 /// The file.
-pub(super) struct Kept {
+pub(super) struct WhereaboutsFile {
     path: PathBuf,
     /// `None` once the file could not be written: then there is no file, and the next start trusts nothing.
     file: Option<File>,
@@ -22,7 +22,7 @@ pub(super) struct Kept {
 
 /// The contents of the file.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct FileContents {
     pub(super) targets: HashMap<String, NameTarget>,
     pub(super) fences: Vec<Fence>,
     /// Whether the file has every name of queued documents.
@@ -37,12 +37,12 @@ enum Line {
     /// down.
     Boot(String),
     Name(String, NameTarget),
-    Fence(Wall),
+    Fence(StoredFence),
 }
 
 /// A fence, as the file has it.
 #[derive(Serialize, Deserialize)]
-struct Wall {
+struct StoredFence {
     number: u64,
     low: u64,
     end: Option<u64>,
@@ -52,16 +52,16 @@ struct Wall {
     moved: Vec<(String, String)>,
 }
 
-// === impl Kept ===
+// === impl WhereaboutsFile ===
 
-impl Kept {
+impl WhereaboutsFile {
     /// Reads a file, if there is one. Lines that cannot be read are as if they were not there.
-    pub(super) fn read(path: &Path) -> io::Result<Found> {
+    pub(super) fn read(path: &Path) -> io::Result<FileContents> {
         let text = match fs::read(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileContents::default()),
             read => read?,
         };
-        let (mut found, mut walls) = (Found::default(), BTreeMap::new());
+        let (mut found, mut walls) = (FileContents::default(), BTreeMap::new());
         for line in text.split(|byte| *byte == b'\n') {
             match serde_json::from_slice(line) {
                 Ok(Line::Boot(boot)) => found.whole = boot_id().is_some_and(|now| now == boot),
@@ -70,7 +70,7 @@ impl Kept {
                 Err(_) => {}
             }
         }
-        found.fences = walls.into_values().map(Wall::into_fence).collect();
+        found.fences = walls.into_values().map(StoredFence::into_fence).collect();
         Ok(found)
     }
 
@@ -109,7 +109,7 @@ impl Kept {
             write_line(&mut text, &Line::Name(name.clone(), target.clone()));
         }
         for fence in fences {
-            write_line(&mut text, &Line::Fence(Wall::of(fence)));
+            write_line(&mut text, &Line::Fence(StoredFence::of(fence)));
         }
         let aside = path.with_extension("new");
         let mut file = File::create(&aside)?;
@@ -131,7 +131,7 @@ impl Kept {
     /// Writes a fence that was made or closed. An open fence is synced, since without it documents would lose
     /// their order; fences are rare.
     pub(super) fn fence(&mut self, fence: &Fence) {
-        self.write(&Line::Fence(Wall::of(fence)), fence.end().is_none());
+        self.write(&Line::Fence(StoredFence::of(fence)), fence.end().is_none());
     }
 
     /// Returns the number of lines that were written since the file was begun.
@@ -158,9 +158,9 @@ impl Kept {
     }
 }
 
-// === impl Wall ===
+// === impl StoredFence ===
 
-impl Wall {
+impl StoredFence {
     fn of(fence: &Fence) -> Self {
         Self {
             number: fence.number,
@@ -204,7 +204,7 @@ mod tests {
     fn what_is_written_is_read_again_and_a_line_cut_off_is_no_reason_to_forget_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("whereabouts/q.jsonl");
-        assert!(!Kept::read(&path).unwrap().whole);
+        assert!(!WhereaboutsFile::read(&path).unwrap().whole);
         let target = |index: &str, shards| NameTarget {
             index: index.to_owned(),
             shards,
@@ -212,7 +212,7 @@ mod tests {
             partition_size: 1,
             alias_routing: None,
         };
-        let mut kept = Kept::begin(&path, &HashMap::new(), std::iter::empty()).unwrap();
+        let mut kept = WhereaboutsFile::begin(&path, &HashMap::new(), std::iter::empty()).unwrap();
         kept.name("a", &target("i1", 4));
         kept.name("a", &target("i2", 8));
         let lanes = |lanes: &[u32]| lanes.iter().copied().collect::<Lanes>();
@@ -226,7 +226,7 @@ mod tests {
             [&fs::read(&path).unwrap()[..], b"{\"name\":[\"b\""].concat(),
         )
         .unwrap();
-        let found = Kept::read(&path).unwrap();
+        let found = WhereaboutsFile::read(&path).unwrap();
         assert!(found.whole);
         assert_eq!(found.targets, HashMap::from([("a".to_owned(), target("i2", 8))]));
         let [read] = &found.fences[..] else {

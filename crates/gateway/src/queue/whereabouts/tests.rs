@@ -80,7 +80,7 @@ impl Queue {
 
     fn note(&self, table: &Arc<RouteTable>, newest: &Arc<RouteTable>, name: &str) -> Noted {
         let names = [number(table, name)];
-        let known = &mut Known::default();
+        let known = &mut NamesOfCore::default();
         self.whereabouts
             .note(table, || Arc::clone(newest), &names, known, &self.journal)
     }
@@ -283,7 +283,7 @@ fn a_kill_between_two_lines_forgets_no_index_that_a_name_led_to() {
     let mut moved = 0;
     for (end, _) in text.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
         std::fs::write(&cut, &text[..=end]).unwrap();
-        let found = Kept::read(&cut).unwrap();
+        let found = WhereaboutsFile::read(&cut).unwrap();
         let Some(target) = found.targets.get("a") else {
             continue;
         };

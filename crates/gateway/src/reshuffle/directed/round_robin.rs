@@ -22,7 +22,7 @@ pub(super) struct RoundRobin(Mutex<Progress>);
 struct Progress {
     primaries: Box<[Option<NodeIx>]>,
     shards: Vec<Shard>,
-    homes: Vec<Home>,
+    homes: Vec<NodeShards>,
     given: u64,
 }
 
@@ -38,7 +38,7 @@ struct Shard {
 
 /// A node with primaries of the index. The last home is no node, and holds the shards without one.
 #[derive(Debug)]
-struct Home {
+struct NodeShards {
     node: Option<NodeIx>,
     shards: Vec<u32>,
     /// The sum of the clocks of its shards.
@@ -133,7 +133,7 @@ impl Progress {
         let mut nodes: Vec<_> = primaries.iter().flatten().copied().collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let home = |node| Home {
+        let home = |node| NodeShards {
             node,
             shards: Vec::new(),
             clock: 0,
@@ -200,9 +200,9 @@ impl Progress {
     }
 }
 
-// === impl Home ===
+// === impl NodeShards ===
 
-impl Home {
+impl NodeShards {
     fn mean_clock(&self) -> f64 {
         self.clock as f64 / self.shards.len().max(1) as f64
     }

@@ -24,10 +24,10 @@ pub(crate) struct Family {
 
 /// All families of a configuration: those with requests, and idle ones that are not yet cleared out.
 #[derive(Debug, Default)]
-pub(crate) struct Families(Mutex<Known>);
+pub(crate) struct Families(Mutex<FamilyTable>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct FamilyTable {
     by_key: HashMap<Box<[u8]>, Arc<Family>>,
     /// The number of families at which the idle ones are cleared out.
     sweep_at: usize,

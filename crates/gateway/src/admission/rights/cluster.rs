@@ -1,5 +1,5 @@
-//! The door to one cluster's queues: who comes in, and who may make the writes of a request. All cores share
-//! it.
+//! The clients of one cluster: who they are, and who may make the writes of a request. All cores share this
+//! knowledge.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use tokio::sync::Mutex as AsyncMutex;
 use wire::Outgoing;
 
 use super::Clock;
-use super::ask::{self, Caller, Failure, Found};
+use super::ask::{self, Caller, Failure, Permission};
 use super::identity::{Identity, Key};
-use super::kept::Bell;
+use super::kept::SaveSignal;
 use super::memory::{FRESH, Judged, Memory, Open, WHILE_AWAY, is_within};
 use crate::answer::with_head;
 use crate::error::{Fault, Rejection};
@@ -21,13 +21,13 @@ use crate::print::Print;
 
 /// The gateway's knowledge of the clients of one cluster, and the questions about them.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct ClusterRights {
     cluster: Arc<str>,
     key: Key,
     clock: Clock,
     memory: Mutex<Memory>,
-    /// Rung when there is something new to be kept.
-    bell: Option<Bell>,
+    /// Told when there is something new to be saved.
+    signal: Option<SaveSignal>,
     /// Clients that are asked about now: all requests of a client wait for the question that one of them
     /// asks.
     asking: Mutex<HashMap<Identity, Arc<AsyncMutex<Last>>>>,
@@ -43,15 +43,15 @@ struct Last(Option<(i64, Failure)>);
 
 /// A client that was let in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Guest {
+pub(crate) enum Client {
     /// The cluster does not authenticate its clients.
     Anybody,
     /// A client that the cluster knows.
-    Known(Known),
+    Known(Authenticated),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
+pub(crate) struct Authenticated {
     identity: Identity,
     user: Option<Print>,
 }
@@ -73,14 +73,14 @@ impl From<Rejection> for Denied {
     }
 }
 
-// === impl Guest ===
+// === impl Client ===
 
-impl Guest {
+impl Client {
     /// Returns the user that the client is, as the cluster says.
     pub(crate) fn user(&self) -> Option<Print> {
         match self {
-            Guest::Known(known) => known.user,
-            Guest::Anybody => None,
+            Client::Known(known) => known.user,
+            Client::Anybody => None,
         }
     }
 }
@@ -98,18 +98,18 @@ impl Last {
     }
 }
 
-// === impl Door ===
+// === impl ClusterRights ===
 
-impl Door {
-    pub(super) fn new(cluster: Arc<str>, key: Key, clock: Clock, bell: Option<Bell>) -> Self {
-        Self::with(cluster, key, clock, bell, Memory::default())
+impl ClusterRights {
+    pub(super) fn new(cluster: Arc<str>, key: Key, clock: Clock, signal: Option<SaveSignal>) -> Self {
+        Self::with(cluster, key, clock, signal, Memory::default())
     }
 
     pub(super) fn with(
         cluster: Arc<str>,
         key: Key,
         clock: Clock,
-        bell: Option<Bell>,
+        signal: Option<SaveSignal>,
         memory: Memory,
     ) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl Door {
             key,
             clock,
             memory: Mutex::new(memory),
-            bell,
+            signal,
             asking: Mutex::default(),
             path: Mutex::default(),
             away_until: AtomicI64::new(i64::MIN),
@@ -128,17 +128,17 @@ impl Door {
         self.memory.lock()
     }
 
-    /// Finds out whether the cluster lets a client in.
-    pub(crate) async fn let_in(&self, caller: Caller<'_>) -> Result<Guest, Rejection> {
+    /// Finds out who a client is, and whether the cluster accepts its credentials.
+    pub(crate) async fn authenticate(&self, caller: Caller<'_>) -> Result<Client, Rejection> {
         let uuid = caller.snapshot.cluster_uuid.as_deref().unwrap_or_default();
         let identity = self.key.identity(uuid, caller.headers);
-        if let Some(guest) = self.remembered(identity, uuid) {
-            return Ok(guest);
+        if let Some(client) = self.remembered(identity, uuid) {
+            return Ok(client);
         }
         let lock = self.lock_of(identity);
         let mut last = lock.lock().await;
-        if let Some(guest) = self.remembered(identity, uuid) {
-            return Ok(guest);
+        if let Some(client) = self.remembered(identity, uuid) {
+            return Ok(client);
         }
         let (at, told) = match last.lately(self.clock.now()) {
             Some((at, failure)) => (at, Err(failure)),
@@ -148,39 +148,39 @@ impl Door {
             }
         };
         let now = self.clock.now();
-        let guest = match told {
+        let client = match told {
             Ok(None) => {
                 self.memory().open = Some(Open {
                     at: now,
                     uuid: uuid.into(),
                     unbroken: true,
                 });
-                Ok(Guest::Anybody)
+                Ok(Client::Anybody)
             }
             Ok(Some(user)) => {
                 self.memory().let_in(identity, user, now);
-                Ok(Guest::Known(Known { identity, user }))
+                Ok(Client::Known(Authenticated { identity, user }))
             }
             Err(failure) => {
-                let guest = self.without_answer((identity, uuid), &failure, now);
+                let client = self.without_answer((identity, uuid), &failure, now);
                 *last = Last(Some((at, failure)));
-                guest
+                client
             }
         };
         drop(last);
         self.release(identity, lock);
-        self.ring();
-        guest
+        self.save_soon();
+        client
     }
 
-    fn remembered(&self, identity: Identity, uuid: &str) -> Option<Guest> {
+    fn remembered(&self, identity: Identity, uuid: &str) -> Option<Client> {
         let (memory, now) = (self.memory(), self.clock.now());
         if memory.open(uuid, now, FRESH).is_some() {
-            return Some(Guest::Anybody);
+            return Some(Client::Anybody);
         }
         let known = memory.fresh(identity, now)?;
         let user = known.user;
-        Some(Guest::Known(Known { identity, user }))
+        Some(Client::Known(Authenticated { identity, user }))
     }
 
     /// Returns the user that a client is; the outer `None` means that the cluster asks nobody.
@@ -211,7 +211,7 @@ impl Door {
         (identity, uuid): (Identity, &str),
         failure: &Failure,
         now: i64,
-    ) -> Result<Guest, Rejection> {
+    ) -> Result<Client, Rejection> {
         let mut memory = self.memory();
         match failure {
             Failure::TurnedAway(answer) => {
@@ -219,7 +219,7 @@ impl Door {
                 let (head, body) = &**answer;
                 Err(with_head(head.clone(), &[], Outgoing::from(body.to_vec())).into())
             }
-            Failure::Away(_) if memory.open(uuid, now, WHILE_AWAY).is_some() => Ok(Guest::Anybody),
+            Failure::Away(_) if memory.open(uuid, now, WHILE_AWAY).is_some() => Ok(Client::Anybody),
             // A cluster does not begin to ask while it has no time to answer, but may when it was restarted:
             // its answer to an earlier process, or from before a time in which it was away, does not count.
             Failure::Unanswered(_)
@@ -227,25 +227,25 @@ impl Door {
                     .open(uuid, now, WHILE_AWAY)
                     .is_some_and(|open| open.unbroken) =>
             {
-                Ok(Guest::Anybody)
+                Ok(Client::Anybody)
             }
             // A cluster that is away must not stop the queue: clients that it let in not long ago may go on.
             Failure::Away(_) if let Some(known) = memory.while_away(identity, now) => {
                 let user = known.user;
-                Ok(Guest::Known(Known { identity, user }))
+                Ok(Client::Known(Authenticated { identity, user }))
             }
             Failure::Away(why) | Failure::Unanswered(why) => Err(Fault::unchecked(why).into()),
         }
     }
 
     /// Finds out whether a client may do all of this.
-    pub(crate) async fn permit(
+    pub(crate) async fn authorize(
         &self,
-        guest: Guest,
+        client: Client,
         writes: &[Writes],
         caller: Caller<'_>,
     ) -> Result<(), Denied> {
-        let Guest::Known(Known { identity, .. }) = guest else {
+        let Client::Known(Authenticated { identity, .. }) = client else {
             return Ok(());
         };
         // Nobody has looked at the request's writes.
@@ -290,7 +290,7 @@ impl Door {
         }
     }
 
-    async fn ask_rights(&self, caller: Caller<'_>, wanted: &[Writes]) -> Result<Vec<Found>, Failure> {
+    async fn ask_rights(&self, caller: Caller<'_>, wanted: &[Writes]) -> Result<Vec<Permission>, Failure> {
         self.unless_away()?;
         let told = ask::rights(caller, wanted).await;
         told.inspect_err(|failure| self.note(failure))
@@ -300,7 +300,7 @@ impl Door {
         &self,
         identity: Identity,
         wanted: &[Writes],
-        told: &Result<Vec<Found>, Failure>,
+        told: &Result<Vec<Permission>, Failure>,
     ) -> Result<(), Denied> {
         let now = self.clock.now();
         match told {
@@ -310,7 +310,7 @@ impl Door {
                     memory.note(identity, name, *op, *may, now);
                 }
                 drop(memory);
-                self.ring();
+                self.save_soon();
                 let may = |one: &Writes| {
                     one.ops.iter().all(|op| {
                         let said = found.iter().find(|(name, of, _)| *name == one.name && *of == op);
@@ -325,7 +325,7 @@ impl Door {
             }
             Err(Failure::TurnedAway(answer)) => {
                 self.memory().turned_away(identity);
-                self.ring();
+                self.save_soon();
                 let (head, body) = &**answer;
                 let answer = with_head(head.clone(), &[], Outgoing::from(body.to_vec()));
                 Err(Denied::Rejected(answer.into()))
@@ -370,9 +370,9 @@ impl Door {
         }
     }
 
-    fn ring(&self) {
-        if let Some(bell) = &self.bell {
-            bell.ring();
+    fn save_soon(&self) {
+        if let Some(signal) = &self.signal {
+            signal.save_soon();
         }
     }
 

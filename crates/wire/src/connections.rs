@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 /// One connection, as the acceptor sees it.
 #[derive(Debug)]
-pub(crate) struct Guest {
+pub(crate) struct OpenConnection {
     pub(crate) peer: IpAddr,
     doing: AtomicU8,
     /// When its present activity began, in ms since the listener began.
@@ -29,7 +29,7 @@ pub(crate) struct Guest {
 /// The activity of a connection, in the order in which connections leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Doing {
+pub(crate) enum Activity {
     /// It has not sent a whole request yet: it shakes hands, is silent, or trickles.
     Begins,
     /// It has been answered, and may send another request.
@@ -49,19 +49,19 @@ pub(crate) struct Leaving {
 
 /// All connections of a listener.
 #[derive(Debug)]
-pub(crate) struct Guests {
+pub(crate) struct OpenConnections {
     begun: Instant,
-    all: Mutex<HashMap<u64, Arc<Guest>>>,
+    all: Mutex<HashMap<u64, Arc<OpenConnection>>>,
     next_id: AtomicU64,
 }
 
-// === impl Guest ===
+// === impl OpenConnection ===
 
-impl Guest {
+impl OpenConnection {
     pub(crate) fn new(peer: IpAddr, begun: Instant) -> Self {
-        Guest {
+        OpenConnection {
             peer,
-            doing: AtomicU8::new(Doing::Begins as u8),
+            doing: AtomicU8::new(Activity::Begins as u8),
             since_ms: AtomicU64::new(begun.elapsed().as_millis() as u64),
             begun,
             leaves: AtomicBool::new(false),
@@ -69,8 +69,8 @@ impl Guest {
         }
     }
 
-    pub(crate) fn does(&self, doing: Doing) {
-        if doing == Doing::Asks {
+    pub(crate) fn does(&self, doing: Activity) {
+        if doing == Activity::Asks {
             self.leaves.store(false, Ordering::Relaxed); // a whole request has arrived just in time
         }
         let now_ms = self.begun.elapsed().as_millis() as u64;
@@ -88,11 +88,11 @@ impl Guest {
         self.leaves.load(Ordering::Relaxed)
     }
 
-    fn doing(&self) -> Doing {
+    fn doing(&self) -> Activity {
         match self.doing.load(Ordering::Relaxed) {
-            0 => Doing::Begins,
-            1 => Doing::Rests,
-            _ => Doing::Asks,
+            0 => Activity::Begins,
+            1 => Activity::Rests,
+            _ => Activity::Asks,
         }
     }
 
@@ -105,22 +105,22 @@ impl Guest {
     }
 }
 
-// === impl Guests ===
+// === impl OpenConnections ===
 
-impl Guests {
+impl OpenConnections {
     pub(crate) fn new() -> Self {
-        Guests {
+        OpenConnections {
             begun: Instant::now(),
             all: Mutex::default(),
             next_id: AtomicU64::new(0),
         }
     }
 
-    pub(crate) fn enter(&self, peer: IpAddr) -> (u64, Arc<Guest>) {
+    pub(crate) fn enter(&self, peer: IpAddr) -> (u64, Arc<OpenConnection>) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let guest = Arc::new(Guest::new(peer, self.begun));
-        self.all().insert(id, Arc::clone(&guest));
-        (id, guest)
+        let opened = Arc::new(OpenConnection::new(peer, self.begun));
+        self.all().insert(id, Arc::clone(&opened));
+        (id, opened)
     }
 
     pub(crate) fn leave(&self, id: u64) {
@@ -139,10 +139,10 @@ impl Guests {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         counts.insert(peer, 0);
         let mut leaving = 0;
-        for guest in all.values() {
-            *counts.entry(guest.peer).or_default() += 1;
+        for opened in all.values() {
+            *counts.entry(opened.peer).or_default() += 1;
             // A connection with a request under way does not leave, whatever it was told.
-            leaving += usize::from(guest.has_to_leave() && guest.doing() != Doing::Asks);
+            leaving += usize::from(opened.has_to_leave() && opened.doing() != Activity::Asks);
         }
         let mut leaving = Leaving {
             before: leaving,
@@ -154,19 +154,19 @@ impl Guests {
         }
         let fair = all.len() / counts.len();
         let own = counts.get(&peer).copied().unwrap_or_default();
-        let may_go = |guest: &Guest| {
-            let count = counts.get(&guest.peer).copied().unwrap_or_default();
-            !guest.has_to_leave()
+        let may_go = |opened: &OpenConnection| {
+            let count = counts.get(&opened.peer).copied().unwrap_or_default();
+            !opened.has_to_leave()
                 && if own >= fair {
-                    guest.peer == peer
+                    opened.peer == peer
                 } else {
                     count > fair
                 }
         };
-        let mut going: Vec<(Doing, u64, &Arc<Guest>)> = all
+        let mut going: Vec<(Activity, u64, &Arc<OpenConnection>)> = all
             .values()
-            .filter(|guest| may_go(guest))
-            .map(|guest| (guest.doing(), guest.since_ms.load(Ordering::Relaxed), guest))
+            .filter(|opened| may_go(opened))
+            .map(|opened| (opened.doing(), opened.since_ms.load(Ordering::Relaxed), opened))
             .collect();
         let batch = (all.len() / BATCH_PART).max(1).min(going.len());
         if batch == 0 {
@@ -177,15 +177,15 @@ impl Guests {
         // Requests are cut off only where no other connection is left.
         let going = going[..batch]
             .iter()
-            .filter(|(doing, ..)| *doing != Doing::Asks || first == Some(Doing::Asks));
-        for (_, _, guest) in going {
-            guest.leave();
+            .filter(|(doing, ..)| *doing != Activity::Asks || first == Some(Activity::Asks));
+        for (_, _, opened) in going {
+            opened.leave();
             leaving.told += 1;
         }
         leaving
     }
 
-    fn all(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, Arc<Guest>>> {
+    fn all(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, Arc<OpenConnection>>> {
         self.all.lock()
     }
 }
@@ -201,57 +201,62 @@ mod tests {
         IpAddr::from([127, 0, 0, last])
     }
 
-    fn leaving(all: &[(u64, Arc<Guest>)]) -> Vec<usize> {
+    fn leaving(all: &[(u64, Arc<OpenConnection>)]) -> Vec<usize> {
         let told = |at: &usize| all[*at].1.has_to_leave();
         (0..all.len()).filter(told).collect()
     }
 
     #[test]
     fn the_oldest_that_has_not_asked_leaves_first_then_who_rests_and_who_asks_last() {
-        let guests = Guests::new();
-        let all: Vec<_> = (0..4).map(|_| guests.enter(peer(1))).collect();
-        let doing = [Doing::Asks, Doing::Rests, Doing::Begins, Doing::Begins];
-        for (((_, guest), doing), since_ms) in all.iter().zip(doing).zip([0, 1, 9, 5]) {
-            guest.does(doing);
-            guest.since_ms.store(since_ms, Ordering::Relaxed);
+        let connections = OpenConnections::new();
+        let all: Vec<_> = (0..4).map(|_| connections.enter(peer(1))).collect();
+        let doing = [
+            Activity::Asks,
+            Activity::Rests,
+            Activity::Begins,
+            Activity::Begins,
+        ];
+        for (((_, opened), doing), since_ms) in all.iter().zip(doing).zip([0, 1, 9, 5]) {
+            opened.does(doing);
+            opened.since_ms.store(since_ms, Ordering::Relaxed);
         }
         let mut left = Vec::new();
         for places in (1..=4).rev() {
-            assert_eq!(guests.make_room(peer(1), places).told, 1);
+            assert_eq!(connections.make_room(peer(1), places).told, 1);
             let told: Vec<usize> = leaving(&all)
                 .into_iter()
                 .filter(|at| !left.contains(at))
                 .collect();
-            guests.leave(all[told[0]].0);
+            connections.leave(all[told[0]].0);
             left.extend(told);
         }
         assert_eq!(left, [3, 2, 1, 0]);
-        assert_eq!(guests.make_room(peer(1), 0).told, 0, "nobody is left");
+        assert_eq!(connections.make_room(peer(1), 0).told, 0, "nobody is left");
     }
 
     #[test]
     fn those_who_leave_count_as_gone_and_who_has_asked_meanwhile_stays() {
-        let guests = Guests::new();
-        let all: Vec<_> = (0..2).map(|_| guests.enter(peer(1))).collect();
-        assert_eq!(guests.make_room(peer(1), 2), Leaving { before: 0, told: 1 });
-        assert_eq!(guests.make_room(peer(1), 2), Leaving { before: 1, told: 0 });
+        let connections = OpenConnections::new();
+        let all: Vec<_> = (0..2).map(|_| connections.enter(peer(1))).collect();
+        assert_eq!(connections.make_room(peer(1), 2), Leaving { before: 0, told: 1 });
+        assert_eq!(connections.make_room(peer(1), 2), Leaving { before: 1, told: 0 });
         let told = leaving(&all);
-        all[told[0]].1.does(Doing::Asks);
+        all[told[0]].1.does(Activity::Asks);
         assert_eq!(leaving(&all), []);
     }
 
     #[test]
     fn a_peer_drives_out_itself_before_one_that_has_fewer() {
-        let guests = Guests::new();
-        let mut all: Vec<_> = (0..3).map(|_| guests.enter(peer(2))).collect();
-        all.extend((0..97).map(|_| guests.enter(peer(1))));
+        let connections = OpenConnections::new();
+        let mut all: Vec<_> = (0..3).map(|_| connections.enter(peer(2))).collect();
+        all.extend((0..97).map(|_| connections.enter(peer(1))));
         for newcomer in [1, 2, 3, 1] {
             let before = leaving(&all).len();
-            let places = guests.all().len();
-            assert!(guests.make_room(peer(newcomer), places).told > 0);
+            let places = connections.all().len();
+            assert!(connections.make_room(peer(newcomer), places).told > 0);
             let told = leaving(&all);
             assert!(told.len() > before && told[0] >= 3, "{told:?}");
-            told.iter().for_each(|at| guests.leave(all[*at].0));
+            told.iter().for_each(|at| connections.leave(all[*at].0));
         }
     }
 }

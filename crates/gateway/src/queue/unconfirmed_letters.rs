@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 /// have long come past them, so nothing else tells that these letters do not count yet. An operation is named
 /// by its record in the store and its number in that record, as the letter's cause names it.
 #[derive(Debug, Default)]
-pub(crate) struct Burying(Mutex<BTreeSet<(u64, u32)>>);
+pub(crate) struct UnconfirmedLetters(Mutex<BTreeSet<(u64, u32)>>);
 
-impl Burying {
+impl UnconfirmedLetters {
     /// Adds operations whose letters are about to be put.
     pub(crate) fn begin(&self, operations: impl IntoIterator<Item = (u64, u32)>) {
         self.0.lock().extend(operations);
@@ -18,9 +18,9 @@ impl Burying {
 
     /// Removes operations that count as dead now, or whose letters were not put.
     pub(crate) fn end(&self, operations: impl IntoIterator<Item = (u64, u32)>) {
-        let mut burying = self.0.lock();
+        let mut unconfirmed_letters = self.0.lock();
         for operation in operations {
-            burying.remove(&operation);
+            unconfirmed_letters.remove(&operation);
         }
     }
 

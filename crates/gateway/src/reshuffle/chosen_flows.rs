@@ -15,12 +15,12 @@ use crate::reshuffle::lines::actions;
 /// The flows that a request takes, and the router that chose them. Stored in the extensions of the request's
 /// head.
 #[derive(Clone)]
-pub(crate) struct Belongs {
+pub(crate) struct ChosenFlows {
     router: Arc<Router>,
     flows: Arc<[Arc<str>]>,
 }
 
-impl Belongs {
+impl ChosenFlows {
     pub(crate) fn to(router: &Arc<Router>, flows: &[Arc<str>]) -> Self {
         Self {
             router: Arc::clone(router),
@@ -39,7 +39,7 @@ impl Belongs {
 /// Returns the answer to a bulk that has a line for an index of another flow, or an action that cannot be
 /// read.
 pub(crate) fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
-    let belongs = head.extensions.get::<Belongs>()?;
+    let chosen_flows = head.extensions.get::<ChosenFlows>()?;
     memmem::find(body, b"_index").or_else(|| memmem::find(body, b"\\u"))?;
     let mut seen: HashSet<String> = HashSet::new();
     let mut last: Option<String> = None;
@@ -51,7 +51,7 @@ pub(crate) fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
         if last.as_deref() == Some(index) || seen.contains(index) {
             continue;
         }
-        if !belongs.has(head, "_bulk", index) {
+        if !chosen_flows.has(head, "_bulk", index) {
             return Some(Fault::belongs_elsewhere(index));
         }
         seen.insert(index.to_owned());
@@ -73,7 +73,7 @@ mod tests {
         let router = Arc::new(Router::new("r".into(), "default".into(), vec![rule]));
         let flows = router.decide(&Method::POST, path, None).unwrap().to_vec();
         let mut request = http::Request::post(path).body(()).unwrap();
-        request.extensions_mut().insert(Belongs::to(&router, &flows));
+        request.extensions_mut().insert(ChosenFlows::to(&router, &flows));
         elsewhere(&request.into_parts().0, body.as_bytes()).is_some()
     }
 
