@@ -102,7 +102,7 @@ fn the_published_guides_file_runs_once_it_says_mode_sync() {
 }
 
 /// Loads a file with two queues, `a` by nodes of `c` and `b` by shards of `d`, and this pipeline.
-fn with_pipeline(pipeline: &str) -> Result<Vec<Delivery>, String> {
+fn with_pipeline(pipeline: &str) -> Result<Vec<Delivery>, Rejected> {
     let text = format!(
         "entry: [{{name: e, router: r, network.binding: '127.0.0.1:8000'}}]
 router: [{{name: r, default_flow: f}}]
@@ -118,7 +118,7 @@ pipeline:
 elasticsearch: [{{name: c, endpoint: 'http://127.0.0.1:1'}}, {{name: d, endpoint: 'http://127.0.0.1:2'}}]
 "
     );
-    let config = parse(&text).map_err(|rejected| rejected.to_string())?.config;
+    let config = parse(&text)?.config;
     let deliveries = config.deliveries.into_iter();
     Ok(deliveries.filter(|one| *one.pipeline == *"p").collect())
 }
@@ -196,7 +196,7 @@ fn what_a_pipeline_says_of_requests_and_retries_is_taken_and_what_cannot_mean_an
         ("batch_size_in_docs: 0", "less than 1"),
     ] {
         let error = one(wrong).unwrap_err();
-        assert!(error.contains(says), "{wrong}: {error}");
+        assert!(error.to_string().contains(says), "{wrong}: {error}");
     }
     for (wrong, says) in [
         ("waiting_after: [a]", "deliver what is to wait"),
@@ -204,7 +204,7 @@ fn what_a_pipeline_says_of_requests_and_retries_is_taken_and_what_cannot_mean_an
         ("num_of_slices: -1", "less than 0"),
     ] {
         let pipeline = format!("processor: [{{bulk_indexing: {{{wrong}}}}}]");
-        let error = with_pipeline(&pipeline).unwrap_err();
+        let error = with_pipeline(&pipeline).unwrap_err().to_string();
         assert!(error.contains(says), "{wrong}: {error}");
     }
     let none = with_pipeline("enabled: false, processor: [{bulk_indexing: {}}]").unwrap();
