@@ -196,6 +196,16 @@ pub(crate) fn check(program: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Checks that a program has neither symbols nor debug information, as all of the profile `release`.
+///
+/// # Errors
+/// The sections that stripping would have removed.
+pub(crate) fn check_stripped(program: &Path) -> Result<()> {
+    let left = symbols(&read_elf("--sections", program)?);
+    ensure!(left.is_empty(), "{} is not stripped: {left:?}", program.display());
+    Ok(())
+}
+
 /// Returns the version of glibc that a program needs, if it needs nothing else.
 ///
 /// # Errors
@@ -218,6 +228,16 @@ fn read_elf(what: &str, program: &Path) -> Result<String> {
     let error = String::from_utf8_lossy(&told.stderr);
     ensure!(told.status.success(), "readelf {}: {error}", program.display());
     Ok(String::from_utf8_lossy(&told.stdout).into_owned())
+}
+
+/// Returns the sections for debuggers alone: `[32] .symtab  SYMTAB  0000000000000000 15616c8 16f020 18`.
+fn symbols(told: &str) -> Vec<String> {
+    let names = told
+        .lines()
+        .filter_map(|line| line.split_once(']')?.1.split_whitespace().next());
+    let own =
+        |name: &&str| *name == ".symtab" || name.starts_with(".debug_") && *name != ".debug_gdb_scripts";
+    names.filter(own).map(str::to_owned).collect()
 }
 
 /// Returns the libraries that a program names: `0x1 (NEEDED)  Shared library: [libc.so.6]`.
@@ -248,6 +268,15 @@ mod tests {
         let told = "  0x10: Name: GLIBC_2.3.4  Flags: none\n  0x20: Name: GLIBC_2.27  Flags: none\n\
                     0x30: Name: GLIBC_2.4\n 0x40: Name: GCC_4.2.0";
         assert_eq!(newest_glibc(told), Some((2, 27)));
+    }
+
+    #[test]
+    fn a_program_that_is_not_stripped_is_refused() {
+        let told = "  [ 1] .interp  PROGBITS 0\n  [30] .debug_gdb_scripts  PROGBITS 0\n\
+                    [31] .debug_line  PROGBITS 0\n  [32] .symtab  SYMTAB 0\n  [33] .strtab  STRTAB 0\n";
+        assert_eq!(symbols(told), [".debug_line", ".symtab"]);
+        let tests = std::env::current_exe().expect("we run");
+        assert!(check_stripped(&tests).is_err());
     }
 
     #[test]

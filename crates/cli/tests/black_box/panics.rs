@@ -1,7 +1,6 @@
 //! A bug of the gateway ends only the request, the record or the round of work in which it occurs. The bugs
 //! are planted (`TIDEGATE_TEST_PANIC`), which anybody can do in builds with debug assertions, and in
-//! optimised builds with the feature `planted`. `./dev test` runs these tests on a build of each kind;
-//! `every_profile_unwinds` explains why releases behave alike.
+//! releases with the feature `planted`. `./dev test` runs these tests on a build of each kind.
 
 use std::time::{Duration, Instant};
 
