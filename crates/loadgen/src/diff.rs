@@ -39,7 +39,7 @@ use crate::request::{Server, basic};
 pub use self::error::DiffError;
 pub use self::field::FieldDifference;
 pub use self::options::{DiffOptions, DiffSide};
-pub use self::outcome::{Difference, DocumentDifference, Found, SideOutcome, What};
+pub use self::outcome::{Difference, DifferenceCounts, DifferenceKind, DocumentDifference, SideOutcome};
 
 /// Something that happens while two indices are compared.
 #[derive(Debug)]
@@ -195,7 +195,7 @@ impl<'w> Work<'w> {
             right: side(1),
             same: false,
             complete: !self.options.counts_only,
-            found: Found::default(),
+            found: DifferenceCounts::default(),
             settled: 0,
             ranges: 0,
             ranges_differing: 0,

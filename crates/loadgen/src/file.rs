@@ -137,7 +137,7 @@ impl Load {
                 }
             }
         }
-        let known = request::Known {
+        let known = request::FileParts {
             runner: &runner,
             variables: &variables,
             registered: &registered,

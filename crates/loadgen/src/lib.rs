@@ -89,8 +89,8 @@ pub use compare::{
 };
 pub use core::Unanswered;
 pub use diff::{
-    DiffError, DiffEvent, DiffOptions, DiffSide, Difference, DocumentDifference, FieldDifference, Found,
-    SideOutcome, What, diff,
+    DiffError, DiffEvent, DiffOptions, DiffSide, Difference, DifferenceCounts, DifferenceKind,
+    DocumentDifference, FieldDifference, SideOutcome, diff,
 };
 pub use engine::{RunError, Stop, run};
 pub use file::{Load, Loaded, Runner};

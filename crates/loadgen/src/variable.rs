@@ -81,7 +81,7 @@ pub(crate) struct Need {
 /// The state with which one core draws values.
 pub(crate) struct Draws {
     variables: Arc<[Variable]>,
-    hand: Hand,
+    hand: DrawState,
     /// Values of runtime variables, of the request and of the body's line.
     request: Words,
     line: Words,
@@ -90,7 +90,7 @@ pub(crate) struct Draws {
 }
 
 /// The state that changes while values are drawn.
-struct Hand {
+struct DrawState {
     rng: fastrand::Rng,
     /// The next number reserved for the request being rendered, by variable.
     next: Vec<u64>,
@@ -133,7 +133,7 @@ impl Draws {
     /// Creates draws from these variables; random values follow `seed`.
     pub(crate) fn new(variables: Arc<[Variable]>, seed: u64) -> Draws {
         Draws {
-            hand: Hand {
+            hand: DrawState {
                 rng: fastrand::Rng::with_seed(seed),
                 next: vec![0; variables.len()],
                 moments: variables.iter().map(|_| None).collect(),
@@ -205,16 +205,16 @@ impl std::fmt::Debug for Draws {
     }
 }
 
-fn fill(values: &mut Words, variables: &[Variable], hand: &mut Hand, once: &[u16]) {
+fn fill(values: &mut Words, variables: &[Variable], hand: &mut DrawState, once: &[u16]) {
     values.clear();
     for variable in once {
         values.add_with(|out| hand.draw(variables, *variable, out));
     }
 }
 
-// === impl Hand ===
+// === impl DrawState ===
 
-impl Hand {
+impl DrawState {
     fn draw(&mut self, variables: &[Variable], variable: u16, out: &mut Vec<u8>) {
         let at = usize::from(variable);
         match &variables[at].kind {

@@ -131,7 +131,7 @@ fn place(load: &Load, how: &VerifyOptions) -> Result<(Server, Option<HeaderValue
 }
 
 #[derive(Deserialize)]
-struct Found {
+struct SearchAnswer {
     hits: Hits,
 }
 
@@ -160,7 +160,7 @@ async fn compare(
         let ids: Vec<&str> = documents.iter().map(|(id, _)| id.as_str()).collect();
         // The query goes over all shards, so a document that was routed two ways is found twice.
         let query = json!({"size": ids.len() * 4, "query": {"ids": {"values": ids}}});
-        let found: Found = ask.json(&Method::POST, &path, Some(&query)).await?;
+        let found: SearchAnswer = ask.json(&Method::POST, &path, Some(&query)).await?;
         let mut copies: HashMap<&str, Vec<&Hit>> = HashMap::new();
         for hit in &found.hits.hits {
             copies.entry(&hit._id).or_default().push(hit);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::canonical::Digester;
 use super::field::{self, FieldDifference};
-use super::outcome::{DocumentDifference, What};
+use super::outcome::{DifferenceKind, DocumentDifference};
 use super::side::Held;
 
 /// Groups copies by their ids.
@@ -29,8 +29,8 @@ pub(super) fn judge(
     };
     match (left, right) {
         ([], []) => return None,
-        (_, []) => return document(What::OnlyLeft, None),
-        ([], _) => return document(What::OnlyRight, None),
+        (_, []) => return document(DifferenceKind::OnlyLeft, None),
+        ([], _) => return document(DifferenceKind::OnlyRight, None),
         _ => {}
     }
     if left.len() != right.len() {
@@ -40,7 +40,7 @@ pub(super) fn judge(
             left: copies(left),
             right: copies(right),
         };
-        return document(What::Different, Some(field));
+        return document(DifferenceKind::Different, Some(field));
     }
     let sorted = |side: &[Held]| {
         let digest = |copy: &Held| digester.document(0, copy.routing.as_deref(), copy.source.as_deref());
@@ -60,7 +60,7 @@ pub(super) fn judge(
             left: left.routing.clone(),
             right: right.routing.clone(),
         };
-        return document(What::Different, Some(field));
+        return document(DifferenceKind::Different, Some(field));
     }
     let field = match (&left.source, &right.source) {
         (Some(left), Some(right)) => field::first(digester, left, right),
@@ -70,7 +70,7 @@ pub(super) fn judge(
             right: right.as_deref().map(field::beginning),
         }),
     };
-    document(What::Different, field)
+    document(DifferenceKind::Different, field)
 }
 
 #[cfg(test)]
@@ -102,15 +102,21 @@ mod tests {
         let path = |path: &str| Some(path.to_owned());
         assert_eq!(said(&[&one], &[&same]), None);
         assert_eq!(said(&[], &[]), None, "deleted on both sides meanwhile");
-        assert_eq!(said(&[&one], &[]), Some((What::OnlyLeft, None)));
-        assert_eq!(said(&[], &[&one]), Some((What::OnlyRight, None)));
-        assert_eq!(said(&[&one], &[&other]), Some((What::Different, path("a"))));
+        assert_eq!(said(&[&one], &[]), Some((DifferenceKind::OnlyLeft, None)));
+        assert_eq!(said(&[], &[&one]), Some((DifferenceKind::OnlyRight, None)));
+        assert_eq!(
+            said(&[&one], &[&other]),
+            Some((DifferenceKind::Different, path("a")))
+        );
         assert_eq!(
             said(&[&one], &[&routed]),
-            Some((What::Different, path("_routing")))
+            Some((DifferenceKind::Different, path("_routing")))
         );
         let twice = [&one, &routed];
         assert_eq!(said(&twice, &[&routed, &same]), None, "in any order");
-        assert_eq!(said(&twice, &[&routed]), Some((What::Different, path("_id"))));
+        assert_eq!(
+            said(&twice, &[&routed]),
+            Some((DifferenceKind::Different, path("_id")))
+        );
     }
 }

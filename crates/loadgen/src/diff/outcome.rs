@@ -18,7 +18,7 @@ pub struct Difference {
     /// reached.
     pub complete: bool,
     /// Numbers of differing documents found.
-    pub found: Found,
+    pub found: DifferenceCounts,
     /// Documents that differed when they were read, but were alike when looked at again: somebody was writing
     /// meanwhile.
     pub settled: u64,
@@ -45,7 +45,7 @@ pub struct SideOutcome {
 
 /// Numbers of differing documents, by what differs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct DifferenceCounts {
     /// Documents that only the left side has.
     pub only_left: u64,
     /// Documents that only the right side has.
@@ -60,7 +60,7 @@ pub struct DocumentDifference {
     /// The document's id.
     pub id: String,
     /// The kind of the difference.
-    pub what: What,
+    pub what: DifferenceKind,
     /// The first difference in the contents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<FieldDifference>,
@@ -69,7 +69,7 @@ pub struct DocumentDifference {
 /// The kind of difference between the two sides of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum DifferenceKind {
     /// Only the left side has it.
     OnlyLeft,
     /// Only the right side has it.
@@ -78,32 +78,32 @@ pub enum What {
     Different,
 }
 
-// === impl Found ===
+// === impl DifferenceCounts ===
 
-impl Found {
+impl DifferenceCounts {
     /// The number of all differing documents.
     pub fn total(&self) -> u64 {
         self.only_left + self.only_right + self.different
     }
 
-    pub(super) fn add(&mut self, what: What) {
+    pub(super) fn add(&mut self, what: DifferenceKind) {
         match what {
-            What::OnlyLeft => self.only_left += 1,
-            What::OnlyRight => self.only_right += 1,
-            What::Different => self.different += 1,
+            DifferenceKind::OnlyLeft => self.only_left += 1,
+            DifferenceKind::OnlyRight => self.only_right += 1,
+            DifferenceKind::Different => self.different += 1,
         }
     }
 }
 
-// === impl What ===
+// === impl DifferenceKind ===
 
-impl What {
+impl DifferenceKind {
     /// The name in tables.
     pub fn as_str(self) -> &'static str {
         match self {
-            What::OnlyLeft => "only left",
-            What::OnlyRight => "only right",
-            What::Different => "different",
+            DifferenceKind::OnlyLeft => "only left",
+            DifferenceKind::OnlyRight => "only right",
+            DifferenceKind::Different => "different",
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::variable::Variable;
 const REPEAT_MAX: u32 = 10_000_000;
 
 /// The parts of the file that a request may refer to.
-pub(super) struct Known<'f> {
+pub(super) struct FileParts<'f> {
     pub(super) runner: &'f Runner,
     pub(super) variables: &'f [Variable],
     /// The names under which requests anywhere in the file register fields of answers.
@@ -42,7 +42,7 @@ struct Scope<'v> {
 pub(super) fn read(
     item_node: &Node,
     path: &str,
-    file: &Known<'_>,
+    file: &FileParts<'_>,
     problems: &mut Problems,
 ) -> Option<Request> {
     let (runner, variables) = (file.runner, file.variables);

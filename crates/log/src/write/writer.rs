@@ -45,7 +45,7 @@ struct Active {
 
 /// Records that go into a segment in one write.
 #[derive(Default)]
-struct SegmentWrite {
+struct RecordRun {
     jobs: Vec<Placed>,
     bytes: u64,
     entries: usize,
@@ -101,20 +101,18 @@ impl Writer {
         if count > 0 {
             shared.measure_free();
         }
-        let mut stretch = SegmentWrite::default();
+        let mut run = RecordRun::default();
         for job in jobs {
             if let Some(refusal @ AppendError::Poisoned(_)) = shared.queue.refusal() {
                 settle(shared, job, Err(refusal));
-            } else if let Err(trouble) =
-                self.place(&mut stretch, job.bytes, job.record.directory.len(), shared)
-            {
+            } else if let Err(trouble) = self.place(&mut run, job.bytes, job.record.directory.len(), shared) {
                 let error = self.explain(trouble, shared);
                 settle(shared, job, Err(error));
             } else {
-                stretch.push(job, self.end);
+                run.push(job, self.end);
             }
         }
-        self.finish(&mut stretch, false, shared);
+        self.finish(&mut run, false, shared);
         self.sync_if_due(shared);
         count
     }
@@ -122,18 +120,18 @@ impl Writer {
     /// Makes room for a record in a segment, a new one if need be.
     fn place(
         &mut self,
-        stretch: &mut SegmentWrite,
+        run: &mut RecordRun,
         bytes: u64,
         groups: usize,
         shared: &OpenLog,
     ) -> Result<(), Trouble> {
         if let Some(active) = &self.active {
-            let held = self.end + stretch.bytes - active.first;
-            let entries = active.entries + stretch.entries + groups;
+            let held = self.end + run.bytes - active.first;
+            let entries = active.entries + run.entries + groups;
             let whole = held + bytes + Footer::bytes(shared.folder.lanes, entries);
             let begun = held > Header::bytes(shared.folder.lanes);
             if begun && (whole > shared.adjustable().segment_bytes || entries > ENTRIES_MAX) {
-                self.finish(stretch, true, shared);
+                self.finish(run, true, shared);
                 self.seal(shared)?;
             }
         }
@@ -143,44 +141,44 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a stretch, syncs it as the options say (in any case if `now` is set), shows it to readers and
+    /// Writes a run, syncs it as the options say (in any case if `now` is set), shows it to readers and
     /// acknowledges it.
-    fn finish(&mut self, stretch: &mut SegmentWrite, now: bool, shared: &OpenLog) {
-        let stretch = std::mem::take(stretch);
-        let outcome = self.write(&stretch, shared).and_then(|stretch_end| {
-            if !stretch.jobs.is_empty() {
+    fn finish(&mut self, run: &mut RecordRun, now: bool, shared: &OpenLog) {
+        let run = std::mem::take(run);
+        let outcome = self.write(&run, shared).and_then(|run_end| {
+            if !run.jobs.is_empty() {
                 self.unsynced_since
                     .get_or_insert_with(|| shared.folder.disk.elapsed_ms());
             }
             if now || shared.adjustable().fsync == Fsync::Always {
-                self.sync(stretch_end, &stretch)?;
-            } else if !stretch.jobs.is_empty() {
-                let mark = self.mark_at(stretch_end, &stretch);
+                self.sync(run_end, &run)?;
+            } else if !run.jobs.is_empty() {
+                let mark = self.mark_at(run_end, &run);
                 self.written.write(&shared.folder, &mark);
             }
-            Ok(stretch_end)
+            Ok(run_end)
         });
         match outcome {
-            Ok(end) => self.publish(stretch, end, shared),
+            Ok(end) => self.publish(run, end, shared),
             Err(trouble) => {
                 let error = self.explain(trouble, shared);
-                for placed in stretch.jobs {
+                for placed in run.jobs {
                     settle(shared, placed.job, Err(error.clone()));
                 }
             }
         }
     }
 
-    /// Writes a stretch behind the records that are there; returns where it ends.
-    fn write(&self, stretch: &SegmentWrite, shared: &OpenLog) -> Result<u64, Trouble> {
-        let Some(active) = self.active.as_ref().filter(|_| !stretch.jobs.is_empty()) else {
+    /// Writes a run behind the records that are there; returns where it ends.
+    fn write(&self, run: &RecordRun, shared: &OpenLog) -> Result<u64, Trouble> {
+        let Some(active) = self.active.as_ref().filter(|_| !run.jobs.is_empty()) else {
             return Ok(self.end);
         };
-        stretch.assert_placed(self.end);
+        run.assert_placed(self.end);
         let now = shared.folder.disk.now_ms();
-        let mut heads = Vec::with_capacity(stretch.jobs.len());
+        let mut heads = Vec::with_capacity(run.jobs.len());
         let mut documents_before = self.totals.documents;
-        for (placed, number) in stretch.jobs.iter().zip(self.totals.records..) {
+        for (placed, number) in run.jobs.iter().zip(self.totals.records..) {
             let record = &placed.job.record;
             let head = Head {
                 position: placed.receipt.position,
@@ -202,7 +200,7 @@ impl Writer {
             heads.push(bytes);
         }
         let mut slices = Vec::with_capacity(heads.len() * 3);
-        for (placed, head) in stretch.jobs.iter().zip(&heads) {
+        for (placed, head) in run.jobs.iter().zip(&heads) {
             let payload = &placed.job.record.payload;
             let padding = placed.job.bytes as usize - head.len() - payload.len();
             slices.extend([head, payload, &ZEROS[..padding]].map(IoSlice::new));
@@ -211,12 +209,12 @@ impl Writer {
         let written = active.file.write_at(&mut slices, at);
         drop(slices);
         match written {
-            Ok(()) => Ok(self.end + stretch.bytes),
+            Ok(()) => Ok(self.end + run.bytes),
             Err(error) => Err(undo(&*active.file, at, &error)),
         }
     }
 
-    fn sync(&mut self, end: u64, stretch: &SegmentWrite) -> Result<(), Trouble> {
+    fn sync(&mut self, end: u64, run: &RecordRun) -> Result<(), Trouble> {
         let Some(active) = &mut self.active else {
             return Ok(());
         };
@@ -234,28 +232,28 @@ impl Writer {
             }
         }
         self.durable = end;
-        let mark = self.mark_at(end, stretch);
+        let mark = self.mark_at(end, run);
         self.mark.write(&mark);
         Ok(())
     }
 
-    /// Returns the watermark at the end of a stretch.
-    fn mark_at(&self, end: u64, stretch: &SegmentWrite) -> Watermark {
+    /// Returns the watermark at the end of a run.
+    fn mark_at(&self, end: u64, run: &RecordRun) -> Watermark {
         Watermark {
             synced: end,
-            records: self.totals.records + stretch.jobs.len() as u64,
-            documents: self.totals.documents + stretch.documents,
+            records: self.totals.records + run.jobs.len() as u64,
+            documents: self.totals.documents + run.documents,
         }
     }
 
     /// Shows records to readers and wakes the tasks that wait for them.
-    fn publish(&mut self, stretch: SegmentWrite, end: u64, shared: &OpenLog) {
-        let Some(active) = self.active.as_mut().filter(|_| !stretch.jobs.is_empty()) else {
+    fn publish(&mut self, run: RecordRun, end: u64, shared: &OpenLog) {
+        let Some(active) = self.active.as_mut().filter(|_| !run.jobs.is_empty()) else {
             return;
         };
         let mut wakers: Vec<Waker> = Vec::new();
         let mut state = shared.state.lock();
-        for placed in &stretch.jobs {
+        for placed in &run.jobs {
             let record = &placed.job.record;
             let at = (placed.receipt.position - active.first) as u32;
             let head = record.head.len() + record.directory.len() * crate::format::record::ENTRY_BYTES;
@@ -283,7 +281,7 @@ impl Writer {
         shared.measure(&state);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
-        for placed in stretch.jobs {
+        for placed in run.jobs {
             settle(shared, placed.job, Ok(placed.receipt));
         }
     }
@@ -367,7 +365,7 @@ impl Writer {
             .is_some_and(|active| self.end > active.first + header)
             && shared.queue.refusal().is_none()
         {
-            self.finish(&mut SegmentWrite::default(), true, shared);
+            self.finish(&mut RecordRun::default(), true, shared);
             let rolled = self.seal(shared).and_then(|()| self.create(shared));
             if let Err(Trouble::Poison(why)) = rolled {
                 shared.poison(&why);
@@ -390,7 +388,7 @@ impl Writer {
     /// Syncs everything written.
     pub(crate) fn sync_all(&mut self, shared: &OpenLog) {
         if !matches!(shared.queue.refusal(), Some(AppendError::Poisoned(_)))
-            && let Err(trouble) = self.sync(self.end, &SegmentWrite::default())
+            && let Err(trouble) = self.sync(self.end, &RecordRun::default())
         {
             self.explain(trouble, shared);
         }
@@ -441,9 +439,9 @@ impl Active {
     }
 }
 
-// === impl SegmentWrite ===
+// === impl RecordRun ===
 
-impl SegmentWrite {
+impl RecordRun {
     fn push(&mut self, job: Job, end: u64) {
         let documents = u32::try_from(job.record.documents()).expect("checked when it was handed over");
         let receipt = Receipt {
@@ -471,11 +469,7 @@ impl SegmentWrite {
             );
             at += receipt.bytes;
         }
-        assert_eq!(
-            at,
-            start + self.bytes,
-            "a stretch is as long as its records together"
-        );
+        assert_eq!(at, start + self.bytes, "a run is as long as its records together");
     }
 }
 
@@ -548,36 +542,36 @@ mod tests {
     use crate::format::pool::Pool;
     use crate::{Codec, Record};
 
-    fn stretch(end: u64) -> SegmentWrite {
-        let mut stretch = SegmentWrite::default();
+    fn run(end: u64) -> RecordRun {
+        let mut run = RecordRun::default();
         for bytes in [64, 128] {
             let record = Record::new(0, b"", 1, Codec::None, Arc::new(Pool::default()));
             let done = Box::new(|_| ());
-            stretch.push(Job { record, bytes, done }, end);
+            run.push(Job { record, bytes, done }, end);
         }
-        stretch.assert_placed(end);
-        stretch
+        run.assert_placed(end);
+        run
     }
 
     #[test]
     #[should_panic(expected = "a record lies where the record before it ends")]
     fn no_record_is_placed_before_or_far_behind_the_one_before_it() {
-        let mut stretch = stretch(512);
-        stretch.jobs.swap(0, 1);
-        stretch.assert_placed(512);
+        let mut run = run(512);
+        run.jobs.swap(0, 1);
+        run.assert_placed(512);
     }
 
     #[test]
     #[should_panic(expected = "a record lies where the record before it ends")]
     fn no_record_is_written_elsewhere_than_its_receipt_says() {
-        stretch(512).assert_placed(520);
+        run(512).assert_placed(520);
     }
 
     #[test]
-    #[should_panic(expected = "a stretch is as long as its records together")]
+    #[should_panic(expected = "a run is as long as its records together")]
     fn no_stretch_ends_elsewhere_than_its_last_record() {
-        let mut stretch = stretch(512);
-        stretch.bytes += 8;
-        stretch.assert_placed(512);
+        let mut run = run(512);
+        run.bytes += 8;
+        run.assert_placed(512);
     }
 }
