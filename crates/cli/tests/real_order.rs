@@ -231,4 +231,54 @@ fn no_document_is_in_two_backing_indices_after_a_rollover_between_kill_9_and_the
     Ok(())
 }
 
+/// A look for an update asks for the fields that its `doc` sets. Servers give those as the source has them.
+#[test]
+fn fields_that_a_server_is_asked_for_are_as_in_the_whole_source() -> Result<()> {
+    for kind in [Kind::OpenSearch, Kind::Elasticsearch7, Kind::Elasticsearch] {
+        let cluster = RealCluster::shared(kind)?;
+        let (nodes, index) = (cluster.client()?, cluster.fresh_name("fields"));
+        let source = json!({
+            "@t": 0, "none": null, "list": [], "object": {}, "dotted.name": {"x": 1}, "text": "é\n",
+            "a": {"none": null, "list": [1, {"x": null, "y": []}], "object": {}, "b": {"c": 1.5, "d": 1}},
+            "small": 1e-7, "large": 12_345_678_901_234_567_890_u64, "float": 100.0, "other": 7,
+        });
+        let mapping = json!({"mappings": {"enabled": false}, "settings": {"number_of_replicas": 0}});
+        nodes.put(&format!("/{index}"), &mapping)?.ok()?;
+        nodes.put(&format!("/{index}/_doc/1"), &source)?.ok()?;
+        let paths = [
+            "@t",
+            "none",
+            "list",
+            "object",
+            "dotted.name.x",
+            "text",
+            "a.none",
+            "a.list",
+            "a.object",
+            "a.b.c",
+            "small",
+            "large",
+            "float",
+        ];
+        let wanted = json!({"docs": [{"_index": index, "_id": "1", "_source": paths}]});
+        let answer = nodes.post("/_mget", &wanted)?.ok()?.json()?;
+        let mut expected = source.clone();
+        expected.as_object_mut().unwrap().shift_remove("other");
+        expected["a"]["b"].as_object_mut().unwrap().shift_remove("d");
+        ensure!(
+            answer["docs"][0]["_source"] == expected,
+            "{kind:?}: {}",
+            answer["docs"][0]["_source"]
+        );
+        // Byte by byte, as it was sent.
+        let (stored, sent) = (
+            nodes.get(&format!("/{index}/_source/1"))?.ok()?,
+            source.to_string(),
+        );
+        ensure!(stored.text() == sent, "{kind:?}: {}", stored.text());
+        nodes.delete(&format!("/{index}"))?.ok()?;
+    }
+    Ok(())
+}
+
 const DOCS: usize = 100;

@@ -155,6 +155,7 @@ impl Request<'_> {
             ("POST", [index, "_update", id]) => write("update", index, Some(id)),
             ("DELETE", [index, "_doc", id]) => write("delete", index, Some(id)),
             ("GET" | "HEAD", [index, "_doc", id]) => doc(self.state, index, id),
+            ("GET" | "HEAD", [index, "_source", id]) => source(self.state, index, id),
             ("GET" | "POST", ["_mget"]) => (200, mget(self.state, self.body)),
             _ => return None,
         })
@@ -558,10 +559,55 @@ fn mget(state: &ClusterState, body: &[u8]) -> Value {
         match state.index(name) {
             None => failed("index_not_found_exception", "no such index"),
             Some(index) if index.closed => failed("index_closed_exception", "closed"),
-            Some(_) => doc(state, name, id).1,
+            Some(_) => {
+                let mut found = doc(state, name, id).1;
+                filter_source(&mut found, &wanted["_source"]);
+                found
+            }
         }
     });
     json!({"docs": docs.collect::<Vec<_>>()})
+}
+
+/// Leaves of a document's source what an entry of `_mget` asks for: all, nothing, or these paths.
+fn filter_source(found: &mut Value, wanted: &Value) {
+    match wanted {
+        Value::Bool(false) => drop(found.as_object_mut().map(|found| found.shift_remove("_source"))),
+        Value::Array(paths) => {
+            let paths: Vec<_> = paths.iter().filter_map(Value::as_str).collect();
+            if let Some(source) = found.get_mut("_source") {
+                *source = reduced(source, "", &paths);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns the fields of an object that lie on these paths.
+fn reduced(object: &Value, above: &str, paths: &[&str]) -> Value {
+    let fields = object.as_object().into_iter().flatten();
+    let kept = fields.filter_map(|(name, value)| {
+        let path = format!("{above}{name}");
+        if paths.contains(&&*path) {
+            return Some((name.clone(), value.clone()));
+        }
+        let within = format!("{path}.");
+        let leads = value.is_object() && paths.iter().any(|wanted| wanted.starts_with(&within));
+        leads.then(|| (name.clone(), reduced(value, &within, paths)))
+    });
+    Value::Object(kept.collect())
+}
+
+/// Answers with the source of a document alone.
+fn source(state: &ClusterState, index: &str, id: &str) -> (u16, Value) {
+    match doc(state, index, id) {
+        (200, mut found) => (200, found["_source"].take()),
+        (status, _) => {
+            let reason = format!("Document not found [{index}]/[{id}]");
+            let error = json!({"type": "resource_not_found_exception", "reason": reason});
+            (status, json!({"error": error, "status": status}))
+        }
+    }
 }
 
 fn create(shared: &ClusterContext, state: &ClusterState, name: &str, body: &[u8]) -> (u16, Value) {

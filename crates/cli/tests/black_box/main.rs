@@ -34,6 +34,7 @@ mod health;
 mod health_command;
 mod home;
 mod idempotency;
+mod in_doubt;
 mod ingest;
 mod init;
 mod install;

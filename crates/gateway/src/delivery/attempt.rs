@@ -8,22 +8,22 @@ use bulk::{Ask, Destination, Op, Part, Verdict, Why};
 use cluster::{PickReason, Snapshot};
 use config::Level;
 use futures_util::future::join_all;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, StatusCode};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use wire::{Outgoing, Pool, PooledBytes};
 
 use crate::bulk_request::ask_of;
+use crate::delivery::asking::{Question, SHORT_BYTES, SOURCE_BYTES_MAX, Source, target_of};
 use crate::delivery::lane::Route;
 use crate::delivery::memory::AnswerHeld;
 use crate::delivery::outcome::{Outcome, Outcomes, Untold};
 use crate::delivery::outlet::{Outlet, SendMode};
 use crate::delivery::parcel::Parcel;
+use crate::delivery::sources::same;
 use crate::delivery::work::Work;
+use crate::nodes::Outbound;
 use crate::nodes::lines::Load;
-use crate::nodes::{Message, Outbound};
-use crate::queue::delivered_headers;
 use crate::scratch::with_scratch;
 
 /// The result of an attempt.
@@ -159,7 +159,6 @@ impl Route {
         }
         let outbound = self.outbound();
         let snapshot = outbound.cluster().snapshot();
-        let mut headers = delivered_headers();
         let lines = &work.body[at.start..at.end];
         // This asks which document it is, not where it is: the place may not be proven yet.
         let ask = Ask {
@@ -174,40 +173,56 @@ impl Route {
         if at.op == Op::Create && work.batch.minted.iter().any(|minted| minted.has(id.as_bytes())) {
             return Ok(true);
         }
-        let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-        let mut target = format!("/{}/_doc/{}", encode(&document.index), encode(&id));
-        if let Some(routing) = &document.routing {
-            target.push_str(&format!("?routing={}", encode(routing)));
-        }
-        headers.remove(CONTENT_TYPE);
-        if let Some(account) = self.account(&outbound) {
-            headers.insert(AUTHORIZATION, account);
-        }
-        let message = Message {
-            request_id: &self.request_id,
-            method: &Method::GET,
-            target: &target,
-            headers: &headers,
-        };
-        let node = outbound.pick(&snapshot, PickReason::Documents, &[]);
-        let answer = outbound
-            .whole(&node, message, Outgoing::Empty, outbound.deadline())
-            .await;
-        let (head, body) = answer.map_err(Arc::new)?;
-        match head.status {
-            StatusCode::NOT_FOUND => Ok(at.op == Op::Delete),
-            StatusCode::OK => {
-                let there: Value = serde_json::from_slice(&body).map_err(|_| Untold::Unreadable)?;
-                let source = lines.splitn(2, |byte| *byte == b'\n').nth(1).unwrap_or_default();
-                let wanted: Option<Value> = serde_json::from_slice(source).ok();
-                Ok(wanted.is_some_and(|wanted| there.get("_source") == Some(&wanted)))
-            }
-            status => Err(Untold::Document {
-                node: node.name.to_string(),
-                status,
-            }),
+        let source = lines.splitn(2, |byte| *byte == b'\n').nth(1).unwrap_or_default();
+        let place = (&*document.index, &*id, document.routing.as_deref());
+        match source.len() {
+            0..=SOURCE_BYTES_MAX => self.is_there(place, at.op, source, &outbound, &snapshot).await,
+            _ => match self.source_is(place, source, &outbound, &snapshot).await? {
+                Source::Same => Ok(true),
+                Source::Other | Source::Error(StatusCode::NOT_FOUND, _) => Ok(false),
+                Source::Error(status, _) => Err(Untold::Documents(status)),
+            },
         }
     }
+
+    /// Whether a document is there with this source, or is not there after a delete.
+    async fn is_there(
+        &self,
+        (index, id, routing): (&str, &str, Option<&str>),
+        op: Op,
+        source: &[u8],
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> Result<bool, Untold> {
+        let question = Question {
+            method: Method::GET,
+            target: &target_of(index, "_doc", id, routing),
+            least: 2 * source.len() + SHORT_BYTES,
+            more: 0,
+        };
+        let answer = self.ask(question, Outgoing::Empty, outbound, snapshot).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(op == Op::Delete),
+            StatusCode::OK => {
+                // A longer answer has a longer document.
+                let Some(body) = &answer.body else {
+                    return Ok(false);
+                };
+                let there: Stored<'_> = serde_json::from_slice(body).map_err(|_| Untold::Unreadable)?;
+                let wanted: Option<&RawValue> = serde_json::from_slice(source).ok();
+                let both = there.source.zip(wanted);
+                Ok(both.is_some_and(|(there, wanted)| same(there, wanted)))
+            }
+            status => Err(Untold::Documents(status)),
+        }
+    }
+}
+
+/// A document as a cluster shows it.
+#[derive(Deserialize)]
+struct Stored<'a> {
+    #[serde(borrow, rename = "_source")]
+    source: Option<&'a RawValue>,
 }
 
 /// Returns the outcomes of operations that are not done.

@@ -3,27 +3,31 @@
 //! document is there as the operation was to leave it, the operation wrote it, or another one that says the
 //! same; then the operation is done.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bulk::{Ask, Op};
+use bulk::{Ask, Op, Operation};
 use cluster::{PickReason, Snapshot};
 use config::Level;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use wire::Outgoing;
 
 use crate::bulk_request::ask_of;
+use crate::delivery::asking::{Question, SHORT_BYTES, SOURCE_BYTES_MAX, Source};
 use crate::delivery::doubt::{Document, Doubt, Resent};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Error, Outcome, Untold};
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
+use crate::delivery::sources::{doc_of, holds, paths, same};
 use crate::delivery::work::Work;
-use crate::nodes::{Message, Outbound};
+use crate::nodes::Outbound;
 use crate::queue::parked::Scope;
 
 /// An operation to look for in an index.
@@ -170,9 +174,18 @@ impl Route {
             waiting,
             ..Found::default()
         };
-        for some in pieces(&looks, |look| bytes_of(work, look)) {
+        let (mut rest, mut most) = (&looks[..], LOOKS_MAX);
+        while !rest.is_empty() {
+            let (some, later) = piece(rest, most, |look| bytes_of(work, look));
             match self.look_up(work, some, outbound, snapshot).await {
+                // The documents that are there are larger than the operations: fewer are asked for from now
+                // on.
+                Ok(None) if some.len() > 1 => {
+                    most = some.len() / 2;
+                    continue;
+                }
                 Ok(there) => {
+                    let there = there.unwrap_or_else(|| vec![There::Other]);
                     for (look, there) in some.iter().zip(there) {
                         found.take(look, there, &self.resent);
                     }
@@ -182,6 +195,7 @@ impl Route {
                     found.waiting.extend(waiting);
                 }
             }
+            rest = later;
         }
         found.compare(work, &documents, &self.resent.borrow());
         left.retain(|operation| !found.has(*operation));
@@ -417,9 +431,16 @@ impl Route {
         }
         let encoded = utf8_percent_encode(name, NON_ALPHANUMERIC);
         let target = format!("/_resolve/index/{encoded}");
-        let (status, answer) = self
-            .ask(&Method::GET, &target, Outgoing::Empty, outbound, snapshot)
-            .await?;
+        let question = Question {
+            method: Method::GET,
+            target: &target,
+            least: MEMBERS_BYTES_MAX,
+            more: 0,
+        };
+        let answer = self.ask(question, Outgoing::Empty, outbound, snapshot).await?;
+        let status = answer.status;
+        let answer: Value =
+            serde_json::from_slice(answer.body.as_deref().unwrap_or_default()).unwrap_or_default();
         let members = match status.as_u16() {
             200 => {
                 let lists = [("aliases", "indices"), ("data_streams", "backing_indices")];
@@ -450,64 +471,126 @@ impl Route {
         Ok(work.past.members[name].clone())
     }
 
-    /// Returns the states of some operations' documents, in their order.
+    /// Returns the states of some operations' documents, in their order; `None` if the answer is longer than
+    /// what is read. Then a document that was asked for alone is another version: what the operation writes
+    /// would be shorter.
     async fn look_up(
         &self,
         work: &Work<'_>,
         looks: &[Look<'_>],
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<Vec<There>, Untold> {
-        let docs = looks.iter().map(|look| {
-            let mut doc = json!({"_index": look.index, "_id": look.id});
-            if let Some(routing) = &look.document.routing {
-                doc["routing"] = json!(routing);
-            }
-            // That it is there says enough.
-            if is_minted(work, look) {
-                doc["_source"] = json!(false);
-            }
-            doc
-        });
-        let body = json!({"docs": docs.collect::<Vec<_>>()}).to_string();
-        let body = Outgoing::from(body.into_bytes());
-        let (status, answer) = self
-            .ask(&Method::POST, "/_mget", body, outbound, snapshot)
-            .await?;
-        let found = answer["docs"].as_array();
-        let found = found.filter(|found| status == StatusCode::OK && found.len() == looks.len());
-        let found = found.ok_or(Untold::Documents(status))?;
-        let there = looks
-            .iter()
-            .zip(found)
-            .map(|(look, found)| judge(work, look, found));
-        Ok(there.collect())
+    ) -> Result<Option<Vec<There>>, Untold> {
+        let bytes = looks.iter().map(|look| bytes_of(work, look)).sum::<usize>();
+        if let [look] = looks
+            && bytes > SOURCE_BYTES_MAX
+            && matches!(at(work, look).op, Op::Create | Op::Index)
+            && !is_minted(work, look)
+        {
+            let there = self.look_at_source(work, look, outbound, snapshot).await?;
+            return Ok(Some(vec![there]));
+        }
+        let docs: Vec<Value> = looks.iter().map(|look| wanted_of(work, look)).collect();
+        let body = Outgoing::from(json!({"docs": docs}).to_string().into_bytes());
+        // The answer for one document, if that is as the operation leaves it, is read in any case.
+        let least = match looks.len() {
+            1 => 2 * bytes + SHORT_BYTES,
+            _ => SHORT_BYTES,
+        };
+        let question = Question {
+            method: Method::POST,
+            target: "/_mget",
+            least,
+            more: ANSWER_BYTES_MAX.saturating_sub(least),
+        };
+        let answer = self.ask(question, body, outbound, snapshot).await?;
+        if answer.status != StatusCode::OK {
+            return Err(Untold::Documents(answer.status));
+        }
+        let Some(body) = &answer.body else {
+            return Ok(None);
+        };
+        let found: Seen<'_> = serde_json::from_slice(body).map_err(|_| Untold::Documents(answer.status))?;
+        if found.docs.len() != looks.len() {
+            return Err(Untold::Documents(answer.status));
+        }
+        let there = looks.iter().zip(&found.docs);
+        Ok(Some(
+            there.map(|(look, found)| judge(work, look, found)).collect(),
+        ))
     }
 
-    async fn ask(
+    /// Returns the state of the document of an operation that writes a large one.
+    async fn look_at_source(
         &self,
-        method: &Method,
-        target: &str,
-        body: Outgoing,
+        work: &Work<'_>,
+        look: &Look<'_>,
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<(StatusCode, Value), Untold> {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(account) = self.account(outbound) {
-            headers.insert(AUTHORIZATION, account);
+    ) -> Result<There, Untold> {
+        let place = (&*look.index, look.id, look.document.routing.as_deref());
+        let told = self.source_is(place, source_of(work, look.operation), outbound, snapshot);
+        match told.await? {
+            Source::Same => Ok(There::Ours),
+            Source::Other => Ok(There::Other),
+            Source::Error(StatusCode::NOT_FOUND, _) => Ok(There::Nothing),
+            Source::Error(status, body) => {
+                let refused: Refused<'_> =
+                    serde_json::from_slice(&body).map_err(|_| Untold::Documents(status))?;
+                Ok(judge_error(look, &refused.error.kind))
+            }
         }
-        let message = Message {
-            request_id: &self.request_id,
-            method,
-            target,
-            headers: &headers,
-        };
-        let node = outbound.pick(snapshot, PickReason::Documents, &[]);
-        let answer = outbound.whole(&node, message, body, outbound.deadline());
-        let (head, body) = answer.await.map_err(Arc::new)?;
-        Ok((head.status, serde_json::from_slice(&body).unwrap_or_default()))
     }
+}
+
+/// An answer to `_mget`.
+#[derive(Deserialize)]
+struct Seen<'a> {
+    #[serde(borrow)]
+    docs: Vec<SeenDocument<'a>>,
+}
+
+#[derive(Deserialize)]
+struct SeenDocument<'a> {
+    #[serde(default)]
+    found: bool,
+    #[serde(borrow, rename = "_source")]
+    source: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Refused<'a> {
+    #[serde(borrow)]
+    error: ErrorKind<'a>,
+}
+
+#[derive(Deserialize)]
+struct ErrorKind<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Cow<'a, str>,
+}
+
+/// Returns the entry of an `_mget` that asks for an operation's document, and for as much of its source as
+/// tells whether the operation was executed.
+fn wanted_of(work: &Work<'_>, look: &Look<'_>) -> Value {
+    let mut doc = json!({"_index": look.index, "_id": look.id});
+    if let Some(routing) = &look.document.routing {
+        doc["routing"] = json!(routing);
+    }
+    if at(work, look).op == Op::Update {
+        match doc_of(source_of(work, look.operation)).map(paths) {
+            // A script may have left anything.
+            None => doc["_source"] = json!(false),
+            Some(Some(paths)) => doc["_source"] = json!(paths),
+            Some(None) => {}
+        }
+    } else if is_minted(work, look) {
+        // That it is there says enough.
+        doc["_source"] = json!(false);
+    }
+    doc
 }
 
 /// Whether the document that an operation leaves may differ from its lines: after an update by a script, or
@@ -554,53 +637,51 @@ fn readdressed(lines: &[u8], routing: Option<&str>) -> Option<Vec<u8>> {
 }
 
 /// Reads an entry of the answer as the state of an operation's document.
-fn judge(work: &Work<'_>, look: &Look<'_>, found: &Value) -> There {
-    let error = &found["error"];
-    if !error.is_null() {
-        let kind = error["type"].as_str().unwrap_or_default();
-        return match kind {
-            // Such a write is refused for the same reason.
-            "index_not_found_exception" | "routing_missing_exception" => There::Nothing,
-            // It would wait for as long as that lasts. Rather twice than not at all.
-            "index_closed_exception" | "security_exception" => {
-                let (index, id) = (&look.index, look.id);
-                wire::rationed!(
-                    tracing::warn,
-                    index,
-                    id,
-                    kind,
-                    "a document that may have been written cannot be looked for; it is sent again"
-                );
-                There::Nothing
-            }
-            "circuit_breaking_exception"
-            | "es_rejected_execution_exception"
-            | "rejected_execution_exception" => {
-                There::Busy(format!("{kind} when asked for a document in {}", look.index))
-            }
-            _ => There::Unknown(format!("{kind} when asked for a document in {}", look.index)),
-        };
+fn judge(work: &Work<'_>, look: &Look<'_>, found: &SeenDocument<'_>) -> There {
+    if let Some(error) = found.error {
+        let error: Option<ErrorKind<'_>> = serde_json::from_str(error.get()).ok();
+        return judge_error(look, &error.map(|error| error.kind).unwrap_or_default());
     }
-    let at = work.operations[look.operation];
-    let line = work.body[at.start..at.end]
-        .splitn(2, |byte| *byte == b'\n')
-        .nth(1)
-        .unwrap_or_default();
-    let wanted: Value = serde_json::from_slice(line).unwrap_or_default();
-    let ours = found["found"] == true
-        && match at.op {
-            Op::Create if is_minted(work, look) => true,
-            Op::Create | Op::Index => found.get("_source") == Some(&wanted),
-            Op::Update => {
-                let doc = wanted.get("doc").filter(|_| wanted.get("script").is_none());
-                doc.is_some_and(|doc| holds(&found["_source"], doc))
-            }
-            Op::Delete => false,
-        };
-    match (ours, found["found"] == true) {
-        (true, _) => There::Ours,
-        (false, true) => There::Other,
-        (false, false) => There::Nothing,
+    if !found.found {
+        return There::Nothing;
+    }
+    let line = source_of(work, look.operation);
+    let is = |compare: fn(&RawValue, &RawValue) -> bool, wanted: Option<&RawValue>| {
+        found
+            .source
+            .zip(wanted)
+            .is_some_and(|(source, wanted)| compare(source, wanted))
+    };
+    let ours = match at(work, look).op {
+        Op::Create if is_minted(work, look) => true,
+        Op::Create | Op::Index => is(same, serde_json::from_slice(line).ok()),
+        Op::Update => is(holds, doc_of(line)),
+        Op::Delete => false,
+    };
+    if ours { There::Ours } else { There::Other }
+}
+
+/// Returns the state of a document that a cluster gives an error for.
+fn judge_error(look: &Look<'_>, kind: &str) -> There {
+    match kind {
+        // Such a write is refused for the same reason.
+        "index_not_found_exception" | "routing_missing_exception" => There::Nothing,
+        // It would wait for as long as that lasts. Rather twice than not at all.
+        "index_closed_exception" | "security_exception" => {
+            let (index, id) = (&look.index, look.id);
+            wire::rationed!(
+                tracing::warn,
+                index,
+                id,
+                kind,
+                "a document that may have been written cannot be looked for; it is sent again"
+            );
+            There::Nothing
+        }
+        "circuit_breaking_exception" | "es_rejected_execution_exception" | "rejected_execution_exception" => {
+            There::Busy(format!("{kind} when asked for a document in {}", look.index))
+        }
+        _ => There::Unknown(format!("{kind} when asked for a document in {}", look.index)),
     }
 }
 
@@ -610,31 +691,38 @@ fn is_minted(work: &Work<'_>, look: &Look<'_>) -> bool {
     work.operations[look.operation].op == Op::Create && minted.any(|minted| minted.has(look.id.as_bytes()))
 }
 
-/// Whether merging `part` into a source, as an update does, changes nothing.
-fn holds(source: &Value, part: &Value) -> bool {
-    match (source, part) {
-        (Value::Object(source), Value::Object(part)) => part
-            .iter()
-            .all(|(key, part)| source.get(key).is_some_and(|there| holds(there, part))),
-        (source, part) => source == part,
-    }
-}
-
-/// Cuts a list into pieces that are asked for at once, each with a bounded number of operations and bytes.
+/// Cuts a list into pieces that are sent at once, each with a bounded number of operations and bytes.
 fn pieces<T>(mut all: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
     let mut pieces = Vec::new();
     while !all.is_empty() {
-        let mut sum = 0;
-        let fits = |one: &&T| {
-            sum += bytes(one);
-            sum <= LOOK_BYTES_MAX
-        };
-        let count = all.iter().take(LOOKS_MAX).take_while(fits).count();
-        let (some, rest) = all.split_at(count.max(1));
+        let (some, rest) = piece(all, LOOKS_MAX, &bytes);
         pieces.push(some);
         all = rest;
     }
     pieces
+}
+
+/// Cuts the next piece off a list: at most `most` operations of a bounded number of bytes, and one in any
+/// case.
+fn piece<T>(all: &[T], most: usize, bytes: impl Fn(&T) -> usize) -> (&[T], &[T]) {
+    let mut sum = 0;
+    let fits = |one: &&T| {
+        sum += bytes(one);
+        sum <= LOOK_BYTES_MAX
+    };
+    let count = all.iter().take(most).take_while(fits).count();
+    all.split_at(count.max(1))
+}
+
+fn at(work: &Work<'_>, look: &Look<'_>) -> Operation {
+    work.operations[look.operation]
+}
+
+/// Returns the line that comes after an operation's action line.
+fn source_of<'w>(work: &'w Work<'_>, operation: usize) -> &'w [u8] {
+    let at = work.operations[operation];
+    let mut lines = work.body[at.start..at.end].splitn(2, |byte| *byte == b'\n');
+    lines.nth(1).unwrap_or_default()
 }
 
 /// Returns the bytes of an operation.
@@ -648,7 +736,10 @@ const LOOKED_AT_ONCE: usize = 2000;
 /// The most documents that are asked for at once, and the most bytes of the operations that wrote them: the
 /// answer has their sources.
 const LOOKS_MAX: usize = 250;
-const LOOK_BYTES_MAX: usize = 1 << 20;
+const LOOK_BYTES_MAX: usize = SOURCE_BYTES_MAX;
+/// The most bytes of an answer that are read, if it is for small operations; of one that lists indices, too.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+const MEMBERS_BYTES_MAX: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -676,22 +767,5 @@ mod tests {
             "{\"index\":{\"_id\":\"1\",\"pipeline\":\"p\"}}\n{\"_index\":1}\n"
         );
         assert!(text(Some("r")).contains("\"routing\":\"r\""));
-    }
-
-    #[test]
-    fn an_update_is_done_where_merging_it_would_change_nothing() {
-        let source = json!({"a": 1, "b": {"c": [1, 2], "d": null}});
-        for (part, expected) in [
-            (json!({"a": 1}), true),
-            (json!({"b": {"c": [1, 2]}}), true),
-            (json!({"b": {"d": null}}), true),
-            (json!({}), true),
-            (json!({"a": 2}), false),
-            (json!({"b": {"c": [1]}}), false),
-            (json!({"b": {"e": null}}), false),
-            (json!({"b": 1}), false),
-        ] {
-            assert_eq!(holds(&source, &part), expected, "{part}");
-        }
     }
 }

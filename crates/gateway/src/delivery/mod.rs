@@ -11,6 +11,7 @@
 //! (`suspect`, `failing`). [`Memory`] bounds the memory of lanes.
 
 mod apart;
+mod asking;
 mod attempt;
 mod batch;
 mod brief;
@@ -35,6 +36,7 @@ mod retry;
 mod sent_as;
 mod shared_fate;
 mod suspect;
+mod sources;
 mod thread;
 mod unsettled;
 mod work;

@@ -45,8 +45,6 @@ pub(crate) enum Untold {
     Unreadable,
     #[error(transparent)]
     Unanswered(#[from] Arc<SendError>),
-    #[error("{node} answered {status} when asked for the document")]
-    Document { node: String, status: StatusCode },
     #[error("{status} when asked what {name} stands for")]
     Name { name: String, status: StatusCode },
     #[error("{0} when asked for documents that may have been written")]
