@@ -17,18 +17,23 @@
 //!
 //! A peer is an IPv4 address, or 64 bits of an IPv6 address. While others are there, a peer may hold its
 //! share ([`Fairness::peer_share_percent`]) and one body.
+//!
+//! A body that waits has its first bytes in the read buffer of its connection. Those buffers are set aside
+//! from the room for bodies: the part of the budget that is not for bodies bears them, and they are bounded,
+//! for all and for each peer. A body that finds no place to wait is refused at once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
 
 use crate::budget::{Budget, OverBudget};
 use crate::claim::{Claim, Record};
+use crate::place::{Place, Places};
+use crate::waiters::{Waiter, Waiters};
 
 /// The rules between peers that want memory for bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +56,8 @@ pub(crate) struct Admission {
     waiting: AtomicUsize,
     /// The least room, in bytes, that is of use to anybody who waits, as of the last look at the queue.
     useful: AtomicUsize,
+    /// The bytes in read buffers of waiting bodies.
+    pub(crate) aside: AtomicUsize,
     state: Mutex<AdmissionQueue>,
 }
 
@@ -61,6 +68,8 @@ pub(crate) struct Counters {
     pub(crate) shrunk: AtomicU64,
     /// Bodies that were cut off.
     pub(crate) cut: AtomicU64,
+    /// Waiters that were looked at to give room to them.
+    pub(crate) looked_at: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -68,13 +77,12 @@ pub(crate) struct AdmissionQueue {
     peers: HashMap<IpAddr, Account>,
     /// The two peers that came last, with the moment: they show whether anybody else is there.
     latest: [Option<(IpAddr, Instant)>; 2],
-    queue: VecDeque<Arc<Waiter>>,
+    pub(crate) queue: Waiters,
+    pub(crate) places: Places,
     /// Bodies that are arriving.
     pub(crate) arriving: HashMap<u64, Arc<Record>>,
     /// The bytes that small bodies hold.
     small_held: usize,
-    /// The number of small bodies that wait.
-    small_waiting: usize,
     next_id: u64,
     /// When the queue was last checked for bodies that could make room.
     looked: Option<Instant>,
@@ -91,19 +99,6 @@ struct Account {
 struct Room {
     limit: usize,
     reserve: usize,
-}
-
-/// A body that waits for room.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    pub(crate) wanted: usize,
-    /// Whether the body is small with what it wants.
-    is_small: bool,
-    pub(crate) record: Arc<Record>,
-    pub(crate) since: Instant,
-    wait: Duration,
-    granted: Mutex<bool>,
-    wake: Notify,
 }
 
 impl Default for Fairness {
@@ -141,6 +136,7 @@ impl Admission {
             counters: Counters::default(),
             waiting: AtomicUsize::new(0),
             useful: AtomicUsize::new(0),
+            aside: AtomicUsize::new(0),
             state: Mutex::default(),
         }
     }
@@ -152,12 +148,43 @@ impl Admission {
     pub(crate) fn state(&self) -> MutexGuard<'_, AdmissionQueue> {
         self.state.lock()
     }
+
+    /// Notes that a claim gives back `bytes` of what it holds.
+    pub(crate) fn take_back(&self, record: &Record, bytes: usize) {
+        let mut state = self.state();
+        state.take_back(record, bytes);
+        self.let_on(&mut state, record.peer);
+    }
+
+    /// Notes that a claim ends.
+    pub(crate) fn end(&self, record: &Record) {
+        let mut state = self.state();
+        state.end(record);
+        self.let_on(&mut state, record.peer);
+    }
+
+    /// Notes that the number of waiters is another one.
+    pub(crate) fn counts(&self, state: &AdmissionQueue) {
+        self.waiting.store(state.queue.len(), Ordering::SeqCst);
+    }
+
+    /// Has the next release look at the waiters, however small it is.
+    pub(crate) fn look_again(&self) {
+        self.useful.store(0, Ordering::SeqCst);
+    }
+
+    /// Lets a waiter of a peer on that may have room now.
+    pub(crate) fn let_on(&self, state: &mut AdmissionQueue, peer: IpAddr) {
+        if state.queue.let_on(peer) {
+            self.look_again();
+        }
+    }
 }
 
 // === impl AdmissionQueue ===
 
 impl AdmissionQueue {
-    fn see(&mut self, peer: IpAddr, now: Instant) {
+    pub(crate) fn see(&mut self, peer: IpAddr, now: Instant) {
         match self.latest[0] {
             Some((last, _)) if last == peer => {}
             last => self.latest[1] = last,
@@ -184,9 +211,14 @@ impl AdmissionQueue {
         is_time
     }
 
-    /// Iterates over all waiters, in the order of the queue.
+    /// Iterates over all waiters.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         self.queue.iter()
+    }
+
+    /// Has everybody who waits looked at next time.
+    pub(crate) fn let_all_on(&mut self) {
+        self.queue.let_all_on();
     }
 
     pub(crate) fn held_by(&self, peer: IpAddr) -> usize {
@@ -200,7 +232,7 @@ impl AdmissionQueue {
         record
     }
 
-    pub(crate) fn end(&mut self, record: &Record) {
+    fn end(&mut self, record: &Record) {
         self.arriving.remove(&record.id);
         self.take_back(record, record.held());
         if let Some(account) = self.peers.get_mut(&record.peer) {
@@ -254,12 +286,26 @@ impl Budget {
         self.admission_limit() / 100 * usize::from(self.admission.fairness.peer_share_percent)
     }
 
+    /// Returns the bytes that count against the room for bodies.
+    pub(crate) fn used_by_bodies(&self) -> usize {
+        self.used().saturating_sub(self.aside())
+    }
+
+    pub(crate) fn aside(&self) -> usize {
+        self.admission.aside.load(Ordering::SeqCst)
+    }
+
     fn room(&self) -> Room {
         let limit = self.admission_limit();
         Room {
             limit,
             reserve: limit / RESERVE_SHARE,
         }
+    }
+
+    /// Returns whether a body that holds some bytes and wants more, in this order, is small.
+    pub(crate) fn is_small(&self, wants: (usize, usize)) -> bool {
+        self.room().is_small(wants.0 + wants.1)
     }
 
     /// Returns how far a body that holds some bytes and wants more, in this order, may fill the room now.
@@ -297,7 +343,7 @@ impl Budget {
         let room = self.room();
         if taken.is_none() {
             let limit = room.limit_for((claim.record().held(), bytes), state.small_held);
-            self.charge_or_reclaim(bytes, limit).ok()?;
+            self.charge_or_reclaim(bytes, limit + self.aside()).ok()?;
         }
         state.give_room(claim.record(), bytes, room);
         Some(taken)
@@ -318,28 +364,30 @@ impl Budget {
         if bytes > self.admission_limit() {
             return Err(refused());
         }
-        let entry = QueueEntry::take(self, claim, bytes, wait);
+        let place = Place::take(self, claim, bytes, wait).ok_or_else(refused)?;
         let until = tokio::time::Instant::now() + wait;
-        while !entry.is_granted() {
+        while !place.waiter.is_granted() {
             let look_again = (tokio::time::Instant::now() + LOOK_EVERY).min(until);
-            let _ = tokio::time::timeout_at(look_again, entry.waiter.wake.notified()).await;
-            if entry.is_granted() {
+            let _ = tokio::time::timeout_at(look_again, place.waiter.wake.notified()).await;
+            if place.waiter.is_granted() {
                 break;
             }
             if tokio::time::Instant::now() >= until {
                 return Err(refused());
             }
-            self.relieve();
-            self.serve_waiting();
+            // One look serves all who wait.
+            if self.relieve() {
+                self.serve_waiting();
+            }
         }
-        entry.keep();
+        place.keep();
         Ok(())
     }
 
     /// Returns whether there may be room enough for one of the waiters. This is called for each buffer that
     /// is released.
     pub(crate) fn can_serve(&self) -> bool {
-        let room = self.admission_limit().saturating_sub(self.used());
+        let room = self.admission_limit().saturating_sub(self.used_by_bodies());
         room >= self.admission.useful.load(Ordering::SeqCst)
     }
 
@@ -360,42 +408,32 @@ impl Budget {
     /// worthwhile: 0 if something else may change as well.
     fn serve(&self, state: &mut AdmissionQueue) -> usize {
         let now = Instant::now();
-        let (mut at, mut unfit, mut over_share) = (0, 0, None);
+        let (mut last, mut unfit, mut small_unfit) = (None::<Arc<Waiter>>, 0, 0);
         let (mut useful, mut reclaimed) = (usize::MAX, false);
-        let (room, mut collected) = (self.room(), false);
-        while let Some(waiter) = state.queue.get(at).map(Arc::clone) {
-            // Only small bodies pass a body that collects, as far as their reserve goes.
-            let passes = waiter.is_small && state.small_held + waiter.wanted <= room.reserve;
-            if over_share == Some(waiter.record.peer) {
-                at += 1;
-                continue;
-            }
-            // However many large bodies wait before them, small ones find what is reserved for them.
-            if (collected || unfit >= UNFIT_MAX) && !passes {
-                if state.small_waiting == 0 {
-                    break;
-                }
-                at += 1;
+        let (room, mut only_small) = (self.room(), false);
+        while small_unfit < UNFIT_MAX
+            && let Some(waiter) = state.queue.next(last.as_deref(), only_small)
+        {
+            self.admission.counters.looked_at.fetch_add(1, Ordering::Relaxed);
+            last = Some(Arc::clone(&waiter));
+            // Only small bodies pass a body that collects, as far as their reserve goes. However many large
+            // bodies wait before them, they find what is reserved for them.
+            if only_small && state.small_held + waiter.wanted > room.reserve {
+                small_unfit += 1;
                 continue;
             }
             if !self.may_have(state, &waiter.record, waiter.wanted, now) {
-                (over_share, useful) = (Some(waiter.record.peer), 0);
-                at += 1;
+                state.queue.hold_back(&waiter);
                 continue;
             }
             let limit = room.limit_for(waiter.wants(), state.small_held);
-            let mut charged = self.try_charge(waiter.wanted, limit);
+            let mut charged = self.try_charge(waiter.wanted, limit + self.aside());
             // Nothing is kept idle while a body waits, so a second attempt would find nothing.
             if charged.is_err() && !reclaimed && self.reclaim() > 0 {
-                charged = self.try_charge(waiter.wanted, limit);
+                charged = self.try_charge(waiter.wanted, limit + self.aside());
             }
             if charged.is_ok() {
-                state.queue.remove(at);
-                state.small_waiting -= usize::from(waiter.is_small);
-                self.admission.waiting.store(state.queue.len(), Ordering::SeqCst);
-                state.give_room(&waiter.record, waiter.wanted, room);
-                state.see(waiter.record.peer, now);
-                waiter.grant();
+                self.grant(state, &waiter, room);
                 continue;
             }
             (reclaimed, useful) = (true, useful.min(waiter.wanted + (room.limit - limit)));
@@ -404,95 +442,22 @@ impl Budget {
                 if limit == room.limit && !waiter.is_small {
                     break;
                 }
-                collected = true;
+                only_small = true;
             }
-            (at, unfit) = (at + 1, unfit + 1);
+            small_unfit += usize::from(only_small);
+            unfit += 1;
+            only_small |= unfit >= UNFIT_MAX;
         }
         useful
     }
-}
 
-// === impl Waiter ===
-
-impl Waiter {
-    /// Returns what the body holds, and what it wants beyond that.
-    pub(crate) fn wants(&self) -> (usize, usize) {
-        (self.record.held(), self.wanted)
-    }
-
-    fn grant(&self) {
-        *self.granted.lock() = true;
-        self.wake.notify_one();
-    }
-
-    /// Returns whether no other waiter may pass this one now: in the middle of its wait. Later it evidently
-    /// does not get enough.
-    fn collects(&self, now: Instant) -> bool {
-        let waited = now.saturating_duration_since(self.since);
-        waited > self.wait / 4 && waited < self.wait / 4 * 3
-    }
-}
-
-/// A place in the queue, left when dropped. A drop also gives back the room that was granted, unless the room
-/// is kept.
-struct QueueEntry<'a> {
-    budget: &'a Budget,
-    waiter: Arc<Waiter>,
-}
-
-impl<'a> QueueEntry<'a> {
-    fn take(budget: &'a Budget, claim: &Claim, wanted: usize, wait: Duration) -> Self {
-        let waiter = Arc::new(Waiter {
-            wanted,
-            is_small: budget.room().is_small(claim.record().held() + wanted),
-            record: Arc::clone(claim.record()),
-            since: Instant::now(),
-            wait,
-            granted: Mutex::new(false),
-            wake: Notify::new(),
-        });
-        waiter.record.wait(true);
-        {
-            let mut state = budget.admission.state();
-            state.see(waiter.record.peer, waiter.since);
-            state.queue.push_back(Arc::clone(&waiter));
-            state.small_waiting += usize::from(waiter.is_small);
-            budget
-                .admission
-                .waiting
-                .store(state.queue.len(), Ordering::SeqCst);
-        }
-        budget.serve_waiting();
-        QueueEntry { budget, waiter }
-    }
-
-    fn is_granted(&self) -> bool {
-        *self.waiter.granted.lock()
-    }
-
-    /// Passes the room to the caller.
-    fn keep(self) {
-        *self.waiter.granted.lock() = false;
-    }
-}
-
-impl Drop for QueueEntry<'_> {
-    fn drop(&mut self) {
-        self.waiter.record.wait(false);
-        let mut state = self.budget.admission.state();
-        let waited = state.queue.len();
-        state.queue.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
-        if state.queue.len() < waited {
-            state.small_waiting -= usize::from(self.waiter.is_small);
-            let admission = &self.budget.admission;
-            admission.waiting.store(state.queue.len(), Ordering::SeqCst);
-            admission.useful.store(0, Ordering::SeqCst);
-        }
-        if self.is_granted() {
-            state.take_back(&self.waiter.record, self.waiter.wanted);
-            drop(state);
-            self.budget.release(self.waiter.wanted);
-        }
+    fn grant(&self, state: &mut AdmissionQueue, waiter: &Waiter, room: Room) {
+        state.queue.remove(waiter);
+        self.admission.counts(state);
+        state.give_room(&waiter.record, waiter.wanted, room);
+        state.see(waiter.record.peer, Instant::now());
+        waiter.grant();
+        state.queue.let_on(waiter.record.peer);
     }
 }
 
@@ -656,13 +621,13 @@ mod tests {
         let second = Duration::from_secs(1);
         let waiting = large
             .iter()
-            .map(|claim| QueueEntry::take(&budget, claim, 8 * MIB, second));
-        let waiting: Vec<_> = waiting.collect();
-        assert!(waiting.iter().all(|entry| !entry.is_granted()));
+            .map(|claim| Place::take(&budget, claim, 8 * MIB, second));
+        let waiting: Vec<_> = waiting.map(|place| place.expect("a place")).collect();
+        assert!(waiting.iter().all(|place| !place.waiter.is_granted()));
         assert!(wait(&budget, &small, 100 << 10, 0).await);
         drop(waiting);
         assert_eq!(budget.admission.waiting(), 0);
-        assert_eq!(budget.admission.state().small_waiting, 0);
+        assert_eq!(budget.aside(), 0);
     }
 
     #[tokio::test]

@@ -27,6 +27,8 @@ pub(crate) struct Record {
     /// The part of `held` that was given to it as a small body.
     small: AtomicUsize,
     arrived: AtomicU64,
+    /// The bytes that its connection's read buffer takes while it waits.
+    aside: AtomicUsize,
     waits: AtomicBool,
     /// A [`Verdict`], or 0.
     verdict: AtomicU8,
@@ -62,6 +64,7 @@ impl Claim {
             held: AtomicUsize::new(0),
             small: AtomicUsize::new(0),
             arrived: AtomicU64::new(0),
+            aside: AtomicUsize::new(0),
             waits: AtomicBool::new(false),
             verdict: AtomicU8::new(0),
             waker: Mutex::default(),
@@ -87,7 +90,7 @@ impl Claim {
 
     /// Gives back `bytes` of the memory that it holds.
     pub(crate) fn give_back(&self, bytes: usize) {
-        self.budget.admission.state().take_back(&self.record, bytes);
+        self.budget.admission.take_back(&self.record, bytes);
     }
 
     /// Notes that the body is arriving from now on: others may ask it to make room.
@@ -124,7 +127,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.budget.admission.state().end(&self.record);
+        self.budget.admission.end(&self.record);
     }
 }
 
@@ -154,6 +157,15 @@ impl Record {
         let less = small.min(bytes);
         self.small.store(small - less, Ordering::Relaxed);
         less
+    }
+
+    pub(crate) fn aside(&self) -> usize {
+        self.aside.load(Ordering::Relaxed)
+    }
+
+    /// Sets the bytes that the body takes besides while it waits; not while it waits.
+    pub(crate) fn set_aside(&self, bytes: usize) {
+        self.aside.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn bytes_arrived(&self) -> u64 {

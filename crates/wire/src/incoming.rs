@@ -198,11 +198,13 @@ impl Incoming {
         };
         let Some(claim) = into.claim() else {
             let claim = self.claim();
+            self.sets_aside(&claim);
             let larger = self.pool.admit(bytes, &claim, wait).await?;
             claim.arrives();
             into.move_to(larger, Some(claim));
             return Ok(());
         };
+        self.sets_aside(claim);
         let told = poll_fn(|cx| claim.poll_verdict(cx));
         let most = self.pool.budget().admission_limit();
         if into.charged() + bytes > most {
@@ -238,6 +240,13 @@ impl Incoming {
         };
         into.move_to(larger, None);
         Ok(())
+    }
+
+    /// Notes how much memory the bytes that were read with the head take while the body waits for room:
+    /// little more than they are, where memory is scarce.
+    fn sets_aside(&self, claim: &Claim) {
+        let mut io = self.connection.io.borrow_mut();
+        claim.record().set_aside(io.receiver.waits());
     }
 
     fn claim(&self) -> Claim {
@@ -285,6 +294,7 @@ impl Incoming {
         let guess = inflated_guess(self.length.map(|length| length as usize), limit);
         let claim = self.claim();
         let wait = self.connection.limits().budget_wait;
+        self.sets_aside(&claim);
         let mut into = self.pool.take(0);
         let larger = self.pool.admit(guess, &claim, wait).await?;
         into.move_to(larger, Some(claim));

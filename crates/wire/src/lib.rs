@@ -65,6 +65,7 @@ mod limits;
 mod listener;
 mod outgoing;
 mod pace;
+mod place;
 mod pool;
 mod ration;
 mod receive;
@@ -75,6 +76,7 @@ mod server;
 mod stream;
 mod tls;
 mod transmit;
+mod waiters;
 
 pub use admission::Fairness;
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge, OverBudget};

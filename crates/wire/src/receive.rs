@@ -160,6 +160,15 @@ impl Receiver {
         }
     }
 
+    /// Returns how much memory the pending bytes take while nothing is read: little more than they are, where
+    /// memory is scarce.
+    pub(crate) fn waits(&mut self) -> usize {
+        if self.pool.budget().is_scarce() {
+            self.hold_little();
+        }
+        self.buffer.as_ref().map_or(0, Buffer::charged)
+    }
+
     /// Returns the next piece of the body, at most 256 KiB; `None` at its end.
     pub(crate) fn poll_piece(
         &mut self,

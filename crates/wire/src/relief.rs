@@ -19,9 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::admission::{AdmissionQueue, UNFIT_MAX, Waiter};
+use crate::admission::{AdmissionQueue, UNFIT_MAX};
 use crate::budget::Budget;
 use crate::claim::{Record, Verdict};
+use crate::waiters::Waiter;
 
 /// The state of one body, as seen by a look.
 struct BodyState {
@@ -32,12 +33,13 @@ struct BodyState {
 }
 
 impl Budget {
-    /// Makes bodies give up the room that is waited for, unless somebody has just done so.
-    pub(crate) fn relieve(&self) {
+    /// Makes bodies give up the room that is waited for, and has all waiters looked at anew, unless somebody
+    /// has just done so. Returns whether this look did.
+    pub(crate) fn relieve(&self) -> bool {
         let now = Instant::now();
         let mut state = self.admission.state();
         if !state.looks(now) {
-            return;
+            return false;
         }
         let (mut wanting, mut over): (Vec<_>, Vec<_>) = state
             .waiting()
@@ -49,7 +51,7 @@ impl Budget {
         let largest = wanting.iter().map(|waiter| waiter.wants());
         let largest = largest.max_by_key(|(held, more)| held + more);
         let limit = self.limit_for(&state, largest.unwrap_or_default());
-        let mut missing = (self.used() + wanted.min(limit)).saturating_sub(limit);
+        let mut missing = (self.used_by_bodies() + wanted.min(limit)).saturating_sub(limit);
         let mut seen = Vec::new();
         for record in state.arriving.values() {
             match record.told() {
@@ -76,6 +78,8 @@ impl Budget {
                 self.tell(one, Verdict::OverShare);
             }
         }
+        state.let_all_on();
+        true
     }
 
     /// Makes slow bodies give back the room that they do not need, or cuts them off; returns how much room is

@@ -246,6 +246,54 @@ fn a_peer_with_many_bodies_leaves_room_for_another_peer() {
     });
 }
 
+/// Each of these connections holds a read buffer with the beginning of its body.
+#[test]
+fn thousands_of_bodies_of_one_peer_that_wait_keep_no_other_peer_waiting() {
+    let cluster = cluster();
+    let (gateway, _folder) = gateway(&cluster, ", max_request_body_size: 24mb", ", body_memory: 48mb");
+    let stop = AtomicBool::new(false);
+    let bulk = bulk_of(1 << 20);
+    let client = client(&gateway);
+    let exchange = || {
+        let began = Instant::now();
+        let answer = client.post_ndjson("/_bulk", bulk.as_bytes()).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        began.elapsed()
+    };
+    let alone = slowest_of(4, exchange);
+    std::thread::scope(|scope| {
+        let _at_end = StopAtEnd(&stop);
+        // These hold what one peer may hold, and are not slow.
+        for _ in 0..2 {
+            let (socket, stop) = (
+                begin_bulk(connect_from(2, gateway.address), 16 << 20, 1 << 20),
+                &stop,
+            );
+            scope.spawn(move || trickle(socket, 40_000, Duration::from_millis(100), stop));
+        }
+        let mut waiting: Vec<TcpStream> = (0..3_000)
+            .map(|_| begin_bulk(connect_from(2, gateway.address), 8 << 20, 20_000))
+            .collect();
+        let slowest = slowest_of(10, exchange);
+        let most = Duration::from_secs(3) + 4 * alone;
+        assert!(slowest < most, "the slowest took {slowest:?}, alone {alone:?}");
+        // Most of them find no place to wait, and are told to come again.
+        let (mut refused, mut answer) = (0, [0; 1024]);
+        for socket in &mut waiting {
+            socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+            let count = socket.read(&mut answer).unwrap_or_default();
+            let answer = String::from_utf8_lossy(&answer[..count]);
+            if answer.starts_with("HTTP/1.1 429") {
+                assert!(answer.to_lowercase().contains("retry-after: 1"), "{answer}");
+                assert!(answer.contains("circuit_breaking_exception"), "{answer}");
+                refused += 1;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(refused > 2_000, "{refused} of 3,000");
+    });
+}
+
 /// Begins heads, and never ends them.
 fn begin_heads(count: usize, from: u8, to: SocketAddr) -> Vec<TcpStream> {
     let begin = |_| {

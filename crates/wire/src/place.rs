@@ -1,0 +1,210 @@
+//! The places of bodies that wait for room.
+//!
+//! A body that waits has its first bytes in the read buffer of its connection, and no claim on that memory.
+//! Places bound the sum of such buffers, for all and for each peer, and with it the number of waiters.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::admission::FIRST_BYTES;
+use crate::budget::Budget;
+use crate::claim::Claim;
+use crate::waiters::Waiter;
+
+/// A place in the queue, left when dropped. A drop also gives back the room that was granted, unless the room
+/// is kept.
+pub(crate) struct Place<'a> {
+    budget: &'a Budget,
+    pub(crate) waiter: Arc<Waiter>,
+}
+
+/// The bytes that waiting bodies count for: those of their read buffers, and at least [`FIRST_BYTES`].
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    all: usize,
+    by_peer: HashMap<IpAddr, usize>,
+}
+
+// === impl Place ===
+
+impl<'a> Place<'a> {
+    /// Takes a place; `None` if too much memory is taken by bodies that wait.
+    pub(crate) fn take(budget: &'a Budget, claim: &Claim, wanted: usize, wait: Duration) -> Option<Self> {
+        let (record, since) = (claim.record(), Instant::now());
+        let admission = &budget.admission;
+        let is_small = budget.is_small((record.held(), wanted));
+        let waiter = {
+            let mut state = admission.state();
+            state.see(record.peer, since);
+            if !state
+                .places
+                .enter(record.peer, record.aside(), budget.limit() / ASIDE_SHARE)
+            {
+                return None;
+            }
+            admission.aside.fetch_add(record.aside(), Ordering::SeqCst);
+            record.wait(true);
+            let waiter = state.queue.push(record, (wanted, is_small), (since, wait));
+            admission.counts(&state);
+            waiter
+        };
+        budget.serve_waiting();
+        Some(Place { budget, waiter })
+    }
+
+    /// Passes the room to the caller.
+    pub(crate) fn keep(self) {
+        self.waiter.passes_on();
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let (admission, record) = (&self.budget.admission, &self.waiter.record);
+        record.wait(false);
+        let mut state = admission.state();
+        state.places.leave(record.peer, record.aside());
+        admission.aside.fetch_sub(record.aside(), Ordering::SeqCst);
+        if state.queue.remove(&self.waiter) {
+            admission.counts(&state);
+            admission.look_again();
+        }
+        if self.waiter.is_granted() {
+            state.take_back(record, self.waiter.wanted);
+            admission.let_on(&mut state, record.peer);
+            drop(state);
+            self.budget.release(self.waiter.wanted);
+        }
+    }
+}
+
+// === impl Places ===
+
+impl Places {
+    /// Notes that a body begins to wait, and returns whether it may: all count for `most` bytes at most, and
+    /// those of one peer for half of it. The first of each peer finds a place up to twice as much.
+    fn enter(&mut self, peer: IpAddr, bytes: usize, most: usize) -> bool {
+        let bytes = bytes.max(FIRST_BYTES);
+        let own = self.by_peer.get(&peer).copied().unwrap_or_default();
+        let may = match own {
+            0 => self.all + bytes <= 2 * most,
+            own => own + bytes <= most / 2 && self.all + bytes <= most,
+        };
+        if may {
+            self.all += bytes;
+            self.by_peer.insert(peer, own + bytes);
+        }
+        may
+    }
+
+    /// Notes that a body waits no longer.
+    fn leave(&mut self, peer: IpAddr, bytes: usize) {
+        let bytes = bytes.max(FIRST_BYTES);
+        self.all -= bytes;
+        if let Some(own) = self.by_peer.get_mut(&peer) {
+            *own -= bytes;
+            if *own == 0 {
+                self.by_peer.remove(&peer);
+            }
+        }
+    }
+}
+
+/// The part of the whole budget that waiting bodies may count for: an eighth.
+const ASIDE_SHARE: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::UNFIT_MAX;
+
+    const MIB: usize = 1 << 20;
+
+    fn peer(last: u8) -> IpAddr {
+        IpAddr::from([127, 0, 0, last])
+    }
+
+    async fn wait(budget: &Arc<Budget>, claim: &Claim, bytes: usize, seconds: u64) -> bool {
+        let wait = Duration::from_secs(seconds);
+        budget.wait_for_room(claim, bytes, wait).await.is_ok()
+    }
+
+    /// Waiters that must not make a release dearer: of a peer that holds its share, and of others for whom
+    /// there is no room.
+    #[tokio::test]
+    async fn a_release_looks_at_a_bounded_number_of_waiters_however_many_there_are() {
+        let looks = [300, 3_000, 30_000].map(|many| {
+            let budget = Arc::new(Budget::new(8 << 30)); // 6 GiB for bodies
+            let holders: Vec<Claim> = [1, 2]
+                .map(|last| Claim::begin(&budget, peer(last)))
+                .into_iter()
+                .collect();
+            for holder in &holders {
+                let room = budget.room_now(holder, 2_700 * MIB, || None::<()>);
+                assert!(room.is_some());
+            }
+            let claims: Vec<Claim> = (0..many)
+                .map(|n| Claim::begin(&budget, peer(1 + (n % 8) as u8)))
+                .collect();
+            let minute = Duration::from_secs(60);
+            let waiting = claims
+                .iter()
+                .map(|claim| Place::take(&budget, claim, 400 * MIB, minute).expect("a place"));
+            let waiting: Vec<_> = waiting.collect();
+            assert_eq!(budget.admission.waiting(), many);
+            let looked_at = || budget.admission.counters.looked_at.load(Ordering::Relaxed);
+            let before = looked_at();
+            for _ in 0..100 {
+                // Small enough to help nobody; but the peer that is over its share gives something back.
+                holders[0].give_back(1);
+                budget.release(1);
+            }
+            let looked = looked_at() - before;
+            drop(waiting);
+            assert_eq!((budget.admission.waiting(), budget.aside()), (0, 0));
+            looked
+        });
+        assert!(
+            looks.iter().all(|looked| *looked <= 100 * 2 * UNFIT_MAX as u64),
+            "{looks:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_peer_waits_with_a_bounded_number_of_bodies_and_takes_no_place_from_another() {
+        let budget = Arc::new(Budget::new(64 * MIB)); // 48 for bodies, 8 for the read buffers of those that wait
+        let holder = Claim::begin(&budget, peer(9));
+        assert!(wait(&budget, &holder, 40 * MIB, 1).await);
+        let minute = Duration::from_secs(60);
+        let claims: Vec<Claim> = (0..3_000).map(|_| Claim::begin(&budget, peer(1))).collect();
+        let waiting: Vec<_> = claims
+            .iter()
+            .filter_map(|claim| {
+                // Each has a read buffer.
+                budget.charge(32 << 10);
+                claim.record().set_aside(32 << 10);
+                match Place::take(&budget, claim, 20 * MIB, minute) {
+                    None => {
+                        budget.forget(32 << 10);
+                        None
+                    }
+                    place => place,
+                }
+            })
+            .collect();
+        assert_eq!(waiting.len(), 4 * MIB / (32 << 10), "half of the memory for them");
+        let small = Claim::begin(&budget, peer(2));
+        assert!(wait(&budget, &small, 200 << 10, 0).await, "its room is there");
+        let other = Claim::begin(&budget, peer(3));
+        let (served, ()) = tokio::join!(wait(&budget, &other, 20 * MIB, 5), async {
+            tokio::task::yield_now().await;
+            assert_eq!(budget.admission.waiting(), waiting.len() + 1);
+            holder.give_back(40 * MIB);
+            budget.release(40 * MIB);
+        });
+        assert!(served, "the one peer has its share, which is one of these bodies");
+    }
+}

@@ -1,0 +1,188 @@
+//! The bodies that wait for room, in the order in which they came. However many wait, each step costs about
+//! as much as with a few.
+//!
+//! A waiter whose peer holds its share already is held back: nobody looks at it again before its peer has
+//! given something back, or before the next look at all waiters.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::claim::Record;
+
+/// A body that waits for room.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    /// Its place in the queue.
+    number: u64,
+    pub(crate) wanted: usize,
+    /// Whether the body is small with what it wants.
+    pub(crate) is_small: bool,
+    pub(crate) record: Arc<Record>,
+    pub(crate) since: Instant,
+    wait: Duration,
+    granted: Mutex<bool>,
+    pub(crate) wake: Notify,
+}
+
+/// All bodies that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    last: u64,
+    large: BTreeMap<u64, Arc<Waiter>>,
+    small: BTreeMap<u64, Arc<Waiter>>,
+    held_back: HashMap<IpAddr, BTreeMap<u64, Arc<Waiter>>>,
+    held_back_count: usize,
+}
+
+// === impl Waiter ===
+
+impl Waiter {
+    /// Returns what the body holds, and what it wants beyond that.
+    pub(crate) fn wants(&self) -> (usize, usize) {
+        (self.record.held(), self.wanted)
+    }
+
+    pub(crate) fn grant(&self) {
+        *self.granted.lock() = true;
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn is_granted(&self) -> bool {
+        *self.granted.lock()
+    }
+
+    /// Makes the waiter forget that it was granted its room, which somebody else has now.
+    pub(crate) fn passes_on(&self) {
+        *self.granted.lock() = false;
+    }
+
+    /// Returns whether no other waiter may pass this one now: in the middle of its wait. Later it evidently
+    /// does not get enough.
+    pub(crate) fn collects(&self, now: Instant) -> bool {
+        let waited = now.saturating_duration_since(self.since);
+        waited > self.wait / 4 && waited < self.wait / 4 * 3
+    }
+}
+
+// === impl Waiters ===
+
+impl Waiters {
+    /// Puts a body that wants so many bytes behind all others.
+    pub(crate) fn push(
+        &mut self,
+        record: &Arc<Record>,
+        (wanted, is_small): (usize, bool),
+        (since, wait): (Instant, Duration),
+    ) -> Arc<Waiter> {
+        self.last += 1;
+        let waiter = Arc::new(Waiter {
+            number: self.last,
+            wanted,
+            is_small,
+            record: Arc::clone(record),
+            since,
+            wait,
+            granted: Mutex::new(false),
+            wake: Notify::new(),
+        });
+        self.put(Arc::clone(&waiter));
+        waiter
+    }
+
+    /// Removes a waiter; returns whether it was still there.
+    pub(crate) fn remove(&mut self, waiter: &Waiter) -> bool {
+        let list = self.list(waiter.is_small);
+        list.remove(&waiter.number).is_some() || self.take_held_back(waiter)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.large.len() + self.small.len() + self.held_back_count
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the first waiter behind `after` that is not held back; only small ones if `only_small`.
+    pub(crate) fn next(&self, after: Option<&Waiter>, only_small: bool) -> Option<Arc<Waiter>> {
+        let behind = (
+            after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.number)),
+            Bound::Unbounded,
+        );
+        let small = self.small.range(behind).next();
+        let large = if only_small {
+            None
+        } else {
+            self.large.range(behind).next()
+        };
+        let first = [small, large]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(number, _)| **number);
+        first.map(|(_, waiter)| Arc::clone(waiter))
+    }
+
+    /// Iterates over all waiters, those that are held back last.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+        let held_back = self.held_back.values().flat_map(BTreeMap::values);
+        let waiting: BTreeMap<_, _> = self.small.iter().chain(&self.large).collect();
+        waiting.into_values().chain(held_back)
+    }
+
+    /// Has nobody look at a waiter until its peer, or everybody, is let on.
+    pub(crate) fn hold_back(&mut self, waiter: &Waiter) {
+        if let Some(waiter) = self.list(waiter.is_small).remove(&waiter.number) {
+            let peer = self.held_back.entry(waiter.record.peer).or_default();
+            peer.insert(waiter.number, waiter);
+            self.held_back_count += 1;
+        }
+    }
+
+    /// Lets the first waiter of a peer on that is held back, if one is.
+    pub(crate) fn let_on(&mut self, peer: IpAddr) -> bool {
+        let first = self.held_back.get(&peer).and_then(|peer| peer.first_key_value());
+        let Some(waiter) = first.map(|(_, waiter)| Arc::clone(waiter)) else {
+            return false;
+        };
+        self.take_held_back(&waiter);
+        self.put(waiter);
+        true
+    }
+
+    /// Lets all waiters on.
+    pub(crate) fn let_all_on(&mut self) {
+        self.held_back_count = 0;
+        for waiter in std::mem::take(&mut self.held_back).into_values().flatten() {
+            self.put(waiter.1);
+        }
+    }
+
+    fn put(&mut self, waiter: Arc<Waiter>) {
+        self.list(waiter.is_small).insert(waiter.number, waiter);
+    }
+
+    fn take_held_back(&mut self, waiter: &Waiter) -> bool {
+        let Some(peer) = self.held_back.get_mut(&waiter.record.peer) else {
+            return false;
+        };
+        let was_there = peer.remove(&waiter.number).is_some();
+        self.held_back_count -= usize::from(was_there);
+        if peer.is_empty() {
+            self.held_back.remove(&waiter.record.peer);
+        }
+        was_there
+    }
+
+    fn list(&mut self, is_small: bool) -> &mut BTreeMap<u64, Arc<Waiter>> {
+        match is_small {
+            true => &mut self.small,
+            false => &mut self.large,
+        }
+    }
+}
