@@ -6,6 +6,7 @@ use testkit::client::{Answer, Client};
 use testkit::fake::{FakeCluster, Flavour, Manners, Spec, Unfit};
 
 use crate::gateway::{Gateway, body};
+use crate::hardening::exchange;
 use crate::home::{GatewayHome, account, drained, queue};
 
 fn cluster_of(flavour: Flavour) -> FakeCluster {
@@ -87,6 +88,31 @@ fn a_cluster_that_does_not_know_vendor_types_says_so_and_nobody_waits() {
         assert_eq!(answer.header("x-elastic-product"), None);
         assert_eq!(drained(&gateway, "c0")["indexed"], 30);
     }
+}
+
+/// A node takes no notice of a `Connection` that names them, so the gateway must not act on it, whether it
+/// queues a bulk, splits it or passes it on.
+#[test]
+fn headers_of_the_request_that_connection_names_reach_the_cluster_all_the_same() {
+    let cluster = cluster_of(Flavour::OpenSearch3);
+    let place = GatewayHome::before(&[&cluster], "");
+    let queues = place.start();
+    let splits = Gateway::before(&cluster);
+    let passes = Gateway::with_filters(&cluster, "      - elasticsearch: {elasticsearch: c}");
+    let lines = body(20);
+    for (gateway, queued) in [(&queues, true), (&splits, false), (&passes, false)] {
+        for connection in ["close, Content-Type", "close", "content-type, close"] {
+            let head = format!(
+                "POST /logs/_bulk HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nConnection: {connection}\r\nContent-Length: {}\r\n\r\n",
+                lines.len()
+            );
+            let answer = exchange(gateway, format!("{head}{lines}").as_bytes());
+            assert!(answer.starts_with("HTTP/1.1 200"), "{connection}: {answer}");
+            let is_queued = answer.to_lowercase().contains("x-tidegate-ack");
+            assert_eq!(is_queued, queued, "{connection}: {answer}");
+        }
+    }
+    assert_eq!(drained(&queues, "c0")["indexed"], 60);
 }
 
 #[test]

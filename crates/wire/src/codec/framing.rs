@@ -107,12 +107,15 @@ pub(super) fn is_ours(name: &HeaderName) -> bool {
         || name.as_str() == "proxy-connection"
 }
 
+/// Removes the headers of one hop: those that are known to be, those that `Connection` names, and `and`.
+/// `Connection` cannot name what is meant for the server ([`is_end_to_end`]).
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap, and: &[HeaderName]) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
         .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
+        .filter(|name| !is_end_to_end(name))
         .collect();
     let stays = |name: &HeaderName| {
         !HOP_BY_HOP.contains(&name.as_str()) && !named.contains(name) && !and.contains(name)
@@ -128,6 +131,23 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap, and: &[HeaderName]) {
     }
     *headers = kept;
 }
+
+/// Returns whether a header says what a request means, or who sends it. A client must not name such a header
+/// in `Connection` (RFC 9110, section 7.6.1), and servers take no notice if it does. If the gateway removed
+/// the header, the cluster would judge another request than the one that was admitted here.
+fn is_end_to_end(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name.starts_with("content-") || name.starts_with("accept") || END_TO_END.contains(&name)
+}
+
+const END_TO_END: [&str; 6] = [
+    "authorization",
+    "cookie",
+    "es-security-runas-user",
+    "host",
+    "x-opaque-id",
+    "x-elastic-product-origin",
+];
 
 const HOP_BY_HOP: [&str; 8] = [
     "connection",
@@ -185,5 +205,27 @@ mod tests {
             headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
             ["accept", "x-first", "x-last"]
         );
+    }
+
+    #[test]
+    fn connection_does_not_take_away_what_a_request_means() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "Content-Type, accept, authorization, x-hop"),
+            ("connection", "Es-Security-Runas-User,content-encoding"),
+            ("content-type", "application/json"),
+            ("content-encoding", "gzip"),
+            ("accept", "*/*"),
+            ("authorization", "Basic dTpw"),
+            ("es-security-runas-user", "u"),
+            ("x-hop", "1"),
+        ] {
+            headers.append(name, value.parse().expect("value"));
+        }
+        let mut kept = headers.clone();
+        strip_hop_by_hop(&mut kept, &[]);
+        headers.remove("connection");
+        headers.remove("x-hop");
+        assert_eq!(kept, headers);
     }
 }
