@@ -9,7 +9,7 @@ use serde_json::json;
 use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
 
 use crate::gateway::{Gateway, PATIENCE, body};
-use crate::home::{GatewayHome, account, drained, queue};
+use crate::home::{GatewayHome, account, drained, queue, wait};
 
 /// A disk of a few megabytes, which is unmounted at the end.
 struct SmallDisk(PathBuf);
@@ -161,4 +161,35 @@ fn a_disk_that_is_full_to_the_last_byte_loses_nothing_and_keeps_nobody_from_star
     assert_eq!(cluster.docs("logs").len(), 999);
     gateway.bulk(&partly_unfit(11)).ok().unwrap();
     assert_eq!(drained(&gateway, "c0")["dead"], 2);
+}
+
+/// Nodes are asked once: the refusals are remembered until the disk takes the dead letters.
+#[test]
+fn what_was_refused_is_not_sent_again_while_the_disk_takes_no_dead_letters() {
+    let cluster = picky();
+    let place = GatewayHome::before(&[&cluster], "");
+    let Some(disk) = SmallDisk::mount(&place.data(), 4) else {
+        return;
+    };
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("min_free: 1mb", "min_free: 128kb")).unwrap();
+    let gateway = place.start();
+    away(&cluster);
+    gateway.bulk(&partly_unfit(0)).ok().unwrap();
+    disk.fill();
+    cluster.behave();
+    wait(&gateway, "c0", |one| {
+        one["lanes"]
+            .to_string()
+            .contains("dead letters cannot be written")
+    });
+    let asked = cluster.counts().bulks;
+    // The lane tries to write the letter every second.
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(cluster.counts().bulks, asked, "the nodes were asked again");
+    disk.free();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(99), &json!(1)));
+    let letters = gateway.admin().get("/dead_letters?queue=q&limit=1").unwrap();
+    assert!(letters.text().contains("no number"), "{}", letters.text());
 }

@@ -13,10 +13,11 @@ use wire::PooledBytes;
 
 use crate::delivery::concern::is_of_another;
 use crate::delivery::lane::{Lane, Route};
-use crate::delivery::memory::LaneMemory;
+use crate::delivery::memory::{AnswerHeld, LaneMemory};
 use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::SendMode;
 use crate::delivery::pauses::{PAUSE, ROOM_AGAIN, asked_for, backoff};
+use crate::delivery::remembered::remembered;
 use crate::delivery::work::{Batch, Work};
 use crate::queue::dead_letters::{Cause, NotPut};
 use crate::queue::parked::Scope;
@@ -36,6 +37,15 @@ struct Undone {
     split: bool,
     /// Whether the next attempt shares no request with other lanes.
     apart: bool,
+}
+
+/// What became of some operations in one try.
+struct Tried {
+    undone: Undone,
+    /// The topology by which they were sent.
+    snapshot: Arc<Snapshot>,
+    /// The memory that the texts of their outcomes take, for as long as somebody has them.
+    held: Vec<Rc<AnswerHeld>>,
 }
 
 // === impl Undone ===
@@ -200,7 +210,9 @@ impl Lane {
     async fn settle(&mut self, work: &mut Work<'_>, mut left: Vec<usize>) -> Option<()> {
         let group = Arc::clone(&self.route.group);
         let (mut failures, mut apart) = (0, false);
-        while !left.is_empty() {
+        // Refused operations whose dead letters the disk did not take.
+        let mut refused = Vec::new();
+        loop {
             if self.is_stopped() {
                 return None;
             }
@@ -210,38 +222,22 @@ impl Lane {
             }
             let chunk = left.len().min(work.limit);
             let rest = left.split_off(chunk);
-            let (outbound, snapshot) = self.topology().await?;
-            let route = Rc::clone(&self.route);
-            let mut held = Vec::new();
-            let mut not_done = route.look_back(work, &mut left, &outbound, &snapshot).await;
-            if !left.is_empty() {
-                work.past.send_by(&snapshot);
-                let mode = match apart {
-                    true => SendMode::Apart,
-                    false => SendMode::Together,
-                };
-                let by = (mode, Some(self.number));
-                let tried = route.attempt(by, work, &left, &outbound, &snapshot).await;
-                not_done.extend(tried.not_done);
-                held = tried.held;
-            }
-            let mut undone = Undone::default();
-            for (operation, outcome) in not_done {
-                work.attempts[operation] += 1;
-                let outcome = route.judge(work, operation, outcome, &snapshot).await;
-                let outcome = route.by_rules(work, operation, outcome);
-                undone.take(work, operation, outcome);
-            }
+            let tried = self.try_once(work, left, apart).await?;
+            let (mut undone, snapshot) = (tried.undone, tried.snapshot);
             apart = undone.apart;
             let mut again = undone.again;
             let settled = chunk - again.len();
-            let unburied = self.try_to_bury(work, undone.dead, &snapshot).await?;
+            refused.append(&mut undone.dead);
+            let unburied = self.try_to_bury(work, std::mem::take(&mut refused), &snapshot);
+            let unburied = unburied.await?;
             let mut wait = undone.worst.map(|worst| Wait::new(&worst));
-            // A lane that waits for the disk keeps no memory that others' answers want. An operation that
-            // could not be put among the dead letters was not executed, and is sent again.
-            drop(held);
+            // A lane that waits for the disk keeps no memory that others' answers want. An operation whose
+            // refusal cannot be remembered was not executed, and is sent again.
+            drop(tried.held);
             if let Some((dead, why)) = unburied {
-                again.extend(dead.into_iter().map(|(operation, _)| operation));
+                let forgotten;
+                (refused, forgotten) = remembered(dead);
+                again.extend(forgotten);
                 again.sort_unstable();
                 wait = Some(Wait::for_room(&why));
             }
@@ -261,8 +257,45 @@ impl Lane {
             let delay = wait.time(&group.settings.retry, failures);
             self.rest_with(work, delay).await?;
         }
+        self.bury(work, refused).await?;
         group.set(self.number, Doing::Delivering, None);
         Some(())
+    }
+
+    /// Tries some operations once, and sorts those that are not done by what is to be done about them.
+    async fn try_once(
+        &mut self,
+        work: &mut Work<'_>,
+        mut operations: Vec<usize>,
+        apart: bool,
+    ) -> Option<Tried> {
+        let (outbound, snapshot) = self.topology().await?;
+        let route = Rc::clone(&self.route);
+        let mut held = Vec::new();
+        let mut not_done = route.look_back(work, &mut operations, &outbound, &snapshot).await;
+        if !operations.is_empty() {
+            work.past.send_by(&snapshot);
+            let mode = match apart {
+                true => SendMode::Apart,
+                false => SendMode::Together,
+            };
+            let by = (mode, Some(self.number));
+            let tried = route.attempt(by, work, &operations, &outbound, &snapshot).await;
+            not_done.extend(tried.not_done);
+            held = tried.held;
+        }
+        let mut undone = Undone::default();
+        for (operation, outcome) in not_done {
+            work.attempts[operation] += 1;
+            let outcome = route.judge(work, operation, outcome, &snapshot).await;
+            let outcome = route.by_rules(work, operation, outcome);
+            undone.take(work, operation, outcome);
+        }
+        Some(Tried {
+            undone,
+            snapshot,
+            held,
+        })
     }
 
     /// Puts operations among the dead letters, and waits while the disk does not take them.

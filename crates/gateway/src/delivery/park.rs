@@ -344,7 +344,7 @@ impl ToPark {
 impl Error {
     /// Returns the error as it is kept with a parked operation. The error is cut short: many operations share
     /// a record, and a node may word an error as long as it likes.
-    fn in_short(&self) -> Refused {
+    pub(super) fn in_short(&self) -> Refused {
         Refused {
             status: self.status,
             kind: cut(&self.kind, REFUSED_KIND_BYTES_MAX),
