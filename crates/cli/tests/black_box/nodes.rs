@@ -146,6 +146,34 @@ fn a_red_index_takes_no_node_out_of_the_rotation() {
     }
 }
 
+/// A server closes the connection on a body that it cannot decode; any client can send one.
+#[test]
+fn a_node_that_closes_on_a_clients_encoded_body_stays_in_the_rotation() {
+    let cluster = cluster();
+    let gateway = Gateway::with_filters(&cluster, FORWARD);
+    cluster.cue(Cue::new(On::Path("/logs/_search".to_owned()), Fault::CloseUnwritten).always());
+    let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
+    for _ in 0..30 {
+        let answer = gateway
+            .client()
+            .send("POST", "/logs/_search", &headers, b"\x1f\x8bnot gzip");
+        assert!(matches!(answer.unwrap().status, 502 | 503));
+    }
+    for node in 0..3 {
+        let health = health(&gateway, node);
+        assert_eq!(
+            (&health["up"], &health["failures"]),
+            (&json!(true), &json!(0)),
+            "{health}"
+        );
+    }
+    assert!(
+        !gateway.log().contains("leaves the rotation"),
+        "{}",
+        gateway.log()
+    );
+}
+
 #[test]
 fn a_503_that_is_not_a_servers_own_takes_its_node_out_and_a_probe_brings_it_back() {
     let cluster = cluster();

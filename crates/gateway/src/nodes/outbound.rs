@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cluster::{Chooser, Cluster, Node, NodeChoice, Outcome, PickReason, Snapshot};
 use config::Sending;
+use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Method, response};
 use tokio::time::Instant;
 use wire::{
@@ -133,7 +134,7 @@ impl Outbound {
             }
             Err(error) => {
                 let outcome = self.ledger.broken(node, &error, message.request_id);
-                match outcome {
+                match outcome.filter(|outcome| !may_be_clients(message, *outcome)) {
                     Some(outcome) => cluster.end(exchange, node, outcome),
                     None => drop(exchange),
                 }
@@ -172,6 +173,12 @@ async fn judge(mut reply: Reply) -> Result<(Reply, Outcome), SendError> {
         None => Outcome::of_words(reply.body_mut().peek().await?),
     };
     Ok((reply, outcome))
+}
+
+/// Whether a client may have caused a failure: a server closes the connection on a body that it cannot
+/// decode, and the gateway passes encoded bodies on as they are.
+fn may_be_clients(message: Message<'_>, outcome: Outcome) -> bool {
+    outcome == Outcome::Broken && message.headers.contains_key(CONTENT_ENCODING)
 }
 
 /// Returns whether a request certainly changes nothing. Its duration is compared with that of requests of the
