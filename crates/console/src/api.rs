@@ -33,6 +33,7 @@ use crate::names::Names;
 use crate::page;
 use crate::password::Passwords;
 use crate::poll::Polls;
+use crate::refused::Refused;
 use crate::throttle::Throttle;
 
 use access::Needs;
@@ -48,6 +49,8 @@ pub(crate) struct ApiState {
     pub(crate) polls: Polls,
     pub(crate) passwords: Passwords,
     pub(crate) throttle: Throttle,
+    /// Refused logins of the last hour.
+    pub(crate) refused: Arc<Refused>,
     /// The token in the one-time link, until there is a user.
     pub(crate) setup: Mutex<Option<Secret>>,
     pub(crate) names: Names,

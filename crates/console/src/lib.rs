@@ -35,6 +35,7 @@ mod page;
 mod password;
 mod poll;
 mod probe;
+mod refused;
 mod rights;
 mod roles;
 mod secrets;
@@ -65,6 +66,7 @@ use crate::api::ApiState;
 use crate::board::Board;
 use crate::outbound::Outbound;
 use crate::poll::Polls;
+use crate::refused::Refused;
 use crate::store::Store;
 
 /// Options with which a console starts.
@@ -205,6 +207,7 @@ pub fn run(
             () = serve::serve(listener, tls, api::router(&api), options.base_path.as_str().into()) => {}
             () = stopped => {}
         }
+        settle(&api.polls.store, &api.refused, true);
         Ok(())
     })?
 }
@@ -229,8 +232,17 @@ fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) ->
     spawn(Work::Housekeeping, async move {
         restarted(Work::Housekeeping, || tell(telling.clone(), told.clone())).await;
     });
+    let refused = Arc::new(Refused::default());
+    let (kept, counting) = (polls.store.clone(), Arc::clone(&refused));
+    spawn(Work::Housekeeping, async move {
+        restarted(Work::Housekeeping, || {
+            settle_again(kept.clone(), Arc::clone(&counting))
+        })
+        .await;
+    });
     ApiState {
         polls,
+        refused,
         passwords: password::Passwords::new(),
         throttle: throttle::Throttle::default(),
         setup: Mutex::new(link.map(Secret::new)),
@@ -239,6 +251,21 @@ fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) ->
         overview,
         hosts: options.hosts.clone(),
         tls: options.tls.is_some(),
+    }
+}
+
+/// Notes the counts of refused logins whose hour is over.
+async fn settle_again(store: Store, refused: Arc<Refused>) {
+    let mut minutes = tokio::time::interval(Duration::from_secs(60));
+    loop {
+        minutes.tick().await;
+        settle(&store, &refused, false);
+    }
+}
+
+fn settle(store: &Store, refused: &Refused, stopping: bool) {
+    if let Err(error) = refused.settle(store, clock::now_ms(), stopping) {
+        tracing::error!(%error, "refused logins cannot be noted");
     }
 }
 

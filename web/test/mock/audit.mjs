@@ -40,4 +40,5 @@ export function fillAudit(mock) {
     ["bo", "log in", "console", {}],
   ];
   for (let n = 700; n > 0; n--) mock.note(deeds[n % deeds.length][1], deeds[n % deeds.length][2], { user: deeds[n % deeds.length][0], at_ms: mock.started - n * 7_200_000, ...deeds[n % deeds.length][3] });
+  mock.note("failed login", "console", { user: "dora", at_ms: mock.started - 3_600_000, after: { address: "203.0.113.9", since: new Date(mock.started - 7_200_000).toISOString(), wrong: 11, throttled: 1204 } });
 }

@@ -90,6 +90,68 @@ fn guessing_passwords_is_slowed_down_for_known_and_unknown_names_alike() {
 }
 
 #[test]
+fn refused_logins_are_in_the_audit_log_and_a_guesser_does_not_fill_it() {
+    let mut console = Console::start(&[]).set_up();
+    let typed = "my-own-password-in-the-wrong-field";
+    let guess = |name: &str| {
+        let login = json!({"name": name, "password": "a wrong password"});
+        console.without_cookie().post("/api/login", &login).status
+    };
+    assert_eq!(guess(typed), 401);
+    let mut refused = [0, 0];
+    for _ in 0..250 {
+        refused[usize::from(guess("ADA") == 429)] += 1;
+    }
+    assert!(refused[0] >= 4 && refused[1] > 200, "{refused:?}");
+    let own = console.post(
+        "/api/password",
+        &json!({"old": "not the old one", "new": "a new password"}),
+    );
+    assert_eq!(own.status, 429);
+    console.post(
+        "/api/setup",
+        &json!({"link": "x", "name": "eve", "password": PASSWORD}),
+    );
+    let noted = |told: Value| -> Vec<(String, String, u64)> {
+        let entries = told["entries"].as_array().unwrap().iter().rev();
+        let failed = entries.filter(|entry| entry["what"].as_str().unwrap().starts_with("failed"));
+        failed
+            .map(|entry| {
+                let after = &entry["after"];
+                assert_eq!(after["address"], "127.0.0.1");
+                let tries = after["wrong"].as_u64().unwrap() + after["throttled"].as_u64().unwrap();
+                let word = |name: &str| entry[name].as_str().unwrap().to_owned();
+                (word("user"), word("what"), tries)
+            })
+            .collect()
+    };
+    let entry = |user: &str, what: &str, tries| (user.to_owned(), what.to_owned(), tries);
+    let mut expected = vec![
+        entry("(unknown)", "failed login", 1),
+        entry("ada", "failed login", 1),
+        entry("ada", "failed login", 10),
+        entry("ada", "failed login", 100),
+        entry("ada", "failed change of password", 1),
+        entry("(unknown)", "failed setup", 1),
+    ];
+    assert_eq!(noted(console.get("/api/audit").json), expected);
+    // What was counted since is noted when the console stops.
+    console.terminate();
+    let console = console.restarted();
+    let login = json!({"name": "ada", "password": PASSWORD});
+    assert_eq!(console.post("/api/login", &login).status, 200);
+    expected.push(entry("ada", "failed login", 250));
+    assert_eq!(noted(console.get("/api/audit").json), expected);
+    for file in std::fs::read_dir(console.folder()).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        let found = bytes
+            .windows(typed.len())
+            .any(|window| window == typed.as_bytes());
+        assert!(!found, "what was typed as a name is stored");
+    }
+}
+
+#[test]
 fn other_pages_other_names_and_other_forms_of_bodies_are_refused() {
     let console = Console::start(&[]).set_up();
     let status = |headers: &[(&str, &str)]| console.send("POST", "/api/clusters", headers, "{}").status;

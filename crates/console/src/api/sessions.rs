@@ -1,5 +1,6 @@
 //! Logging in and out, and making the first user.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,6 +15,8 @@ use subtle::ConstantTimeEq as _;
 
 use super::guard::{Token, cookie, token_of};
 use super::{ApiState, Peer, Refusal};
+use crate::clock::now_ms;
+use crate::refused::{Who, Why};
 use crate::store::{Change, User};
 use settings::Secret;
 
@@ -53,6 +56,7 @@ pub(super) async fn show(
 /// Makes the first user, if the request has the one-time link.
 pub(super) async fn set_up(
     State(api): State<Arc<ApiState>>,
+    Extension(Peer(address)): Extension<Peer>,
     Json(setup): Json<Setup>,
 ) -> Result<Response, Refusal> {
     let fits = {
@@ -61,6 +65,7 @@ pub(super) async fn set_up(
             .is_some_and(|link| bool::from(link.expose().as_bytes().ct_eq(setup.link.expose().as_bytes())))
     };
     if !fits {
+        refused(&api, "failed setup", None, address, Why::Wrong)?;
         return Err(Refusal::forbidden(
             "bad_link",
             "this link is not the one that this start has printed, or it was used",
@@ -83,16 +88,20 @@ pub(super) async fn log_in(
     Json(login): Json<Login>,
 ) -> Result<Response, Refusal> {
     if login.name.chars().count() > NAME_CHARS_MAX || login.password.expose().len() > PASSWORD_BYTES_MAX {
+        refused(&api, FAILED_LOGIN, None, address, Why::Wrong)?;
         return Err(Refusal::unauthorized("name or password is wrong", None));
     }
     let name = login.name.trim();
-    api.throttle
-        .admit(name, address.ip(), Instant::now())
-        .map_err(Refusal::too_many)?;
     let stored = api.polls.store.user(name)?;
+    let account = stored.as_ref().map(|(user, _)| user.name.as_str());
+    if let Err(wait) = api.throttle.admit(name, address.ip(), Instant::now()) {
+        refused(&api, FAILED_LOGIN, account, address, Why::Throttled)?;
+        return Err(Refusal::too_many(wait));
+    }
     let hash = stored.as_ref().map(|(_, hash)| hash.as_str());
     if !api.passwords.matches(login.password, hash).await? {
         tracing::warn!(%address, "a login failed");
+        refused(&api, FAILED_LOGIN, account, address, Why::Wrong)?;
         return Err(Refusal::unauthorized("name or password is wrong", None));
     }
     api.throttle.forgive(name, address.ip());
@@ -113,6 +122,22 @@ pub(super) async fn log_out(
         ..Change::default()
     })?;
     Ok(([(SET_COOKIE, cookie("", api.tls, 0))], Json(json!({}))).into_response())
+}
+
+/// Counts a refusal for the audit log.
+pub(super) fn refused(
+    api: &ApiState,
+    what: &'static str,
+    account: Option<&str>,
+    address: SocketAddr,
+    why: Why,
+) -> Result<(), Refusal> {
+    let who = Who {
+        what,
+        account: account.map(str::to_owned),
+        address: Some(address.ip()),
+    };
+    Ok(api.refused.count(&api.polls.store, who, why, now_ms())?)
 }
 
 fn begin(api: &ApiState, name: &str, what: &str) -> Result<Response, Refusal> {
@@ -158,6 +183,7 @@ pub(super) fn check_password(password: &Secret) -> Result<(), Refusal> {
     Ok(())
 }
 
+const FAILED_LOGIN: &str = "failed login";
 const NAME_CHARS_MAX: usize = 100;
 const PASSWORD_CHARS_MIN: usize = 10;
 const PASSWORD_BYTES_MAX: usize = 1_000;

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use settings::Secret;
 
 use super::guard::Token;
-use super::sessions::{check_name, check_password};
+use super::sessions::{check_name, check_password, refused};
 use super::{ApiState, Peer, Refusal, Shared};
+use crate::refused::Why;
 use crate::roles::Roles;
 use crate::store::{Change, StoreError, User};
 
@@ -112,11 +113,14 @@ pub(super) async fn change_own_password(
 ) -> Answer {
     check_password(&given.new)?;
     let store = &api.polls.store;
-    api.throttle
-        .admit(&user.name, address.ip(), Instant::now())
-        .map_err(Refusal::too_many)?;
+    let count = |why| refused(&api, "failed change of password", Some(&user.name), address, why);
+    if let Err(wait) = api.throttle.admit(&user.name, address.ip(), Instant::now()) {
+        count(Why::Throttled)?;
+        return Err(Refusal::too_many(wait));
+    }
     let (_, hash) = store.user(&user.name)?.ok_or(StoreError::Missing)?;
     if !api.passwords.matches(given.old, Some(&hash)).await? {
+        count(Why::Wrong)?;
         return Err(Refusal::forbidden("wrong_password", "the old password is wrong"));
     }
     api.throttle.forgive(&user.name, address.ip());
