@@ -34,6 +34,7 @@ function entries(): Entry[] {
     to(t.nav.overview, t.palette.page, []),
     to(t.nav.dev, t.palette.page, ["dev"]),
     to(t.trace.nothing, t.palette.page, ["trace"]),
+    to(t.nav.alerts, t.palette.page, ["alerts"]),
     to(t.nav.registry, t.palette.page, ["registry"]),
     ...(admin ? [to(t.nav.users, t.palette.page, ["users"]), to(t.nav.audit, t.palette.page, ["audit"])] : []),
     ...clusters,
@@ -43,6 +44,7 @@ function entries(): Entry[] {
           to(t.palette.newCluster, t.palette.action, ["registry", "cluster", "new"]),
           to(t.palette.newGateway, t.palette.action, ["registry", "gateway", "new"]),
           to(t.palette.importFile, t.palette.action, ["registry", "import"]),
+          to(t.alerts.webhook.title, t.palette.action, ["alerts", "webhook"]),
           to(t.users.add, t.palette.action, ["users", "new"]),
         ]
       : []),

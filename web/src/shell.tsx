@@ -29,6 +29,7 @@ const lazy = {
   templates: () => import("./pages/templates.tsx").then((m) => m.Templates),
   dev: () => import("./pages/dev.tsx").then((m) => m.Dev),
   registry: () => import("./pages/registry.tsx").then((m) => m.Registry),
+  alerts: () => import("./pages/alerts.tsx").then((m) => m.Alerts),
   audit: () => import("./pages/audit.tsx").then((m) => m.Audit),
   queues: () => import("./pages/queues.tsx").then((m) => m.QueuesPage),
   trace: () => import("./pages/trace.tsx").then((m) => m.Trace),
@@ -95,6 +96,7 @@ function places() {
     d: to("dev"),
     r: to("registry"),
     a: to("audit"),
+    l: to("alerts"),
     u: to("users"),
     q: gateway ? to("g", gateway) : undefined,
     w: to("trace"),
@@ -123,6 +125,7 @@ function Here() {
     case "audit":
     case "users":
       return reaches(roleEverywhere(), "admin") ? <Lazy name={first} id="" /> : <Forbidden needs="admin" />;
+    case "alerts":
     case "dev":
     case "registry":
     case "trace":
@@ -168,6 +171,8 @@ function Rail() {
   const gateways = registry.value?.gateways ?? [];
   const clusters = registry.value?.clusters ?? [];
   const worst = (["bad", "warn"] as const).map((kind) => ({ kind, n: overview.value?.rows.filter((r) => r.state === kind).length ?? 0, word: t.states[kind] })).find((c) => c.n > 0);
+  const alerts = (overview.value?.rows ?? []).flatMap((row) => row.alerts ?? []).filter((one) => !one.silenced);
+  const alerting = alerts.length ? { kind: alerts.some((one) => one.severity === "bad") ? "bad" : "warn", n: alerts.length, word: t.alerts.active } : undefined;
   const choose = (to: string) => {
     menuOpen.value = false;
     if (parts[0] === "dev") return go(link(["dev"], { cluster: to }));
@@ -194,6 +199,7 @@ function Rail() {
       <nav aria-label={t.nav.label}>
         <ul>
           <NavLink to={link([])} icon="overview" label={t.nav.overview} on={!parts[0]} badge={worst} />
+          <NavLink to={link(["alerts"])} icon="bell" label={t.nav.alerts} on={parts[0] === "alerts"} badge={alerting} />
         </ul>
         {clusters.length ? (
           <>
@@ -313,7 +319,7 @@ function StaleBar() {
 function titleOf(): string {
   const [first, id, third] = route.value.parts;
   const cluster = first === "g" ? gatewayOf(id) : clusterOf(id);
-  const page = { g: t.nav.gateway, c: third === "templates" ? t.templates.title : t.nav.cluster, dev: t.dev.title, registry: t.registry.title, audit: t.audit.title, users: t.users.title }[first ?? ""] ?? t.overview.title;
+  const page = { g: t.nav.gateway, c: third === "templates" ? t.templates.title : t.nav.cluster, dev: t.dev.title, registry: t.registry.title, alerts: t.alerts.title, audit: t.audit.title, users: t.users.title }[first ?? ""] ?? t.overview.title;
   return `${page}${cluster ? ` · ${visible(cluster.name).slice(0, 60)}` : ""} · ${t.product}`;
 }
 

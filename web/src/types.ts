@@ -78,6 +78,7 @@ export interface Row {
   readonly errors_per_s?: Num;
   readonly queues?: { readonly pending: number; readonly dead: number; readonly parked: number } | null;
   readonly spark: readonly Num[];
+  readonly alerts: readonly { readonly rule: string; readonly severity: Severity; readonly words: string; readonly since_ms: number; readonly silenced: boolean }[];
 }
 
 export interface Overview {
@@ -184,6 +185,43 @@ export interface Account extends You {
   readonly made_ms: number;
   /** Null while no session of the user is stored. */
   readonly seen_ms: number | null;
+}
+
+export type Severity = "bad" | "warn";
+
+export interface Alert {
+  readonly rule: string;
+  readonly severity: Severity;
+  readonly kind: "cluster" | "gateway";
+  readonly id: string;
+  readonly name: string;
+  /** A queue, or a queue and a group; empty for all of it. */
+  readonly part: string;
+  readonly words: string;
+  readonly since_ms: number;
+  readonly silence: { readonly until_ms: number; readonly user: string; readonly reason: string } | null;
+}
+
+export type EndedAlert = Omit<Alert, "severity" | "silence"> & { readonly resolved_ms: number };
+
+export interface Alerts {
+  readonly active: readonly Alert[];
+  /** The last one first. */
+  readonly ended: readonly EndedAlert[];
+  readonly rules: readonly { readonly rule: string; readonly severity: Severity; readonly meaning: string; readonly hold_s: number }[];
+  readonly has_webhook: boolean;
+}
+
+/** The webhook without its secrets, and its delivery since the console started. */
+export interface Webhook {
+  readonly webhook: { readonly place: string | null; readonly has_secret: boolean; readonly ca_pem: string | null; readonly verify: boolean } | null;
+  readonly waiting: number;
+  readonly taken_ms: number | null;
+  readonly failed_ms: number | null;
+  readonly failed: string | null;
+  /** Since the last success. */
+  readonly failures: number;
+  readonly dropped: number;
 }
 
 export interface AuditPage {

@@ -4,6 +4,8 @@
 
 use serde_json::Value;
 
+use crate::alerts::Finding;
+
 /// The states of a document, by the gateway's names.
 const STATES: [&str; 8] = [
     "indexed", "dead", "parked", "pending", "replayed", "purged", "skipped", "lost",
@@ -40,15 +42,18 @@ impl Sum {
 }
 
 /// Returns in words what does not add up, for all queues that a gateway reports.
-pub(crate) fn faults(queues: &Value) -> Vec<String> {
+pub(crate) fn faults(queues: &Value) -> Vec<Finding> {
     let mut faults = Vec::new();
     for (name, queue) in queues.as_object().into_iter().flatten() {
         for (group, told) in queue["groups"].as_object().into_iter().flatten() {
             if let Some(sum) = Sum::of(queue, told).filter(|sum| !sum.adds_up()) {
-                faults.push(format!(
-                    "queue {name}, group {group}: the accounts do not add up: {} documents were accepted, {} are accounted for",
-                    sum.accounted, sum.states
-                ));
+                faults.push(Finding {
+                    part: format!("{name}/{group}"),
+                    words: format!(
+                        "queue {name}, group {group}: the accounts do not add up: {} documents were accepted, {} are accounted for",
+                        sum.accounted, sum.states
+                    ),
+                });
             }
         }
     }
@@ -67,10 +72,14 @@ mod tests {
             "indexed": 4, "dead": 1, "parked": 1, "pending": 3, "replayed": 1, "purged": 1, "skipped": 0, "lost": 0,
             "rewound": 1,
         }}}});
-        assert_eq!(faults(&queues), Vec::<String>::new());
+        assert_eq!(faults(&queues), []);
         queues["q"]["groups"]["c"]["indexed"] = json!(5);
         assert_eq!(faults(&queues).len(), 1);
-        assert!(faults(&queues)[0].contains("11 documents were accepted, 12 are accounted for"));
+        assert!(
+            faults(&queues)[0]
+                .words
+                .contains("11 documents were accepted, 12 are accounted for")
+        );
         queues["q"]["topic"] = json!("t");
         assert!(faults(&queues).is_empty(), "no gateway knows all of a topic");
         queues["q"] = json!({"accepted": 10, "groups": {"c": {"indexed": 4}}});

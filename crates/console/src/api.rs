@@ -1,6 +1,7 @@
 //! The HTTP API, as the page uses it: JSON in and out, and one stream of events.
 
 mod access;
+mod alerts;
 mod audit;
 mod calls;
 mod endpoints;
@@ -29,6 +30,7 @@ use settings::Secret;
 use tokio::sync::watch;
 
 use crate::StartError;
+use crate::alerts::Alerts;
 use crate::names::Names;
 use crate::page;
 use crate::password::Passwords;
@@ -49,6 +51,7 @@ pub(crate) struct ApiState {
     pub(crate) polls: Polls,
     pub(crate) passwords: Passwords,
     pub(crate) throttle: Throttle,
+    pub(crate) alerts: Arc<Alerts>,
     /// Refused logins of the last hour.
     pub(crate) refused: Arc<Refused>,
     /// The token in the one-time link, until there is a user.

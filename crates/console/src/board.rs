@@ -7,6 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::alerts::{Finding, Rule};
 use crate::clock::now_ms;
 use crate::series::{FINE_MS, Series, step_for};
 use crate::store::{ClusterEntry, GatewayEntry};
@@ -17,6 +18,29 @@ use crate::traffic::Traffic;
 pub(crate) enum Key {
     Cluster(String),
     Gateway(String),
+}
+
+impl Key {
+    /// Returns the key with this kind and id.
+    pub(crate) fn of(kind: &str, id: &str) -> Option<Self> {
+        match kind {
+            "cluster" => Some(Self::Cluster(id.to_owned())),
+            "gateway" => Some(Self::Gateway(id.to_owned())),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Cluster(_) => "cluster",
+            Self::Gateway(_) => "gateway",
+        }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        let (Self::Cluster(id) | Self::Gateway(id)) = self;
+        id
+    }
 }
 
 /// How well something is. The order is that of the overview.
@@ -63,6 +87,10 @@ pub(crate) struct Watched {
     pub(crate) nodes: Option<(i64, Vec<Value>)>,
     /// A gateway's counters of the last seconds.
     pub(crate) traffic: Traffic,
+    /// What meets a rule, as of the last answer about it; no entry before the first answer.
+    pub(crate) findings: BTreeMap<Rule, Vec<Finding>>,
+    /// The alerts about it, as the overview shows them.
+    pub(crate) alerts: Vec<Value>,
 }
 
 /// How far a consumer group is behind, over time.
@@ -98,6 +126,16 @@ impl Board {
     /// Forgets everything about a target, whose entry has been changed.
     pub(crate) fn forget(&self, key: &Key) {
         self.lock().insert(key.clone(), Watched::default());
+    }
+
+    /// Returns what meets a rule, for all targets.
+    pub(crate) fn findings(&self) -> BTreeMap<(Rule, Key), Vec<Finding>> {
+        let watched = self.lock();
+        let all = watched.iter().flat_map(|(key, one)| {
+            let found = one.findings.iter();
+            found.map(move |(rule, found)| ((*rule, key.clone()), found.clone()))
+        });
+        all.collect()
     }
 
     /// Returns the overview, worst first.
@@ -253,6 +291,7 @@ impl Watched {
             }
         }
         row["state"] = json!(self.state());
+        row["alerts"] = json!(self.alerts);
         row["why"] = json!(why);
         row["seen_ms_ago"] = json!(self.seen_ms.map(|seen| (now - seen).max(0)));
         row["spark"] = json!(spark);

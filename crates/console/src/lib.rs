@@ -24,6 +24,7 @@
 )]
 
 mod accounts;
+mod alerts;
 mod api;
 mod board;
 mod clock;
@@ -62,6 +63,7 @@ use tokio_rustls::TlsAcceptor;
 use wire::Worker;
 use wire::guard::{Work, restarted, spawn};
 
+use crate::alerts::Alerts;
 use crate::api::ApiState;
 use crate::board::Board;
 use crate::outbound::Outbound;
@@ -232,6 +234,20 @@ fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) ->
     spawn(Work::Housekeeping, async move {
         restarted(Work::Housekeeping, || tell(telling.clone(), told.clone())).await;
     });
+    let alerts = Arc::new(Alerts::default());
+    let watching = (polls.clone(), Arc::clone(&alerts));
+    spawn(Work::Watch, async move {
+        let (polls, alerts) = watching;
+        restarted(Work::Watch, || alerts::watch(polls.clone(), Arc::clone(&alerts))).await;
+    });
+    let delivering = (polls.clone(), Arc::clone(&alerts));
+    spawn(Work::Watch, async move {
+        let (polls, alerts) = delivering;
+        restarted(Work::Watch, || {
+            alerts::deliver(polls.clone(), Arc::clone(&alerts))
+        })
+        .await;
+    });
     let refused = Arc::new(Refused::default());
     let (kept, counting) = (polls.store.clone(), Arc::clone(&refused));
     spawn(Work::Housekeeping, async move {
@@ -242,6 +258,7 @@ fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) ->
     });
     ApiState {
         polls,
+        alerts,
         refused,
         passwords: password::Passwords::new(),
         throttle: throttle::Throttle::default(),

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use wire::guard::{Work, restarted, spawn};
 
+use crate::alerts::{Finding, Rule};
 use crate::board::{Board, Key, Severity};
 use crate::clock::now_ms;
 use crate::outbound::{AskError, Outbound};
@@ -101,6 +102,7 @@ impl Polls {
     fn cannot(&self, key: &Key, why: &dyn std::fmt::Display) {
         self.board
             .change(key, |one| one.failed = Some((Severity::Bad, why.to_string())));
+        self.found(key, Rule::NoAnswer, vec![whole(why.to_string())]);
     }
 
     /// Notes how the main question of a poll went. The caller decides how long to wait.
@@ -111,6 +113,15 @@ impl Polls {
                 one.failed = None;
             }
             Err(error) => one.failed = Some((severity(error), error.to_string())),
+        });
+        let silent = went.err().map(|error| whole(error.to_string()));
+        self.found(key, Rule::NoAnswer, silent.into_iter().collect());
+    }
+
+    /// Notes what meets a rule, according to the latest answer.
+    fn found(&self, key: &Key, rule: Rule, found: Vec<Finding>) {
+        self.board.change(key, |one| {
+            one.findings.insert(rule, found);
         });
     }
 
@@ -123,6 +134,14 @@ impl Polls {
                 one.notes.insert(question, notes);
             }
         });
+    }
+}
+
+/// Returns the finding about a target as a whole.
+fn whole(words: String) -> Finding {
+    Finding {
+        part: String::new(),
+        words,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The embedded store: users, sessions, the registry, texts, and the audit log. It never contains a document
 //! or an answer of a cluster.
 
+mod alerts;
 mod audit;
 mod registry;
 mod sessions;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 
+pub(crate) use alerts::{AlertRow, Message, Silence, Webhook};
 pub(crate) use audit::{Change, Place, Wanted};
 #[cfg(test)]
 pub(crate) use registry::GatewayCluster;
@@ -108,7 +110,7 @@ fn migrate(connection: &mut Connection) -> Result<(), StartError> {
 }
 
 /// Each migration is applied once, in order; released ones are never changed.
-const MIGRATIONS: [&str; 2] = ["
+const MIGRATIONS: [&str; 3] = ["
 CREATE TABLE users (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE COLLATE NOCASE, role TEXT NOT NULL, password TEXT NOT NULL,
     made_ms INTEGER NOT NULL
@@ -145,6 +147,21 @@ CREATE TABLE grants (
     role TEXT NOT NULL CHECK (role IN ('none', 'viewer', 'operator', 'admin')), PRIMARY KEY (user, cluster)
 ) STRICT;
 CREATE INDEX audit_by_time ON audit (at_ms);
+", "
+CREATE TABLE alerts (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, rule TEXT NOT NULL, kind TEXT NOT NULL, target TEXT NOT NULL,
+    name TEXT NOT NULL, part TEXT NOT NULL, words TEXT NOT NULL, since_ms INTEGER NOT NULL,
+    fired_ms INTEGER NOT NULL, resolved_ms INTEGER, told INTEGER NOT NULL
+) STRICT;
+CREATE INDEX alerts_by_end ON alerts (resolved_ms);
+CREATE TABLE silences (
+    rule TEXT NOT NULL, kind TEXT NOT NULL, target TEXT NOT NULL, until_ms INTEGER NOT NULL, user TEXT NOT NULL,
+    reason TEXT NOT NULL, PRIMARY KEY (rule, kind, target)
+) STRICT;
+CREATE TABLE webhook (
+    id INTEGER PRIMARY KEY CHECK (id = 1), sealed BLOB NOT NULL, ca_pem TEXT, verify INTEGER NOT NULL
+) STRICT;
+CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL, body TEXT NOT NULL) STRICT;
 "];
 
 /// How long a statement waits for another process, for example `sqlite3`.
@@ -190,7 +207,7 @@ mod tests {
             .sql()
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .unwrap();
-        assert_eq!(version, 2);
+        assert_eq!(version, 3);
     }
 
     #[test]

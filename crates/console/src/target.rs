@@ -73,16 +73,22 @@ impl Target {
 
     /// Creates the target of a gateway with this token.
     pub(crate) fn gateway(entry: &GatewayEntry, token: Option<Secret>) -> Result<Self, BadTarget> {
-        let authorization = token
-            .map(|token| HeaderValue::from_str(&format!("Bearer {}", token.expose())))
-            .transpose()
-            .map_err(|_| BadConfig::Header("authorization".to_owned()))?;
         Self::new(
             std::slice::from_ref(&entry.url),
-            authorization,
+            bearer(token.as_ref())?,
             entry.ca_pem.as_deref(),
             entry.verify,
         )
+    }
+
+    /// Creates the target of a webhook's receiver.
+    pub(crate) fn receiver(
+        place: String,
+        secret: Option<&Secret>,
+        ca_pem: Option<&str>,
+        verify: bool,
+    ) -> Result<Self, BadTarget> {
+        Self::new(&[place], bearer(secret)?, ca_pem, verify)
     }
 
     fn new(
@@ -141,4 +147,10 @@ impl Target {
     pub(crate) fn answered(&self, at: usize) {
         self.current.store(at, Ordering::Relaxed);
     }
+}
+
+fn bearer(token: Option<&Secret>) -> Result<Option<HeaderValue>, BadTarget> {
+    let header = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.expose())));
+    let header = header.transpose();
+    Ok(header.map_err(|_| BadConfig::Header("authorization".to_owned()))?)
 }

@@ -156,6 +156,13 @@ function Line({ row, heads }: { row: Row; heads: readonly string[] }) {
               </span>
             ) : null}
           </span>
+          {row.alerts?.length ? (
+            <a class="alerts-link" href={link(["alerts"])}>
+              <Tag icon="bell" kind={row.alerts.every((one) => one.silenced) ? "" : row.alerts.some((one) => one.severity === "bad") ? "bad" : "warn"}>
+                {t.alerts.count(row.alerts.length)}
+              </Tag>
+            </a>
+          ) : null}
           {row.why.length ? (
             <ul class={`why ${row.state}`}>
               {row.why.slice(0, 3).map((why) => (

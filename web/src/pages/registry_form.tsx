@@ -10,27 +10,11 @@ import { Button, Header, Name, Note, Trouble } from "../ui/bits.tsx";
 import { Ask } from "../ui/dialog.tsx";
 import { Area, Check, Text } from "../ui/field.tsx";
 import { Icon } from "../ui/icon.tsx";
+import { SecretField, Tls, type Secret } from "../ui/secret.tsx";
 import { tell } from "../ui/toast.tsx";
 
 const r = t.registry;
 const COLOURS = ["#d43c3c", "#d9730d", "#b58a00", "#3f8f3f", "#0f8a8a", "#2f6fdb", "#7a4fd0", "#c2478f"];
-
-/** A given field is set, an absent one is kept, and null removes it. */
-type Secret = string | null | undefined;
-
-function SecretField({ label, help, stored, value, onValue }: { label: string; help?: string; stored: boolean; value: Secret; onValue: (value: Secret) => void }) {
-  const kept = stored && value === undefined;
-  return (
-    <div class="secret">
-      <Text label={label} help={kept ? r.keep : help} type="password" autocomplete="off" placeholder={kept ? "••••••••" : ""} value={value ?? ""} onValue={(text) => onValue(text === "" && stored ? undefined : text)} />
-      {kept ? (
-        <Button look="quiet" onClick={() => onValue(null)}>
-          {r.remove}
-        </Button>
-      ) : null}
-    </div>
-  );
-}
 
 interface FrameProps {
   kind: "clusters" | "gateways";
@@ -157,15 +141,6 @@ function TestPanel({ busy, result, gateway }: { busy: boolean; result: TestResul
 function wordsOf(found: NonNullable<TestResult["found"]>): string {
   const kind = [found.flavour, found.version].filter(Boolean).map((x) => visible(String(x))).join(" ");
   return [kind, found.name ? r.found(visible(found.name)) : "", found.nodes ? r.nodes(found.nodes) : ""].filter(Boolean).join(", ");
-}
-
-function Tls({ ca, setCa, verify, setVerify }: { ca: string; setCa: (v: string) => void; verify: boolean; setVerify: (v: boolean) => void }) {
-  return (
-    <>
-      <Check label={r.verify} checked={verify} onValue={setVerify} />
-      <Area label={r.ca} help={r.caHelp} value={ca} onValue={setCa} rows={3} class="mono" placeholder="-----BEGIN CERTIFICATE-----" />
-    </>
-  );
 }
 
 const isUrl = (text: string): boolean => /^https?:\/\/[^\s/]+/.test(text);

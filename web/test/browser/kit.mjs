@@ -109,6 +109,8 @@ export const PAGES = {
   "cluster-form": "#/registry/cluster/production",
   "gateway-form": "#/registry/gateway/new",
   import: "#/registry/import",
+  alerts: "#/alerts",
+  webhook: "#/alerts/webhook",
   audit: "#/audit",
   "audit-older": "#/audit?user=dan&q=4711&before=400",
   users: "#/users",

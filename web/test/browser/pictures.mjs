@@ -24,6 +24,7 @@ for (const [name, colorScheme, hash] of [
   ["console-gateway", "light", "#/g/gateway-1"],
   ["console-queue", "light", "#/g/gateway-1/q/logs"],
   ["console-letters", "dark", "#/g/gateway-1/q/logs/letters"],
+  ["console-alerts", "light", "#/alerts"],
   ["console-audit", "light", "#/audit?user=ann"],
   ["console-users", "light", "#/users"],
   ["console-who", "dark", "#/c/staging/templates/who?index=logs-2026.11.23"],

@@ -8,6 +8,7 @@ import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
+import { alertsOf, alertsShown, fillAlerts } from "./alerts.mjs";
 import { auditOf, downloadOf, fillAudit } from "./audit.mjs";
 import { Cluster } from "./cluster.mjs";
 import { hostile } from "./names.mjs";
@@ -39,6 +40,7 @@ class Mock {
   live = new Map();
   tabs = { tabs: [], active: null };
   audit = [];
+  alerts = { active: [], ended: [], webhook: null, delivery: {}, sent: [] };
   wrong = 0;
   /** "", "silent" (no news), "down" (503), "garbage" (half a JSON), "expired" (401) */
   mode = "";
@@ -59,6 +61,7 @@ class Mock {
     this.addCluster({ name: "branch-office", endpoints: ["http://10.9.0.4:9200"], flavour: "opensearch", version: "2.19.3", base: 0, state: "bad", why: ["No answer for 2 minutes: connection refused by 10.9.0.4:9200"], seen: 134_000 });
     this.addGateway({ name: "gateway-1", url: "http://10.0.1.10:2900", has_token: true, clusters: ["production", "archive"], base: 51_000 });
     fillAudit(this);
+    fillAlerts(this);
     const day = 86_400_000;
     this.users.push({ name: "bo", role: "viewer", clusters: {}, made_ms: this.started - 12 * day, seen_ms: this.started - 3 * 3_600_000 });
     this.users.push({ name: "cleo", role: "none", clusters: { staging: "admin", archive: "viewer" }, made_ms: this.started - 9 * day, seen_ms: null });
@@ -94,7 +97,7 @@ class Mock {
       const live = this.live.get(`${kind} ${entry.id}`);
       const gone = live.seen !== undefined && live.seen !== null;
       const spark = Array.from({ length: 60 }, (_, i) => (gone || (kind === "cluster" && entry.name === "staging" && i > 20 && i < 28) ? null : this.rate(live.base, second - 59 + i)));
-      const row = { kind, id: entry.id, name: entry.name, colour: entry.colour ?? null, state: live.state, why: live.why, seen_ms_ago: gone ? live.seen + at - this.started : 300, docs_per_s: gone ? null : spark.at(-1), spark };
+      const row = { kind, id: entry.id, name: entry.name, colour: entry.colour ?? null, state: live.state, why: live.why, alerts: alertsShown(this, kind, entry.id), seen_ms_ago: gone ? live.seen + at - this.started : 300, docs_per_s: gone ? null : spark.at(-1), spark };
       if (kind === "cluster") return { ...row, nodes: gone ? null : 3, health: gone ? null : live.state === "ok" ? "green" : "yellow", version: live.version, flavour: live.flavour, docs: live.docs, bytes: live.docs * 312 };
       return { ...row, version: "0.9.0", requests_per_s: Math.round(live.base / 500), errors_per_s: live.state === "ok" ? 0 : 0.05, queues: live.queues };
     });
@@ -260,6 +263,11 @@ async function inner(mock, method, parts, query, body, request) {
     case "PUT tabs":
       mock.tabs = body;
       return {};
+    case "GET alerts":
+    case "PUT alerts":
+    case "POST alerts":
+    case "DELETE alerts":
+      return alertsOf(mock, method, second, third, body, refuse);
     case "GET audit":
       return auditOf(mock, query);
     case "POST gateways":

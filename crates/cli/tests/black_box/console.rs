@@ -1,6 +1,7 @@
 //! A `tidegate console` process: logging in, who may ask, the registry, and what is stored.
 
 mod absent;
+mod alerts;
 mod calls;
 mod process;
 mod queues;

@@ -4,7 +4,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::Needs::{self, Cluster, Everywhere, Gateway, Nothing, Session};
-use super::{Shared, audit, calls, gateways, live, registry, sessions, texts, users};
+use super::{Shared, alerts, audit, calls, gateways, live, registry, sessions, texts, users};
 use crate::roles::Role::{Admin, Viewer};
 
 /// One method of one path.
@@ -31,8 +31,8 @@ const fn endpoint(
     }
 }
 
-/// Two endpoints need more than the table says, which depends on the request's body: calls that write need
-/// `Operator`, and a test of a cluster needs `Admin` on that cluster, or in general for a new one.
+/// Three endpoints need more than the table says, which depends on the request's body: calls that write, and
+/// silences, need `Operator`; a test of a cluster needs `Admin` on that cluster, or in general for a new one.
 pub(super) const ENDPOINTS: &[Endpoint] = &[
     endpoint("GET", "/session", Nothing, || get(sessions::show)),
     endpoint("POST", "/setup", Nothing, || post(sessions::set_up)),
@@ -53,6 +53,20 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
     endpoint("GET", "/audit", Everywhere(Admin), || get(audit::show)),
     endpoint("GET", "/audit/_download", Everywhere(Admin), || {
         get(audit::download)
+    }),
+    endpoint("GET", "/alerts", Session, || get(alerts::show)),
+    endpoint("POST", "/alerts/_silence", Session, || post(alerts::silence)),
+    endpoint("GET", "/alerts/webhook", Everywhere(Admin), || {
+        get(alerts::webhook)
+    }),
+    endpoint("PUT", "/alerts/webhook", Everywhere(Admin), || {
+        put(alerts::set_webhook)
+    }),
+    endpoint("DELETE", "/alerts/webhook", Everywhere(Admin), || {
+        delete(alerts::remove_webhook)
+    }),
+    endpoint("POST", "/alerts/webhook/_test", Everywhere(Admin), || {
+        post(alerts::test_webhook)
     }),
     endpoint("POST", "/registry/_import", Everywhere(Admin), || {
         post(registry::import)

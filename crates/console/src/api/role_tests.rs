@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::endpoints::ENDPOINTS;
 use super::testing::{on_api, send};
 use crate::roles::{Role, Roles};
-use crate::store::{ClusterEntry, GatewayEntry, Store};
+use crate::store::{ClusterEntry, GatewayEntry, Store, Webhook};
+use settings::Secret;
 
 /// The columns: nobody, then users by their role for everything and by that on the cluster `a`.
 const PEOPLE: [(&str, Role, Option<Role>); 9] = [
@@ -51,6 +52,16 @@ const OF_A: &str = r#"{"id": "a", "name": "new", "endpoints": ["http://127.0.0.1
 const OF_B: &str = r#"{"id": "b", "name": "new", "endpoints": ["http://127.0.0.1:9"]}"#;
 const ROLES: &str = r#"{"roles": {"role": "viewer"}}"#;
 
+const SILENCE_A: &str =
+    r#"{"rule": "no_answer", "kind": "cluster", "id": "a", "minutes": 1, "reason": "known"}"#;
+const SILENCE_B: &str =
+    r#"{"rule": "no_answer", "kind": "cluster", "id": "b", "minutes": 1, "reason": "known"}"#;
+const SILENCE_GA: &str =
+    r#"{"rule": "no_answer", "kind": "gateway", "id": "ga", "minutes": 1, "reason": "known"}"#;
+const SILENCE_GAB: &str =
+    r#"{"rule": "no_answer", "kind": "gateway", "id": "gab", "minutes": 1, "reason": "known"}"#;
+const HOOK: &str = r#"{"url": "http://127.0.0.1:9/hook"}"#;
+
 /// Method, path of the table, what stands for its parameter, body, who is let in.
 type Row = (
     &'static str,
@@ -60,7 +71,7 @@ type Row = (
     &'static str,
 );
 
-const MATRIX: [Row; 60] = [
+const MATRIX: [Row; 69] = [
     ("GET", "/session", "", "", ANY),
     ("POST", "/setup", "", "{}", ANY),
     ("POST", "/login", "", "{}", ANY),
@@ -77,6 +88,15 @@ const MATRIX: [Row; 60] = [
     ("DELETE", "/users/{name}", "zoe", "", ADMINS),
     ("GET", "/audit", "", "", ADMINS),
     ("GET", "/audit/_download", "", "", ADMINS),
+    ("GET", "/alerts", "", "", SESSION),
+    ("POST", "/alerts/_silence", "", SILENCE_A, ACT_A),
+    ("POST", "/alerts/_silence", "", SILENCE_B, ACT_B),
+    ("POST", "/alerts/_silence", "", SILENCE_GA, ACT_A),
+    ("POST", "/alerts/_silence", "", SILENCE_GAB, ACT_AB),
+    ("GET", "/alerts/webhook", "", "", ADMINS),
+    ("PUT", "/alerts/webhook", "", HOOK, ADMINS),
+    ("DELETE", "/alerts/webhook", "", "", ADMINS),
+    ("POST", "/alerts/webhook/_test", "", HOOK, ADMINS),
     ("POST", "/registry/_import", "", r#"{"yaml": "{}"}"#, ADMINS),
     ("POST", "/clusters", "", NEW, ADMINS),
     ("POST", "/clusters/_test", "", NEW, ADMINS),
@@ -193,6 +213,13 @@ fn prepare(store: &Store, person: Option<&(&str, Role, Option<Role>)>) -> Option
         };
         store.keep_cluster(&cluster, None).unwrap();
     }
+    let webhook = Webhook {
+        url: Secret::new("http://127.0.0.1:9/"),
+        secret: None,
+        ca_pem: None,
+        verify: true,
+    };
+    store.keep_webhook(Some(&webhook)).unwrap();
     for (id, linked) in [("ga", &["a"][..]), ("gab", &["a", "b"]), ("g", &[])] {
         let gateway = GatewayEntry {
             id: id.into(),

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::pace::Pace;
-use super::{Polls, QUESTION_WITHIN};
+use super::{Polls, QUESTION_WITHIN, whole};
+use crate::alerts::Rule;
 use crate::board::{Key, Severity};
 use crate::clock::now_ms;
 use crate::outbound::AskError;
@@ -195,6 +196,9 @@ impl ClusterPoll<'_> {
             Some("green") => Vec::new(),
             _ => vec![(Severity::Warn, "its answer does not tell its health".to_owned())],
         };
+        let red = notes.iter().filter(|(state, _)| *state == Severity::Bad);
+        let red = red.map(|(_, words)| whole(words.clone())).collect();
+        self.polls.found(&self.key, Rule::ClusterRed, red);
         self.polls.board.change(&self.key, |one| {
             one.facts.health = health;
             one.facts.nodes = nodes;
@@ -233,6 +237,10 @@ impl ClusterPoll<'_> {
         }
         table.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
         let notes = complaints(&table);
+        for (rule, (figure, least, words)) in ALERTING {
+            let found = complaint(&table, figure, least, words).map(whole);
+            self.polls.found(&self.key, rule, found.into_iter().collect());
+        }
         self.nodes = marks;
         let since_ms = self.nodes_at_ms.replace(at_ms).unwrap_or(at_ms - 1);
         table.sort_by(|left, right| left["name"].as_str().cmp(&right["name"].as_str()));
@@ -296,28 +304,30 @@ impl ClusterPoll<'_> {
 
 /// Lists the nodes' complaints: one line per kind, however many nodes have it.
 fn complaints(nodes: &[Value]) -> Vec<(Severity, String)> {
-    let lines = AILMENTS.iter().filter_map(|(figure, least, words)| {
-        let ill: Vec<&Value> = nodes
-            .iter()
-            .filter(|node| is_over(node, figure, *least))
-            .collect();
-        let worst = ill
-            .iter()
-            .filter_map(|node| node[*figure].as_f64())
-            .reduce(f64::max)?;
-        let named: Vec<&str> = ill
-            .iter()
-            .take(NAMED_MAX)
-            .map(|node| node["name"].as_str().unwrap_or("a node"))
-            .collect();
-        let others = match ill.len() - named.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let words = words.replace("{}", &format!("{:.0}", worst.max(1.0)));
-        Some((Severity::Warn, format!("{}{others}: {words}", named.join(", "))))
-    });
-    lines.collect()
+    let lines = AILMENTS
+        .iter()
+        .filter_map(|(figure, least, words)| complaint(nodes, figure, *least, words));
+    lines.map(|line| (Severity::Warn, line)).collect()
+}
+
+/// Returns the line about one figure; none if it is as it should be on all nodes.
+fn complaint(nodes: &[Value], figure: &str, least: f64, words: &str) -> Option<String> {
+    let ill: Vec<&Value> = nodes.iter().filter(|node| is_over(node, figure, least)).collect();
+    let worst = ill
+        .iter()
+        .filter_map(|node| node[figure].as_f64())
+        .reduce(f64::max)?;
+    let named: Vec<&str> = ill
+        .iter()
+        .take(NAMED_MAX)
+        .map(|node| node["name"].as_str().unwrap_or("a node"))
+        .collect();
+    let others = match ill.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let words = words.replace("{}", &format!("{:.0}", worst.max(1.0)));
+    Some(format!("{}{others}: {words}", named.join(", ")))
 }
 
 fn is_over(node: &Value, figure: &str, least: f64) -> bool {
@@ -326,17 +336,25 @@ fn is_over(node: &Value, figure: &str, least: f64) -> bool {
 
 /// A figure of a node, the value from which on it is reported, and the text, which gets the worst node's
 /// figure.
-const AILMENTS: [(&str, f64, &str); 3] = [
+const AILMENTS: [Ailment; 3] = [
     // Above this value, the garbage collector begins to take time from writes.
     ("heap_pct", 90.0, "heap is {} % full"),
     // The servers' default low watermark: above this value, a node gets no more shards.
-    ("disk_pct", 85.0, "disk is {} % full"),
-    (
-        "rejected_per_s",
-        f64::MIN_POSITIVE,
-        "writes are rejected, up to {} a second",
-    ),
+    ("disk_pct", 85.0, DISK),
+    REJECTS,
 ];
+/// Those that are alerts. At 90 %, the servers' default high watermark, shards are moved away from a node.
+const ALERTING: [(Rule, Ailment); 2] = [
+    (Rule::DiskFull, ("disk_pct", 90.0, DISK)),
+    (Rule::WritesRejected, REJECTS),
+];
+type Ailment = (&'static str, f64, &'static str);
+const DISK: &str = "disk is {} % full";
+const REJECTS: Ailment = (
+    "rejected_per_s",
+    f64::MIN_POSITIVE,
+    "writes are rejected, up to {} a second",
+);
 /// Number of nodes that a line names.
 const NAMED_MAX: usize = 3;
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::pace::Pace;
 use super::{Polls, QUESTION_WITHIN};
 use crate::accounts;
+use crate::alerts::{Finding, Rule};
 use crate::board::{GATEWAY_SERIES, Key, Severity, Watched};
 use crate::clock::now_ms;
 use crate::secrets::row_id;
@@ -115,6 +116,9 @@ fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Opti
     let rate = |now: u64, before: Option<u64>| Some(now.checked_sub(before?)? as f64 / seconds?);
     let (queues, notes) = queues(told);
     polls.noted(key, "queues", notes);
+    for (rule, found) in findings(&told["queues"]) {
+        polls.found(key, rule, found);
+    }
     let since_ms = last.as_ref().map(|last| last.at_ms);
     polls.board.change(key, |one| {
         if let Some(since_ms) = since_ms {
@@ -202,7 +206,8 @@ fn queues(told: &Value) -> (Option<Value>, Vec<(Severity, String)>) {
         return (None, Vec::new());
     };
     let faults = accounts::faults(&told["queues"]);
-    let mut notes: Vec<_> = faults.into_iter().map(|words| (Severity::Bad, words)).collect();
+    let faults = faults.into_iter();
+    let mut notes: Vec<_> = faults.map(|fault| (Severity::Bad, fault.words)).collect();
     let mut dead = 0;
     for (name, queue) in queues {
         dead += queue["dead_letters"].as_u64().unwrap_or(0);
@@ -216,6 +221,38 @@ fn queues(told: &Value) -> (Option<Value>, Vec<(Severity, String)>) {
     let sum = |name: &str| groups(told).filter_map(|group| group[name].as_u64()).sum::<u64>();
     let told = json!({"pending": sum("pending"), "dead": dead, "parked": sum("parked")});
     (Some(told), notes)
+}
+
+/// Returns what meets a rule about queues. A gateway without queues has none of it.
+fn findings(queues: &Value) -> [(Rule, Vec<Finding>); 4] {
+    let (mut refuses, mut behind, mut dead) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, queue) in queues.as_object().into_iter().flatten() {
+        let part = |words: String| Finding {
+            part: name.clone(),
+            words,
+        };
+        let why = ["poisoned", "refuses"]
+            .iter()
+            .find_map(|why| queue[*why].as_str());
+        refuses.extend(why.map(|why| part(format!("queue {name} accepts nothing: {why}"))));
+        let letters = queue["dead_letters"].as_u64().filter(|letters| *letters > 0);
+        dead.extend(letters.map(|letters| part(format!("queue {name} has {letters} dead letters"))));
+        for (group, told) in queue["groups"].as_object().into_iter().flatten() {
+            if let Some(lag) = told["lag_s"].as_f64().filter(|lag| *lag >= BEHIND_S) {
+                let minutes = lag / 60.0;
+                behind.push(Finding {
+                    part: format!("{name}/{group}"),
+                    words: format!("queue {name}, group {group}: {minutes:.0} minutes behind"),
+                });
+            }
+        }
+    }
+    [
+        (Rule::QueueRefuses, refuses),
+        (Rule::AccountsWrong, accounts::faults(queues)),
+        (Rule::GroupBehind, behind),
+        (Rule::DeadLetters, dead),
+    ]
 }
 
 fn notes_of(told: &Value) -> Vec<(Severity, String)> {
@@ -307,6 +344,8 @@ fn register(
     Ok(entry.id)
 }
 
+/// How far behind a consumer group is alerted about.
+const BEHIND_S: f64 = 300.0;
 /// The number of a cluster's addresses that are kept.
 const ENDPOINTS_MAX: usize = 5;
 /// The number of a gateway's consumer groups whose lag is kept.
@@ -315,6 +354,36 @@ const GROUPS_MAX: usize = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_meets_a_rule_about_queues_is_found_by_queue_and_group() {
+        let told = json!({
+            "good": {"accepted": 3, "dead_letters": 0, "poisoned": null, "refuses": null,
+                "groups": {"c": {"lag_s": 299.9}, "idle": {"lag_s": null}}},
+            "bad": {"accepted": 3, "dead_letters": 7, "poisoned": null, "refuses": "the disk is full",
+                "groups": {"c": {"lag_s": 600, "indexed": 2, "dead": 0, "parked": 0, "pending": 0, "replayed": 0,
+                    "purged": 0, "skipped": 0, "lost": 0, "rewound": 0}}},
+        });
+        let found: Vec<String> = findings(&told)
+            .into_iter()
+            .flat_map(|(rule, found)| {
+                found
+                    .into_iter()
+                    .map(move |one| format!("{} {}: {}", rule.word(), one.part, one.words))
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "queue_refuses bad: queue bad accepts nothing: the disk is full",
+                "accounts_wrong bad/c: queue bad, group c: the accounts do not add up: 3 documents were accepted, 2 are \
+                 accounted for",
+                "group_behind bad/c: queue bad, group c: 10 minutes behind",
+                "dead_letters bad: queue bad has 7 dead letters",
+            ]
+        );
+        assert!(findings(&Value::Null).iter().all(|(_, found)| found.is_empty()));
+    }
 
     #[test]
     fn a_gateways_clusters_are_registered_once_and_removed_ones_stay_away() {

@@ -1,0 +1,189 @@
+//! Holds the findings against the rules once a second, whether anybody looks or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Alerts;
+use super::judge::{State, Subject, Verdict};
+use super::message::{Status, message};
+use super::rules::Rule;
+use crate::board::Key;
+use crate::clock::now_ms;
+use crate::poll::Polls;
+use crate::store::{AlertRow, Silence, StoreError};
+
+/// Watches until the future is dropped.
+pub(crate) async fn watch(polls: Polls, alerts: Arc<Alerts>) {
+    if let Err(error) = take_over(&polls, &alerts) {
+        tracing::error!(%error, "the alerts of before the start cannot be read");
+    }
+    let mut seconds = interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        seconds.tick().await;
+        if let Err(error) = look(&polls, &alerts, now_ms()) {
+            tracing::error!(%error, "the alerts cannot be stored");
+        }
+    }
+}
+
+fn take_over(polls: &Polls, alerts: &Alerts) -> Result<(), StoreError> {
+    let mut judge = alerts.judge.lock();
+    for row in polls.store.active_alerts()? {
+        let (Some(rule), Some(target)) = (Rule::parse(&row.rule), Key::of(&row.kind, &row.target)) else {
+            continue;
+        };
+        let subject = Subject {
+            rule,
+            target,
+            part: row.part,
+        };
+        judge.take_over(subject, row.since_ms, row.fired_ms, row.words, row.told);
+    }
+    Ok(())
+}
+
+fn look(polls: &Polls, alerts: &Alerts, now_ms: i64) -> Result<(), StoreError> {
+    let names = names(polls)?;
+    let registered: BTreeSet<Key> = names.keys().cloned().collect();
+    let verdicts = alerts
+        .judge
+        .lock()
+        .judge(now_ms, &polls.board.findings(), &registered);
+    for verdict in verdicts {
+        match verdict {
+            Verdict::Fired(subject, state) => {
+                let name = names.get(&subject.target).map_or("", String::as_str);
+                tracing::warn!(
+                    rule = subject.rule.word(),
+                    name,
+                    words = state.words,
+                    "an alert begins"
+                );
+                polls.store.fire_alert(&row(&subject, &state, name))?;
+            }
+            Verdict::Resolved(subject, state) => resolved(polls, alerts, &subject, &state, now_ms)?,
+        }
+    }
+    let silences = polls.store.silences(now_ms)?;
+    tell(polls, alerts, &names, &silences, now_ms)?;
+    show(polls, alerts, &names, &silences);
+    Ok(())
+}
+
+fn names(polls: &Polls) -> Result<BTreeMap<Key, String>, StoreError> {
+    let clusters = polls.store.clusters()?.into_iter();
+    let clusters = clusters.map(|one| (Key::Cluster(one.id), one.name));
+    let gateways = polls.store.gateways()?.into_iter();
+    Ok(clusters
+        .chain(gateways.map(|one| (Key::Gateway(one.id), one.name)))
+        .collect())
+}
+
+fn row(subject: &Subject, state: &State, name: &str) -> AlertRow {
+    AlertRow {
+        rule: subject.rule.word().to_owned(),
+        kind: subject.target.kind().to_owned(),
+        target: subject.target.id().to_owned(),
+        name: name.to_owned(),
+        part: subject.part.clone(),
+        words: state.words.clone(),
+        since_ms: state.since_ms,
+        fired_ms: state.fired_ms.unwrap_or(state.since_ms),
+        ..AlertRow::default()
+    }
+}
+
+/// Notes an alert's end. The receiver is told of it if it was told of the beginning, silenced or not: what it
+/// has opened can be closed.
+fn resolved(
+    polls: &Polls,
+    alerts: &Alerts,
+    subject: &Subject,
+    state: &State,
+    now_ms: i64,
+) -> Result<(), StoreError> {
+    let Some((id, name)) = polls.store.resolve_alert(&row(subject, state, ""), now_ms)? else {
+        return Ok(());
+    };
+    tracing::info!(rule = subject.rule.word(), name, "an alert ends");
+    if state.told {
+        let told = message(Status::Resolved, id, subject, state, &name, now_ms);
+        put(polls, alerts, now_ms, &told)?;
+    }
+    Ok(())
+}
+
+/// Puts messages about alerts into the outbox: those that begin, and those whose silence is over.
+fn tell(
+    polls: &Polls,
+    alerts: &Alerts,
+    names: &BTreeMap<Key, String>,
+    silences: &[Silence],
+    now_ms: i64,
+) -> Result<(), StoreError> {
+    let untold: Vec<(Subject, State)> = {
+        let judge = alerts.judge.lock();
+        let untold = judge
+            .active()
+            .filter(|(subject, state)| !state.told && silence_of(silences, subject).is_none());
+        untold
+            .map(|(subject, state)| (subject.clone(), state.clone()))
+            .collect()
+    };
+    if untold.is_empty() || polls.store.webhook()?.is_none() {
+        return Ok(());
+    }
+    for (subject, state) in untold {
+        let name = names.get(&subject.target).map_or("", String::as_str);
+        if let Some(id) = polls.store.tell_alert(&row(&subject, &state, name))? {
+            let told = message(Status::Firing, id, &subject, &state, name, now_ms);
+            put(polls, alerts, now_ms, &told)?;
+        }
+        alerts.judge.lock().tell(&subject);
+    }
+    Ok(())
+}
+
+fn put(polls: &Polls, alerts: &Alerts, now_ms: i64, told: &Value) -> Result<(), StoreError> {
+    let dropped = polls.store.put_message(now_ms, &told.to_string())?;
+    if dropped > 0 {
+        tracing::warn!(
+            dropped,
+            "the webhook's receiver takes nothing: old messages were given up"
+        );
+        alerts.delivery.lock().dropped += dropped;
+    }
+    alerts.news.notify_one();
+    Ok(())
+}
+
+/// Returns the silence of an alert.
+pub(super) fn silence_of<'a>(silences: &'a [Silence], subject: &Subject) -> Option<&'a Silence> {
+    let (kind, id) = (subject.target.kind(), subject.target.id());
+    silences
+        .iter()
+        .find(|one| one.rule == subject.rule.word() && one.kind == kind && one.target == id)
+}
+
+/// Puts the active alerts on the board, for the overview.
+fn show(polls: &Polls, alerts: &Alerts, names: &BTreeMap<Key, String>, silences: &[Silence]) {
+    let mut shown: BTreeMap<&Key, Vec<Value>> = BTreeMap::new();
+    let judge = alerts.judge.lock();
+    for (subject, state) in judge.active() {
+        let told = json!({
+            "rule": subject.rule, "severity": subject.rule.severity(), "part": subject.part,
+            "words": state.words, "since_ms": state.since_ms,
+            "silenced": silence_of(silences, subject).is_some(),
+        });
+        shown.entry(&subject.target).or_default().push(told);
+    }
+    for key in names.keys() {
+        let told = shown.remove(key).unwrap_or_default();
+        polls.board.change(key, |one| one.alerts = told);
+    }
+}

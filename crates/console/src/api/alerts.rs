@@ -1,0 +1,262 @@
+//! Alerts: which there are, which are silenced, and where messages about them are sent.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use settings::Secret;
+
+use super::access::{ON_CLUSTER, ON_GATEWAY, demand};
+use super::registry::seen;
+use super::{ApiState, Refusal, Shared};
+use crate::alerts::{Rule, place_of, test};
+use crate::board::Key;
+use crate::clock::{iso, now_ms};
+use crate::roles::Role;
+use crate::store::{AlertRow, Change, Silence, StoreError, User, Webhook};
+
+type Answer = Result<Json<Value>, Refusal>;
+
+#[derive(Deserialize)]
+pub(super) struct Silenced {
+    rule: Rule,
+    kind: String,
+    id: String,
+    /// For how long; 0 ends the silence.
+    minutes: u32,
+    #[serde(default)]
+    reason: String,
+}
+
+/// A webhook as the form describes it. An absent field keeps its value; `null` removes it.
+#[derive(Deserialize)]
+pub(super) struct Draft {
+    url: Option<Secret>,
+    #[serde(default, deserialize_with = "given")]
+    secret: Option<Option<Secret>>,
+    #[serde(default, deserialize_with = "given")]
+    ca_pem: Option<Option<String>>,
+    verify: Option<bool>,
+}
+
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+/// Returns the alerts of all that the user may see.
+pub(super) async fn show(State(api): State<Shared>, Extension(user): Extension<User>) -> Answer {
+    let now = now_ms();
+    let store = &api.polls.store;
+    let names = names(&api, &user)?;
+    let silences = store.silences(now)?;
+    let silence_of = |rule: &str, kind: &str, id: &str| {
+        silences
+            .iter()
+            .find(|one| (&*one.rule, &*one.kind, &*one.target) == (rule, kind, id))
+    };
+    let mut active: Vec<Value> = Vec::new();
+    for (subject, state) in api.alerts.judge.lock().active() {
+        let Some(name) = names.get(&subject.target) else {
+            continue;
+        };
+        let (rule, kind, id) = (subject.rule, subject.target.kind(), subject.target.id());
+        active.push(json!({
+            "rule": rule, "severity": rule.severity(), "kind": kind, "id": id, "name": name,
+            "part": subject.part, "words": state.words, "since_ms": state.since_ms, "fired_ms": state.fired_ms,
+            "silence": silence_of(rule.word(), kind, id),
+        }));
+    }
+    active.sort_by_key(|one| {
+        (
+            one["severity"] != "bad",
+            std::cmp::Reverse(one["since_ms"].as_i64()),
+        )
+    });
+    let may_see = |row: &AlertRow| {
+        Key::of(&row.kind, &row.target).is_some_and(|key| names.contains_key(&key))
+            || user.roles.role >= Role::Admin
+    };
+    let mut ended = store.resolved_alerts()?;
+    ended.retain(may_see);
+    ended.truncate(ENDED_SHOWN);
+    let rules = Rule::ALL.map(|rule| {
+        json!({
+            "rule": rule, "severity": rule.severity(), "meaning": rule.meaning(), "hold_s": rule.hold_ms() / 1000,
+        })
+    });
+    Ok(Json(json!({
+        "at_ms": now, "active": active, "ended": ended, "rules": rules,
+        "has_webhook": store.webhook()?.is_some(),
+    })))
+}
+
+/// The names of the clusters and gateways that the user may see.
+fn names(api: &ApiState, user: &User) -> Result<BTreeMap<Key, String>, StoreError> {
+    let (clusters, gateways) = seen(api, user)?;
+    let clusters = clusters.into_iter().map(|one| (Key::Cluster(one.id), one.name));
+    let gateways = gateways.into_iter().map(|one| (Key::Gateway(one.id), one.name));
+    Ok(clusters.chain(gateways).collect())
+}
+
+/// Silences a rule for a cluster or a gateway, or ends its silence.
+pub(super) async fn silence(
+    State(api): State<Shared>,
+    Extension(user): Extension<User>,
+    Json(wanted): Json<Silenced>,
+) -> Answer {
+    let store = &api.polls.store;
+    let name = match Key::of(&wanted.kind, &wanted.id) {
+        Some(Key::Cluster(id)) => {
+            let cluster = store.cluster(&id)?.ok_or(StoreError::Missing)?;
+            demand(Role::Operator, user.roles.on_cluster(&id), ON_CLUSTER)?;
+            cluster.name
+        }
+        Some(Key::Gateway(id)) => {
+            let gateway = store.gateway(&id)?.ok_or(StoreError::Missing)?;
+            demand(Role::Operator, user.roles.on_gateway(&gateway), ON_GATEWAY)?;
+            gateway.name
+        }
+        None => return Err(Refusal::bad("kind: `cluster` or `gateway` is wanted")),
+    };
+    let reason = wanted.reason.trim();
+    if wanted.minutes > MINUTES_MAX {
+        return Err(Refusal::bad(format!("minutes: {MINUTES_MAX} at most")));
+    }
+    if wanted.minutes > 0 && (reason.is_empty() || reason.chars().count() > REASON_CHARS_MAX) {
+        return Err(Refusal::bad(format!(
+            "reason: 1 to {REASON_CHARS_MAX} characters are wanted"
+        )));
+    }
+    let now = now_ms();
+    let silence = Silence {
+        rule: wanted.rule.word().to_owned(),
+        kind: wanted.kind,
+        target: wanted.id,
+        until_ms: now + i64::from(wanted.minutes) * 60_000,
+        user: user.name.clone(),
+        reason: reason.to_owned(),
+    };
+    store.silence(&silence, now)?;
+    let after = match wanted.minutes {
+        0 => json!({"rule": wanted.rule}),
+        _ => json!({"rule": wanted.rule, "until": iso(silence.until_ms)}),
+    };
+    store.note(&Change {
+        user: &user.name,
+        what: if wanted.minutes == 0 {
+            "end silence"
+        } else {
+            "silence alert"
+        },
+        target: &name,
+        after: Some(&after),
+        reason: Some(reason).filter(|reason| !reason.is_empty()),
+        ..Change::default()
+    })?;
+    Ok(Json(json!({})))
+}
+
+/// Returns the webhook without its secrets, and how its delivery goes.
+pub(super) async fn webhook(State(api): State<Shared>) -> Answer {
+    let store = &api.polls.store;
+    let webhook = store.webhook()?.as_ref().map(told);
+    let delivery = api.alerts.delivery.lock().clone();
+    let (failed_ms, failed) = delivery.failed.unzip();
+    Ok(Json(json!({
+        "webhook": webhook, "waiting": store.messages()?, "taken_ms": delivery.taken_ms, "failed_ms": failed_ms,
+        "failed": failed, "failures": delivery.failures, "dropped": delivery.dropped,
+    })))
+}
+
+fn told(webhook: &Webhook) -> Value {
+    json!({
+        "place": place_of(webhook.url.expose()).ok(), "has_secret": webhook.secret.is_some(),
+        "ca_pem": webhook.ca_pem, "verify": webhook.verify,
+    })
+}
+
+pub(super) async fn set_webhook(
+    State(api): State<Shared>,
+    Extension(user): Extension<User>,
+    Json(draft): Json<Draft>,
+) -> Answer {
+    let stored = api.polls.store.webhook()?;
+    let webhook = draft.on(stored.clone())?;
+    keep(&api, &user, stored.as_ref(), Some(&webhook))
+}
+
+pub(super) async fn remove_webhook(State(api): State<Shared>, Extension(user): Extension<User>) -> Answer {
+    let stored = api.polls.store.webhook()?.ok_or(StoreError::Missing)?;
+    keep(&api, &user, Some(&stored), None)
+}
+
+fn keep(api: &ApiState, user: &User, before: Option<&Webhook>, after: Option<&Webhook>) -> Answer {
+    let store = &api.polls.store;
+    store.keep_webhook(after)?;
+    let (before, told_now) = (before.map(told), after.map(told));
+    store.note(&Change {
+        user: &user.name,
+        what: if after.is_some() {
+            "set webhook"
+        } else {
+            "remove webhook"
+        },
+        target: "alerts",
+        before: before.as_ref(),
+        after: told_now.as_ref(),
+        reason: None,
+    })?;
+    if after.is_none() {
+        api.alerts.judge.lock().untell();
+    }
+    // What has failed before says nothing about this one.
+    *api.alerts.delivery.lock() = crate::alerts::Delivery::default();
+    api.alerts.news.notify_one();
+    Ok(Json(json!({})))
+}
+
+/// Sends a message to the webhook as the form describes it, with the stored values where the form has none.
+pub(super) async fn test_webhook(
+    State(api): State<Shared>,
+    Extension(user): Extension<User>,
+    Json(draft): Json<Draft>,
+) -> Answer {
+    let webhook = draft.on(api.polls.store.webhook()?)?;
+    Ok(Json(test(&api.polls.outbound, &webhook, &user.name).await))
+}
+
+impl Draft {
+    /// Returns the webhook that the form describes. With another URL, a stored secret is not sent along:
+    /// it was meant for the place that it was given for.
+    fn on(self, stored: Option<Webhook>) -> Result<Webhook, Refusal> {
+        let is_moved = self.url.as_ref().is_some_and(|url| {
+            let place = |url: &Secret| place_of(url.expose()).ok();
+            stored
+                .as_ref()
+                .is_none_or(|stored| place(&stored.url) != place(url))
+        });
+        let missing = || Refusal::bad("url: it is wanted");
+        let url = self.url.or_else(|| stored.as_ref().map(|one| one.url.clone()));
+        let url = url.filter(|url| !url.expose().is_empty()).ok_or_else(missing)?;
+        place_of(url.expose()).map_err(|error| Refusal::bad(error.to_string()))?;
+        let (secret, ca_pem, verify) = stored.map_or((None, None, true), |stored| {
+            (stored.secret.filter(|_| !is_moved), stored.ca_pem, stored.verify)
+        });
+        Ok(Webhook {
+            url,
+            secret: self
+                .secret
+                .unwrap_or(secret)
+                .filter(|secret| !secret.expose().is_empty()),
+            ca_pem: self.ca_pem.unwrap_or(ca_pem),
+            verify: self.verify.unwrap_or(verify),
+        })
+    }
+}
+
+const ENDED_SHOWN: usize = 100;
+/// A week.
+const MINUTES_MAX: u32 = 7 * 24 * 60;
+const REASON_CHARS_MAX: usize = 500;
