@@ -25,8 +25,8 @@ export const reaches = (has: Role, needs: Role): boolean => ROLES.indexOf(has) >
 export const roleEverywhere = (): Role => you.value?.role ?? "none";
 export const roleOn = (cluster: string): Role => you.value?.clusters[cluster] ?? roleEverywhere();
 
-/** The lowest of those on its clusters: what acts on a gateway acts on all of them. */
+/** The lowest of those on its clusters: what acts on a gateway acts on all of them. A cluster that was removed is for admins only. */
 export function roleOnGateway(gateway: { readonly clusters: readonly { readonly cluster_id: string | null }[] } | undefined): Role {
-  const linked = gateway?.clusters.map((one) => (one.cluster_id === null ? roleEverywhere() : roleOn(one.cluster_id))) ?? [];
+  const linked = gateway?.clusters.map((one) => (one.cluster_id === null ? (roleEverywhere() === "admin" ? "admin" : "none") : roleOn(one.cluster_id))) ?? [];
   return linked.length ? ROLES[Math.min(...linked.map((role) => ROLES.indexOf(role)))]! : roleEverywhere();
 }

@@ -76,9 +76,11 @@ impl Roles {
     /// Returns the role on a gateway: the lowest of the roles on its clusters. A call that acts on a gateway
     /// acts on all of them, and its queues show the documents of all of them.
     pub(crate) fn on_gateway(&self, gateway: &GatewayEntry) -> Role {
-        let linked = gateway.clusters.iter().map(|link| {
-            let id = link.cluster_id.as_deref();
-            id.map_or(self.role, |id| self.on_cluster(id))
+        let linked = gateway.clusters.iter().map(|link| match &link.cluster_id {
+            Some(id) => self.on_cluster(id),
+            // Roles on single clusters go with the cluster, so nobody knows any more for whom it was hidden.
+            None if self.role == Role::Admin => Role::Admin,
+            None => Role::None,
         });
         linked.min().unwrap_or(self.role)
     }
@@ -121,11 +123,13 @@ mod tests {
             roles.on_gateway(&gateway(&[Some("a"), Some("b")])),
             Role::Operator
         );
-        assert_eq!(
-            roles.on_gateway(&gateway(&[Some("a"), None])),
-            Role::Viewer,
-            "one that is not registered"
-        );
+        let removed = gateway(&[Some("a"), None]);
+        assert_eq!(roles.on_gateway(&removed), Role::None, "one that was removed");
+        let admin = Roles {
+            role: Role::Admin,
+            ..roles.clone()
+        };
+        assert_eq!(admin.on_gateway(&removed), Role::Operator);
         assert_eq!(roles.on_gateway(&gateway(&[Some("a"), Some("c")])), Role::None);
         assert!(!roles.see_all());
         assert!(Role::None < Role::Viewer && Role::Viewer < Role::Operator && Role::Operator < Role::Admin);

@@ -110,7 +110,7 @@ fn migrate(connection: &mut Connection) -> Result<(), StartError> {
 }
 
 /// Each migration is applied once, in order; released ones are never changed.
-const MIGRATIONS: [&str; 3] = ["
+const MIGRATIONS: [&str; 4] = ["
 CREATE TABLE users (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE COLLATE NOCASE, role TEXT NOT NULL, password TEXT NOT NULL,
     made_ms INTEGER NOT NULL
@@ -162,6 +162,13 @@ CREATE TABLE webhook (
     id INTEGER PRIMARY KEY CHECK (id = 1), sealed BLOB NOT NULL, ca_pem TEXT, verify INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL, body TEXT NOT NULL) STRICT;
+", "
+CREATE TABLE links (
+    gateway TEXT NOT NULL REFERENCES gateways(id) ON DELETE CASCADE, name TEXT NOT NULL,
+    cluster TEXT REFERENCES clusters(id) ON DELETE SET NULL, UNIQUE (gateway, name, cluster)
+) STRICT;
+INSERT INTO links SELECT gateway, name, cluster FROM gateway_clusters;
+DROP TABLE gateway_clusters;
 "];
 
 /// How long a statement waits for another process, for example `sqlite3`.
@@ -191,6 +198,8 @@ mod tests {
         old.execute_batch(
             "INSERT INTO users VALUES (7, 'ada', 'admin', 'hash', 1);
              INSERT INTO clusters VALUES ('a', 'prod', '[]', NULL, NULL, NULL, 1, NULL, 0, 0, NULL);
+             INSERT INTO gateways VALUES ('g', 'gw', 'http://g:2900', NULL, NULL, 1);
+             INSERT INTO gateway_clusters VALUES ('g', 'prod', 'a');
              INSERT INTO audit VALUES (1, 5, 'ada', 'log in', 'console', NULL, NULL, NULL);",
         )
         .unwrap();
@@ -199,6 +208,8 @@ mod tests {
         let (user, hash) = store.user("ada").unwrap().unwrap();
         assert_eq!((user.id, user.roles.role, &*hash), (7, Role::Admin, "hash"));
         assert_eq!(user.roles.on_cluster("a"), Role::Admin);
+        let link = &store.gateway("g").unwrap().unwrap().clusters[0];
+        assert_eq!((&*link.name, link.cluster_id.as_deref()), ("prod", Some("a")));
         assert_eq!(
             store.audit(&Wanted::default(), None, 10).unwrap().entries[0].what,
             "log in"
@@ -207,7 +218,7 @@ mod tests {
             .sql()
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .unwrap();
-        assert_eq!(version, 3);
+        assert_eq!(version, 4);
     }
 
     #[test]

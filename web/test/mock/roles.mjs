@@ -3,7 +3,7 @@ export const ROLES = ["none", "viewer", "operator", "admin"];
 const reaches = (has, needs) => ROLES.indexOf(has) >= ROLES.indexOf(needs);
 
 export const roleOn = (you, id) => you.clusters[id] ?? you.role;
-export const roleOnGateway = (you, { clusters }) => (clusters.length ? ROLES[Math.min(...clusters.map((one) => ROLES.indexOf(one.cluster_id === null ? you.role : roleOn(you, one.cluster_id))))] : you.role);
+export const roleOnGateway = (you, { clusters }) => (clusters.length ? ROLES[Math.min(...clusters.map((one) => ROLES.indexOf(one.cluster_id === null ? (you.role === "admin" ? "admin" : "none") : roleOn(you, one.cluster_id))))] : you.role);
 
 export const seen = (mock) => ({
   clusters: mock.clusters.filter((one) => reaches(roleOn(mock.you, one.id), "viewer")),

@@ -229,7 +229,7 @@ fn prepare(store: &Store, person: Option<&(&str, Role, Option<Role>)>) -> Option
         };
         store.keep_gateway(&gateway, None).unwrap();
         for name in linked {
-            store.link(id, name, Some(name)).unwrap();
+            store.link(id, name, name).unwrap();
         }
     }
     for entry in store

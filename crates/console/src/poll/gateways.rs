@@ -96,10 +96,12 @@ fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Opti
         .ok()
         .flatten()
         .map(|entry| entry.clusters);
-    if let Some([only]) = links.as_deref() {
+    if let Some([first, others @ ..]) = links.as_deref()
+        && others.iter().all(|link| link.name == first.name)
+    {
         // Documents that are split at once are counted for the gateway as a whole. They can be assigned to a
         // cluster only if the gateway has just one.
-        *delivered.entry(only.name.clone()).or_default() += count("docs");
+        *delivered.entry(first.name.clone()).or_default() += count("docs");
     }
     let mark = Mark {
         at: Instant::now(),
@@ -273,17 +275,15 @@ fn bring_along(polls: &Polls, entry: &GatewayEntry, told: &Value) {
     }
 }
 
-/// Registers the clusters that a gateway reports, each of them once: a cluster that is registered already is
-/// linked, and one that somebody removes later does not come back. Returns whether anything changed.
+/// Registers the clusters that a gateway reports, each of them once: clusters that are registered with an
+/// address of it are linked, all of them, and one that somebody removes later does not come back by itself.
+/// Returns whether anything changed.
 pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, StoreError> {
     let Some(entry) = store.gateway(gateway)? else {
         return Ok(false);
     };
     let mut changed = false;
     for (name, cluster) in told.as_object().into_iter().flatten() {
-        if entry.clusters.iter().any(|link| link.name == *name) {
-            continue;
-        }
         let nodes = cluster["nodes"].as_array().into_iter().flatten();
         let endpoints: Vec<String> = nodes
             .filter_map(|node| node["address"].as_str())
@@ -296,15 +296,20 @@ pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, 
             continue;
         }
         let registered = store.clusters()?;
-        let known = registered
+        let alike = registered
             .iter()
-            .find(|known| known.endpoints.iter().any(|one| endpoints.contains(one)));
-        let id = match known {
-            Some(known) => known.id.clone(),
-            None => register(store, &entry, name, endpoints, &registered)?,
-        };
-        store.link(gateway, name, Some(&id))?;
-        changed = true;
+            .filter(|known| known.endpoints.iter().any(|one| endpoints.contains(one)));
+        let mut ids: Vec<String> = alike.map(|known| known.id.clone()).collect();
+        let links = || entry.clusters.iter().filter(|link| link.name == *name);
+        if ids.is_empty() && links().next().is_none() {
+            ids.push(register(store, &entry, name, endpoints, &registered)?);
+        }
+        for id in ids {
+            if !links().any(|link| link.cluster_id.as_ref() == Some(&id)) {
+                store.link(gateway, name, &id)?;
+                changed = true;
+            }
+        }
     }
     Ok(changed)
 }
@@ -354,6 +359,7 @@ const GROUPS_MAX: usize = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::roles::{Role, Roles};
 
     #[test]
     fn what_meets_a_rule_about_queues_is_found_by_queue_and_group() {
@@ -427,5 +433,63 @@ mod tests {
         store.forget_cluster(&brought).unwrap();
         assert!(!adopt(&store, "g", &told).unwrap());
         assert_eq!(store.clusters().unwrap().len(), 1);
+        assert_eq!(store.gateway("g").unwrap().unwrap().clusters[0].cluster_id, None);
+        // Somebody registers it again by hand.
+        let again = ClusterEntry {
+            id: "y".into(),
+            name: "again".into(),
+            endpoints: vec!["https://es:9200".into()],
+            ..ClusterEntry::default()
+        };
+        store.keep_cluster(&again, None).unwrap();
+        assert!(adopt(&store, "g", &told).unwrap());
+        let links = store.gateway("g").unwrap().unwrap().clusters;
+        assert_eq!((links.len(), links[0].cluster_id.as_deref()), (2, Some("y")));
+    }
+
+    #[test]
+    fn a_gateway_is_linked_to_all_clusters_with_an_address_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let gateway = GatewayEntry {
+            id: "g".into(),
+            name: "gw".into(),
+            ..GatewayEntry::default()
+        };
+        store.keep_gateway(&gateway, None).unwrap();
+        let told = json!({"prod": {"nodes": [{"address": "http://10.0.0.1:9200"}]}});
+        let entry = |id: &str| ClusterEntry {
+            id: id.into(),
+            name: id.into(),
+            endpoints: vec!["http://10.0.0.1:9200".into()],
+            ..ClusterEntry::default()
+        };
+        store.keep_cluster(&entry("for-all"), None).unwrap();
+        adopt(&store, "g", &told).unwrap();
+        // The same cluster with another account, registered later and first by name.
+        store.keep_cluster(&entry("admins"), None).unwrap();
+        assert!(adopt(&store, "g", &told).unwrap());
+        assert!(!adopt(&store, "g", &told).unwrap());
+        let gateway = || store.gateway("g").unwrap().unwrap();
+        let ids = || -> Vec<Option<String>> {
+            let links = gateway().clusters;
+            links.into_iter().map(|link| link.cluster_id).collect()
+        };
+        assert_eq!(ids(), [Some("for-all".to_owned()), Some("admins".to_owned())]);
+        let roles = Roles {
+            role: Role::Operator,
+            clusters: [("admins".to_owned(), Role::None)].into(),
+        };
+        assert_eq!(
+            roles.on_gateway(&gateway()),
+            Role::None,
+            "it shows documents of both"
+        );
+        store.forget_cluster("admins").unwrap();
+        assert_eq!(ids(), [Some("for-all".to_owned())]);
+        store.forget_cluster("for-all").unwrap();
+        assert_eq!(ids(), [None], "it is remembered that there was one");
+        let hidden = roles.on_gateway(&gateway());
+        assert_eq!(hidden, Role::None, "a removed cluster is not for everybody");
     }
 }

@@ -42,7 +42,8 @@ pub(crate) struct GatewayEntry {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct GatewayCluster {
     pub(crate) name: String,
-    /// The id of the registered cluster.
+    /// The id of the registered cluster; none if it was removed. Of several with a common address, each has
+    /// an entry of its own.
     pub(crate) cluster_id: Option<String>,
 }
 
@@ -137,9 +138,18 @@ impl Store {
         taken(kept, &entry.name)
     }
 
-    /// Removes a cluster and its password.
+    /// Removes a cluster and its password. Gateways that deliver to it remember that it was registered,
+    /// unless another registered cluster stands for it.
     pub(crate) fn forget_cluster(&self, id: &str) -> Result<(), StoreError> {
-        let forgotten = self.sql().execute("DELETE FROM clusters WHERE id = ?", [id])?;
+        let mut sql = self.sql();
+        let transaction = sql.transaction()?;
+        transaction.execute(
+            "DELETE FROM links WHERE cluster = ?1 AND EXISTS (SELECT 1 FROM links AS others
+                 WHERE others.gateway = links.gateway AND others.name = links.name AND others.cluster != ?1)",
+            [id],
+        )?;
+        let forgotten = transaction.execute("DELETE FROM clusters WHERE id = ?", [id])?;
+        transaction.commit()?;
         (forgotten > 0).then_some(()).ok_or(StoreError::Missing)
     }
 
@@ -149,14 +159,19 @@ impl Store {
         (forgotten > 0).then_some(()).ok_or(StoreError::Missing)
     }
 
-    /// Records which registered cluster a gateway knows by this name.
-    pub(crate) fn link(&self, gateway: &str, name: &str, cluster: Option<&str>) -> Result<(), StoreError> {
-        self.sql().execute(
-            "INSERT INTO gateway_clusters (gateway, name, cluster) VALUES (?, ?, ?)
-             ON CONFLICT (gateway, name) DO UPDATE SET cluster = excluded.cluster",
+    /// Records that a registered cluster is one that a gateway knows by this name.
+    pub(crate) fn link(&self, gateway: &str, name: &str, cluster: &str) -> Result<(), StoreError> {
+        let mut sql = self.sql();
+        let transaction = sql.transaction()?;
+        transaction.execute(
+            "DELETE FROM links WHERE gateway = ? AND name = ? AND cluster IS NULL",
+            params![gateway, name],
+        )?;
+        transaction.execute(
+            "INSERT OR IGNORE INTO links (gateway, name, cluster) VALUES (?, ?, ?)",
             params![gateway, name, cluster],
         )?;
-        Ok(())
+        Ok(transaction.commit()?)
     }
 
     /// Returns a cluster's password.
@@ -220,7 +235,7 @@ fn gateway_of(row: &Row<'_>) -> rusqlite::Result<GatewayEntry> {
 
 fn with_clusters(sql: &Connection, gateway: GatewayEntry) -> Result<GatewayEntry, StoreError> {
     let mut statement =
-        sql.prepare("SELECT name, cluster FROM gateway_clusters WHERE gateway = ? ORDER BY name")?;
+        sql.prepare("SELECT name, cluster FROM links WHERE gateway = ? ORDER BY name, rowid")?;
     let rows = statement.query_map([&gateway.id], |row| {
         Ok(GatewayCluster {
             name: row.get(0)?,
@@ -284,7 +299,7 @@ mod tests {
             ..ClusterEntry::default()
         };
         store.keep_cluster(&cluster, None).unwrap();
-        store.link("g", "prod", Some("a")).unwrap();
+        store.link("g", "prod", "a").unwrap();
         let other = ClusterEntry {
             id: "b".into(),
             ..cluster
