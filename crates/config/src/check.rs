@@ -314,6 +314,7 @@ fn read_scalar(scalar: &Scalar, schema: &Json, types: &[&str]) -> Result<Json, W
     let parsed = match schema["format"].as_str() {
         Some("time-span") => scalar::parse_time(text).err(),
         Some("time-or-seconds") => scalar::parse_time_or_seconds(text).err(),
+        Some("share") => scalar::parse_share(text).err(),
         Some("byte-size") => scalar::parse_bytes(text).err(),
         Some("byte-size-or-unlimited") => scalar::parse_bytes_or_unlimited(text).err(),
         _ => None,

@@ -63,6 +63,7 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
         ("logging.level", was.level != is.level),
         ("logging.slow_request", was.slow_request != is.slow_request),
         ("logging.access", was.access != is.access),
+        ("tracing", old.tracing != new.tracing),
         ("admin.token", old.admin.token != new.admin.token),
         (
             "worker.drain_timeout",

@@ -206,6 +206,7 @@ fn scalar(schema: &Json, out: &mut Map<String, Json>) {
     let (mut kinds, pattern, least) = match schema["format"].as_str() {
         Some("time-span") => (vec!["string"], time, None),
         Some("time-or-seconds") => (vec!["string", "integer"], format!("{time}|^[0-9]+$"), Some(0)),
+        Some("share") => (vec!["string", "number"], SHARE.to_owned(), Some(0)),
         Some("byte-size") => (vec!["string", "number"], bytes, Some(0)),
         Some("byte-size-or-unlimited") => {
             (vec!["string", "number"], format!(r"{bytes}|^\s*-1\s*$"), Some(-1))
@@ -234,7 +235,13 @@ fn scalar(schema: &Json, out: &mut Map<String, Json>) {
     if let Some(least) = least {
         out.insert("minimum".to_owned(), json!(least));
     }
+    if schema["format"] == "share" {
+        out.insert("maximum".to_owned(), json!(1));
+    }
 }
+
+/// A share as text.
+const SHARE: &str = r"^\s*([01]|1[.]0*|0?[.][0-9]+|(100|[0-9]{1,2}([.][0-9]+)?)%)\s*$";
 
 /// Returns `schema` extended by null, for a key without a value.
 fn nullable(mut schema: Json) -> Json {

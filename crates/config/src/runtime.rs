@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
 use serde::Serialize;
 use settings::Secret;
 
@@ -38,6 +39,8 @@ pub struct Config {
     pub admin: Admin,
     /// Logging.
     pub logging: Logging,
+    /// Traces of requests. `None`: no request is traced.
+    pub tracing: Option<Tracing>,
     /// Cores and memory.
     pub worker: Worker,
     /// Whether a changed file is loaded automatically. `SIGHUP` always loads it.
@@ -624,6 +627,42 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// Traces of requests, and the collector that gets them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tracing {
+    /// The share of requests that are traced, from 0 to 1.
+    pub sample: f64,
+    /// Whether a client that says whether its request is traced is followed.
+    pub follow_clients: bool,
+    /// The collector.
+    pub collector: Endpoint,
+    /// The path of its requests; of no use with gRPC.
+    pub path: Arc<str>,
+    /// The protocol that the collector speaks.
+    pub protocol: TracingProtocol,
+    /// The headers of each request. All of them are marked as sensitive.
+    pub headers: HeaderMap,
+    /// The longest time that the collector may take for a request.
+    pub timeout: Duration,
+    /// How the collector's certificate is checked.
+    pub tls: ClusterTls,
+    /// `service.name` of the gateway.
+    pub service_name: String,
+    /// Further attributes of the gateway.
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// A protocol of OpenTelemetry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
+pub enum TracingProtocol {
+    /// Protocol buffers over HTTP.
+    #[serde(rename = "http/protobuf")]
+    HttpProtobuf,
+    /// gRPC.
+    #[serde(rename = "grpc")]
+    Grpc,
 }
 
 /// Cores and memory.

@@ -192,6 +192,7 @@ fn value_in_words(root: &Json, schema: &Json) -> String {
     match schema["format"].as_str() {
         Some("time-span") => "time".to_owned(),
         Some("time-or-seconds") => "time, or seconds".to_owned(),
+        Some("share") => "share".to_owned(),
         Some("byte-size") => "size".to_owned(),
         Some("byte-size-or-unlimited") => "size or -1".to_owned(),
         Some("password") => "secret".to_owned(),

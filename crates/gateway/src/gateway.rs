@@ -73,7 +73,9 @@ impl Begun {
         .map_err(StartError::Threads)?;
         let switches = Arc::new(Switches::open(loaded)?);
         let queues = Queues::open(config)?;
-        let live = Arc::new(Live::new(loaded.clone(), None, queues.by_name().clone())?);
+        let spans = Arc::default();
+        let queued = queues.by_name().clone();
+        let live = Arc::new(Live::new(loaded.clone(), None, queued, &spans)?);
         let shared = Arc::new(GatewayState {
             live: ArcSwap::new(Arc::clone(&live)),
             metrics: Metrics::new(workers.count()),
@@ -87,6 +89,7 @@ impl Begun {
             draining: AtomicBool::new(false),
             reloads: Reloads::default(),
             upgrades: Upgrades::default(),
+            spans,
             rights: Arc::new(Rights::new(&config.paths.data)),
         });
         let deliveries = Arc::new(Deliveries::start(&shared).map_err(StartError::Threads)?);
@@ -225,7 +228,8 @@ impl Gateway {
             restart,
             ..diff(&before.config, &loaded.config)
         };
-        let live = Arc::new(Live::new(loaded, Some(&before), requeue.queues().clone())?);
+        let queues = requeue.queues().clone();
+        let live = Arc::new(Live::new(loaded, Some(&before), queues, &self.shared.spans)?);
         let change = listeners.prepare(&live.config.entries);
         let opened = change
             .and_then(|change| {
@@ -314,6 +318,10 @@ impl Gateway {
             // The last step of the stop may block: no other work is left on this thread.
             close();
         }
+        // Nothing is traced any more.
+        if let Some(recorder) = &shared.live.load().recorder {
+            recorder.close(SPANS_WITHIN).await;
+        }
         cut
     }
 
@@ -336,6 +344,9 @@ async fn learnt(live: &Live, timeout: Duration) -> bool {
 
 /// The time that a batch under way gets at least, however long the connections took to drain.
 const DELIVERY_STOP_MIN: Duration = Duration::from_millis(500);
+
+/// The longest time that a stop waits for the collector of traces.
+const SPANS_WITHIN: Duration = Duration::from_secs(2);
 
 /// The time that cutting connections after the deadline may take.
 const CUT_MAX: Duration = Duration::from_secs(1);

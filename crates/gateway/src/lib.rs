@@ -56,6 +56,7 @@ mod nodes;
 mod pretty;
 mod print;
 mod queue;
+mod recorder;
 mod reloads;
 mod replace;
 mod request_id;

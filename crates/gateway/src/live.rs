@@ -8,12 +8,14 @@ use arc_swap::ArcSwap;
 use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilter, Role, Terms, TlsFiles};
 use config::file::ConfigFile;
 use config::{Choice, Config, Forward, Loaded};
+use traces::{Counts, Recorder};
 use wire::Budget;
 
 use crate::admission::rights::Rights;
 use crate::delivery::Memory;
 use crate::metrics::Metrics;
 use crate::queue::{Queue, Queues};
+use crate::recorder;
 use crate::reloads::Reloads;
 use crate::reshuffle::Directory;
 use crate::split::Families;
@@ -42,6 +44,8 @@ pub(crate) struct GatewayState {
     pub(crate) reloads: Reloads,
     /// Requests to replace this program with another.
     pub(crate) upgrades: Upgrades,
+    /// The fate of the spans of traced requests.
+    pub(crate) spans: Arc<Counts>,
     /// Clients that may write in asynchronous mode.
     pub(crate) rights: Arc<Rights>,
 }
@@ -57,6 +61,8 @@ pub(crate) struct Live {
     pub(crate) queues: BTreeMap<Arc<str>, Arc<Queue>>,
     /// The families of requests whose parts may travel together.
     pub(crate) families: Arc<Families>,
+    /// Records the spans of requests that are traced; `None` if none are.
+    pub(crate) recorder: Option<Arc<Recorder>>,
 }
 
 impl Live {
@@ -65,6 +71,7 @@ impl Live {
         loaded: Loaded,
         before: Option<&Live>,
         queues: BTreeMap<Arc<str>, Arc<Queue>>,
+        spans: &Arc<Counts>,
     ) -> Result<Self, StartError> {
         let Loaded { config, file, .. } = loaded;
         let mut clusters = BTreeMap::new();
@@ -79,7 +86,14 @@ impl Live {
             };
             clusters.insert(Arc::clone(name), cluster);
         }
+        let unchanged = before.filter(|before| before.config.tracing == config.tracing);
+        let recorder = match (unchanged, &config.tracing) {
+            (Some(before), _) => before.recorder.clone(),
+            (None, None) => None,
+            (None, Some(tracing)) => Some(recorder::start(tracing, tls_files(&tracing.tls), spans)?),
+        };
         Ok(Self {
+            recorder,
             config,
             file,
             clusters,
@@ -124,24 +138,21 @@ pub(crate) fn watch_config(settings: &config::Cluster) -> ClusterConfig {
         },
         Some(config::Credentials::ApiKey(key)) => Credentials::ApiKey(key.clone()),
     };
-    watch.tls = TlsFiles {
-        ca_file: settings.tls.ca_file.clone(),
-        insecure: settings.tls.insecure_skip_verify,
-        certificate: settings
-            .tls
-            .client_certificate
-            .as_ref()
-            .map(|(certificate, _)| certificate.clone()),
-        key: settings
-            .tls
-            .client_certificate
-            .as_ref()
-            .map(|(_, key)| key.clone()),
-    };
+    watch.tls = tls_files(&settings.tls);
     watch.discovery = settings.discovery.enabled;
     watch.refresh = settings.discovery.interval;
     watch.timeout = settings.discovery.timeout;
     watch
+}
+
+fn tls_files(tls: &config::ClusterTls) -> TlsFiles {
+    let shown = tls.client_certificate.as_ref();
+    TlsFiles {
+        ca_file: tls.ca_file.clone(),
+        insecure: tls.insecure_skip_verify,
+        certificate: shown.map(|(certificate, _)| certificate.clone()),
+        key: shown.map(|(_, key)| key.clone()),
+    }
 }
 
 /// Returns how an `elasticsearch` filter chooses nodes.

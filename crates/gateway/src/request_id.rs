@@ -4,14 +4,19 @@
 use std::fmt;
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
+use traces::{Open, SpanKind, Trace};
 
 /// The header that carries the id, in requests and in answers.
 pub(crate) static HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The id of one request, stored in the extensions of its head. It is printable ASCII. Every log line of a
-/// request carries it as `request_id`.
+/// The id of one request, stored in the extensions of its head, and the trace of the request if that is
+/// recorded. Both go along with all that is done for the request.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestId(pub(crate) HeaderValue);
+pub(crate) struct RequestId {
+    /// Printable ASCII. Every log line of a request carries it as `request_id`.
+    header: HeaderValue,
+    trace: Option<Trace>,
+}
 
 /// Makes ids on one core, in the form `PPPPPPPP-NNNNNNNN`: a prefix drawn at random for the process and core,
 /// then a count.
@@ -31,7 +36,7 @@ impl RequestIds {
 
     /// Returns the id of a request with these headers.
     pub(crate) fn of(&self, headers: &HeaderMap) -> RequestId {
-        RequestId(match headers.get(&HEADER) {
+        RequestId::new(match headers.get(&HEADER) {
             Some(theirs) if is_sane(theirs.as_bytes()) => theirs.clone(),
             _ => self.make(),
         })
@@ -48,6 +53,39 @@ impl RequestIds {
 }
 
 impl RequestId {
+    /// Makes an id of a request that is not traced.
+    pub(crate) fn new(header: HeaderValue) -> Self {
+        Self { header, trace: None }
+    }
+
+    /// Returns the same id for a request that is part of this trace.
+    pub(crate) fn traced(&self, trace: Option<Trace>) -> Self {
+        Self {
+            header: self.header.clone(),
+            trace,
+        }
+    }
+
+    /// Returns the id as the value of [`HEADER`], and lets go of the rest.
+    pub(crate) fn into_header(self) -> HeaderValue {
+        self.header
+    }
+
+    /// Returns the trace that the request is part of, if that is recorded.
+    pub(crate) fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
+    }
+
+    /// Begins a step of the request, if it is traced.
+    pub(crate) fn begin(&self, name: &'static str, kind: SpanKind) -> Option<Open> {
+        self.trace.as_ref().map(|trace| trace.begin(name, kind))
+    }
+
+    /// Begins a step of the request with these extensions, if it is traced.
+    pub(crate) fn begin_in(extensions: &Extensions, name: &'static str) -> Option<Open> {
+        extensions.get::<Self>()?.begin(name, SpanKind::Internal)
+    }
+
     /// Returns the id that [`RequestIds::of`] gave to the request with these extensions.
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let id = extensions.get::<Self>();
@@ -56,9 +94,25 @@ impl RequestId {
     }
 }
 
+/// Returns the id of a request that does the work of several, `own` in the log, and the spans of those that
+/// the request does not carry: it carries the first one that is traced.
+pub(crate) fn together<'a>(
+    mut traces: impl Iterator<Item = &'a Trace>,
+    own: &RequestId,
+) -> (RequestId, Vec<Open>) {
+    let carried = traces.next().cloned();
+    let beside = traces.map(|trace| {
+        let mut open = trace.begin("part", SpanKind::Client);
+        open.set("tidegate.carried_by_another", true);
+        open
+    });
+    let beside = beside.collect();
+    (own.traced(carried), beside)
+}
+
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.to_str().unwrap_or_default())
+        f.write_str(self.header.to_str().unwrap_or_default())
     }
 }
 

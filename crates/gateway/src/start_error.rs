@@ -99,6 +99,9 @@ pub enum StartError {
     /// The admin port is open to strangers and has no token.
     #[error("the admin port is not on loopback ({0}) and has no token: set one, or bind it to 127.0.0.1")]
     OpenAdmin(SocketAddr),
+    /// The files of `tracing.otlp.tls` cannot be used.
+    #[error("traces cannot be exported: {0}")]
+    Tracing(#[source] cluster::BadConfig),
     /// The system could not start a thread.
     #[error("threads could not be started: {0}")]
     Threads(#[source] io::Error),
@@ -144,6 +147,7 @@ impl StartError {
                 None => "admin.binding".to_owned(),
             },
             StartError::QueuesDiffer { key, .. } => (*key).to_owned(),
+            StartError::Tracing(_) => "tracing.otlp.tls".to_owned(),
             StartError::Switches { .. } => "path.data".to_owned(),
             StartError::Queue { .. } | StartError::Threads(_) => String::new(),
         }

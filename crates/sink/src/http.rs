@@ -25,6 +25,7 @@ pub(super) struct Head {
     pub(super) accepts_gzip: bool,
     pub(super) content_type: Option<String>,
     pub(super) accept: Option<String>,
+    pub(super) traceparent: Option<String>,
     /// The bytes of its first line, and of all its headers.
     pub(super) line_bytes: usize,
     pub(super) header_bytes: usize,
@@ -80,6 +81,7 @@ impl Head {
                 "accept-encoding" => head.accepts_gzip = value.contains("gzip"),
                 "content-type" => head.content_type = Some(value.to_owned()),
                 "accept" => head.accept = Some(value.to_owned()),
+                "traceparent" => head.traceparent = Some(value.to_owned()),
                 "authorization" => head.authorization = Some(value.to_owned()),
                 _ => {}
             }

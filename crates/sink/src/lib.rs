@@ -284,6 +284,11 @@ impl FakeCluster {
         self.shared.cues.struck()
     }
 
+    /// Returns the latest `traceparent` headers of requests, 1,000 at most.
+    pub fn traceparents(&self) -> Vec<String> {
+        self.shared.traceparents()
+    }
+
     /// Ends a node as `kill -9` does: its connections break, its port refuses, and it executes nothing once
     /// this returns. The cluster state stays as it was, unlike with [`FakeCluster::leave`].
     pub fn kill(&self, node: usize) {

@@ -209,6 +209,7 @@ impl Connection<'_> {
         };
         let tally = self.shared.tally(self.at);
         tally.requests.fetch_add(1, Ordering::Relaxed);
+        self.shared.traced(head.traceparent.as_deref());
         self.wait_while_paused();
         let fault = self.shared.cues.take(self.at, &head.path);
         let mut rate = None;

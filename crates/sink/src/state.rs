@@ -1,11 +1,11 @@
 //! The state that all nodes share: the cluster state, replaced as a whole at each change, and the counters.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::fault::Cues;
 use super::flavour::Flavour;
@@ -35,7 +35,12 @@ pub(super) struct ClusterContext {
     has_users: AtomicBool,
     users: RwLock<Arc<Users>>,
     tallies: Vec<Tally>,
+    /// The latest `traceparent` headers.
+    traceparents: Mutex<VecDeque<String>>,
 }
+
+/// The most `traceparent` headers that are kept.
+const TRACEPARENTS_MAX: usize = 1000;
 
 /// One node's counters, updated once per request.
 #[derive(Debug, Default)]
@@ -122,6 +127,7 @@ impl ClusterContext {
             has_users: AtomicBool::new(!known.is_empty()),
             users: RwLock::new(Arc::new(known)),
             tallies,
+            traceparents: Mutex::default(),
         }
     }
 
@@ -162,6 +168,20 @@ impl ClusterContext {
 
     pub(super) fn set_manners(&self, manners: Manners) {
         *self.manners.write() = Arc::new(manners);
+    }
+
+    /// Notes the `traceparent` of a request, if it has one.
+    pub(super) fn traced(&self, traceparent: Option<&str>) {
+        let Some(traceparent) = traceparent else { return };
+        let mut traceparents = self.traceparents.lock();
+        if traceparents.len() == TRACEPARENTS_MAX {
+            traceparents.pop_front();
+        }
+        traceparents.push_back(traceparent.to_owned());
+    }
+
+    pub(super) fn traceparents(&self) -> Vec<String> {
+        self.traceparents.lock().iter().cloned().collect()
     }
 
     pub(super) fn tally(&self, node: usize) -> &Tally {

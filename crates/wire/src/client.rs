@@ -1,6 +1,7 @@
 //! The HTTP/1.1 client: connection pools on each core.
 
 mod connections;
+mod dial;
 mod error;
 mod exchange;
 mod origin;
@@ -18,6 +19,7 @@ use self::connections::Connections;
 use crate::outgoing::Outgoing;
 use crate::pool::Pool;
 
+pub use self::dial::{Duplex, dial};
 pub use self::error::{Fate, SendError, SendErrorKind};
 pub use self::reply::ReplyBody;
 

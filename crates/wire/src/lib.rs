@@ -81,7 +81,8 @@ mod waiters;
 pub use admission::Fairness;
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge, OverBudget};
 pub use client::{
-    Client, ClientConfig, Deadlines, Fate, Origin, Reply, ReplyBody, RequestHead, SendError, SendErrorKind,
+    Client, ClientConfig, Deadlines, Duplex, Fate, Origin, Reply, ReplyBody, RequestHead, SendError,
+    SendErrorKind, dial,
 };
 pub use drain::DrainReport;
 pub use incoming::{BodyError, Collected, Incoming, Peer, Presence};

@@ -196,6 +196,16 @@ impl ClientTls {
             config: Arc::new(tls),
         })
     }
+
+    /// Returns the same for servers that are to speak HTTP/2.
+    #[must_use]
+    pub fn for_http2(&self) -> Self {
+        let mut tls = ClientConfig::clone(&self.config);
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        ClientTls {
+            config: Arc::new(tls),
+        }
+    }
 }
 
 impl std::fmt::Debug for ClientTls {

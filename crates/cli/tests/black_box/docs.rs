@@ -109,6 +109,7 @@ const BLOCKS: &[(&str, &str, Is)] = &[
         "logging.access: {enabled: true}",
         Is::Else("two ways to write one key: each_line_of_logging has both"),
     ),
+    ("docs/tracing.md", "tracing:", Is::Config(AROUND_LOGGING)),
     (
         "docs/health.md",
         "livenessProbe:  {httpGet: {path: /health/live, port: 2900}}",

@@ -6,7 +6,7 @@
 //!
 //! Three extensions of JSON Schema carry what the standard cannot express: `x-ignored` (the key is accepted
 //! and has no effect, with the reason), `x-units` (the meaning of a bare number) and the formats `time-span`,
-//! `time-or-seconds`, `byte-size`, `byte-size-or-unlimited` and `password`.
+//! `time-or-seconds`, `byte-size`, `byte-size-or-unlimited`, `share` and `password`.
 
 mod cluster;
 mod entry;
@@ -16,6 +16,7 @@ mod pipeline;
 mod root;
 mod router;
 pub(super) mod scalar;
+mod tracing;
 
 pub use cluster::*;
 pub use entry::*;
@@ -24,7 +25,8 @@ pub use kafka::*;
 pub use pipeline::*;
 pub use root::*;
 pub use router::*;
-pub use scalar::{Bytes, BytesOrUnlimited, Ignored, OneOrMany, Time, TimeOrSeconds};
+pub use scalar::{Bytes, BytesOrUnlimited, Ignored, OneOrMany, Share, Time, TimeOrSeconds};
+pub use tracing::*;
 
 /// A section of the file: fields with documentation and default. Unknown keys are errors.
 macro_rules! section {

@@ -6,7 +6,7 @@ use settings::Secret;
 
 use super::{
     Bytes, ElasticsearchFile, EntryFile, FlowFile, Ignored, OneOrMany, PipelineFile, RouterFile, Time,
-    section,
+    TracingFile, section,
 };
 use crate::runtime::{LogFormat, LogLevel};
 
@@ -39,6 +39,8 @@ section! {
         logging: LoggingFile = LoggingFile::default(),
         /// Logging, in the older vocabulary; write `logging` in new files.
         log: LogFile = LogFile::default(),
+        /// Traces of requests.
+        tracing: TracingFile = TracingFile::default(),
         /// Cores and memory.
         worker: WorkerFile = WorkerFile::default(),
         /// Loading of configuration files.

@@ -22,6 +22,10 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BytesOrUnlimited(pub Option<u64>);
 
+/// A share of a whole, from 0 to 1: `0.01` or `1%`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(pub f64);
+
 /// One value or a list of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
@@ -43,6 +47,9 @@ pub enum BadUnit {
     /// A span of time that is longer than anything needs.
     #[error("is longer than a year")]
     LongerThanAYear,
+    /// Not a share.
+    #[error("is not a share from 0 to 1, as in `0.01` or `1%`")]
+    Share,
     /// Not a number of bytes.
     #[error("is not a number of bytes, as in `512`, `64kb`, `1mb`, `2gb`")]
     Bytes,
@@ -148,6 +155,22 @@ pub(crate) fn parse_bytes_or_unlimited(text: &str) -> Result<Option<u64>, BadUni
     parse_bytes(text).map(Some).map_err(|_| BadUnit::BytesOrUnlimited)
 }
 
+/// Parses a share of a whole.
+///
+/// # Errors
+/// [`BadUnit::Share`].
+pub(crate) fn parse_share(text: &str) -> Result<f64, BadUnit> {
+    let text = text.trim();
+    let (number, whole) = match text.strip_suffix('%') {
+        Some(number) => (number, 100.0),
+        None => (text, 1.0),
+    };
+    let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let number: f64 = number.parse().ok().filter(|_| plain).ok_or(BadUnit::Share)?;
+    let share = number / whole;
+    (share <= 1.0).then_some(share).ok_or(BadUnit::Share)
+}
+
 /// Returns a span of time in the form of the file.
 pub fn show_time(time: Duration) -> String {
     let millis = time.as_millis();
@@ -178,7 +201,7 @@ const YEAR: Duration = Duration::from_secs(366 * 86_400);
 #[serde(untagged)]
 enum TextOrNumber {
     Text(String),
-    Number(i64),
+    Number(serde_json::Number),
 }
 
 fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
@@ -226,6 +249,9 @@ with_unit!(TimeOrSeconds, parse_time_or_seconds, show_time, {
     "type": ["string", "integer"], "format": "time-or-seconds"
 });
 with_unit!(Bytes, parse_bytes, show_bytes, { "type": ["string", "integer"], "format": "byte-size" });
+with_unit!(Share, parse_share, |share: f64| share.to_string(), {
+    "type": ["string", "number"], "format": "share"
+});
 with_unit!(
     BytesOrUnlimited,
     parse_bytes_or_unlimited,
@@ -333,6 +359,17 @@ mod tests {
             "18446744073709551615kb",
         ] {
             assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shares_are_numbers_up_to_one_or_percentages() {
+        assert_eq!(parse_share("0.01"), Ok(0.01));
+        assert_eq!(parse_share("1%"), Ok(0.01));
+        assert_eq!(parse_share("100%"), Ok(1.0));
+        assert_eq!(parse_share("0"), Ok(0.0));
+        for wrong in ["", "%", "1.1", "101%", "-1", "1e-2", "nan", "a tenth"] {
+            assert_eq!(parse_share(wrong), Err(BadUnit::Share), "{wrong}");
         }
     }
 

@@ -277,7 +277,22 @@ pub(crate) enum BadEndpoint {
 ///
 /// # Errors
 /// Returns what is wrong with the URL.
-pub(crate) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credentials>), BadEndpoint> {
+pub(crate) fn endpoint(written: &str) -> Result<(Endpoint, Option<Credentials>), BadEndpoint> {
+    let (endpoint, prefix, account) = url(written, PORT)?;
+    match prefix.trim_matches('/').is_empty() {
+        true => Ok((endpoint, account)),
+        false => Err(BadEndpoint::Path),
+    }
+}
+
+/// Parses a URL: `http[s]://[user:password@]host[:port][/path]`. Returns the path, too.
+///
+/// # Errors
+/// Returns what is wrong with the URL.
+pub(super) fn url(
+    url: &str,
+    default_port: u16,
+) -> Result<(Endpoint, &str, Option<Credentials>), BadEndpoint> {
     let (scheme, rest) = url.trim().split_once("://").ok_or(BadEndpoint::NoScheme)?;
     let tls = match scheme.to_ascii_lowercase().as_str() {
         "http" => false,
@@ -291,9 +306,6 @@ pub(crate) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credentials>), Bad
         Some(slash) => rest.split_at(slash),
         None => (rest, ""),
     };
-    if !prefix.trim_matches('/').is_empty() {
-        return Err(BadEndpoint::Path);
-    }
     let (account, address) = match authority.rsplit_once('@') {
         Some((account, address)) => (Some(account), address),
         None => (None, authority),
@@ -306,7 +318,7 @@ pub(crate) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credentials>), Bad
                 .filter(|port| *port > 0)
                 .ok_or(BadEndpoint::Port)?,
         ),
-        _ => (address, PORT),
+        _ => (address, default_port),
     };
     let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(inner) => inner
@@ -340,6 +352,7 @@ pub(crate) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credentials>), Bad
             host: host.into(),
             port,
         },
+        prefix,
         credentials,
     ))
 }

@@ -7,6 +7,7 @@ mod flow;
 mod kafka;
 mod queue;
 mod risk;
+mod tracing;
 
 pub(super) use cluster::{BadEndpoint, endpoint};
 pub use entry::overlap;
@@ -55,6 +56,7 @@ pub(super) fn resolve(file: &ConfigFile, places: Option<&Positions>, problems: &
             slow_request: file.logging.slow_request.map(|time| time.0),
             access: file.logging.access.enabled.then_some(file.logging.access.sample),
         },
+        tracing: resolver.tracing(&file.tracing),
         worker: Worker {
             count: file.worker.count.map(|count| count as usize),
             body_memory_bytes_max: file.worker.body_memory.0,

@@ -328,3 +328,32 @@ fn the_admin_port_is_on_loopback_unless_there_is_a_token() {
             .contains("taken by entry `my_es_entry`")
     );
 }
+
+#[test]
+fn a_collectors_url_gets_the_path_and_the_port_of_its_protocol() {
+    let tracing = |otlp: &str| {
+        let text = fixture("tracing-plain.yml");
+        let (before, _) = text.split_once("tracing:").unwrap();
+        let text = format!("{before}tracing: {{enabled: true, otlp: {{{otlp}}}}}\n");
+        parse(&text).unwrap().config.tracing.unwrap()
+    };
+    for (otlp, collector, path) in [
+        ("endpoint: 'http://c'", "http://c:4318", "/v1/traces"),
+        ("endpoint: 'http://c:80/otlp/'", "http://c:80", "/otlp/v1/traces"),
+        ("endpoint: 'https://c/v1/traces'", "https://c:4318", "/v1/traces"),
+        (
+            "endpoint: 'http://[::1]', protocol: grpc",
+            "http://[::1]:4317",
+            "/v1/traces",
+        ),
+    ] {
+        let tracing = tracing(otlp);
+        assert_eq!(
+            (tracing.collector.to_string().as_str(), &*tracing.path),
+            (collector, path)
+        );
+    }
+    let tracing = tracing("endpoint: 'http://c', headers: {x-token: hunter2}");
+    assert_eq!(tracing.sample, 0.01);
+    assert!(!format!("{tracing:?}").contains("hunter2"), "secrets never print");
+}

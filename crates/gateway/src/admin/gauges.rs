@@ -42,6 +42,23 @@ impl AdminState {
             &OF_DELIVERY,
             &[(String::new(), &self.shared.delivery_memory.usage())],
         );
+        let spans = &self.shared.spans;
+        let dropped = [
+            ("queue_full", spans.overflowed()),
+            ("not_exported", spans.failed()),
+        ];
+        out.metric(
+            "tidegate_spans_exported_total",
+            "counter",
+            "Spans of traced requests that the collector has taken.",
+            [(String::new(), spans.exported())],
+        );
+        out.metric(
+            "tidegate_spans_dropped_total",
+            "counter",
+            "Spans of traced requests that were dropped, by reason.",
+            dropped.map(|(why, count)| (of("why", why), count)),
+        );
         let live = self.shared.live.load_full();
         let clusters = live.clusters.iter();
         let statuses: Vec<_> = clusters

@@ -41,6 +41,7 @@ impl FailingRecord<'_> {
             mark: self.batch.mark,
             // Its lines belong to the record's batch, and are held until that is settled.
             from: None,
+            accepted_by: self.batch.accepted_by.clone(),
         };
         some.origins.push(Origin {
             first: 0,

@@ -12,7 +12,7 @@ use wire::{Buffer, Outgoing, Pool, ReplyBody, SendError};
 use crate::delivery::lane::Route;
 use crate::delivery::memory::{AnswerRoom, Memory};
 use crate::delivery::outcome::Untold;
-use crate::nodes::{Message, Outbound};
+use crate::nodes::{Message, Outbound, Purpose};
 
 /// The answer to a question.
 pub(super) struct Answer<'m> {
@@ -109,6 +109,7 @@ impl Route {
         }
         let message = Message {
             request_id: &self.request_id,
+            purpose: Purpose::Ask,
             method: &question.method,
             target: question.target,
             headers: &headers,

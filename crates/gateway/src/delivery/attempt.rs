@@ -86,7 +86,7 @@ impl Route {
                 let load = Arc::new(Load { body, plan });
                 let parts = load.plan.parts.iter().enumerate();
                 let sent = parts.map(|(part, one)| {
-                    let parcel = Parcel::part(&load, part, wording);
+                    let parcel = Parcel::part(&load, part, wording).traced(&work.trace);
                     self.send((way, lane), outbound, snapshot, Some(one), parcel)
                 });
                 let sent = join_all(sent).await;
@@ -110,7 +110,7 @@ impl Route {
                 if pass.why != Why::BatchedIngest {
                     outbound.cluster().hint();
                 }
-                let parcel = Parcel::whole(body, docs, wording);
+                let parcel = Parcel::whole(body, docs, wording).traced(&work.trace);
                 let sent = self.send((way, lane), outbound, snapshot, None, parcel);
                 let outcomes = sent.await;
                 match outcomes.are_done() {

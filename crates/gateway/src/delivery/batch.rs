@@ -9,6 +9,7 @@ use bulk::{Op, Operation};
 use cluster::Snapshot;
 use config::Retry;
 use futures_util::future::join_all;
+use traces::{Open, SpanKind};
 use wire::PooledBytes;
 
 use crate::delivery::concern::is_of_another;
@@ -147,6 +148,7 @@ impl Lane {
     ) -> Option<u64> {
         let group = Arc::clone(&self.route.group);
         let (mut body, mut held) = (body, held);
+        let span = self.route.traced(batch, self.number);
         // A cluster that was never read may be away for long, and other lanes may want the memory.
         while self.known_topology().is_none() {
             self.rest_lightly(batch, &mut body, &mut held, LOOK_AGAIN).await?;
@@ -173,6 +175,7 @@ impl Lane {
         // The lines have a single holder, which may let go of them.
         drop(body);
         work.held = held;
+        work.trace = span.as_ref().map(Open::trace);
         for pairs in batch.origins.iter().filter_map(|origin| origin.led_to.as_deref()) {
             let mut led_to = self.route.led_to.borrow_mut();
             led_to.learn(pairs, &work.cut_by.table);
@@ -394,6 +397,22 @@ impl Lane {
 // === impl Route ===
 
 impl Route {
+    /// Begins the span of a batch that has records of traced requests.
+    fn traced(&self, batch: &Batch, lane: u32) -> Option<Open> {
+        if batch.accepted_by.is_empty() {
+            return None;
+        }
+        let live = self.shared.live.load();
+        let mut span = live.recorder.as_ref()?.begin("deliver", SpanKind::Consumer);
+        let settings = &self.group.settings;
+        span.set("tidegate.queue", settings.queue.to_string());
+        span.set("tidegate.group", settings.group.to_string());
+        span.set("tidegate.lane", lane);
+        span.set("tidegate.operations", batch.documents);
+        batch.accepted_by.iter().for_each(|from| span.link(*from));
+        Some(span)
+    }
+
     /// Examines an operation's outcome more closely where the node's word alone does not settle it.
     pub(crate) async fn judge(
         &self,

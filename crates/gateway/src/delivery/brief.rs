@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use wire::{Buffer, Outgoing, ReplyBody, SendError};
 
 use super::memory::{AnswerHeld, ERROR_BYTES, Memory};
-use crate::nodes::{Message, Outbound};
+use crate::nodes::{Message, Outbound, Traced};
 
 /// An answer to a bulk request.
 pub(crate) struct Brief {
@@ -51,11 +51,16 @@ impl Outbound {
         (docs, memory): (u32, &Arc<Memory>),
     ) -> Result<Brief, SendError> {
         let began = Instant::now();
-        let (head, reply) = self.exchange(node, message, body, deadline).await?.into_parts();
+        let mut traced = Traced::begin(message, node, self.cluster());
+        let reply = self.exchange_in(&mut traced, node, message, body, deadline);
+        let (head, reply) = reply.await?.into_parts();
         match self.read(reply, docs, memory).await {
             Ok((body, held)) => Ok(Brief { head, body, held }),
             Err(error) => {
                 self.ledger().failed(node, &error, began, message.request_id);
+                if let Some(traced) = &mut traced {
+                    traced.answered(Err(&error));
+                }
                 Err(error)
             }
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cluster::{Ended, Node, Permit};
 use http::header::{AUTHORIZATION, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use traces::{Open, Trace};
 use wire::guard::fault;
 use wire::{Fate, Outgoing, PooledBytes};
 
@@ -16,9 +17,9 @@ use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
 use crate::delivery::sent_as::asked_as;
 use crate::delivery::shared_fate::doubt_shared;
 use crate::nodes::lines::{Body, Lines, Load};
-use crate::nodes::{Message, Outbound, is_unexecuted};
+use crate::nodes::{Message, Outbound, Purpose, is_unexecuted};
 use crate::queue::delivered_headers;
-use crate::request_id::RequestId;
+use crate::request_id::{RequestId, together};
 
 /// Operations of one lane for one node.
 #[derive(Clone)]
@@ -28,6 +29,8 @@ pub(crate) struct Parcel {
     pub(crate) bytes: u64,
     /// The rest of the request that carries the parcel.
     pub(crate) wording: Rc<Wording>,
+    /// The trace that the parcel is part of, if it is recorded.
+    trace: Option<Trace>,
 }
 
 /// The rest of a request besides its operations, as it is sent. Only parcels with the same wording can share
@@ -70,6 +73,15 @@ impl Parcel {
             bytes: one.bytes,
             lines: Lines::part(load, part),
             wording: Rc::clone(wording),
+            trace: None,
+        }
+    }
+
+    /// Makes the parcel part of a trace.
+    pub(crate) fn traced(self, trace: &Option<Trace>) -> Self {
+        Self {
+            trace: trace.clone(),
+            ..self
         }
     }
 
@@ -79,6 +91,7 @@ impl Parcel {
             bytes: body.len() as u64,
             lines: Lines::Whole(body),
             wording: Rc::clone(wording),
+            trace: None,
         }
     }
 }
@@ -101,11 +114,12 @@ impl Route {
         if !self.group.consumer.may_send() {
             return Self::withheld(&docs);
         }
-        let lines = parcels.into_iter().map(|parcel| parcel.lines);
-        let body = Body::new(lines, self.worker.pool());
+        let (request_id, _beside) = self.together(&parcels);
+        let body = Body::new(parcels.into_iter().map(|parcel| parcel.lines), self.worker.pool());
         let (headers, body) = self.encoded(body, &outbound).await;
         let message = Message {
-            request_id: &self.request_id,
+            request_id: &request_id,
+            purpose: Purpose::Part(all),
             method: &Method::POST,
             target: &wording.asked,
             headers: &headers,
@@ -115,10 +129,8 @@ impl Route {
         }
         self.group.requests.add(1);
         self.group.parts.add(docs.len() as u64);
-        let room = (all, &self.shared.delivery_memory);
-        let answer = outbound
-            .brief(node, message, body, outbound.deadline(), room)
-            .await;
+        let (room, deadline) = ((all, &self.shared.delivery_memory), outbound.deadline());
+        let answer = outbound.brief(node, message, body, deadline, room).await;
         let (mut outcomes, ended) = match answer {
             Ok(Brief { head, body, .. }) if docs.len() > 1 && may_blame_one(head.status) => {
                 if head.status == StatusCode::PAYLOAD_TOO_LARGE {
@@ -156,6 +168,13 @@ impl Route {
         }
         let told = docs.iter().map(|docs| outcomes.split_off_front(*docs));
         told.map(Transmitted::Outcomes).collect()
+    }
+
+    /// Returns the id of a request with these parcels, and the spans of the parcels whose traces it does not
+    /// carry.
+    fn together(&self, parcels: &[Parcel]) -> (RequestId, Vec<Open>) {
+        let traces = parcels.iter().filter_map(|parcel| parcel.trace.as_ref());
+        together(traces, &self.request_id)
     }
 
     /// Returns a body as it is sent, compressed if the pipeline says so, and its headers.
@@ -206,5 +225,5 @@ fn may_blame_one(status: StatusCode) -> bool {
 /// The id that log lines of a delivery carry.
 pub(crate) fn own_id(queue: &str) -> RequestId {
     let text = format!("delivery-{queue}");
-    RequestId(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("delivery")))
+    RequestId::new(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("delivery")))
 }

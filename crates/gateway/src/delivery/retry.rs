@@ -549,6 +549,7 @@ impl KeyBatch {
             replay: None,
             idempotency: None,
             led_to: Vec::new(),
+            trace: None,
         };
         let mut load = Self {
             batch: Batch::empty(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bulk::{Ask, Minted, Operation, Plan, Verdict};
 use cluster::Snapshot;
 use log::{Commit, Mark};
+use traces::{Context, Trace};
 use wire::PooledBytes;
 use wire::guard::fault;
 
@@ -34,6 +35,8 @@ pub(crate) struct Batch {
     pub(crate) mark: Mark,
     /// The mark from which its first group is read.
     pub(crate) from: Option<Mark>,
+    /// The spans that put the first of its traced records into the queue.
+    pub(crate) accepted_by: Vec<Context>,
 }
 
 /// Names, each with the index that it led to.
@@ -58,6 +61,8 @@ pub(crate) struct Origin {
 pub(crate) struct Work<'b> {
     pub(crate) batch: &'b Batch,
     pub(crate) body: PooledBytes,
+    /// The trace that the batch is part of, if it is recorded.
+    pub(crate) trace: Option<Trace>,
     /// The memory that the batch takes.
     pub(crate) held: Option<LaneMemory>,
     /// The topology by which the batch was cut into operations.
@@ -85,6 +90,9 @@ pub(crate) struct Work<'b> {
 impl Batch {
     pub(crate) fn new(recorded: Option<Recorded>, raw_params: Vec<u8>, origin: Origin, mark: Mark) -> Self {
         let minted = recorded.as_ref().and_then(|recorded| recorded.minted);
+        let accepted_by = recorded
+            .as_ref()
+            .and_then(|recorded| recorded.params.accepted_by());
         Self {
             recorded,
             raw_params,
@@ -93,6 +101,7 @@ impl Batch {
             origins: vec![origin],
             mark,
             from: None,
+            accepted_by: accepted_by.into_iter().collect(),
         }
     }
 
@@ -106,6 +115,7 @@ impl Batch {
             origins: Vec::new(),
             from: None,
             mark: Mark::default(),
+            accepted_by: Vec::new(),
         }
     }
 
@@ -133,6 +143,10 @@ impl Batch {
             origin.position
         );
         self.minted.extend(recorded.and_then(|recorded| recorded.minted));
+        if self.accepted_by.len() < LINKS_MAX {
+            let accepted_by = recorded.and_then(|recorded| recorded.params.accepted_by());
+            self.accepted_by.extend(accepted_by);
+        }
         self.origins.push(origin);
         self.mark = mark;
     }
@@ -215,6 +229,7 @@ impl<'b> Work<'b> {
         Some(Work {
             batch,
             body: body.clone(),
+            trace: None,
             held: None,
             cut_by: Arc::clone(snapshot),
             planned: RefCell::new(plan.map(|plan| (Arc::clone(snapshot), plan))),
@@ -278,6 +293,9 @@ impl<'b> Work<'b> {
         Named::new(written, concrete, id)
     }
 }
+
+/// The most spans that one span goes on from, as OpenTelemetry's own limit is.
+const LINKS_MAX: usize = 128;
 
 /// Cuts a batch's lines into its operations, and plans them if this version can do so by that topology.
 fn cut(

@@ -12,6 +12,7 @@ use config::when::{self, When};
 use config::{BulkReshuffle, Filter, FilterAction, Flow, Forward, Sending};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, Request, Response, response};
+use traces::Open;
 use wire::guard::{Work, guarded};
 use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 
@@ -20,6 +21,7 @@ use crate::error::{Fault, Rejection};
 use crate::front::access_log;
 use crate::front::access_log::{AccessLog, Noted};
 use crate::front::listening::Label;
+use crate::front::traced;
 use crate::live::{GatewayState, Live, node_choice};
 use crate::metrics::Counters;
 use crate::nodes::{Body, Fallback, Outbound, Proxy};
@@ -174,11 +176,13 @@ impl Front {
 impl Service for Front {
     async fn call(&self, mut request: Request<Incoming>) -> Response<Outgoing> {
         self.counters.requests.add(1);
+        let compiled = self.compiled();
         let id = self.request_ids.of(request.headers());
+        let mut span = traced::begin(&compiled.live, &compiled.entry, &request, &id);
+        let id = id.traced(span.as_ref().map(Open::trace));
         let noted = Noted::of(&request, id.clone());
         let pretty = pretty::is_asked(request.uri().query());
         request.extensions_mut().insert(id.clone());
-        let compiled = self.compiled();
         let answered = guarded(Work::Request, self.answer(request, &compiled)).await;
         let answered = answered.unwrap_or_else(|panicked| {
             panicked.report(Work::Request, "its client gets 500, other requests go on");
@@ -191,13 +195,18 @@ impl Service for Front {
         }
         self.counters.response(response.status());
         self.counters.request_latency.observe(noted.took());
+        if let Some(span) = &mut span {
+            traced::answered(span, &response);
+        }
         self.access_log.answered(
             &noted,
             &compiled.entry,
             &response,
             &self.shared.live.load().config.logging,
         );
-        response.headers_mut().insert(&request_id::HEADER, id.0);
+        response
+            .headers_mut()
+            .insert(&request_id::HEADER, id.into_header());
         response
     }
 
@@ -205,7 +214,7 @@ impl Service for Front {
         let mut response = Fault::broke_off(why).response();
         self.counters.response(response.status());
         if let Some(id) = given.headers.get(&request_id::HEADER) {
-            access_log::broke_off(&RequestId(id.clone()), &response);
+            access_log::broke_off(&RequestId::new(id.clone()), &response);
             response.headers_mut().insert(&request_id::HEADER, id.clone());
         }
         response
@@ -225,7 +234,9 @@ impl Service for Front {
             &response,
             &self.shared.live.load().config.logging,
         );
-        response.headers_mut().insert(&request_id::HEADER, id.0);
+        response
+            .headers_mut()
+            .insert(&request_id::HEADER, id.into_header());
         response
     }
 }

@@ -1,5 +1,5 @@
 //! The way of a connection's request: the listener that accepted it, the router's rule that names its flow,
-//! the filters of that flow in order, and the lines of the access log.
+//! the filters of that flow in order, the lines of the access log, and the request's span (`traced`).
 //!
 //! [`Listeners`] opens, adjusts and closes the sockets of the entries, with the certificates that
 //! `certificate` loads. Each connection gets a `Front` (`flow`), which is one core's view of the
@@ -10,6 +10,7 @@ mod access_log;
 mod certificate;
 mod flow;
 mod listening;
+mod traced;
 
 pub use access_log::ACCESS_LOG;
 pub use certificate::tls_problems;

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 use wire::{Outgoing, SendError};
 
-use super::{Message, Outbound};
+use super::{Message, Outbound, Purpose};
 use crate::request_id::RequestId;
 
 /// A document of a concrete index.
@@ -59,7 +59,8 @@ pub(crate) fn look(cluster: &Arc<Cluster>, names: &[DocumentName]) -> Result<Vec
         headers.insert(AUTHORIZATION, account);
     }
     let message = Message {
-        request_id: &RequestId(HeaderValue::from_static("tidegate-trace")),
+        request_id: &RequestId::new(HeaderValue::from_static("tidegate-trace")),
+        purpose: Purpose::Ask,
         method: &Method::POST,
         target: "/_mget?_source=false&realtime=true",
         headers: &headers,

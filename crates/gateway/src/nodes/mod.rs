@@ -12,13 +12,15 @@ mod proxy;
 pub(crate) mod quote;
 mod refusal;
 mod relay;
+mod traced;
 mod tries;
 mod unquoted;
 
 pub(crate) use credentials::Fallback;
 pub(crate) use headers::strip_for_parts;
 pub(crate) use look::{DocumentName, LookError, look};
-pub(crate) use outbound::{Message, Outbound};
+pub(crate) use outbound::{Message, Outbound, Purpose};
 pub(crate) use proxy::{Body, Proxy};
 pub(crate) use refusal::is_unexecuted;
+pub(crate) use traced::Traced;
 pub(crate) use tries::Tries;

@@ -14,6 +14,7 @@ use wire::{
 };
 
 use crate::metrics::Counters;
+use crate::nodes::traced::Traced;
 use crate::request_id::RequestId;
 
 /// One core's way to the nodes of one cluster. The client inside keeps the connections to each node and
@@ -41,9 +42,21 @@ pub(crate) struct Ledger {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) request_id: &'a RequestId,
+    pub(crate) purpose: Purpose,
     pub(crate) method: &'a Method,
     pub(crate) target: &'a str,
     pub(crate) headers: &'a HeaderMap,
+}
+
+/// What an exchange with a node is for, as traces name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A client's request goes on as it came.
+    Forward,
+    /// A part of a bulk, of this many operations.
+    Part(u32),
+    /// A question of the gateway's own.
+    Ask,
 }
 
 impl Outbound {
@@ -110,10 +123,24 @@ impl Outbound {
         body: Outgoing,
         deadline: Instant,
     ) -> Result<Reply, SendError> {
+        let mut traced = Traced::begin(message, node, self.cluster());
+        let answered = self.exchange_in(&mut traced, node, message, body, deadline);
+        answered.await
+    }
+
+    /// Sends one request in the same way. Its span lasts until the caller drops it.
+    pub(crate) async fn exchange_in(
+        &self,
+        traced: &mut Option<Box<Traced>>,
+        node: &Node,
+        message: Message<'_>,
+        body: Outgoing,
+        deadline: Instant,
+    ) -> Result<Reply, SendError> {
         let head = RequestHead {
             method: message.method,
             target: message.target,
-            headers: message.headers,
+            headers: traced.as_ref().map_or(message.headers, |traced| traced.headers()),
         };
         let deadlines = Deadlines {
             overall: deadline,
@@ -127,6 +154,9 @@ impl Outbound {
             Ok(reply) => judge(reply).await,
             Err(error) => Err(error),
         };
+        if let Some(traced) = traced {
+            traced.answered(judged.as_ref().map(|(reply, _)| reply.status()));
+        }
         match judged {
             Ok((reply, outcome)) => {
                 cluster.end(exchange, node, outcome);
@@ -152,11 +182,16 @@ impl Outbound {
         deadline: Instant,
     ) -> Result<(response::Parts, Buffer), SendError> {
         let began = Instant::now();
-        let (head, body) = self.exchange(node, message, body, deadline).await?.into_parts();
+        let mut traced = Traced::begin(message, node, self.cluster());
+        let reply = self.exchange_in(&mut traced, node, message, body, deadline);
+        let (head, body) = reply.await?.into_parts();
         match body.collect(REPLY_BYTES_MAX).await {
             Ok(body) => Ok((head, body)),
             Err(error) => {
                 self.ledger.failed(node, &error, began, message.request_id);
+                if let Some(traced) = &mut traced {
+                    traced.answered(Err(&error));
+                }
                 Err(error)
             }
         }

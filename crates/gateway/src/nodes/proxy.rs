@@ -13,7 +13,7 @@ use wire::{BodyError, Buffer, Fate, Incoming, Outgoing, PooledBytes, SendError, 
 use crate::error::{Fault, ReplyTooLarge};
 use crate::metrics::Counters;
 use crate::nodes::credentials::Fallback;
-use crate::nodes::outbound::{Message, Outbound};
+use crate::nodes::outbound::{Message, Outbound, Purpose};
 use crate::nodes::relay::Relay;
 use crate::nodes::tries::Tries;
 use crate::nodes::unquoted::{self, OwnRequest};
@@ -159,6 +159,7 @@ impl Proxy {
         let request_id = RequestId::of(&head.extensions);
         let message = Message {
             request_id: &request_id,
+            purpose: Purpose::Forward,
             method: &head.method,
             target,
             headers: &head.headers,

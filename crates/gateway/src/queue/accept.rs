@@ -11,6 +11,7 @@ use bulk::{Ask, Plan, Scratch};
 use cluster::Snapshot;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
+use traces::SpanKind;
 use wire::{Buffer, Chunk, Outgoing, Pool, PooledBytes};
 
 use crate::admission::form::AnswerHead;
@@ -92,8 +93,10 @@ impl Accept {
             .as_ref()
             .map(|claim| keyed::kept(claim, millis(queued.arrived)));
         let (log, table) = (&self.queue.log, &queued.snapshot.table);
+        let mut append = request_id.begin("append", SpanKind::Producer);
         let params = Params {
             idempotency: keyed,
+            trace: append.as_ref().map(|append| append.context().to_string()),
             ..Params::of(queued.target, &queued.plan, table, log)
         };
         let bytes: u64 = queued.plan.parts.iter().map(|part| part.bytes).sum();
@@ -117,6 +120,9 @@ impl Accept {
         match appended {
             Err(error) => {
                 let queue = &*self.queue.name;
+                if let Some(append) = &mut append {
+                    append.fail(error.to_string());
+                }
                 wire::rationed!(tracing::warn, %request_id, queue, %error, "a bulk was not accepted");
                 Err(Fault::not_queued(&error))
             }

@@ -7,6 +7,7 @@ use bulk::{ID_LENGTH, Minted, Plan, RouteTable};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 use serde::{Deserialize, Serialize};
+use traces::Context;
 
 use crate::bulk_request::{self, BulkHead, Kind};
 use crate::queue::idempotency::Keyed;
@@ -34,6 +35,9 @@ pub(crate) struct Params {
     /// may have been written. A queue on disk keeps its names itself ([`super::whereabouts`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) led_to: Vec<(String, String)>,
+    /// The span that put the record into the queue, as a `traceparent`, if it is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<String>,
 }
 
 /// A record's parameters, read once, with everything that delivery derives from them.
@@ -72,7 +76,13 @@ impl Params {
             replay: None,
             idempotency: None,
             led_to,
+            trace: None,
         }
+    }
+
+    /// Returns the span that put the record into the queue.
+    pub(crate) fn accepted_by(&self) -> Option<Context> {
+        Context::parse(self.trace.as_ref()?.as_bytes())
     }
 
     /// Reads a record's parameters; `None` if this version cannot.
@@ -180,5 +190,38 @@ mod tests {
         let recorded = Recorded::read(raw).unwrap();
         assert!(recorded.head.is_none() && recorded.minted.is_none());
         assert!(Recorded::read(b"{").is_none());
+    }
+
+    #[test]
+    fn only_the_records_of_traced_requests_say_so_and_earlier_versions_need_not_know() {
+        let untraced = r#"{"target":"/_bulk","content_type":"application/x-ndjson"}"#;
+        let params = Params::read(untraced.as_bytes()).unwrap();
+        assert_eq!(params.accepted_by(), None);
+        assert_eq!(
+            serde_json::to_string(&params).unwrap(),
+            untraced,
+            "as earlier versions write it"
+        );
+        let span = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let traced = Params {
+            trace: Some(span.to_owned()),
+            ..params
+        };
+        let raw = serde_json::to_vec(&traced).unwrap();
+        let accepted_by = Params::read(&raw).unwrap().accepted_by().unwrap();
+        assert_eq!(accepted_by.to_string(), span);
+
+        /// What earlier versions read.
+        #[derive(Deserialize)]
+        struct Earlier {
+            target: String,
+        }
+        let earlier: Earlier = serde_json::from_slice(&raw).unwrap();
+        assert_eq!(earlier.target, "/_bulk");
+        let broken = Params {
+            trace: Some("of a later version".to_owned()),
+            ..traced
+        };
+        assert_eq!(broken.accepted_by(), None);
     }
 }

@@ -9,6 +9,7 @@ use bulk::{Ask, Pass, Plan, Verdict};
 use cluster::Snapshot;
 use http::Response;
 use http::request::Parts;
+use traces::Open;
 use wire::guard::fault;
 use wire::{Buffer, Outgoing};
 
@@ -16,7 +17,7 @@ use crate::admission::rights::{Caller, Denied};
 use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
 use crate::nodes::lines::Load;
-use crate::nodes::{Body, Message, strip_for_parts};
+use crate::nodes::{Body, Message, Purpose, strip_for_parts};
 use crate::queue::{Accept, KeyedRequest, Occurrence, PlanTurn, Queued};
 use crate::request_id::RequestId;
 use crate::reshuffle::directed::Assignments;
@@ -88,15 +89,20 @@ impl Reshuffle {
             ask: &ask,
         };
         let Some(accept) = &self.accept else {
-            return match self.plan(&held.body, &ask, &snapshot.table).await {
+            let planning = RequestId::begin_in(&head.extensions, "plan");
+            let verdict = self.plan(&held.body, &ask, &snapshot.table).await;
+            planned(planning, &verdict);
+            return match verdict {
                 Verdict::Plan(plan) => self.split_it(head, held, plan, &basis).await,
                 Verdict::Pass(pass) => self.pass_it(head, held, pass, &basis, introduced).await,
             };
         };
         let turn = accept.queue.plan_room.enter(held.body.len()).await;
+        let planning = RequestId::begin_in(&head.extensions, "plan");
         let (verdict, items) = self
             .plan_acknowledged(&held.body, occurrence.as_ref(), &basis)
             .await;
+        planned(planning, &verdict);
         match verdict {
             Verdict::Plan(plan) => {
                 let acknowledged = Acknowledged {
@@ -171,6 +177,7 @@ impl Reshuffle {
             snapshot,
             message: Message {
                 request_id: &request_id,
+                purpose: Purpose::Part(load.plan.docs()),
                 method: &head.method,
                 target: basis.coming.target,
                 headers: &head.headers,
@@ -369,6 +376,18 @@ impl Reshuffle {
             snapshot,
         };
         accept.claim(&self.outbound, keys, asked).await.map(Some)
+    }
+}
+
+/// Ends the span of planning, and records what came of it.
+fn planned(planning: Option<Open>, verdict: &Verdict) {
+    let Some(mut planning) = planning else { return };
+    match verdict {
+        Verdict::Plan(plan) => {
+            planning.set("tidegate.operations", plan.docs());
+            planning.set("tidegate.parts", plan.parts.len());
+        }
+        Verdict::Pass(pass) => planning.set("tidegate.passes_because", pass.why.as_str()),
     }
 }
 

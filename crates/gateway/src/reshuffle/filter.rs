@@ -14,6 +14,7 @@ use config::{BulkReshuffle, Level};
 use futures_util::future::join_all;
 use http::Response;
 use http::request::Parts;
+use traces::SpanKind;
 use wire::guard::fault;
 use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool, PooledBytes};
 
@@ -25,6 +26,7 @@ use crate::error::{Fault, Rejection};
 use crate::metrics::Counters;
 use crate::nodes::{Body, Fallback, Outbound};
 use crate::queue::Accept;
+use crate::request_id::RequestId;
 use crate::reshuffle::decide::{Coming, Decided};
 use crate::reshuffle::directed::{Assignments, RoundRobins};
 use crate::reshuffle::packed::Coding;
@@ -168,7 +170,10 @@ impl Reshuffle {
         if bulk_head.typed && !snapshot.table.dialect().takes_types() {
             return Ok(self.pass_by_head(head, Body::Streamed(incoming), HeadWhy::TypedPath));
         }
-        let held = match self.collect(incoming, &snapshot).await {
+        let read = RequestId::begin_in(&head.extensions, "read");
+        let collected = self.collect(incoming, &snapshot).await;
+        drop(read);
+        let held = match collected {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
                 return Ok(self.pass_by_head(head, Body::Held(original), HeadWhy::ContentEncoding));
@@ -366,6 +371,7 @@ impl Reshuffle {
             1 => vec![sender.deliver(0, split).await],
             _ => join_all(parts.map(|part| sender.deliver(part, split))).await,
         };
+        let _merge = split.message.request_id.begin("merge", SpanKind::Internal);
         let (mut replies, mut turns) = (Vec::with_capacity(answers.len()), Turns::begin());
         for (answer, part) in answers.iter().zip(&split.load.plan.parts) {
             replies.push(self.read(answer, part.docs, split));

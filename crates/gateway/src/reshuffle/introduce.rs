@@ -14,7 +14,7 @@ use serde_json::Value;
 use wire::{Chunk, Outgoing};
 
 use crate::admission::rights::IDENTITY;
-use crate::nodes::Message;
+use crate::nodes::{Message, Purpose};
 use crate::request_id::RequestId;
 use crate::reshuffle::filter::Reshuffle;
 
@@ -59,6 +59,7 @@ impl Reshuffle {
         let request_id = RequestId::of(&head.extensions);
         let message = Message {
             request_id: &request_id,
+            purpose: Purpose::Ask,
             method: &Method::POST,
             target: &target,
             headers: &headers,

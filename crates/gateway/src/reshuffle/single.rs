@@ -28,7 +28,7 @@ use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
 use crate::nodes::lines::Load;
 use crate::nodes::strip_for_parts;
-use crate::nodes::{Body, Message};
+use crate::nodes::{Body, Message, Purpose};
 use crate::request_id::RequestId;
 use crate::reshuffle::filter::{Held, NO_BULK, Passing, Reshuffle, Step, Unread};
 use crate::split::{Answer, Sender, Split};
@@ -159,6 +159,7 @@ impl Reshuffle {
             snapshot,
             message: Message {
                 request_id: &request_id,
+                purpose: Purpose::Part(load.plan.docs()),
                 method: &Method::POST,
                 target: &write.target,
                 headers: &headers,

@@ -39,12 +39,14 @@ use config::Combine;
 use http::{StatusCode, response};
 use memchr::memmem;
 use tokio::sync::oneshot;
+use traces::SpanKind;
 use wire::guard::{self, Work};
 use wire::{Fate, Pool, SendError};
 
 use crate::gather::{Asking, GROWTH_MAX, SlotAction, Target, Weight as _};
 use crate::metrics::Counters;
 use crate::nodes::{Message, Outbound};
+use crate::request_id::RequestId;
 use crate::split::part::{Split, Words};
 use crate::switches::ClusterSwitches;
 use batch::Member;
@@ -178,7 +180,7 @@ impl Combiner {
         let bytes = ours.bytes;
         let settings = self.0.settings.get();
         if bytes * 2 > settings.flush_bytes {
-            return Combined::Alone(self.wait_to_send(node).await);
+            return Combined::Alone(self.wait_to_send(node, split.message.request_id).await);
         }
         let target = self.target((ours.destination != Destination::Any).then_some(node), ours);
         if family.slots().alone(&target, node, Instant::now()) {
@@ -198,15 +200,18 @@ impl Combiner {
             Ok(CombinedRemote::Shared(answer)) => Combined::Shared(answer),
             Ok(CombinedRemote::Doubted(why)) => Combined::Doubted(why),
             // The core that was to send the part has stopped.
-            Ok(CombinedRemote::Alone(None)) | Err(_) => Combined::Alone(self.wait_to_send(node).await),
+            Ok(CombinedRemote::Alone(None)) | Err(_) => {
+                Combined::Alone(self.wait_to_send(node, split.message.request_id).await)
+            }
         }
     }
 
     /// Waits until a part that travels by itself may be sent to a node.
-    pub(crate) async fn wait_to_send(&self, node: &Node) -> Option<Lease> {
+    pub(crate) async fn wait_to_send(&self, node: &Node, request_id: &RequestId) -> Option<Lease> {
         if !self.0.settings.get().adaptive {
             return None;
         }
+        let _wait = request_id.begin("wait", SpanKind::Internal);
         Some(Lease {
             ticket: None,
             permit: Some(node.health.limiter().acquire().await),

@@ -11,7 +11,7 @@ use wire::{Fate, Outgoing, Pool, PooledBytes, SendError};
 use crate::metrics::Counters;
 use crate::nodes::lines::{Body, Lines, Load};
 use crate::nodes::quote;
-use crate::nodes::{Message, Outbound, Tries, is_unexecuted};
+use crate::nodes::{Message, Outbound, Purpose, Tries, is_unexecuted};
 use crate::split::combine::{Combined, Combiner, Family};
 
 /// A request that is split: what its parts have in common.
@@ -180,17 +180,18 @@ impl Sender<'_> {
                 Combined::Doubted(why) => return Err(Lost::Together(why)),
                 Combined::Alone(lease) => lease,
             },
-            Some((combiner, _)) => combiner.wait_to_send(node).await,
+            Some((combiner, _)) => combiner.wait_to_send(node, split.message.request_id).await,
             None => None,
         };
         if let Some(lease) = &mut lease {
             lease.sent();
         }
         let body = Body::new([Lines::part(split.load, part)], self.pool).outgoing();
-        let answer = self
-            .outbound
-            .whole(node, split.message, body, split.deadline)
-            .await;
+        let message = Message {
+            purpose: Purpose::Part(split.load.plan.parts[part].docs),
+            ..split.message
+        };
+        let answer = self.outbound.whole(node, message, body, split.deadline).await;
         if let Some(lease) = &mut lease {
             let bytes = split.load.plan.parts[part].bytes;
             lease.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);

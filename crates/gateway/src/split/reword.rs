@@ -13,6 +13,7 @@ use memchr::memmem;
 use wire::{CHUNK_BYTES, Outgoing};
 
 use crate::nodes::quote::{self, cut};
+use crate::nodes::{Message, Purpose};
 use crate::split::part::{Sender, Split, Words};
 
 /// An item that quotes other operations.
@@ -91,10 +92,11 @@ impl Sender<'_> {
             return;
         }
         let body = Outgoing::from(again.freeze());
-        let answer = self
-            .outbound
-            .whole(node, split.message, body, split.deadline)
-            .await;
+        let message = Message {
+            purpose: Purpose::Ask,
+            ..split.message
+        };
+        let answer = self.outbound.whole(node, message, body, split.deadline).await;
         let Ok((head, body)) = answer else { return };
         if head.status != StatusCode::OK {
             return;

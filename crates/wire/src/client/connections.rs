@@ -214,7 +214,7 @@ impl Wire {
     }
 }
 
-async fn connect(origin: &Origin) -> Result<Stream, SendErrorKind> {
+pub(super) async fn connect(origin: &Origin) -> Result<Stream, SendErrorKind> {
     let parts = &origin.parts;
     let socket = resolve::connect(&parts.host, parts.port)
         .await

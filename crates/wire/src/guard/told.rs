@@ -61,6 +61,8 @@ works! {
     Kafka "kafka",
     /// A reload: the configuration in force stays, except for parts of the new one that already took effect.
     Reload "reload",
+    /// The export of traces: it is started again, and the spans under way are lost.
+    Traces "traces",
     /// Housekeeping of pools, listeners and files: it is started again, or done at the next turn.
     Housekeeping "housekeeping",
     /// Work that nothing watches over.

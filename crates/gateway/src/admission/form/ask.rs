@@ -15,7 +15,7 @@ use super::known::Verdict;
 use super::{AnswerHead, Form, Forms, alike};
 use crate::answer::with_head;
 use crate::error::{Fault, Rejection};
-use crate::nodes::{Fallback, Message, Outbound, strip_for_parts};
+use crate::nodes::{Fallback, Message, Outbound, Purpose, strip_for_parts};
 use crate::request_id::RequestId;
 
 /// How the cluster refuses a form.
@@ -83,6 +83,7 @@ impl Asking<'_> {
         let request_id = RequestId::of(&head.extensions);
         let message = Message {
             request_id: &request_id,
+            purpose: Purpose::Ask,
             method: &head.method,
             target: &target,
             headers: &headers,

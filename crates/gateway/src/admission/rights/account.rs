@@ -85,7 +85,7 @@ pub fn account_rights(watched: &Arc<Cluster>, used: &AccountUse) -> io::Result<A
             outbound: &outbound,
             snapshot: &watched.snapshot(),
             headers: &headers,
-            request_id: &RequestId(HeaderValue::from_static("tidegate-check")),
+            request_id: &RequestId::new(HeaderValue::from_static("tidegate-check")),
         };
         of(caller, used).await
     })

@@ -15,7 +15,7 @@ use wire::{Chunk, Outgoing, SendError, SendErrorKind};
 use super::closed::may_write_when_open;
 use super::identity::shown;
 use super::probe::probes;
-use crate::nodes::{Message, Outbound};
+use crate::nodes::{Message, Outbound, Purpose};
 use crate::print::{Print, print_of};
 use crate::request_id::RequestId;
 
@@ -348,6 +348,7 @@ pub(super) async fn ask<T>(
 async fn try_node<T>(caller: Caller<'_>, question: Question<'_>, node: &Node, read: Read<'_, T>) -> Tried<T> {
     let message = Message {
         request_id: caller.request_id,
+        purpose: Purpose::Ask,
         method: question.method,
         target: question.target,
         headers: question.headers,

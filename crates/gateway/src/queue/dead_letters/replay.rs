@@ -427,6 +427,7 @@ mod tests {
             }),
             idempotency: None,
             led_to: Vec::new(),
+            trace: None,
         };
         let mut record = log.record(REPLAYED, &serde_json::to_vec(&params).unwrap());
         record.group(0, 2, |out| out.extend_from_slice(b"{}\n"));

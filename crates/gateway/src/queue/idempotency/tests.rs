@@ -77,6 +77,7 @@ fn append(queue: &Log, keyed: Keyed) -> Receipt {
         replay: None,
         idempotency: Some(keyed),
         led_to: Vec::new(),
+        trace: None,
     };
     let mut record = queue.record(0, &serde_json::to_vec(&params).unwrap());
     record.group(1, 1, |out| out.extend_from_slice(b"{\"index\":{}}\n{}\n"));

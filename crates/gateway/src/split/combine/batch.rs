@@ -7,6 +7,7 @@ use bulk::Reply;
 use cluster::Node;
 use http::{StatusCode, response};
 use tokio::sync::oneshot;
+use traces::{Open, SpanKind};
 use wire::codec::ReplyFault;
 use wire::guard::fault;
 use wire::{Fate, PooledBytes, SendError, SendErrorKind};
@@ -14,8 +15,8 @@ use wire::{Fate, PooledBytes, SendError, SendErrorKind};
 use super::{CombinedRemote, Inner, Lease};
 use crate::gather::Weight;
 use crate::nodes::lines::{Body, Lines, Load};
-use crate::nodes::{Message, is_unexecuted};
-use crate::request_id::RequestId;
+use crate::nodes::{Message, Purpose, is_unexecuted};
+use crate::request_id::{RequestId, together};
 use crate::split::part::{Split, Words};
 
 /// A client's part that waits or travels.
@@ -25,6 +26,8 @@ pub(super) struct Member {
     part: usize,
     request_id: RequestId,
     deadline: tokio::time::Instant,
+    /// The wait, if it is traced.
+    wait: Option<Open>,
     tell: oneshot::Sender<CombinedRemote>,
 }
 
@@ -37,6 +40,7 @@ impl Member {
             part,
             request_id: split.message.request_id.clone(),
             deadline: split.deadline,
+            wait: split.message.request_id.begin("wait", SpanKind::Internal),
             tell,
         }
     }
@@ -120,14 +124,17 @@ impl Inner {
         &self,
         node: &Node,
         lease: &mut Lease,
-        members: &[Member],
+        members: &mut [Member],
     ) -> Result<(response::Parts, PooledBytes), SendError> {
-        let request_id = members[0].request_id.clone();
+        members.iter_mut().for_each(|member| drop(member.wait.take()));
+        let traces = members.iter().filter_map(|member| member.request_id.trace());
+        let (request_id, _beside) = together(traces, &members[0].request_id);
         let deadline = members.iter().map(|member| member.deadline).min();
         let ticket = lease.ticket.as_ref().expect("it is given back with the lease");
         let family = Arc::clone(&ticket.family);
         let message = Message {
             request_id: &request_id,
+            purpose: Purpose::Part(members.iter().map(Member::docs).sum()),
             method: &family.method,
             target: &family.target,
             headers: &family.headers,

@@ -149,6 +149,7 @@ const FAMILIES_KEPT: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nodes::Purpose;
     use crate::request_id::RequestIds;
 
     fn key_of(target: &str, headers: &[(&'static str, &str)]) -> Vec<u8> {
@@ -157,6 +158,7 @@ mod tests {
             map.append(*name, value.parse().unwrap());
         }
         let message = Message {
+            purpose: Purpose::Part(1),
             request_id: &RequestIds::new(1).of(&HeaderMap::new()),
             method: &Method::POST,
             target,
