@@ -72,6 +72,7 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
         }
         if portable.is_some() {
             steps.step("chart", chart);
+            steps.step("traces to a real collector", collector);
         }
         if let Some(started) = started {
             meanwhile();
@@ -142,6 +143,11 @@ fn alerts() -> Result<()> {
 /// Checks the Helm chart against the schemas of Kubernetes, with helm's own engine, which Go builds.
 fn chart() -> Result<()> {
     run(&mut test_target("chart", "--ignored"))
+}
+
+/// Sends traces to the receiver of the OpenTelemetry collector, which Go builds.
+fn collector() -> Result<()> {
+    run(test_target("black_box", "real_collector::").arg("--ignored"))
 }
 
 /// Builds a program for machines with an older glibc, as packages contain it, with the profile `release`, but

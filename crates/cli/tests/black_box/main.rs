@@ -56,6 +56,7 @@ mod passing;
 mod queue;
 mod quotes;
 mod raw_node;
+mod real_collector;
 mod reload;
 mod replies;
 mod requeue;
