@@ -1,4 +1,4 @@
-//! Dev tasks: `./dev demo | test | drill | bench | prove | release | dist | docs | ci | tidy | fuzz`, or
+//! Dev tasks: `./dev demo | test | drill | bench | prove | dist | docs | ci | tidy | fuzz`, or
 //! `cargo xtask …` once everything is installed.
 
 mod bench;
@@ -14,7 +14,6 @@ mod interrupt;
 mod page;
 mod portable;
 mod prove;
-mod release;
 mod steps;
 mod suite;
 mod tally;
@@ -56,8 +55,6 @@ enum Verb {
     Ci(ci::Options),
     /// Check the rules of the house that no other tool knows
     Tidy,
-    /// Build the program that is given to others, stripped, with its debug information in a file beside it
-    Release,
     /// Fuzz each target for a while
     Fuzz(fuzz::Options),
     /// Print this help
@@ -76,7 +73,6 @@ fn main() -> ExitCode {
         Verb::Docs => docs::run_verb(),
         Verb::Ci(options) => ci::run_verb(&options),
         Verb::Tidy => tidy::run(),
-        Verb::Release => release::run_verb(),
         Verb::Fuzz(options) => fuzz::run_verb(&options),
         Verb::Help => {
             let mut command = <Cli as clap::CommandFactory>::command();

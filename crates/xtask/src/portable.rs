@@ -75,6 +75,8 @@ pub(crate) fn building(mut cargo: Command, profile: &str, features: &str) -> Res
         "CARGO_ENCODED_RUSTFLAGS",
         remapped.collect::<Vec<_>>().join("\x1f"),
     );
+    // Zig's linker would strip it away.
+    cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
     // OpenSSL records when it was compiled.
     cargo.env("SOURCE_DATE_EPOCH", epoch()?);
     let mut path = tools()?.into_os_string();
