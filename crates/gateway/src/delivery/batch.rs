@@ -215,7 +215,7 @@ impl Lane {
         let (mut failures, mut apart) = (0, false);
         // Refused operations whose dead letters the disk did not take.
         let mut refused = Vec::new();
-        loop {
+        while !left.is_empty() {
             if self.is_stopped() {
                 return None;
             }
