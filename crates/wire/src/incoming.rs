@@ -14,6 +14,7 @@ use crate::claim::{Claim, Verdict};
 use crate::connection::Connection;
 use crate::inflate::{Encoding, Inflater, STEP_BYTES};
 use crate::outgoing::{Chunk, Outgoing, Source, SourceError};
+use crate::place::Beginning;
 use crate::pool::{Buffer, Pool};
 use crate::receive::{Gathered, READ_BYTES, READ_BYTES_MIN};
 use crate::refusal::Refusal;
@@ -145,10 +146,16 @@ impl Incoming {
         }
         let mut into = self.pool.take(0);
         let mut promised = true;
+        let budget = Arc::clone(self.pool.budget());
+        let peer = peer_of(self.connection.peer.address.ip());
+        let mut begins = Some(Beginning::new(&budget, peer));
         loop {
-            match self.gather(&mut into, limit).await? {
+            match self.gather(&mut into, &mut begins, limit).await? {
                 Step::Gathered(Gathered::All) => break,
-                Step::Gathered(Gathered::NoRoom) => self.make_room(&mut into, promised, limit).await?,
+                Step::Gathered(Gathered::NoRoom) => {
+                    begins = None;
+                    self.make_room(&mut into, promised, limit).await?;
+                }
                 Step::Told(Verdict::Shrink) => {
                     into.shrink(READ_BYTES_MIN);
                     promised = false;
@@ -165,7 +172,12 @@ impl Incoming {
     }
 
     /// Appends the arriving bytes to `into`, until the body is complete, room is needed, or others need room.
-    async fn gather(&self, into: &mut Buffer, limit: usize) -> Result<Step, BodyError> {
+    async fn gather(
+        &self,
+        into: &mut Buffer,
+        begins: &mut Option<Beginning<'_>>,
+        limit: usize,
+    ) -> Result<Step, BodyError> {
         let limits = self.connection.limits();
         poll_fn(|cx| {
             let mut io = self.connection.io.borrow_mut();
@@ -176,6 +188,11 @@ impl Incoming {
                 receiver.poll_gather(stream, cx, into, limit)
             });
             let Some(claim) = into.claim() else {
+                if polled.is_pending()
+                    && let Some(begins) = begins
+                {
+                    begins.stops(io.receiver.held())?;
+                }
                 return polled.map_ok(Step::Gathered);
             };
             claim.arrived(into.len());

@@ -1,7 +1,8 @@
 //! The places of bodies that wait for room.
 //!
 //! A body that waits has its first bytes in the read buffer of its connection, and no claim on that memory.
-//! Places bound the sum of such buffers, for all and for each peer, and with it the number of waiters.
+//! Nor has a body whose first bytes have not all come. Places bound the sum of such buffers, for all and for
+//! each peer, and with it the number of such bodies.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::admission::FIRST_BYTES;
-use crate::budget::Budget;
+use crate::budget::{Budget, OverBudget};
 use crate::claim::Claim;
 use crate::waiters::Waiter;
 
@@ -19,6 +20,15 @@ use crate::waiters::Waiter;
 pub(crate) struct Place<'a> {
     budget: &'a Budget,
     pub(crate) waiter: Arc<Waiter>,
+}
+
+/// A body of which less has come than what room is given for. It counts, until this is dropped, if it stops
+/// while memory is in use.
+pub(crate) struct Beginning<'a> {
+    budget: &'a Budget,
+    peer: IpAddr,
+    /// The bytes of its read buffer when it was counted.
+    counted: Option<usize>,
 }
 
 /// The bytes that waiting bodies count for: those of their read buffers, and at least [`FIRST_BYTES`].
@@ -81,6 +91,50 @@ impl Drop for Place<'_> {
     }
 }
 
+// === impl Beginning ===
+
+impl<'a> Beginning<'a> {
+    pub(crate) fn new(budget: &'a Budget, peer: IpAddr) -> Self {
+        Beginning {
+            budget,
+            peer,
+            counted: None,
+        }
+    }
+
+    /// Notes that no more of the body has come for now, and that its read buffer takes so many bytes.
+    ///
+    /// # Errors
+    /// If too much memory is taken by such bodies.
+    pub(crate) fn stops(&mut self, bytes: usize) -> Result<(), OverBudget> {
+        let (budget, admission) = (self.budget, &self.budget.admission);
+        let most = budget.limit() / ASIDE_SHARE;
+        if self.counted.is_some() || bytes == 0 || budget.used() <= most {
+            return Ok(());
+        }
+        if !admission.state().places.enter(self.peer, bytes, most) {
+            return Err(OverBudget {
+                wanted: bytes,
+                used: budget.used(),
+                limit: budget.admission_limit(),
+            });
+        }
+        admission.aside.fetch_add(bytes, Ordering::SeqCst);
+        self.counted = Some(bytes);
+        Ok(())
+    }
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        if let Some(bytes) = self.counted {
+            let admission = &self.budget.admission;
+            admission.state().places.leave(self.peer, bytes);
+            admission.aside.fetch_sub(bytes, Ordering::SeqCst);
+        }
+    }
+}
+
 // === impl Places ===
 
 impl Places {
@@ -130,6 +184,22 @@ mod tests {
     async fn wait(budget: &Arc<Budget>, claim: &Claim, bytes: usize, seconds: u64) -> bool {
         let wait = Duration::from_secs(seconds);
         budget.wait_for_room(claim, bytes, wait).await.is_ok()
+    }
+
+    #[test]
+    fn beginnings_of_one_peer_are_bounded_and_count_only_while_memory_is_in_use() {
+        let budget = Arc::new(Budget::new(64 * MIB)); // 48 for bodies, 8 for read buffers
+        let mut begun: Vec<_> = (0..1_000).map(|_| Beginning::new(&budget, peer(1))).collect();
+        assert!(begun.iter_mut().all(|one| one.stops(10_000).is_ok()));
+        assert_eq!(budget.aside(), 0, "nobody needs the memory");
+        budget.charge(20 * MIB);
+        let counted = begun.iter_mut().filter_map(|one| one.stops(10_000).ok()).count();
+        assert_eq!((counted, budget.aside()), (256, 256 * 10_000));
+        assert!(begun[0].stops(16_000).is_ok(), "it counts once");
+        assert!(Beginning::new(&budget, peer(2)).stops(10_000).is_ok());
+        drop(begun);
+        assert_eq!(budget.aside(), 0);
+        assert_eq!(budget.admission.state().places.all, 0);
     }
 
     /// Waiters that must not make a release dearer: of a peer that holds its share, and of others for whom

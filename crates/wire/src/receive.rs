@@ -166,6 +166,11 @@ impl Receiver {
         if self.pool.budget().is_scarce() {
             self.hold_little();
         }
+        self.held()
+    }
+
+    /// Returns how much memory the pending bytes take.
+    pub(crate) fn held(&self) -> usize {
         self.buffer.as_ref().map_or(0, Buffer::charged)
     }
 

@@ -246,9 +246,19 @@ fn a_peer_with_many_bodies_leaves_room_for_another_peer() {
     });
 }
 
-/// Each of these connections holds a read buffer with the beginning of its body.
 #[test]
 fn thousands_of_bodies_of_one_peer_that_wait_keep_no_other_peer_waiting() {
+    beside_thousands_of_bodies(20_000);
+}
+
+#[test]
+fn thousands_of_bodies_of_one_peer_that_stop_at_their_beginning_keep_no_other_peer_waiting() {
+    beside_thousands_of_bodies(15_000);
+}
+
+/// Checks that a peer is served beside 3,000 connections of another one, each of which holds a read buffer
+/// with the first bytes of its body.
+fn beside_thousands_of_bodies(sent: usize) {
     let cluster = cluster();
     let (gateway, _folder) = gateway(&cluster, ", max_request_body_size: 24mb", ", body_memory: 48mb");
     let stop = AtomicBool::new(false);
@@ -272,7 +282,7 @@ fn thousands_of_bodies_of_one_peer_that_wait_keep_no_other_peer_waiting() {
             scope.spawn(move || trickle(socket, 40_000, Duration::from_millis(100), stop));
         }
         let mut waiting: Vec<TcpStream> = (0..3_000)
-            .map(|_| begin_bulk(connect_from(2, gateway.address), 8 << 20, 20_000))
+            .map(|_| begin_bulk(connect_from(2, gateway.address), 8 << 20, sent))
             .collect();
         let slowest = slowest_of(10, exchange);
         let most = Duration::from_secs(3) + 4 * alone;
