@@ -105,7 +105,7 @@ impl<'a> Beginning<'a> {
     /// Notes that no more of the body has come for now, and that its read buffer takes so many bytes.
     ///
     /// # Errors
-    /// If too much memory is taken by such bodies.
+    /// If too much memory is taken by such bodies, and memory is scarce.
     pub(crate) fn stops(&mut self, bytes: usize) -> Result<(), OverBudget> {
         let (budget, admission) = (self.budget, &self.budget.admission);
         let most = budget.limit() / ASIDE_SHARE;
@@ -113,6 +113,11 @@ impl<'a> Beginning<'a> {
             return Ok(());
         }
         if !admission.state().places.enter(self.peer, bytes, most) {
+            // Many clients may share an address. Nobody is refused for memory that lies idle, or that nobody
+            // needs.
+            if !budget.is_scarce() || budget.reclaim() > 0 && !budget.is_scarce() {
+                return Ok(());
+            }
             return Err(OverBudget {
                 wanted: bytes,
                 used: budget.used(),
@@ -187,15 +192,20 @@ mod tests {
     }
 
     #[test]
-    fn beginnings_of_one_peer_are_bounded_and_count_only_while_memory_is_in_use() {
+    fn beginnings_of_one_peer_are_bounded_while_memory_is_scarce_and_not_counted_while_it_is_free() {
         let budget = Arc::new(Budget::new(64 * MIB)); // 48 for bodies, 8 for read buffers
         let mut begun: Vec<_> = (0..1_000).map(|_| Beginning::new(&budget, peer(1))).collect();
         assert!(begun.iter_mut().all(|one| one.stops(10_000).is_ok()));
         assert_eq!(budget.aside(), 0, "nobody needs the memory");
         budget.charge(20 * MIB);
-        let counted = begun.iter_mut().filter_map(|one| one.stops(10_000).ok()).count();
-        assert_eq!((counted, budget.aside()), (256, 256 * 10_000));
-        assert!(begun[0].stops(16_000).is_ok(), "it counts once");
+        let mut stop = || begun.iter_mut().filter_map(|one| one.stops(10_000).ok()).count();
+        assert_eq!(
+            (stop(), budget.aside()),
+            (1_000, 256 * 10_000),
+            "it is not scarce"
+        );
+        budget.charge(20 * MIB);
+        assert_eq!((stop(), budget.aside()), (256, 256 * 10_000), "each counts once");
         assert!(Beginning::new(&budget, peer(2)).stops(10_000).is_ok());
         drop(begun);
         assert_eq!(budget.aside(), 0);
