@@ -4,10 +4,12 @@ use std::ops::Range;
 
 use crate::action::Form;
 use crate::direct::RoutingValues;
+use crate::lanes::{lane_of, lane_of_id, lane_seed};
 use crate::runs::{Assigned, Runs};
+use crate::touches::{Touched, Touches};
 use crate::walk::{Aim, Doc, Walk};
 use crate::writes::{Writes, WritesSoFar, Written};
-use crate::{Ask, ID_LENGTH, IdMint, Level, Minted, NodeIx, Pass, RouteTable, Why, murmur, together};
+use crate::{Ask, ID_LENGTH, IdMint, Level, Minted, NodeIx, Pass, RouteTable, Why, together};
 
 /// What to do with a body.
 #[derive(Debug)]
@@ -33,6 +35,7 @@ pub struct Plan {
     minted: Option<Minted>,
     names: Vec<u32>,
     writes: Vec<Writes>,
+    touched: Vec<Touched>,
 }
 
 /// The operations that go to one destination in one request.
@@ -87,6 +90,7 @@ pub struct Scratch {
     pub(crate) pieces: Vec<Vec<Piece>>,
     slots: Slots,
     values: RoutingValues,
+    touches: Touches,
     names: Vec<u32>,
     /// A bit for each name of the table, by number, that says whether it is in the plan's names.
     named: Vec<u64>,
@@ -240,6 +244,7 @@ impl Default for Scratch {
             pieces: Vec::new(),
             slots: Slots::default(),
             values: RoutingValues::default(),
+            touches: Touches::default(),
             names: Vec::new(),
             named: Vec::new(),
         }
@@ -256,6 +261,11 @@ impl Scratch {
         }
     }
 
+    /// Sets whether plans count their operations by shard; not at the level [`Level::Lane`].
+    pub fn count_shards(&mut self, wanted: bool) {
+        self.touches.want(wanted);
+    }
+
     /// Takes back the memory of a finished plan.
     pub fn recycle(&mut self, plan: Plan) {
         let Plan {
@@ -263,6 +273,7 @@ impl Scratch {
             mut order,
             mut arena,
             mut names,
+            touched,
             ..
         } = plan;
         for part in parts.drain(..) {
@@ -277,6 +288,7 @@ impl Scratch {
         arena.clear();
         names.clear();
         (self.parts, self.order, self.arena, self.names) = (parts, order, arena, names);
+        self.touches.recycle(touched);
     }
 }
 
@@ -316,6 +328,12 @@ impl Plan {
         &self.writes
     }
 
+    /// Returns how many operations go to which shard, as far as the shards are known, if they were counted
+    /// ([`Scratch::count_shards`]).
+    pub fn touched(&self) -> &[Touched] {
+        &self.touched
+    }
+
     /// Returns the part that holds the `doc`th operation.
     pub fn part_of(&self, doc: u32) -> usize {
         self.order.get(doc as usize).map_or(0, |part| usize::from(*part))
@@ -337,8 +355,10 @@ impl<'a, 's> Draft<'a, 's> {
             minted: None,
             names: std::mem::take(&mut scratch.names),
             writes: Vec::new(),
+            touched: Vec::new(),
         };
         scratch.slots.clear(level, table);
+        scratch.touches.clear(level, table);
         if matches!(level, Level::Lane(_)) {
             // Never more bits than the table has names, whatever numbers entries have.
             scratch.named.resize(table.names().div_ceil(64), 0);
@@ -387,6 +407,7 @@ impl<'a, 's> Draft<'a, 's> {
                 Aim::Shard(shard) => {
                     let part = self.part(doc, Some(shard), doc.action.id)?;
                     self.push(part, doc);
+                    self.touch(doc, shard);
                     aside.take(doc, doc.action.id);
                 }
                 Aim::Free => {
@@ -451,6 +472,7 @@ impl<'a, 's> Draft<'a, 's> {
             self.scratch.named[*name as usize / 64] = 0;
         }
         plan.writes = self.scratch.slots.writes.take();
+        plan.touched = self.scratch.touches.take();
         if plan.parts.len() == 1 {
             plan.order.clear();
         }
@@ -531,6 +553,15 @@ impl<'a, 's> Draft<'a, 's> {
     #[inline(always)]
     fn push(&mut self, part: u16, doc: &Doc<'_, '_>) {
         self.begin(part).add(doc, doc.start, doc.end);
+    }
+
+    /// Counts a document for its shard.
+    #[inline(always)]
+    fn touch(&mut self, doc: &Doc<'_, '_>, shard: u32) {
+        if self.scratch.touches.is_counting() {
+            let of = (doc.ordinal, doc.route.shards());
+            self.scratch.touches.add(of, shard, doc.end - doc.start);
+        }
     }
 
     /// Returns a part after adding one document to its count.
@@ -629,6 +660,7 @@ impl<'a, 's> Draft<'a, 's> {
             });
         }
         let part = self.part(doc, Some(shard), id)?;
+        self.touch(doc, shard);
         let at = doc.start + at as usize;
         let part = self.begin(part);
         part.add(doc, doc.start, at);
@@ -687,29 +719,6 @@ impl Part {
 }
 
 // === impl Slots ===
-
-/// Returns those of `lanes` lanes in which an index with `shards` shards keeps its documents; each once, in
-/// no particular order.
-pub fn lanes_of(index: &str, shards: u32, lanes: u32) -> impl Iterator<Item = u32> {
-    let seed = lane_seed(index);
-    (0..shards.min(lanes)).map(move |shard| lane_of(seed, shard, lanes))
-}
-
-fn lane_seed(index: &str) -> u32 {
-    murmur::hash_utf8(index.as_bytes()) as u32
-}
-
-#[inline]
-fn lane_of(seed: u32, shard: u32, lanes: u32) -> u32 {
-    seed.wrapping_add(shard) % lanes.max(1)
-}
-
-/// Returns the lane of an id. Documents that wait in a log were put there by this formula: it must not
-/// change.
-#[inline]
-fn lane_of_id(id: &[u8], lanes: u32) -> u32 {
-    murmur::hash_utf8(id) as u32 % lanes.max(1)
-}
 
 impl Default for Slots {
     fn default() -> Self {

@@ -42,7 +42,8 @@ pub struct RouteTable {
     telling_pipelines: HashSet<Box<str>>,
     /// The entry for a name that the cluster does not have, where the name is supposed to be new.
     new_index: Entry,
-    indices: u32,
+    /// The concrete indices that names lead to, by their numbers.
+    indices: Vec<Box<str>>,
 }
 
 /// Collects the parts of a [`RouteTable`].
@@ -114,7 +115,7 @@ impl RouteTable {
                     ordinal: u32::MAX - 1,
                     unproven: None,
                 },
-                indices: 0,
+                indices: Vec::new(),
             },
             ordinals: HashMap::new(),
         }
@@ -132,7 +133,15 @@ impl RouteTable {
 
     /// Returns the number of concrete indices that names lead to.
     pub fn indices(&self) -> u32 {
-        self.indices
+        self.indices.len() as u32
+    }
+
+    /// Returns the concrete index that has this number in [`crate::Plan::touched`].
+    ///
+    /// # Panics
+    /// If the number is of another table.
+    pub fn index_name(&self, number: u32) -> &str {
+        &self.indices[number as usize]
     }
 
     /// Returns the number of names that have a number.
@@ -257,10 +266,10 @@ impl RouteTableBuilder {
     }
 
     fn entry(&mut self, target: Target, number: u32, index: &str) -> Entry {
-        let next = self.table.indices;
+        let next = self.table.indices();
         let ordinal = *self.ordinals.entry(index.into()).or_insert(next);
         if ordinal == next {
-            self.table.indices += 1;
+            self.table.indices.push(index.into());
         }
         Entry {
             target,

@@ -50,6 +50,7 @@ mod error;
 mod front;
 mod gateway;
 mod gather;
+mod heat;
 mod live;
 mod metrics;
 mod nodes;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bulk::Why;
 use serde_json::{Map, Value, json};
 use wire::exposition::Exposition;
 use wire::guard;
 
+use crate::heat::{ClusterHeat, Heat};
 use crate::why::{HeadWhy, SingleWhy};
 
 /// The prefix of the names of all metrics of the gateway.
@@ -58,6 +59,8 @@ macro_rules! counters {
             pub(crate) single_passed_by_plan: Counts<{ Why::ALL.len() }>,
             pub(crate) single_passed_because: Counts<{ SingleWhy::ALL.len() }>,
             pub(crate) responses: Counts<5>,
+            /// Documents by the shard that they were sent to.
+            pub(crate) heat: Heat,
             pub(crate) bulk_latency: Histogram,
             pub(crate) request_latency: Histogram,
         }
@@ -219,6 +222,22 @@ impl Metrics {
     /// Returns the sum of one counter over all cores.
     pub(crate) fn sum(&self, of: impl Fn(&Counters) -> &Count) -> u64 {
         self.cores.iter().map(|core| of(core).get()).sum()
+    }
+
+    /// Has documents counted by shard for a while; returns since when all cores have done so.
+    pub(crate) fn ask_for_heat(&self) -> Instant {
+        let now = Instant::now();
+        let since = self.cores.iter().map(|core| core.heat.ask(now));
+        since.max().unwrap_or(now)
+    }
+
+    /// Returns the documents that all cores have sent to a cluster's shards.
+    pub(crate) fn heat(&self, cluster: &str) -> ClusterHeat {
+        let mut all = ClusterHeat::default();
+        for core in self.cores.iter() {
+            core.heat.add_to(&mut all, cluster);
+        }
+        all
     }
 
     /// Returns the number of bulk requests passed through, by reason.

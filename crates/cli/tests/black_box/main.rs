@@ -33,6 +33,7 @@ mod guides;
 mod hardening;
 mod health;
 mod health_command;
+mod heat;
 mod home;
 mod idempotency;
 mod in_doubt;

@@ -79,6 +79,11 @@ const OBSERVE: &[Endpoint] = &[
         || get(observe::elasticsearch),
     ),
     reads(
+        "/heat",
+        "Documents and bytes that were sent to each shard, by cluster and index, and the node that the shard's primary is on now. Counting begins with the first question, and ends a minute after the last.",
+        || get(observe::heat),
+    ),
+    reads(
         "/queue/stats",
         "Each queue: accepted documents, and for each consumer group what became of them, lag, lanes, and what they wait for (`waits`).",
         || get(observe::queue_stats),

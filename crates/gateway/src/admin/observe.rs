@@ -78,6 +78,21 @@ pub(super) async fn elasticsearch(State(admin): State<Arc<AdminState>>) -> Json<
     Json(Value::Object(clusters))
 }
 
+/// Shards are in the order of their numbers, and their nodes are positions in the list of nodes.
+pub(super) async fn heat(State(admin): State<Arc<AdminState>>) -> Json<Value> {
+    let live = admin.shared.live.load_full();
+    let since = admin.shared.metrics.ask_for_heat();
+    let clusters: serde_json::Map<String, Value> = live
+        .clusters
+        .iter()
+        .map(|(name, cluster)| {
+            let heat = admin.shared.metrics.heat(name);
+            (name.to_string(), heat.to_json(&cluster.snapshot()))
+        })
+        .collect();
+    Json(json!({"counted_s": since.elapsed().as_secs_f64(), "clusters": clusters}))
+}
+
 pub(super) async fn queue_stats(State(admin): State<Arc<AdminState>>) -> Json<Value> {
     Json(admin.shared.queues.load().to_json(true))
 }

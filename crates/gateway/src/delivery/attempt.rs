@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bulk::{Ask, Destination, Op, Part, Verdict, Why};
+use bulk::{Ask, Destination, Op, Part, Plan, Verdict, Why};
 use cluster::{PickReason, Snapshot};
 use config::Level;
 use futures_util::future::join_all;
@@ -77,12 +77,14 @@ impl Route {
                 let ask = ask_of(work.head, route.group.settings.level);
                 let (mut ids, table) = (route.ids.borrow_mut(), &snapshot.table);
                 with_scratch(&route.scratch, |scratch| {
+                    scratch.count_shards(route.counters.heat.is_wanted());
                     bulk::plan(&body, &ask, table, &mut ids, scratch)
                 })
             }
         };
         match verdict {
             Verdict::Plan(plan) => {
+                route.count_shards(&plan, snapshot);
                 let load = Arc::new(Load { body, plan });
                 let parts = load.plan.parts.iter().enumerate();
                 let sent = parts.map(|(part, one)| {
@@ -122,6 +124,12 @@ impl Route {
                 }
             }
         }
+    }
+
+    /// Counts the documents of a plan that is about to be sent, by shard.
+    fn count_shards(&self, plan: &Plan, snapshot: &Snapshot) {
+        let cluster = &self.group.settings.cluster;
+        self.counters.heat.add(cluster, &snapshot.table, plan.touched());
     }
 
     /// Sends one node its parcel: a part, or operations that any node may take.

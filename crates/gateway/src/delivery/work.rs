@@ -308,6 +308,7 @@ fn cut(
     let mut operations = Vec::with_capacity(batch.documents);
     let verdict = with_scratch(&route.scratch, |scratch| {
         let (mut ids, table) = (route.ids.borrow_mut(), &snapshot.table);
+        scratch.count_shards(route.counters.heat.is_wanted());
         bulk::plan_cut(body, ask, table, &mut ids, scratch, &mut operations)
     });
     let plan = match verdict {

@@ -93,7 +93,10 @@ impl Reshuffle {
             let verdict = self.plan(&held.body, &ask, &snapshot.table).await;
             planned(planning, &verdict);
             return match verdict {
-                Verdict::Plan(plan) => self.split_it(head, held, plan, &basis).await,
+                Verdict::Plan(plan) => {
+                    self.count_shards(&plan, &snapshot);
+                    self.split_it(head, held, plan, &basis).await
+                }
                 Verdict::Pass(pass) => self.pass_it(head, held, pass, &basis, introduced).await,
             };
         };

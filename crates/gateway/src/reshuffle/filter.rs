@@ -310,6 +310,7 @@ impl Reshuffle {
         }
         fault("request", body);
         let (mut ids, mut scratch, mut turns) = (own_mint(), self.scratch.take(), Turns::begin());
+        scratch.count_shards(self.counters.heat.is_wanted());
         let turn = async || turns.pass().await;
         let planned = bulk::plan_in_turns(body, ask, table, &mut ids, &mut scratch, turn);
         let verdict = planned.await;
@@ -317,11 +318,18 @@ impl Reshuffle {
         verdict
     }
 
+    /// Counts the documents of a plan that is about to be sent, by shard.
+    pub(super) fn count_shards(&self, plan: &Plan, snapshot: &Snapshot) {
+        let cluster = &self.settings.cluster;
+        self.counters.heat.add(cluster, &snapshot.table, plan.touched());
+    }
+
     /// Plans a body of few operations.
     pub(crate) fn plan_at_once(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
         let mut ids = self.mint(ask);
         fault("request", body);
         with_scratch(&self.scratch, |scratch| {
+            scratch.count_shards(self.counters.heat.is_wanted());
             bulk::plan(body, ask, table, &mut ids, scratch)
         })
     }

@@ -95,6 +95,7 @@ impl Reshuffle {
             return Ok(Step::Next(head, Body::Held(original.unwrap_or(body)), passing));
         };
         self.counters.single_joined.add(1);
+        self.count_shards(&load.plan, &snapshot);
         let sent = self.send_single(&head, write, &load, &ask, &snapshot).await;
         if let Ok(load) = Arc::try_unwrap(load) {
             self.scratch.borrow_mut().recycle(load.plan);
