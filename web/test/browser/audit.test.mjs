@@ -29,7 +29,9 @@ for (const colorScheme of ["light", "dark"]) {
     // Refused logins are counted.
     await to(p, "#/audit?q=203.0.113.9");
     await p.getByRole("button", { name: /^Show: failed login console/ }).click();
-    const counts = await p.getByRole("dialog", { name: "failed login console" }).locator(".diff tbody tr").allTextContents();
+    const counted = p.getByRole("dialog", { name: "failed login console" }).locator(".diff tbody tr");
+    await counted.first().waitFor();
+    const counts = await counted.allTextContents();
     assert.deepEqual(counts.map((text) => text.trim()).filter((text) => !/^since/.test(text)), ["address(absent)203.0.113.9", "wrong(absent)11", "throttled(absent)1204"]);
     await finish(p);
     close();
