@@ -26,6 +26,7 @@ import { visible } from "./format.ts";
 type Page = ComponentType<{ id: string }>;
 const lazy = {
   cluster: () => import("./pages/cluster.tsx").then((m) => m.ClusterPage),
+  heat: () => import("./pages/heat.tsx").then((m) => m.HeatPage),
   templates: () => import("./pages/templates.tsx").then((m) => m.Templates),
   dev: () => import("./pages/dev.tsx").then((m) => m.Dev),
   registry: () => import("./pages/registry.tsx").then((m) => m.Registry),
@@ -92,6 +93,7 @@ function places() {
   return {
     o: to(),
     c: id ? to("c", id) : undefined,
+    h: id ? to("c", id, "heat") : undefined,
     t: id ? to("c", id, "templates") : undefined,
     d: to("dev"),
     r: to("registry"),
@@ -111,6 +113,7 @@ function Here() {
       return <Overview />;
     case "c":
       if (registry.value && !clusterOf(id)) return <Absent kind="clusters" id={id} text={t.problems.noCluster} />;
+      if (third === "heat") return <Lazy name="heat" id={id} />;
       return third === "templates" ? (
         <>
           <ClusterWhys id={id} />
@@ -176,7 +179,8 @@ function Rail() {
   const choose = (to: string) => {
     menuOpen.value = false;
     if (parts[0] === "dev") return go(link(["dev"], { cluster: to }));
-    go(link(parts[0] === "c" && parts[2] === "templates" ? ["c", to, "templates"] : ["c", to]));
+    const kept = parts[0] === "c" && ["templates", "heat"].includes(parts[2] ?? "") ? [parts[2]!] : [];
+    go(link(["c", to, ...kept]));
   };
   const session = gate.value.at === "in" ? gate.value.session : null;
   return (
@@ -215,6 +219,7 @@ function Rail() {
             </label>
             <ul>
               <NavLink to={link(["c", id])} icon="cluster" label={t.nav.cluster} on={parts[0] === "c" && !parts[2]} />
+              <NavLink to={link(["c", id, "heat"])} icon="heat" label={t.nav.heat} on={parts[0] === "c" && parts[2] === "heat"} />
               <NavLink to={link(["c", id, "templates"])} icon="templates" label={t.nav.templates} on={parts[2] === "templates"} />
               <NavLink to={link(["dev"])} icon="dev" label={t.nav.dev} on={parts[0] === "dev"} />
             </ul>
@@ -319,7 +324,7 @@ function StaleBar() {
 function titleOf(): string {
   const [first, id, third] = route.value.parts;
   const cluster = first === "g" ? gatewayOf(id) : clusterOf(id);
-  const page = { g: t.nav.gateway, c: third === "templates" ? t.templates.title : t.nav.cluster, dev: t.dev.title, registry: t.registry.title, alerts: t.alerts.title, audit: t.audit.title, users: t.users.title }[first ?? ""] ?? t.overview.title;
+  const page = { g: t.nav.gateway, c: third === "templates" ? t.templates.title : third === "heat" ? t.heat.title : t.nav.cluster, dev: t.dev.title, registry: t.registry.title, alerts: t.alerts.title, audit: t.audit.title, users: t.users.title }[first ?? ""] ?? t.overview.title;
   return `${page}${cluster ? ` · ${visible(cluster.name).slice(0, 60)}` : ""} · ${t.product}`;
 }
 

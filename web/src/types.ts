@@ -187,6 +187,30 @@ export interface Account extends You {
   readonly seen_ms: number | null;
 }
 
+export interface ShardHeat {
+  readonly index: string;
+  readonly shard: number;
+  /** A position in the list of nodes; null if no node holds it. */
+  readonly node: number | null;
+  /** Since the gateways began to count, with the first question. */
+  readonly docs: number;
+  readonly docs_per_s: number;
+  readonly bytes_per_s: number;
+}
+
+export interface Heat {
+  readonly at_ms: number;
+  readonly window_s: number;
+  readonly nodes: readonly string[];
+  /** The hottest first. */
+  readonly shards: readonly ShardHeat[];
+  readonly left_out: number;
+  readonly others_per_s: number;
+  /** How many registered gateways deliver to the cluster. */
+  readonly gateways: number;
+  readonly problems: readonly { readonly gateway: string | null; readonly why: string }[];
+}
+
 export type Severity = "bad" | "warn";
 
 export interface Alert {

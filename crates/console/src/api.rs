@@ -7,6 +7,7 @@ mod calls;
 mod endpoints;
 mod gateways;
 mod guard;
+mod heat;
 mod live;
 mod refusal;
 mod registry;
@@ -41,6 +42,7 @@ use crate::throttle::Throttle;
 use access::Needs;
 use endpoints::ENDPOINTS;
 pub(crate) use gateways::Asked;
+pub(crate) use heat::Heats;
 pub(crate) use refusal::Refusal;
 
 /// The state as handlers get it.
@@ -59,6 +61,8 @@ pub(crate) struct ApiState {
     pub(crate) names: Names,
     /// Recent answers of gateways about their queues.
     pub(crate) asked: Asked,
+    /// Recent answers of gateways about shards.
+    pub(crate) heats: Heats,
     /// The overview as of this second.
     pub(crate) overview: watch::Receiver<Arc<Value>>,
     /// Host names of this server, besides addresses and `localhost`.

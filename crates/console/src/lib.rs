@@ -29,6 +29,7 @@ mod api;
 mod board;
 mod clock;
 mod draft;
+mod heat;
 mod import;
 mod names;
 mod outbound;
@@ -265,6 +266,7 @@ fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) ->
         setup: Mutex::new(link.map(Secret::new)),
         names: names::Names::default(),
         asked: api::Asked::default(),
+        heats: api::Heats::default(),
         overview,
         hosts: options.hosts.clone(),
         tls: options.tls.is_some(),

@@ -100,6 +100,8 @@ export async function assertFits(made, where) {
 export const PAGES = {
   overview: "#/",
   cluster: "#/c/production",
+  heat: "#/c/production/heat",
+  "heat-none": "#/c/branch-office/heat",
   templates: "#/c/staging/templates",
   template: "#/c/staging/templates/index/logs",
   "template-new": "#/c/staging/templates/new",
@@ -150,7 +152,7 @@ export async function quickest(most, once) {
 
 /** Waits until a page is complete: no grey lines are left, and the charts are drawn. */
 export async function settled(made) {
-  await made.waitForFunction(() => !document.querySelector(".skeleton") && document.querySelector("main h1") && [...document.querySelectorAll(".plot")].every((p) => p.querySelector("canvas")), undefined, { timeout: 60_000 });
+  await made.waitForFunction(() => !document.querySelector(".skeleton") && document.querySelector("main h1") && [...document.querySelectorAll(".plot")].every((p) => p.querySelector("canvas")) && [...document.querySelectorAll(".heat-map canvas")].every((c) => c.width > 0), undefined, { timeout: 60_000 });
   await made.waitForTimeout(120);
 }
 

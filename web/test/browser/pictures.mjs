@@ -16,7 +16,8 @@ async function webp(context, png) {
   }, png);
 }
 
-const { url } = await server();
+const { url, mock } = await server();
+mock.clusters.find((one) => one.name === "production").hot = "orders[3]";
 for (const [name, colorScheme, hash] of [
   ["console-overview", "light", "#/"],
   ["console-cluster", "dark", "#/c/production"],
@@ -24,6 +25,7 @@ for (const [name, colorScheme, hash] of [
   ["console-gateway", "light", "#/g/gateway-1"],
   ["console-queue", "light", "#/g/gateway-1/q/logs"],
   ["console-letters", "dark", "#/g/gateway-1/q/logs/letters"],
+  ["console-heat", "light", "#/c/production/heat"],
   ["console-alerts", "light", "#/alerts"],
   ["console-audit", "light", "#/audit?user=ann"],
   ["console-users", "light", "#/users"],

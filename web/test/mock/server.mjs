@@ -12,6 +12,7 @@ import { alertsOf, alertsShown, fillAlerts } from "./alerts.mjs";
 import { auditOf, downloadOf, fillAudit } from "./audit.mjs";
 import { Cluster } from "./cluster.mjs";
 import { hostile } from "./names.mjs";
+import { heatOf } from "./heat.mjs";
 import { missing, seen, usersOf } from "./roles.mjs";
 import { trafficOf } from "./traffic.mjs";
 
@@ -313,6 +314,7 @@ async function inner(mock, method, parts, query, body, request) {
       const entry = entryOf(mock.clusters);
       if (third === "series") return mock.series(entry, Number(query.get("minutes") ?? 15));
       if (third === "nodes") return mock.nodes(entry);
+      if (third === "heat") return heatOf(mock, entry);
       if (third === "names") return { names: mock.live.get(`cluster ${entry.id}`).cluster.names(query.get("kind"), query.get("prefix") ?? "") };
     }
   }

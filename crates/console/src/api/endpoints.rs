@@ -4,7 +4,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::Needs::{self, Cluster, Everywhere, Gateway, Nothing, Session};
-use super::{Shared, alerts, audit, calls, gateways, live, registry, sessions, texts, users};
+use super::{Shared, alerts, audit, calls, gateways, heat, live, registry, sessions, texts, users};
 use crate::roles::Role::{Admin, Viewer};
 
 /// One method of one path.
@@ -89,6 +89,7 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
     endpoint("GET", "/clusters/{id}/nodes", Cluster(Viewer), || {
         get(live::nodes)
     }),
+    endpoint("GET", "/clusters/{id}/heat", Cluster(Viewer), || get(heat::show)),
     endpoint("GET", "/clusters/{id}/names", Cluster(Viewer), || {
         get(calls::names)
     }),

@@ -71,7 +71,7 @@ type Row = (
     &'static str,
 );
 
-const MATRIX: [Row; 69] = [
+const MATRIX: [Row; 71] = [
     ("GET", "/session", "", "", ANY),
     ("POST", "/setup", "", "{}", ANY),
     ("POST", "/login", "", "{}", ANY),
@@ -110,6 +110,8 @@ const MATRIX: [Row; 69] = [
     ("GET", "/clusters/{id}/series", "b", "", VIEW_B),
     ("GET", "/clusters/{id}/nodes", "a", "", VIEW_A),
     ("GET", "/clusters/{id}/nodes", "b", "", VIEW_B),
+    ("GET", "/clusters/{id}/heat", "a", "", VIEW_A),
+    ("GET", "/clusters/{id}/heat", "b", "", VIEW_B),
     ("GET", "/clusters/{id}/names", "a", "", VIEW_A),
     ("GET", "/clusters/{id}/names", "b", "", VIEW_B),
     ("POST", "/clusters/{id}/call", "a", READ, VIEW_A),

@@ -235,3 +235,51 @@ fn the_overview_ticks_once_a_second() {
     );
     assert_eq!(events.last().unwrap()["rows"][0]["name"], "prod");
 }
+
+#[test]
+fn a_hot_shard_is_first_on_the_heat_map_within_seconds_and_the_cluster_is_not_asked() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 6)).unwrap();
+    let gateway = Gateway::before(&cluster);
+    let console = Console::start(&[]).set_up();
+    let draft = json!({"name": "gw", "url": format!("http://{}", gateway.admin)});
+    let made = console.post("/api/gateways", &draft).json;
+    let id = made["clusters"][0]["cluster_id"].as_str().unwrap().to_owned();
+    let heat = || console.get(&format!("/api/clusters/{id}/heat")).json;
+    assert_eq!((&heat()["gateways"], &heat()["shards"]), (&json!(1), &json!([])));
+    gateway.bulk(&body(60)).ok().unwrap();
+    let hot: String = (0..200)
+        .map(|n| format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"h{n}\",\"routing\":\"r\"}}}}\n{{}}\n"))
+        .collect();
+    let began = std::time::Instant::now();
+    let hottest = loop {
+        gateway.bulk(&hot).ok().unwrap();
+        let told = heat();
+        let first = &told["shards"][0];
+        let rate = |at: usize| told["shards"][at]["docs_per_s"].as_f64().unwrap_or(0.0);
+        if rate(0) > 100.0 && rate(0) > 10.0 * rate(1) {
+            assert_eq!(told["shards"].as_array().unwrap().len(), 6);
+            let node = first["node"].as_u64().unwrap() as usize;
+            assert!(told["nodes"][node].is_string(), "{told:#}");
+            break first.clone();
+        }
+        assert!(began.elapsed() < crate::gateway::PATIENCE, "{told:#}");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    };
+    assert_eq!(hottest["index"], "logs");
+    let own: Value = gateway
+        .admin()
+        .get("/heat")
+        .unwrap()
+        .ok()
+        .unwrap()
+        .json()
+        .unwrap();
+    let clusters = own["clusters"].as_object().unwrap();
+    let docs = &clusters.values().next().unwrap()["indices"]["logs"]["docs"];
+    let most = docs.as_array().unwrap().iter().max_by_key(|docs| docs.as_u64());
+    assert_eq!(
+        &docs[hottest["shard"].as_u64().unwrap() as usize],
+        most.unwrap(),
+        "it is the gateway's own hottest"
+    );
+}
