@@ -11,10 +11,13 @@ mod rules;
 mod watch;
 mod webhook;
 
+use std::collections::VecDeque;
+
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub(crate) use judge::Judge;
+use judge::Verdict;
 pub(crate) use rules::{Finding, Rule};
 pub(crate) use watch::watch;
 pub(crate) use webhook::{deliver, place_of, test};
@@ -23,6 +26,8 @@ pub(crate) use webhook::{deliver, place_of, test};
 #[derive(Debug, Default)]
 pub(crate) struct Alerts {
     pub(crate) judge: Mutex<Judge>,
+    /// Beginnings and ends that are not stored yet.
+    unstored: Mutex<VecDeque<Verdict>>,
     pub(crate) delivery: Mutex<Delivery>,
     /// Notified when there is a message to send, or when the webhook was changed.
     pub(crate) news: Notify,

@@ -49,24 +49,20 @@ fn take_over(polls: &Polls, alerts: &Alerts) -> Result<(), StoreError> {
 
 fn look(polls: &Polls, alerts: &Alerts, now_ms: i64) -> Result<(), StoreError> {
     let names = names(polls)?;
-    let registered: BTreeSet<Key> = names.keys().cloned().collect();
-    let verdicts = alerts
-        .judge
-        .lock()
-        .judge(now_ms, &polls.board.findings(), &registered);
-    for verdict in verdicts {
-        match verdict {
-            Verdict::Fired(subject, state) => {
-                let name = names.get(&subject.target).map_or("", String::as_str);
-                tracing::warn!(
-                    rule = subject.rule.word(),
-                    name,
-                    words = state.words,
-                    "an alert begins"
-                );
-                polls.store.fire_alert(&row(&subject, &state, name))?;
+    {
+        let mut unstored = alerts.unstored.lock();
+        // What the store did not take comes first, and nothing is told before it is stored.
+        if unstored.is_empty() {
+            let registered: BTreeSet<Key> = names.keys().cloned().collect();
+            let findings = polls.board.findings();
+            unstored.extend(alerts.judge.lock().judge(now_ms, &findings, &registered));
+        }
+        while let Some(verdict) = unstored.front() {
+            match verdict {
+                Verdict::Fired(subject, state) => fired(polls, &names, subject, state)?,
+                Verdict::Resolved(subject, state) => resolved(polls, alerts, subject, state, now_ms)?,
             }
-            Verdict::Resolved(subject, state) => resolved(polls, alerts, &subject, &state, now_ms)?,
+            unstored.pop_front();
         }
     }
     let silences = polls.store.silences(now_ms)?;
@@ -98,6 +94,23 @@ fn row(subject: &Subject, state: &State, name: &str) -> AlertRow {
     }
 }
 
+fn fired(
+    polls: &Polls,
+    names: &BTreeMap<Key, String>,
+    subject: &Subject,
+    state: &State,
+) -> Result<(), StoreError> {
+    let name = names.get(&subject.target).map_or("", String::as_str);
+    polls.store.fire_alert(&row(subject, state, name))?;
+    tracing::warn!(
+        rule = subject.rule.word(),
+        name,
+        words = state.words,
+        "an alert begins"
+    );
+    Ok(())
+}
+
 /// Notes an alert's end. The receiver is told of it if it was told of the beginning, silenced or not: what it
 /// has opened can be closed.
 fn resolved(
@@ -107,13 +120,16 @@ fn resolved(
     state: &State,
     now_ms: i64,
 ) -> Result<(), StoreError> {
-    let Some((id, name)) = polls.store.resolve_alert(&row(subject, state, ""), now_ms)? else {
-        return Ok(());
+    let told = |id, name: &str| {
+        let told = || message(Status::Resolved, id, subject, state, name, now_ms);
+        state.told.then(told)
     };
-    tracing::info!(rule = subject.rule.word(), name, "an alert ends");
-    if state.told {
-        let told = message(Status::Resolved, id, subject, state, &name, now_ms);
-        put(polls, alerts, now_ms, &told)?;
+    let ended = polls
+        .store
+        .resolve_alert(&row(subject, state, ""), now_ms, told)?;
+    if let Some((name, dropped)) = ended {
+        tracing::info!(rule = subject.rule.word(), name, "an alert ends");
+        is_put(alerts, dropped);
     }
     Ok(())
 }
@@ -140,17 +156,20 @@ fn tell(
     }
     for (subject, state) in untold {
         let name = names.get(&subject.target).map_or("", String::as_str);
-        if let Some(id) = polls.store.tell_alert(&row(&subject, &state, name))? {
-            let told = message(Status::Firing, id, &subject, &state, name, now_ms);
-            put(polls, alerts, now_ms, &told)?;
+        let told = |id| message(Status::Firing, id, &subject, &state, name, now_ms);
+        if let Some(dropped) = polls
+            .store
+            .tell_alert(&row(&subject, &state, name), now_ms, told)?
+        {
+            is_put(alerts, dropped);
         }
         alerts.judge.lock().tell(&subject);
     }
     Ok(())
 }
 
-fn put(polls: &Polls, alerts: &Alerts, now_ms: i64, told: &Value) -> Result<(), StoreError> {
-    let dropped = polls.store.put_message(now_ms, &told.to_string())?;
+/// Notes that a message is in the outbox, for which some of the oldest were given up.
+fn is_put(alerts: &Alerts, dropped: u64) {
     if dropped > 0 {
         tracing::warn!(
             dropped,
@@ -159,7 +178,6 @@ fn put(polls: &Polls, alerts: &Alerts, now_ms: i64, told: &Value) -> Result<(), 
         alerts.delivery.lock().dropped += dropped;
     }
     alerts.news.notify_one();
-    Ok(())
 }
 
 /// Returns the silence of an alert.
@@ -185,5 +203,78 @@ fn show(polls: &Polls, alerts: &Alerts, names: &BTreeMap<Key, String>, silences:
     for key in names.keys() {
         let told = shown.remove(key).unwrap_or_default();
         polls.board.change(key, |one| one.alerts = told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::Secret;
+    use tokio::sync::Notify;
+
+    use super::super::Finding;
+    use super::*;
+    use crate::board::Board;
+    use crate::outbound::Outbound;
+    use crate::poll::Attention;
+    use crate::store::{GatewayEntry, Store, Webhook};
+
+    #[test]
+    fn what_the_store_does_not_take_is_stored_and_told_once_it_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let polls = Polls {
+            store: Store::open(folder.path()).unwrap(),
+            board: Arc::new(Board::default()),
+            outbound: Outbound::new().0,
+            changed: Arc::new(Notify::new()),
+            attention: Arc::new(Attention::new()),
+        };
+        let (store, alerts) = (&polls.store, Alerts::default());
+        let gateway = GatewayEntry {
+            id: "g".into(),
+            name: "edge".into(),
+            ..GatewayEntry::default()
+        };
+        store.keep_gateway(&gateway, None).unwrap();
+        let webhook = Webhook {
+            url: Secret::new("http://a/"),
+            secret: None,
+            ca_pem: None,
+            verify: true,
+        };
+        store.keep_webhook(Some(&webhook)).unwrap();
+        let key = Key::Gateway("g".into());
+        polls.board.only(std::slice::from_ref(&key));
+        let finds = |parts: &[&str]| {
+            let found = parts.iter().map(|part| Finding {
+                part: (*part).to_owned(),
+                words: "bad".to_owned(),
+            });
+            let found: Vec<_> = found.collect();
+            polls
+                .board
+                .change(&key, |one| drop(one.findings.insert(Rule::DeadLetters, found)));
+        };
+        let counts = || (store.active_alerts().unwrap().len(), store.messages().unwrap());
+
+        finds(&["p", "q"]);
+        store.takes_nothing("alerts", true);
+        assert!(look(&polls, &alerts, 0).is_err() && look(&polls, &alerts, 1_000).is_err());
+        store.takes_nothing("alerts", false);
+        store.takes_nothing("outbox", true);
+        assert!(look(&polls, &alerts, 2_000).is_err());
+        assert_eq!(counts(), (2, 0));
+        assert!(store.active_alerts().unwrap().iter().all(|row| !row.told));
+        store.takes_nothing("outbox", false);
+        look(&polls, &alerts, 3_000).unwrap();
+        assert_eq!(counts(), (2, 2));
+
+        finds(&[]);
+        look(&polls, &alerts, 4_000).unwrap();
+        store.takes_nothing("outbox", true);
+        assert!(look(&polls, &alerts, 40_000).is_err());
+        assert_eq!(counts(), (2, 2), "no end without its message");
+        store.takes_nothing("outbox", false);
+        look(&polls, &alerts, 41_000).unwrap();
+        assert_eq!(counts(), (0, 4));
     }
 }

@@ -1,6 +1,6 @@
 //! Alerts, silences, the webhook, and the messages that its receiver has not taken yet.
 
-use rusqlite::{OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::Serialize;
 use serde_json::{Value, json};
 use settings::Secret;
@@ -95,36 +95,58 @@ impl Store {
         Ok(())
     }
 
-    /// Notes that the beginning of an alert is told. Returns the alert's number; none if it is not active.
-    pub(crate) fn tell_alert(&self, row: &AlertRow) -> Result<Option<i64>, StoreError> {
-        let told = self.sql().query_row(
+    /// Notes that the beginning of an alert is told, and adds the message, which gets the alert's number.
+    /// Returns how many old messages were given up for it; none if the alert is not active.
+    pub(crate) fn tell_alert(
+        &self,
+        row: &AlertRow,
+        at_ms: i64,
+        message: impl FnOnce(i64) -> Value,
+    ) -> Result<Option<u64>, StoreError> {
+        let mut sql = self.sql();
+        let transaction = sql.transaction()?;
+        let told = transaction.query_row(
             &format!("UPDATE alerts SET told = 1 WHERE {ACTIVE} RETURNING id"),
             params![row.rule, row.kind, row.target, row.part],
             |found| found.get(0),
         );
-        Ok(told.optional()?)
+        let Some(id) = told.optional()? else {
+            return Ok(None);
+        };
+        let dropped = put_message(&transaction, at_ms, &message(id))?;
+        transaction.commit()?;
+        Ok(Some(dropped))
     }
 
-    /// Notes the end of an alert, and forgets the oldest of those that have ended. Returns its number and
-    /// the target's name.
+    /// Notes the end of an alert, and forgets the oldest of those that have ended. `message` gets the
+    /// alert's number and the target's name; the message is added, if there is one. Returns the target's
+    /// name, and how many old messages were given up; none if the alert is not active.
     pub(crate) fn resolve_alert(
         &self,
         row: &AlertRow,
         now_ms: i64,
-    ) -> Result<Option<(i64, String)>, StoreError> {
-        let sql = self.sql();
-        let ended = sql.query_row(
+        message: impl FnOnce(i64, &str) -> Option<Value>,
+    ) -> Result<Option<(String, u64)>, StoreError> {
+        let mut sql = self.sql();
+        let transaction = sql.transaction()?;
+        let ended = transaction.query_row(
             &format!("UPDATE alerts SET resolved_ms = ?5, words = ?6 WHERE {ACTIVE} RETURNING id, name"),
             params![row.rule, row.kind, row.target, row.part, now_ms, row.words],
             |found| Ok((found.get(0)?, found.get(1)?)),
         );
-        let ended = ended.optional()?;
-        sql.execute(
+        let ended: Option<(i64, String)> = ended.optional()?;
+        let Some((id, name)) = ended else { return Ok(None) };
+        transaction.execute(
             "DELETE FROM alerts WHERE resolved_ms IS NOT NULL AND id NOT IN
                  (SELECT id FROM alerts WHERE resolved_ms IS NOT NULL ORDER BY resolved_ms DESC, id DESC LIMIT ?)",
             [ENDED_MAX],
         )?;
-        Ok(ended)
+        let dropped = match message(id, &name) {
+            Some(message) => put_message(&transaction, now_ms, &message)?,
+            None => 0,
+        };
+        transaction.commit()?;
+        Ok(Some((name, dropped)))
     }
 
     /// Returns the silences that are not over, and forgets the others.
@@ -214,20 +236,6 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// Adds a message. Returns how many of the oldest were given up for it.
-    pub(crate) fn put_message(&self, at_ms: i64, body: &str) -> Result<u64, StoreError> {
-        let sql = self.sql();
-        sql.execute(
-            "INSERT INTO outbox (at_ms, body) VALUES (?, ?)",
-            params![at_ms, body],
-        )?;
-        let dropped = sql.execute(
-            "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox ORDER BY id DESC LIMIT -1 OFFSET ?)",
-            [WAITING_MAX],
-        )?;
-        Ok(dropped as u64)
-    }
-
     /// Returns the oldest message, and where it is to be sent.
     pub(crate) fn first_message(&self) -> Result<Option<(Message, Webhook)>, StoreError> {
         let first = self.sql().query_row(
@@ -262,6 +270,19 @@ impl Store {
     }
 }
 
+/// Adds a message. Returns how many of the oldest were given up for it.
+fn put_message(sql: &Connection, at_ms: i64, body: &Value) -> Result<u64, StoreError> {
+    sql.execute(
+        "INSERT INTO outbox (at_ms, body) VALUES (?, ?)",
+        params![at_ms, body.to_string()],
+    )?;
+    let dropped = sql.execute(
+        "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox ORDER BY id DESC LIMIT -1 OFFSET ?)",
+        [WAITING_MAX],
+    )?;
+    Ok(dropped as u64)
+}
+
 fn alert_of(row: &Row<'_>) -> rusqlite::Result<AlertRow> {
     Ok(AlertRow {
         rule: row.get(0)?,
@@ -284,6 +305,20 @@ const OWNER: &str = "webhook/1";
 const ENDED_MAX: u32 = 500;
 /// The largest number of messages that wait.
 pub(crate) const WAITING_MAX: u32 = 1_000;
+
+#[cfg(test)]
+impl Store {
+    /// Has each insertion into a table fail from now on, as on a full disk, or no longer.
+    pub(crate) fn takes_nothing(&self, table: &str, is_full: bool) {
+        let change = match is_full {
+            true => {
+                format!("CREATE TRIGGER full BEFORE INSERT ON {table} BEGIN SELECT RAISE(FAIL, 'full'); END")
+            }
+            false => "DROP TRIGGER full".to_owned(),
+        };
+        self.sql().execute_batch(&change).unwrap();
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -312,7 +347,7 @@ mod tests {
             let bytes = std::fs::read(file.unwrap().path()).unwrap();
             assert!(!bytes.windows(7).any(|window| window == b"hunter2"));
         }
-        store.put_message(1, "{}").unwrap();
+        put_message(&store.sql(), 1, &json!({})).unwrap();
         assert!(store.first_message().unwrap().is_some());
         store.keep_webhook(None).unwrap();
         assert_eq!(
@@ -333,7 +368,7 @@ mod tests {
         store.keep_webhook(Some(&webhook)).unwrap();
         let mut dropped = 0;
         for n in 0..WAITING_MAX + 5 {
-            dropped += store.put_message(0, &n.to_string()).unwrap();
+            dropped += put_message(&store.sql(), 0, &json!(n)).unwrap();
         }
         assert_eq!((dropped, store.messages().unwrap()), (5, WAITING_MAX));
         let (first, _) = store.first_message().unwrap().unwrap();
@@ -356,13 +391,14 @@ mod tests {
         for n in 0..ENDED_MAX + 3 {
             store.fire_alert(&row(n)).unwrap();
             if n == 0 {
-                assert!(store.tell_alert(&row(0)).unwrap().is_some());
+                assert_eq!(store.tell_alert(&row(0), 0, |id| json!(id)).unwrap(), Some(0));
                 assert!(store.active_alerts().unwrap()[0].told);
             }
-            let ended = store.resolve_alert(&row(n), i64::from(n)).unwrap();
-            assert_eq!(ended.unwrap().1, "gw");
+            let ended = store.resolve_alert(&row(n), i64::from(n), |_, name| (n == 0).then(|| json!(name)));
+            assert_eq!(ended.unwrap(), Some(("gw".to_owned(), 0)));
         }
-        assert_eq!(store.resolve_alert(&row(0), 9).unwrap(), None);
+        assert_eq!(store.messages().unwrap(), 2);
+        assert_eq!(store.resolve_alert(&row(0), 9, |_, _| None).unwrap(), None);
         let ended = store.resolved_alerts().unwrap();
         assert_eq!((ended.len(), &*ended[0].part), (ENDED_MAX as usize, "502"));
         assert_eq!(store.active_alerts().unwrap(), []);
