@@ -24,7 +24,7 @@ pub(crate) struct Who {
     pub(crate) what: &'static str,
     /// The account's name. A name without an account is not kept: people type passwords into that field.
     pub(crate) account: Option<String>,
-    /// The address; `None` for the rest, once [`SUBJECTS_MAX`] subjects are counted.
+    /// The address; `None` for the other addresses, once [`SUBJECTS_MAX`] subjects are counted.
     pub(crate) address: Option<IpAddr>,
 }
 
@@ -72,15 +72,7 @@ impl Refused {
 
     fn counted(&self, who: Who, why: Why, now_ms: i64) -> Option<Entry> {
         let mut counted = self.counted.lock();
-        let who = if counted.contains_key(&who) || counted.len() < SUBJECTS_MAX {
-            who
-        } else {
-            Who {
-                account: None,
-                address: None,
-                ..who
-            }
-        };
+        let who = subject(&counted, who);
         let count = counted.entry(who.clone()).or_insert(Count {
             since_ms: now_ms,
             wrong: 0,
@@ -119,6 +111,23 @@ impl Refused {
     }
 }
 
+/// Returns the subject that a refusal is counted for. Whoever has many addresses cannot hide by them which
+/// account is guessed.
+fn subject(counted: &BTreeMap<Who, Count>, who: Who) -> Who {
+    let has_room = |who: &Who, most| counted.contains_key(who) || counted.len() < most;
+    if has_room(&who, SUBJECTS_MAX) {
+        return who;
+    }
+    let of_account = Who { address: None, ..who };
+    if has_room(&of_account, 2 * SUBJECTS_MAX) {
+        return of_account;
+    }
+    Who {
+        account: None,
+        ..of_account
+    }
+}
+
 impl Count {
     fn tries(&self) -> u64 {
         self.wrong + self.throttled
@@ -147,8 +156,8 @@ impl Entry {
 }
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
-/// The largest number of subjects that are counted apart. With it, the log gets at most some hundred entries
-/// an hour from guessers, whatever their number.
+/// The largest number of subjects that are counted apart, and of accounts that are counted beyond them. With
+/// it, the log gets at most some hundred entries an hour from guessers, whatever their number.
 const SUBJECTS_MAX: usize = 50;
 
 #[cfg(test)]
@@ -208,5 +217,27 @@ mod tests {
         assert_eq!(tries, 100_000 - SUBJECTS_MAX as u64);
         assert_eq!((rest.len(), &rest[0].told["address"]), (1, &json!("(others)")));
         assert!(entries + rest.len() < 100, "{entries}");
+    }
+
+    #[test]
+    fn many_addresses_do_not_hide_which_account_is_guessed() {
+        let refused = Refused::default();
+        let nobody = |last| Who {
+            account: None,
+            ..who("", [10, 0, 0, last])
+        };
+        for last in 0..200 {
+            refused.counted(nobody(last), Why::Wrong, 0);
+        }
+        let entry = refused.counted(who("ada", [10, 0, 0, 1]), Why::Wrong, 0).unwrap();
+        assert_eq!(
+            (entry.who.account.as_deref(), &entry.told["address"]),
+            (Some("ada"), &json!("(others)"))
+        );
+        for n in 0..1_000 {
+            refused.counted(who(&format!("user {n}"), [10, 0, 0, 1]), Why::Wrong, 0);
+        }
+        let subjects = refused.counted.lock().len();
+        assert!(subjects <= 2 * SUBJECTS_MAX + 1, "{subjects}");
     }
 }
