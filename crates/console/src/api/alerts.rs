@@ -1,6 +1,6 @@
 //! Alerts: which there are, which are silenced, and where messages about them are sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -74,9 +74,12 @@ pub(super) async fn show(State(api): State<Shared>, Extension(user): Extension<U
             std::cmp::Reverse(one["since_ms"].as_i64()),
         )
     });
+    // Admins also see what has ended of clusters and gateways that are no longer registered.
+    let registered = registered(&api)?;
     let may_see = |row: &AlertRow| {
-        Key::of(&row.kind, &row.target).is_some_and(|key| names.contains_key(&key))
-            || user.roles.role >= Role::Admin
+        Key::of(&row.kind, &row.target).is_some_and(|key| {
+            names.contains_key(&key) || user.roles.role >= Role::Admin && !registered.contains(&key)
+        })
     };
     let mut ended = store.resolved_alerts()?;
     ended.retain(may_see);
@@ -97,6 +100,13 @@ fn names(api: &ApiState, user: &User) -> Result<BTreeMap<Key, String>, StoreErro
     let (clusters, gateways) = seen(api, user)?;
     let clusters = clusters.into_iter().map(|one| (Key::Cluster(one.id), one.name));
     let gateways = gateways.into_iter().map(|one| (Key::Gateway(one.id), one.name));
+    Ok(clusters.chain(gateways).collect())
+}
+
+fn registered(api: &ApiState) -> Result<BTreeSet<Key>, StoreError> {
+    let store = &api.polls.store;
+    let clusters = store.clusters()?.into_iter().map(|one| Key::Cluster(one.id));
+    let gateways = store.gateways()?.into_iter().map(|one| Key::Gateway(one.id));
     Ok(clusters.chain(gateways).collect())
 }
 
@@ -260,3 +270,57 @@ const ENDED_SHOWN: usize = 100;
 /// A week.
 const MINUTES_MAX: u32 = 7 * 24 * 60;
 const REASON_CHARS_MAX: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+
+    use super::super::testing::{on_api, send};
+    use super::*;
+    use crate::roles::Roles;
+    use crate::store::ClusterEntry;
+
+    #[test]
+    fn what_has_ended_is_shown_to_those_who_see_its_cluster_and_to_admins_once_that_is_gone() {
+        on_api(async |store, routes| {
+            let row = |target: &str| AlertRow {
+                rule: "cluster_red".into(),
+                kind: "cluster".into(),
+                target: target.into(),
+                ..AlertRow::default()
+            };
+            for id in ["a", "b", "removed"] {
+                store.fire_alert(&row(id)).unwrap();
+                store.resolve_alert(&row(id), 1, |_, _| None).unwrap();
+            }
+            for id in ["a", "b"] {
+                let cluster = ClusterEntry {
+                    id: id.into(),
+                    name: id.into(),
+                    ..ClusterEntry::default()
+                };
+                store.keep_cluster(&cluster, None).unwrap();
+            }
+            for (role, expected) in [(Role::Admin, vec!["removed", "b"]), (Role::Viewer, vec!["b"])] {
+                let roles = Roles {
+                    role,
+                    clusters: [("a".to_owned(), Role::None)].into(),
+                };
+                let name = format!("{role}");
+                store.add_user(&name, "hash", &roles).unwrap();
+                let (user, _) = store.user(&name).unwrap().unwrap();
+                let token = store.begin_session(user.id).unwrap();
+                let answer = send(&routes, "GET", "/alerts", Some(&token), "").await;
+                let told = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+                let told: Value = serde_json::from_slice(&told).unwrap();
+                let ended: Vec<_> = told["ended"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|one| &one["id"])
+                    .collect();
+                assert_eq!(ended, expected, "{name}");
+            }
+        });
+    }
+}
