@@ -285,23 +285,22 @@ pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, 
     let mut changed = false;
     for (name, cluster) in told.as_object().into_iter().flatten() {
         let nodes = cluster["nodes"].as_array().into_iter().flatten();
-        let endpoints: Vec<String> = nodes
-            .filter_map(|node| node["address"].as_str())
-            .filter(|address| Address::from_endpoint(address).is_ok())
-            .take(ENDPOINTS_MAX)
-            .map(str::to_owned)
-            .collect();
-        if endpoints.is_empty() {
+        let addresses: Vec<&str> = nodes.filter_map(|node| node["address"].as_str()).collect();
+        let places: BTreeSet<Address> = addresses.iter().copied().filter_map(place).collect();
+        if places.is_empty() {
             // The gateway has not seen the cluster yet; the next poll asks again.
             continue;
         }
         let registered = store.clusters()?;
+        let is_here = |endpoint: &String| place(endpoint).is_some_and(|place| places.contains(&place));
         let alike = registered
             .iter()
-            .filter(|known| known.endpoints.iter().any(|one| endpoints.contains(one)));
+            .filter(|known| known.endpoints.iter().any(is_here));
         let mut ids: Vec<String> = alike.map(|known| known.id.clone()).collect();
         let links = || entry.clusters.iter().filter(|link| link.name == *name);
         if ids.is_empty() && links().next().is_none() {
+            let endpoints = addresses.into_iter().filter(|address| place(address).is_some());
+            let endpoints = endpoints.take(ENDPOINTS_MAX).map(str::to_owned).collect();
             ids.push(register(store, &entry, name, endpoints, &registered)?);
         }
         for id in ids {
@@ -312,6 +311,13 @@ pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, 
         }
     }
     Ok(changed)
+}
+
+/// Returns the address that a text stands for; people write the same one in several ways.
+fn place(endpoint: &str) -> Option<Address> {
+    let mut place = Address::from_endpoint(endpoint).ok()?;
+    place.host.make_ascii_lowercase();
+    Some(place)
 }
 
 fn register(
@@ -445,6 +451,40 @@ mod tests {
         assert!(adopt(&store, "g", &told).unwrap());
         let links = store.gateway("g").unwrap().unwrap().clusters;
         assert_eq!((links.len(), links[0].cluster_id.as_deref()), (2, Some("y")));
+    }
+
+    #[test]
+    fn a_cluster_is_known_by_any_of_its_nodes_however_its_address_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let gateway = GatewayEntry {
+            id: "g".into(),
+            name: "gw".into(),
+            ..GatewayEntry::default()
+        };
+        store.keep_gateway(&gateway, None).unwrap();
+        let nodes: Vec<Value> = (1..=9)
+            .map(|node| json!({"address": format!("http://es{node}:9200")}))
+            .collect();
+        let written = ["http://es1:9200/", "HTTP://ES2:9200", "es3", "http://es9:9200"];
+        for (number, endpoint) in written.iter().enumerate() {
+            let cluster = ClusterEntry {
+                id: number.to_string(),
+                name: number.to_string(),
+                endpoints: vec![(*endpoint).to_owned()],
+                ..ClusterEntry::default()
+            };
+            store.keep_cluster(&cluster, None).unwrap();
+        }
+        adopt(&store, "g", &json!({"prod": {"nodes": nodes}})).unwrap();
+        let links = store.gateway("g").unwrap().unwrap().clusters;
+        let ids: BTreeSet<_> = links.into_iter().filter_map(|link| link.cluster_id).collect();
+        assert!(ids.iter().eq(["0", "1", "2", "3"]), "{ids:?}");
+        assert_eq!(
+            store.clusters().unwrap().len(),
+            written.len(),
+            "none is registered twice"
+        );
     }
 
     #[test]
