@@ -140,13 +140,16 @@ fn is_end_to_end(name: &HeaderName) -> bool {
     name.starts_with("content-") || name.starts_with("accept") || END_TO_END.contains(&name)
 }
 
-const END_TO_END: [&str; 6] = [
+const END_TO_END: [&str; 9] = [
     "authorization",
     "cookie",
     "es-security-runas-user",
     "host",
-    "x-opaque-id",
+    "opendistro_security_impersonate_as",
     "x-elastic-product-origin",
+    "x-opaque-id",
+    "x-proxy-roles",
+    "x-proxy-user",
 ];
 
 const HOP_BY_HOP: [&str; 8] = [
@@ -213,11 +216,18 @@ mod tests {
         for (name, value) in [
             ("connection", "Content-Type, accept, authorization, x-hop"),
             ("connection", "Es-Security-Runas-User,content-encoding"),
+            (
+                "connection",
+                "opendistro_security_impersonate_as, x-proxy-user, X-Proxy-Roles",
+            ),
             ("content-type", "application/json"),
             ("content-encoding", "gzip"),
             ("accept", "*/*"),
             ("authorization", "Basic dTpw"),
             ("es-security-runas-user", "u"),
+            ("opendistro_security_impersonate_as", "u"),
+            ("x-proxy-user", "u"),
+            ("x-proxy-roles", "r"),
             ("x-hop", "1"),
         ] {
             headers.append(name, value.parse().expect("value"));
