@@ -500,8 +500,18 @@ fn needed_from(parked: &ParkedOfQueue, start: u64) -> u64 {
     parked.oldest_of_lanes().map_or(start, |oldest| oldest.min(start))
 }
 
-/// Joins fences into one that holds back every group that any of them does.
-fn joined(fences: &[Arc<Fence>]) -> Option<Arc<Fence>> {
+/// Joins fences into few that hold back everything that any of them does. A fence that names nothing is about
+/// every name, so it is not joined with those that name some.
+fn joined(fences: &[Arc<Fence>]) -> Vec<Arc<Fence>> {
+    let (of_any_name, of_some): (Vec<_>, Vec<_>) =
+        fences.iter().cloned().partition(|fence| fence.moved.is_empty());
+    [of_any_name, of_some]
+        .iter()
+        .filter_map(|alike| in_one(alike))
+        .collect()
+}
+
+fn in_one(fences: &[Arc<Fence>]) -> Option<Arc<Fence>> {
     let (mut of, mut past, mut moved, mut end) = (Lanes::default(), Lanes::default(), Vec::new(), Some(0));
     for fence in fences {
         of.add(&fence.of);

@@ -2,9 +2,9 @@ use bulk::{Dialect, Flavour, IndexRoute, NodeIx, Version};
 use log::{Log, Options, RealDisk, StartAt};
 
 use super::*;
-use crate::queue::fence::Fronts;
+use crate::queue::fence::{Fronts, is_behind};
 use crate::queue::journal::Consumer;
-use crate::queue::parked::{Key, ParkedOfQueue};
+use crate::queue::parked::{Key, Named, ParkedOfQueue};
 
 const LANES: u32 = 64;
 
@@ -313,4 +313,30 @@ fn what_is_parked_for_a_lane_needs_fences_and_names_for_longer_than_the_log_does
         "what waits by document needs no lanes"
     );
     assert_eq!(needed_from(parked, 400), 400);
+}
+
+#[test]
+fn fences_that_are_joined_are_about_as_many_names_as_before() {
+    let fence = |number, moved: &[(&str, &str)]| {
+        let lanes = ([5].into_iter().collect(), [3].into_iter().collect());
+        let mut fence = Fence::new(number, 20, lanes, Some(40));
+        fence.moved = moved
+            .iter()
+            .map(|(name, index)| ((*name).to_owned(), (*index).to_owned()))
+            .collect();
+        Arc::new(fence)
+    };
+    let is_about = |fences: &[Arc<Fence>], name: &str| {
+        let named = Named::new(name.to_owned(), None, Some("1"));
+        is_behind(fences, &named, (5, 30), 3)
+    };
+    let named = joined(&[fence(1, &[("a", "i1")]), fence(2, &[("b", "i2")])]);
+    assert_eq!(named.len(), 1);
+    assert!(is_about(&named, "a") && is_about(&named, "b") && !is_about(&named, "c"));
+    let unknown = joined(&[fence(1, &[]), fence(2, &[("a", "i1")])]);
+    assert!(
+        is_about(&unknown, "a") && is_about(&unknown, "c"),
+        "any name may have moved"
+    );
+    assert!(unknown.iter().any(|fence| fence.left("a", 30).eq(["i1"])));
 }
