@@ -34,6 +34,7 @@ mod pauses;
 mod remembered;
 mod resting;
 mod retry;
+mod same_document;
 mod sent_as;
 mod shared_fate;
 mod sources;

@@ -21,6 +21,7 @@ use crate::delivery::memory::{AnswerHeld, LaneMemory, with_notes};
 use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::SendMode;
 use crate::delivery::pauses::{ROOM_AGAIN, asked_for, backoff};
+use crate::delivery::same_document::{SameDocument, Step};
 use crate::delivery::work::{Batch, Origin, Work};
 use crate::nodes::Outbound;
 use crate::queue::dead_letters::Cause;
@@ -599,8 +600,8 @@ impl KeyBatch {
         snapshot: &Snapshot,
         limit: usize,
     ) -> (Vec<usize>, Option<Key>) {
-        let (mut send, mut seen, mut elsewhere) = (Vec::new(), HashSet::new(), Vec::new());
-        let (mut stays, mut other_lane) = (HashSet::new(), None);
+        let (mut send, mut elsewhere, mut other_lane) = (Vec::new(), Vec::new(), None);
+        let mut same = SameDocument::default();
         // What is given up is not sent, so that it overtakes nothing.
         let fences = if given_up {
             Fences::default()
@@ -629,18 +630,17 @@ impl KeyBatch {
                     }
                 };
                 // Operations that are refused already are not sent, so none overtakes another.
-                let document = work.operations[operation].document;
-                let first = key.is_letters() || seen.insert(document);
-                match held {
-                    // Nothing follows an operation that stays into another line.
-                    _ if stays.contains(&document) => {}
-                    Some(Holder::OtherLane(key)) => {
-                        stays.insert(document);
-                        other_lane = Some(key);
-                    }
-                    Some(Holder::Key(to)) => elsewhere.push((operation, to)),
-                    None if first => send.push(operation),
-                    None => {}
+                let step = match key.is_letters() {
+                    true => Step::Send,
+                    false => same.next(work.operations[operation].document, held.as_ref()),
+                };
+                match step {
+                    Step::Send => send.push(operation),
+                    Step::Move(to) => elsewhere.push((operation, to)),
+                    Step::Stay => {}
+                }
+                if let Some(Holder::OtherLane(key)) = held {
+                    other_lane = Some(key);
                 }
             }
         }
