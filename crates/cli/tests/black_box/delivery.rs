@@ -109,6 +109,18 @@ fn compress_sends_gzip_that_the_cluster_reads() {
     assert_eq!(cluster.docs("logs")["1999"].source, "{\"n\":1999}");
 }
 
+/// The gateway has encoded the body itself, so the body is not what the node cannot bear.
+#[test]
+fn a_node_that_closes_on_compressed_bulks_of_the_queue_leaves_the_rotation() {
+    let cluster = cluster();
+    let place = place(&cluster, 4, "retry_delay_in_ms: 20", "bulk.compress: true");
+    let gateway = place.start();
+    cluster.cue(Cue::bulk(Fault::CloseUnwritten).on_node(1).always());
+    gateway.bulk(&body(2_000)).ok().unwrap();
+    gateway.logged("leaves the rotation");
+    assert_eq!(drained(&gateway, "c0")["indexed"], 2_000);
+}
+
 #[test]
 fn a_request_has_so_many_documents_and_kilobytes_at_most() {
     let requests = |indexing: &str| {

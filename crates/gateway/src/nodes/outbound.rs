@@ -137,6 +137,33 @@ impl Outbound {
         body: Outgoing,
         deadline: Instant,
     ) -> Result<Reply, SendError> {
+        self.send(traced, node, message, (body, false), deadline).await
+    }
+
+    /// Like [`exchange`](Self::exchange), for a request whose body is passed on as a client has sent it. A
+    /// server closes the connection on a body that it cannot decode, so if the body is encoded, that is not
+    /// held against the node.
+    pub(crate) async fn pass_on(
+        &self,
+        node: &Node,
+        message: Message<'_>,
+        body: Outgoing,
+        deadline: Instant,
+    ) -> Result<Reply, SendError> {
+        let may_break = message.headers.contains_key(CONTENT_ENCODING);
+        let mut traced = Traced::begin(message, node, self.cluster());
+        let answered = self.send(&mut traced, node, message, (body, may_break), deadline);
+        answered.await
+    }
+
+    async fn send(
+        &self,
+        traced: &mut Option<Box<Traced>>,
+        node: &Node,
+        message: Message<'_>,
+        (body, may_break): (Outgoing, bool),
+        deadline: Instant,
+    ) -> Result<Reply, SendError> {
         let head = RequestHead {
             method: message.method,
             target: message.target,
@@ -164,7 +191,7 @@ impl Outbound {
             }
             Err(error) => {
                 let outcome = self.ledger.broken(node, &error, message.request_id);
-                match outcome.filter(|outcome| !may_be_clients(message, *outcome)) {
+                match outcome.filter(|outcome| !(may_break && *outcome == Outcome::Broken)) {
                     Some(outcome) => cluster.end(exchange, node, outcome),
                     None => drop(exchange),
                 }
@@ -208,12 +235,6 @@ async fn judge(mut reply: Reply) -> Result<(Reply, Outcome), SendError> {
         None => Outcome::of_words(reply.body_mut().peek().await?),
     };
     Ok((reply, outcome))
-}
-
-/// Whether a client may have caused a failure: a server closes the connection on a body that it cannot
-/// decode, and the gateway passes encoded bodies on as they are.
-fn may_be_clients(message: Message<'_>, outcome: Outcome) -> bool {
-    outcome == Outcome::Broken && message.headers.contains_key(CONTENT_ENCODING)
 }
 
 /// Returns whether a request certainly changes nothing. Its duration is compared with that of requests of the

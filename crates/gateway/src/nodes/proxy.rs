@@ -171,7 +171,7 @@ impl Proxy {
             let node = tries.pick(reason);
             let (sending, again) = body.take();
             let began = Instant::now();
-            match self.outbound.exchange(&node, message, sending, deadline).await {
+            match self.outbound.pass_on(&node, message, sending, deadline).await {
                 Ok(reply) => return Ok((reply, node, began)),
                 Err(error) => {
                     unsent &= error.fate == Fate::NothingSent;
