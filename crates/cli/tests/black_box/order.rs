@@ -146,11 +146,15 @@ fn the_newest_version_wins_when_an_index_is_made_again_with_other_shards_and_aga
 /// Refuses documents that contain version `v` as a shard without a primary does; `None`: no documents.
 fn without_primary(cluster: &FakeCluster, v: Option<u32>) {
     let reason = "[i1][0] primary shard is not active Timeout: [1m], request: [BulkShardRequest [[i1][0]]]";
+    refuses(cluster, v, (503, "unavailable_shards_exception", reason));
+}
+
+fn refuses(cluster: &FakeCluster, v: Option<u32>, (status, kind, reason): (u16, &str, &str)) {
     cluster.set_manners(Manners {
         unfit: v.map(|v| Unfit {
             holds: format!("{{\"v\":{v}}}"),
-            status: 503,
-            error: json!({"type": "unavailable_shards_exception", "reason": reason}).to_string(),
+            status,
+            error: json!({"type": kind, "reason": reason}).to_string(),
         }),
         ..Manners::default()
     });
@@ -192,6 +196,38 @@ fn a_newer_version_waits_for_the_older_one_that_a_shard_took_not_before_its_inde
 #[test]
 fn a_newer_version_waits_for_the_older_one_that_a_shard_took_not_before_its_alias_was_swapped() {
     what_is_parked_is_not_overtaken("a", |cluster| cluster.alias("a", &["i2"]), "i2");
+}
+
+/// Writes of one document wait in the line of their index, the older one of another lane than the newer one,
+/// for whose lane there is a line, too.
+#[test]
+fn a_newer_version_does_not_pass_the_older_one_by_the_line_of_its_own_lane() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "retry_delay_in_ms: 30");
+    let gateway = place.start();
+    without_primary(&cluster, Some(1));
+    queued(
+        &gateway,
+        "{\"index\":{\"_index\":\"i1\",\"_id\":\"one\"}}\n{\"v\":1}\n",
+    );
+    let one = wait(&gateway, "c0", |one| one["parked"] == 1);
+    assert!(one["parked_for"].to_string().contains("shards:i1:"), "{one}");
+    let reason = "index [i1] blocked by: [FORBIDDEN/8/index write (api)];";
+    refuses(&cluster, Some(1), (403, "cluster_block_exception", reason));
+    queued(&gateway, &writes("index", "i1", 200, 1));
+    let one = wait(&gateway, "c0", |one| one["parked"] == 201);
+    assert!(one["parked_for"].to_string().contains("index:i1"), "{one}");
+    cluster.create_index("i1", 7);
+    noticed(&gateway, &cluster);
+    without_primary(&cluster, Some(1));
+    queued(&gateway, &writes("index", "i1", 200, 2));
+    wait(&gateway, "c0", |one| one["pending"] == 0);
+    // The lines are tried some times.
+    let tried = cluster.counts().bulks + 20;
+    wait(&gateway, "c0", |_| cluster.counts().bulks >= tried);
+    without_primary(&cluster, None);
+    let one = drained(&gateway, "c0");
+    assert_eq!(newest(&cluster.docs("i1"), 2), 200, "{one}");
 }
 
 #[test]
