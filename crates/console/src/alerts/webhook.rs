@@ -179,6 +179,9 @@ fn split(url: &str) -> Result<(String, String), BadUrl> {
     if authority.host().is_empty() {
         return Err(BadUrl("it has no host"));
     }
+    if authority.port_u16().is_none() && authority.as_str() != authority.host() {
+        return Err(BadUrl("its port is no port"));
+    }
     let (scheme, port) = (
         uri.scheme_str().unwrap_or_default(),
         uri.port_u16().unwrap_or(port),
@@ -219,7 +222,16 @@ mod tests {
             split("http://[::1]:8080"),
             Ok(("http://[::1]:8080".to_owned(), "/".to_owned()))
         );
-        for url in ["", "hooks.example/x", "ftp://a/", "https://u:p@a/", "https:///x"] {
+        let bad = [
+            "",
+            "hooks.example/x",
+            "ftp://a/",
+            "https://u:p@a/",
+            "https:///x",
+            "https://a:84430/",
+            "https://a:/",
+        ];
+        for url in bad {
             assert!(split(url).is_err(), "{url}");
         }
     }
