@@ -73,9 +73,12 @@ pub(crate) struct Piece {
     pub(crate) end: u32,
 }
 
-/// Lists of pieces that are kept for the next plans, and how long each may be.
+/// Lists of pieces that are kept for the next plans, and how long each may be: few long ones (8 MiB at most),
+/// and short ones for plans with a part for each shard (2 MiB at most).
 const PIECES_KEPT: usize = 64;
 const PIECES_OF_ONE_KEPT: usize = 16 << 10;
+const SHORT_PIECES_KEPT: usize = 1_024;
+const PIECES_OF_SHORT_KEPT: usize = 256;
 /// The bit of [`Piece::start`] that marks a piece of the arena; bodies are therefore under 2 GiB.
 pub(crate) const ARENA: u32 = 1 << 31;
 
@@ -279,7 +282,9 @@ impl Scratch {
         for part in parts.drain(..) {
             let mut pieces = part.pieces;
             // Many plans may come back that were there at once.
-            if self.pieces.len() < PIECES_KEPT && pieces.capacity() <= PIECES_OF_ONE_KEPT {
+            let (lists, length) = (self.pieces.len(), pieces.capacity());
+            let long = lists < PIECES_KEPT && length <= PIECES_OF_ONE_KEPT;
+            if long || lists < SHORT_PIECES_KEPT && length <= PIECES_OF_SHORT_KEPT {
                 pieces.clear();
                 self.pieces.push(pieces);
             }
