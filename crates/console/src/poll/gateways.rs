@@ -397,8 +397,8 @@ mod tests {
         assert!(findings(&Value::Null).iter().all(|(_, found)| found.is_empty()));
     }
 
-    #[test]
-    fn a_gateways_clusters_are_registered_once_and_removed_ones_stay_away() {
+    /// Makes a store with one gateway, `g`.
+    fn with_gateway() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
         let gateway = GatewayEntry {
@@ -407,6 +407,12 @@ mod tests {
             ..GatewayEntry::default()
         };
         store.keep_gateway(&gateway, None).unwrap();
+        (folder, store)
+    }
+
+    #[test]
+    fn a_gateways_clusters_are_registered_once_and_removed_ones_stay_away() {
+        let (_folder, store) = with_gateway();
         let mine = ClusterEntry {
             id: "x".into(),
             name: "other".into(),
@@ -455,14 +461,7 @@ mod tests {
 
     #[test]
     fn a_cluster_is_known_by_any_of_its_nodes_however_its_address_is_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
-        let gateway = GatewayEntry {
-            id: "g".into(),
-            name: "gw".into(),
-            ..GatewayEntry::default()
-        };
-        store.keep_gateway(&gateway, None).unwrap();
+        let (_folder, store) = with_gateway();
         let nodes: Vec<Value> = (1..=9)
             .map(|node| json!({"address": format!("http://es{node}:9200")}))
             .collect();
@@ -489,14 +488,7 @@ mod tests {
 
     #[test]
     fn a_gateway_is_linked_to_all_clusters_with_an_address_of_its_own() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
-        let gateway = GatewayEntry {
-            id: "g".into(),
-            name: "gw".into(),
-            ..GatewayEntry::default()
-        };
-        store.keep_gateway(&gateway, None).unwrap();
+        let (_folder, store) = with_gateway();
         let told = json!({"prod": {"nodes": [{"address": "http://10.0.0.1:9200"}]}});
         let entry = |id: &str| ClusterEntry {
             id: id.into(),
