@@ -192,7 +192,7 @@ impl AdmissionQueue {
         self.latest[0] = Some((peer, now));
     }
 
-    fn others_than(&self, peer: IpAddr, now: Instant) -> bool {
+    pub(crate) fn others_than(&self, peer: IpAddr, now: Instant) -> bool {
         let is_other = |(other, seen): &(IpAddr, Instant)| {
             *other != peer && now.saturating_duration_since(*seen) < PEER_LASTS
         };

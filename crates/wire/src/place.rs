@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::admission::FIRST_BYTES;
+use crate::admission::{AdmissionQueue, FIRST_BYTES};
 use crate::budget::{Budget, OverBudget};
 use crate::claim::Claim;
 use crate::waiters::Waiter;
@@ -38,6 +38,28 @@ pub(crate) struct Places {
     by_peer: HashMap<IpAddr, usize>,
 }
 
+/// What the bodies that wait may count for, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Most {
+    /// All of them. A peer that has a quarter of this or less finds a place up to half as much again, and the
+    /// first body of a peer up to twice as much, so that no peer takes the places of others.
+    all: usize,
+    /// Those of one peer.
+    peer: usize,
+}
+
+// === impl AdmissionQueue ===
+
+impl AdmissionQueue {
+    /// Returns what bodies of `peer` that wait may count for: half of all while there are other peers. Without
+    /// them, many clients behind one address are all who want memory.
+    fn most_for(&self, budget: &Budget, peer: IpAddr, now: Instant) -> Most {
+        let all = budget.limit() / ASIDE_SHARE;
+        let peer = if self.others_than(peer, now) { all / 2 } else { all };
+        Most { all, peer }
+    }
+}
+
 // === impl Place ===
 
 impl<'a> Place<'a> {
@@ -49,10 +71,8 @@ impl<'a> Place<'a> {
         let waiter = {
             let mut state = admission.state();
             state.see(record.peer, since);
-            if !state
-                .places
-                .enter(record.peer, record.aside(), budget.limit() / ASIDE_SHARE)
-            {
+            let most = state.most_for(budget, record.peer, since);
+            if !state.places.enter(record.peer, record.aside(), most) {
                 return None;
             }
             admission.aside.fetch_add(record.aside(), Ordering::SeqCst);
@@ -108,11 +128,15 @@ impl<'a> Beginning<'a> {
     /// If too much memory is taken by such bodies, and memory is scarce.
     pub(crate) fn stops(&mut self, bytes: usize) -> Result<(), OverBudget> {
         let (budget, admission) = (self.budget, &self.budget.admission);
-        let most = budget.limit() / ASIDE_SHARE;
-        if self.counted.is_some() || bytes == 0 || budget.used() <= most {
+        if self.counted.is_some() || bytes == 0 || budget.used() <= budget.limit() / ASIDE_SHARE {
             return Ok(());
         }
-        if !admission.state().places.enter(self.peer, bytes, most) {
+        let entered = {
+            let mut state = admission.state();
+            let most = state.most_for(budget, self.peer, Instant::now());
+            state.places.enter(self.peer, bytes, most)
+        };
+        if !entered {
             // Many clients may share an address. Nobody is refused for memory that lies idle, or that nobody
             // needs.
             if !budget.is_scarce() || budget.reclaim() > 0 && !budget.is_scarce() {
@@ -143,15 +167,17 @@ impl Drop for Beginning<'_> {
 // === impl Places ===
 
 impl Places {
-    /// Notes that a body begins to wait, and returns whether it may: all count for `most` bytes at most, and
-    /// those of one peer for half of it. The first of each peer finds a place up to twice as much.
-    fn enter(&mut self, peer: IpAddr, bytes: usize, most: usize) -> bool {
+    /// Notes that a body begins to wait, and returns whether it may.
+    fn enter(&mut self, peer: IpAddr, bytes: usize, most: Most) -> bool {
         let bytes = bytes.max(FIRST_BYTES);
         let own = self.by_peer.get(&peer).copied().unwrap_or_default();
-        let may = match own {
-            0 => self.all + bytes <= 2 * most,
-            own => own + bytes <= most / 2 && self.all + bytes <= most,
+        let all_most = match own {
+            0 => 2 * most.all,
+            own if own + bytes <= most.all / 4 => most.all / 2 * 3,
+            own if own + bytes <= most.peer => most.all,
+            _ => 0,
         };
+        let may = self.all + bytes <= all_most;
         if may {
             self.all += bytes;
             self.by_peer.insert(peer, own + bytes);
@@ -201,11 +227,11 @@ mod tests {
         let mut stop = || begun.iter_mut().filter_map(|one| one.stops(10_000).ok()).count();
         assert_eq!(
             (stop(), budget.aside()),
-            (1_000, 256 * 10_000),
+            (1_000, 512 * 10_000),
             "it is not scarce"
         );
         budget.charge(20 * MIB);
-        assert_eq!((stop(), budget.aside()), (256, 256 * 10_000), "each counts once");
+        assert_eq!((stop(), budget.aside()), (512, 512 * 10_000), "each counts once");
         assert!(Beginning::new(&budget, peer(2)).stops(10_000).is_ok());
         drop(begun);
         assert_eq!(budget.aside(), 0);
@@ -286,5 +312,24 @@ mod tests {
             budget.release(40 * MIB);
         });
         assert!(served, "the one peer has its share, which is one of these bodies");
+    }
+
+    /// Many clients behind one address, and then a few at another.
+    #[tokio::test]
+    async fn a_peer_that_is_alone_takes_all_places_and_those_who_come_later_find_some() {
+        let budget = Arc::new(Budget::new(64 * MIB)); // 48 for bodies, 8 for the read buffers of those that wait
+        let holder = Claim::begin(&budget, peer(1));
+        assert!(wait(&budget, &holder, 40 * MIB, 1).await);
+        let minute = Duration::from_secs(60);
+        let claims: Vec<Claim> = (0..1_000).map(|_| Claim::begin(&budget, peer(1))).collect();
+        let place = |claim| Place::take(&budget, claim, 20 * MIB, minute);
+        let mut waiting: Vec<_> = claims.iter().filter_map(place).collect();
+        assert_eq!(waiting.len(), 8 * MIB / FIRST_BYTES, "all of the memory for them");
+        let others: Vec<Claim> = (0..1_000).map(|_| Claim::begin(&budget, peer(2))).collect();
+        let came: Vec<_> = others.iter().filter_map(place).collect();
+        assert_eq!(came.len(), 2 * MIB / FIRST_BYTES, "a quarter of it");
+        waiting.truncate(5 * MIB / FIRST_BYTES);
+        let late: Vec<_> = claims.iter().filter_map(place).collect();
+        assert_eq!(late.len(), 0, "it is not alone, and has more than half");
     }
 }
