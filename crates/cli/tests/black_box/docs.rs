@@ -11,10 +11,10 @@ use crate::gateway::{Gateway, cluster};
 use crate::home::GatewayHome;
 
 /// A block of code of a page.
-struct Block {
-    page: String,
-    line: usize,
-    text: String,
+pub(crate) struct Block {
+    pub(crate) page: String,
+    pub(crate) line: usize,
+    pub(crate) text: String,
 }
 
 /// The contents of a block of YAML.
@@ -130,12 +130,12 @@ const BLOCKS: &[(&str, &str, Is)] = &[
     ),
 ];
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// README.md, docs/*.md and docs/runbooks/*.md.
-fn pages() -> Vec<(String, String)> {
+pub(crate) fn pages() -> Vec<(String, String)> {
     let names = ["docs", "docs/runbooks"].into_iter().flat_map(|folder| {
         let files = std::fs::read_dir(root().join(folder)).unwrap();
         files.map(move |page| format!("{folder}/{}", page.unwrap().file_name().to_str().unwrap()))
@@ -151,7 +151,7 @@ fn pages() -> Vec<(String, String)> {
 }
 
 /// Returns fenced and indented blocks.
-fn blocks() -> Vec<Block> {
+pub(crate) fn blocks() -> Vec<Block> {
     let mut blocks = Vec::new();
     for (page, text) in pages() {
         let (mut fenced, mut blank, mut open) = (false, true, None::<Block>);
@@ -207,7 +207,7 @@ fn command_lines(text: &str) -> Vec<Vec<String>> {
     parts.filter_map(arguments).collect()
 }
 
-fn arguments(line: &str) -> Option<Vec<String>> {
+pub(crate) fn arguments(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut rest = line.trim();
     while !rest.is_empty() {

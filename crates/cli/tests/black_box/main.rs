@@ -18,6 +18,7 @@ mod delivery;
 mod diff;
 mod directed;
 mod docs;
+mod docs_commands;
 mod early;
 mod explain;
 mod failures;
