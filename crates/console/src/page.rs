@@ -1,7 +1,7 @@
-//! The page: files that are part of the binary, compressed once, with their digest as `ETag`.
+//! The page: files that are part of the binary, compressed when it was built, with their digest as `ETag`.
 
 use std::collections::HashMap;
-use std::io::Write as _;
+use std::io::Read as _;
 use std::sync::OnceLock;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -14,8 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::read::GzDecoder;
 
 use crate::api::Refusal;
 
@@ -23,8 +22,9 @@ include!(concat!(env!("OUT_DIR"), "/page_files.rs"));
 
 /// A file of the page.
 struct File {
-    plain: &'static [u8],
-    packed: OnceLock<Option<Bytes>>,
+    packed: &'static [u8],
+    /// The file unpacked, once a client has asked for it that takes no gzip.
+    plain: OnceLock<Bytes>,
     kind: &'static str,
     etag: String,
     /// The file's name contains a digest, so the file never changes.
@@ -57,11 +57,11 @@ fn files() -> &'static HashMap<&'static str, File> {
 }
 
 impl File {
-    fn new(name: &str, plain: &'static [u8]) -> Self {
-        let etag = URL_SAFE_NO_PAD.encode(&digest(&SHA256, plain).as_ref()[..12]);
+    fn new(name: &str, packed: &'static [u8]) -> Self {
+        let etag = URL_SAFE_NO_PAD.encode(&digest(&SHA256, packed).as_ref()[..12]);
         Self {
-            plain,
-            packed: OnceLock::new(),
+            packed,
+            plain: OnceLock::new(),
             kind: kind_of(name),
             etag: format!("\"{etag}\""),
             is_forever: name.starts_with("assets/"),
@@ -96,21 +96,25 @@ impl File {
         let takes_gzip = text(ACCEPT_ENCODING)
             .split(',')
             .any(|coding| coding.trim() == "gzip");
-        match self.packed.get_or_init(|| packed(self.plain)) {
-            Some(packed) if takes_gzip => {
-                headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-                (headers, packed.clone()).into_response()
-            }
-            _ => (headers, Bytes::from_static(self.plain)).into_response(),
+        if takes_gzip {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            return (headers, Bytes::from_static(self.packed)).into_response();
+        }
+        match self.plain() {
+            Some(plain) => (headers, plain).into_response(),
+            None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         }
     }
-}
 
-fn packed(plain: &[u8]) -> Option<Bytes> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(plain).ok()?;
-    let packed = encoder.finish().ok()?;
-    (packed.len() < plain.len()).then(|| packed.into())
+    /// Returns the file unpacked; `None` is impossible, since the build packed it.
+    fn plain(&self) -> Option<Bytes> {
+        if let Some(plain) = self.plain.get() {
+            return Some(plain.clone());
+        }
+        let mut plain = Vec::new();
+        GzDecoder::new(self.packed).read_to_end(&mut plain).ok()?;
+        Some(self.plain.get_or_init(|| plain.into()).clone())
+    }
 }
 
 fn kind_of(name: &str) -> &'static str {
@@ -132,8 +136,8 @@ mod tests {
 
     #[test]
     fn the_page_is_there_and_all_that_it_names_as_well() {
-        let index = files()["index.html"].plain;
-        let text = std::str::from_utf8(index).unwrap();
+        let index = files()["index.html"].plain().unwrap();
+        let text = std::str::from_utf8(&index).unwrap();
         let named: Vec<&str> = text
             .split('"')
             .filter(|part| part.contains("assets/"))
@@ -143,5 +147,18 @@ mod tests {
         for name in named {
             assert!(files().contains_key(name), "{name}");
         }
+    }
+
+    #[test]
+    fn each_file_is_what_was_built_packed_or_not() {
+        let dist = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/dist"));
+        let (mut packed, mut plain) = (0, 0);
+        for (name, file) in files() {
+            let built = std::fs::read(dist.join(name)).unwrap();
+            assert_eq!(file.plain().unwrap(), built, "{name}");
+            packed += file.packed.len();
+            plain += built.len();
+        }
+        assert!(packed * 2 < plain, "{packed} of {plain} bytes");
     }
 }
