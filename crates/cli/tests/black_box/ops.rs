@@ -309,7 +309,7 @@ fn what_the_pages_look_for_in_the_log_is_said_there() {
         }
     }
     let mut said = String::new();
-    for house in ["gateway", "cluster", "wire", "cli", "config"] {
+    for house in ["gateway", "cluster", "wire", "cli", "config", "traces"] {
         sources(&root().join("crates").join(house).join("src"), &mut said);
     }
     let mut looked_for = 0;
