@@ -105,6 +105,12 @@ fn one<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
     objects.iter().find(|object| object["kind"] == kind).unwrap()
 }
 
+fn gateways_file(objects: &[Value]) -> &str {
+    one(objects, "ConfigMap")["data"]["tidegate.yml"]
+        .as_str()
+        .unwrap()
+}
+
 /// Checks that the gateway accepts the rendered configuration.
 fn is_taken(objects: &[Value]) {
     let folder = tempfile::tempdir().unwrap();
@@ -122,10 +128,7 @@ fn is_taken(objects: &[Value]) {
         "-keyout",
     ]);
     told(openssl.arg(at("tls.key")).arg("-out").arg(at("tls.crt")));
-    let text = one(objects, "ConfigMap")["data"]["tidegate.yml"]
-        .as_str()
-        .unwrap();
-    let made = text
+    let made = gateways_file(objects)
         .replace("/etc/tidegate-tls/", &at(""))
         .replace("/etc/tidegate-ca/ca.crt", &at("tls.crt"));
     std::fs::write(at("tidegate.yml"), made).unwrap();
@@ -174,6 +177,10 @@ fn each_way_to_install_it_is_what_kubernetes_and_the_gateway_take() {
     ];
     assert_eq!(kinds(&queued), wanted);
     is_taken(&queued);
+    assert!(gateways_file(&queued).contains("\n    protocol: grpc"));
+    assert!(!gateways_file(&sync).contains("tracing"));
+    let refused = tools.refusal(&["-set", "tracing.protocol=udp"]);
+    assert!(refused.contains("tracing"), "{refused}");
 }
 
 #[test]

@@ -71,6 +71,14 @@ elasticsearch:
 {{- if .Values.cluster.caSecret }}
     tls: {ca_file: /etc/tidegate-ca/ca.crt}
 {{- end }}
+{{- if .Values.tracing.endpoint }}
+tracing:
+  enabled: true
+  sample: {{ .Values.tracing.sample }}
+  otlp:
+    endpoint: {{ .Values.tracing.endpoint | quote }}
+    protocol: {{ .Values.tracing.protocol }}
+{{- end }}
 {{- end }}
 {{- end }}
 
