@@ -113,6 +113,12 @@ impl Admin {
         self.answer(self.authorized(request).send_empty())
     }
 
+    pub(crate) fn post_text(&self, path: &str, query: &Terms, text: &str) -> Result<Value> {
+        let request = self.agent.post(self.url(path)).query_pairs(pairs(query));
+        let request = request.header("content-type", "application/yaml");
+        self.answer(self.authorized(request).send(text))
+    }
+
     pub(crate) fn put(&self, path: &str, query: &Terms, body: &str) -> Result<Value> {
         let request = self.agent.put(self.url(path)).query_pairs(pairs(query));
         let request = request.header("content-type", "application/json");
@@ -129,6 +135,10 @@ impl Admin {
     }
 
     fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        let request = match actor() {
+            Some(actor) => request.header("x-actor", actor),
+            None => request,
+        };
         match &self.token {
             Some(token) => request.header("authorization", format!("Bearer {}", token.expose())),
             None => request,
@@ -162,6 +172,13 @@ impl Admin {
             }
         }
     }
+}
+
+/// Returns who runs the command, for the gateway's log.
+fn actor() -> Option<String> {
+    let name = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok()?;
+    let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
+    is_plain.then_some(name)
 }
 
 fn pairs(query: &Terms) -> impl Iterator<Item = (&str, &str)> {

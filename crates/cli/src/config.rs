@@ -1,4 +1,7 @@
-//! `tidegate config`: the file's schema, its effective values, and what a key means.
+//! `tidegate config`: the file's schema, its effective values, what a key means, and changes of a running
+//! gateway.
+
+mod apply;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -6,7 +9,9 @@ use std::process::ExitCode;
 
 use config::{self, Config, Explanation, NoSuchKey, Rejected};
 
-/// Look at the configuration: schema, effective values, the meaning of a key
+use crate::admin;
+
+/// Look at the configuration, or change that of a running gateway
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -31,6 +36,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    Apply(apply::Apply),
+    Revert(apply::Revert),
 }
 
 /// Why there is nothing to print.
@@ -42,9 +49,12 @@ enum Failure {
     Key(NoSuchKey),
 }
 
-/// Runs the command. Exit status: 0, or 1 if the file can't be used or there is no such key.
+/// Runs the command. Exit status: 0, or 1 if the file can't be used or there is no such key; `apply` and
+/// `revert` have those of other commands that ask a gateway.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let result = match &arguments.command {
+        Command::Apply(arguments) => return admin::exit_code(apply::apply(arguments)),
+        Command::Revert(arguments) => return admin::exit_code(apply::revert(arguments)),
         Command::Schema => Ok(format!("{:#}\n", config::schema())),
         Command::Show { file } => Config::load(file)
             .map(|loaded| config::show(&loaded.file))

@@ -11,11 +11,12 @@ use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use config::reload::FileWatch;
 use config::{Anonymous, Config, DirectRouting, Loaded, QuickStart, listen_address};
-use gateway::{Gateway, NoUpgrade, Reloaded};
+use gateway::{Gateway, NoUpgrade, NotApplied, Reloaded};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use wire::guard::{Work, broken, caught, fault};
 
 use crate::access::Access;
+use crate::applied::{self, Applying};
 use crate::handover::{self, Left, Program};
 use crate::logging::{self, Level};
 use crate::{exit, typed};
@@ -96,6 +97,12 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return fail(exit::FAILED, &format!("{error:#}")),
     };
     let program = Program::running();
+    let file = arguments.from.config.as_deref();
+    // A trial beside a running gateway leaves the file to that gateway.
+    let taken_back = match file.filter(|_| !arguments.trial).map(applied::go_back_at_start) {
+        Some(Err(reason)) => return instead(left.as_ref(), exit::FAILED, &reason),
+        taken_back => taken_back.is_some_and(|taken_back| taken_back == Ok(true)),
+    };
     let loaded = match load(arguments) {
         Ok(loaded) => loaded,
         Err((status, reason)) => return instead(left.as_ref(), status, &reason),
@@ -120,10 +127,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(exit::FAILED, &error.to_string()),
     };
-    let file = arguments.from.config.as_deref();
     let program = program.inspect_err(|error| tracing::warn!(%error, "an upgrade will need a restart"));
     let program = program.ok();
-    match runtime.block_on(serve(file, loaded, &level, program.as_ref(), left)) {
+    match runtime.block_on(serve((file, taken_back), loaded, &level, program.as_ref(), left)) {
         Ok(Ended::AsTold | Ended::GivesWay(_)) => ExitCode::SUCCESS,
         // What is left of the gateway may wait for a thread that is gone. Nothing may keep the process from
         // ending.
@@ -266,7 +272,7 @@ impl Signals {
 }
 
 async fn serve<'a>(
-    file: Option<&Path>,
+    (file, taken_back): (Option<&Path>, bool),
     loaded: Loaded,
     level: &Level,
     program: Option<&'a Program>,
@@ -279,6 +285,9 @@ async fn serve<'a>(
     }
     if let Some(address) = gateway.admin_address() {
         tracing::info!(%address, "admin API listening");
+    }
+    if taken_back {
+        applied::tell_of_start(&gateway);
     }
     let watch = file.and_then(|file| match FileWatch::new(file, &loaded) {
         Ok(watch) => Some(watch),
@@ -326,6 +335,8 @@ async fn until_told<'a>(
     program: Option<&'a Program>,
 ) -> Ended<'a> {
     let mut upgrades = gateway.upgrades();
+    let (mut asks, mut applying) = (gateway.config_asks(), Applying::new(file));
+    let mut look_at_applied = tokio::time::interval(APPLIED_LOOK);
     let mut look_at_certificates = tokio::time::interval(CERTIFICATES_LOOK);
     loop {
         tokio::select! {
@@ -351,15 +362,21 @@ async fn until_told<'a>(
                     return Ended::GivesWay(next);
                 }
                 match file {
-                    Some(file) => guarded_reload(gateway, file, &mut watch, level),
+                    Some(_) => drop(guarded_reload(gateway, file, &mut watch, level)),
                     None => tracing::info!("SIGHUP: there is no configuration file to read again"),
                 }
                 certificates(gateway, true);
             }
             () = changed(&mut watch) => {
-                if let Some(file) = file && gateway.auto_reload() {
-                    guarded_reload(gateway, file, &mut watch, level);
+                if gateway.auto_reload() {
+                    drop(guarded_reload(gateway, file, &mut watch, level));
                 }
+            }
+            Some(asked) = async { asks.as_mut()?.recv().await } => {
+                applying.take(asked, gateway, &mut || guarded_reload(gateway, file, &mut watch, level));
+            }
+            _ = look_at_applied.tick(), if applying.is_pending() => {
+                applying.look(gateway, &mut || guarded_reload(gateway, file, &mut watch, level));
             }
             _ = look_at_certificates.tick() => certificates(gateway, false),
         }
@@ -446,20 +463,33 @@ fn certificates(gateway: &Gateway, asked: bool) {
     }
 }
 
-/// Reloads the file, and reports a panic instead of letting it end the gateway.
-fn guarded_reload(gateway: &Gateway, file: &Path, watch: &mut Option<FileWatch>, level: &Level) {
+/// Reloads the file, if there is one, and reports a panic instead of letting it end the gateway.
+fn guarded_reload(
+    gateway: &Gateway,
+    file: Option<&Path>,
+    watch: &mut Option<FileWatch>,
+    level: &Level,
+) -> Result<(), NotApplied> {
+    let Some(file) = file else { return Ok(()) };
     let reloaded = caught(Work::Reload, || {
         fault("reload", b"");
-        reload(gateway, file, watch, level);
+        reload(gateway, file, watch, level)
     });
-    if let Err(panicked) = reloaded {
+    reloaded.unwrap_or_else(|panicked| {
         let comes_to = "configuration not reloaded, or a part of it only; a restart puts all of it in force";
+        let why = format!("{panicked}: {comes_to}");
         panicked.report(Work::Reload, comes_to);
-    }
+        Err(NotApplied::Refused(why))
+    })
 }
 
 /// Reads the file and puts it in force. On an error, logs the reason and leaves everything as it is.
-fn reload(gateway: &Gateway, file: &Path, watch: &mut Option<FileWatch>, level: &Level) {
+fn reload(
+    gateway: &Gateway,
+    file: &Path,
+    watch: &mut Option<FileWatch>,
+    level: &Level,
+) -> Result<(), NotApplied> {
     if let Some(watch) = watch {
         watch.settle(true); // unless it turns out otherwise
     }
@@ -468,7 +498,7 @@ fn reload(gateway: &Gateway, file: &Path, watch: &mut Option<FileWatch>, level: 
         Err(rejected) => {
             gateway.not_reloaded();
             tracing::error!("configuration not reloaded, the old one stays in force:\n{rejected}");
-            return;
+            return Err(NotApplied::Problems(rejected.problems));
         }
     };
     warn_of(&loaded);
@@ -483,6 +513,7 @@ fn reload(gateway: &Gateway, file: &Path, watch: &mut Option<FileWatch>, level: 
             }
             tracing::info!(%changes, "configuration reloaded");
             level.set(&gateway.logging());
+            Ok(())
         }
         Err(error) => {
             if let Some(watch) = watch {
@@ -490,6 +521,7 @@ fn reload(gateway: &Gateway, file: &Path, watch: &mut Option<FileWatch>, level: 
             }
             let problem = error.problem(&loaded);
             tracing::error!("configuration not reloaded, the old one stays in force:\n{problem}");
+            Err(NotApplied::Problems(vec![problem]))
         }
     }
 }
@@ -519,6 +551,9 @@ const DRAIN_GRACE: Duration = Duration::from_secs(5);
 /// The longest time to learn topologies before connections are accepted that wait in the sockets another
 /// program has left.
 const LEARN_TIME: Duration = Duration::from_secs(5);
+
+/// How often an applied configuration is looked at.
+const APPLIED_LOOK: Duration = Duration::from_millis(250);
 
 /// How often the certificate files are checked for changes.
 const CERTIFICATES_LOOK: Duration = Duration::from_secs(1);

@@ -3,6 +3,7 @@
 mod access;
 mod admin;
 mod allocator;
+mod applied;
 mod check;
 mod compare;
 mod config;

@@ -83,6 +83,15 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
     }
 }
 
+/// Returns what a reload with `new` would change, and what it would leave to a restart.
+pub fn changes_of(mut new: Loaded, old: &Config, old_file: &ConfigFile) -> Changes {
+    let restart = hold_back(&mut new, old, old_file);
+    Changes {
+        restart,
+        ..diff(old, &new.config)
+    }
+}
+
 /// Resets what only a restart can change to its value in force, so that `new` describes what will be in
 /// force. Returns the keys for which the file has another value.
 pub fn hold_back(new: &mut Loaded, old: &Config, old_file: &ConfigFile) -> Vec<&'static str> {

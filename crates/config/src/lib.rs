@@ -4,7 +4,8 @@
 //! every value, and `tree` nests dotted keys and inserts the environment. `check` compares the tree with the
 //! schema of the [`mod@file`] types (unknown keys, types, missing keys). `resolve` turns the tree into the
 //! runtime types that the gateway works with (names looked up, addresses parsed). [`reload`] decides when to
-//! read the file again, and [`mod@diff`] what that changes. Every step reports all problems that it finds,
+//! read the file again, and [`mod@diff`] what that changes. [`masked`] is the text without its secrets, and
+//! [`kept`] replaces the file so that it can be taken back. Every step reports all problems that it finds,
 //! with line, column and key.
 //!
 //! ```
@@ -38,6 +39,8 @@
 mod check;
 pub mod diff;
 pub mod file;
+pub mod kept;
+pub mod masked;
 mod published;
 pub mod reload;
 mod resolve;
@@ -313,6 +316,11 @@ impl Loaded {
     /// Returns a fingerprint of the text that this was read from, or `None` if there is no file.
     pub fn fingerprint(&self) -> Option<u64> {
         self.source.as_ref().map(|source| source.fingerprint)
+    }
+
+    /// Returns the name of the file that this was read from, or `None` if there is no file.
+    pub fn file_name(&self) -> Option<&str> {
+        self.source.as_ref()?.name.as_deref()
     }
 
     /// Returns where `key`, or the nearest section around it, was written, or `None` if there is no file or

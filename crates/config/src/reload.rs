@@ -133,7 +133,7 @@ impl FileState {
 }
 
 /// Returns a number that identifies a text. The text itself may contain secrets, so it is not kept.
-pub(super) fn fingerprint(text: &str) -> u64 {
+pub fn fingerprint(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()

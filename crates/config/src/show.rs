@@ -78,7 +78,7 @@ fn is_empty(value: &Json) -> bool {
     value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
-fn section_of(schema: &Json) -> &Json {
+pub(super) fn section_of(schema: &Json) -> &Json {
     let (schema, _) = follow(cached(), schema, "");
     match schema["anyOf"].as_array() {
         Some(branches) => {

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use config::diff::{Changes, diff, hold_back};
+use config::diff::{Changes, changes_of, diff, hold_back};
 use config::{Loaded, Logging};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use wire::{Workers, WorkersConfig};
 
-use crate::admin::Admin;
+use crate::admin::{Admin, why_not_ready};
 use crate::admission::rights::Rights;
+use crate::applied::{Applied, ConfigAsked, Configs};
 use crate::beside::beside;
 use crate::delivery::{Deliveries, Memory};
 use crate::front::{Close, Listeners, Opened, Sockets};
@@ -89,6 +90,7 @@ impl Begun {
             draining: AtomicBool::new(false),
             reloads: Reloads::default(),
             upgrades: Upgrades::default(),
+            configs: Configs::default(),
             spans,
             rights: Arc::new(Rights::new(&config.paths.data)),
         });
@@ -249,6 +251,39 @@ impl Gateway {
     /// program. Only the first call returns it.
     pub fn upgrades(&self) -> Option<mpsc::Receiver<UpgradeAsked>> {
         self.shared.upgrades.hear()
+    }
+
+    /// Returns the receiver of requests from the admin port to put another configuration in force. Only the
+    /// first call returns it.
+    pub fn config_asks(&self) -> Option<mpsc::Receiver<ConfigAsked>> {
+        self.shared.configs.hear()
+    }
+
+    /// Returns what was applied through the admin port last.
+    pub fn applied(&self) -> Option<Applied> {
+        self.shared.configs.last()
+    }
+
+    /// Records what was applied through the admin port, and what became of it.
+    pub fn set_applied(&self, applied: Applied) {
+        self.shared.configs.set_last(applied);
+    }
+
+    /// Returns the version of the text in force, and the text's fingerprint; none without a file.
+    pub fn version(&self) -> Option<(String, u64)> {
+        let fingerprint = self.shared.live.load().fingerprint?;
+        Some((self.shared.configs.version(fingerprint), fingerprint))
+    }
+
+    /// Returns what a reload with `loaded` would change, and which keys would wait for a restart.
+    pub fn would_change(&self, loaded: &Loaded) -> Changes {
+        let live = self.shared.live.load_full();
+        changes_of(loaded.clone(), &live.config, &live.file)
+    }
+
+    /// Returns why the gateway cannot do what its entries promise; nothing if it is ready.
+    pub fn why_not_ready(&self) -> Vec<String> {
+        why_not_ready(&self.shared)
     }
 
     /// Returns the log settings of the configuration in force.

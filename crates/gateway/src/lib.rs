@@ -42,6 +42,7 @@
 mod admin;
 mod admission;
 mod answer;
+mod applied;
 mod backoff;
 mod beside;
 mod bulk_request;
@@ -72,6 +73,7 @@ mod upgrades;
 mod why;
 
 pub use admission::rights::{AccountRight, AccountRights, AccountUse, Verdict, account_rights};
+pub use applied::{Applied, AppliedState, ConfigAsk, ConfigAsked, NotApplied};
 pub use front::{ACCESS_LOG, Opened, Sockets, tls_problems};
 pub use gateway::{Gateway, Reloaded};
 pub use live::watch;

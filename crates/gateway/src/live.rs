@@ -12,6 +12,7 @@ use traces::{Counts, Recorder};
 use wire::Budget;
 
 use crate::admission::rights::Rights;
+use crate::applied::Configs;
 use crate::delivery::Memory;
 use crate::metrics::Metrics;
 use crate::queue::{Queue, Queues};
@@ -44,6 +45,8 @@ pub(crate) struct GatewayState {
     pub(crate) reloads: Reloads,
     /// Requests to replace this program with another.
     pub(crate) upgrades: Upgrades,
+    /// Requests to put another configuration in force, and the last one.
+    pub(crate) configs: Configs,
     /// The fate of the spans of traced requests.
     pub(crate) spans: Arc<Counts>,
     /// Clients that may write in asynchronous mode.
@@ -56,6 +59,9 @@ pub(crate) struct Live {
     pub(crate) config: Config,
     /// The same configuration as a file, with its defaults.
     pub(crate) file: ConfigFile,
+    /// The name of the file, and the fingerprint of its text, if there is a file.
+    pub(crate) file_name: Option<String>,
+    pub(crate) fingerprint: Option<u64>,
     pub(crate) clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
     /// The queues that the filters of this configuration fill.
     pub(crate) queues: BTreeMap<Arc<str>, Arc<Queue>>,
@@ -73,6 +79,8 @@ impl Live {
         queues: BTreeMap<Arc<str>, Arc<Queue>>,
         spans: &Arc<Counts>,
     ) -> Result<Self, StartError> {
+        let file_name = loaded.file_name().map(str::to_owned);
+        let fingerprint = loaded.fingerprint();
         let Loaded { config, file, .. } = loaded;
         let mut clusters = BTreeMap::new();
         for (name, settings) in &config.clusters {
@@ -96,6 +104,8 @@ impl Live {
             recorder,
             config,
             file,
+            file_name,
+            fingerprint,
             clusters,
             queues,
             families: Arc::default(),

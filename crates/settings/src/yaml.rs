@@ -5,8 +5,9 @@
 //! `0123` or a name `no` stays as it was written.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use granit_parser::{Event, Parser, ScalarStyle, Span};
+use granit_parser::{Event, Options, Parser, ScalarStyle, Span};
 
 use crate::problem::{Position, Problems};
 
@@ -51,6 +52,8 @@ pub struct Key {
     pub place: Position,
 }
 
+/// The mark with which some editors begin a file.
+const BOM: char = '\u{feff}';
 /// The largest file, in bytes.
 const FILE_BYTES_MAX: usize = 4 << 20;
 /// The deepest nesting; real files reach ten levels.
@@ -72,12 +75,6 @@ pub fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
         );
         return None;
     }
-    let options = granit_parser::options! {
-        disallow_directives: true,
-        emit_comments: false,
-        flow_nesting_limit: DEPTH_MAX,
-        block_nesting_limit: DEPTH_MAX,
-    };
     let mut builder = Builder {
         problems,
         stack: Vec::new(),
@@ -86,7 +83,7 @@ pub fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
         nodes: 0,
     };
     let mut documents = 0;
-    for event in Parser::new_from_str_with_options(text.trim_start_matches('\u{feff}'), options) {
+    for event in Parser::new_from_str_with_options(text.trim_start_matches(BOM), options()) {
         match event {
             Ok((Event::DocumentStart(..), span)) => {
                 documents += 1;
@@ -120,6 +117,48 @@ pub fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
         builder.problems.error(start, "", "the file is empty", None);
     }
     builder.root
+}
+
+/// Returns where each scalar of a text is written, in bytes and with its quotes, by the place where it begins.
+/// Empty if the syntax is wrong.
+pub fn scalars(text: &str) -> HashMap<Position, Range<usize>> {
+    let body = text.trim_start_matches(BOM);
+    let before = text.len() - body.len();
+    let mut scalars = HashMap::new();
+    for event in Parser::new_from_str_with_options(body, options()) {
+        let Ok((event, span)) = event else {
+            return HashMap::new();
+        };
+        if let (Event::Scalar(_, style, ..), Some(start), Some(end)) =
+            (event, span.start.byte_offset(), span.end.byte_offset())
+            && let Some(written) = body.get(start..end)
+        {
+            let end = start + written.trim_end().len();
+            let start = match style {
+                ScalarStyle::Literal | ScalarStyle::Folded => head_of_block(body, start),
+                _ => start,
+            };
+            scalars.insert(place(&span), before + start..before + end);
+        }
+    }
+    scalars
+}
+
+/// Returns where the `|` or `>` is after which a block begins.
+fn head_of_block(text: &str, block: usize) -> usize {
+    let above = text[..block].trim_end();
+    let line = above.rfind('\n').map_or(0, |end| end + 1);
+    let head = above[line..].split(" #").next().unwrap_or_default();
+    head.rfind(['|', '>']).map_or(block, |at| line + at)
+}
+
+fn options() -> Options {
+    granit_parser::options! {
+        disallow_directives: true,
+        emit_comments: false,
+        flow_nesting_limit: DEPTH_MAX,
+        block_nesting_limit: DEPTH_MAX,
+    }
 }
 
 /// Returns what to do about a line that is not valid YAML, where that is known.
@@ -390,6 +429,35 @@ mod tests {
             panic!()
         };
         assert_eq!(numbers[1].place, Position { line: 3, column: 12 });
+    }
+
+    #[test]
+    fn each_scalar_is_found_where_it_is_written() {
+        let text = "\u{feff}a: ü # one\nb: 'x y'\nc: {d: \"e\", f: g}\nh: &i j\nk: |\n  l\n  m\nn: > # |\n\n  o\np: q\n";
+        let mut found: Vec<_> = scalars(text).into_iter().collect();
+        found.sort_by_key(|(place, _)| *place);
+        let written: Vec<&str> = found.into_iter().map(|(_, range)| &text[range]).collect();
+        let wanted = [
+            "a",
+            "ü",
+            "b",
+            "'x y'",
+            "c",
+            "d",
+            "\"e\"",
+            "f",
+            "g",
+            "h",
+            "j",
+            "k",
+            "|\n  l\n  m",
+            "n",
+            "> # |\n\n  o",
+            "p",
+            "q",
+        ];
+        assert_eq!(written, wanted);
+        assert!(scalars("a: [").is_empty());
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod collector;
 mod combine;
 mod command_line;
 mod compare;
+mod config_changes;
 mod console;
 mod dead_letters;
 mod delivery;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::{
-    AdminState, dead_letters, health, observe, openapi, parked, pipelines, queues, switches, trace, upgrade,
+    AdminState, configs, dead_letters, health, observe, openapi, parked, pipelines, queues, switches, trace,
+    upgrade,
 };
 
 /// One method of one path.
@@ -30,7 +31,7 @@ pub(super) struct Parameter {
 
 /// Returns all endpoints, in the order in which they are listed.
 pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
-    [OBSERVE, QUEUES, PIPELINES, DEAD_LETTERS, SWITCHES]
+    [OBSERVE, CONFIGS, QUEUES, PIPELINES, DEAD_LETTERS, SWITCHES]
         .into_iter()
         .flatten()
 }
@@ -137,6 +138,69 @@ const OBSERVE: &[Endpoint] = &[
     reads("/openapi.json", "All of this for tools: OpenAPI.", || {
         get(openapi::describe)
     }),
+];
+
+const WITHIN: Parameter = parameter(
+    "within_s",
+    "integer",
+    "Seconds in which it has to be confirmed; 30 unless said otherwise, 5 to 3600.",
+);
+const TEXT: &str = "The text of the file (YAML). Secrets may be masked as `GET /config/_file` shows them.";
+
+const CONFIGS: &[Endpoint] = &[
+    reads(
+        "/config/_file",
+        "The file's text with its secrets masked, its version, whether it can be replaced, and what was applied last.",
+        || get(configs::file),
+    ),
+    reads(
+        "/config/_applied",
+        "What was applied last: whether it is confirmed, how much time is left, or why it was taken back.",
+        || get(configs::applied),
+    ),
+    Endpoint {
+        method: "POST",
+        path: "/config/_check",
+        says: "The problems of a text, with line, column, key and what to write instead.",
+        parameters: &[],
+        body: Some(TEXT),
+        route: || post(configs::check),
+    },
+    Endpoint {
+        method: "POST",
+        path: "/config/_diff",
+        says: "The same, and what a text would change of what is in force.",
+        parameters: &[],
+        body: Some(TEXT),
+        route: || post(configs::diff),
+    },
+    Endpoint {
+        method: "POST",
+        path: "/config/_apply",
+        says: "Writes a text into the file and puts it in force; it is taken back unless it is confirmed in time, or if the gateway is not ready with it.",
+        parameters: &[
+            parameter("version", "string", "The version that the text is a change of."),
+            WITHIN,
+        ],
+        body: Some(TEXT),
+        route: || post(configs::apply),
+    },
+    Endpoint {
+        method: "POST",
+        path: "/config/_confirm",
+        says: "Keeps what was applied.",
+        parameters: &[],
+        body: None,
+        route: || post(configs::confirm),
+    },
+    Endpoint {
+        method: "POST",
+        path: "/config/_revert",
+        says: "Takes back what was applied; if it is confirmed already, applies the former text.",
+        parameters: &[WITHIN],
+        body: None,
+        route: || post(configs::revert),
+    },
 ];
 
 const NAME: Parameter = parameter("name", "string", "The queue.");

@@ -12,7 +12,7 @@ use config::{Config, FilterAction};
 use serde_json::{Value, json};
 
 use super::AdminState;
-use crate::live::Live;
+use crate::live::{GatewayState, Live};
 
 /// Answers with a colour. `green`: every cluster is watched. `yellow`: some cluster is not watched, so its
 /// bulks pass whole or follow an old topology. `red` (503): some cluster has no healthy node.
@@ -54,42 +54,20 @@ pub(super) async fn live(State(admin): State<Arc<AdminState>>) -> Response {
 
 /// Answers 200 if this gateway can do what its entries promise, otherwise 503, with the reasons.
 pub(super) async fn ready(State(admin): State<Arc<AdminState>>) -> Response {
-    let live = admin.shared.live.load_full();
-    let mut found = Findings::default();
-    if admin.shared.draining.load(Ordering::Relaxed) {
-        found.error(
-            "draining",
-            "the gateway was told to stop and finishes the requests in flight".to_owned(),
-        );
-    }
-    let promised = Promised::of(&live.config);
-    for name in promised.queues.iter().copied() {
-        if let Some(refusal) = live.queues.get(name).and_then(|queue| queue.log.refuses()) {
-            found.error("queue", format!("the queue `{name}` accepts nothing: {refusal}"));
-        }
-    }
-    for group in admin.shared.queues.load().groups() {
-        if let Some(cannot) = group.cannot_park() {
-            let (queue, name) = (&group.queue.name, &group.settings.group);
-            let why = format!(
-                "the queue `{queue}` can park nothing for `{name}`: {}",
-                cannot.why
-            );
-            found.warning("cannot_park", why);
-        }
-    }
-    for (name, cluster) in &live.clusters {
-        match (promised.clusters.contains(name), promised.queued.contains(name)) {
-            (true, queued) => look_at(cluster, &live, name, queued, &mut found),
-            (false, _) => look_at_second(cluster, name, &mut found),
-        }
-    }
+    let found = Findings::of(&admin.shared);
     let ready = found.errors.is_empty();
     let status = if ready { "ready" } else { "not_ready" };
     answer(
         ready,
         json!({"status": status, "reasons": found.errors, "warnings": found.warnings}),
     )
+}
+
+/// Returns the reasons why this gateway cannot do what its entries promise.
+pub(crate) fn why_not_ready(shared: &GatewayState) -> Vec<String> {
+    let found = Findings::of(shared);
+    let why = found.errors.iter().filter_map(|error| error["why"].as_str());
+    why.map(str::to_owned).collect()
 }
 
 /// Finds what prevents the gateway from serving a cluster that entries lead to. If the cluster's bulks are
@@ -179,6 +157,41 @@ struct Promised<'a> {
 // === impl Findings ===
 
 impl Findings {
+    /// Looks at everything that readiness depends on.
+    fn of(shared: &GatewayState) -> Self {
+        let live = shared.live.load_full();
+        let mut found = Self::default();
+        if shared.draining.load(Ordering::Relaxed) {
+            found.error(
+                "draining",
+                "the gateway was told to stop and finishes the requests in flight".to_owned(),
+            );
+        }
+        let promised = Promised::of(&live.config);
+        for name in promised.queues.iter().copied() {
+            if let Some(refusal) = live.queues.get(name).and_then(|queue| queue.log.refuses()) {
+                found.error("queue", format!("the queue `{name}` accepts nothing: {refusal}"));
+            }
+        }
+        for group in shared.queues.load().groups() {
+            if let Some(cannot) = group.cannot_park() {
+                let (queue, name) = (&group.queue.name, &group.settings.group);
+                let why = format!(
+                    "the queue `{queue}` can park nothing for `{name}`: {}",
+                    cannot.why
+                );
+                found.warning("cannot_park", why);
+            }
+        }
+        for (name, cluster) in &live.clusters {
+            match (promised.clusters.contains(name), promised.queued.contains(name)) {
+                (true, queued) => look_at(cluster, &live, name, queued, &mut found),
+                (false, _) => look_at_second(cluster, name, &mut found),
+            }
+        }
+        found
+    }
+
     fn error(&mut self, of: &str, why: String) {
         self.errors.push(json!({"of": of, "why": why}));
     }

@@ -5,6 +5,7 @@
 
 mod alarms;
 mod bounded_listener;
+mod configs;
 mod dead_letters;
 mod endpoints;
 mod gauges;
@@ -47,6 +48,8 @@ use alarms::Alarms;
 use bounded_listener::BoundedListener;
 use rates::Rates;
 use refusal::Refusal;
+
+pub(crate) use health::why_not_ready;
 
 /// The running admin port. Dropping it closes it.
 #[derive(Debug)]

@@ -76,11 +76,11 @@ fn operation(endpoint: &Endpoint) -> Value {
         },
     });
     if let Some(body) = endpoint.body {
-        operation["requestBody"] = json!({
-            "required": true,
-            "description": body,
-            "content": {"application/json": {"schema": {"type": "object"}}},
-        });
+        let content = match endpoint.path.starts_with("/config/") {
+            true => json!({"application/yaml": {"schema": {"type": "string"}}}),
+            false => json!({"application/json": {"schema": {"type": "object"}}}),
+        };
+        operation["requestBody"] = json!({"required": true, "description": body, "content": content});
     }
     operation
 }

@@ -1,0 +1,264 @@
+//! The configuration: what is in force, what another text would change, and a text that is put in force until
+//! it is confirmed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Json, Response};
+use config::diff::{Change, Changes, EntryChange, changes_of};
+use config::kept::KeptFile;
+use config::masked::{mask, unmask};
+use config::{Config, Loaded, Problem, Secret, Severity};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::AdminState;
+use super::refusal::Refusal;
+use crate::applied::{AppliedState, ConfigAsk, NotApplied};
+use crate::front::tls_problems;
+
+#[derive(Deserialize)]
+pub(super) struct How {
+    version: Option<String>,
+    within_s: Option<u64>,
+}
+
+/// Answers with the text of the file, its secrets masked, and with the version that a change has to name.
+pub(super) async fn file(State(admin): State<Arc<AdminState>>) -> Result<Json<Value>, Refusal> {
+    let (name, kept) = admin.config_file()?;
+    let text = kept
+        .text()
+        .map_err(|error| Refusal::conflict(format!("{name}: {error}")))?;
+    let fingerprint = config::reload::fingerprint(&text);
+    let in_force = admin.shared.live.load().fingerprint;
+    // A text that nobody could parse was never in force.
+    let masked = mask(&text);
+    let why_not = kept.may_be_replaced().err();
+    Ok(Json(json!({
+        "file": name,
+        "version": in_force.map(|in_force| admin.shared.configs.version(in_force)),
+        "in_force": in_force == Some(fingerprint),
+        "text": masked,
+        "read_only": why_not.map(|error| error.to_string()),
+        "has_former": kept.former_text().is_some(),
+        "applied": admin.applied(),
+    })))
+}
+
+/// Answers with what was applied last, and what became of it.
+pub(super) async fn applied(State(admin): State<Arc<AdminState>>) -> Json<Value> {
+    Json(admin.applied())
+}
+
+/// Answers with the problems of a text.
+pub(super) async fn check(State(admin): State<Arc<AdminState>>, text: String) -> Json<Value> {
+    Json(match admin.read(&text) {
+        Ok((loaded, _)) => verdict(&loaded.warnings),
+        Err(problems) => verdict(&problems),
+    })
+}
+
+/// Answers with the problems of a text and with what it would change.
+pub(super) async fn diff(State(admin): State<Arc<AdminState>>, text: String) -> Json<Value> {
+    let (loaded, _) = match admin.read(&text) {
+        Ok(read) => read,
+        Err(problems) => return Json(verdict(&problems)),
+    };
+    let mut told = verdict(&loaded.warnings);
+    let live = admin.shared.live.load_full();
+    let changes = changes_of(loaded, &live.config, &live.file);
+    told["changes"] = sections(&changes);
+    told["words"] = json!(changes.to_string());
+    Json(told)
+}
+
+/// Writes a text into the file and puts it in force, until it is confirmed or its time is over.
+pub(super) async fn apply(
+    State(admin): State<Arc<AdminState>>,
+    Query(how): Query<How>,
+    headers: HeaderMap,
+    text: String,
+) -> Result<Response, Refusal> {
+    let within = within(how.within_s)?;
+    let version = how.version.ok_or_else(|| {
+        Refusal::invalid(
+            "`version`: name the version that your text is a change of; GET /config/_file has it",
+        )
+    })?;
+    let text = match admin.read(&text) {
+        Ok((_, whole)) => Secret::new(whole),
+        Err(problems) => return Ok(unusable(&problems)),
+    };
+    let ask = ConfigAsk::Apply {
+        text,
+        version,
+        within,
+    };
+    admin.ask(&headers, ask).await
+}
+
+/// Keeps what was applied.
+pub(super) async fn confirm(
+    State(admin): State<Arc<AdminState>>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    admin.ask(&headers, ConfigAsk::Confirm).await
+}
+
+/// Takes back what was applied.
+pub(super) async fn revert(
+    State(admin): State<Arc<AdminState>>,
+    Query(how): Query<How>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let within = within(how.within_s)?;
+    admin.ask(&headers, ConfigAsk::Revert { within }).await
+}
+
+impl AdminState {
+    /// Returns the name of the configuration file, and the file.
+    fn config_file(&self) -> Result<(String, KeptFile), Refusal> {
+        let live = self.shared.live.load_full();
+        let name = live.file_name.as_deref().ok_or_else(|| {
+            Refusal::conflict("the gateway was started with options and has no configuration file")
+        })?;
+        let kept = KeptFile::find(Path::new(name));
+        let kept = kept.map_err(|error| Refusal::conflict(format!("{name}: {error}")))?;
+        Ok((name.to_owned(), kept))
+    }
+
+    /// Checks a text that may have masks. Returns what it says, and the text with its secrets.
+    fn read(&self, text: &str) -> Result<(Loaded, String), Vec<Problem>> {
+        let file = self.config_file().ok();
+        let name = file.as_ref().map(|(name, _)| &**name);
+        // The places of problems are those of the text as it was sent.
+        let environment = |name: &str| std::env::var(name).ok();
+        Config::parse(text, name, &environment).map_err(|rejected| rejected.problems)?;
+        let former = file.as_ref().and_then(|(_, kept)| kept.text().ok());
+        let whole = unmask(text, &former.unwrap_or_default(), name)?;
+        let loaded = Config::parse(&whole, name, &environment).map_err(|rejected| rejected.problems)?;
+        let problems = tls_problems(&loaded);
+        match problems.is_empty() {
+            true => Ok((loaded, whole)),
+            false => Err([loaded.warnings, problems].concat()),
+        }
+    }
+
+    async fn ask(&self, headers: &HeaderMap, ask: ConfigAsk) -> Result<Response, Refusal> {
+        let done = self.shared.configs.ask(actor_of(headers), ask).await;
+        match done {
+            Ok(()) => Ok(Json(self.applied()).into_response()),
+            Err(NotApplied::Problems(problems)) => Ok(unusable(&problems)),
+            Err(error) => Err(Refusal::conflict(error.to_string())),
+        }
+    }
+
+    fn applied(&self) -> Value {
+        let Some(last) = self.shared.configs.last() else {
+            return Value::Null;
+        };
+        let left = last.deadline.saturating_duration_since(Instant::now());
+        let mut told = json!(last);
+        told["left_s"] = match last.state {
+            AppliedState::Unconfirmed => json!(left.as_secs_f64()),
+            _ => Value::Null,
+        };
+        told
+    }
+}
+
+fn within(asked: Option<u64>) -> Result<Duration, Refusal> {
+    let seconds = asked.unwrap_or(WITHIN_S);
+    match WITHIN_S_MIN..=WITHIN_S_MAX {
+        range if range.contains(&seconds) => Ok(Duration::from_secs(seconds)),
+        _ => Err(Refusal::invalid(format!(
+            "`within_s`: from {WITHIN_S_MIN} to {WITHIN_S_MAX} seconds"
+        ))),
+    }
+}
+
+/// Returns who asks, for the log: the client says it.
+fn actor_of(headers: &HeaderMap) -> String {
+    let given = headers
+        .get(ACTOR)
+        .map(|actor| String::from_utf8_lossy(actor.as_bytes()));
+    let given = given.unwrap_or_default();
+    let actor: String = given.trim().chars().take(ACTOR_CHARS_MAX).collect();
+    match actor.is_empty() {
+        true => "unknown".to_owned(),
+        false => actor,
+    }
+}
+
+fn verdict(problems: &[Problem]) -> Value {
+    let count = |severity| problems.iter().filter(|one| one.severity == severity).count();
+    let errors = count(Severity::Error);
+    json!({
+        "valid": errors == 0,
+        "errors": errors,
+        "warnings": count(Severity::Warning),
+        "problems": problems,
+    })
+}
+
+/// Answers 400 with all problems, and with the first error as the reason.
+fn unusable(problems: &[Problem]) -> Response {
+    let first = problems
+        .iter()
+        .find(|problem| problem.severity == Severity::Error);
+    let reason = first.map_or_else(
+        || NotApplied::Problems(Vec::new()).to_string(),
+        ToString::to_string,
+    );
+    let mut told = verdict(problems);
+    told["error"] = json!({"type": "illegal_argument_exception", "reason": reason});
+    told["status"] = json!(400);
+    (StatusCode::BAD_REQUEST, Json(told)).into_response()
+}
+
+fn sections(changes: &Changes) -> Value {
+    let entries: serde_json::Map<String, Value> = changes
+        .entries
+        .iter()
+        .map(|(name, change)| {
+            let word = match change {
+                EntryChange::Added => "added".to_owned(),
+                EntryChange::Removed => "removed".to_owned(),
+                EntryChange::Changed => "changed".to_owned(),
+                EntryChange::Renamed(before) => format!("renamed from {before}"),
+                EntryChange::Moved => "moved".to_owned(),
+            };
+            (name.to_string(), json!(word))
+        })
+        .collect();
+    let named = |of: &std::collections::BTreeMap<Arc<str>, Change>| {
+        let words = of.iter().map(|(name, change)| {
+            let word = match change {
+                Change::Added => "added",
+                Change::Removed => "removed",
+                Change::Changed => "changed",
+            };
+            (name.to_string(), json!(word))
+        });
+        Value::Object(words.collect())
+    };
+    json!({
+        "entries": entries,
+        "routers": named(&changes.routers),
+        "flows": named(&changes.flows),
+        "clusters": named(&changes.clusters),
+        "queues": named(&changes.queues),
+        "pipelines": named(&changes.pipelines),
+        "keys": changes.keys,
+        "restart": changes.restart,
+    })
+}
+
+const WITHIN_S: u64 = 30;
+const WITHIN_S_MIN: u64 = 5;
+const WITHIN_S_MAX: u64 = 3600;
+const ACTOR: &str = "x-actor";
+const ACTOR_CHARS_MAX: usize = 200;
