@@ -29,7 +29,7 @@ function entries(): Entry[] {
   });
   const gateways = (registry.value?.gateways ?? []).flatMap(({ id, name: said }) => {
     const name = visible(said).slice(0, 80);
-    return [to(`${name}`, t.nav.switchGateway, ["g", id]), ...(admin ? [to(`${name}: ${t.palette.edit}`, t.nav.registry, ["registry", "gateway", id])] : [])];
+    return [to(`${name}`, t.nav.switchGateway, ["g", id]), ...(admin ? [to(`${name}: ${t.config.title}`, t.nav.switchGateway, ["g", id, "config"]), to(`${name}: ${t.palette.edit}`, t.nav.registry, ["registry", "gateway", id])] : [])];
   });
   return [
     to(t.nav.overview, t.palette.page, []),

@@ -25,6 +25,7 @@ import { visible } from "./format.ts";
 
 type Page = ComponentType<{ id: string }>;
 const lazy = {
+  config: () => import("./pages/config.tsx").then((m) => m.ConfigPage),
   cluster: () => import("./pages/cluster.tsx").then((m) => m.ClusterPage),
   heat: () => import("./pages/heat.tsx").then((m) => m.HeatPage),
   templates: () => import("./pages/templates.tsx").then((m) => m.Templates),
@@ -124,6 +125,7 @@ function Here() {
       );
     case "g":
       if (registry.value && !gatewayOf(id)) return <Absent kind="gateways" id={id} text={t.queue.noGateway} />;
+      if (third === "config") return reaches(roleEverywhere(), "admin") ? <Lazy name="config" id={id} /> : <Forbidden needs="admin" />;
       return <Lazy name="queues" id={id} />;
     case "audit":
     case "users":

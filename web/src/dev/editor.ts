@@ -1,34 +1,13 @@
-// CodeMirror in a shadow root, where its styles are adopted style sheets, which the page's strict policy
-// allows.
+// The editor of requests, and the view of answers.
 import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, acceptCompletion, type CompletionSource } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, toggleComment } from "@codemirror/commands";
 import { bracketMatching, foldGutter, foldKeymap, syntaxHighlighting } from "@codemirror/language";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
 import { Compartment, EditorState, type Extension, Prec, RangeSetBuilder } from "@codemirror/state";
 import { Decoration, type DecorationSet, drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import { look, mount } from "./frame.ts";
 import { colours, consoleLanguage, folds, indents } from "./language.ts";
 import { requestsAt } from "./parser.ts";
-
-const look = EditorView.theme({
-  "&": { height: "100%", fontSize: "13px", color: "var(--text)", backgroundColor: "var(--panel)" },
-  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55", overflow: "auto" },
-  ".cm-content": { caretColor: "var(--text)", padding: "6px 0" },
-  // The panel around the editor is drawn as focused.
-  "&.cm-focused": { outline: "none" },
-  ".cm-cursor": { borderLeftColor: "var(--text)", borderLeftWidth: "2px" },
-  "&.cm-focused .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--select) !important" },
-  ".cm-gutters": { backgroundColor: "var(--panel)", color: "var(--text-2)", border: "none" },
-  ".cm-activeLine": { backgroundColor: "transparent" },
-  ".cm-request": { backgroundColor: "var(--hover)" },
-  ".cm-matchingBracket": { backgroundColor: "var(--select)", outline: "1px solid var(--line-2)" },
-  ".cm-tooltip": { backgroundColor: "var(--panel)", color: "var(--text)", border: "1px solid var(--line-2)", borderRadius: "6px", overflow: "hidden" },
-  ".cm-tooltip-autocomplete ul": { fontFamily: "var(--mono)", fontSize: "12px", maxHeight: "15em" },
-  ".cm-tooltip-autocomplete ul li[aria-selected]": { backgroundColor: "var(--accent)", color: "var(--on-accent)" },
-  ".cm-completionDetail": { opacity: "0.8", fontStyle: "normal", marginLeft: "1em" },
-  ".cm-panels": { backgroundColor: "var(--bg)", color: "var(--text)", borderColor: "var(--line)" },
-  ".cm-panel input, .cm-panel button": { font: "inherit", color: "inherit", background: "var(--panel)", border: "1px solid var(--line-2)", borderRadius: "4px" },
-  ".cm-foldPlaceholder": { backgroundColor: "var(--hover)", border: "none", color: "var(--text-2)", padding: "0 4px" },
-});
 
 /** Tints the request that Ctrl Enter would run. */
 const atCursor = ViewPlugin.fromClass(
@@ -70,16 +49,6 @@ export interface EditorOptions {
 }
 
 const shared: Extension = [look, syntaxHighlighting(colours), consoleLanguage, folds, indents, lineNumbers(), foldGutter(), drawSelection(), search({ top: true })];
-
-function mount(host: HTMLElement, state: EditorState): EditorView {
-  const root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
-  const box = document.createElement("div");
-  box.part.add("editor");
-  root.replaceChildren(box);
-  const view = new EditorView({ state, parent: box, root });
-  box.style.height = "100%";
-  return view;
-}
 
 /** An editor of requests. `open` changes the text, and keeps the undo history of each text. */
 export function requestEditor(host: HTMLElement, options: EditorOptions) {

@@ -54,9 +54,14 @@ export function QueuesPage({ id }: { id: string }) {
             {q.back}
           </a>
         ) : reaches(roleEverywhere(), "admin") ? (
-          <a class="button" href={link(["registry", "gateway", id])}>
-            {t.cluster.edit}
-          </a>
+          <>
+            <a class="button" href={link(["g", id, "config"])}>
+              {t.config.open}
+            </a>
+            <a class="button" href={link(["registry", "gateway", id])}>
+              {t.cluster.edit}
+            </a>
+          </>
         ) : null}
       </Header>
       <Whys row={row} aged />

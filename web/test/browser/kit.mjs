@@ -120,6 +120,7 @@ export const PAGES = {
   "user-new": "#/users/new",
   gateway: "#/g/gateway-1",
   "gateway-trouble": "#/g/gateway-2?minutes=5",
+  config: "#/g/gateway-1/config",
   queue: "#/g/gateway-1/q/logs",
   letters: "#/g/gateway-1/q/logs/letters",
   records: "#/g/gateway-1/q/logs/records",

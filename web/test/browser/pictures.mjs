@@ -25,6 +25,7 @@ for (const [name, colorScheme, hash] of [
   ["console-gateway", "light", "#/g/gateway-1"],
   ["console-queue", "light", "#/g/gateway-1/q/logs"],
   ["console-letters", "dark", "#/g/gateway-1/q/logs/letters"],
+  ["console-config", "light", "#/g/gateway-1/config"],
   ["console-heat", "light", "#/c/production/heat"],
   ["console-alerts", "light", "#/alerts"],
   ["console-audit", "light", "#/audit?user=ann"],
@@ -40,6 +41,17 @@ for (const [name, colorScheme, hash] of [
     await p.keyboard.press("Control+Home");
     await p.keyboard.press("Control+Enter");
     await p.locator(".outcome .status").waitFor();
+  }
+  if (name === "console-config") {
+    const content = p.locator(".config .cm-content");
+    await content.click();
+    await p.keyboard.press("Control+Home");
+    for (let n = 1; n < 10; n++) await p.keyboard.press("ArrowDown");
+    await p.keyboard.press("End");
+    await p.keyboard.insertText("0");
+    await p.getByRole("button", { name: "Compare and apply" }).click();
+    await p.getByRole("button", { name: "Apply", exact: true }).click();
+    await p.getByRole("button", { name: "Keep it" }).waitFor();
   }
   if (name === "console-audit") {
     await p.getByRole("button", { name: /^Show: change roles cleo/ }).first().click();

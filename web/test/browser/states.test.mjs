@@ -67,6 +67,7 @@ test("hostile names are words on every page, and nothing of them runs", async ()
       "evil-who": `#/c/${encodeURIComponent(evil.id)}/templates/who?index=${encodeURIComponent(hostile[0])}`,
       "evil-queues": `#/g/${encodeURIComponent(gate.id)}`,
       "evil-queue": `#/g/${encodeURIComponent(gate.id)}/q/${encodeURIComponent(hostile[0])}`,
+      "evil-config": `#/g/${encodeURIComponent(gate.id)}/config`,
       "evil-records": `#/g/${encodeURIComponent(gate.id)}/q/${encodeURIComponent(hostile[0])}/records`,
       "evil-letters": `#/g/${encodeURIComponent(gate.id)}/q/${encodeURIComponent(hostile[0])}/letters`,
       "evil-entry": `#/registry/cluster/${encodeURIComponent(evil.id)}`,

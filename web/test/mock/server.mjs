@@ -11,6 +11,7 @@ import { fileURLToPath } from "node:url";
 import { alertsOf, alertsShown, fillAlerts } from "./alerts.mjs";
 import { auditOf, downloadOf, fillAudit } from "./audit.mjs";
 import { Cluster } from "./cluster.mjs";
+import { configOf } from "./config.mjs";
 import { hostile } from "./names.mjs";
 import { heatOf } from "./heat.mjs";
 import { missing, seen, usersOf } from "./roles.mjs";
@@ -325,10 +326,10 @@ function refuse(status, type, reason, more) {
   throw new Refusal(status, type, reason, more);
 }
 
-function gatewayCall(mock, entry, { method, path }) {
+function gatewayCall(mock, entry, { method, path, body }) {
   const told = (value, status = 200) => ({ status, took_ms: 2, headers: {}, body: JSON.stringify(value), truncated: false });
   const [at] = path.split("?");
-  if (method !== "GET") mock.note(`${method} ${path}`, entry.name);
+  if (method !== "GET" && !/^\/config\/_(check|diff)/.test(at)) mock.note(`${method} ${path}`, entry.name);
   if (/^\/pipeline\//.test(at)) {
     entry.stopped = at.endsWith("_stop");
     return told({});
@@ -336,6 +337,7 @@ function gatewayCall(mock, entry, { method, path }) {
   const records = /^\/queue\/.*\/records$/.test(at);
   if (records) return told(recordsOf(entry, new URLSearchParams(path.split("?")[1])));
   if (at.startsWith("/dead_letters")) return told(...lettersOf(entry, at, new URLSearchParams(path.split("?")[1])));
+  if (at.startsWith("/config/")) return told(...configOf(mock, entry, path, body));
   if (at === "/trace") return told(...traceOf(entry, new URLSearchParams(path.split("?")[1])));
   return told({ error: { reason: "no such endpoint" } }, 404);
 }

@@ -3,6 +3,7 @@
 mod absent;
 mod alerts;
 mod calls;
+mod config;
 mod process;
 mod queues;
 mod roles;

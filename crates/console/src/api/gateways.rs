@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::access::{ON_GATEWAY, demand};
+use super::access::{EVERYTHING, ON_GATEWAY, demand};
 use super::calls::Confirm;
 use super::{ApiState, Refusal};
 use crate::accounts::Sum;
@@ -138,9 +138,17 @@ pub(super) async fn call(
         .iter()
         .find(|known| known.method == method && known.fits(&words));
     let known = known.ok_or_else(|| Refusal::bad("path: the console makes no such call to a gateway"))?;
+    if known.of_admins {
+        demand(Role::Admin, user.roles.role, EVERYTHING)?;
+    }
+    let mut headers = HeaderMap::new();
     if known.changes(&call.path) {
         demand(Role::Operator, user.roles.on_gateway(&gateway), ON_GATEWAY)?;
-        admit(&api, &gateway, call.confirm.as_ref())?;
+        let is_asked = known.does != Does::Settle;
+        admit(&api, &gateway, is_asked, call.confirm.as_ref())?;
+        if let Ok(actor) = HeaderValue::from_bytes(user.name.as_bytes()) {
+            headers.insert("x-actor", actor);
+        }
         store.note(&Change {
             user: &user.name,
             what: &format!("{method} {}", call.path),
@@ -149,7 +157,6 @@ pub(super) async fn call(
             ..Change::default()
         })?;
     }
-    let mut headers = HeaderMap::new();
     if call.body.is_some() {
         headers.insert("content-type", HeaderValue::from_static("application/json"));
     }
@@ -176,8 +183,14 @@ pub(super) async fn call(
 }
 
 /// Checks whether a call that changes a gateway may be sent. Such a call affects the gateway's clusters: a
-/// read-only cluster forbids it, and a protected one requires the gateway's name and a reason.
-fn admit(api: &ApiState, gateway: &GatewayEntry, confirm: Option<&Confirm>) -> Result<(), Refusal> {
+/// read-only cluster forbids it, and a protected one requires the gateway's name and a reason, if it is the
+/// kind of call for which these are asked.
+fn admit(
+    api: &ApiState,
+    gateway: &GatewayEntry,
+    is_asked: bool,
+    confirm: Option<&Confirm>,
+) -> Result<(), Refusal> {
     let mut is_protected = false;
     for id in gateway
         .clusters
@@ -196,7 +209,7 @@ fn admit(api: &ApiState, gateway: &GatewayEntry, confirm: Option<&Confirm>) -> R
         }
         is_protected |= cluster.protected;
     }
-    if is_protected && !confirm.is_some_and(|confirm| confirm.means(&gateway.name)) {
+    if is_asked && is_protected && !confirm.is_some_and(|confirm| confirm.means(&gateway.name)) {
         return Err(Refusal::confirm(&gateway.name));
     }
     Ok(())
@@ -211,6 +224,9 @@ struct AllowedCall {
     method: &'static str,
     path: &'static [&'static str],
     does: Does,
+    /// Whether it takes the role admin for everything: whoever sets a gateway's configuration decides where
+    /// the gateway sends its accounts.
+    of_admins: bool,
 }
 
 /// The effect of a call on a gateway.
@@ -218,6 +234,8 @@ struct AllowedCall {
 enum Does {
     Read,
     Write,
+    /// The call keeps or takes back what a call with a confirmation did, and there is little time for it.
+    Settle,
     /// The call writes, unless `dry_run=true` makes it only count. Other calls do not know that parameter,
     /// and some ignore it.
     WriteOrCount,
@@ -237,7 +255,7 @@ impl AllowedCall {
         };
         match self.does {
             Does::Read => false,
-            Does::Write => true,
+            Does::Write | Does::Settle => true,
             Does::WriteOrCount => !only_counts(),
         }
     }
@@ -248,6 +266,7 @@ const fn reads(path: &'static [&'static str]) -> AllowedCall {
         method: "GET",
         path,
         does: Does::Read,
+        of_admins: false,
     }
 }
 
@@ -256,6 +275,7 @@ const fn writes(method: &'static str, path: &'static [&'static str]) -> AllowedC
         method,
         path,
         does: Does::Write,
+        of_admins: false,
     }
 }
 
@@ -264,10 +284,21 @@ const fn writes_or_counts(path: &'static [&'static str]) -> AllowedCall {
         method: "POST",
         path,
         does: Does::WriteOrCount,
+        of_admins: false,
     }
 }
 
-const CALLS: [AllowedCall; 11] = [
+/// A call about a gateway's configuration.
+const fn config(method: &'static str, path: &'static [&'static str], does: Does) -> AllowedCall {
+    AllowedCall {
+        method,
+        path,
+        does,
+        of_admins: true,
+    }
+}
+
+const CALLS: [AllowedCall; 18] = [
     reads(&["queue", "*", "records"]),
     reads(&["queue", "*", "parked"]),
     reads(&["trace"]),
@@ -279,6 +310,13 @@ const CALLS: [AllowedCall; 11] = [
     writes_or_counts(&["dead_letters", "_replay"]),
     writes_or_counts(&["dead_letters", "_purge"]),
     writes("POST", &["pipeline", "*", "*"]),
+    config("GET", &["config", "_file"], Does::Read),
+    config("GET", &["config", "_applied"], Does::Read),
+    config("POST", &["config", "_check"], Does::Read),
+    config("POST", &["config", "_diff"], Does::Read),
+    config("POST", &["config", "_apply"], Does::Write),
+    config("POST", &["config", "_confirm"], Does::Settle),
+    config("POST", &["config", "_revert"], Does::Settle),
 ];
 
 /// How long the last answer about queues is used again.

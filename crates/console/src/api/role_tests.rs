@@ -38,6 +38,8 @@ const ACT_B: &str = "...yy...yy";
 const ADMIN_B: &str = "....y....y";
 const VIEW_AB: &str = "..yyy...y.";
 const ACT_AB: &str = "...yy.....";
+/// Admins for everything who may see the cluster `a`, too.
+const ADMIN_ALL: &str = "....y.....";
 
 const READ: &str = r#"{"method": "GET", "path": "/logs/_search"}"#;
 const WRITE: &str = r#"{"method": "PUT", "path": "/logs/_doc/1", "body": "{}"}"#;
@@ -46,6 +48,10 @@ const LETTERS: &str = r#"{"method": "GET", "path": "/dead_letters"}"#;
 const REPLAY: &str = r#"{"method": "POST", "path": "/dead_letters/_replay"}"#;
 const COUNT: &str = r#"{"method": "POST", "path": "/dead_letters/_replay?dry_run=true"}"#;
 const STOP: &str = r#"{"method": "POST", "path": "/pipeline/p/_stop"}"#;
+const FILE: &str = r#"{"method": "GET", "path": "/config/_file"}"#;
+const CHECK: &str = r#"{"method": "POST", "path": "/config/_check", "body": "a: b"}"#;
+const APPLY: &str = r#"{"method": "POST", "path": "/config/_apply?version=0", "body": "a: b"}"#;
+const KEEP: &str = r#"{"method": "POST", "path": "/config/_confirm"}"#;
 const EDIT: &str = r#"{"method": "PUT", "path": "/dead_letters/1?dry_run=true", "body": "{}"}"#;
 const NEW: &str = r#"{"name": "new", "url": "http://127.0.0.1:9", "endpoints": ["http://127.0.0.1:9"]}"#;
 const OF_A: &str = r#"{"id": "a", "name": "new", "endpoints": ["http://127.0.0.1:9"]}"#;
@@ -71,7 +77,7 @@ type Row = (
     &'static str,
 );
 
-const MATRIX: [Row; 71] = [
+const MATRIX: [Row; 75] = [
     ("GET", "/session", "", "", ANY),
     ("POST", "/setup", "", "{}", ANY),
     ("POST", "/login", "", "{}", ANY),
@@ -138,6 +144,10 @@ const MATRIX: [Row; 71] = [
     ("POST", "/gateways/{id}/call", "gab", REPLAY, ACT_AB),
     ("POST", "/gateways/{id}/call", "ga", STOP, ACT_A),
     ("POST", "/gateways/{id}/call", "gab", STOP, ACT_AB),
+    ("POST", "/gateways/{id}/call", "ga", FILE, ADMIN_ALL),
+    ("POST", "/gateways/{id}/call", "ga", CHECK, ADMIN_ALL),
+    ("POST", "/gateways/{id}/call", "gab", APPLY, ADMIN_ALL),
+    ("POST", "/gateways/{id}/call", "gab", KEEP, ADMIN_ALL),
     ("POST", "/gateways/{id}/call", "ga", EDIT, ACT_A),
     ("POST", "/gateways/{id}/call", "gab", EDIT, ACT_AB),
     ("GET", "/gateways/{id}/queues", "g", "", "..yyy...yy"),
