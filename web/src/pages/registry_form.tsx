@@ -1,14 +1,14 @@
 // The form of one cluster or gateway, with the connection test beside it.
 import { useState } from "preact/hooks";
-import { api, reason } from "../api.ts";
+import { api } from "../api.ts";
 import { latency, visible } from "../format.ts";
 import { go, link } from "../router.ts";
 import { loadRegistry } from "../state.ts";
 import { t } from "../strings.ts";
 import type { Cluster, Gateway, TestResult } from "../types.ts";
-import { Button, Header, Name, Note, Trouble } from "../ui/bits.tsx";
-import { Ask } from "../ui/dialog.tsx";
+import { Name, Note, Trouble } from "../ui/bits.tsx";
 import { Area, Check, Text } from "../ui/field.tsx";
+import { FormPage } from "../ui/form.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { SecretField, Tls, type Secret } from "../ui/secret.tsx";
 import { tell } from "../ui/toast.tsx";
@@ -16,7 +16,7 @@ import { tell } from "../ui/toast.tsx";
 const r = t.registry;
 const COLOURS = ["#d43c3c", "#d9730d", "#b58a00", "#3f8f3f", "#0f8a8a", "#2f6fdb", "#7a4fd0", "#c2478f"];
 
-interface FrameProps {
+interface EntryProps {
   kind: "clusters" | "gateways";
   title: string;
   id: string | undefined;
@@ -27,83 +27,36 @@ interface FrameProps {
   children: preact.ComponentChildren;
 }
 
-function Frame({ kind, title, id, name, body, check, deleteText, children }: FrameProps) {
-  const [busy, setBusy] = useState<"" | "test" | "save">("");
-  const [problem, setProblem] = useState<string | null>(null);
+function EntryForm({ kind, title, id, name, body, check, deleteText, children }: EntryProps) {
   const [result, setResult] = useState<TestResult | null>(null);
-  const [asking, ask] = useState(false);
-  const doing = async (what: "test" | "save", work: () => Promise<void>) => {
-    if (busy) return;
-    const missing = check();
-    setProblem(missing);
-    if (missing) return;
-    setBusy(what);
-    try {
-      await work();
-    } catch (error) {
-      setProblem(reason(error));
-    }
-    setBusy("");
+  const test = async () => {
+    setResult(null);
+    setResult(await api<TestResult>(`${kind}/_test`, { body: { ...body(), ...(id ? { id } : {}) } }));
   };
-  const test = () =>
-    doing("test", async () => {
-      setResult(null);
-      setResult(await api<TestResult>(`${kind}/_test`, { body: { ...body(), ...(id ? { id } : {}) } }));
-    });
-  const save = () =>
-    doing("save", async () => {
-      await api(id ? `${kind}/${encodeURIComponent(id)}` : kind, { method: id ? "PUT" : "POST", body: body() });
-      await loadRegistry();
-      tell(r.saved(visible(name)));
-      go(id ? link(["registry"]) : link([]));
-    });
+  const save = async () => {
+    await api(id ? `${kind}/${encodeURIComponent(id)}` : kind, { method: id ? "PUT" : "POST", body: body() });
+    await loadRegistry();
+    tell(r.saved(visible(name)));
+    go(id ? link(["registry"]) : link([]));
+  };
   const remove = async () => {
-    ask(false);
-    try {
-      await api(`${kind}/${encodeURIComponent(id!)}`, { method: "DELETE" });
-      await loadRegistry();
-      tell(r.removed(visible(name)));
-      go(link(["registry"]));
-    } catch (error) {
-      setProblem(reason(error));
-    }
+    await api(`${kind}/${encodeURIComponent(id!)}`, { method: "DELETE" });
+    await loadRegistry();
+    tell(r.removed(visible(name)));
+    go(link(["registry"]));
   };
   return (
-    <>
-      <Header title={title}>
-        {id ? (
-          <Button look="danger" onClick={() => ask(true)}>
-            {r.delete}
-          </Button>
-        ) : null}
-      </Header>
-      <div class="form-page">
-        <form
-          class="panel form"
-          noValidate
-          onSubmit={(e) => {
-            e.preventDefault();
-            void save();
-          }}
-        >
-          {children}
-          {problem ? <Trouble text={problem} /> : null}
-          <div class="actions">
-            <Button type="submit" look="primary" busy={busy === "save"}>
-              {busy === "save" ? r.saving : result && !result.ok ? r.saveAnyway : r.save}
-            </Button>
-            <Button onClick={() => void test()} busy={busy === "test"}>
-              {busy === "test" ? r.testing : r.test}
-            </Button>
-            <a class="button quiet" href={link(["registry"])}>
-              {r.cancel}
-            </a>
-          </div>
-        </form>
-        <TestPanel busy={busy === "test"} result={result} gateway={kind === "gateways"} />
-      </div>
-      {asking ? <Ask title={r.deleteTitle(visible(name))} text={deleteText} yes={r.delete} onYes={() => void remove()} onClose={() => ask(false)} /> : null}
-    </>
+    <FormPage
+      title={title}
+      back={link(["registry"])}
+      check={check}
+      save={{ label: (busy) => (busy ? r.saving : result && !result.ok ? r.saveAnyway : r.save), run: save }}
+      test={{ label: (busy) => (busy ? r.testing : r.test), run: test }}
+      remove={id ? { label: r.delete, title: r.deleteTitle(visible(name)), text: deleteText, run: remove } : null}
+      aside={(testing) => <TestPanel busy={testing} result={result} gateway={kind === "gateways"} />}
+    >
+      {children}
+    </FormPage>
   );
 }
 
@@ -169,7 +122,7 @@ export function ClusterForm({ entry }: { entry: Cluster | null }) {
   });
   const check = () => (!name.trim() ? r.needName : !lines.length || !lines.every(isUrl) ? r.needEndpoint : null);
   return (
-    <Frame kind="clusters" title={entry ? visible(entry.name) : r.newCluster} id={entry?.id} name={name} body={body} check={check} deleteText={r.deleteText}>
+    <EntryForm kind="clusters" title={entry ? visible(entry.name) : r.newCluster} id={entry?.id} name={name} body={body} check={check} deleteText={r.deleteText}>
       <Text label={r.name} value={name} onValue={setName} required autofocus={!entry} autocomplete="off" />
       <Area label={r.endpoints} help={r.endpointsHelp} value={endpoints} onValue={setEndpoints} rows={2} required class="mono" placeholder="https://es-1:9200" />
       <div class="two">
@@ -188,7 +141,7 @@ export function ClusterForm({ entry }: { entry: Cluster | null }) {
       </fieldset>
       <Check label={r.readOnly} help={r.readOnlyHelp} checked={readOnly} onValue={setReadOnly} />
       <Check label={r.protected} help={r.protectedHelp} checked={guarded} onValue={setGuarded} />
-    </Frame>
+    </EntryForm>
   );
 }
 
@@ -201,7 +154,7 @@ export function GatewayForm({ entry }: { entry: Gateway | null }) {
   const body = () => ({ name: name.trim(), url: url.trim(), ca_pem: ca.trim() || null, verify, ...(token === undefined ? {} : { token }) });
   const check = () => (!name.trim() ? r.needName : !isUrl(url.trim()) ? r.needEndpoint : null);
   return (
-    <Frame kind="gateways" title={entry ? visible(entry.name) : r.newGateway} id={entry?.id} name={name} body={body} check={check} deleteText={r.deleteGatewayText}>
+    <EntryForm kind="gateways" title={entry ? visible(entry.name) : r.newGateway} id={entry?.id} name={name} body={body} check={check} deleteText={r.deleteGatewayText}>
       <Text label={r.name} value={name} onValue={setName} required autofocus={!entry} autocomplete="off" />
       <Text label={r.url} help={r.urlHelp} value={url} onValue={setUrl} required class="mono" inputMode="url" placeholder="http://gateway-1:2900" />
       <SecretField label={r.token} help={r.tokenHelp} stored={entry?.has_token ?? false} value={token} onValue={setToken} />
@@ -222,6 +175,6 @@ export function GatewayForm({ entry }: { entry: Gateway | null }) {
           ))}
         </p>
       ) : null}
-    </Frame>
+    </EntryForm>
   );
 }
