@@ -23,8 +23,9 @@ use online::{Finding, Level};
 /// With --online, the command also checks, without changing anything, whether each
 /// cluster can be reached and accepts the account, whether the account has the
 /// rights that this file needs, whether folders can be written and have room,
-/// whether the addresses to listen on are free (or held by a running gateway), and
-/// when certificates expire. Each finding says what to do.
+/// whether the addresses to listen on are free (or held by a running gateway),
+/// whether the collector of traces can be reached, and when certificates expire.
+/// Each finding says what to do.
 ///
 /// Exit status: 0 the file can be used (there may be warnings), 1 it can't, or
 /// --online found something to fix, 2 wrong usage, 3 a cluster does not answer.

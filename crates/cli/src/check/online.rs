@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cluster::WatchState;
-use config::{Certificate, Cluster, Config, Endpoint, Queue};
+use config::{Certificate, Cluster, Config, Endpoint, Queue, Tracing};
 use gateway::AccountUse;
 use log::Disk as _;
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub(crate) enum Level {
 #[derive(Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
-    /// The kind of thing: `cluster`, `queue`, `entry`, `admin`, `limit`, `certificate`.
+    /// The kind of thing: `cluster`, `queue`, `entry`, `admin`, `collector`, `limit`, `certificate`.
     pub(super) of: &'static str,
     pub(super) name: String,
     /// The finding in words.
@@ -67,6 +67,7 @@ pub(crate) fn look(config: &Config, indices: &[String]) -> Vec<Finding> {
     if let Some(binding) = config.admin.binding {
         findings.push(look_at_address("admin", "admin", binding, &running, false));
     }
+    findings.extend(config.tracing.as_ref().map(look_at_collector));
     findings.push(look_at_open_files(config));
     look_at_certificates(config, &mut findings);
     findings
@@ -228,6 +229,29 @@ fn reach(endpoint: &Endpoint) -> Result<(), Unreachable> {
             error,
         },
     })
+}
+
+/// Checks that something listens where traces go. A collector that is away costs traces and nothing else.
+fn look_at_collector(tracing: &Tracing) -> Finding {
+    let place = format!("{}:{}", tracing.collector.host, tracing.collector.port);
+    let (level, says, then) = match reach(&tracing.collector) {
+        Ok(()) => {
+            let says = "it accepts connections; `tidegate_spans_dropped_total` says whether it takes spans";
+            (Level::Fine, says.to_owned(), None)
+        }
+        Err(why @ Unreachable::Refused { .. }) => {
+            let then = "start the collector, or correct the port in `tracing.otlp.endpoint`";
+            (Level::Warning, why.to_string(), Some(then))
+        }
+        Err(why) => (Level::Warning, why.to_string(), Some(why.remedy())),
+    };
+    Finding {
+        level,
+        of: "collector",
+        name: place,
+        says,
+        then: then.map(str::to_owned),
+    }
 }
 
 fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {

@@ -20,6 +20,8 @@ struct Checked {
     binding: String,
     queue: String,
     router: String,
+    /// Further sections of the file.
+    sections: String,
 }
 
 impl Checked {
@@ -31,6 +33,7 @@ impl Checked {
             binding: "127.0.0.1:0".to_owned(),
             queue: String::new(),
             router: String::new(),
+            sections: String::new(),
         }
     }
 
@@ -43,13 +46,14 @@ router: [{{name: r, default_flow: f{router}}}]
 flow: [{{name: f, filter: [{{bulk_reshuffle: {{elasticsearch: c, mode: async, queue: {{name: q{queue}}}}}}}, {{elasticsearch: {{elasticsearch: c}}}}]}}]
 pipeline: [{{name: p, processor: [{{bulk_indexing: {{elasticsearch: c}}}}]}}]
 elasticsearch: [{{name: c, endpoint: '{endpoint}'{more}}}]
-",
+{sections}",
             data = self.folder.path().join("data").display(),
             binding = self.binding,
             queue = self.queue,
             router = self.router,
             endpoint = self.endpoint,
             more = self.more,
+            sections = self.sections,
         );
         let file = self.folder.path().join("gateway.yml");
         std::fs::write(&file, text).unwrap();
@@ -99,6 +103,34 @@ fn a_file_before_a_healthy_cluster_is_fine_and_nothing_is_left_behind() {
     assert!(found.all(|one| one["level"] == "fine"), "{text}");
     let (status, text) = checked.run(&["--quiet"]);
     assert_eq!((status, text.as_str()), (0, ""));
+}
+
+#[test]
+fn a_collector_that_is_away_is_a_warning_with_what_to_do() {
+    let (cluster, collector) = (cluster(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = collector.local_addr().unwrap().to_string();
+    let mut checked = Checked::new(&cluster.urls()[0]);
+    let (_, text) = checked.run(&[]);
+    assert!(!text.contains("collector"), "nothing is traced: {text}");
+    let tracing = |place: &str| format!("tracing: {{enabled: true, otlp: {{endpoint: 'http://{place}'}}}}\n");
+    checked.sections = tracing(&address);
+    checked.says(
+        0,
+        &[&format!("fine: collector {address}: it accepts connections")],
+    );
+    drop(collector);
+    let warning = format!("warning: collector {address}: nothing listens at {address}");
+    checked.says(0, &[&warning, "start the collector, or correct the port"]);
+    checked.sections = tracing("no-such-host.invalid:4318");
+    let warning = "the name `no-such-host.invalid` cannot be looked up";
+    checked.says(
+        0,
+        &[
+            "warning: collector no-such-host.invalid:4318",
+            warning,
+            "correct the name",
+        ],
+    );
 }
 
 #[test]
