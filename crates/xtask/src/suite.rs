@@ -73,6 +73,9 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
         if portable.is_some() {
             steps.step("chart", chart);
             steps.step("traces to a real collector", collector);
+            if std::env::var_os("TIDEGATE_TEST_RSYSLOG").is_some() {
+                steps.step("a shipper", shipper);
+            }
         }
         if let Some(started) = started {
             meanwhile();
@@ -148,6 +151,11 @@ fn chart() -> Result<()> {
 /// Sends traces to the receiver of the OpenTelemetry collector, which Go builds.
 fn collector() -> Result<()> {
     run(test_target("black_box", "real_collector::").arg("--ignored"))
+}
+
+/// Lets rsyslog, which `./dev` fetches, ship lines through gateways.
+fn shipper() -> Result<()> {
+    run(test_target("black_box", "shippers::").arg("--ignored"))
 }
 
 /// Builds a program for machines with an older glibc, as packages contain it, with the profile `release`, but

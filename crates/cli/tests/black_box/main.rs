@@ -66,6 +66,7 @@ mod requeue;
 mod rights;
 mod routing;
 mod service;
+mod shippers;
 mod single;
 mod sink;
 mod splitting;
