@@ -41,6 +41,9 @@ pub(crate) struct Options {
 /// The largest size of any file that is made.
 const PACKED_MAX: u64 = 20_000_000;
 
+/// The largest size of the stripped program. It may only shrink: 20 MB is the aim.
+const PROGRAM_MAX: u64 = 33_000_000;
+
 /// The files to install, in a folder that stands for `/`.
 struct Tree {
     root: PathBuf,
@@ -59,6 +62,11 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     let (program, to) = (std::path::absolute(program)?, std::path::absolute(&options.to)?);
     fs::create_dir_all(&to)?;
     let tree = Tree::make(&program)?;
+    // Programs that tests pack have everything in them.
+    if options.compression != "none" {
+        let bytes = is_small(&tree.root.join("usr/bin/tidegate"), PROGRAM_MAX)?;
+        say(&format!("the program ({:.1} MB)", bytes as f64 / 1e6));
+    }
     let package = debian::pack(&tree, &to, &options.compression)?;
     let made = [
         package,
@@ -77,9 +85,12 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     );
     fs::write(to.join("SHA256SUMS"), &sums.stdout)?;
     for file in made {
-        let bytes = fs::metadata(&file)?.len();
-        let is_small = bytes <= PACKED_MAX || options.compression == "none";
-        ensure!(is_small, "{} has {bytes} bytes", file.display());
+        let max = if options.compression == "none" {
+            u64::MAX
+        } else {
+            PACKED_MAX
+        };
+        let bytes = is_small(&file, max)?;
         let megabytes = bytes as f64 / 1e6;
         say(&format!("{} ({megabytes:.1} MB)", file.display()));
     }
@@ -87,6 +98,17 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
         suite::try_packed(&program)?;
     }
     Ok(())
+}
+
+/// Returns the size of a file, which must not be larger than this.
+fn is_small(file: &Path, max: u64) -> Result<u64> {
+    let bytes = fs::metadata(file)?.len();
+    ensure!(
+        bytes <= max,
+        "{} has {bytes} bytes, and may have {max}",
+        file.display()
+    );
+    Ok(bytes)
 }
 
 // === impl Tree ===
@@ -273,4 +295,27 @@ fn output(command: &mut Command) -> Result<String> {
     let told = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{command:?}: {told}");
     Ok(String::from_utf8(output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_has_grown_is_refused_with_its_size() {
+        let file = std::env::temp_dir().join(format!("tidegate-large-{}", std::process::id()));
+        let sized = |bytes| fs::File::create(&file).and_then(|file| file.set_len(bytes));
+        sized(PROGRAM_MAX).expect("a file");
+        let largest = is_small(&file, PROGRAM_MAX).expect("it is not too large");
+        sized(PROGRAM_MAX + 1).expect("a file");
+        let refused = is_small(&file, PROGRAM_MAX).expect_err("it is too large");
+        fs::remove_file(&file).expect("it is there");
+        assert_eq!(largest, PROGRAM_MAX);
+        assert!(
+            refused
+                .to_string()
+                .contains("has 33000001 bytes, and may have 33000000"),
+            "{refused}"
+        );
+    }
 }
