@@ -119,12 +119,12 @@ pub(super) async fn silence(
     let store = &api.polls.store;
     let name = match Key::of(&wanted.kind, &wanted.id) {
         Some(Key::Cluster(id)) => {
-            let cluster = store.cluster(&id)?.ok_or(StoreError::Missing)?;
+            let cluster = store.cluster(&id)?.ok_or_else(|| missing(&user, ON_CLUSTER))?;
             demand(Role::Operator, user.roles.on_cluster(&id), ON_CLUSTER)?;
             cluster.name
         }
         Some(Key::Gateway(id)) => {
-            let gateway = store.gateway(&id)?.ok_or(StoreError::Missing)?;
+            let gateway = store.gateway(&id)?.ok_or_else(|| missing(&user, ON_GATEWAY))?;
             demand(Role::Operator, user.roles.on_gateway(&gateway), ON_GATEWAY)?;
             gateway.name
         }
@@ -168,6 +168,15 @@ pub(super) async fn silence(
     Ok(Json(json!({})))
 }
 
+/// Refuses an id that does not exist. Those who may not see everything get the answer that they get for what
+/// is hidden from them, which therefore does not reveal which ids exist.
+fn missing(user: &User, on: &str) -> Refusal {
+    match user.roles.role {
+        Role::Admin => StoreError::Missing.into(),
+        _ => Refusal::missing_role(Role::Operator, Role::None, on),
+    }
+}
+
 /// Returns the webhook without its secrets, and how its delivery goes.
 pub(super) async fn webhook(State(api): State<Shared>) -> Answer {
     let store = &api.polls.store;
@@ -204,7 +213,7 @@ pub(super) async fn remove_webhook(State(api): State<Shared>, Extension(user): E
 
 fn keep(api: &ApiState, user: &User, before: Option<&Webhook>, after: Option<&Webhook>) -> Answer {
     let store = &api.polls.store;
-    store.keep_webhook(after)?;
+    let is_other = store.keep_webhook(after)?;
     let (before, told_now) = (before.map(told), after.map(told));
     store.note(&Change {
         user: &user.name,
@@ -218,7 +227,7 @@ fn keep(api: &ApiState, user: &User, before: Option<&Webhook>, after: Option<&We
         after: told_now.as_ref(),
         reason: None,
     })?;
-    if after.is_none() {
+    if is_other {
         api.alerts.judge.lock().untell();
     }
     // What has failed before says nothing about this one.
@@ -278,7 +287,94 @@ mod tests {
     use super::super::testing::{on_api, send};
     use super::*;
     use crate::roles::Roles;
-    use crate::store::ClusterEntry;
+    use crate::store::{ClusterEntry, GatewayEntry};
+
+    #[test]
+    fn another_receiver_learns_of_the_active_alerts_and_the_same_one_is_not_told_again() {
+        on_api(async |store, routes| {
+            let roles = Roles {
+                role: Role::Admin,
+                clusters: [].into(),
+            };
+            store.add_user("ada", "hash", &roles).unwrap();
+            let (user, _) = store.user("ada").unwrap().unwrap();
+            let token = store.begin_session(user.id).unwrap();
+            let row = AlertRow {
+                rule: "cluster_red".into(),
+                kind: "cluster".into(),
+                target: "a".into(),
+                ..AlertRow::default()
+            };
+            store.fire_alert(&row).unwrap();
+            let is_told = || (store.active_alerts().unwrap()[0].told, store.messages().unwrap());
+            for (draft, expected) in [
+                (r#"{"url": "http://127.0.0.1:9/one"}"#, (false, 0)),
+                (r#"{"url": "http://127.0.0.1:9/one", "verify": false}"#, (true, 1)),
+                (r#"{"secret": "s"}"#, (true, 1)),
+                (r#"{"url": "http://127.0.0.1:9/two"}"#, (false, 0)),
+            ] {
+                let answer = send(&routes, "PUT", "/alerts/webhook", Some(&token), draft).await;
+                assert!(answer.status().is_success(), "{draft}");
+                assert_eq!(is_told(), expected, "{draft}");
+                if !expected.0 {
+                    store.tell_alert(&row, 1, |id| json!(id)).unwrap();
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_silence_does_not_reveal_which_ids_exist() {
+        on_api(async |store, routes| {
+            for id in ["a", "b"] {
+                let cluster = ClusterEntry {
+                    id: id.into(),
+                    name: id.into(),
+                    ..ClusterEntry::default()
+                };
+                store.keep_cluster(&cluster, None).unwrap();
+            }
+            let gateway = GatewayEntry {
+                id: "g".into(),
+                name: "g".into(),
+                ..GatewayEntry::default()
+            };
+            store.keep_gateway(&gateway, None).unwrap();
+            store.link("g", "b", "b").unwrap();
+            for (general, on_a, on_b) in [
+                (Role::None, Role::Operator, Role::None),
+                (Role::Operator, Role::Operator, Role::None),
+                (Role::Viewer, Role::Viewer, Role::None),
+            ] {
+                let roles = Roles {
+                    role: general,
+                    clusters: [("a".to_owned(), on_a), ("b".to_owned(), on_b)].into(),
+                };
+                let name = format!("general {general}");
+                store.add_user(&name, "hash", &roles).unwrap();
+                let (user, _) = store.user(&name).unwrap().unwrap();
+                let token = store.begin_session(user.id).unwrap();
+                let mut told = Vec::new();
+                for (kind, id) in [
+                    ("cluster", "b"),
+                    ("cluster", "x"),
+                    ("gateway", "g"),
+                    ("gateway", "x"),
+                ] {
+                    let body = json!({
+                        "rule": "no_answer", "kind": kind, "id": id, "minutes": 1, "reason": "known",
+                    });
+                    let body: &'static str = body.to_string().leak();
+                    let answer = send(&routes, "POST", "/alerts/_silence", Some(&token), body).await;
+                    let status = answer.status();
+                    let text = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+                    told.push((status, String::from_utf8(text.to_vec()).unwrap()));
+                }
+                assert_eq!(told[0].0, 403, "{name}: {told:?}");
+                assert_eq!((&told[0], &told[2]), (&told[1], &told[3]), "{name}");
+            }
+        });
+    }
 
     #[test]
     fn what_has_ended_is_shown_to_those_who_see_its_cluster_and_to_admins_once_that_is_gone() {

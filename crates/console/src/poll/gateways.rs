@@ -145,14 +145,35 @@ fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Opti
                 series.put(last.at_ms, mark.at_ms, rate);
             }
         }
-        for (name, now) in &mark.delivered {
-            if let Some(rate) = rate(*now, last.delivered.get(name).copied()) {
-                let series = one.delivered.entry(name.clone()).or_default();
-                series.put(last.at_ms, mark.at_ms, rate);
-            }
-        }
+        let rates = mark
+            .delivered
+            .iter()
+            .map(|(name, now)| (name, rate(*now, last.delivered.get(name).copied())));
+        keep_shares(one, rates, last.at_ms, mark.at_ms);
     });
     mark
+}
+
+/// Records the documents a second that a gateway delivers to each of its clusters, and forgets the clusters
+/// that it does not have any more.
+fn keep_shares<'a>(
+    one: &mut Watched,
+    rates: impl Iterator<Item = (&'a String, Option<f64>)>,
+    since_ms: i64,
+    at_ms: i64,
+) {
+    let mut gone: BTreeSet<String> = one.delivered.keys().cloned().collect();
+    for (name, rate) in rates {
+        gone.remove(name);
+        if one.delivered.len() >= CLUSTERS_MAX && !one.delivered.contains_key(name) {
+            continue;
+        }
+        if let Some(rate) = rate {
+            let series = one.delivered.entry(name.clone()).or_default();
+            series.put(since_ms, at_ms, rate);
+        }
+    }
+    one.delivered.retain(|name, _| !gone.contains(name));
 }
 
 /// Records how far each consumer group is behind, in seconds and in documents.
@@ -359,6 +380,8 @@ fn register(
 const BEHIND_S: f64 = 300.0;
 /// The number of a cluster's addresses that are kept.
 const ENDPOINTS_MAX: usize = 5;
+/// The number of a gateway's clusters whose share is kept.
+const CLUSTERS_MAX: usize = 100;
 /// The number of a gateway's consumer groups whose lag is kept.
 const GROUPS_MAX: usize = 100;
 
@@ -366,6 +389,20 @@ const GROUPS_MAX: usize = 100;
 mod tests {
     use super::*;
     use crate::roles::{Role, Roles};
+
+    #[test]
+    fn shares_of_clusters_are_bounded_and_go_with_their_cluster() {
+        let mut one = Watched::default();
+        let names: Vec<String> = (0..CLUSTERS_MAX + 50).map(|n| format!("c{n:03}")).collect();
+        let mut told = |names: &[String]| {
+            let rates = names.iter().map(|name| (name, Some(1.0)));
+            keep_shares(&mut one, rates, 1_000, 2_000);
+            one.delivered.len()
+        };
+        assert_eq!(told(&names), CLUSTERS_MAX);
+        assert_eq!(told(&names[..3]), 3);
+        assert_eq!(told(&names[2..4]), 2, "what is gone makes room");
+    }
 
     #[test]
     fn what_meets_a_rule_about_queues_is_found_by_queue_and_group() {

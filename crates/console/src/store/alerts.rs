@@ -208,9 +208,14 @@ impl Store {
         }))
     }
 
-    /// Stores the webhook, or removes it together with the messages that wait for it. The active alerts count
-    /// as not told then, so that another receiver learns of them.
-    pub(crate) fn keep_webhook(&self, webhook: Option<&Webhook>) -> Result<(), StoreError> {
+    /// Stores the webhook, or removes it. With another URL or none, the messages that wait for the former
+    /// receiver go, and the active alerts count as not told, so that another receiver learns of them. Returns
+    /// whether they do.
+    pub(crate) fn keep_webhook(&self, webhook: Option<&Webhook>) -> Result<bool, StoreError> {
+        let stored = self.webhook()?;
+        let stays = webhook
+            .zip(stored.as_ref())
+            .is_some_and(|(webhook, stored)| webhook.url.expose() == stored.url.expose());
         let sealed = |webhook: &Webhook| {
             let told = json!({
                 "url": webhook.url.expose(), "secret": webhook.secret.as_ref().map(Secret::expose),
@@ -229,11 +234,14 @@ impl Store {
             }
             None => {
                 transaction.execute("DELETE FROM webhook", [])?;
-                transaction.execute("DELETE FROM outbox", [])?;
-                transaction.execute("UPDATE alerts SET told = 0 WHERE resolved_ms IS NULL", [])?;
             }
         }
-        Ok(transaction.commit()?)
+        if !stays {
+            transaction.execute("DELETE FROM outbox", [])?;
+            transaction.execute("UPDATE alerts SET told = 0 WHERE resolved_ms IS NULL", [])?;
+        }
+        transaction.commit()?;
+        Ok(!stays)
     }
 
     /// Returns the oldest message, and where it is to be sent.
