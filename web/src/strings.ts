@@ -543,6 +543,7 @@ export const t = {
     nothing: "The gateway has not answered yet.",
     old: (age: string) => `This traffic is ${age} old`,
     entries: "Entries",
+    flows: "Flows",
     passed: "Why requests were passed on whole",
     passedNone: "No bulk was passed on whole since the gateway started.",
     kinds: { bulk: "bulk", single: "single write" } as Readonly<Record<string, string>>,
@@ -550,7 +551,7 @@ export const t = {
     up: "in use",
     out: "out",
     watch: { watching: "watching", starting: "starting", off: "not watched", unauthorized: "refuses the gateway", unreachable: "does not answer" } as Readonly<Record<string, string>>,
-    columns: { entry: "Entry", address: "Address", connections: "Connections", requests: "Requests/s", inFlight: "In flight", refused: "Refused", turnedAway: "Turned away", handshakes: "Failed handshakes", why: "Reason", kind: "Of", perSecond: "A second", total: "Since its start", node: "Node", state: "State", limit: "Limit", latency: "Latency", slowness: "Slowness", busy: "429", failures: "Failures" },
+    columns: { flow: "Flow", entry: "Entry", address: "Address", connections: "Connections", requests: "Requests/s", inFlight: "In flight", refused: "Refused", turnedAway: "Turned away", handshakes: "Failed handshakes", why: "Reason", kind: "Of", perSecond: "A second", total: "Since its start", node: "Node", state: "State", limit: "Limit", latency: "Latency", slowness: "Slowness", busy: "429", failures: "Failures" },
     whys: {
       typed_path: "The path has a type other than _doc.",
       url_index: "The index in the URL is not one plain name.",

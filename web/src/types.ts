@@ -107,6 +107,8 @@ export interface TrafficNow {
   readonly counters: Readonly<Record<string, { readonly total: number; readonly per_s: Num }>>;
   readonly passed: readonly { readonly kind: string; readonly why: string; readonly meaning: string | null; readonly total: number; readonly per_s: Num }[];
   readonly entries: Readonly<Record<string, EntryTraffic>>;
+  /** Older gateways leave this key out. */
+  readonly flows?: Readonly<Record<string, { readonly requests: number; readonly requests_per_s: Num }>>;
   readonly memory: { readonly buffers_bytes: Num; readonly buffers_bytes_max: Num };
   readonly delivery_memory: { readonly bytes: Num; readonly bytes_max: Num } | null;
   readonly clusters: Readonly<Record<string, ClusterView>> | null;

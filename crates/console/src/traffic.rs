@@ -92,10 +92,19 @@ impl Traffic {
             }
             entries.insert(name.clone(), told);
         }
+        let mut flows = Map::new();
+        for (name, flow) in last["flows"].as_object().into_iter().flatten() {
+            // A flow that is new counts from zero.
+            let per_s = rate(&flow["requests"], &first["flows"][name]["requests"]);
+            flows.insert(
+                name.clone(),
+                json!({"requests": flow["requests"], "requests_per_s": per_s}),
+            );
+        }
         let clusters = self.clusters.as_ref();
         json!({
             "at_ms": at_ms, "window_s": seconds, "uptime_s": last["uptime_s"], "version": last["version"],
-            "counters": counters, "passed": passed, "entries": entries,
+            "counters": counters, "passed": passed, "entries": entries, "flows": flows,
             "memory": last["memory"], "delivery_memory": last["delivery_memory"],
             "clusters_at_ms": clusters.map(|(at_ms, _)| at_ms), "clusters": clusters.map(|(_, told)| told),
         })
@@ -162,6 +171,9 @@ mod tests {
             "uptime_s": uptime, "version": "1", "queues": {"q": {}}, "memory": {"buffers_bytes": 5},
             "gateway": {"docs": docs, "direct_share": 0.5, "passed_because": passed, "single_passed_because": {}},
             "entries": {"e": {"requests": docs / 10, "in_flight": 3}},
+            "flows": if uptime < 5 { json!({"f": {"requests": docs / 20}}) } else {
+                json!({"f": {"requests": docs / 20}, "new": {"requests": 30}})
+            },
         })
     }
 
@@ -199,6 +211,10 @@ mod tests {
         assert_eq!(
             (&entry["requests_per_s"], &entry["in_flight"]),
             (&json!(10.0), &json!(3))
+        );
+        assert_eq!(
+            told["flows"]["f"],
+            json!({"requests": 150, "requests_per_s": 5.0})
         );
         traffic.take(at(21), 0, &stats(1, 40, &json!({})));
         assert_eq!(

@@ -1,10 +1,12 @@
 //! Counters. Each core has its own set, which every request updates once; `/stats` and `/metrics` sum them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bulk::Why;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use wire::exposition::Exposition;
 use wire::guard;
@@ -61,6 +63,8 @@ macro_rules! counters {
             pub(crate) responses: Counts<5>,
             /// Documents by the shard that they were sent to.
             pub(crate) heat: Heat,
+            /// Requests by the flow that they went through first. Flows keep their counts through reloads.
+            flows: Mutex<BTreeMap<Arc<str>, Arc<Count>>>,
             pub(crate) bulk_latency: Histogram,
             pub(crate) request_latency: Histogram,
         }
@@ -193,6 +197,12 @@ impl Counters {
         self.single_passed_by_plan[why as usize].add(1);
     }
 
+    /// Returns the count of requests that go through a flow.
+    pub(crate) fn flow(&self, name: &Arc<str>) -> Arc<Count> {
+        let mut flows = self.flows.lock();
+        Arc::clone(flows.entry(Arc::clone(name)).or_default())
+    }
+
     /// Counts an answer by the first digit of its status.
     pub(crate) fn response(&self, status: http::StatusCode) {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
@@ -222,6 +232,14 @@ impl Metrics {
     /// Returns the sum of one counter over all cores.
     pub(crate) fn sum(&self, of: impl Fn(&Counters) -> &Count) -> u64 {
         self.cores.iter().map(|core| of(core).get()).sum()
+    }
+
+    /// Returns the number of requests that went through a flow.
+    pub(crate) fn flow_requests(&self, name: &str) -> u64 {
+        let cores = self.cores.iter();
+        cores
+            .filter_map(|core| core.flows.lock().get(name).map(|count| count.get()))
+            .sum()
     }
 
     /// Has documents counted by shard for a while; returns since when all cores have done so.

@@ -45,6 +45,7 @@ export function Traffic({ id }: { id: string }) {
       {told ? (
         <>
           <Entries entries={told.entries} />
+          <Flows flows={told.flows ?? {}} />
           <Passed told={told} />
           <Clusters id={id} told={told} />
         </>
@@ -146,6 +147,47 @@ function Entries({ entries }: { entries: TrafficNow["entries"] }) {
                 ))}
               </tr>
             ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+/** Requests by flow, the busiest flow first. */
+function Flows({ flows }: { flows: NonNullable<TrafficNow["flows"]> }) {
+  const c = f.columns;
+  const busiest = Object.entries(flows).sort(([, a], [, b]) => (b.requests_per_s ?? 0) - (a.requests_per_s ?? 0) || b.requests - a.requests);
+  if (!busiest.length) return null;
+  return (
+    <section class="panel">
+      <table class="grid rows flows">
+        <caption>
+          <h2>{f.flows}</h2>
+        </caption>
+        <thead>
+          <tr>
+            <th scope="col">{c.flow}</th>
+            {[c.requests, c.total].map((head) => (
+              <th key={head} scope="col" class="right">
+                {head}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {busiest.slice(0, SHOWN).map(([name, one]) => (
+            <tr key={name} data-row>
+              <th scope="row" data-label={c.flow}>
+                <Name value={name} />
+              </th>
+              <td data-label={c.requests} class="right">
+                <Num value={one.requests_per_s} as="rate" />
+              </td>
+              <td data-label={c.total} class="right">
+                <Num value={one.requests} />
+              </td>
+            </tr>
+          ))}
         </tbody>
       </table>
     </section>

@@ -111,6 +111,27 @@ fn post(address: SocketAddr) -> u16 {
 }
 
 #[test]
+fn requests_are_counted_by_flow_and_a_reload_keeps_the_counts() {
+    let one = free();
+    let first = entry("one", one, "");
+    let changing = Changing::with(&first, "");
+    let counts = || {
+        let admin = changing.gateway.admin();
+        let stats: serde_json::Value = admin.get("/stats").unwrap().json().unwrap();
+        let of = |flow: &str| stats["flows"][flow]["requests"].as_u64().unwrap();
+        (of("f"), of("whole"))
+    };
+    assert_eq!(counts(), (0, 0));
+    (0..3).for_each(|_| assert_eq!(post(one), 200));
+    assert_eq!(counts(), (3, 0));
+    changing.change(&first.replace("router: r,", "router: other,"), "");
+    assert_eq!(post(one), 200);
+    assert_eq!(counts(), (3, 1));
+    let metrics = changing.gateway.admin().get("/metrics").unwrap().text();
+    assert!(metrics.contains("tidegate_flow_requests_total{flow=\"f\"} 3\n"), "{metrics}");
+}
+
+#[test]
 fn added_entries_are_opened_and_removed_ones_finish_what_they_have_in_flight() {
     let (one, two) = (free(), free());
     let changing = Changing::with(&entry("one", one, ""), "");

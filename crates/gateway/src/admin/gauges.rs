@@ -36,6 +36,13 @@ impl AdminState {
             .iter()
             .map(|(name, _, counts)| (of("entry", name), counts));
         out.table(PREFIX, &OF_ENTRIES, &entries.collect::<Vec<_>>());
+        let live = self.shared.live.load_full();
+        let flows = live.config.flows.keys();
+        let flows: Vec<_> = flows
+            .map(|name| (of("flow", name), self.shared.metrics.flow_requests(name)))
+            .collect();
+        let flows = flows.iter().map(|(labels, requests)| (labels.clone(), requests));
+        out.table(PREFIX, &OF_FLOWS, &flows.collect::<Vec<_>>());
         out.table(PREFIX, &OF_BODIES, &[(String::new(), &*self.budget)]);
         out.table(
             PREFIX,
@@ -59,7 +66,6 @@ impl AdminState {
             "Spans of traced requests that were dropped, by reason.",
             dropped.map(|(why, count)| (of("why", why), count)),
         );
-        let live = self.shared.live.load_full();
         let clusters = live.clusters.iter();
         let statuses: Vec<_> = clusters
             .map(|(name, cluster)| (of("cluster", name), cluster.status()))
@@ -112,6 +118,14 @@ const OF_ENTRIES: [Metric<ServerCounts>; 6] = [
         |counts| Some(counts.handshakes_failed as f64),
     ),
 ];
+
+/// Metrics of each flow.
+const OF_FLOWS: [Metric<u64>; 1] = [(
+    "flow_requests_total",
+    "counter",
+    "Requests that went through a flow; of several flows, the first that had a filter for them counts.",
+    |requests| Some(*requests as f64),
+)];
 
 /// Metrics of request bodies.
 const OF_BODIES: [Metric<Budget>; 4] = [

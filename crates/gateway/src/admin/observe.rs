@@ -47,12 +47,23 @@ pub(super) async fn stats(State(admin): State<Arc<AdminState>>) -> Json<Value> {
             (name.to_string(), entry)
         })
         .collect();
+    let live = admin.shared.live.load_full();
+    let flows: serde_json::Map<String, Value> = live
+        .config
+        .flows
+        .keys()
+        .map(|name| {
+            let requests = admin.shared.metrics.flow_requests(name);
+            (name.to_string(), json!({"requests": requests}))
+        })
+        .collect();
     let delivery = admin.shared.delivery_memory.usage();
     Json(json!({
         "uptime_s": admin.started.elapsed().as_secs(),
         "version": env!("CARGO_PKG_VERSION"),
         "gateway": admin.shared.metrics.to_json(),
         "entries": entries,
+        "flows": flows,
         "queues": admin.shared.queues.load().to_json(false),
         "memory": {"buffers_bytes": admin.budget.used(), "buffers_bytes_max": admin.budget.limit()},
         "delivery_memory": {"bytes": delivery.held, "bytes_max": delivery.max, "lanes_waiting": delivery.waiting},

@@ -23,7 +23,7 @@ use crate::front::access_log::{AccessLog, Noted};
 use crate::front::listening::Label;
 use crate::front::traced;
 use crate::live::{GatewayState, Live, node_choice};
-use crate::metrics::Counters;
+use crate::metrics::{Count, Counters};
 use crate::nodes::{Body, Fallback, Outbound, Proxy};
 use crate::queue::Accept;
 use crate::request_id::{RequestId, RequestIds};
@@ -56,6 +56,8 @@ struct Compiled {
 }
 
 struct Stage {
+    /// The requests of its flow on this core.
+    requests: Arc<Count>,
     when: Option<When>,
     action: Action,
 }
@@ -138,6 +140,7 @@ impl Front {
         let arrival = Arrival::of(&incoming);
         let presence = incoming.presence();
         let mut body = Body::Streamed(incoming);
+        let mut is_counted = false;
         for stage in stages {
             if !stage
                 .when
@@ -145,6 +148,9 @@ impl Front {
                 .is_none_or(|when| holds(when, &head, &arrival))
             {
                 continue;
+            }
+            if !std::mem::replace(&mut is_counted, true) {
+                stage.requests.add(1);
             }
             match (&stage.action, body) {
                 (Action::Forward(proxy, switches), whole) => {
@@ -318,7 +324,9 @@ impl Compiled {
                 return (Arc::clone(name), stages);
             }
             let filters = flow.filters.iter().enumerate();
+            let requests = counters.flow(name);
             let stages = filters.map(|(at, filter)| Stage {
+                requests: Arc::clone(&requests),
                 when: filter.when.clone(),
                 action: match &filter.action {
                     FilterAction::BulkReshuffle(settings) => {
