@@ -109,6 +109,7 @@ export interface TrafficNow {
   readonly entries: Readonly<Record<string, EntryTraffic>>;
   /** Older gateways leave this key out. */
   readonly flows?: Readonly<Record<string, { readonly requests: number; readonly requests_per_s: Num }>>;
+  readonly gain?: { readonly nodes: Num; readonly hops_per_s: Num; readonly requests_per_s: Num; readonly cores: Num; readonly request_cpu_ms: number };
   readonly memory: { readonly buffers_bytes: Num; readonly buffers_bytes_max: Num };
   readonly delivery_memory: { readonly bytes: Num; readonly bytes_max: Num } | null;
   readonly clusters: Readonly<Record<string, ClusterView>> | null;

@@ -46,6 +46,7 @@ export function Traffic({ id }: { id: string }) {
         <>
           <Entries entries={told.entries} />
           <Flows flows={told.flows ?? {}} />
+          <Gain told={told} />
           <Passed told={told} />
           <Clusters id={id} told={told} />
         </>
@@ -149,6 +150,41 @@ function Entries({ entries }: { entries: TrafficNow["entries"] }) {
             ))}
         </tbody>
       </table>
+    </section>
+  );
+}
+
+/** An estimate, named as such, with its formulas. */
+function Gain({ told }: { told: TrafficNow }) {
+  const gain = told.gain;
+  if (!gain) return null;
+  return (
+    <section class="panel gain" aria-label={f.gain}>
+      <h2 class="panel-head">{f.gain}</h2>
+      <dl class="counts">
+        {(
+          [
+            [f.gainHops, gain.hops_per_s],
+            [f.gainRequests, gain.requests_per_s],
+            [f.gainCores, gain.cores],
+          ] as const
+        ).map(([label, value]) => (
+          <div key={label}>
+            <dt>{label}</dt>
+            <dd>
+              <Num value={value} as="rate" />
+            </dd>
+          </div>
+        ))}
+      </dl>
+      <details>
+        <summary>{f.gainHow}</summary>
+        <ul>
+          <li>{f.gainHopsHow(gain.nodes === null ? "n" : exact(gain.nodes))}</li>
+          <li>{f.gainRequestsHow}</li>
+          <li>{f.gainCoresHow(exact(gain.request_cpu_ms))}</li>
+        </ul>
+      </details>
     </section>
   );
 }

@@ -16,6 +16,11 @@ for (const colorScheme of ["light", "dark"]) {
     const first = p.getByRole("row").filter({ hasText: "0.0.0.0:8000" });
     assert.match(await first.textContent(), /^bulk0\.0\.0\.0:8000128\d+120\D?0\D?0$/);
     assert.deepEqual(await p.locator("table.flows tbody tr").allTextContents(), ["queued961.5 M", "split713 M", "search2750 k"], "the busiest first");
+    const gain = p.getByRole("region", { name: "What the gateway saves its clusters (estimate)" });
+    assert.match(await gain.locator("dl").textContent(), /^Hops between nodes\/s\d+\.?\d* kRequests to nodes\/s180CPU of the nodes, in cores0\.16$/);
+    await gain.getByText("How this is estimated").click();
+    await gain.getByText(/× \(1 − 1 ÷ 3 nodes\)/).waitFor();
+    await gain.getByText(/requests saved × 0\.88 ms/).waitFor();
     const reasons = await p.locator("table.passed tbody tr").allTextContents();
     assert.equal(reasons.length, 3);
     assert.match(reasons[0], /^unknown_index The index does not exist \(it may be created by this very request\)\.bulk0\.44 k$/);

@@ -20,6 +20,7 @@ export function trafficOf(mock, entry, minutes) {
     passed: entry.quiet ? [] : whys.map((why, i) => ({ kind: i === 1 ? "single" : "bulk", why, meaning: why === "unknown_index" ? "The index does not exist (it may be created by this very request)." : null, total: 4000 >> (2 * i), per_s: 0.4 / (1 + i) })),
     entries: Object.fromEntries((names ?? ["bulk", "search"]).map((name, i) => [name, { address: `0.0.0.0:${8000 + i}`, connections: 128 >> i, accepted: 90_000, turned_away: i ? 7 : 0, made_room: 0, requests: 4e6, in_flight: 12 + i, refused: 3 * i, handshakes_failed: i, requests_per_s: Math.round(base / 500 / (1 + i)), refused_per_s: 0, accepted_per_s: 1.5 }])),
     flows: Object.fromEntries((names ?? ["split", "queued", "search"]).map((name, i) => [name, { requests: 3e6 >> i, requests_per_s: [71, 96, 2][i] ?? 0.1 }])),
+    gain: { nodes: 3, hops_per_s: Math.round((split(second) * 2) / 3), requests_per_s: 180, cores: 0.1584, request_cpu_ms: 0.88 },
     memory: { buffers_bytes: 131_072_000, buffers_bytes_max: 150_994_944 },
     delivery_memory: { bytes: 8_388_608, bytes_max: 50_331_648, lanes_waiting: 0 },
     clusters_at_ms: Date.now(),

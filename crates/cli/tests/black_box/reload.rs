@@ -128,7 +128,10 @@ fn requests_are_counted_by_flow_and_a_reload_keeps_the_counts() {
     assert_eq!(post(one), 200);
     assert_eq!(counts(), (3, 1));
     let metrics = changing.gateway.admin().get("/metrics").unwrap().text();
-    assert!(metrics.contains("tidegate_flow_requests_total{flow=\"f\"} 3\n"), "{metrics}");
+    assert!(
+        metrics.contains("tidegate_flow_requests_total{flow=\"f\"} 3\n"),
+        "{metrics}"
+    );
 }
 
 #[test]

@@ -91,6 +91,18 @@ fn a_gateways_traffic_is_what_the_gateway_counts_and_silence_has_no_rate() {
     let now = &told["now"];
     assert_eq!(now["counters"]["docs"]["total"], 50, "{told:#}");
     assert!(now["counters"]["docs"]["per_s"].as_f64().unwrap() > 0.0);
+    let (gain, direct) = (&now["gain"], &now["counters"]["docs_direct"]["per_s"]);
+    let hops = direct.as_f64().unwrap() * (1.0 - 1.0 / 3.0);
+    assert!(
+        hops > 0.0 && (gain["hops_per_s"].as_f64().unwrap() - hops).abs() < 1e-6,
+        "{gain}"
+    );
+    assert!(
+        gain["requests_per_s"].is_number() && gain["cores"].is_number(),
+        "{gain}"
+    );
+    let flow = &now["flows"]["flow"];
+    assert_eq!(flow["requests"], 2, "{flow}");
     assert_eq!(
         now["passed"],
         json!([{"kind": "bulk", "why": "empty_id", "meaning": "The `_id` is an empty string.",
