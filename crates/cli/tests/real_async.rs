@@ -11,6 +11,8 @@ mod by_hand;
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;
+#[path = "real_async/required.rs"]
+mod required;
 #[path = "real_async/typed.rs"]
 mod typed;
 

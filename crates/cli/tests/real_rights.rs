@@ -9,11 +9,14 @@
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;
+#[path = "real_rights/revoked.rs"]
+mod revoked;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use gateway::Gateway;
+use revoked::Revoked;
 use serde_json::{Value, json};
 use testkit::client::{Answer, Client};
 use testkit::real::{Kind, RealCluster};
@@ -50,10 +53,12 @@ fn an_opensearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
             )?
             .ok()?;
     }
+    let revoked = Revoked::begin(&cluster, OPENSEARCH)?;
     prove(&cluster, OPENSEARCH, &[])?;
     closed(&cluster)?;
     through_a_pipeline(&cluster)?;
-    stream(&cluster)
+    stream(&cluster)?;
+    revoked.are_refused()
 }
 
 /// The rights that docs/health.md lists for the gateway's account are the rights that it needs.
@@ -144,11 +149,14 @@ elasticsearch: [{{name: c, endpoint: '{}', tls.ca_file: '{}', basic_auth: {{user
 #[test]
 fn an_elasticsearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
     let cluster = RealCluster::shared(Kind::ElasticsearchSecure)?;
+    let revoked = Revoked::begin(&cluster, "admin")?;
     prove(
         &cluster,
         "admin",
         &[("creator", "create", true), ("creator", "index", false)],
-    )
+    )?;
+    who_sent_it(&cluster)?;
+    revoked.are_refused()
 }
 
 /// A password that OpenSearch does not find weak.
@@ -335,6 +343,60 @@ fn through_a_pipeline(cluster: &RealCluster) -> Result<()> {
 
 /// The number of the document whose end is missing.
 const BROKEN: usize = 17;
+
+/// A pipeline that writes who sent a document runs as the client, so the document is not queued: from the
+/// queue it would run as the gateway.
+fn who_sent_it(cluster: &RealCluster) -> Result<()> {
+    let nodes = cluster.client()?;
+    let pipeline = cluster.fresh_name("sender");
+    let processors = json!({"processors": [{"set_security_user": {"field": "sender"}}]});
+    nodes
+        .put(&format!("/_ingest/pipeline/{pipeline}"), &processors)?
+        .ok()?;
+    let own = format!("rights-{}", cluster.fresh_name("own"));
+    let named = format!("rights-{}", cluster.fresh_name("named"));
+    for (index, default) in [(&own, &*pipeline), (&named, "_none")] {
+        let settings = json!({"number_of_shards": 1, "number_of_replicas": 0, "default_pipeline": default});
+        nodes
+            .put(&format!("/{index}"), &json!({"settings": settings}))?
+            .ok()?;
+    }
+    let place = GatewayHome::before(cluster)?;
+    let gateway = &place.gateway;
+    let client = gateway.client().basic_auth("writer", "admin");
+    let answers = [
+        client.post_ndjson("/_bulk", line("index", &own, "1").as_bytes())?,
+        client.post_ndjson(
+            &format!("/_bulk?pipeline={pipeline}"),
+            line("index", &named, "1").as_bytes(),
+        )?,
+        client.put(&format!("/{own}/_doc/2"), &json!({"n": 2}))?,
+        client.put(&format!("/{named}/_doc/2?pipeline={pipeline}"), &json!({"n": 2}))?,
+    ];
+    for answer in answers {
+        let answer = answer.ok()?;
+        ensure!(answer.header("x-tidegate-ack").is_none(), "{}", answer.text());
+    }
+    for document in [
+        format!("{own}/_doc/1"),
+        format!("{named}/_doc/1"),
+        format!("{own}/_doc/2"),
+        format!("{named}/_doc/2"),
+    ] {
+        let found = nodes.get(&format!("/{document}"))?.ok()?.json()?;
+        ensure!(
+            found["_source"]["sender"]["username"] == "writer",
+            "{document}: {found}"
+        );
+    }
+    ensure!(told(&client, &line("index", &named, "3"))? == Told::Queued);
+    delivered(gateway)?;
+    let queues = gateway.admin().get("/queue/stats")?.ok()?.json()?;
+    ensure!(queues["q"]["accepted"] == 1, "{queues:#}");
+    nodes.delete(&format!("/{own},{named}"))?.ok()?;
+    nodes.delete(&format!("/_ingest/pipeline/{pipeline}"))?.ok()?;
+    Ok(())
+}
 
 /// Streams accept `create` only; the gateway asks about rights for the stream's backing indices instead.
 fn stream(cluster: &RealCluster) -> Result<()> {

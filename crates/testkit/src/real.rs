@@ -223,6 +223,12 @@ impl RealCluster {
         self.launched.secure.then_some(("admin", "admin"))
     }
 
+    /// The folder with a node's configuration, which holds the users of a secure Elasticsearch.
+    #[must_use]
+    pub fn config_folder(&self, node: u16) -> PathBuf {
+        self.dir.join(format!("node-{node}")).join("config")
+    }
+
     /// The PEM file of the authority of the nodes' certificates, if they have any.
     #[must_use]
     pub fn ca_path(&self) -> Option<PathBuf> {

@@ -128,7 +128,7 @@ fn prove(kind: Kind) -> Result<()> {
 }
 
 /// Returns the accounts once everything is delivered.
-fn delivered(gateway: &Gateway) -> Result<Value> {
+pub(crate) fn delivered(gateway: &Gateway) -> Result<Value> {
     let began = Instant::now();
     loop {
         let all = gateway.admin().get("/queue/stats")?.ok()?.json()?;
