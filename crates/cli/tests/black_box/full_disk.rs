@@ -195,3 +195,37 @@ fn what_was_refused_is_not_sent_again_while_the_disk_takes_no_dead_letters() {
     let letters = gateway.admin().get("/dead_letters?queue=q&limit=1").unwrap();
     assert!(letters.text().contains("no number"), "{}", letters.text());
 }
+
+/// An operation that was parked, and that the cluster then refuses for good, is not sent again either.
+#[test]
+fn what_was_parked_and_is_then_refused_is_not_sent_again_while_the_disk_takes_no_dead_letters() {
+    let cluster = picky();
+    let place = GatewayHome::before(&[&cluster], "");
+    let Some(disk) = SmallDisk::mount(&place.data(), 4) else {
+        return;
+    };
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("min_free: 1mb", "min_free: 128kb")).unwrap();
+    let gateway = place.start();
+    let blocked = r#"{"type":"cluster_block_exception","reason":"index [logs] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
+    cluster.refuse_writes("logs", Some((403, blocked)));
+    let unfit = "{\"index\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n{\"n\":\"x\"}\n";
+    gateway.bulk(unfit).ok().unwrap();
+    wait(&gateway, "c0", |one| one["parked"] == 1 && one["pending"] == 0);
+    disk.fill();
+    cluster.refuse_writes("logs", None);
+    wait(&gateway, "c0", |one| {
+        one["parked_for"]
+            .to_string()
+            .contains("dead letters cannot be written")
+    });
+    let asked = cluster.counts().bulks;
+    // The first of these tries is half a second after the one before it.
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(cluster.counts().bulks, asked, "the nodes were asked again");
+    disk.free();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(0), &json!(1)));
+    let letters = gateway.admin().get("/dead_letters?queue=q&limit=1").unwrap();
+    assert!(letters.text().contains("no number"), "{}", letters.text());
+}

@@ -16,6 +16,7 @@ use crate::delivery::led_to::LedTo;
 use crate::delivery::memory::Parts;
 use crate::delivery::outlet::Outlets;
 use crate::delivery::suspect::Suspect;
+use crate::delivery::unwritten::Unwritten;
 use crate::live::GatewayState;
 use crate::metrics::Counters;
 use crate::nodes::Outbound;
@@ -43,6 +44,8 @@ pub(crate) struct Route {
     pub(crate) resent: RefCell<Resent>,
     /// Where names have led, for a queue in Kafka.
     pub(crate) led_to: RefCell<LedTo>,
+    /// Refusals of parked operations whose dead letters the disk does not take.
+    pub(crate) unwritten: RefCell<Unwritten>,
 }
 
 /// One lane on its way to the cluster.

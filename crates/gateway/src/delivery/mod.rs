@@ -41,6 +41,7 @@ mod sources;
 mod suspect;
 mod thread;
 mod unsettled;
+mod unwritten;
 mod work;
 
 pub(crate) use deliveries::Deliveries;

@@ -1,35 +1,31 @@
 //! Tries parked operations again: one task of the delivery's thread, with at most one try under way for each
 //! key.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+mod key_batch;
+
+use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bulk::Op;
 use cluster::Snapshot;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use wire::PooledBytes;
 use wire::guard::{Work as Kind, caught, fault, guarded, spawn_in};
-use wire::{Buffer, PooledBytes};
 
-use crate::delivery::doubt::Doubt;
 use crate::delivery::lane::{Route, stopped};
 use crate::delivery::memory::{AnswerHeld, LaneMemory, with_notes};
-use crate::delivery::outcome::{Again, Error, Outcome};
+use crate::delivery::outcome::{Again, Outcome};
 use crate::delivery::outlet::SendMode;
 use crate::delivery::pauses::{ROOM_AGAIN, asked_for, backoff};
-use crate::delivery::same_document::{SameDocument, Step};
-use crate::delivery::work::{Batch, Origin, Work};
+use crate::delivery::work::{Batch, Work};
 use crate::nodes::Outbound;
 use crate::queue::dead_letters::Cause;
-use crate::queue::parked::{
-    Asking, Entry, Gone, Holder, Key, Parked, ParkedError, Picked, SOON, Scope, Store, Tried,
-    behind_other_lane, now_ms,
-};
-use crate::queue::{Fences, Params, Recorded, minted};
+use crate::queue::parked::{Gone, Key, Parked, ParkedError, Picked, SOON, Store, behind_other_lane};
+use key_batch::{Dead, Fate, KeyBatch, Part};
 
 /// The result of one try of a key.
 enum KeyResult {
@@ -54,26 +50,6 @@ enum NotTried {
     Damaged(u64),
     #[error("the record at {0} has other operations than it says")]
     OtherOperations(u64),
-}
-
-/// Pieces of one key that are sent together.
-struct KeyBatch {
-    batch: Batch,
-    pieces: Vec<Part>,
-    /// For each operation: its piece, and its number in the entry.
-    of: Vec<(usize, u32)>,
-}
-
-struct Part {
-    picked: Picked,
-    entry: Box<Entry>,
-    tried: Tried,
-}
-
-/// An operation that is given up.
-struct Dead {
-    operation: usize,
-    error: Arc<Error>,
 }
 
 /// Tries parked operations again until told to stop; `is_over` says that no lane will park more.
@@ -253,9 +229,12 @@ async fn step(
     fault("parked", &body);
     let mut work = Work::new(route, &batch, &body, &snapshot, (0, false)).ok_or(NotTried::Unknown)?;
     load.recall(&mut work);
-    let (send, other_lane) = load.due((route, parked, given_up), key, &work, &snapshot, *limit);
+    let (mut send, other_lane) = load.due((route, parked, given_up), key, &work, &snapshot, *limit);
+    let idle = send.is_empty();
+    let refused = load.refused_before(route, parked, &mut send);
     work.limit = send.len();
     let went = if given_up || send.is_empty() {
+        let other_lane = other_lane.filter(|_| idle);
         TryResult {
             dead: load.give_up(send),
             failed: other_lane.map(|key| Arc::new(Again::unsent(behind_other_lane(&key)))),
@@ -267,10 +246,11 @@ async fn step(
         send_due(route, with, key, (mode, &send, limit), &mut work, &mut load).await
     };
     let TryResult {
-        dead,
+        mut dead,
         mut failed,
         held,
     } = went;
+    dead.extend(refused);
     let to_bury = dead.len();
     let (buried, why) = bury(route, parked, &load, &work, dead, &snapshot).await;
     if buried.len() < to_bury {
@@ -405,16 +385,8 @@ async fn send_due(
     went
 }
 
-/// The fate of an operation after a try.
-enum Fate {
-    Gone,
-    Dead(Arc<Error>),
-    Elsewhere(Key),
-    Stays(Arc<Again>),
-}
-
 /// Makes dead letters of operations. Returns the operations that have become dead letters, and the reason why
-/// the others, which stay parked, have not.
+/// the others, which stay parked, have not. The refusals of those are remembered.
 async fn bury(
     route: &Route,
     parked: &Parked,
@@ -424,10 +396,7 @@ async fn bury(
     snapshot: &Snapshot,
 ) -> (Vec<usize>, String) {
     let group = &route.group;
-    let id_of = |dead: &Dead| {
-        let (piece, op) = load.of[dead.operation];
-        (parked.number_of(load.pieces[piece].picked.at), op)
-    };
+    let id_of = |dead: &Dead| load.id(parked, dead.operation);
     parked.unconfirmed_letters.begin(dead.iter().map(id_of));
     let puts = dead.iter().map(|Dead { operation, error }| {
         let (piece, op) = load.of[*operation];
@@ -462,6 +431,8 @@ async fn bury(
             Ok(()) => buried.push(one.operation),
             Err(error) => {
                 parked.unconfirmed_letters.end([id_of(one)]);
+                let mut unwritten = route.unwritten.borrow_mut();
+                unwritten.keep(id_of(one), &one.error, Instant::now().into_std());
                 failed = error.to_string();
                 let why = &failed;
                 // Refused operations have waited for room all the time, as their key says.
@@ -489,9 +460,8 @@ async fn finish(
     let letters = buried.len() as u64;
     let mut ids = Vec::with_capacity(buried.len());
     for operation in buried {
-        let (piece, op) = load.of[operation];
-        ids.push((parked.number_of(load.pieces[piece].picked.at), op));
-        load.pieces[piece].tried.dead += 1;
+        ids.push(load.id(parked, operation));
+        load.pieces[load.of[operation].0].tried.dead += 1;
         load.gone(operation);
     }
     let gone = load.pieces.iter().filter(|part| !part.tried.gone.is_empty());
@@ -523,6 +493,9 @@ async fn finish(
             .store(!state.is_empty(), std::sync::atomic::Ordering::Release);
         parked.tell(&state, lanes);
     }
+    let mut unwritten = route.unwritten.borrow_mut();
+    ids.iter().for_each(|id| unwritten.forget(*id));
+    drop(unwritten);
     // From here on the letters may be purged and replayed.
     parked.unconfirmed_letters.end(ids);
     parked.release_room();
@@ -531,256 +504,6 @@ async fn finish(
         letters_of.committed(&route.group.settings.group, letters);
     }
     Ok(some)
-}
-
-// === impl KeyBatch ===
-
-impl KeyBatch {
-    /// Reads pieces from the disk, and puts their lines together in `body`.
-    fn read(
-        store: &Store,
-        picked: Vec<Picked>,
-        wording: &(String, String),
-        body: &mut Buffer,
-    ) -> Result<Self, NotTried> {
-        let params = Params {
-            target: wording.0.clone(),
-            content_type: wording.1.clone(),
-            minted: None,
-            replay: None,
-            idempotency: None,
-            led_to: Vec::new(),
-            trace: None,
-        };
-        let mut load = Self {
-            batch: Batch::empty(),
-            pieces: Vec::new(),
-            of: Vec::new(),
-        };
-        for picked in picked {
-            let read = store.read(picked.at).map_err(ParkedError::from)?;
-            let Some((entry, lines)) = read else {
-                return Err(NotTried::Damaged(picked.at));
-            };
-            let known = lines_of(&lines);
-            if known.len() != entry.ops.len() {
-                return Err(NotTried::OtherOperations(picked.at));
-            }
-            load.batch.minted.extend(entry.minted.iter().filter_map(minted));
-            body.reserve(lines.len());
-            let mut request = None;
-            for (op, range) in known.into_iter().enumerate() {
-                if picked.ops.as_ref().is_none_or(|ops| ops.contains(&(op as u32))) {
-                    let of = entry.ops[op].0;
-                    if request.replace(of) != Some(of) {
-                        load.batch.origins.push(origin_of(&entry, of, load.of.len()));
-                    }
-                    body.extend_from_slice(&lines[range]);
-                    load.of.push((load.pieces.len(), op as u32));
-                }
-            }
-            load.pieces.push(Part {
-                picked,
-                entry,
-                tried: Tried::default(),
-            });
-        }
-        load.batch.recorded = Some(Recorded::of(params));
-        load.batch.documents = load.of.len();
-        Ok(load)
-    }
-
-    /// Returns the operations to be sent now: the first one on each document, except for those that must wait
-    /// for another key; and the key of another lane that some of the rest wait for.
-    fn due(
-        &mut self,
-        (route, parked, given_up): (&Route, &Parked, bool),
-        key: &Key,
-        work: &Work<'_>,
-        snapshot: &Snapshot,
-        limit: usize,
-    ) -> (Vec<usize>, Option<Key>) {
-        let (mut send, mut elsewhere, mut other_lane) = (Vec::new(), Vec::new(), None);
-        let mut same = SameDocument::default();
-        // What is given up is not sent, so that it overtakes nothing.
-        let fences = if given_up {
-            Fences::default()
-        } else {
-            route.fences()
-        };
-        {
-            let state = parked.state();
-            for operation in 0..work.operations.len() {
-                if send.len() >= limit {
-                    break;
-                }
-                let lane = self.pieces[self.of[operation].0].entry.lane;
-                let held = match key {
-                    Key::Documents | Key::Letters { .. } => None,
-                    _ => {
-                        let named = work.named(operation, snapshot);
-                        let asking = Asking {
-                            named: &named,
-                            lane,
-                            position: work.batch.origin(operation).position,
-                            target: &work.wording.target,
-                            fences: &fences,
-                        };
-                        state.holder(&asking, Some(key))
-                    }
-                };
-                // Operations that are refused already are not sent, so none overtakes another.
-                let step = match key.is_letters() {
-                    true => Step::Send,
-                    false => same.next(work.operations[operation].document, held.as_ref()),
-                };
-                match step {
-                    Step::Send => send.push(operation),
-                    Step::Move(to) => elsewhere.push((operation, to)),
-                    Step::Stay => {}
-                }
-                if let Some(Holder::OtherLane(key)) = held {
-                    other_lane = Some(key);
-                }
-            }
-        }
-        for (operation, to) in elsewhere {
-            self.moves(operation, to);
-        }
-        (send, other_lane)
-    }
-
-    /// Returns the fate that an outcome means for an operation that waited for a key.
-    fn outcome(&self, operation: usize, outcome: Outcome, key: &Key, age_max: Duration) -> Fate {
-        let again = match outcome {
-            Outcome::Done => return Fate::Gone,
-            Outcome::Refused(error) => return Fate::Dead(error),
-            // The operation waits by itself now: operations behind it do not wait for it.
-            Outcome::Park(Scope::Document, _) if *key != Key::Documents => {
-                return Fate::Elsewhere(Key::Documents);
-            }
-            Outcome::Park(_, again) | Outcome::Again(again) => again,
-            Outcome::AtOnce(error) | Outcome::Split(error) | Outcome::Shared(error) => {
-                Arc::new(Again::refused(error))
-            }
-        };
-        let parked_ms = self.pieces[self.of[operation].0].picked.parked_ms;
-        let age = Duration::from_millis(now_ms().saturating_sub(parked_ms));
-        if age < age_max {
-            return Fate::Stays(again);
-        }
-        let error = again.error.as_deref().cloned().unwrap_or_else(|| Error {
-            status: 503,
-            kind: "parked_too_long".to_owned(),
-            reason: again.why(),
-        });
-        Fate::Dead(Arc::new(Error {
-            reason: format!("it was parked for {} s; {}", age.as_secs(), error.reason),
-            ..error
-        }))
-    }
-
-    /// Tells `work` the doubt, the attempts and the refusals of earlier tries of its operations.
-    fn recall(&self, work: &mut Work<'_>) {
-        for (operation, (piece, _)) in self.of.iter().enumerate() {
-            let picked = &self.pieces[*piece].picked;
-            work.doubt[operation] = Doubt::since_start(picked.doubt, true);
-            work.attempts[operation] = picked.attempts;
-            work.refusals[operation] = picked.refusals;
-        }
-    }
-
-    /// Gives up operations as an operator asked: with the cluster's error, if there is one.
-    fn give_up(&self, operations: Vec<usize>) -> Vec<Dead> {
-        let dead = operations.into_iter().map(|operation| {
-            let error = self.refused(operation).unwrap_or_else(|| Error {
-                status: 503,
-                kind: "given_up_by_operator".to_owned(),
-                reason: self.why(operation),
-            });
-            let error = Arc::new(error);
-            Dead { operation, error }
-        });
-        dead.collect()
-    }
-
-    fn sent(&mut self, operations: &[usize]) {
-        for operation in operations {
-            self.pieces[self.of[*operation].0].tried.attempted = true;
-        }
-    }
-
-    fn note(&mut self, operation: usize, work: &Work<'_>) {
-        let tried = &mut self.pieces[self.of[operation].0].tried;
-        tried.refusals = tried.refusals.max(work.refusals[operation]);
-    }
-
-    fn doubts(&mut self, operation: usize, doubt: bool) {
-        self.pieces[self.of[operation].0].tried.doubt |= doubt;
-    }
-
-    fn gone(&mut self, operation: usize) {
-        let (piece, op) = self.of[operation];
-        self.pieces[piece].tried.gone.push(op);
-    }
-
-    fn moves(&mut self, operation: usize, to: Key) {
-        let (piece, op) = self.of[operation];
-        let moved: &mut BTreeMap<Key, Vec<u32>> = &mut self.pieces[piece].tried.moved;
-        moved.entry(to).or_default().push(op);
-    }
-
-    /// Returns the cluster's error for an operation that is refused already.
-    fn refused(&self, operation: usize) -> Option<Error> {
-        let (piece, op) = self.of[operation];
-        let refused = self.pieces[piece].entry.refused.get(op as usize)?;
-        Some(refused.clone().into())
-    }
-
-    fn why(&self, operation: usize) -> String {
-        let entry = &self.pieces[self.of[operation].0].entry;
-        match entry.why.is_empty() {
-            true => "it waited behind others".to_owned(),
-            false => entry.why.clone(),
-        }
-    }
-}
-
-/// Returns where the operations of one of an entry's requests come from, as a batch has it from its operation
-/// `first` on.
-fn origin_of(entry: &Entry, request: u32, first: usize) -> Origin {
-    let of_it = entry.led_to.iter().filter(|(number, ..)| *number == request);
-    let led_to: Vec<_> = of_it
-        .map(|(_, name, index)| (name.clone(), index.clone()))
-        .collect();
-    let at = entry.origins.get(request as usize);
-    Origin {
-        first,
-        place: 0,
-        position: at.map_or(0, |(position, _)| *position),
-        time_ms: 0,
-        led_to: (!led_to.is_empty()).then(|| led_to.into()),
-    }
-}
-
-/// Returns where each operation of these lines is: an action, and a source unless the action is a `delete`.
-fn lines_of(lines: &[u8]) -> Vec<std::ops::Range<usize>> {
-    let (mut ranges, mut at) = (Vec::new(), 0);
-    let end = |from: usize| {
-        let newline = memchr::memchr(b'\n', &lines[from..]);
-        newline.map_or(lines.len(), |found| from + found + 1)
-    };
-    while at < lines.len() {
-        let action_ends = end(at);
-        let subject = bulk::subject(&lines[at..action_ends]);
-        let ends = match subject.is_some_and(|subject| subject.op == Op::Delete) {
-            true => action_ends,
-            false => end(action_ends),
-        };
-        ranges.push(at..ends);
-        at = ends;
-    }
-    ranges
 }
 
 /// Keys that are tried at once, each of which has a part of delivery's memory as a lane has, and how much of

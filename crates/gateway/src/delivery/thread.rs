@@ -60,6 +60,7 @@ pub(crate) async fn deliver(
         fronts: Fronts::new(lanes),
         resent: RefCell::default(),
         led_to: RefCell::default(),
+        unwritten: RefCell::default(),
         _parts: shared.delivery_memory.parts(lanes as usize + retry::AT_ONCE),
         shared,
         group,

@@ -1,0 +1,323 @@
+//! Parked operations of one key that are tried together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bulk::Op;
+use cluster::Snapshot;
+use wire::Buffer;
+
+use super::NotTried;
+use crate::delivery::doubt::Doubt;
+use crate::delivery::lane::Route;
+use crate::delivery::outcome::{Again, Error, Outcome};
+use crate::delivery::same_document::{SameDocument, Step};
+use crate::delivery::unwritten::Id;
+use crate::delivery::work::{Batch, Origin, Work};
+use crate::queue::parked::{
+    Asking, Entry, Holder, Key, Parked, ParkedError, Picked, Scope, Store, Tried, now_ms,
+};
+use crate::queue::{Fences, Params, Recorded, minted};
+
+/// Pieces of one key that are sent together.
+pub(super) struct KeyBatch {
+    pub(super) batch: Batch,
+    pub(super) pieces: Vec<Part>,
+    /// For each operation: its piece, and its number in the entry.
+    pub(super) of: Vec<(usize, u32)>,
+}
+
+pub(super) struct Part {
+    pub(super) picked: Picked,
+    pub(super) entry: Box<Entry>,
+    pub(super) tried: Tried,
+}
+
+/// An operation that is given up.
+pub(super) struct Dead {
+    pub(super) operation: usize,
+    pub(super) error: Arc<Error>,
+}
+
+/// The fate of an operation after a try.
+pub(super) enum Fate {
+    Gone,
+    Dead(Arc<Error>),
+    Elsewhere(Key),
+    Stays(Arc<Again>),
+}
+
+// === impl KeyBatch ===
+
+impl KeyBatch {
+    /// Reads pieces from the disk, and puts their lines together in `body`.
+    pub(super) fn read(
+        store: &Store,
+        picked: Vec<Picked>,
+        wording: &(String, String),
+        body: &mut Buffer,
+    ) -> Result<Self, NotTried> {
+        let params = Params {
+            target: wording.0.clone(),
+            content_type: wording.1.clone(),
+            minted: None,
+            replay: None,
+            idempotency: None,
+            led_to: Vec::new(),
+            trace: None,
+        };
+        let mut load = Self {
+            batch: Batch::empty(),
+            pieces: Vec::new(),
+            of: Vec::new(),
+        };
+        for picked in picked {
+            let read = store.read(picked.at).map_err(ParkedError::from)?;
+            let Some((entry, lines)) = read else {
+                return Err(NotTried::Damaged(picked.at));
+            };
+            let known = lines_of(&lines);
+            if known.len() != entry.ops.len() {
+                return Err(NotTried::OtherOperations(picked.at));
+            }
+            load.batch.minted.extend(entry.minted.iter().filter_map(minted));
+            body.reserve(lines.len());
+            let mut request = None;
+            for (op, range) in known.into_iter().enumerate() {
+                if picked.ops.as_ref().is_none_or(|ops| ops.contains(&(op as u32))) {
+                    let of = entry.ops[op].0;
+                    if request.replace(of) != Some(of) {
+                        load.batch.origins.push(origin_of(&entry, of, load.of.len()));
+                    }
+                    body.extend_from_slice(&lines[range]);
+                    load.of.push((load.pieces.len(), op as u32));
+                }
+            }
+            load.pieces.push(Part {
+                picked,
+                entry,
+                tried: Tried::default(),
+            });
+        }
+        load.batch.recorded = Some(Recorded::of(params));
+        load.batch.documents = load.of.len();
+        Ok(load)
+    }
+
+    /// Returns the operations to be sent now: the first one on each document, except for those that must wait
+    /// for another key; and the key of another lane that some of the rest wait for.
+    pub(super) fn due(
+        &mut self,
+        (route, parked, given_up): (&Route, &Parked, bool),
+        key: &Key,
+        work: &Work<'_>,
+        snapshot: &Snapshot,
+        limit: usize,
+    ) -> (Vec<usize>, Option<Key>) {
+        let (mut send, mut elsewhere, mut other_lane) = (Vec::new(), Vec::new(), None);
+        let mut same = SameDocument::default();
+        // What is given up is not sent, so that it overtakes nothing.
+        let fences = if given_up {
+            Fences::default()
+        } else {
+            route.fences()
+        };
+        {
+            let state = parked.state();
+            for operation in 0..work.operations.len() {
+                if send.len() >= limit {
+                    break;
+                }
+                let lane = self.pieces[self.of[operation].0].entry.lane;
+                let held = match key {
+                    Key::Documents | Key::Letters { .. } => None,
+                    _ => {
+                        let named = work.named(operation, snapshot);
+                        let asking = Asking {
+                            named: &named,
+                            lane,
+                            position: work.batch.origin(operation).position,
+                            target: &work.wording.target,
+                            fences: &fences,
+                        };
+                        state.holder(&asking, Some(key))
+                    }
+                };
+                // Operations that are refused already are not sent, so none overtakes another.
+                let step = match key.is_letters() {
+                    true => Step::Send,
+                    false => same.next(work.operations[operation].document, held.as_ref()),
+                };
+                match step {
+                    Step::Send => send.push(operation),
+                    Step::Move(to) => elsewhere.push((operation, to)),
+                    Step::Stay => {}
+                }
+                if let Some(Holder::OtherLane(key)) = held {
+                    other_lane = Some(key);
+                }
+            }
+        }
+        for (operation, to) in elsewhere {
+            self.moves(operation, to);
+        }
+        (send, other_lane)
+    }
+
+    /// Returns the fate that an outcome means for an operation that waited for a key.
+    pub(super) fn outcome(&self, operation: usize, outcome: Outcome, key: &Key, age_max: Duration) -> Fate {
+        let again = match outcome {
+            Outcome::Done => return Fate::Gone,
+            Outcome::Refused(error) => return Fate::Dead(error),
+            // The operation waits by itself now: operations behind it do not wait for it.
+            Outcome::Park(Scope::Document, _) if *key != Key::Documents => {
+                return Fate::Elsewhere(Key::Documents);
+            }
+            Outcome::Park(_, again) | Outcome::Again(again) => again,
+            Outcome::AtOnce(error) | Outcome::Split(error) | Outcome::Shared(error) => {
+                Arc::new(Again::refused(error))
+            }
+        };
+        let parked_ms = self.pieces[self.of[operation].0].picked.parked_ms;
+        let age = Duration::from_millis(now_ms().saturating_sub(parked_ms));
+        if age < age_max {
+            return Fate::Stays(again);
+        }
+        let error = again.error.as_deref().cloned().unwrap_or_else(|| Error {
+            status: 503,
+            kind: "parked_too_long".to_owned(),
+            reason: again.why(),
+        });
+        Fate::Dead(Arc::new(Error {
+            reason: format!("it was parked for {} s; {}", age.as_secs(), error.reason),
+            ..error
+        }))
+    }
+
+    /// Tells `work` the doubt, the attempts and the refusals of earlier tries of its operations.
+    pub(super) fn recall(&self, work: &mut Work<'_>) {
+        for (operation, (piece, _)) in self.of.iter().enumerate() {
+            let picked = &self.pieces[*piece].picked;
+            work.doubt[operation] = Doubt::since_start(picked.doubt, true);
+            work.attempts[operation] = picked.attempts;
+            work.refusals[operation] = picked.refusals;
+        }
+    }
+
+    /// Takes away what was refused at an earlier try and whose dead letter the disk has not taken: it is not
+    /// sent again. Returns it, to be given up.
+    pub(super) fn refused_before(&self, route: &Route, parked: &Parked, due: &mut Vec<usize>) -> Vec<Dead> {
+        let (mut unwritten, now) = (route.unwritten.borrow_mut(), Instant::now());
+        let mut dead = Vec::new();
+        due.retain(|operation| match unwritten.of(self.id(parked, *operation), now) {
+            None => true,
+            Some(error) => {
+                dead.push(Dead {
+                    operation: *operation,
+                    error,
+                });
+                false
+            }
+        });
+        dead
+    }
+
+    /// Returns the name of an operation that lasts from one try to the next.
+    pub(super) fn id(&self, parked: &Parked, operation: usize) -> Id {
+        let (piece, op) = self.of[operation];
+        (parked.number_of(self.pieces[piece].picked.at), op)
+    }
+
+    /// Gives up operations as an operator asked: with the cluster's error, if there is one.
+    pub(super) fn give_up(&self, operations: Vec<usize>) -> Vec<Dead> {
+        let dead = operations.into_iter().map(|operation| {
+            let error = self.refused(operation).unwrap_or_else(|| Error {
+                status: 503,
+                kind: "given_up_by_operator".to_owned(),
+                reason: self.why(operation),
+            });
+            let error = Arc::new(error);
+            Dead { operation, error }
+        });
+        dead.collect()
+    }
+
+    pub(super) fn sent(&mut self, operations: &[usize]) {
+        for operation in operations {
+            self.pieces[self.of[*operation].0].tried.attempted = true;
+        }
+    }
+
+    pub(super) fn note(&mut self, operation: usize, work: &Work<'_>) {
+        let tried = &mut self.pieces[self.of[operation].0].tried;
+        tried.refusals = tried.refusals.max(work.refusals[operation]);
+    }
+
+    pub(super) fn doubts(&mut self, operation: usize, doubt: bool) {
+        self.pieces[self.of[operation].0].tried.doubt |= doubt;
+    }
+
+    pub(super) fn gone(&mut self, operation: usize) {
+        let (piece, op) = self.of[operation];
+        self.pieces[piece].tried.gone.push(op);
+    }
+
+    pub(super) fn moves(&mut self, operation: usize, to: Key) {
+        let (piece, op) = self.of[operation];
+        let moved: &mut BTreeMap<Key, Vec<u32>> = &mut self.pieces[piece].tried.moved;
+        moved.entry(to).or_default().push(op);
+    }
+
+    /// Returns the cluster's error for an operation that is refused already.
+    pub(super) fn refused(&self, operation: usize) -> Option<Error> {
+        let (piece, op) = self.of[operation];
+        let refused = self.pieces[piece].entry.refused.get(op as usize)?;
+        Some(refused.clone().into())
+    }
+
+    pub(super) fn why(&self, operation: usize) -> String {
+        let entry = &self.pieces[self.of[operation].0].entry;
+        match entry.why.is_empty() {
+            true => "it waited behind others".to_owned(),
+            false => entry.why.clone(),
+        }
+    }
+}
+
+/// Returns where the operations of one of an entry's requests come from, as a batch has it from its operation
+/// `first` on.
+fn origin_of(entry: &Entry, request: u32, first: usize) -> Origin {
+    let of_it = entry.led_to.iter().filter(|(number, ..)| *number == request);
+    let led_to: Vec<_> = of_it
+        .map(|(_, name, index)| (name.clone(), index.clone()))
+        .collect();
+    let at = entry.origins.get(request as usize);
+    Origin {
+        first,
+        place: 0,
+        position: at.map_or(0, |(position, _)| *position),
+        time_ms: 0,
+        led_to: (!led_to.is_empty()).then(|| led_to.into()),
+    }
+}
+
+/// Returns where each operation of these lines is: an action, and a source unless the action is a `delete`.
+fn lines_of(lines: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let (mut ranges, mut at) = (Vec::new(), 0);
+    let end = |from: usize| {
+        let newline = memchr::memchr(b'\n', &lines[from..]);
+        newline.map_or(lines.len(), |found| from + found + 1)
+    };
+    while at < lines.len() {
+        let action_ends = end(at);
+        let subject = bulk::subject(&lines[at..action_ends]);
+        let ends = match subject.is_some_and(|subject| subject.op == Op::Delete) {
+            true => action_ends,
+            false => end(action_ends),
+        };
+        ranges.push(at..ends);
+        at = ends;
+    }
+    ranges
+}
