@@ -15,8 +15,9 @@
 //! small body waits for: without it, one peer that declares a body as large as the room, and sends nothing,
 //! would hold up everybody until it is asked to make room.
 //!
-//! A peer is an IPv4 address, or 64 bits of an IPv6 address. While others are there, a peer may hold its
-//! share ([`Fairness::peer_share_percent`]) and one body.
+//! A peer is an IPv4 address, or 64 bits of an IPv6 address; and a user that is known to send a body, from
+//! whatever addresses ([`holder`](crate::holder)). While others are there, a peer may hold its share
+//! ([`Fairness::peer_share_percent`]) and one body.
 //!
 //! A body that waits has its first bytes in the read buffer of its connection. Those buffers are set aside
 //! from the room for bodies: the part of the budget that is not for bodies bears them, and they are bounded,
@@ -32,6 +33,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::budget::{Budget, OverBudget};
 use crate::claim::{Claim, Record};
+use crate::holder::{Holder, Sender};
 use crate::place::{Place, Places};
 use crate::waiters::{Waiter, Waiters};
 
@@ -74,9 +76,11 @@ pub(crate) struct Counters {
 
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionQueue {
-    peers: HashMap<IpAddr, Account>,
-    /// The two peers that came last, with the moment: they show whether anybody else is there.
-    latest: [Option<(IpAddr, Instant)>; 2],
+    peers: HashMap<Holder, Account>,
+    /// The two addresses that came last, with the moment: they show whether anybody else is there.
+    latest: [Option<(Holder, Instant)>; 2],
+    /// The two users that came last; an address whose user is not known counts as one.
+    latest_users: [Option<(Holder, Instant)>; 2],
     pub(crate) queue: Waiters,
     pub(crate) places: Places,
     /// Bodies that are arriving.
@@ -153,14 +157,14 @@ impl Admission {
     pub(crate) fn take_back(&self, record: &Record, bytes: usize) {
         let mut state = self.state();
         state.take_back(record, bytes);
-        self.let_on(&mut state, record.peer);
+        self.let_on(&mut state, record.sender);
     }
 
     /// Notes that a claim ends.
     pub(crate) fn end(&self, record: &Record) {
         let mut state = self.state();
         state.end(record);
-        self.let_on(&mut state, record.peer);
+        self.let_on(&mut state, record.sender);
     }
 
     /// Notes that the number of waiters is another one.
@@ -173,10 +177,12 @@ impl Admission {
         self.useful.store(0, Ordering::SeqCst);
     }
 
-    /// Lets a waiter of a peer on that may have room now.
-    pub(crate) fn let_on(&self, state: &mut AdmissionQueue, peer: IpAddr) {
-        if state.queue.let_on(peer) {
-            self.look_again();
+    /// Lets waiters on that may have room now, because a sender has given something back.
+    pub(crate) fn let_on(&self, state: &mut AdmissionQueue, sender: Sender) {
+        for holder in sender.holders() {
+            if state.queue.let_on(holder) {
+                self.look_again();
+            }
         }
     }
 }
@@ -184,19 +190,29 @@ impl Admission {
 // === impl AdmissionQueue ===
 
 impl AdmissionQueue {
-    pub(crate) fn see(&mut self, peer: IpAddr, now: Instant) {
-        match self.latest[0] {
-            Some((last, _)) if last == peer => {}
-            last => self.latest[1] = last,
+    pub(crate) fn see(&mut self, sender: Sender, now: Instant) {
+        let address = Holder::Address(sender.address);
+        let user = sender.user.map_or(address, Holder::User);
+        for (latest, holder) in [(&mut self.latest, address), (&mut self.latest_users, user)] {
+            match latest[0] {
+                Some((last, _)) if last == holder => {}
+                last => latest[1] = last,
+            }
+            latest[0] = Some((holder, now));
         }
-        self.latest[0] = Some((peer, now));
     }
 
-    pub(crate) fn others_than(&self, peer: IpAddr, now: Instant) -> bool {
-        let is_other = |(other, seen): &(IpAddr, Instant)| {
-            *other != peer && now.saturating_duration_since(*seen) < PEER_LASTS
+    /// Returns whether others than `holder` were there lately: other addresses for an address, bodies that
+    /// are not known to be its own for a user.
+    pub(crate) fn others_than(&self, holder: Holder, now: Instant) -> bool {
+        let latest = match holder {
+            Holder::Address(_) => &self.latest,
+            Holder::User(_) => &self.latest_users,
         };
-        self.latest.iter().flatten().any(is_other)
+        let is_other = |(other, seen): &(Holder, Instant)| {
+            *other != holder && now.saturating_duration_since(*seen) < PEER_LASTS
+        };
+        latest.iter().flatten().any(is_other)
     }
 
     /// Returns whether it is time to check which bodies could make room: thousands may wait, and one check
@@ -221,30 +237,36 @@ impl AdmissionQueue {
         self.queue.let_all_on();
     }
 
-    pub(crate) fn held_by(&self, peer: IpAddr) -> usize {
-        self.peers.get(&peer).map_or(0, |account| account.held)
+    pub(crate) fn held_by(&self, holder: Holder) -> usize {
+        self.peers.get(&holder).map_or(0, |account| account.held)
     }
 
     pub(crate) fn begin(&mut self, record: impl FnOnce(u64) -> Record) -> Arc<Record> {
         self.next_id += 1;
         let record = Arc::new(record(self.next_id));
-        self.peers.entry(record.peer).or_default().claims += 1;
+        for holder in record.sender.holders() {
+            self.peers.entry(holder).or_default().claims += 1;
+        }
         record
     }
 
     fn end(&mut self, record: &Record) {
         self.arriving.remove(&record.id);
         self.take_back(record, record.held());
-        if let Some(account) = self.peers.get_mut(&record.peer) {
-            account.claims -= 1;
-            if account.claims == 0 {
-                self.peers.remove(&record.peer);
+        for holder in record.sender.holders() {
+            if let Some(account) = self.peers.get_mut(&holder) {
+                account.claims -= 1;
+                if account.claims == 0 {
+                    self.peers.remove(&holder);
+                }
             }
         }
     }
 
     pub(crate) fn give(&mut self, record: &Record, bytes: usize) {
-        self.peers.entry(record.peer).or_default().held += bytes;
+        for holder in record.sender.holders() {
+            self.peers.entry(holder).or_default().held += bytes;
+        }
         record.add_held(bytes);
     }
 
@@ -260,8 +282,10 @@ impl AdmissionQueue {
     pub(crate) fn take_back(&mut self, record: &Record, bytes: usize) {
         record.sub_held(bytes);
         self.small_held = self.small_held.saturating_sub(record.sub_small(bytes));
-        if let Some(account) = self.peers.get_mut(&record.peer) {
-            account.held = account.held.saturating_sub(bytes);
+        for holder in record.sender.holders() {
+            if let Some(account) = self.peers.get_mut(&holder) {
+                account.held = account.held.saturating_sub(bytes);
+            }
         }
     }
 }
@@ -313,7 +337,8 @@ impl Budget {
         self.room().limit_for(wants, state.small_held)
     }
 
-    /// Returns whether a peer's share allows it `bytes` bytes more for a body. One body is always allowed.
+    /// Returns whether the shares of a body's address and user allow it `bytes` bytes more. One body is
+    /// always allowed.
     pub(crate) fn may_have(
         &self,
         state: &AdmissionQueue,
@@ -321,8 +346,21 @@ impl Budget {
         bytes: usize,
         now: Instant,
     ) -> bool {
-        let held = state.held_by(record.peer);
-        held <= record.held() || held + bytes <= self.peer_share() || !state.others_than(record.peer, now)
+        self.held_up_by(state, record, bytes, now).is_none()
+    }
+
+    /// Returns whose share does not allow a body `bytes` bytes more.
+    pub(crate) fn held_up_by(
+        &self,
+        state: &AdmissionQueue,
+        record: &Record,
+        bytes: usize,
+        now: Instant,
+    ) -> Option<Holder> {
+        record.sender.holders().find(|holder| {
+            let held = state.held_by(*holder);
+            held > record.held() && held + bytes > self.peer_share() && state.others_than(*holder, now)
+        })
     }
 
     /// Takes room for `bytes` at once, by `take` if that finds memory that is charged already; `None` if the
@@ -335,7 +373,7 @@ impl Budget {
     ) -> Option<Option<T>> {
         let now = Instant::now();
         let mut state = self.admission.state();
-        state.see(claim.record().peer, now);
+        state.see(claim.record().sender, now);
         if !state.queue.is_empty() || !self.may_have(&state, claim.record(), bytes, now) {
             return None;
         }
@@ -422,8 +460,8 @@ impl Budget {
                 small_unfit += 1;
                 continue;
             }
-            if !self.may_have(state, &waiter.record, waiter.wanted, now) {
-                state.queue.hold_back(&waiter);
+            if let Some(holder) = self.held_up_by(state, &waiter.record, waiter.wanted, now) {
+                state.queue.hold_back(&waiter, holder);
                 continue;
             }
             let limit = room.limit_for(waiter.wants(), state.small_held);
@@ -455,9 +493,11 @@ impl Budget {
         state.queue.remove(waiter);
         self.admission.counts(state);
         state.give_room(&waiter.record, waiter.wanted, room);
-        state.see(waiter.record.peer, Instant::now());
+        state.see(waiter.record.sender, Instant::now());
         waiter.grant();
-        state.queue.let_on(waiter.record.peer);
+        for holder in waiter.record.sender.holders() {
+            state.queue.let_on(holder);
+        }
     }
 }
 
@@ -483,233 +523,4 @@ const SMALL_SHARE: usize = 8;
 pub(crate) const UNFIT_MAX: usize = 64;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::budget::BUDGET_BYTES_DEFAULT;
-    use crate::claim::Claim;
-
-    const MIB: usize = 1 << 20;
-
-    fn peer(last: u8) -> IpAddr {
-        IpAddr::from([127, 0, 0, last])
-    }
-
-    async fn wait(budget: &Arc<Budget>, claim: &Claim, bytes: usize, seconds: u64) -> bool {
-        let wait = Duration::from_secs(seconds);
-        budget.wait_for_room(claim, bytes, wait).await.is_ok()
-    }
-
-    #[test]
-    fn sixty_four_bits_of_an_ipv6_address_are_one_peer_and_mapped_ones_are_what_they_map_to() {
-        let of = |text: &str| peer_of(text.parse().expect("an address"));
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
-        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8::1"));
-        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
-        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
-    }
-
-    #[tokio::test]
-    async fn who_fits_passes_who_does_not_and_nobody_waits_for_room_that_is_there() {
-        let budget = Arc::new(Budget::new(60 * MIB)); // 45 for bodies, 2.8 of it for small ones
-        let claims: Vec<Claim> = (0..4).map(|_| Claim::begin(&budget, peer(1))).collect();
-        assert!(wait(&budget, &claims[0], 28 * MIB, 1).await);
-        assert!(wait(&budget, &claims[1], 8 * MIB, 1).await);
-        let (large, small, ()) = tokio::join!(
-            wait(&budget, &claims[2], 24 * MIB, 2),
-            wait(&budget, &claims[3], 7 * MIB, 2),
-            async {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                assert_eq!(budget.admission.waiting(), 2);
-                claims[1].give_back(8 * MIB);
-                budget.release(8 * MIB);
-                tokio::task::yield_now().await;
-                assert_eq!(budget.admission.waiting(), 1, "the smaller one has it at once");
-            }
-        );
-        assert!(!large && small);
-        assert_eq!((budget.used(), budget.admission.waiting()), (35 * MIB, 0));
-    }
-
-    #[tokio::test]
-    async fn room_that_is_of_no_use_to_anybody_has_nobody_looked_at() {
-        let budget = Arc::new(Budget::new(40 * MIB)); // 30 for bodies, 1.9 of it for small ones
-        let claims: Vec<Claim> = (0..3).map(|_| Claim::begin(&budget, peer(1))).collect();
-        assert!(
-            wait(&budget, &claims[0], 30 * MIB, 1).await,
-            "all, while nobody has any"
-        );
-        let (first, second, ()) = tokio::join!(
-            wait(&budget, &claims[1], 20 * MIB, 5),
-            wait(&budget, &claims[2], 6 * MIB, 5),
-            async {
-                tokio::task::yield_now().await;
-                for (room, is_useful) in [(7, false), (8, true)] {
-                    budget.forget(room * MIB - (30 * MIB - budget.used()));
-                    assert_eq!(budget.can_serve(), is_useful, "{room} MiB");
-                }
-                budget.release(0);
-                tokio::task::yield_now().await;
-                assert_eq!(
-                    budget.admission.waiting(),
-                    1,
-                    "the smaller one has what it wanted"
-                );
-                assert!(!budget.can_serve());
-                budget.release(20 * MIB);
-            }
-        );
-        assert!(first && second);
-    }
-
-    #[tokio::test]
-    async fn in_the_middle_of_its_wait_nobody_passes_the_first() {
-        let budget = Arc::new(Budget::new(60 * MIB));
-        let claims: Vec<Claim> = (0..4).map(|_| Claim::begin(&budget, peer(1))).collect();
-        assert!(wait(&budget, &claims[0], 20 * MIB, 1).await);
-        assert!(wait(&budget, &claims[1], 20 * MIB, 1).await);
-        let (large, small, ()) = tokio::join!(
-            wait(&budget, &claims[2], 30 * MIB, 4),
-            wait(&budget, &claims[3], 15 * MIB, 4),
-            async {
-                for claim in &claims[..2] {
-                    tokio::time::sleep(Duration::from_millis(1_300)).await;
-                    claim.give_back(20 * MIB);
-                    budget.release(20 * MIB);
-                }
-            }
-        );
-        assert!(large && !small, "{large} {small}");
-    }
-
-    #[tokio::test]
-    async fn small_bodies_have_room_of_their_own_whatever_large_ones_hold_or_collect() {
-        let budget = Arc::new(Budget::new(BUDGET_BYTES_DEFAULT)); // 108 for bodies, 6.7 of it for small ones
-        let large: Vec<Claim> = (0..4).map(|n| Claim::begin(&budget, peer(100 + n))).collect();
-        assert!(wait(&budget, &large[0], 100_000_000, 1).await);
-        assert!(
-            !wait(&budget, &large[1], 8_000_000, 0).await,
-            "the reserve is not theirs"
-        );
-        let small: Vec<Claim> = (0..13).map(|n| Claim::begin(&budget, peer(n + 2))).collect();
-        let at_once = |claim| wait(&budget, claim, 768 << 10, 0);
-        for claim in &small[..5] {
-            assert!(at_once(claim).await);
-        }
-        let (collector, rest) = tokio::join!(wait(&budget, &large[2], 50 * MIB, 1), async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            let mut rest = Vec::new();
-            for claim in &small[5..] {
-                rest.push(at_once(claim).await);
-            }
-            rest
-        });
-        assert!(!collector);
-        assert_eq!(rest, [true, true, true, true, false, false, false, false]);
-        drop((large, small));
-        budget.release(budget.used());
-        let state = budget.admission.state();
-        assert_eq!((state.small_held, state.peers.len()), (0, 0));
-    }
-
-    #[tokio::test]
-    async fn small_bodies_find_their_room_behind_however_many_large_ones() {
-        let budget = Arc::new(Budget::new(40 * MIB)); // 30 for bodies, 1.9 of it for small ones
-        let holder = Claim::begin(&budget, peer(1));
-        assert!(wait(&budget, &holder, 24 * MIB, 1).await);
-        let large: Vec<Claim> = (0..150).map(|n| Claim::begin(&budget, peer(n + 2))).collect();
-        let small = Claim::begin(&budget, peer(200));
-        let second = Duration::from_secs(1);
-        let waiting = large
-            .iter()
-            .map(|claim| Place::take(&budget, claim, 8 * MIB, second));
-        let waiting: Vec<_> = waiting.map(|place| place.expect("a place")).collect();
-        assert!(waiting.iter().all(|place| !place.waiter.is_granted()));
-        assert!(wait(&budget, &small, 100 << 10, 0).await);
-        drop(waiting);
-        assert_eq!(budget.admission.waiting(), 0);
-        assert_eq!(budget.aside(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_body_that_needs_all_the_room_is_not_starved_by_small_ones() {
-        let budget = Arc::new(Budget::new(40 * MIB));
-        let small: Vec<Claim> = (0..40).map(|n| Claim::begin(&budget, peer(n + 2))).collect();
-        assert!(wait(&budget, &small[0], 100 << 10, 0).await);
-        let whole = Claim::begin(&budget, peer(1));
-        let (whole, ()) = tokio::join!(wait(&budget, &whole, 30 * MIB, 4), async {
-            // Each is there before the one before it goes, until the large one collects.
-            for pair in small.windows(2) {
-                let next = wait(&budget, &pair[1], 100 << 10, 0).await;
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                let held = pair[0].record().held();
-                pair[0].give_back(held);
-                budget.release(held);
-                if !next {
-                    break;
-                }
-            }
-        });
-        assert!(whole);
-    }
-
-    #[tokio::test]
-    async fn a_large_body_that_grows_gets_as_much_as_one_that_says_its_length() {
-        let budget = Arc::new(Budget::new(BUDGET_BYTES_DEFAULT)); // 108 for bodies, 6.7 of it for small ones
-        let growing = Claim::begin(&budget, peer(1));
-        assert!(wait(&budget, &growing, 64 * MIB, 1).await);
-        assert!(wait(&budget, &growing, 36 * MIB, 1).await, "it is alone");
-        let other = Claim::begin(&budget, peer(2));
-        assert!(!wait(&budget, &other, 8_000_000, 0).await);
-    }
-
-    #[tokio::test]
-    async fn a_large_body_that_grows_in_small_steps_takes_nothing_from_the_small_ones() {
-        let budget = Arc::new(Budget::new(BUDGET_BYTES_DEFAULT));
-        let (large, growing) = (Claim::begin(&budget, peer(1)), Claim::begin(&budget, peer(2)));
-        assert!(wait(&budget, &large, 94 * MIB, 1).await);
-        assert!(wait(&budget, &growing, 7 * MIB, 1).await);
-        assert!(!wait(&budget, &growing, MIB, 0).await);
-        assert!(wait(&budget, &Claim::begin(&budget, peer(3)), 768 << 10, 0).await);
-    }
-
-    #[tokio::test]
-    async fn a_peer_has_all_while_it_is_alone_and_its_share_when_another_comes() {
-        let budget = Arc::new(Budget::new(60 * MIB));
-        let greedy: Vec<Claim> = (0..6).map(|_| Claim::begin(&budget, peer(1))).collect();
-        for claim in &greedy[..4] {
-            assert!(wait(&budget, claim, 10 * MIB, 1).await, "alone");
-        }
-        let modest = Claim::begin(&budget, peer(2));
-        let (more, other, ()) = tokio::join!(
-            wait(&budget, &greedy[4], 10 * MIB, 1),
-            wait(&budget, &modest, 10 * MIB, 1),
-            async {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                greedy[0].give_back(10 * MIB);
-                budget.release(10 * MIB);
-            }
-        );
-        assert!(!more && other, "who came later, with nothing, comes first");
-        let large = Claim::begin(&budget, peer(3));
-        greedy[1..4].iter().for_each(|claim| claim.give_back(10 * MIB));
-        budget.release(30 * MIB);
-        assert!(
-            wait(&budget, &large, 30 * MIB, 1).await,
-            "one body is always allowed"
-        );
-    }
-
-    #[tokio::test]
-    async fn who_stops_waiting_leaves_no_trace() {
-        let budget = Arc::new(Budget::new(60 * MIB));
-        let (one, two) = (Claim::begin(&budget, peer(1)), Claim::begin(&budget, peer(1)));
-        assert!(wait(&budget, &one, 40 * MIB, 1).await);
-        assert!(!wait(&budget, &two, 10 * MIB, 0).await);
-        assert_eq!(budget.admission.waiting(), 0);
-        one.give_back(40 * MIB);
-        budget.release(40 * MIB);
-        drop((one, two));
-        assert_eq!(budget.used(), 0);
-        assert!(budget.admission.state().peers.is_empty());
-    }
-}
+mod tests;

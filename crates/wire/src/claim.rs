@@ -1,6 +1,5 @@
 //! The memory that one request body holds of the budget, and the rate at which the body arrives.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -9,6 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::budget::Budget;
+use crate::holder::Sender;
 
 /// A body's claim on memory. Dropping it ends the claim and gives back what it holds. The bytes themselves
 /// are released by their buffer.
@@ -22,7 +22,7 @@ pub(crate) struct Claim {
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) id: u64,
-    pub(crate) peer: IpAddr,
+    pub(crate) sender: Sender,
     held: AtomicUsize,
     /// The part of `held` that was given to it as a small body.
     small: AtomicUsize,
@@ -50,17 +50,17 @@ pub(crate) enum Verdict {
     Shrink,
     /// The body is too slow for the memory that it holds.
     Slow,
-    /// The body's peer holds more than its share.
+    /// The body's address or user holds more than its share.
     OverShare,
 }
 
 // === impl Claim ===
 
 impl Claim {
-    pub(crate) fn begin(budget: &Arc<Budget>, peer: IpAddr) -> Self {
+    pub(crate) fn begin(budget: &Arc<Budget>, sender: Sender) -> Self {
         let record = budget.admission.state().begin(|id| Record {
             id,
-            peer,
+            sender,
             held: AtomicUsize::new(0),
             small: AtomicUsize::new(0),
             arrived: AtomicU64::new(0),

@@ -12,6 +12,7 @@ use crate::admission::{FIRST_BYTES, peer_of};
 use crate::budget::OverBudget;
 use crate::claim::{Claim, Verdict};
 use crate::connection::Connection;
+use crate::holder::Sender;
 use crate::inflate::{Encoding, Inflater, STEP_BYTES};
 use crate::outgoing::{Chunk, Outgoing, Source, SourceError};
 use crate::place::Beginning;
@@ -27,6 +28,7 @@ pub struct Incoming {
     request: u64,
     length: Option<u64>,
     encoding: Encoding,
+    user: Option<u128>,
 }
 
 /// The two ends of a connection.
@@ -108,7 +110,20 @@ impl Incoming {
             request,
             length,
             encoding,
+            user: None,
         }
+    }
+
+    /// Notes the user who sends the body: a number that each user of all requests has for itself. The memory
+    /// of the body counts for that user's share, too. To be called only for users whose credentials were
+    /// checked, and before the body is read.
+    pub fn sent_by(&mut self, user: u128) {
+        self.user = Some(user);
+    }
+
+    /// Returns whether the body is so large, or may be, that it is given memory of its own.
+    pub fn may_be_large(&self) -> bool {
+        self.length.is_none_or(|length| length >= FIRST_BYTES as u64)
     }
 
     /// Returns the next bytes as they come over the wire (at most 256 KiB, any content encoding untouched);
@@ -267,7 +282,11 @@ impl Incoming {
     }
 
     fn claim(&self) -> Claim {
-        Claim::begin(self.pool.budget(), peer_of(self.connection.peer.address.ip()))
+        let sender = Sender {
+            address: peer_of(self.connection.peer.address.ip()),
+            user: self.user,
+        };
+        Claim::begin(self.pool.budget(), sender)
     }
 
     fn cut(&self, verdict: Verdict, into: &Buffer) -> BodyError {

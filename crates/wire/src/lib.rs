@@ -59,6 +59,7 @@ mod connections;
 mod drain;
 pub mod exposition;
 pub mod guard;
+mod holder;
 mod incoming;
 mod inflate;
 mod limits;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crate::admission::{AdmissionQueue, FIRST_BYTES};
 use crate::budget::{Budget, OverBudget};
 use crate::claim::Claim;
+use crate::holder::Holder;
 use crate::waiters::Waiter;
 
 /// A place in the queue, left when dropped. A drop also gives back the room that was granted, unless the room
@@ -55,7 +56,11 @@ impl AdmissionQueue {
     /// them, many clients behind one address are all who want memory.
     fn most_for(&self, budget: &Budget, peer: IpAddr, now: Instant) -> Most {
         let all = budget.limit() / ASIDE_SHARE;
-        let peer = if self.others_than(peer, now) { all / 2 } else { all };
+        let peer = if self.others_than(Holder::Address(peer), now) {
+            all / 2
+        } else {
+            all
+        };
         Most { all, peer }
     }
 }
@@ -70,9 +75,10 @@ impl<'a> Place<'a> {
         let is_small = budget.is_small((record.held(), wanted));
         let waiter = {
             let mut state = admission.state();
-            state.see(record.peer, since);
-            let most = state.most_for(budget, record.peer, since);
-            if !state.places.enter(record.peer, record.aside(), most) {
+            state.see(record.sender, since);
+            let peer = record.sender.address;
+            let most = state.most_for(budget, peer, since);
+            if !state.places.enter(peer, record.aside(), most) {
                 return None;
             }
             admission.aside.fetch_add(record.aside(), Ordering::SeqCst);
@@ -96,7 +102,7 @@ impl Drop for Place<'_> {
         let (admission, record) = (&self.budget.admission, &self.waiter.record);
         record.wait(false);
         let mut state = admission.state();
-        state.places.leave(record.peer, record.aside());
+        state.places.leave(record.sender.address, record.aside());
         admission.aside.fetch_sub(record.aside(), Ordering::SeqCst);
         if state.queue.remove(&self.waiter) {
             admission.counts(&state);
@@ -104,7 +110,7 @@ impl Drop for Place<'_> {
         }
         if self.waiter.is_granted() {
             state.take_back(record, self.waiter.wanted);
-            admission.let_on(&mut state, record.peer);
+            admission.let_on(&mut state, record.sender);
             drop(state);
             self.budget.release(self.waiter.wanted);
         }
@@ -205,11 +211,16 @@ const ASIDE_SHARE: usize = 8;
 mod tests {
     use super::*;
     use crate::admission::UNFIT_MAX;
+    use crate::holder::Sender;
 
     const MIB: usize = 1 << 20;
 
     fn peer(last: u8) -> IpAddr {
         IpAddr::from([127, 0, 0, last])
+    }
+
+    fn sender(last: u8) -> Sender {
+        Sender::unknown(peer(last))
     }
 
     async fn wait(budget: &Arc<Budget>, claim: &Claim, bytes: usize, seconds: u64) -> bool {
@@ -245,7 +256,7 @@ mod tests {
         let looks = [300, 3_000, 30_000].map(|many| {
             let budget = Arc::new(Budget::new(8 << 30)); // 6 GiB for bodies
             let holders: Vec<Claim> = [1, 2]
-                .map(|last| Claim::begin(&budget, peer(last)))
+                .map(|last| Claim::begin(&budget, sender(last)))
                 .into_iter()
                 .collect();
             for holder in &holders {
@@ -253,7 +264,7 @@ mod tests {
                 assert!(room.is_some());
             }
             let claims: Vec<Claim> = (0..many)
-                .map(|n| Claim::begin(&budget, peer(1 + (n % 8) as u8)))
+                .map(|n| Claim::begin(&budget, sender(1 + (n % 8) as u8)))
                 .collect();
             let minute = Duration::from_secs(60);
             let waiting = claims
@@ -282,10 +293,10 @@ mod tests {
     #[tokio::test]
     async fn a_peer_waits_with_a_bounded_number_of_bodies_and_takes_no_place_from_another() {
         let budget = Arc::new(Budget::new(64 * MIB)); // 48 for bodies, 8 for the read buffers of those that wait
-        let holder = Claim::begin(&budget, peer(9));
+        let holder = Claim::begin(&budget, sender(9));
         assert!(wait(&budget, &holder, 40 * MIB, 1).await);
         let minute = Duration::from_secs(60);
-        let claims: Vec<Claim> = (0..3_000).map(|_| Claim::begin(&budget, peer(1))).collect();
+        let claims: Vec<Claim> = (0..3_000).map(|_| Claim::begin(&budget, sender(1))).collect();
         let waiting: Vec<_> = claims
             .iter()
             .filter_map(|claim| {
@@ -302,9 +313,9 @@ mod tests {
             })
             .collect();
         assert_eq!(waiting.len(), 4 * MIB / (32 << 10), "half of the memory for them");
-        let small = Claim::begin(&budget, peer(2));
+        let small = Claim::begin(&budget, sender(2));
         assert!(wait(&budget, &small, 200 << 10, 0).await, "its room is there");
-        let other = Claim::begin(&budget, peer(3));
+        let other = Claim::begin(&budget, sender(3));
         let (served, ()) = tokio::join!(wait(&budget, &other, 20 * MIB, 5), async {
             tokio::task::yield_now().await;
             assert_eq!(budget.admission.waiting(), waiting.len() + 1);
@@ -318,14 +329,14 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_is_alone_takes_all_places_and_those_who_come_later_find_some() {
         let budget = Arc::new(Budget::new(64 * MIB)); // 48 for bodies, 8 for the read buffers of those that wait
-        let holder = Claim::begin(&budget, peer(1));
+        let holder = Claim::begin(&budget, sender(1));
         assert!(wait(&budget, &holder, 40 * MIB, 1).await);
         let minute = Duration::from_secs(60);
-        let claims: Vec<Claim> = (0..1_000).map(|_| Claim::begin(&budget, peer(1))).collect();
+        let claims: Vec<Claim> = (0..1_000).map(|_| Claim::begin(&budget, sender(1))).collect();
         let place = |claim| Place::take(&budget, claim, 20 * MIB, minute);
         let mut waiting: Vec<_> = claims.iter().filter_map(place).collect();
         assert_eq!(waiting.len(), 8 * MIB / FIRST_BYTES, "all of the memory for them");
-        let others: Vec<Claim> = (0..1_000).map(|_| Claim::begin(&budget, peer(2))).collect();
+        let others: Vec<Claim> = (0..1_000).map(|_| Claim::begin(&budget, sender(2))).collect();
         let came: Vec<_> = others.iter().filter_map(place).collect();
         assert_eq!(came.len(), 2 * MIB / FIRST_BYTES, "a quarter of it");
         waiting.truncate(5 * MIB / FIRST_BYTES);

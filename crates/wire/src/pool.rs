@@ -585,6 +585,7 @@ const CLASSES: usize = 1 + (27 - 12) * 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::holder::Sender;
 
     fn pool(limit: usize) -> Pool {
         Pool::new(Arc::new(Budget::new(limit)))
@@ -691,7 +692,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn admission_waits_for_room_and_no_longer_than_allowed() {
         let pool = pool(1 << 20);
-        let claim = Claim::begin(pool.budget(), [127, 0, 0, 1].into());
+        let claim = Claim::begin(pool.budget(), Sender::unknown([127, 0, 0, 1].into()));
         let admit = async |wait| pool.admit(600 << 10, &claim, wait).await;
         let held = admit(Duration::ZERO).await.expect("fits");
         assert!(admit(Duration::from_millis(50)).await.is_err());
@@ -705,7 +706,7 @@ mod tests {
     #[test]
     fn a_buffer_that_moves_stays_its_claims_and_is_counted_once() {
         let pool = pool(1 << 20);
-        let claim = Claim::begin(pool.budget(), [127, 0, 0, 1].into());
+        let claim = Claim::begin(pool.budget(), Sender::unknown([127, 0, 0, 1].into()));
         let record = Arc::clone(claim.record());
         let mut buffer = pool.take(4096);
         buffer.extend_from_slice(b"hello");

@@ -6,15 +6,14 @@
 //! 1. a body that has been slow for a moment gives back the room that was promised and not used,
 //! 2. a body that has been slow for a second is cut off, beginning with the one that holds most and sends
 //!    least,
-//! 3. after a second of waiting, peers that hold more than their share are cut down to it.
+//! 3. after a second of waiting, addresses and users that hold more than their share are cut down to it.
 //!
-//! For a body that waits because its own peer already holds its share, only the slow bodies of that peer make
-//! room.
+//! For a body that waits because its own address or user already holds its share, only the slow bodies of
+//! that holder make room.
 //!
 //! Bodies that have arrived completely are never touched: their requests end by themselves.
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -22,6 +21,7 @@ use std::time::{Duration, Instant};
 use crate::admission::{AdmissionQueue, UNFIT_MAX};
 use crate::budget::Budget;
 use crate::claim::{Record, Verdict};
+use crate::holder::Holder;
 use crate::waiters::Waiter;
 
 /// The state of one body, as seen by a look.
@@ -62,16 +62,17 @@ impl Budget {
         seen.sort_by(|one, other| other.burden.total_cmp(&one.burden));
         missing = self.slow_ones_make_room(seen.iter(), missing);
         for waiter in &over {
-            let peer = waiter.record.peer;
-            let more = (state.held_by(peer) + waiter.wanted).saturating_sub(self.peer_share());
-            let its_own = seen.iter().filter(|one| one.record.peer == peer);
+            let holder = self.held_up_by(&state, &waiter.record, waiter.wanted, now);
+            let Some(holder) = holder else { continue };
+            let more = (state.held_by(holder) + waiter.wanted).saturating_sub(self.peer_share());
+            let its_own = seen.iter().filter(|one| one.record.sender.is(holder));
             self.slow_ones_make_room(its_own, more);
         }
         let waits_long = |waiter: &&Arc<Waiter>| now.saturating_duration_since(waiter.since) >= SHARE_AFTER;
-        let who_waits: HashSet<IpAddr> = wanting
+        let who_waits: HashSet<Holder> = wanting
             .iter()
             .filter(waits_long)
-            .map(|waiter| waiter.record.peer)
+            .flat_map(|waiter| waiter.record.sender.holders())
             .collect();
         if missing > 0 && !who_waits.is_empty() {
             for one in self.over_share(&state, &seen, &who_waits) {
@@ -115,22 +116,29 @@ impl Budget {
         0
     }
 
-    /// Picks bodies to be cut off, so that no peer except those that wait holds more than its share.
+    /// Picks bodies to be cut off, so that nobody except those that wait holds more than its share.
     fn over_share<'s>(
         &self,
         state: &AdmissionQueue,
         seen: &'s [BodyState],
-        who_waits: &HashSet<IpAddr>,
+        who_waits: &HashSet<Holder>,
     ) -> Vec<&'s BodyState> {
         let mut over = HashMap::new();
         let mut picked = Vec::new();
-        for one in seen.iter().filter(|one| !who_waits.contains(&one.record.peer)) {
-            let peer = one.record.peer;
-            let left = over
-                .entry(peer)
-                .or_insert_with(|| state.held_by(peer).saturating_sub(self.peer_share()));
-            if *left > 0 {
-                *left = left.saturating_sub(one.record.held());
+        for one in seen {
+            let mut is_over = false;
+            for holder in one.record.sender.holders().filter(|one| !who_waits.contains(one)) {
+                let left = over
+                    .entry(holder)
+                    .or_insert_with(|| state.held_by(holder).saturating_sub(self.peer_share()));
+                is_over |= *left > 0;
+            }
+            if is_over {
+                for holder in one.record.sender.holders() {
+                    if let Some(left) = over.get_mut(&holder) {
+                        *left = left.saturating_sub(one.record.held());
+                    }
+                }
                 picked.push(one);
             }
         }

@@ -1,11 +1,10 @@
 //! The bodies that wait for room, in the order in which they came. However many wait, each step costs about
 //! as much as with a few.
 //!
-//! A waiter whose peer holds its share already is held back: nobody looks at it again before its peer has
-//! given something back, or before the next look at all waiters.
+//! A waiter whose address or user holds its share already is held back: nobody looks at it again before that
+//! holder has given something back, or before the next look at all waiters.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::claim::Record;
+use crate::holder::Holder;
 
 /// A body that waits for room.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Waiters {
     last: u64,
     large: BTreeMap<u64, Arc<Waiter>>,
     small: BTreeMap<u64, Arc<Waiter>>,
-    held_back: HashMap<IpAddr, BTreeMap<u64, Arc<Waiter>>>,
+    held_back: HashMap<Holder, BTreeMap<u64, Arc<Waiter>>>,
     held_back_count: usize,
 }
 
@@ -135,18 +135,19 @@ impl Waiters {
         waiting.into_values().chain(held_back)
     }
 
-    /// Has nobody look at a waiter until its peer, or everybody, is let on.
-    pub(crate) fn hold_back(&mut self, waiter: &Waiter) {
+    /// Has nobody look at a waiter until `holder`, which holds its share, or everybody, is let on.
+    pub(crate) fn hold_back(&mut self, waiter: &Waiter, holder: Holder) {
         if let Some(waiter) = self.list(waiter.is_small).remove(&waiter.number) {
-            let peer = self.held_back.entry(waiter.record.peer).or_default();
-            peer.insert(waiter.number, waiter);
+            let held_back = self.held_back.entry(holder).or_default();
+            held_back.insert(waiter.number, waiter);
             self.held_back_count += 1;
         }
     }
 
-    /// Lets the first waiter of a peer on that is held back, if one is.
-    pub(crate) fn let_on(&mut self, peer: IpAddr) -> bool {
-        let first = self.held_back.get(&peer).and_then(|peer| peer.first_key_value());
+    /// Lets the first waiter on that is held back because of a holder, if one is.
+    pub(crate) fn let_on(&mut self, holder: Holder) -> bool {
+        let held_back = self.held_back.get(&holder);
+        let first = held_back.and_then(|held_back| held_back.first_key_value());
         let Some(waiter) = first.map(|(_, waiter)| Arc::clone(waiter)) else {
             return false;
         };
@@ -168,15 +169,19 @@ impl Waiters {
     }
 
     fn take_held_back(&mut self, waiter: &Waiter) -> bool {
-        let Some(peer) = self.held_back.get_mut(&waiter.record.peer) else {
+        let mut holders = waiter.record.sender.holders();
+        let found = holders.find(|holder| {
+            let held_back = self.held_back.get_mut(holder);
+            held_back.is_some_and(|held_back| held_back.remove(&waiter.number).is_some())
+        });
+        let Some(holder) = found else {
             return false;
         };
-        let was_there = peer.remove(&waiter.number).is_some();
-        self.held_back_count -= usize::from(was_there);
-        if peer.is_empty() {
-            self.held_back.remove(&waiter.record.peer);
+        self.held_back_count -= 1;
+        if self.held_back[&holder].is_empty() {
+            self.held_back.remove(&holder);
         }
-        was_there
+        true
     }
 
     fn list(&mut self, is_small: bool) -> &mut BTreeMap<u64, Arc<Waiter>> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use testkit::client::Client;
-use testkit::fake::{FakeCluster, Spec};
+use testkit::fake::{FakeCluster, Spec, User};
 
 use crate::gateway::{Gateway, PATIENCE, cluster};
 use crate::home::GatewayHome;
@@ -160,6 +160,58 @@ fn bodies_that_are_declared_and_trickle_take_no_memory_from_others() {
             slowest < Duration::from_secs(3) + 4 * alone,
             "the slowest took {slowest:?}, alone {alone:?}"
         );
+    });
+}
+
+/// Users are known by their credentials, which the cluster has let in.
+#[test]
+fn a_user_has_one_share_of_the_memory_for_all_its_addresses() {
+    let may_write = |name: &str| User::new(name, "p").may("logs*", &["index"]);
+    let spec = Spec::default().index("logs", 6).basic_auth("u", "p");
+    let spec = spec.user(may_write("greedy")).user(may_write("modest"));
+    let cluster = FakeCluster::start(spec).unwrap();
+    let place = GatewayHome::at(&[cluster.urls()[0].replace("http://", "http://u:p@")], "");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let smaller = text.replace("router: r,", "router: r, max_request_body_size: 32mb,");
+    std::fs::write(&place.file, smaller).unwrap();
+    place.append("worker: {count: 2, body_memory: 64mb}\n"); // 48 for bodies, 24 for a user
+    let gateway = place.start();
+    let modest = client(&gateway).basic_auth("modest", "p");
+    for client in [client(&gateway).basic_auth("greedy", "p"), modest.clone()] {
+        let queued = client.post_ndjson("/_bulk", bulk_of(40_000).as_bytes());
+        queued.unwrap().ok().unwrap();
+    }
+    let begin = |last: u8, declared: usize| {
+        let mut socket = connect_from(last, gateway.address);
+        // greedy:p
+        let head = format!(
+            "POST /_bulk HTTP/1.1\r\nHost: x\r\nAuthorization: Basic Z3JlZWR5OnA=\r\n\
+             Content-Type: application/x-ndjson\r\nContent-Length: {declared}\r\n\r\n"
+        );
+        socket.write_all(head.as_bytes()).unwrap();
+        socket.write_all(&[b' '; 100_000]).unwrap();
+        socket
+    };
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _at_end = StopAtEnd(&stop);
+        // It is not so slow that it would have to make room.
+        let (held, stop) = (begin(2, 20 << 20), &stop);
+        scope.spawn(move || trickle(held, 40_000, Duration::from_millis(20), stop));
+        std::thread::sleep(Duration::from_millis(300));
+        // Another user wants memory, too.
+        let queued = modest.post_ndjson("/_bulk", bulk_of(1 << 20).as_bytes());
+        queued.unwrap().ok().unwrap();
+        let mut over = begin(3, 10 << 20);
+        std::thread::sleep(Duration::from_millis(300));
+        let answer = modest.post_ndjson("/_bulk", bulk_of(16 << 20).as_bytes());
+        let answer = answer.unwrap();
+        assert_eq!(answer.status, 200, "there is room for it: {}", answer.text());
+        over.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut told = [0; 4096];
+        let read = over.read(&mut told).unwrap();
+        let told = String::from_utf8_lossy(&told[..read]);
+        assert!(told.starts_with("HTTP/1.1 429 "), "{told}");
     });
 }
 

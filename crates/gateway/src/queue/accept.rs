@@ -10,7 +10,7 @@ use std::time::Instant;
 use bulk::{Ask, Plan, Scratch};
 use cluster::Snapshot;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use traces::SpanKind;
 use wire::{Buffer, Chunk, Outgoing, Pool, PooledBytes};
 
@@ -64,6 +64,13 @@ impl Accept {
             rights,
             known: RefCell::default(),
         }
+    }
+
+    /// Returns a number for the user who sends a request with these headers, if the cluster has let them in
+    /// lately.
+    pub(crate) fn user_of(&self, headers: &HeaderMap, snapshot: &Snapshot) -> Option<u128> {
+        let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default();
+        self.rights.user_of(uuid, headers)
     }
 
     /// Finds out whether the cluster would let the client write all of this, which is delivered with the

@@ -171,7 +171,7 @@ impl Reshuffle {
             return Ok(self.pass_by_head(head, Body::Streamed(incoming), HeadWhy::TypedPath));
         }
         let read = RequestId::begin_in(&head.extensions, "read");
-        let collected = self.collect(incoming, &snapshot).await;
+        let collected = self.collect(&head, incoming, &snapshot).await;
         drop(read);
         let held = match collected {
             Ok(held) => held,
@@ -238,7 +238,18 @@ impl Reshuffle {
     }
 
     /// Reads a body, within the limits of the cluster and of the gateway.
-    pub(crate) async fn collect(&self, incoming: Incoming, snapshot: &Snapshot) -> Result<Held, Unread> {
+    pub(crate) async fn collect(
+        &self,
+        head: &Parts,
+        mut incoming: Incoming,
+        snapshot: &Snapshot,
+    ) -> Result<Held, Unread> {
+        if incoming.may_be_large()
+            && let Some(accept) = &self.accept
+            && let Some(user) = accept.user_of(&head.headers, snapshot)
+        {
+            incoming.sent_by(user);
+        }
         let limit = snapshot
             .max_content_length_bytes
             .map_or(self.body_bytes_max, |theirs| theirs.min(self.body_bytes_max));

@@ -77,7 +77,7 @@ impl Reshuffle {
             let passing = Passing::unknown(why.as_str());
             return Ok(Step::Next(head, Body::Streamed(incoming), passing));
         }
-        let Held { body, original } = match self.collect(incoming, &snapshot).await {
+        let Held { body, original } = match self.collect(&head, incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
                 self.counters.pass_single(SingleWhy::ContentEncoding);

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use bulk::Writes;
+use http::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Mutex as AsyncMutex;
 use wire::Outgoing;
 
 use super::Clock;
 use super::ask::{self, Caller, Failure, Permission};
-use super::identity::{Identity, Key};
+use super::identity::{self, Identity, Key};
 use super::kept::SaveSignal;
 use super::memory::{FRESH, Judged, Memory, Open, WHILE_AWAY, is_within};
 use crate::answer::with_head;
@@ -24,6 +25,8 @@ use crate::print::Print;
 pub(crate) struct ClusterRights {
     cluster: Arc<str>,
     key: Key,
+    /// Distinguishes the cluster's users from those of the same names of other clusters.
+    salt: u128,
     clock: Clock,
     memory: Mutex<Memory>,
     /// Told when there is something new to be saved.
@@ -115,6 +118,7 @@ impl ClusterRights {
         Self {
             cluster,
             key,
+            salt: fastrand::u128(..),
             clock,
             memory: Mutex::new(memory),
             signal,
@@ -126,6 +130,18 @@ impl ClusterRights {
 
     pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock()
+    }
+
+    /// Returns a number for the user who shows these headers, if the cluster has let them in not long ago.
+    /// Nobody is asked, and nothing is allowed by it.
+    pub(crate) fn user_of(&self, uuid: &str, headers: &HeaderMap) -> Option<u128> {
+        if !identity::is_shown(headers) {
+            return None;
+        }
+        let identity = self.key.identity(uuid, headers);
+        let user = self.memory().while_away(identity, self.clock.now())?.user;
+        let number = user.map_or(identity.0, |user| u128::from_be_bytes(user.to_bytes()));
+        Some(number ^ self.salt)
     }
 
     /// Finds out who a client is, and whether the cluster accepts its credentials.

@@ -81,6 +81,11 @@ impl fmt::Debug for Key {
     }
 }
 
+/// Returns whether any of a request's headers say who sends it.
+pub(super) fn is_shown(headers: &HeaderMap) -> bool {
+    IDENTITY.iter().any(|name| headers.contains_key(name))
+}
+
 /// Returns those of a request's headers that say who sends it.
 pub(super) fn shown(headers: &HeaderMap) -> HeaderMap {
     let mut shown = HeaderMap::new();

@@ -50,7 +50,7 @@ impl Reshuffle {
         let Some(snapshot) = self.learnt().await else {
             return Err(Fault::nothing_learnt().into());
         };
-        let Held { body, original } = match self.collect(incoming, &snapshot).await {
+        let Held { body, original } = match self.collect(&head, incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
                 return Ok(self.pass_single(head, original, SingleWhy::ContentEncoding, None));
