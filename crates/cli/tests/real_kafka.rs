@@ -22,6 +22,8 @@ mod passing;
 mod places;
 #[path = "real_kafka/secured.rs"]
 mod secured;
+#[path = "real_kafka/too_large.rs"]
+mod too_large;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -17,7 +17,7 @@ impl OpenTopic {
     /// See [`Topic::aside`].
     pub(crate) fn open_beside(&self, name: &str) -> Result<Self, OpenError> {
         let ours = &self.inner.options;
-        let bytes = self.inner.message_bytes_max.saturating_add(MORE_BYTES);
+        let bytes = self.inner.message_bytes_max().saturating_add(MORE_BYTES);
         let topic = OpenTopic::open_aside(&Options {
             topic: name.to_owned(),
             partitions: Some(self.lanes()),
@@ -25,14 +25,14 @@ impl OpenTopic {
             message_bytes_max: Some(u32::try_from(bytes).unwrap_or(u32::MAX)),
             ..ours.clone()
         })?;
-        if topic.inner.message_bytes_max < self.inner.message_bytes_max {
+        if topic.inner.message_bytes_max() < self.inner.message_bytes_max() {
             return Err(OpenError::Topic {
                 topic: name.to_owned(),
                 why: format!(
                     "it takes messages of {} bytes, and {} has some of {} (`max.message.bytes`)",
-                    topic.inner.message_bytes_max,
+                    topic.inner.message_bytes_max(),
                     self.name(),
-                    self.inner.message_bytes_max
+                    self.inner.message_bytes_max()
                 ),
             });
         }

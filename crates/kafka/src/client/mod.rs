@@ -9,6 +9,7 @@ mod hand_over;
 mod lane;
 mod produce;
 mod seek;
+mod size_limit;
 mod threads;
 mod topic;
 mod watch;

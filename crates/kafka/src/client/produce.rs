@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -14,16 +15,18 @@ use rdkafka::producer::{
 };
 
 use super::append::{Counts, Pending, refused};
+use super::config::base_config;
+use super::size_limit::SizeLimit;
 use super::threads::caught;
-use crate::{Append, AppendError, Head, Part, Status};
+use crate::{Append, AppendError, Head, Options, Part, Status};
 
 /// Receives the outcomes of the messages that the producer was given.
-#[derive(Default)]
 pub(crate) struct Outcomes {
     log_limiter: LogLimiter,
     /// Whether no broker could be reached, according to the last report.
     away: AtomicBool,
     poison: FatalError,
+    limit: Arc<SizeLimit>,
 }
 
 /// The reason why nothing is accepted any more.
@@ -38,14 +41,41 @@ pub(crate) struct LogLimiter {
 
 /// Puts messages into a topic.
 pub(crate) struct Producing {
-    pub(crate) producer: ThreadedProducer<Outcomes>,
-    pub(crate) counts: Arc<Counts>,
+    /// Replaced when the topic comes to accept smaller messages than before.
+    producer: Mutex<Arc<Producer>>,
+    counts: Arc<Counts>,
     pub(crate) poison: FatalError,
+    /// The largest message.
+    pub(crate) limit: Arc<SizeLimit>,
 }
+
+type Producer = ThreadedProducer<Outcomes>;
 
 // === impl Producing ===
 
 impl Producing {
+    pub(crate) fn open(options: &Options, limit: SizeLimit) -> Result<Self, KafkaError> {
+        let (limit, poison) = (Arc::new(limit), FatalError::default());
+        Ok(Self {
+            producer: Mutex::new(Arc::new(producer(options, &limit, &poison)?)),
+            counts: Arc::default(),
+            poison,
+            limit,
+        })
+    }
+
+    /// Goes on with a producer whose batches are no larger than the limit. Blocks until the outcomes of all
+    /// messages are known that the earlier one was given.
+    pub(crate) fn renew(&self, options: &Options) -> Result<(), KafkaError> {
+        let new = Arc::new(producer(options, &self.limit, &self.poison)?);
+        let old = std::mem::replace(&mut *self.producer.lock(), new);
+        // Requests that are being handed over have it still, and nobody else gets it.
+        while Arc::strong_count(&old) > 1 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        old.flush(options.ack_timeout)
+    }
+
     /// Hands all parts to the producer, in order.
     pub(crate) fn append(
         &self,
@@ -67,7 +97,8 @@ impl Producing {
             let most = WAITING_BYTES_MAX;
             return refused(AppendError::Full { waiting, most });
         }
-        let context = self.producer.context();
+        let producer = Arc::clone(&self.producer.lock());
+        let context = producer.context();
         if waiting > 0 && context.away.load(Ordering::Relaxed) {
             // The messages that already wait will show when a broker is back.
             let why = "no broker can be reached".to_owned();
@@ -97,7 +128,7 @@ impl Producing {
                     .partition(part.lane as i32)
                     .payload(part.bytes.as_slice())
                     .headers(headers);
-            if let Err((error, _)) = self.producer.send(record) {
+            if let Err((error, _)) = producer.send(record) {
                 // The earlier parts are under way; the answer waits for them.
                 pending.failed(count - number, refusal(&error, part.bytes.len() as u64, waiting));
                 break;
@@ -119,7 +150,8 @@ impl Producing {
     /// Refuses further messages, and waits until those that were handed over are settled.
     pub(crate) fn close(&self, within: Duration) {
         self.poison.set("the gateway is stopping");
-        if let Err(error) = self.producer.flush(within) {
+        let producer = Arc::clone(&self.producer.lock());
+        if let Err(error) = producer.flush(within) {
             tracing::warn!(%error, "messages were under way to Kafka as the gateway stopped; their clients were told so");
         }
     }
@@ -136,16 +168,30 @@ fn refusal(error: &KafkaError, bytes: u64, waiting: u64) -> AppendError {
     }
 }
 
-// === impl Outcomes ===
-
-impl Outcomes {
-    pub(crate) fn poisoning(poison: &FatalError) -> Self {
-        Self {
-            poison: poison.clone(),
-            ..Self::default()
-        }
-    }
+/// Makes a producer whose batches the topic accepts.
+fn producer(options: &Options, limit: &Arc<SizeLimit>, poison: &FatalError) -> Result<Producer, KafkaError> {
+    let bytes = limit.bytes();
+    let context = Outcomes {
+        log_limiter: LogLimiter::default(),
+        away: AtomicBool::default(),
+        poison: poison.clone(),
+        limit: Arc::clone(limit),
+    };
+    base_config(options)
+        .set("enable.idempotence", "true")
+        .set("acks", "all")
+        .set("max.in.flight.requests.per.connection", "5")
+        .set("message.timeout.ms", options.ack_timeout.as_millis().to_string())
+        .set("linger.ms", "1")
+        .set("message.max.bytes", bytes.to_string())
+        .set("batch.size", bytes.min(BATCH_BYTES_MAX).to_string())
+        // The gateway itself limits the bytes, so that a request is refused as a whole.
+        .set("queue.buffering.max.kbytes", "1048576")
+        .set("queue.buffering.max.messages", "1000000")
+        .create_with_context(context)
 }
+
+// === impl Outcomes ===
 
 impl ClientContext for Outcomes {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
@@ -184,7 +230,13 @@ impl Outcomes {
                     self.poison.set(&error.to_string());
                 }
                 let bytes = message.payload().map_or(0, <[u8]>::len) as u64;
-                pending.failed(1, refusal(error, bytes, 0));
+                let is_size = error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge);
+                // The whole batch was too large, which says nothing about this message.
+                let why = match is_size && !self.limit.refused() {
+                    true => AppendError::Away(SMALLER_NOW.to_owned()),
+                    false => refusal(error, bytes, 0),
+                };
+                pending.failed(1, why);
             }
         }
     }
@@ -239,5 +291,8 @@ impl LogLimiter {
 
 /// The most bytes of all requests that are handed over and not acknowledged.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
+/// The most bytes of messages that go to a broker together.
+const BATCH_BYTES_MAX: u64 = 1_000_000;
+pub(crate) const SMALLER_NOW: &str = "the topic accepts smaller messages than before (`max.message.bytes`), and is asked how large they may be";
 /// The time between two lines of the library in the log.
 const SAY_AGAIN: Duration = Duration::from_secs(5);

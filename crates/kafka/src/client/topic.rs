@@ -16,11 +16,12 @@ use rdkafka::admin::{
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-use super::append::{Counts, refused};
+use super::append::refused;
 use super::browse::{browse, read_until};
 use super::config::{base_config, consumer_config};
 use super::group::{OpenGroup, Quiet};
-use super::produce::{FatalError, Outcomes, Producing};
+use super::produce::{FatalError, Producing, SMALLER_NOW};
+use super::size_limit::{SizeLimit, Trust};
 use super::watch;
 use crate::{
     Append, AppendError, Aside, Browsed, Group, Head, OpenError, Options, Part, ReadError, Receipt, StartAt,
@@ -35,15 +36,13 @@ pub(crate) struct OpenTopic {
 pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) lanes: u32,
-    /// The largest message in bytes, according to the topic's settings.
-    pub(crate) message_bytes_max: u64,
     /// Whether the topic deletes old or excess messages, according to its settings.
     forgets: bool,
     /// Whether a document's lane follows from its id.
     by_id: bool,
     /// Whether it was already logged that other gateways choose lanes differently.
     told_otherwise: AtomicBool,
-    producing: Producing,
+    pub(crate) producing: Producing,
     /// A consumer without a group, which asks about the topic.
     pub(crate) probe: BaseConsumer<Quiet>,
     pub(crate) groups: Mutex<Vec<Arc<OpenGroup>>>,
@@ -108,34 +107,26 @@ impl OpenTopic {
                 said,
             });
         }
-        let (message_bytes_max, forgets) = look_at_settings(&admin, options, is_queue)?;
+        let Settings {
+            message_bytes_max,
+            forgets,
+            is_guess,
+        } = look_at_settings(&admin, options, is_queue)?;
         let by_id = is_queue && lanes_are_by_id(&probe, options, lanes)?;
-        let poison = FatalError::default();
-        let producer = base_config(options)
-            .set("enable.idempotence", "true")
-            .set("acks", "all")
-            .set("max.in.flight.requests.per.connection", "5")
-            .set("message.timeout.ms", options.ack_timeout.as_millis().to_string())
-            .set("linger.ms", "1")
-            .set("message.max.bytes", message_bytes_max.to_string())
-            .set("batch.size", message_bytes_max.min(1_000_000).to_string())
-            // The gateway itself limits the bytes, so that a request is refused as a whole.
-            .set("queue.buffering.max.kbytes", "1048576")
-            .set("queue.buffering.max.messages", "1000000")
-            .create_with_context(Outcomes::poisoning(&poison))
-            .map_err(failed)?;
+        // Only a queue's topic is watched, and asked again.
+        let trust = match is_queue && !is_guess {
+            true => Trust::Read,
+            false => Trust::Final,
+        };
+        let limit = SizeLimit::new(message_bytes_max, trust);
+        let producing = Producing::open(options, limit).map_err(failed)?;
         let inner = Arc::new(Inner {
             options: options.clone(),
             lanes,
-            message_bytes_max,
             forgets,
             by_id,
             told_otherwise: AtomicBool::default(),
-            producing: Producing {
-                producer,
-                counts: Arc::new(Counts::default()),
-                poison,
-            },
+            producing,
             probe,
             groups: Mutex::default(),
             ends: Mutex::new(vec![(0, 0); lanes as usize]),
@@ -160,7 +151,7 @@ impl Topic for OpenTopic {
     }
 
     fn part_bytes_max(&self, params: usize) -> usize {
-        let most = usize::try_from(self.inner.message_bytes_max).unwrap_or(usize::MAX);
+        let most = usize::try_from(self.inner.message_bytes_max()).unwrap_or(usize::MAX);
         most.saturating_sub(params + OVERHEAD_BYTES)
     }
 
@@ -169,7 +160,11 @@ impl Topic for OpenTopic {
         let most = self.part_bytes_max(params.len());
         if let Some(part) = parts.iter().find(|part| part.bytes.len() > most) {
             let (bytes, most) = (part.bytes.len() as u64, most as u64);
-            return refused(AppendError::TooLarge { bytes, most });
+            return refused(match part.documents {
+                0 | 1 => AppendError::TooLarge { bytes, most },
+                // It was cut by what the topic accepted a moment ago.
+                _ => AppendError::Away(SMALLER_NOW.to_owned()),
+            });
         }
         inner.producing.append(
             &inner.options.topic,
@@ -228,6 +223,44 @@ impl Inner {
                 "gateways of several versions put documents into this topic, and not into the same partitions: they may overtake each other; have all gateways be of one version, and start them again"
             );
         }
+    }
+
+    /// Returns the largest message in bytes, according to the topic's settings.
+    pub(crate) fn message_bytes_max(&self) -> u64 {
+        self.producing.limit.bytes()
+    }
+
+    /// Reads again how large messages may be, after a broker has refused some. Blocks on the brokers.
+    pub(crate) fn ask_for_size(&self) {
+        let (limit, topic) = (&self.producing.limit, &self.options.topic);
+        // The broker that is asked may hear of the new setting later than the one that refuses.
+        for ask in 0..SIZE_ASKS {
+            if ask > 0 {
+                thread::sleep(ASK_AGAIN);
+            }
+            let admin = base_config(&self.options).create_with_context(Quiet::default());
+            let described = admin.and_then(|admin: AdminClient<Quiet>| describe(&admin, &self.options));
+            let bytes = match described {
+                Ok(settings) => largest_message(&settings),
+                // It is doubted still, and asked again.
+                Err(error) if passes(&error) => return,
+                Err(_) => None,
+            };
+            let Some(bytes) = bytes.filter(|bytes| limit.lower(*bytes)) else {
+                continue;
+            };
+            tracing::warn!(topic, bytes, "the topic accepts smaller messages than before");
+            if let Err(error) = self.producing.renew(&self.options) {
+                tracing::warn!(topic, %error, "messages were under way to a topic that accepts smaller ones now");
+            }
+            limit.trust(Trust::Read);
+            return;
+        }
+        tracing::warn!(
+            topic,
+            "the brokers refuse messages for their size, and the topic's settings do not say why"
+        );
+        limit.trust(Trust::Final);
     }
 
     pub(crate) fn ends(&self) -> Vec<(u64, u64)> {
@@ -360,13 +393,22 @@ fn make(admin: &AdminClient<Quiet>, options: &Options) -> Result<(), OpenError> 
     }
 }
 
-/// Returns the largest message in bytes, and whether old messages are deleted. Refuses settings that a queue
-/// cannot work with.
+/// What a topic's settings say.
+struct Settings {
+    /// The largest message in bytes.
+    message_bytes_max: u64,
+    /// Whether the brokers do not let the gateway read that.
+    is_guess: bool,
+    /// Whether old messages are deleted.
+    forgets: bool,
+}
+
+/// Reads the settings of a topic, and refuses those that a queue cannot work with.
 fn look_at_settings(
     admin: &AdminClient<Quiet>,
     options: &Options,
     is_queue: bool,
-) -> Result<(u64, bool), OpenError> {
+) -> Result<Settings, OpenError> {
     let until = Instant::now() + OPEN_TIMEOUT;
     let described = loop {
         match describe(admin, options) {
@@ -389,7 +431,11 @@ fn look_at_settings(
                 %error,
                 "the topic's settings cannot be read; messages are taken to be 1000000 bytes at most"
             );
-            return Ok((MESSAGE_BYTES, false));
+            return Ok(Settings {
+                message_bytes_max: MESSAGE_BYTES,
+                is_guess: true,
+                forgets: false,
+            });
         }
     };
     let value = |name: &str| settings.get(name).and_then(|entry| entry.value.as_deref());
@@ -404,11 +450,20 @@ fn look_at_settings(
         );
         return Err(about(options, why));
     }
-    let bytes = value("max.message.bytes").and_then(|bytes| bytes.parse().ok());
-    let bytes = bytes.unwrap_or(MESSAGE_BYTES).clamp(1000, 1_000_000_000);
+    let bytes = largest_message(&settings);
     let forgets =
         ["retention.ms", "retention.bytes"].map(|name| value(name).is_some_and(|most| most != "-1"));
-    Ok((bytes, forgets.contains(&true)))
+    Ok(Settings {
+        message_bytes_max: bytes.unwrap_or(MESSAGE_BYTES),
+        is_guess: bytes.is_none(),
+        forgets: forgets.contains(&true),
+    })
+}
+
+fn largest_message(settings: &ConfigResource) -> Option<u64> {
+    let entry = settings.get("max.message.bytes")?;
+    let bytes: u64 = entry.value.as_deref()?.parse().ok()?;
+    Some(bytes.clamp(1000, 1_000_000_000))
 }
 
 fn describe(admin: &AdminClient<Quiet>, options: &Options) -> Result<ConfigResource, KafkaError> {
@@ -479,6 +534,8 @@ const PARTITIONS: u32 = 16;
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 /// The pause before a question that a broker could not answer is repeated.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// How often the brokers are asked for a setting that does not explain what they do.
+const SIZE_ASKS: u32 = 5;
 /// How long brokers that refuse the gateway are asked again.
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(2);
 /// The timeout of the first question to the brokers: short, so that reports of the library are read soon.

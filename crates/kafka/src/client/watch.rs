@@ -1,5 +1,6 @@
 //! Watches a topic: looks up the length of its partitions and the progress of its groups at intervals, and
-//! checks that the lanes have not changed.
+//! checks that the lanes have not changed. After a broker has refused a message for its size, it reads again
+//! how large messages may be.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -25,6 +26,11 @@ fn run(topic: &Weak<Inner>) {
             let Some(topic) = topic.upgrade().filter(|topic| !topic.is_closed()) else {
                 return;
             };
+            if topic.producing.limit.is_doubted() {
+                caught("a topic is asked again for its largest message", || {
+                    topic.ask_for_size();
+                });
+            }
             if at % LOOKS == 0 {
                 caught("a topic is looked at again in a moment", || look(&topic));
             }
