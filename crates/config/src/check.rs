@@ -300,9 +300,13 @@ fn read_scalar(scalar: &Scalar, schema: &Json, types: &[&str]) -> Result<Json, W
         if choices.contains(&text) {
             return Ok(Json::String(text.to_owned()));
         }
-        let help = nearest(text, choices.iter().copied())
-            .filter(|_| choices.len() > 1)
-            .map(|near| format!("did you mean `{near}`?"));
+        let near = || {
+            let near = nearest(text, choices.iter().copied()).filter(|_| choices.len() > 1);
+            near.map(|near| format!("did you mean `{near}`?"))
+        };
+        let help = vocabulary::missing_choice(text, &choices)
+            .map(str::to_owned)
+            .or_else(near);
         return Err(Wrong {
             message: match choices[..] {
                 [only] => format!("is not possible; there is only `{only}`"),

@@ -43,6 +43,22 @@ pub(super) fn refused(section: &str, key: &str) -> Option<&'static str> {
     Some(why)
 }
 
+/// Returns why a choice is not there that users may know from elsewhere; `known` has those that are.
+pub(super) fn missing_choice(choice: &str, known: &[&str]) -> Option<&'static str> {
+    if !known.contains(&"SCRAM-SHA-512") {
+        return None;
+    }
+    match choice {
+        "GSSAPI" => Some(
+            "Kerberos needs Cyrus SASL (`libsasl2`) and `kinit` beside the program, which brings no libraries along; give the brokers a listener with SCRAM, or with certificates (`tls.cert_file`)",
+        ),
+        "OAUTHBEARER" => Some(
+            "the Kafka client fetches tokens from an identity provider only with libcurl, which this build does not have; give the brokers a listener with SCRAM, or with certificates (`tls.cert_file`)",
+        ),
+        _ => None,
+    }
+}
+
 const FILTERS: &[&str] = &[
     "auto_generate_doc_id",
     "basic_auth",
