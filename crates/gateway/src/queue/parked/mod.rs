@@ -15,6 +15,7 @@ mod find;
 mod gather;
 mod history;
 mod key;
+mod lines;
 mod putting;
 mod state;
 mod store;
@@ -36,6 +37,7 @@ use crate::queue::unconfirmed_letters::UnconfirmedLetters;
 pub(crate) use error::ParkedError;
 pub(crate) use find::{ParkedFound, ParkedSought};
 pub(crate) use key::{Key, Named, Scope, behind_other_lane};
+use lines::Lines;
 use putting::Putting;
 pub(crate) use state::{Asking, Holder, ParkedState, Picked, Tried};
 use state::{Piece, Standing};
@@ -303,6 +305,7 @@ impl Parked {
         let mut state = self.state.lock();
         state.died_before(0, dead);
         state.last_resolved = last_resolved;
+        let lines = Lines::of(entries.values().map(|(entry, _, left)| (&**entry, left.iter())));
         for (at, (entry, bytes, left)) in entries {
             let position = entry.origins.first().map_or(0, |(position, _)| *position);
             let committed = committed.get(entry.lane as usize).copied().unwrap_or_default();
@@ -310,10 +313,7 @@ impl Parked {
                 true => Standing::Ready,
                 false => Standing::Unsettled,
             };
-            let ops = (left.len() < entry.ops.len()).then(|| left.into_iter().collect());
-            let mut piece = Piece::new(at, bytes, &entry, ops, standing);
-            piece.doubt = true;
-            state.insert(entry.key.clone(), &entry.names, &entry.why, piece);
+            state.insert_again(&lines, &entry, &left, (at, bytes), standing);
         }
         self.letters_wait.store(state.has_letters(), Ordering::Relaxed);
         self.any.store(!state.is_empty(), Ordering::Release);

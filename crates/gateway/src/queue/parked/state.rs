@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::key::Key;
+use super::lines::Lines;
 use super::store::Entry;
 use super::topic::Gone;
 use super::{DOCUMENTS_MAX, PIECES_MAX, now_ms};
@@ -165,7 +166,7 @@ impl Piece {
     }
 }
 
-fn order_of(entry: &Entry, op: u32) -> (u64, u32) {
+pub(super) fn order_of(entry: &Entry, op: u32) -> (u64, u32) {
     let (origin, place) = entry.ops.get(op as usize).copied().unwrap_or_default();
     let position = entry
         .origins
@@ -239,6 +240,34 @@ impl ParkedState {
         }
         held.bytes += piece.bytes;
         held.pieces.insert(order, piece);
+    }
+
+    /// Inserts the operations that are left of an entry, which was read again from this place on disk.
+    pub(super) fn insert_again(
+        &mut self,
+        lines: &Lines,
+        entry: &Entry,
+        left: &BTreeSet<u32>,
+        (at, bytes): (u64, u64),
+        standing: Standing,
+    ) {
+        for (key, ops) in lines.split(entry, left.iter()) {
+            let moved;
+            let of_line = match key == entry.key {
+                true => entry,
+                false => {
+                    moved = Entry {
+                        key: key.clone(),
+                        ..entry.clone()
+                    };
+                    &moved
+                }
+            };
+            let ops = (ops.len() < entry.ops.len()).then_some(ops);
+            let mut piece = Piece::new(at, bytes, of_line, ops, standing);
+            piece.doubt = true;
+            self.insert(key, &entry.names, &entry.why, piece);
+        }
     }
 
     /// Returns the bytes that a key holds.

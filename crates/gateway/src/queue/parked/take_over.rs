@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::state::{ParkedState, Piece, Standing};
+use super::lines::Lines;
+use super::state::{ParkedState, Standing};
 use super::{Entry, Parked, ParkedError};
 
 impl Parked {
@@ -20,18 +21,15 @@ impl Parked {
         let keep = |entry: &Entry, lines: &[u8]| store.put_copy(entry, lines).map_err(ParkedError::NoCopy);
         let found = topic.take_over(lanes, keep)?;
         let mut state = ParkedState::of_copy();
+        let live = found.iter().flat_map(|one| one.history.live.values());
+        let lines = Lines::of(live.map(|live| (&*live.entry, live.left.iter())));
         for mut one in found {
             state.died_before(one.lane, one.dead);
             let mut copies = Vec::new();
             for (offset, live) in std::mem::take(&mut one.history.live) {
                 let (at, bytes) = live.with;
                 copies.push((offset, at));
-                let all = live.left.len() == live.entry.ops.len();
-                let ops = (!all).then(|| live.left.into_iter().collect());
-                let mut piece = Piece::new(at, bytes, &live.entry, ops, Standing::Ready);
-                piece.doubt = true;
-                let Entry { key, names, why, .. } = *live.entry;
-                state.insert(key, &names, &why, piece);
+                state.insert_again(&lines, &live.entry, &live.left, (at, bytes), Standing::Ready);
             }
             topic.knows(one.lane, &copies, one.history);
         }
