@@ -14,12 +14,16 @@ mod earlier;
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;
+#[path = "real_kafka/moves.rs"]
+mod moves;
 #[path = "real_kafka/parked.rs"]
 mod parked;
 #[path = "real_kafka/passing.rs"]
 mod passing;
 #[path = "real_kafka/places.rs"]
 mod places;
+#[path = "real_kafka/second_cluster.rs"]
+mod second_cluster;
 #[path = "real_kafka/secured.rs"]
 mod secured;
 #[path = "real_kafka/too_large.rs"]

@@ -112,6 +112,21 @@ impl Live {
         })
     }
 
+    /// Returns the clusters besides the one that clients see to which a queue in Kafka is delivered, each
+    /// with its consumer group.
+    pub(crate) fn other_clusters(&self, queue: &str) -> Vec<(Arc<str>, Arc<Cluster>)> {
+        let Some(queue) = self.queues.get(queue).filter(|queue| queue.log.topic().is_some()) else {
+            return Vec::new();
+        };
+        let deliveries = self.config.deliveries.iter();
+        let others = deliveries.filter(|one| one.queue == queue.name && one.cluster != queue.cluster);
+        let others = others.filter_map(|one| {
+            let cluster = self.clusters.get(&one.cluster)?;
+            Some((Arc::clone(&one.group), Arc::clone(cluster)))
+        });
+        others.collect()
+    }
+
     /// Stops watching the clusters that `next`, which has replaced this configuration, does not watch with
     /// the same settings. Requests under way keep the last known topology. Without this, a core that gets no
     /// further requests would keep the old configuration, and so its clusters would be watched for ever.

@@ -176,10 +176,6 @@ impl Lane {
         drop(body);
         work.held = held;
         work.trace = span.as_ref().map(Open::trace);
-        for pairs in batch.origins.iter().filter_map(|origin| origin.led_to.as_deref()) {
-            let mut led_to = self.route.led_to.borrow_mut();
-            led_to.learn(pairs, &work.cut_by.table);
-        }
         group.sends(self.number, last + 1);
         // Two operations on one document never travel together: if one were tried again, it could overtake
         // the other.

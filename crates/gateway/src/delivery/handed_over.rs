@@ -78,9 +78,15 @@ async fn take_part(
     drop(tell);
     let mut held = HeldLanes::new(route);
     let (mut leaving, mut to_park) = (false, None);
+    let mut looks = tokio::time::interval(LOOK_EVERY);
     loop {
         let change = tokio::select! {
             biased;
+            // A lane that comes may have documents that its owner has sent to where a name leads now.
+            _ = looks.tick() => {
+                route.look(&route.outbound().cluster().snapshot().table);
+                continue;
+            }
             () = stopped(&mut stop), if !leaving => {
                 leaving = true;
                 running.stop();
@@ -358,6 +364,8 @@ fn drop_unsettled(route: &Route) {
 }
 
 const START_AGAIN: Duration = Duration::from_secs(5);
+/// The interval at which the gateway looks where names lead, whether it has lanes or not.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The interval between two tries to find parked operations.
 const FIND_AGAIN: Duration = Duration::from_millis(500);
 /// Why a lane waits if another gateway has parked some of its documents.

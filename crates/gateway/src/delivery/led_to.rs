@@ -1,9 +1,10 @@
 //! Where names have led while this process has delivered a queue in Kafka.
 //!
-//! Before a write in doubt is sent again, it is looked for where its name may have led when it was sent. A
-//! message says where its names led when it was accepted ([`Params::led_to`]); a name may have come to lead
-//! elsewhere since, before an earlier owner of the lane sent the message. A gateway that was there then has
-//! seen that, whichever lanes it had. A queue on disk keeps more ([`crate::queue::whereabouts`]).
+//! Before a write in doubt is sent again, it is looked for where its name may have led when it was sent.
+//! A message says where its names led when it was accepted ([`Params::led_to`]); a name may have come to
+//! lead elsewhere since, before an earlier owner of the lane sent the message. A gateway that was there
+//! then has seen that, whichever lanes and messages it had. A queue on disk keeps more
+//! ([`crate::queue::whereabouts`]).
 //!
 //! [`Params::led_to`]: crate::queue::record::Params::led_to
 
@@ -12,49 +13,57 @@ use std::sync::Arc;
 
 use bulk::RouteTable;
 
-/// The names of aliases and data streams that documents were sent through, each with the indices that it has
-/// led to, the newest last.
+/// The names of aliases and data streams, each with the indices that it has led to, the newest last.
 #[derive(Default)]
 pub(crate) struct LedTo {
     seen: Option<Arc<RouteTable>>,
-    names: HashMap<String, Vec<String>>,
+    names: HashMap<String, Vec<Led>>,
+}
+
+/// An index that a name has led to.
+struct Led {
+    index: String,
+    /// When the name was seen to lead elsewhere, ms since 1970; `None` while it leads here.
+    left_ms: Option<u64>,
 }
 
 impl LedTo {
-    /// Follows the names in a topology, if it is another one than the last.
-    pub(crate) fn look(&mut self, table: &Arc<RouteTable>) {
+    /// Follows all names in a topology, if it is another one than the last.
+    pub(crate) fn look(&mut self, table: &Arc<RouteTable>, now_ms: u64) {
         if self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, table)) {
             return;
         }
         self.seen = Some(Arc::clone(table));
-        for (name, indices) in &mut self.names {
-            if let Some(index) = index_of(table, name) {
-                add(indices, index);
-            }
-        }
-    }
-
-    /// Follows the names of a request from now on.
-    pub(crate) fn learn(&mut self, led_to: &[(String, String)], table: &RouteTable) {
-        for (name, index) in led_to {
-            if self.names.contains_key(name) || self.names.len() >= NAMES_MAX {
+        for name in table.known_names() {
+            let Some(index) = index_of(table, name).filter(|index| *index != name) else {
                 continue;
+            };
+            if let Some(indices) = self.names.get_mut(name) {
+                add(indices, index, now_ms);
+            } else if self.names.len() < NAMES_MAX {
+                let mut indices = Vec::new();
+                add(&mut indices, index, now_ms);
+                self.names.insert(name.to_owned(), indices);
             }
-            let mut indices = vec![index.clone()];
-            if let Some(index) = index_of(table, name) {
-                add(&mut indices, index);
-            }
-            self.names.insert(name.clone(), indices);
         }
     }
 
-    /// Returns the indices that a name has led to since it led to `index`, as far as they were seen. An index
-    /// that it had left before cannot have what was accepted then; taking it for one that can would leave a
-    /// write out that finds its like there.
-    pub(crate) fn since(&self, name: &str, index: &str) -> &[String] {
+    /// Returns the indices that a name has led to since it led to `index`, where it led when a message was
+    /// accepted at this time, as far as they were seen. An index that it had left before cannot have what was
+    /// accepted then; taking it for one that can would leave a write out that finds its like there.
+    pub(crate) fn since(&self, name: &str, index: &str, accepted_ms: u64) -> Vec<String> {
         let indices = self.names.get(name).map_or(&[][..], Vec::as_slice);
-        let at = indices.iter().rposition(|known| known == index);
-        at.map_or(&[], |at| &indices[at + 1..])
+        let since = match indices.iter().rposition(|known| known.index == index) {
+            Some(at) => &indices[at + 1..],
+            // The name led there before it was followed, or for so short a time that nobody saw it here.
+            None => indices,
+        };
+        let may_have = |led: &&Led| led.left_ms.is_none_or(|left| left + CLOCKS_MS > accepted_ms);
+        since
+            .iter()
+            .filter(may_have)
+            .map(|led| led.index.clone())
+            .collect()
     }
 }
 
@@ -62,18 +71,28 @@ fn index_of<'t>(table: &'t RouteTable, name: &str) -> Option<&'t str> {
     table.laned(name)?.write().ok().map(|route| &*route.name)
 }
 
-fn add(indices: &mut Vec<String>, index: &str) {
-    if indices.last().is_none_or(|last| last != index) {
-        indices.push(index.to_owned());
-        if indices.len() > INDICES_MAX {
-            indices.remove(0);
-        }
+fn add(indices: &mut Vec<Led>, index: &str, now_ms: u64) {
+    if indices.last().is_some_and(|last| last.index == index) {
+        return;
+    }
+    if let Some(last) = indices.last_mut() {
+        last.left_ms = Some(now_ms);
+    }
+    indices.push(Led {
+        index: index.to_owned(),
+        left_ms: None,
+    });
+    if indices.len() > INDICES_MAX {
+        indices.remove(0);
     }
 }
 
 /// The most names that are followed, and indices of each.
 const NAMES_MAX: usize = 4096;
 const INDICES_MAX: usize = 16;
+/// How much later than the cluster a gateway may see that a name leads elsewhere, and how far the clocks of
+/// gateways may differ.
+const CLOCKS_MS: u64 = 10_000;
 
 #[cfg(test)]
 mod tests {
@@ -95,45 +114,45 @@ mod tests {
         Arc::new(builder.build())
     }
 
-    fn pairs(index: &str) -> [(String, String); 1] {
-        [("a".to_owned(), index.to_owned())]
+    /// Follows the alias through these indices, which it came to at these times.
+    fn followed(indices: &[(&str, u64)]) -> LedTo {
+        let mut led_to = LedTo::default();
+        for (index, now_ms) in indices {
+            led_to.look(&table(index), *now_ms);
+        }
+        led_to
     }
 
     #[test]
-    fn the_indices_that_a_known_name_has_led_to_since_are_told() {
-        let mut led_to = LedTo::default();
-        led_to.look(&table("i0"));
-        assert!(led_to.since("a", "i0").is_empty(), "nobody has used the name");
-        led_to.learn(&pairs("i1"), &table("i2"));
-        for index in ["i3", "i3", "i4"] {
-            led_to.look(&table(index));
-        }
-        led_to.learn(&pairs("i1"), &table("i4"));
-        assert_eq!(led_to.since("a", "i1"), ["i2", "i3", "i4"]);
-        assert_eq!(led_to.since("a", "i3"), ["i4"]);
-        assert!(led_to.since("a", "i4").is_empty(), "it leads there still");
-        assert!(led_to.since("a", "i9").is_empty() && led_to.since("b", "i1").is_empty());
+    fn the_indices_that_a_name_has_led_to_since_are_told() {
+        let led_to = followed(&[("i1", 0), ("i2", 100), ("i3", 200), ("i3", 300), ("i4", 400)]);
+        assert_eq!(led_to.since("a", "i1", 50), ["i2", "i3", "i4"]);
+        assert_eq!(led_to.since("a", "i3", 250), ["i4"]);
+        assert!(led_to.since("a", "i4", 500).is_empty(), "it leads there still");
+        assert!(led_to.since("b", "i1", 50).is_empty());
+    }
+
+    #[test]
+    fn what_a_name_led_to_before_it_was_followed_is_not_missed() {
+        let led_to = followed(&[("i2", 100_000), ("i3", 200_000), ("i4", 300_000)]);
+        assert_eq!(led_to.since("a", "i1", 90_000), ["i2", "i3", "i4"]);
+        // Nobody here saw the name lead to `i9`, but by then it had left `i2`.
+        assert_eq!(led_to.since("a", "i9", 220_000), ["i3", "i4"]);
     }
 
     #[test]
     fn what_a_name_had_left_before_is_not_told_when_it_comes_back() {
-        let mut led_to = LedTo::default();
-        led_to.learn(&pairs("i1"), &table("i1"));
-        for index in ["i2", "i1"] {
-            led_to.look(&table(index));
-        }
-        assert!(led_to.since("a", "i1").is_empty());
-        assert_eq!(led_to.since("a", "i2"), ["i1"]);
+        let led_to = followed(&[("i1", 0), ("i2", 100), ("i1", 200)]);
+        assert!(led_to.since("a", "i1", 250).is_empty());
+        assert_eq!(led_to.since("a", "i2", 150), ["i1"]);
     }
 
     #[test]
     fn of_a_name_that_moves_again_and_again_the_latest_indices_are_known() {
         let mut led_to = LedTo::default();
-        led_to.learn(&pairs("i0"), &table("i0"));
-        for number in 1..=INDICES_MAX {
-            led_to.look(&table(&format!("i{number}")));
+        for number in 0..=INDICES_MAX {
+            led_to.look(&table(&format!("i{number}")), 0);
         }
-        assert!(led_to.since("a", "i0").is_empty());
-        assert_eq!(led_to.since("a", "i1").len(), INDICES_MAX - 1);
+        assert_eq!(led_to.since("a", "i1", 0).len(), INDICES_MAX - 1);
     }
 }

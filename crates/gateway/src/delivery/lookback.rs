@@ -394,9 +394,10 @@ impl Route {
             indices.extend(whereabouts.led_to(name, position));
         }
         // An index that the name had left by then cannot have the document.
-        if let Some(index) = work.batch.origin(operation).led_to(name) {
+        let origin = work.batch.origin(operation);
+        if let Some(index) = origin.led_to(name) {
             indices.push(index.to_owned());
-            indices.extend_from_slice(self.led_to.borrow().since(name, index));
+            indices.extend(self.led_to.borrow().since(name, index, origin.time_ms));
         }
         // The cluster may have rolled over, more than once, before the gateway knew.
         let asks = uncertain || restart && (whereabouts.is_none() || document.index.is_none());

@@ -27,6 +27,7 @@ use crate::delivery::suspect::Suspect;
 use crate::delivery::work::{Batch, NamesLedTo, Origin};
 use crate::live::GatewayState;
 use crate::queue::dead_letters::REPLAYED;
+use crate::queue::parked::now_ms;
 use crate::queue::{Consumer, Doing, Fences, Fronts, Group, LaneReader, Recorded, Whereabouts};
 
 /// The result of reading a lane.
@@ -135,8 +136,8 @@ impl Route {
         if let Some(whereabouts) = self.whereabouts() {
             let newest = || Arc::clone(&self.outbound().cluster().snapshot().table);
             whereabouts.look(table, newest, &self.group.queue.log);
-        } else {
-            self.led_to.borrow_mut().look(table);
+        } else if self.group.queue.log.topic().is_some() {
+            self.led_to.borrow_mut().look(table, now_ms());
         }
     }
 
@@ -489,11 +490,17 @@ impl Room {
     }
 }
 
-/// Returns where the names of a record led, whose parameters are those of the batch, if it is given.
-fn led_to(same: Option<&Batch>, recorded: Option<&Recorded>) -> Option<NamesLedTo> {
-    match same {
+/// Returns where the names of a record led in the cluster that is delivered to. If it is the same, the
+/// parameters of the record are those of the batch.
+fn led_to(
+    batch: Option<&Batch>,
+    same: bool,
+    recorded: Option<&Recorded>,
+    settings: &config::Delivery,
+) -> Option<NamesLedTo> {
+    match batch.filter(|_| same) {
         Some(batch) => batch.origins.first()?.led_to.clone(),
-        None => recorded?.led_to(),
+        None => recorded?.led_to(&settings.group),
     }
 }
 
@@ -536,7 +543,7 @@ fn read(
             place: 0,
             position: group.position,
             time_ms: group.time_ms,
-            led_to: led_to(batch.as_ref().filter(|_| same), recorded.as_ref()),
+            led_to: led_to(batch.as_ref(), same, recorded.as_ref(), settings),
         };
         let documents = group.documents;
         match &mut batch {

@@ -362,6 +362,12 @@ impl Compiled {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             _ => false,
         };
+        let same_others = |name: &Arc<str>| {
+            let (before, now) = (self.live.other_clusters(name), live.other_clusters(name));
+            let mut pairs = before.iter().zip(&now);
+            before.len() == now.len()
+                && pairs.all(|(one, other)| one.0 == other.0 && Arc::ptr_eq(&one.1, &other.1))
+        };
         let same = self
             .live
             .config
@@ -370,7 +376,8 @@ impl Compiled {
             .is_some_and(|before| **before == *flow)
             && flow.filters.iter().all(|filter| match &filter.action {
                 FilterAction::BulkReshuffle(settings) => {
-                    same_cluster(&settings.cluster) && settings.queue.as_ref().is_none_or(same_queue)
+                    let same = |queue| same_queue(queue) && same_others(queue);
+                    same_cluster(&settings.cluster) && settings.queue.as_ref().is_none_or(same)
                 }
                 FilterAction::Elasticsearch(settings) => same_cluster(&settings.cluster),
             });
@@ -445,6 +452,7 @@ impl Core<'_> {
                 Accept::new(
                     Arc::clone(&self.live.queues[name]),
                     self.rights.of(&settings.cluster),
+                    self.live.other_clusters(name),
                 )
             }),
             body_bytes_max: self.body_bytes_max,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bulk::{Ask, Plan, Scratch};
-use cluster::Snapshot;
+use cluster::{Cluster, Snapshot};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use traces::SpanKind;
@@ -33,6 +33,8 @@ pub(crate) struct Accept {
     pub(crate) queue: Arc<Queue>,
     /// Checks who may write to the queue.
     rights: Arc<ClusterRights>,
+    /// The other clusters that a queue in Kafka is delivered to, each with its consumer group.
+    others: Vec<(Arc<str>, Arc<Cluster>)>,
     /// Names of the queue's documents that this core need not ask about.
     known: RefCell<NamesOfCore>,
 }
@@ -58,10 +60,15 @@ pub(crate) struct Queued<'a> {
 }
 
 impl Accept {
-    pub(crate) fn new(queue: Arc<Queue>, rights: Arc<ClusterRights>) -> Self {
+    pub(crate) fn new(
+        queue: Arc<Queue>,
+        rights: Arc<ClusterRights>,
+        others: Vec<(Arc<str>, Arc<Cluster>)>,
+    ) -> Self {
         Self {
             queue,
             rights,
+            others,
             known: RefCell::default(),
         }
     }
@@ -104,7 +111,7 @@ impl Accept {
         let params = Params {
             idempotency: keyed,
             trace: append.as_ref().map(|append| append.context().to_string()),
-            ..Params::of(queued.target, &queued.plan, table, log)
+            ..self.params(&queued)
         };
         let bytes: u64 = queued.plan.parts.iter().map(|part| part.bytes).sum();
         let memory = queued.pool.budget();
@@ -150,6 +157,19 @@ impl Accept {
                 Ok(response)
             }
         }
+    }
+
+    /// Returns the parameters of the record that the request becomes.
+    fn params(&self, queued: &Queued<'_>) -> Params {
+        let (plan, table) = (&queued.plan, &queued.snapshot.table);
+        let mut params = Params::of(queued.target, plan, table, &self.queue.log);
+        for (group, cluster) in &self.others {
+            let learnt = |snapshot: &Snapshot| snapshot.learnt().then(|| Arc::clone(&snapshot.table));
+            if let Some(other) = cluster.look(learnt) {
+                params.add_cluster(group, &other, plan, table);
+            }
+        }
+        params
     }
 
     /// Refuses a request for an index whose refused documents fill the room that there is for them: its

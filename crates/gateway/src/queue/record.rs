@@ -1,5 +1,6 @@
 //! The parameters of a record, and the form in which all records are delivered.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
@@ -35,6 +36,10 @@ pub(crate) struct Params {
     /// may have been written. A queue on disk keeps its names itself ([`super::whereabouts`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) led_to: Vec<(String, String)>,
+    /// The same for the queue's other clusters, by consumer group, where names lead elsewhere than in the
+    /// cluster that clients see.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) led_to_in: BTreeMap<String, Vec<(String, String)>>,
     /// The span that put the record into the queue, as a `traceparent`, if it is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) trace: Option<String>,
@@ -67,7 +72,7 @@ impl Params {
     pub(crate) fn of(target: &str, plan: &Plan, table: &RouteTable, journal: &Journal) -> Self {
         let led_to = match journal {
             Journal::Disk(_) => Vec::new(),
-            Journal::Kafka(_) => led_to(plan, table),
+            Journal::Kafka(_) => led_to(names_of(plan, table), table),
         };
         Self {
             target: target.to_owned(),
@@ -76,7 +81,16 @@ impl Params {
             replay: None,
             idempotency: None,
             led_to,
+            led_to_in: BTreeMap::new(),
             trace: None,
+        }
+    }
+
+    /// Adds where the names of a plan lead in another cluster, to which this consumer group delivers.
+    pub(crate) fn add_cluster(&mut self, group: &str, other: &RouteTable, plan: &Plan, table: &RouteTable) {
+        let pairs = led_to(names_of(plan, table), other);
+        if pairs != self.led_to {
+            self.led_to_in.insert(group.to_owned(), pairs);
         }
     }
 
@@ -94,9 +108,12 @@ impl Params {
 // === impl Recorded ===
 
 impl Recorded {
-    /// Returns where the names of the request led when it was accepted, if the record says so.
-    pub(crate) fn led_to(&self) -> Option<Rc<[(String, String)]>> {
-        (!self.params.led_to.is_empty()).then(|| self.params.led_to.as_slice().into())
+    /// Returns where the names of the request led when it was accepted, in the cluster that this consumer
+    /// group delivers to, if the record says so.
+    pub(crate) fn led_to(&self, group: &str) -> Option<Rc<[(String, String)]>> {
+        let elsewhere = self.params.led_to_in.get(group);
+        let pairs = elsewhere.unwrap_or(&self.params.led_to);
+        (!pairs.is_empty()).then(|| pairs.as_slice().into())
     }
 
     /// Reads a record's parameters; `None` if this version cannot.
@@ -113,9 +130,13 @@ impl Recorded {
     }
 }
 
-/// Returns the names of a plan that are not indices themselves, each with the index that it leads to.
-fn led_to(plan: &Plan, table: &RouteTable) -> Vec<(String, String)> {
-    let names = plan.names().iter().map(|number| table.name_of(*number));
+/// Returns the names that a plan made with this table uses.
+fn names_of<'t>(plan: &'t Plan, table: &'t RouteTable) -> impl Iterator<Item = &'t str> {
+    plan.names().iter().map(|number| table.name_of(*number))
+}
+
+/// Returns those names that are not indices themselves, each with the index that it leads to.
+fn led_to<'t>(names: impl Iterator<Item = &'t str>, table: &RouteTable) -> Vec<(String, String)> {
     let pairs = names.filter_map(|name| {
         let index = &table.laned(name)?.write().ok()?.name;
         (**index != *name).then(|| (name.to_owned(), index.to_string()))

@@ -65,6 +65,7 @@ impl KeyBatch {
             replay: None,
             idempotency: None,
             led_to: Vec::new(),
+            led_to_in: BTreeMap::new(),
             trace: None,
         };
         let mut load = Self {

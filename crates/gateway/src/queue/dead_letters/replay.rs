@@ -427,6 +427,7 @@ mod tests {
             }),
             idempotency: None,
             led_to: Vec::new(),
+            led_to_in: BTreeMap::new(),
             trace: None,
         };
         let mut record = log.record(REPLAYED, &serde_json::to_vec(&params).unwrap());

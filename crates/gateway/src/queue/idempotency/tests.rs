@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use log::RealDisk;
 
 use super::*;
@@ -77,6 +79,7 @@ fn append(queue: &Log, keyed: Keyed) -> Receipt {
         replay: None,
         idempotency: Some(keyed),
         led_to: Vec::new(),
+        led_to_in: BTreeMap::new(),
         trace: None,
     };
     let mut record = queue.record(0, &serde_json::to_vec(&params).unwrap());
