@@ -26,6 +26,8 @@ mod places;
 mod second_cluster;
 #[path = "real_kafka/secured.rs"]
 mod secured;
+#[path = "real_kafka/shards.rs"]
+mod shards;
 #[path = "real_kafka/too_large.rs"]
 mod too_large;
 

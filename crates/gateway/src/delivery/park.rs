@@ -14,7 +14,7 @@ use crate::delivery::pauses::ROOM_AGAIN;
 use crate::delivery::work::Work;
 use crate::queue::DELIVERED_TYPE;
 use crate::queue::parked::{
-    Asking, Entry, Holder, Key, Named, NotParked, Parked, Refused, Scope, behind_other_lane, now_ms,
+    Asking, Entry, Holder, Key, Named, NotParked, Parked, Refused, Scope, ShardOf, behind_other_lane, now_ms,
 };
 use crate::queue::{Doing, written};
 
@@ -43,8 +43,10 @@ impl Lane {
             state.follow_topology(&snapshot);
             left.retain(|operation| {
                 let named = work.named(*operation, &snapshot);
+                let shard = || work.shard(*operation, &snapshot);
                 let asking = Asking {
                     named: &named,
+                    shard: &shard,
                     lane: self.number,
                     position: work.batch.origin(*operation).position,
                     target: &work.wording.target,
@@ -87,7 +89,8 @@ impl Lane {
         let mut by_key: BTreeMap<Key, ToPark> = BTreeMap::new();
         for (operation, scope, again) in failed {
             let named = work.named(operation, snapshot);
-            let key = self.key(&parked, work, scope, &named, &again);
+            let shard = || work.shard(operation, snapshot);
+            let key = self.key(&parked, work, (scope, &shard), &named, &again);
             let to_park = by_key.entry(key.clone()).or_insert_with(|| ToPark {
                 key,
                 why: again.why(),
@@ -149,7 +152,14 @@ impl Lane {
         Some(())
     }
 
-    fn key(&self, parked: &Parked, work: &Work<'_>, scope: Scope, named: &Named, again: &Again) -> Key {
+    fn key(
+        &self,
+        parked: &Parked,
+        work: &Work<'_>,
+        (scope, shard): (Scope, &dyn Fn() -> Option<ShardOf>),
+        named: &Named,
+        again: &Again,
+    ) -> Key {
         let index = named.index().to_owned();
         let target = &work.wording.target;
         match scope {
@@ -167,6 +177,11 @@ impl Lane {
             Scope::Shard => Key::Shards {
                 index,
                 lane: self.number,
+                // Otherwise a lane has few shards of an index, and later writes know no more than the lane.
+                shard: match self.route.group.queue.log.has_lanes_by_id() {
+                    true => shard(),
+                    false => None,
+                },
             },
         }
     }

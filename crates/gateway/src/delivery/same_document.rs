@@ -57,6 +57,7 @@ mod tests {
         Key::Shards {
             index: "logs".to_owned(),
             lane,
+            shard: None,
         }
     }
 

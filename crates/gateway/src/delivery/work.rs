@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bulk::{Ask, Minted, Operation, Plan, Verdict};
 use cluster::Snapshot;
+use config::Level;
 use log::{Commit, Mark};
 use traces::{Context, Trace};
 use wire::PooledBytes;
@@ -19,7 +20,7 @@ use crate::delivery::memory::LaneMemory;
 use crate::delivery::parcel::Wording;
 use crate::delivery::sent_as::sent_as;
 use crate::queue::Recorded;
-use crate::queue::parked::Named;
+use crate::queue::parked::{Named, ShardOf};
 use crate::scratch::with_scratch;
 
 /// Groups of a lane that are delivered together: requests with the same parameters, one after another.
@@ -291,6 +292,19 @@ impl<'b> Work<'b> {
         let concrete = snapshot.table.write_index(written.as_bytes()).map(str::to_owned);
         let id = subject.as_ref().and_then(|subject| subject.id.as_deref());
         Named::new(written, concrete, id)
+    }
+
+    /// Returns the shard that an operation goes to by a topology, if that can be told.
+    pub(super) fn shard(&self, operation: usize, snapshot: &Snapshot) -> Option<ShardOf> {
+        let at = self.operations[operation];
+        // A topology tells this also while the shard has no primary.
+        let ask = Ask {
+            level: bulk::Level::Lane(1),
+            ..ask_of(self.head, Level::Node)
+        };
+        let lines = &self.body[at.start..at.end];
+        let explained = bulk::explain(lines, &ask, &snapshot.table).next()?.ok()?;
+        ShardOf::new(explained.shard?, snapshot.table.laned(&explained.name)?)
     }
 }
 

@@ -135,8 +135,10 @@ impl KeyBatch {
                     Key::Documents | Key::Letters { .. } => None,
                     _ => {
                         let named = work.named(operation, snapshot);
+                        let shard = || work.shard(operation, snapshot);
                         let asking = Asking {
                             named: &named,
+                            shard: &shard,
                             lane,
                             position: work.batch.origin(operation).position,
                             target: &work.wording.target,

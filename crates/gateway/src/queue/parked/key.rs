@@ -1,5 +1,6 @@
 //! The keys of parked operations: the index, the request or the document that their failure concerns.
 
+use bulk::Target;
 use serde::{Deserialize, Serialize};
 
 /// The condition that has to be put right before operations go on. Operations with the same key wait in one
@@ -10,8 +11,14 @@ pub(crate) enum Key {
     /// Everything for an index: it is blocked, closed or missing, or the gateway's account may not write to
     /// it.
     Index { index: String },
-    /// One lane's operations for an index of which some shards take nothing.
-    Shards { index: String, lane: u32 },
+    /// One lane's operations for an index of which some shards take nothing; those of one shard alone, if the
+    /// lane has documents of all shards.
+    Shards {
+        index: String,
+        lane: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shard: Option<ShardOf>,
+    },
     /// Operations sent to an index with these parameters, which ask for more than the index has.
     Request { index: String, target: String },
     /// Documents that failed by themselves: each waits alone.
@@ -19,6 +26,15 @@ pub(crate) enum Key {
     /// Operations that are refused for good and wait for room among the dead letters; nothing waits behind
     /// them. The index is [`SEVERAL`] where there are too many to tell apart.
     Letters { index: String },
+}
+
+/// A shard of an index, and the rule by which documents come to be in it. Earlier versions do not know it,
+/// and hold back all of the lane's operations for the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct ShardOf {
+    number: u32,
+    /// A number of the rule. By another rule, a document may be in any shard.
+    rule: u64,
 }
 
 /// The extent of an operation's failure, according to the node's words.
@@ -65,11 +81,16 @@ impl Key {
         matches!(self, Key::Request { .. } | Key::Documents)
     }
 
-    /// Whether the key holds an operation for one of its indices.
-    pub(crate) fn holds(&self, lane: u32, target: &str) -> bool {
+    /// Whether the key holds an operation for one of its indices; `shard` returns where the operation goes
+    /// now, if that can be told.
+    pub(crate) fn holds(&self, lane: u32, target: &str, shard: &dyn Fn() -> Option<ShardOf>) -> bool {
         match self {
             Key::Index { .. } => true,
-            Key::Shards { lane: held, .. } => *held == lane,
+            Key::Shards {
+                lane: held,
+                shard: of,
+                ..
+            } => *held == lane && of.is_none_or(|of| !shard().is_some_and(|own| own.is_beside(of))),
             Key::Request { target: held, .. } => held == target,
             Key::Documents | Key::Letters { .. } => false,
         }
@@ -89,11 +110,43 @@ impl Key {
     pub(crate) fn shown(&self) -> String {
         match self {
             Key::Index { index } => format!("index:{index}"),
-            Key::Shards { index, lane } => format!("shards:{index}:{lane}"),
+            Key::Shards { index, lane, shard } => {
+                let shard = shard.map_or_else(String::new, |shard| format!(":{}", shard.number));
+                format!("shards:{index}:{lane}{shard}")
+            }
             Key::Request { index, target } => format!("request:{index}:{target}"),
             Key::Documents => "documents".to_owned(),
             Key::Letters { index } => format!("letters:{index}"),
         }
+    }
+}
+
+// === impl ShardOf ===
+
+impl ShardOf {
+    /// Makes the shard of this number of the index that a name leads to.
+    pub(crate) fn new(number: u32, target: &Target) -> Option<Self> {
+        let write = target.write().ok()?;
+        let index_routing = match target {
+            Target::Alias { index_routing, .. } => index_routing.as_deref(),
+            _ => None,
+        };
+        let (formula, shards, of_routing) = (write.formula, write.shards(), write.partition_size);
+        let rule = format!("{formula:?} {shards} {of_routing} {index_routing:?}");
+        Some(Self {
+            number,
+            rule: fnv(rule.bytes()),
+        })
+    }
+
+    /// Whether both shards are found by one rule.
+    pub(crate) fn is_by_rule_of(self, other: Self) -> bool {
+        self.rule == other.rule
+    }
+
+    /// Whether no document is in both: they are different ones, found by one rule.
+    fn is_beside(self, other: Self) -> bool {
+        self.is_by_rule_of(other) && self.number != other.number
     }
 }
 
@@ -136,10 +189,14 @@ pub(crate) fn behind_other_lane(key: &Key) -> String {
 /// The name that stands for several indices.
 pub(crate) const SEVERAL: &str = "*";
 
-/// Returns the number of a document: FNV-1a, since the number stands in files that later versions read. Two
-/// documents that share a number by chance wait for each other; nothing else comes of it.
+/// Returns the number of a document. Two documents that share a number by chance wait for each other; nothing
+/// else comes of it.
 fn document(index: &str, id: &str) -> u64 {
-    let bytes = index.bytes().chain(std::iter::once(0)).chain(id.bytes());
+    fnv(index.bytes().chain(std::iter::once(0)).chain(id.bytes()))
+}
+
+/// Returns a hash by FNV-1a, since these numbers stand in files that later versions read.
+fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

@@ -36,7 +36,7 @@ use crate::queue::unconfirmed_letters::UnconfirmedLetters;
 
 pub(crate) use error::ParkedError;
 pub(crate) use find::{ParkedFound, ParkedSought};
-pub(crate) use key::{Key, Named, Scope, behind_other_lane};
+pub(crate) use key::{Key, Named, Scope, ShardOf, behind_other_lane};
 use lines::Lines;
 use putting::Putting;
 pub(crate) use state::{Asking, Holder, ParkedState, Picked, Tried};

@@ -303,6 +303,7 @@ fn what_is_parked_for_a_lane_needs_fences_and_names_for_longer_than_the_log_does
     let shards = |index: &str| Key::Shards {
         index: index.to_owned(),
         lane: 1,
+        shard: None,
     };
     parked.park_sample(Key::Documents, 300);
     parked.park_sample(shards("i"), 500);

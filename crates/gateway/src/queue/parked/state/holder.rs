@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::key::{Key, Named};
+use super::super::key::{Key, Named, ShardOf};
 use super::ParkedState;
 use crate::queue::fence::{Fence, is_behind};
 
@@ -14,6 +14,8 @@ pub(crate) struct Asking<'a> {
     pub(crate) position: u64,
     pub(crate) target: &'a str,
     pub(crate) fences: &'a [Arc<Fence>],
+    /// Returns the shard that it goes to now, if that can be told.
+    pub(crate) shard: &'a dyn Fn() -> Option<ShardOf>,
 }
 
 /// What an operation has to wait for.
@@ -21,9 +23,10 @@ pub(crate) struct Asking<'a> {
 pub(crate) enum Holder {
     /// The operations of a key, whose line it joins.
     Key(Key),
-    /// The operations of this key, which another lane has parked. Documents of the index have changed their
-    /// lane since, so an earlier write to the same document may be among them. Those of its own lane may be
-    /// parked, too, and no line has both: so the operation waits for its whole index until the key has gone.
+    /// The operations of this key, which another lane has parked, or which go to one shard. Documents of the
+    /// index have changed their lane or their shard since, so an earlier write to the same document may be
+    /// among them. Others may be parked elsewhere, and no line has all: so the operation waits for its whole
+    /// index until the key has gone.
     OtherLane(Key),
 }
 
@@ -36,6 +39,20 @@ impl Asking<'_> {
         self.named.document[0] != 0
             && matches!(key, Key::Shards { lane, .. } if is_behind(self.fences, self.named, at, *lane))
     }
+
+    fn is_held_by(&self, key: &Key) -> bool {
+        // An operation that names no document follows none, and its shard is the server's choice.
+        let is_free = self.named.document[0] == 0 && matches!(key, Key::Shards { shard: Some(_), .. });
+        !is_free && key.holds(self.lane, self.target, self.shard)
+    }
+
+    /// Whether the document may have been in the shard of a key that holds the operation, and may not be now.
+    fn may_have_left(&self, key: &Key) -> bool {
+        let Key::Shards { shard: Some(of), .. } = key else {
+            return false;
+        };
+        self.is_held_by(key) && !(self.shard)().is_some_and(|own| own.is_by_rule_of(*of))
+    }
 }
 
 // === impl ParkedState ===
@@ -44,9 +61,7 @@ impl ParkedState {
     /// Returns what an operation has to wait for, if there is anything; only keys of a rank behind that of
     /// `after` count.
     pub(crate) fn holder(&self, asking: &Asking<'_>, after: Option<&Key>) -> Option<Holder> {
-        let Asking {
-            named, lane, target, ..
-        } = *asking;
+        let named = asking.named;
         let of_names = || named.names().filter_map(|name| self.names.get(name)).flatten();
         let documents = named.document.iter().filter(|document| **document != 0);
         let by_document = documents
@@ -54,16 +69,22 @@ impl ParkedState {
             .flatten();
         let behind = |key: &&Key| after.is_none_or(|after| key.rank() > after.rank());
         let key = of_names()
-            .filter(|key| key.holds(lane, target))
+            .filter(|key| asking.is_held_by(key))
             .chain(by_document)
             .filter(behind)
             .min_by_key(|key| (key.rank(), *key));
         match key {
             Some(key @ Key::Index { .. }) => Some(Holder::Key(key.clone())),
             _ => {
-                let other = of_names()
-                    .filter(behind)
-                    .find(|key| asking.is_behind_lane_of(key));
+                // Two lines for shards hold it only if one of them is for all shards.
+                let is_second = |other: &Key| {
+                    matches!(other, Key::Shards { .. })
+                        && key.is_some_and(|key| matches!(key, Key::Shards { .. }) && key != other)
+                        && asking.is_held_by(other)
+                };
+                let other = of_names().filter(behind).find(|other| {
+                    asking.is_behind_lane_of(other) || asking.may_have_left(other) || is_second(other)
+                });
                 other.or(key).map(|key| match other {
                     Some(_) => Holder::OtherLane(key.clone()),
                     None => Holder::Key(key.clone()),
@@ -85,6 +106,9 @@ impl ParkedState {
 
 #[cfg(test)]
 mod tests {
+    use bulk::{Formula, IndexRoute, Target};
+    use serde_json::json;
+
     use super::super::tests::{asking, entry, named, park};
     use super::*;
 
@@ -94,6 +118,7 @@ mod tests {
         let shards = Key::Shards {
             index: "logs".to_owned(),
             lane: 3,
+            shard: None,
         };
         park(&mut state, &entry(shards.clone(), 10, &["1"]), 10);
         assert_eq!(state.oldest_of_lanes(), Some(10));
@@ -130,5 +155,59 @@ mod tests {
         let after = |key| state.holder(&asking(&logs, 5, 30, &fence(&["logs"])), Some(key));
         assert_eq!(after(&index), of_other, "a line for the index waits, too");
         assert_eq!(after(&shards), None);
+    }
+
+    #[test]
+    fn an_operation_waits_for_what_its_shard_has_parked_and_for_all_if_shards_are_found_otherwise_now() {
+        let route = |shards: usize| Arc::new(IndexRoute::new("logs-1", Formula::Modulo, vec![None; shards]));
+        let alias = |shards, routing: Option<&str>| Target::Alias {
+            write: route(shards),
+            index_routing: routing.map(Into::into),
+        };
+        let of = |number, target: &Target| ShardOf::new(number, target);
+        let six = of(2, &Target::Index(route(6)));
+        let key = |shard| Key::Shards {
+            index: "logs".to_owned(),
+            lane: 3,
+            shard,
+        };
+        let mut state = ParkedState::default();
+        park(&mut state, &entry(key(six), 10, &["1"]), 10);
+        let (logs, no_id) = (named("logs", "1"), Named::new("logs".to_owned(), None, None));
+        let holder = |state: &ParkedState, named, lane, shard: Option<ShardOf>| {
+            let shard = || shard;
+            let asking = Asking {
+                shard: &shard,
+                ..asking(named, lane, 30, &[])
+            };
+            state.holder(&asking, None)
+        };
+        let (joins, waits) = (Some(Holder::Key(key(six))), Some(Holder::OtherLane(key(six))));
+        assert_eq!(holder(&state, &logs, 3, six), joins);
+        assert_eq!(
+            holder(&state, &logs, 3, of(2, &alias(6, None))),
+            joins,
+            "by an alias"
+        );
+        assert_eq!(
+            holder(&state, &logs, 3, of(1, &alias(6, None))),
+            None,
+            "another shard"
+        );
+        assert_eq!(holder(&state, &logs, 4, six), None, "a document of another lane");
+        for otherwise in [None, of(1, &alias(5, None)), of(2, &alias(6, Some("r")))] {
+            assert_eq!(holder(&state, &logs, 3, otherwise), waits, "{otherwise:?}");
+        }
+        assert_eq!(holder(&state, &no_id, 3, None), None);
+        // The line of an operation whose shard could not be told.
+        park(&mut state, &entry(key(None), 20, &["2"]), 20);
+        assert_eq!(holder(&state, &logs, 3, six), waits, "both may have earlier ones");
+        let all = Some(Holder::Key(key(None)));
+        assert_eq!(holder(&state, &logs, 3, of(1, &alias(6, None))), all);
+        // As earlier versions write and read it.
+        let written = serde_json::to_value(key(None)).unwrap();
+        assert_eq!(written, json!({"kind": "shards", "index": "logs", "lane": 3}));
+        let read: Key = serde_json::from_value(serde_json::to_value(key(six)).unwrap()).unwrap();
+        assert_eq!((read, key(six).shown()), (key(six), "shards:logs:3:2".to_owned()));
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn asking<'a>(named: &'a Named, lane: u32, position: u64, fences: &'a
         position,
         target: "/_bulk",
         fences,
+        shard: &|| None,
     }
 }
 
