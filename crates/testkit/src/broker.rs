@@ -10,6 +10,8 @@
 //!
 //! [`Broker::cluster`] starts several brokers of one cluster.
 
+mod leader;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -166,6 +168,14 @@ impl Broker {
     /// If the launcher is gone.
     pub fn resume_one(&self, number: usize) -> Result<()> {
         self.command(&format!("resume {number}"))
+    }
+
+    /// Returns the number of the broker that leads a partition; `None` if it has no leader now, or if no
+    /// broker answers.
+    #[must_use]
+    pub fn leader_of(&self, topic: &str, partition: i32) -> Option<usize> {
+        let mut addresses = self.address.split(',');
+        addresses.find_map(|address| leader::ask(address, topic, partition).ok()?)
     }
 
     fn command(&self, command: &str) -> Result<()> {

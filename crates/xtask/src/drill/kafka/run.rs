@@ -350,7 +350,7 @@ flow:
       - bulk_reshuffle:
           elasticsearch: c0
           mode: async
-          queue: {{name: q, type: kafka, brokers: ['{}'], topic: drill, partitions: {LANES}, replication_factor: 3, \
+          queue: {{name: q, type: kafka, brokers: ['{}'], topic: {TOPIC}, partitions: {LANES}, replication_factor: 3, \
          ack_timeout: 3s, session_timeout: 3s}}
       - elasticsearch: {{elasticsearch: c0}}
 pipeline:
@@ -378,7 +378,8 @@ pipeline:
 }
 
 /// Number of partitions of the topic.
-const LANES: u32 = 8;
+pub(super) const LANES: u32 = 8;
+pub(super) const TOPIC: &str = "drill";
 /// In runs that are longer than this the alias is swapped, too.
 const SWAPS_FROM: Duration = Duration::from_secs(30);
 /// The greatest age of what a gateway reports about other gateways' lanes.

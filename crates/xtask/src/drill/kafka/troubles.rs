@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use parking_lot::Mutex;
 use testkit::broker::Broker;
 
-use super::run::Gateway;
+use super::run::{Gateway, LANES, TOPIC};
 use crate::drill::world::Cluster;
 
 /// The troubles of a run under way.
@@ -61,16 +61,18 @@ fn between(rng: &mut Rng, from_ms: u64, to_ms: u64) {
 #[derive(Clone, Copy)]
 enum OfBrokers {
     Kill,
+    KillLeader,
     Pause,
     KillTwo,
     KillAll,
 }
 
-/// Runs the troubles of brokers. A killed broker was the leader of a third of the partitions.
+/// Runs the troubles of brokers. A broker that has returned leads nothing for some minutes, so one of the
+/// troubles asks for the leader of a partition, and kills that.
 pub(super) fn of_brokers(run: &TroubleRun<'_>, broker: &Broker, mut rng: Rng) -> Result<()> {
     let troubles = [
         ("broker killed", OfBrokers::Kill),
-        ("broker killed", OfBrokers::Kill),
+        ("partition's leader killed", OfBrokers::KillLeader),
         ("broker paused", OfBrokers::Pause),
         ("two brokers killed", OfBrokers::KillTwo),
         ("all brokers killed", OfBrokers::KillAll),
@@ -85,6 +87,12 @@ pub(super) fn of_brokers(run: &TroubleRun<'_>, broker: &Broker, mut rng: Rng) ->
                 return broker.resume_one(numbers[0]);
             }
             OfBrokers::Kill => 1,
+            OfBrokers::KillLeader => {
+                let leader = leader(broker, rng.i32(0..LANES as i32))?;
+                numbers.retain(|number| *number != leader);
+                numbers.insert(0, leader);
+                1
+            }
             OfBrokers::KillTwo => 2,
             OfBrokers::KillAll => 3,
         };
@@ -97,6 +105,24 @@ pub(super) fn of_brokers(run: &TroubleRun<'_>, broker: &Broker, mut rng: Rng) ->
         Ok(())
     })
 }
+
+/// Returns the broker that leads a partition, as soon as one does.
+fn leader(broker: &Broker, partition: i32) -> Result<usize> {
+    let asked = Instant::now();
+    loop {
+        if let Some(leader) = broker.leader_of(TOPIC, partition) {
+            return Ok(leader);
+        }
+        ensure!(
+            asked.elapsed() < LEADERLESS_MAX,
+            "partition {partition} has no leader"
+        );
+        sleep(Duration::from_millis(100));
+    }
+}
+
+/// The longest time for which brokers that are all there may not have found a leader.
+const LEADERLESS_MAX: Duration = Duration::from_secs(60);
 
 // === gateways
 
