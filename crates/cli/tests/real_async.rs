@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use gateway::Gateway;
 use serde_json::{Value, json};
+use testkit::client::Client;
 use testkit::real::{Kind, RealCluster};
 
 #[test]
@@ -172,7 +173,54 @@ fn prove(kind: Kind) -> Result<()> {
     }
     ensure!(source("5")["round"] == 2);
     ensure!(minted.iter().all(|id| source(id)["n"] == 1), "{minted:?}");
+    traces_agree(&last, &nodes, &index, &minted[2])?;
     nodes.delete(&format!("/{index}"))?.ok()?;
+    Ok(())
+}
+
+/// Checks that `/trace` tells of each document what has become of it, and what the cluster itself tells.
+fn traces_agree(gateway: &Gateway, nodes: &Client, index: &str, minted: &str) -> Result<()> {
+    let trace = |id: &str| -> Result<(Value, Value)> {
+        let told = gateway.admin().get(&format!("/trace?index={index}&id={id}"))?;
+        let told = told.ok()?.json()?;
+        Ok((
+            told["queues"][0]["groups"][0].clone(),
+            told["clusters"]["c"].clone(),
+        ))
+    };
+    for id in ["0", "5", "199", minted] {
+        let (group, at) = trace(id)?;
+        let document = nodes.get(&format!("/{index}/_doc/{id}"))?.ok()?.json()?;
+        ensure!(group["state"] == "indexed", "{id}: {group:#}");
+        ensure!(
+            at["found"] == true
+                && at["version"] == document["_version"]
+                && at["seq_no"] == document["_seq_no"],
+            "{id}: {at:#} {document:#}"
+        );
+    }
+    let (group, at) = trace("bad2")?;
+    let letter = &group["dead"][0];
+    ensure!(
+        group["state"] == "dead" && letter["status"] == 400 && at["found"] == false,
+        "{group:#} {at:#}"
+    );
+    ensure!(
+        letter["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("[n]")),
+        "{letter:#}"
+    );
+    let (group, at) = trace("d2")?;
+    ensure!(
+        group["state"] == "deleted" && at["found"] == false,
+        "{group:#} {at:#}"
+    );
+    let (group, at) = trace("never")?;
+    ensure!(
+        group["state"] == "not_seen" && at["found"] == false,
+        "{group:#} {at:#}"
+    );
     Ok(())
 }
 
