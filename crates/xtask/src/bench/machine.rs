@@ -1,6 +1,7 @@
 //! The machine, and the kernel's counters of a process.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -49,10 +50,21 @@ pub(super) fn load_average() -> String {
 pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
     let mut total_ns = 0_u64;
     for task in fs::read_dir(format!("/proc/{pid}/task")).context("the proxy has ended")? {
-        let text = fs::read_to_string(task?.path().join("schedstat"))?;
+        let text = match fs::read_to_string(task?.path().join("schedstat")) {
+            // The thread has ended since.
+            Err(error) if is_gone(&error) => continue,
+            text => text?,
+        };
         total_ns += text.split(' ').next().unwrap_or_default().parse::<u64>()?;
     }
     Ok(total_ns as f64 / 1e9)
+}
+
+/// Whether a file of a thread could not be read because the thread has ended: its folder is gone, or there is
+/// no thread behind it any more.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
 /// Returns the CPU seconds of a process, including threads that have ended, in hundredths.
@@ -73,4 +85,27 @@ pub(super) fn peak_mib(pid: u32) -> Result<f64> {
         .find_map(|line| line.strip_prefix("VmHWM:"))
         .context("no VmHWM")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seconds_of_a_process_are_read_while_its_threads_end() {
+        let pid = std::process::id();
+        let ended = std::sync::atomic::AtomicBool::new(false);
+        let is_ended = || ended.load(std::sync::atomic::Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_ended() {
+                    let threads: Vec<_> = (0..8).map(|_| std::thread::spawn(|| ())).collect();
+                    threads.into_iter().for_each(|thread| thread.join().unwrap());
+                }
+            });
+            let read: Result<Vec<_>> = (0..2_000).map(|_| cpu_seconds(pid)).collect();
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(read.unwrap().iter().all(|seconds| *seconds > 0.0));
+        });
+    }
 }
