@@ -140,6 +140,42 @@ fn threads_append_at_once_and_everything_is_read_once_in_each_threads_order() {
 }
 
 #[test]
+fn lent_memory_is_written_from_and_is_back_before_the_record_is_acknowledged_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(folder.path(), Options::default());
+    let (back, returned) = mpsc::channel();
+    let lent = |documents: u32| {
+        let mut record = log.record(0, b"");
+        assert!(record.is_plain());
+        let (memory, back) = (Vec::with_capacity(4000), back.clone());
+        let address = memory.as_ptr() as usize;
+        record.lend(memory, move |memory| {
+            let moved = memory.as_ptr() as usize != address;
+            back.send((memory, moved)).unwrap();
+        });
+        for number in 0..documents {
+            record.group(number % 2, 1, |out| {
+                out.extend_from_slice(&[b'a' + number as u8; 1000])
+            });
+        }
+        record
+    };
+    log.append_blocking(lent(3)).unwrap();
+    let (memory, moved) = returned.try_recv().unwrap();
+    assert!(!moved && memory.len() == 3000, "the groups were made in it");
+    let reader = log.consumer("c", StartAt::Oldest).unwrap().reader(0);
+    let (mut reader, mut out) = (reader.unwrap(), Vec::new());
+    assert!(matches!(reader.next(&mut out), Ok(Some(Next::Group(group))) if group.documents == 1));
+    assert!(matches!(reader.next(&mut out), Ok(Some(Next::Group(group))) if group.documents == 1));
+    assert_eq!(out, [[b'a'; 1000], [b'c'; 1000]].concat());
+
+    assert!(matches!(log.append_blocking(lent(0)), Err(AppendError::Empty)));
+    assert!(returned.try_recv().is_ok(), "a refused record gives it back");
+    drop(lent(1));
+    assert!(returned.try_recv().is_ok(), "and so does one that is given up");
+}
+
+#[test]
 fn whoever_waits_for_a_lane_is_woken_by_an_append_to_it() {
     let folder = tempfile::tempdir().unwrap();
     let log = open(

@@ -210,6 +210,11 @@ impl Budget {
 // === impl Charge ===
 
 impl Charge {
+    /// Takes over the bytes that are charged: from now on somebody else releases them.
+    pub(crate) fn take_over(&mut self) -> usize {
+        std::mem::take(&mut self.bytes)
+    }
+
     /// Notes that the copy is made, and that its source is gone; the copy has `bytes` bytes, never more than
     /// charged.
     pub fn made(&mut self, bytes: usize) {

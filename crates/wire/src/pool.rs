@@ -10,6 +10,8 @@
 //! handle to the buffer is dropped, it goes back to the pool that it came from. So the free buffers are
 //! behind a lock, which is uncontended while buffers stay on their core.
 
+mod lent;
+
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Weak};

@@ -113,11 +113,11 @@ impl Accept {
             trace: append.as_ref().map(|append| append.context().to_string()),
             ..self.params(&queued)
         };
-        let bytes: u64 = queued.plan.parts.iter().map(|part| part.bytes).sum();
-        let memory = queued.pool.budget();
-        let mut charge = memory.hold(usize::try_from(bytes).unwrap_or(usize::MAX)).await;
+        let mut charge = queued.pool.budget().hold(bytes_of(&queued.plan)).await;
         let noted = self.note(&queued, outbound);
-        let entry = log.entry(ACCEPTED, &params, &queued.plan, &queued.body, queued.ask, table);
+        let (plan, body) = (&queued.plan, &queued.body);
+        let lend = |bytes| Some(queued.pool.take_charged(bytes, &mut charge));
+        let entry = log.entry((ACCEPTED, &params), plan, body, queued.ask, table, lend);
         // The record has a copy, and a request that waits for the disk should not hold both.
         drop(queued.body);
         queued.scratch.borrow_mut().recycle(queued.plan);
@@ -191,6 +191,12 @@ impl Accept {
         let known = &mut self.known.borrow_mut();
         Some(whereabouts.note(table, newest, names, known, &self.queue.log))
     }
+}
+
+/// Returns the bytes of a plan's parts together.
+fn bytes_of(plan: &Plan) -> usize {
+    let bytes = plan.parts.iter().map(|part| part.bytes).sum::<u64>();
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Returns the answer to a client whose request is durable, which says where the request is.

@@ -19,6 +19,7 @@ use log::{
 use parking_lot::{Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
+use wire::Buffer;
 
 use crate::error::NotQueued;
 use crate::queue::record::Params;
@@ -164,19 +165,20 @@ impl Journal {
         }
     }
 
-    /// Makes an entry of a body that is planned by lanes.
+    /// Makes an entry of a body that is planned by lanes. If the journal keeps the lines as they are,
+    /// `lend` is asked for memory for so many bytes; otherwise the journal uses its own.
     ///
     /// # Errors
     ///
     /// If the body cannot be brought into a shape that the journal has room for.
     pub(crate) fn entry(
         &self,
-        kind: u8,
-        params: &Params,
+        (kind, params): (u8, &Params),
         plan: &Plan,
         body: &[u8],
         ask: &Ask<'_>,
         table: &RouteTable,
+        lend: impl FnOnce(usize) -> Option<Buffer>,
     ) -> Result<Entry, NotQueued> {
         let params = serde_json::to_vec(params).unwrap_or_default();
         let gather = |part, out: &mut Vec<u8>| {
@@ -188,7 +190,14 @@ impl Journal {
             Journal::Disk(log) => {
                 let mut record = log.record(kind, &params);
                 let bytes: u64 = plan.parts.iter().map(|part| part.bytes).sum();
-                record.reserve(usize::try_from(bytes).unwrap_or_default());
+                let bytes = usize::try_from(bytes).unwrap_or_default();
+                if record.is_plain()
+                    && let Some(buffer) = lend(bytes)
+                {
+                    let (memory, take_back) = buffer.lend();
+                    record.lend(memory, take_back);
+                }
+                record.reserve(bytes);
                 for part in &plan.parts {
                     let (mut gather, mut gathered) = (Gather::default(), 0);
                     record.group_by_piece(part.lane, part.docs, |out, most| {

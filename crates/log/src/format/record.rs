@@ -27,7 +27,12 @@ pub struct Record {
     /// Whether the record is exempt from the quota.
     pub(crate) beyond_quota: bool,
     pool: Arc<Pool>,
+    /// Takes the payload's memory back, if it was lent.
+    lender: Option<Lender>,
 }
+
+/// A function that takes back the memory that it has lent.
+type Lender = Box<dyn FnOnce(Vec<u8>) + Send>;
 
 /// A group in a record's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +72,36 @@ impl Record {
             documents: 0,
             beyond_quota: false,
             pool,
+            lender: None,
+        }
+    }
+
+    /// Whether groups are kept as they are given, and so take as many bytes as they have.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.codec == Codec::None
+    }
+
+    /// Has the groups made in this memory, which `take_back` gets once they are written, or given up: on the
+    /// writer's thread, mostly. Without it the log has memory of its own, of which it keeps little.
+    ///
+    /// # Panics
+    /// If a group was added before.
+    pub fn lend(&mut self, memory: Vec<u8>, take_back: impl FnOnce(Vec<u8>) + Send + 'static) {
+        assert!(
+            self.directory.is_empty(),
+            "memory is lent before the first group is made"
+        );
+        self.give_memory_back();
+        self.payload = memory;
+        self.lender = Some(Box::new(take_back));
+    }
+
+    fn give_memory_back(&mut self) {
+        let memory = std::mem::take(&mut self.payload);
+        match self.lender.take() {
+            Some(take_back) => take_back(memory),
+            None => self.pool.give(memory),
         }
     }
 
@@ -209,7 +244,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.pool.give(std::mem::take(&mut self.payload));
+        self.give_memory_back();
     }
 }
 

@@ -212,7 +212,7 @@ impl DeadLetters {
             .map(|whereabouts| whereabouts.note(way.table, way.newest, plan.names(), &mut known, way.log));
         let entry = match way
             .log
-            .entry(REPLAYED, &params, &plan, &run.body, &ask, way.table)
+            .entry((REPLAYED, &params), &plan, &run.body, &ask, way.table, |_| None)
         {
             Ok(entry) => entry,
             Err(error) => return Ok(Err(error)),
