@@ -62,16 +62,16 @@ enum Container {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expects {
-    Value(Wanted),
+    Value(ValueFate),
     KeyOrEnd,
-    Colon(Wanted),
+    Colon(ValueFate),
     CommaOrEnd,
     Nothing,
 }
 
 /// The fate of the next value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum ValueFate {
     Kept(Container),
     Skipped,
 }
@@ -117,7 +117,7 @@ impl Condense {
             error_begins: 0,
             last_error: 0..0,
             open: Vec::new(),
-            expects: Expects::Value(Wanted::Kept(Container::Answer)),
+            expects: Expects::Value(ValueFate::Kept(Container::Answer)),
             token: Token::None,
             key: Vec::new(),
         }
@@ -155,8 +155,8 @@ impl Condense {
         }
         match (self.expects, byte) {
             (Expects::Value(_), b']') => self.end(byte, out)?,
-            (Expects::Value(Wanted::Kept(container)), _) => self.value(container, byte, out)?,
-            (Expects::Value(Wanted::Skipped), _) => {
+            (Expects::Value(ValueFate::Kept(container)), _) => self.value(container, byte, out)?,
+            (Expects::Value(ValueFate::Skipped), _) => {
                 self.token = match byte {
                     b'"' | b'{' | b'[' => Token::Skipped {
                         depth: u32::from(byte != b'"'),
@@ -171,7 +171,7 @@ impl Condense {
                 self.key.clear();
                 self.token = Token::Key { escaped: false };
             }
-            (Expects::Colon(wanted), b':') => self.expects = Expects::Value(wanted),
+            (Expects::Colon(fate), b':') => self.expects = Expects::Value(fate),
             (Expects::CommaOrEnd, b',') => self.next(),
             (Expects::KeyOrEnd | Expects::CommaOrEnd, b'}' | b']') => self.end(byte, out)?,
             _ => return Err(MALFORMED),
@@ -184,9 +184,9 @@ impl Condense {
         self.expects = match self.open.last() {
             Some(frame) if frame.is_object => Expects::KeyOrEnd,
             Some(frame) => Expects::Value(match frame.container {
-                Container::Items => Wanted::Kept(Container::Item),
-                container if self.error_left > 0 => Wanted::Kept(container),
-                _ => Wanted::Skipped,
+                Container::Items => ValueFate::Kept(Container::Item),
+                container if self.error_left > 0 => ValueFate::Kept(container),
+                _ => ValueFate::Skipped,
             }),
             None => Expects::Nothing,
         };
@@ -293,8 +293,8 @@ impl Condense {
             return Ok(1);
         }
         self.token = Token::None;
-        let wanted = self.wanted()?;
-        if let Wanted::Kept(_) = wanted {
+        let fate = self.fate()?;
+        if let ValueFate::Kept(_) = fate {
             let frame = self.open.last_mut().ok_or(MALFORMED)?;
             if std::mem::replace(&mut frame.any, true) {
                 self.write(b',', out);
@@ -304,24 +304,24 @@ impl Condense {
             self.error_left = self.error_left.saturating_sub(self.key.len());
             out.extend_from_slice(b"\":");
         }
-        self.expects = Expects::Colon(wanted);
+        self.expects = Expects::Colon(fate);
         Ok(1)
     }
 
     /// Decides the fate of the value whose key was read.
-    fn wanted(&mut self) -> Result<Wanted, MergeError> {
+    fn fate(&mut self) -> Result<ValueFate, MergeError> {
         let too_long = self.key.len() > KEY_BYTES_MAX;
         let frame = self.open.last_mut().ok_or(MALFORMED)?;
         let (container, bit) = match (frame.container, self.key.as_slice()) {
-            _ if too_long => return Ok(Wanted::Skipped),
+            _ if too_long => return Ok(ValueFate::Skipped),
             (Container::Answer, b"took") => (Container::Answer, 1),
             (Container::Answer, b"errors") => (Container::Answer, 2),
             (Container::Answer, b"items") => (Container::Items, 4),
             (Container::Answer | Container::Fields, b"error") => (Container::Error, 8),
             (Container::Answer | Container::Fields, b"status") => (frame.container, 16),
             (Container::Item, _) => (Container::Fields, 32),
-            (Container::Error, _) if self.error_left > 0 => return Ok(Wanted::Kept(Container::Error)),
-            _ => return Ok(Wanted::Skipped),
+            (Container::Error, _) if self.error_left > 0 => return Ok(ValueFate::Kept(Container::Error)),
+            _ => return Ok(ValueFate::Skipped),
         };
         if frame.seen & bit != 0 {
             return Err(MergeError::Malformed("a key stands twice"));
@@ -332,7 +332,7 @@ impl Condense {
             self.error_given = self.errors_left.max(ERROR_BYTES_MIN.min(most)).min(most);
             self.error_left = self.error_given;
         }
-        Ok(Wanted::Kept(container))
+        Ok(ValueFate::Kept(container))
     }
 
     /// Reads the next bytes of a string that is kept; returns how many were read.

@@ -1,6 +1,6 @@
 //! The fate of each operation of a body, in words for people.
 
-use crate::walk::{Aim, Walk};
+use crate::walk::{ShardChoice, Walk};
 use crate::{Ask, NodeIx, Op, Pass, RouteTable, Why};
 
 /// One operation, explained.
@@ -94,19 +94,19 @@ impl Iterator for Explain<'_, '_> {
         let explained = match walk.next() {
             Ok(Some(doc)) => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                let shard = match doc.aim {
-                    Aim::Shard(shard) => Some(shard),
-                    Aim::Free | Aim::Mint | Aim::Pack | Aim::Route => None,
+                let shard = match doc.choice {
+                    ShardChoice::Shard(shard) => Some(shard),
+                    ShardChoice::Free | ShardChoice::Mint | ShardChoice::Pack | ShardChoice::Route => None,
                 };
                 let node = shard.and_then(|shard| doc.route.node(shard));
-                let by = match (doc.aim, doc.routing) {
-                    (Aim::Free, _) => DecidedBy::Nobody,
-                    (Aim::Mint, _) => DecidedBy::MintedId,
-                    (Aim::Pack | Aim::Route, _) => DecidedBy::RoundRobin,
-                    (Aim::Shard(_), _) if node.is_none() => DecidedBy::Unassigned,
-                    (Aim::Shard(_), Some(_)) => DecidedBy::Routing,
-                    (Aim::Shard(_), None) if doc.action.id.is_some() => DecidedBy::Id,
-                    (Aim::Shard(_), None) => DecidedBy::RoundRobin,
+                let by = match (doc.choice, doc.routing) {
+                    (ShardChoice::Free, _) => DecidedBy::Nobody,
+                    (ShardChoice::Mint, _) => DecidedBy::MintedId,
+                    (ShardChoice::Pack | ShardChoice::Route, _) => DecidedBy::RoundRobin,
+                    (ShardChoice::Shard(_), _) if node.is_none() => DecidedBy::Unassigned,
+                    (ShardChoice::Shard(_), Some(_)) => DecidedBy::Routing,
+                    (ShardChoice::Shard(_), None) if doc.action.id.is_some() => DecidedBy::Id,
+                    (ShardChoice::Shard(_), None) => DecidedBy::RoundRobin,
                 };
                 self.lines += memchr::memchr_iter(b'\n', &self.body[self.counted..doc.start]).count() as u32;
                 self.counted = doc.start;

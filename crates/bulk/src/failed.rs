@@ -37,7 +37,7 @@ impl Reply<'static> {
         let walk = Walk::new(body, ask, table, true);
         if let Ok(mut walk) = walk {
             while let Ok(Some(doc)) = walk.next() {
-                let id = if doc.aim.mints() {
+                let id = if doc.choice.mints() {
                     let id = minted_id(plan, &mut minted, doc.action.id_gap.form);
                     Some(id)
                 } else {

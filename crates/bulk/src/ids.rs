@@ -1,7 +1,7 @@
 //! Ids for documents that arrive without one.
 
 use crate::IndexRoute;
-use crate::packed::{ENDINGS, HEAD_LENGTH, Stock, Wanted, hashed, mints_in_order, with_block, write_time};
+use crate::packed::{ENDINGS, HEAD_LENGTH, HashRange, Stock, hashed, mints_in_order, with_block, write_time};
 
 /// Makes document ids: 20 ASCII characters, unique across gateways, in the order in which they are made.
 ///
@@ -22,7 +22,7 @@ pub struct IdMint {
     /// The state of the hash after everything before the counter.
     hashed: u32,
     /// The shard that was wanted last, and the kind of its index.
-    wanted: Option<(IndexKind, u32, Wanted)>,
+    wanted: Option<(IndexKind, u32, HashRange)>,
     stocks: Vec<Stock>,
     /// The state from which names are drawn.
     names: u64,
@@ -89,7 +89,7 @@ impl IdMint {
         let wanted = match self.wanted {
             Some((last, of, wanted)) if last == kind && of == shard => wanted,
             _ => {
-                let wanted = Wanted::new(index, shard);
+                let wanted = HashRange::new(index, shard);
                 self.wanted = Some((kind, shard, wanted));
                 wanted
             }
@@ -321,7 +321,7 @@ mod tests {
         ] {
             let index = index(formula, shards);
             for shard in [0, 1, shards / 2, shards - 1] {
-                let wanted = Wanted::new(&index, shard);
+                let wanted = HashRange::new(&index, shard);
                 let mut hash = i32::MIN;
                 loop {
                     for near in [hash, hash.saturating_add(1), hash.wrapping_neg(), !hash] {

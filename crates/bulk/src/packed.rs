@@ -44,7 +44,7 @@ pub(crate) fn stock_of_a_shard(shards: u32) -> u32 {
 /// range of remainders, so a range of fractions. The servers' hash is signed: shifted by 2^31 it is unsigned,
 /// and the range shifts with it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct HashRange {
     reciprocal: u64,
     from: u64,
     width: u64,
@@ -69,9 +69,9 @@ pub(crate) struct Stock {
 /// Characters of an id before the counter: the time and the mint's name.
 pub(crate) const HEAD_LENGTH: usize = 16;
 
-// === impl Wanted ===
+// === impl HashRange ===
 
-impl Wanted {
+impl HashRange {
     /// Makes a check for a shard of an index with at least two shards.
     pub(crate) fn new(route: &IndexRoute, shard: u32) -> Self {
         let (slots, of_a_shard) = match route.formula {

@@ -7,7 +7,7 @@ use crate::direct::RoutingValues;
 use crate::lanes::{lane_of, lane_of_id, lane_seed};
 use crate::runs::{Assigned, Runs};
 use crate::touches::{Touched, Touches};
-use crate::walk::{Aim, Doc, Walk};
+use crate::walk::{Doc, ShardChoice, Walk};
 use crate::writes::{Writes, WritesSoFar, Written};
 use crate::{Ask, ID_LENGTH, IdMint, Level, Minted, NodeIx, Pass, RouteTable, Why, together};
 
@@ -215,14 +215,14 @@ struct Slots {
     /// At the level lane: the name that was looked up last.
     name: Option<u32>,
     /// At the level lane: the names that were looked up lately, each at its own place.
-    lately: [Option<Seen>; LATELY],
+    lately: [Option<RecentName>; LATELY],
     /// At the level lane: the indices written to, as far as they have been seen.
     writes: WritesSoFar,
 }
 
 /// A name and operation that was looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct RecentName {
     of: Written,
     /// The hash of the concrete index's name.
     hash: u32,
@@ -408,26 +408,26 @@ impl<'a, 's> Draft<'a, 's> {
                 Ok(None) => return Ok(true),
                 Err(pass) => return Err(*pass),
             };
-            match doc.aim {
-                Aim::Shard(shard) => {
+            match doc.choice {
+                ShardChoice::Shard(shard) => {
                     let part = self.part(doc, Some(shard), doc.action.id)?;
                     self.push(part, doc);
                     self.touch(doc, shard);
                     aside.take(doc, doc.action.id);
                 }
-                Aim::Free => {
+                ShardChoice::Free => {
                     let part = self.part(doc, None, None)?;
                     self.push(part, doc);
                     aside.take(doc, doc.action.id);
                     *free += 1;
                 }
-                Aim::Mint => {
+                ShardChoice::Mint => {
                     let id = ids.mint();
                     let shard = doc.route.shard_of(&id, doc.routing);
                     self.push_minted(doc, id, shard)?;
                     aside.take(doc, Some(&id));
                 }
-                Aim::Pack | Aim::Route => {
+                ShardChoice::Pack | ShardChoice::Route => {
                     let id = self.push_directed(runs, doc, ask, ids)?;
                     aside.take(doc, id.as_ref().map(|id| id.as_slice()));
                 }
@@ -590,13 +590,13 @@ impl<'a, 's> Draft<'a, 's> {
         ids: &mut IdMint,
     ) -> Result<Option<[u8; ID_LENGTH]>, Pass> {
         let assigned = ask.direct.and_then(|directing| runs.next(doc, directing));
-        match (assigned, doc.aim) {
-            (Some(assigned), Aim::Route) => self.push_routed(runs, doc, assigned).map(|()| None),
+        match (assigned, doc.choice) {
+            (Some(assigned), ShardChoice::Route) => self.push_routed(runs, doc, assigned).map(|()| None),
             (Some(assigned), _) => {
                 let id = ids.mint_for(doc.route, assigned.shard);
                 self.push_minted(doc, id, assigned.shard).map(|()| Some(id))
             }
-            (None, Aim::Route) => {
+            (None, ShardChoice::Route) => {
                 let part = self.part(doc, None, None)?;
                 self.push(part, doc);
                 Ok(None)
@@ -774,7 +774,7 @@ impl Slots {
             seen => {
                 self.writes.note(of, doc, default_index);
                 let hash = lane_seed(&doc.route.name);
-                *seen = Some(Seen { of, hash });
+                *seen = Some(RecentName { of, hash });
                 hash
             }
         };

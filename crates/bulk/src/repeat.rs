@@ -60,7 +60,7 @@ impl Repeat {
                 continue;
             }
             let action = &doc.action;
-            let minted = doc.aim.mints();
+            let minted = doc.choice.mints();
             let has_id = action.id.is_some() || minted;
             if action.op == Op::Update || action.versioned || !has_id {
                 return None;

@@ -11,13 +11,13 @@ use crate::{Directing, IndexRoute, Run};
 /// The runs under way, one for each index.
 #[derive(Debug, Default)]
 pub(crate) struct Runs<'t> {
-    all: Vec<Held<'t>>,
+    all: Vec<IndexRun<'t>>,
     /// The run that was used last.
     last: usize,
 }
 
 #[derive(Debug)]
-struct Held<'t> {
+struct IndexRun<'t> {
     ordinal: u32,
     route: &'t IndexRoute,
     /// The run; `None` if no shard is known, for the rest of the body.
@@ -105,7 +105,7 @@ impl<'t> Runs<'t> {
         self.last = match self.all.binary_search_by_key(&doc.ordinal, |held| held.ordinal) {
             Ok(at) => at,
             Err(at) => {
-                let new = Held {
+                let new = IndexRun {
                     ordinal: doc.ordinal,
                     route: doc.route,
                     run: None,
@@ -121,9 +121,9 @@ impl<'t> Runs<'t> {
     }
 }
 
-// === impl Held ===
+// === impl IndexRun ===
 
-impl Held<'_> {
+impl IndexRun<'_> {
     fn is_new(&self) -> bool {
         self.docs == 0
     }

@@ -32,7 +32,7 @@ pub enum Target {
 pub struct RouteTable {
     dialect: Dialect,
     nodes: u16,
-    names: HashMap<Arc<str>, Entry>,
+    names: HashMap<Arc<str>, NameEntry>,
     /// The names, by their numbers.
     numbered: Vec<Arc<str>>,
     /// All indices behind each alias and data stream.
@@ -41,7 +41,7 @@ pub struct RouteTable {
     /// Pipelines that write the sender of a request into its documents.
     telling_pipelines: HashSet<Box<str>>,
     /// The entry for a name that the cluster does not have, where the name is supposed to be new.
-    new_index: Entry,
+    new_index: NameEntry,
     /// The concrete indices that names lead to, by their numbers.
     indices: Vec<Box<str>>,
 }
@@ -54,7 +54,7 @@ pub struct RouteTableBuilder {
 }
 
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct NameEntry {
     pub(crate) target: Target,
     /// A dense number of the name.
     pub(crate) number: u32,
@@ -64,7 +64,7 @@ pub(crate) struct Entry {
     /// shards are not proven to be those that the server would choose, that the index is closed or not ready,
     /// or that documents of one request share their fate in a pipeline. Lanes need none of this: they only
     /// need the same number for the same document, whatever it is.
-    pub(crate) unproven: Option<Box<Entry>>,
+    pub(crate) unproven: Option<Box<NameEntry>>,
 }
 
 /// The number of an entry that is none of the table's names.
@@ -82,10 +82,10 @@ impl Target {
     }
 }
 
-// === impl Entry ===
+// === impl NameEntry ===
 
-impl Entry {
-    fn opaque(why: Why, number: u32, unproven: Option<Box<Entry>>) -> Self {
+impl NameEntry {
+    fn opaque(why: Why, number: u32, unproven: Option<Box<NameEntry>>) -> Self {
         Self {
             target: Target::Opaque(why),
             number,
@@ -109,7 +109,7 @@ impl RouteTable {
                 members: HashMap::new(),
                 harmless_pipelines: HashSet::new(),
                 telling_pipelines: HashSet::new(),
-                new_index: Entry {
+                new_index: NameEntry {
                     target: Target::Index(Arc::new(IndexRoute::new("", Formula::Modulo, [None]))),
                     number: NO_NUMBER,
                     ordinal: u32::MAX - 1,
@@ -226,12 +226,12 @@ impl RouteTable {
     }
 
     /// Returns the entry for a name that the cluster does not have, where the name is supposed to be new.
-    pub(crate) fn new_index(&self) -> &Entry {
+    pub(crate) fn new_index(&self) -> &NameEntry {
         &self.new_index
     }
 
     /// Returns the entry of `name`, in UTF-8.
-    pub(crate) fn entry(&self, name: &[u8]) -> Option<&Entry> {
+    pub(crate) fn entry(&self, name: &[u8]) -> Option<&NameEntry> {
         self.names.get(std::str::from_utf8(name).ok()?)
     }
 }
@@ -252,12 +252,12 @@ impl RouteTableBuilder {
                     | Why::BatchedIngest),
                 ) if write.numbered => {
                     let unproven = self.entry(target.clone(), number, &write.name);
-                    Entry::opaque(why, number, Some(Box::new(unproven)))
+                    NameEntry::opaque(why, number, Some(Box::new(unproven)))
                 }
-                Some(why) => Entry::opaque(why, number, None),
+                Some(why) => NameEntry::opaque(why, number, None),
                 None => self.entry(target.clone(), number, &write.name),
             },
-            Err(why) => Entry::opaque(why, number, None),
+            Err(why) => NameEntry::opaque(why, number, None),
         };
         let name: Arc<str> = name.into();
         self.table.numbered.push(Arc::clone(&name));
@@ -265,13 +265,13 @@ impl RouteTableBuilder {
         self
     }
 
-    fn entry(&mut self, target: Target, number: u32, index: &str) -> Entry {
+    fn entry(&mut self, target: Target, number: u32, index: &str) -> NameEntry {
         let next = self.table.indices();
         let ordinal = *self.ordinals.entry(index.into()).or_insert(next);
         if ordinal == next {
             self.table.indices.push(index.into());
         }
-        Entry {
+        NameEntry {
             target,
             number,
             ordinal,

@@ -4,13 +4,13 @@
 //! (`_seq_no`) in whatever order the requests arrive, so all of them go in one part, to any node.
 
 use crate::plan::{ARENA, Part, Piece};
-use crate::walk::{Aim, Walk};
+use crate::walk::{ShardChoice, Walk};
 use crate::whole::assert_moved;
 use crate::{Ask, Destination, Pass, Plan, RouteTable, Scratch};
 
 /// The kinds of documents that a body has for one index.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Seen {
+struct DocumentKinds {
     /// Documents whose shard the server chooses.
     free: bool,
     /// Other documents, which are sent to the nodes of their shards.
@@ -35,13 +35,13 @@ pub(crate) fn keep(
     let Some(any) = any.filter(|_| plan.parts.len() > 1) else {
         return Ok(());
     };
-    let mut seen = vec![Seen::default(); table.indices() as usize];
-    each(body, ask, table, scratch, |_, _, ordinal, aim| {
+    let mut seen = vec![DocumentKinds::default(); table.indices() as usize];
+    each(body, ask, table, scratch, |_, _, ordinal, choice| {
         let seen = &mut seen[ordinal as usize];
-        seen.free |= aim == Aim::Free;
-        seen.placed |= matches!(aim, Aim::Shard(_));
+        seen.free |= choice == ShardChoice::Free;
+        seen.placed |= matches!(choice, ShardChoice::Shard(_));
     })?;
-    let mixed = Seen {
+    let mixed = DocumentKinds {
         free: true,
         placed: true,
     };
@@ -49,8 +49,9 @@ pub(crate) fn keep(
         return Ok(());
     }
     let mut moves = Moves::new(plan, any);
-    each(body, ask, table, scratch, |doc, end, ordinal, aim| {
-        let moved = seen[ordinal as usize] == mixed && matches!(aim, Aim::Free | Aim::Shard(_));
+    each(body, ask, table, scratch, |doc, end, ordinal, choice| {
+        let moved =
+            seen[ordinal as usize] == mixed && matches!(choice, ShardChoice::Free | ShardChoice::Shard(_));
         moves.take(doc, end, moved);
     })?;
     moves.finish(scratch);
@@ -63,12 +64,12 @@ fn each(
     ask: &Ask<'_>,
     table: &RouteTable,
     scratch: &Scratch,
-    mut see: impl FnMut(usize, usize, u32, Aim),
+    mut see: impl FnMut(usize, usize, u32, ShardChoice),
 ) -> Result<(), Pass> {
     let mut walk = Walk::new(body, ask, table, scratch.fast)?;
     let mut number = 0;
     while let Some(doc) = walk.next()? {
-        see(number, doc.end, doc.ordinal, doc.aim);
+        see(number, doc.end, doc.ordinal, doc.choice);
         number += 1;
     }
     Ok(())

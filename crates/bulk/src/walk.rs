@@ -7,7 +7,7 @@ use crate::action::{Action, Op};
 use crate::models::Models;
 use crate::packed::mints_in_order;
 use crate::slow::SlowAction;
-use crate::table::Entry;
+use crate::table::NameEntry;
 use crate::{
     Ask, Direct, IndexRoute, Level, NullId, Pass, RouteTable, Target, Why, murmur, scan, slow, update,
 };
@@ -25,12 +25,12 @@ pub(crate) struct Doc<'s, 't> {
     pub(crate) name: u32,
     /// The effective routing, with the URL and the alias considered.
     pub(crate) routing: Option<&'s [u8]>,
-    pub(crate) aim: Aim,
+    pub(crate) choice: ShardChoice,
 }
 
 /// The knowledge about an operation's shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aim {
+pub(crate) enum ShardChoice {
     /// The shard is known.
     Shard(u32),
     /// The server will choose the shard: there is no id, and no routing that decides alone.
@@ -43,10 +43,10 @@ pub(crate) enum Aim {
     Route,
 }
 
-impl Aim {
+impl ShardChoice {
     /// Returns whether an id is made here.
     pub(crate) fn mints(self) -> bool {
-        matches!(self, Aim::Mint | Aim::Pack)
+        matches!(self, ShardChoice::Mint | ShardChoice::Pack)
     }
 }
 
@@ -63,11 +63,11 @@ pub(crate) struct Walk<'b, 't> {
 /// The meaning of the name in an action line.
 #[derive(Clone, Copy)]
 pub(crate) struct ResolvedName<'t> {
-    entry: &'t Entry,
+    entry: &'t NameEntry,
     route: &'t IndexRoute,
     /// The aim of the index's documents that have neither id nor routing, or why a request with such a
     /// document passes.
-    neither: Result<Aim, Why>,
+    neither: Result<ShardChoice, Why>,
 }
 
 /// Resolves names, and remembers the last one.
@@ -239,8 +239,8 @@ fn doc<'s, 'b: 's, 't: 's>(
 ) -> Result<Doc<'s, 't>, Pass> {
     let ResolvedName { entry, route, .. } = found;
     let routing = resolver.routing(&action, entry);
-    let aim = resolver.aim(&action, found, routing);
-    let aim = aim.map_err(|why| pass_at(body, start, why))?;
+    let choice = resolver.choice(&action, found, routing);
+    let choice = choice.map_err(|why| pass_at(body, start, why))?;
     let end = source_end(body, after, &action).map_err(|why| pass_at(body, after, why))?;
     Ok(Doc {
         action,
@@ -250,7 +250,7 @@ fn doc<'s, 'b: 's, 't: 's>(
         ordinal: entry.ordinal,
         name: entry.number,
         routing,
-        aim,
+        choice,
     })
 }
 
@@ -333,7 +333,7 @@ impl<'b, 't> Resolver<'b, 't> {
 
     /// Returns the effective routing.
     #[inline(always)]
-    fn routing<'s>(&self, action: &Action<'s>, entry: &'t Entry) -> Option<&'s [u8]>
+    fn routing<'s>(&self, action: &Action<'s>, entry: &'t NameEntry) -> Option<&'s [u8]>
     where
         'b: 's,
         't: 's,
@@ -351,32 +351,37 @@ impl<'b, 't> Resolver<'b, 't> {
     }
 
     #[inline(always)]
-    fn aim(&self, action: &Action<'_>, found: ResolvedName<'_>, routing: Option<&[u8]>) -> Result<Aim, Why> {
+    fn choice(
+        &self,
+        action: &Action<'_>,
+        found: ResolvedName<'_>,
+        routing: Option<&[u8]>,
+    ) -> Result<ShardChoice, Why> {
         let ResolvedName { route, neither, .. } = found;
         Ok(match (action.id, routing) {
-            (Some(id), None) => Aim::Shard(route.shard_of_hash(murmur::hash_utf8(id))),
-            (Some(id), Some(routing)) => Aim::Shard(route.shard_of(id, Some(routing))),
-            (None, Some(_)) if self.ask.null_id == NullId::Always => Aim::Mint,
+            (Some(id), None) => ShardChoice::Shard(route.shard_of_hash(murmur::hash_utf8(id))),
+            (Some(id), Some(routing)) => ShardChoice::Shard(route.shard_of(id, Some(routing))),
+            (None, Some(_)) if self.ask.null_id == NullId::Always => ShardChoice::Mint,
             (None, Some(routing)) if route.partition_size == 1 => {
-                Aim::Shard(route.shard_of_hash(murmur::hash_utf8(routing)))
+                ShardChoice::Shard(route.shard_of_hash(murmur::hash_utf8(routing)))
             }
             // The line takes no second routing.
-            (None, None) if action.routing_null && neither == Ok(Aim::Route) => self.without_id(),
+            (None, None) if action.routing_null && neither == Ok(ShardChoice::Route) => self.without_id(),
             (None, None) => return neither,
             (None, Some(_)) => self.without_id(),
         })
     }
 
-    fn without_id(&self) -> Aim {
+    fn without_id(&self) -> ShardChoice {
         match self.ask.null_id {
-            NullId::Keep => Aim::Free,
-            NullId::Mint | NullId::Always => Aim::Mint,
+            NullId::Keep => ShardChoice::Free,
+            NullId::Mint | NullId::Always => ShardChoice::Mint,
         }
     }
 
     /// Returns the aim of an index's documents that have neither id nor routing.
     #[cold]
-    fn neither(&self, entry: &Entry, route: &IndexRoute) -> Result<Aim, Why> {
+    fn neither(&self, entry: &NameEntry, route: &IndexRoute) -> Result<ShardChoice, Why> {
         // It is the cluster that must complain of a missing routing that the mapping requires, and where it
         // rejects the whole request, none of the request may be executed.
         let refused = route.routing_required
@@ -394,14 +399,14 @@ impl<'b, 't> Resolver<'b, 't> {
         Ok(match (direct, self.ask.null_id) {
             // There is nothing to choose. Beside the documents with ids, these documents keep their place in
             // the shard's order.
-            (_, NullId::Keep) if route.shards() == 1 => Aim::Shard(0),
+            (_, NullId::Keep) if route.shards() == 1 => ShardChoice::Shard(0),
             (Direct::Off, _) => self.without_id(),
-            (_, _) if route.shards() == 1 => Aim::Mint,
+            (_, _) if route.shards() == 1 => ShardChoice::Mint,
             // The ids of a request that is put into a log are recorded by the first and the last.
-            (Direct::Mint, NullId::Always) if !mints_in_order(route.shards()) => Aim::Mint,
-            (Direct::Mint, _) => Aim::Pack,
+            (Direct::Mint, NullId::Always) if !mints_in_order(route.shards()) => ShardChoice::Mint,
+            (Direct::Mint, _) => ShardChoice::Pack,
             // Data streams refuse a routing.
-            (Direct::Route, NullId::Keep) if !stream => Aim::Route,
+            (Direct::Route, NullId::Keep) if !stream => ShardChoice::Route,
             // If every document gets an id, a routing is of no use.
             (Direct::Route, _) => self.without_id(),
         })

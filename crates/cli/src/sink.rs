@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::json;
-use sink::{FakeCluster, Flavour, Manners, Refusal, Spec, Workers};
+use sink::{Behaviour, FakeCluster, Flavour, Refusal, Spec, Workers};
 
 use crate::{exit, interrupt};
 
@@ -23,7 +23,7 @@ use crate::{exit, interrupt};
 /// fake cluster does not show how a real server behaves. The command prints the
 /// nodes' addresses, serves until it is stopped, and then prints its counts as
 /// JSON. While it runs, `GET /_fake/counts` shows the counts, and
-/// `POST /_fake/manners?latency_ms=20&capacity=5000&workers=4` makes it slower or
+/// `POST /_fake/behaviour?latency_ms=20&capacity=5000&workers=4` makes it slower or
 /// faster.
 ///
 /// Exit status: 0 stopped as told, 2 wrong usage, 3 it could not start.
@@ -85,7 +85,7 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
         indices: arguments.index.clone(),
         store: arguments.store,
         content_length_max: BODY_BYTES_MAX,
-        manners: Manners {
+        behaviour: Behaviour {
             latency: Duration::from_millis(arguments.latency_ms),
             work: Duration::from_micros(arguments.doc_us),
             docs_per_s_max: arguments.capacity,
@@ -94,7 +94,7 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
                 waiting_max: 2 * usize::from(workers),
             }),
             failing: arguments.fail.clone(),
-            ..Manners::default()
+            ..Behaviour::default()
         },
         ..Spec::default()
     })?;

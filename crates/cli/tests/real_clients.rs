@@ -19,13 +19,17 @@ use real::http::{Http, Request};
 use real::server::Server;
 use real::world;
 use serde_json::{Value, json};
-use testkit::real::Kind;
+use testkit::real::ClusterKind;
 
 /// Number of documents that each helper writes, plus the old one that it updates.
 const KEPT: u64 = 1001;
 
 /// Runs a program, and checks what its helpers reported and did.
-fn proves(kind: Kind, helpers: &[&str], program: impl FnOnce(&str, &str) -> Result<Command>) -> Result<()> {
+fn proves(
+    kind: ClusterKind,
+    helpers: &[&str],
+    program: impl FnOnce(&str, &str) -> Result<Command>,
+) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::before(&server)?;
     does_its_work(&server, &mut gateway, helpers, 1002, program)?;
@@ -34,7 +38,11 @@ fn proves(kind: Kind, helpers: &[&str], program: impl FnOnce(&str, &str) -> Resu
 
 /// Does the same in asynchronous mode: every document that a helper takes for written is written, except for
 /// the one that the cluster refuses, which is a dead letter.
-fn queues(kind: Kind, helpers: &[&str], program: impl FnOnce(&str, &str) -> Result<Command>) -> Result<()> {
+fn queues(
+    kind: ClusterKind,
+    helpers: &[&str],
+    program: impl FnOnce(&str, &str) -> Result<Command>,
+) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::queueing(&server)?;
     does_its_work(&server, &mut gateway, helpers, 1003, program)
@@ -127,33 +135,33 @@ const PYTHON: [&str; 3] = ["bulk", "streaming", "parallel"];
 
 #[test]
 fn opensearch_py() -> Result<()> {
-    proves(Kind::OpenSearch, &PYTHON, python("opensearch"))
+    proves(ClusterKind::OpenSearch, &PYTHON, python("opensearch"))
 }
 
 #[test]
 fn elasticsearch_py_8() -> Result<()> {
-    proves(Kind::Elasticsearch8, &PYTHON, python("elasticsearch-8"))
+    proves(ClusterKind::Elasticsearch8, &PYTHON, python("elasticsearch-8"))
 }
 
 #[test]
 fn elasticsearch_py_9() -> Result<()> {
-    proves(Kind::Elasticsearch, &PYTHON, python("elasticsearch-9"))
+    proves(ClusterKind::Elasticsearch, &PYTHON, python("elasticsearch-9"))
 }
 
 #[test]
 fn opensearch_go() -> Result<()> {
-    proves(Kind::OpenSearch, &["indexer"], go("opensearch"))
+    proves(ClusterKind::OpenSearch, &["indexer"], go("opensearch"))
 }
 
 #[test]
 fn go_elasticsearch() -> Result<()> {
-    proves(Kind::Elasticsearch, &["indexer"], go("elasticsearch"))
+    proves(ClusterKind::Elasticsearch, &["indexer"], go("elasticsearch"))
 }
 
 #[test]
 fn opensearch_js() -> Result<()> {
     proves(
-        Kind::OpenSearch,
+        ClusterKind::OpenSearch,
         &["helper"],
         javascript("@opensearch-project/opensearch"),
     )
@@ -161,23 +169,31 @@ fn opensearch_js() -> Result<()> {
 
 #[test]
 fn elasticsearch_js_8() -> Result<()> {
-    proves(Kind::Elasticsearch8, &["helper"], javascript("elasticsearch-8"))
+    proves(
+        ClusterKind::Elasticsearch8,
+        &["helper"],
+        javascript("elasticsearch-8"),
+    )
 }
 
 #[test]
 fn elasticsearch_js_9() -> Result<()> {
-    proves(Kind::Elasticsearch, &["helper"], javascript("elasticsearch-9"))
+    proves(
+        ClusterKind::Elasticsearch,
+        &["helper"],
+        javascript("elasticsearch-9"),
+    )
 }
 
 #[test]
 fn opensearch_java() -> Result<()> {
-    proves(Kind::OpenSearch, &["request"], java("opensearch", None))
+    proves(ClusterKind::OpenSearch, &["request"], java("opensearch", None))
 }
 
 #[test]
 fn elasticsearch_java_8() -> Result<()> {
     proves(
-        Kind::Elasticsearch8,
+        ClusterKind::Elasticsearch8,
         &["ingester"],
         java("elasticsearch", Some("8.19.12")),
     )
@@ -185,13 +201,17 @@ fn elasticsearch_java_8() -> Result<()> {
 
 #[test]
 fn elasticsearch_java_9() -> Result<()> {
-    proves(Kind::Elasticsearch, &["ingester"], java("elasticsearch", None))
+    proves(
+        ClusterKind::Elasticsearch,
+        &["ingester"],
+        java("elasticsearch", None),
+    )
 }
 
 /// Clients in asynchronous mode, each before a server that it is made for.
 #[test]
 fn clients_of_opensearch_are_queued() -> Result<()> {
-    let kind = Kind::OpenSearch;
+    let kind = ClusterKind::OpenSearch;
     queues(kind, &PYTHON, python("opensearch"))?;
     queues(kind, &["indexer"], go("opensearch"))?;
     queues(kind, &["helper"], javascript("@opensearch-project/opensearch"))?;
@@ -201,7 +221,7 @@ fn clients_of_opensearch_are_queued() -> Result<()> {
 
 #[test]
 fn clients_of_elasticsearch_8_are_queued() -> Result<()> {
-    let kind = Kind::Elasticsearch8;
+    let kind = ClusterKind::Elasticsearch8;
     queues(kind, &PYTHON, python("elasticsearch-8"))?;
     queues(kind, &["indexer"], go("elasticsearch8"))?;
     queues(kind, &["helper"], javascript("elasticsearch-8"))?;
@@ -210,7 +230,7 @@ fn clients_of_elasticsearch_8_are_queued() -> Result<()> {
 
 #[test]
 fn clients_of_elasticsearch_9_are_queued() -> Result<()> {
-    let kind = Kind::Elasticsearch;
+    let kind = ClusterKind::Elasticsearch;
     queues(kind, &PYTHON, python("elasticsearch-9"))?;
     queues(kind, &["indexer"], go("elasticsearch"))?;
     queues(kind, &["helper"], javascript("elasticsearch-9"))?;
@@ -220,7 +240,7 @@ fn clients_of_elasticsearch_9_are_queued() -> Result<()> {
 /// pino-elasticsearch writes only lines without ids.
 #[test]
 fn lines_of_pino_are_queued() -> Result<()> {
-    let server = Server::shared(Kind::Elasticsearch)?;
+    let server = Server::shared(ClusterKind::Elasticsearch)?;
     let mut gateway = Gateway::queueing(&server)?;
     let mut http = server.http();
     let index = server.cluster.fresh_name("pino");
@@ -245,14 +265,14 @@ fn lines_of_pino_are_queued() -> Result<()> {
 
 #[test]
 fn clients_of_elasticsearch_7_are_queued() -> Result<()> {
-    let kind = Kind::Elasticsearch7;
+    let kind = ClusterKind::Elasticsearch7;
     queues(kind, &["processor"], java("elasticsearch-high-level", None))?;
     queues(kind, &["olivere"], go("olivere"))
 }
 
 /// Bulks in formats other than JSON are passed on unchanged: the server treats them the same with and without
 /// Tidegate.
-fn formats_prove(kind: Kind) -> Result<()> {
+fn formats_prove(kind: ClusterKind) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::before(&server)?;
     let mut direct = server.http();
@@ -353,6 +373,6 @@ fn cbor(value: &Value) -> Vec<u8> {
 
 #[test]
 fn bulks_in_other_formats_are_answered_as_directly() -> Result<()> {
-    formats_prove(Kind::OpenSearch)?;
-    formats_prove(Kind::Elasticsearch)
+    formats_prove(ClusterKind::OpenSearch)?;
+    formats_prove(ClusterKind::Elasticsearch)
 }

@@ -23,7 +23,7 @@ use real::http::{Http, Request};
 use real::server::Server;
 use real::world::{self, Prefixes};
 use serde_json::{Value, json};
-use testkit::real::Kind;
+use testkit::real::ClusterKind;
 
 const CLIENTS: usize = 12;
 const ROUNDS: usize = 15;
@@ -72,7 +72,7 @@ fn body(index: &str, client: usize, round: usize) -> String {
     lines
 }
 
-fn proof(kind: Kind) -> Result<()> {
+fn proof(kind: ClusterKind) -> Result<()> {
     let server = Server::shared(kind)?;
     let prefixes = Prefixes::fresh();
     let mut http = server.http();
@@ -167,7 +167,7 @@ fn write(
 }
 
 /// The cluster admits or refuses the plug-in's calls, and keeps its own settings.
-fn switches(kind: Kind) -> Result<()> {
+fn switches(kind: ClusterKind) -> Result<()> {
     let server = Server::shared(kind)?;
     let gateway = Gateway::before(&server)?;
     if gateway.counters()?.is_null() {
@@ -230,7 +230,7 @@ fn switches(kind: Kind) -> Result<()> {
     ensure!(refused.status == 404, "{}", refused.text());
     same(&refused.value()?, &likewise.value()?)?;
 
-    if kind == Kind::OpenSearchSecure {
+    if kind == ClusterKind::OpenSearchSecure {
         direct.put(
             "/_plugins/_security/api/internalusers/onlooker",
             &json!({"password": "Tidegate-On-Looker-7", "backend_roles": []}),
@@ -261,7 +261,7 @@ const CROWD: usize = 8;
 /// Number of bulks of each client.
 const BULKS: usize = 40;
 
-fn random_proof(kind: Kind) -> Result<()> {
+fn random_proof(kind: ClusterKind) -> Result<()> {
     let server = Server::shared(kind)?;
     let seed: u64 = std::env::var("SEED").map_or(Ok(1), |seed| seed.parse())?;
     let mut http = server.http();
@@ -347,34 +347,34 @@ fn write_random(
 
 #[test]
 fn random_bulks_on_opensearch_3() -> Result<()> {
-    random_proof(Kind::OpenSearch)
+    random_proof(ClusterKind::OpenSearch)
 }
 
 #[test]
 fn random_bulks_on_elasticsearch_9() -> Result<()> {
-    random_proof(Kind::Elasticsearch)
+    random_proof(ClusterKind::Elasticsearch)
 }
 
 #[test]
 fn opensearch_3() -> Result<()> {
-    proof(Kind::OpenSearch)?;
-    switches(Kind::OpenSearch)
+    proof(ClusterKind::OpenSearch)?;
+    switches(ClusterKind::OpenSearch)
 }
 
 #[test]
 fn opensearch_2_with_tls_and_basic_auth() -> Result<()> {
-    proof(Kind::OpenSearchSecure)?;
-    switches(Kind::OpenSearchSecure)
+    proof(ClusterKind::OpenSearchSecure)?;
+    switches(ClusterKind::OpenSearchSecure)
 }
 
 #[test]
 fn elasticsearch_9() -> Result<()> {
-    proof(Kind::Elasticsearch)?;
-    switches(Kind::Elasticsearch)
+    proof(ClusterKind::Elasticsearch)?;
+    switches(ClusterKind::Elasticsearch)
 }
 
 #[test]
 fn elasticsearch_7() -> Result<()> {
-    proof(Kind::Elasticsearch7)?;
-    switches(Kind::Elasticsearch7)
+    proof(ClusterKind::Elasticsearch7)?;
+    switches(ClusterKind::Elasticsearch7)
 }

@@ -25,8 +25,8 @@ use anyhow::{Context as _, Result, ensure};
 use gateway::Gateway;
 use process::Console;
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
-use testkit::real::{Kind, RealCluster};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
+use testkit::real::{ClusterKind, RealCluster};
 
 fn web() -> Result<PathBuf> {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
@@ -89,8 +89,8 @@ fn many_dead_letters_are_changed_and_replayed_in_a_browser_and_every_count_is_ex
     gateway.wait_until("it watches the cluster", |status| status["state"] == "watching");
     let reason =
         "failed to parse field [n] of type [long] in document with id '1'. Preview of field's value: '12'";
-    cluster.cue(
-        Cue::bulk(Fault::Items {
+    cluster.inject(
+        Injection::bulk(Fault::Items {
             every: 1,
             status: 400,
             error: json!({"type": "mapper_parsing_exception", "reason": reason}).to_string(),
@@ -168,8 +168,8 @@ elasticsearch: [{{name: c, endpoint: '{endpoint}'}}]
 #[test]
 fn the_walk_through_runs_in_a_browser() -> Result<()> {
     let web = web()?;
-    let cluster = RealCluster::shared(Kind::OpenSearch)?;
-    let second = RealCluster::shared(Kind::Elasticsearch7)?;
+    let cluster = RealCluster::shared(ClusterKind::OpenSearch)?;
+    let second = RealCluster::shared(ClusterKind::Elasticsearch7)?;
     let home = tempfile::tempdir()?;
     let file = queueing_file(home.path(), &cluster.url(1))?;
     let queueing = Gateway::start(&["--config", &file]);

@@ -14,7 +14,7 @@ use real::compare::{Order, answers_differ, contents_differ};
 use real::gateway::Gateway;
 use real::server::Server;
 use real::world::{self, Prefixes};
-use testkit::real::Kind;
+use testkit::real::ClusterKind;
 
 /// Number of bulks of one seed.
 const BULKS: u32 = 40;
@@ -93,7 +93,7 @@ fn differential(server: &Server, gateway: &mut Gateway) -> Result<()> {
     Ok(())
 }
 
-fn on(kind: Kind) -> Result<()> {
+fn on(kind: ClusterKind) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::before(&server)?;
     differential(&server, &mut gateway)?;
@@ -102,35 +102,35 @@ fn on(kind: Kind) -> Result<()> {
 
 #[test]
 fn opensearch_3() -> Result<()> {
-    on(Kind::OpenSearch)
+    on(ClusterKind::OpenSearch)
 }
 
 #[test]
 fn opensearch_1() -> Result<()> {
-    on(Kind::OpenSearch1)
+    on(ClusterKind::OpenSearch1)
 }
 
 #[test]
 fn opensearch_2_with_tls_and_basic_auth() -> Result<()> {
-    on(Kind::OpenSearchSecure)
+    on(ClusterKind::OpenSearchSecure)
 }
 
 #[test]
 fn elasticsearch_9() -> Result<()> {
-    on(Kind::Elasticsearch)
+    on(ClusterKind::Elasticsearch)
 }
 
 #[test]
 fn elasticsearch_9_with_tls_and_basic_auth() -> Result<()> {
-    on(Kind::ElasticsearchSecure)
+    on(ClusterKind::ElasticsearchSecure)
 }
 
 #[test]
 fn elasticsearch_8() -> Result<()> {
-    on(Kind::Elasticsearch8)
+    on(ClusterKind::Elasticsearch8)
 }
 
 #[test]
 fn elasticsearch_7() -> Result<()> {
-    on(Kind::Elasticsearch7)
+    on(ClusterKind::Elasticsearch7)
 }

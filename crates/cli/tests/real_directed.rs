@@ -11,7 +11,7 @@ use real::http::{Http, Request};
 use real::server::Server;
 use real::world::Prefixes;
 use serde_json::{Value, json};
-use testkit::real::Kind;
+use testkit::real::ClusterKind;
 
 /// Number of documents in all. `DIRECTED_DOCS=1000000` measures what the project promises.
 fn docs() -> usize {
@@ -69,7 +69,7 @@ fn remembered_ids_bytes(http: &mut Http, index: &str) -> Result<u64> {
     bytes.as_u64().context("version_map_memory_in_bytes")
 }
 
-fn proof(kind: Kind, shards: u32) -> Result<()> {
+fn proof(kind: ClusterKind, shards: u32) -> Result<()> {
     let server = Server::shared(kind)?;
     let index = format!("{}directed", Prefixes::fresh().direct);
     let mut http = server.http();
@@ -170,20 +170,20 @@ fn routed(server: &Server, shards: u32) -> Result<()> {
 
 #[test]
 fn opensearch_3() -> Result<()> {
-    proof(Kind::OpenSearch, 6)
+    proof(ClusterKind::OpenSearch, 6)
 }
 
 #[test]
 fn opensearch_2_with_tls_and_basic_auth() -> Result<()> {
-    proof(Kind::OpenSearchSecure, 5)
+    proof(ClusterKind::OpenSearchSecure, 5)
 }
 
 #[test]
 fn elasticsearch_9() -> Result<()> {
-    proof(Kind::Elasticsearch, 5)
+    proof(ClusterKind::Elasticsearch, 5)
 }
 
 #[test]
 fn elasticsearch_7() -> Result<()> {
-    proof(Kind::Elasticsearch7, 6)
+    proof(ClusterKind::Elasticsearch7, 6)
 }

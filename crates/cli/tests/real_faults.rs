@@ -18,7 +18,7 @@ use real::http::{Http, Origin, Request};
 use real::server::Server;
 use real::world;
 use serde_json::{Value, json};
-use testkit::real::{Kind, Own, RealCluster};
+use testkit::real::{ClusterKind, Own, RealCluster};
 
 /// A change must be noticed within this time.
 const SEEN_WITHIN: Duration = Duration::from_secs(1);
@@ -193,7 +193,7 @@ fn nodes_up(topology: &Value) -> usize {
 
 #[test]
 fn a_node_that_is_killed_and_returns_under_load_loses_nothing() -> Result<()> {
-    let server = Server::alone(Kind::Elasticsearch7)?;
+    let server = Server::alone(ClusterKind::Elasticsearch7)?;
     let mut http = server.http();
     let index = server.cluster.fresh_name("killed");
     create(&mut http, &index, 6, 1)?;
@@ -225,7 +225,7 @@ fn a_node_that_is_killed_and_returns_under_load_loses_nothing() -> Result<()> {
 
 #[test]
 fn a_shard_that_moves_under_load_loses_nothing_and_is_followed() -> Result<()> {
-    let server = Server::shared(Kind::OpenSearch)?;
+    let server = Server::shared(ClusterKind::OpenSearch)?;
     let mut http = server.http();
     let index = server.cluster.fresh_name("moved");
     create(&mut http, &index, 3, 1)?;
@@ -282,7 +282,7 @@ fn move_a_primary(http: &mut Http, index: &str) -> Result<()> {
 
 #[test]
 fn indices_that_come_go_and_roll_over_are_seen_within_a_second() -> Result<()> {
-    let server = Server::shared(Kind::OpenSearch)?;
+    let server = Server::shared(ClusterKind::OpenSearch)?;
     let mut http = server.http();
     let mut gateway = Gateway::before(&server)?;
     let name = server.cluster.fresh_name("changes");
@@ -358,7 +358,7 @@ fn a_cluster_rebuilt_behind_the_same_address_is_learnt_anew() -> Result<()> {
     // Two clusters take turns behind one address, which is that of a small relay.
     let own = Own {
         nodes: 1,
-        ..Own::new(Kind::Elasticsearch7)
+        ..Own::new(ClusterKind::Elasticsearch7)
     };
     let first = Server::of(RealCluster::own(&own)?)?;
     let uuid = |server: &Server| -> Result<Value> {

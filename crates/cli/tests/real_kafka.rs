@@ -1,6 +1,6 @@
 //! Queues in Kafka, before a real Kafka broker. Several gateways share a topic, and whatever happens to one
 //! of them, acknowledged documents arrive, each with its last version. The target is a fake cluster, so that
-//! it is fast and misbehaves on cue.
+//! it is fast and misbehaves on demand.
 
 #![allow(
     clippy::unwrap_used,
@@ -41,7 +41,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::broker::Broker;
 use testkit::client::Client;
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 /// The broker that most tests share.
 fn broker() -> &'static Broker {
@@ -229,7 +229,7 @@ fn after_a_panic_of_the_whole_delivery_the_gateway_takes_part_once_and_delivers_
 fn several_gateways_share_a_topic_and_one_that_is_killed_loses_and_reorders_nothing() {
     let cluster = cluster();
     // The delay keeps something under way at all times.
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(15))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(15))).always());
     let places = [(), ()].map(|()| GatewayHome::new(&cluster, broker(), "shared", ", partitions: 6"));
     let gateways = places.each_ref().map(|place| Mutex::new(Some(place.start())));
     let address = |at: usize| {
@@ -352,7 +352,7 @@ fn write(writer: usize, ends: Instant, address: &impl Fn(usize) -> Option<String
 #[test]
 fn a_gateway_that_was_frozen_sends_nothing_that_another_has_delivered_since() {
     let cluster = cluster();
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(20))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(20))).always());
     let places = [(), ()].map(|()| GatewayHome::new(&cluster, broker(), "frozen", ", partitions: 4"));
     let [frozen, other] = places.each_ref().map(GatewayHome::start);
     let half = |one: &Value| one["lanes_held"] == 2;
@@ -485,8 +485,8 @@ fn dead_letters_are_kept_by_the_gateway_that_gave_them_up_and_replayed_through_k
     let place = GatewayHome::new(&cluster, broker(), "letters", ", partitions: 2");
     let gateway = place.start();
     let error = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
-    cluster.cue(
-        Cue::bulk(Fault::Items {
+    cluster.inject(
+        Injection::bulk(Fault::Items {
             every: 1,
             status: 400,
             error: error.to_owned(),

@@ -15,24 +15,24 @@ use real::gateway::Gateway;
 use real::server::Server;
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::real::{Kind, RealCluster};
+use testkit::real::{ClusterKind, RealCluster};
 
 #[test]
 fn the_examples_run_on_opensearch() -> Result<()> {
-    run_examples(Kind::OpenSearch)
+    run_examples(ClusterKind::OpenSearch)
 }
 
 #[test]
 fn the_examples_run_on_elasticsearch() -> Result<()> {
-    run_examples(Kind::Elasticsearch)
+    run_examples(ClusterKind::Elasticsearch)
 }
 
 #[test]
 fn the_examples_run_over_tls_on_a_secured_opensearch() -> Result<()> {
-    run_examples(Kind::OpenSearchSecure)
+    run_examples(ClusterKind::OpenSearchSecure)
 }
 
-fn run_examples(kind: Kind) -> Result<()> {
+fn run_examples(kind: ClusterKind) -> Result<()> {
     let cluster = RealCluster::shared(kind)?;
     let client = cluster.client()?;
     let index = cluster.fresh_name("loadgen");
@@ -65,7 +65,7 @@ fn run_examples(kind: Kind) -> Result<()> {
 /// The verification finds everything that was tampered with after the run, and nothing else.
 #[test]
 fn the_proof_finds_what_is_missing_changed_or_doubled() -> Result<()> {
-    let cluster = RealCluster::shared(Kind::OpenSearch)?;
+    let cluster = RealCluster::shared(ClusterKind::OpenSearch)?;
     let client = cluster.client()?;
     let index = cluster.fresh_name("proof");
     let settings = json!({"settings": {"number_of_shards": 5, "number_of_replicas": 0}});
@@ -124,7 +124,7 @@ requests:
 /// A queue answers before there are versions; its documents are followed all the same.
 #[test]
 fn the_proof_follows_documents_through_a_queue() -> Result<()> {
-    let server = Server::shared(Kind::OpenSearch)?;
+    let server = Server::shared(ClusterKind::OpenSearch)?;
     let client = server.cluster.client()?;
     let index = server.cluster.fresh_name("queued-proof");
     let settings = json!({"settings": {"number_of_shards": 3, "number_of_replicas": 0}});
@@ -180,17 +180,17 @@ fn count(client: &Client, index: &str) -> Result<u64> {
 
 #[test]
 fn a_gateway_is_compared_with_the_opensearch_behind_it() -> Result<()> {
-    compare(Kind::OpenSearch, 2)
+    compare(ClusterKind::OpenSearch, 2)
 }
 
 #[test]
 fn a_gateway_is_compared_with_the_secured_elasticsearch_behind_it() -> Result<()> {
-    compare(Kind::ElasticsearchSecure, 1)
+    compare(ClusterKind::ElasticsearchSecure, 1)
 }
 
 /// Checks that every document is accepted and counted both ways, new and updated, that the nodes report their
 /// CPU times, and that nothing is left. A test on a busy machine cannot say which way is faster.
-fn compare(kind: Kind, rounds: usize) -> Result<()> {
+fn compare(kind: ClusterKind, rounds: usize) -> Result<()> {
     let server = Server::shared(kind)?;
     let gateway = Gateway::before(&server)?;
     let name = server.cluster.fresh_name("compare");
@@ -247,7 +247,7 @@ static GUIDES_INDICES: Mutex<()> = Mutex::new(());
 
 #[test]
 fn the_walk_throughs_load_with_types_is_split_before_elasticsearch_7_and_queued() -> Result<()> {
-    let server = Server::shared(Kind::Elasticsearch7)?;
+    let server = Server::shared(ClusterKind::Elasticsearch7)?;
     let client = server.cluster.client()?;
     let _alone = GUIDES_INDICES.lock();
     let indices = ["test-10", "test-11", "test-12", "test-13"];
@@ -315,7 +315,7 @@ fn guide_gateway(server: &Server) -> Result<Gateway> {
 /// Sends each file of the guides through the guides' gateway: all documents are accepted, and all are there.
 #[test]
 fn every_load_of_the_guides_goes_through_their_gateway_to_elasticsearch_7() -> Result<()> {
-    let server = Server::shared(Kind::Elasticsearch7)?;
+    let server = Server::shared(ClusterKind::Elasticsearch7)?;
     let client = server.cluster.client()?;
     let _alone = GUIDES_INDICES.lock();
     let mut gateway = guide_gateway(&server)?;

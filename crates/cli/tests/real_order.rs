@@ -17,7 +17,7 @@ use anyhow::{Result, ensure};
 use gateway::Gateway;
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::real::{Kind, RealCluster};
+use testkit::real::{ClusterKind, RealCluster};
 
 struct Before {
     cluster: RealCluster,
@@ -31,7 +31,7 @@ impl Before {
     /// Makes a gateway's file; `pipeline` has the settings of its pipeline, `indexing` those of its
     /// processor.
     fn new(pipeline: &str, indexing: &str) -> Result<Self> {
-        let cluster = RealCluster::shared(Kind::OpenSearch)?;
+        let cluster = RealCluster::shared(ClusterKind::OpenSearch)?;
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("tidegate.yml");
         let text = format!(
@@ -234,7 +234,11 @@ fn no_document_is_in_two_backing_indices_after_a_rollover_between_kill_9_and_the
 /// A look for an update asks for the fields that its `doc` sets. Servers give those as the source has them.
 #[test]
 fn fields_that_a_server_is_asked_for_are_as_in_the_whole_source() -> Result<()> {
-    for kind in [Kind::OpenSearch, Kind::Elasticsearch7, Kind::Elasticsearch] {
+    for kind in [
+        ClusterKind::OpenSearch,
+        ClusterKind::Elasticsearch7,
+        ClusterKind::Elasticsearch,
+    ] {
         let cluster = RealCluster::shared(kind)?;
         let (nodes, index) = (cluster.client()?, cluster.fresh_name("fields"));
         let source = json!({

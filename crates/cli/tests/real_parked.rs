@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use gateway::Gateway;
 use serde_json::{Value, json};
-use testkit::real::{Kind, RealCluster};
+use testkit::real::{ClusterKind, RealCluster};
 
 #[test]
 fn conditions_of_an_index_or_a_request_hold_up_nothing_else_on_opensearch() -> Result<()> {
-    let cluster = RealCluster::shared(Kind::OpenSearch)?;
+    let cluster = RealCluster::shared(ClusterKind::OpenSearch)?;
     let nodes = cluster.client()?;
     let (good, bad) = (cluster.fresh_name("good"), cluster.fresh_name("bad"));
     let alias = cluster.fresh_name("alias");

@@ -17,7 +17,7 @@ use real::http::{Http, Request};
 use real::server::Server;
 use real::{ids, table, world};
 use serde_json::{Value, json};
-use testkit::real::Kind;
+use testkit::real::ClusterKind;
 
 /// Number of documents in each index with ids only.
 const IDS: usize = 6000;
@@ -169,7 +169,7 @@ fn first_error(answer: &Value) -> String {
     error.map(Value::to_string).unwrap_or_default()
 }
 
-fn on(kind: Kind) -> Result<()> {
+fn on(kind: ClusterKind) -> Result<()> {
     let server = Server::shared(kind)?;
     let tag = server.cluster.fresh_name("routing");
     let mut proof = Proof {
@@ -249,30 +249,30 @@ fn on(kind: Kind) -> Result<()> {
 
 #[test]
 fn opensearch_3() -> Result<()> {
-    on(Kind::OpenSearch)
+    on(ClusterKind::OpenSearch)
 }
 
 #[test]
 fn opensearch_1() -> Result<()> {
-    on(Kind::OpenSearch1)
+    on(ClusterKind::OpenSearch1)
 }
 
 #[test]
 fn opensearch_2_with_tls_and_basic_auth() -> Result<()> {
-    on(Kind::OpenSearchSecure)
+    on(ClusterKind::OpenSearchSecure)
 }
 
 #[test]
 fn elasticsearch_9() -> Result<()> {
-    on(Kind::Elasticsearch)
+    on(ClusterKind::Elasticsearch)
 }
 
 #[test]
 fn elasticsearch_8() -> Result<()> {
-    on(Kind::Elasticsearch8)
+    on(ClusterKind::Elasticsearch8)
 }
 
 #[test]
 fn elasticsearch_7() -> Result<()> {
-    on(Kind::Elasticsearch7)
+    on(ClusterKind::Elasticsearch7)
 }

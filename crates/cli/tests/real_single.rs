@@ -23,7 +23,7 @@ use real::server::Server;
 use real::singles::Inventor;
 use real::world::{self, AUTO, Prefixes};
 use serde_json::json;
-use testkit::real::Kind;
+use testkit::real::ClusterKind;
 
 /// Number of requests of one seed.
 const REQUESTS: u32 = 150;
@@ -238,7 +238,7 @@ fn write_of(index: &str, client: usize, round: usize) -> Request {
     }
 }
 
-fn proof(kind: Kind) -> Result<()> {
+fn proof(kind: ClusterKind) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::rewriting(&server)?;
     one_by_one(&server, &mut gateway)?;
@@ -264,20 +264,20 @@ fn proof(kind: Kind) -> Result<()> {
 
 #[test]
 fn opensearch_3() -> Result<()> {
-    proof(Kind::OpenSearch)
+    proof(ClusterKind::OpenSearch)
 }
 
 #[test]
 fn opensearch_2_with_tls_and_basic_auth() -> Result<()> {
-    proof(Kind::OpenSearchSecure)
+    proof(ClusterKind::OpenSearchSecure)
 }
 
 #[test]
 fn elasticsearch_9() -> Result<()> {
-    proof(Kind::Elasticsearch)
+    proof(ClusterKind::Elasticsearch)
 }
 
 #[test]
 fn elasticsearch_7() -> Result<()> {
-    proof(Kind::Elasticsearch7)
+    proof(ClusterKind::Elasticsearch7)
 }

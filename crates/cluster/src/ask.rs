@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use wire::{Client, ClientConfig, Deadlines, Origin, Outgoing, Pool, RequestHead, SendError};
 
 use crate::config::{BadConfig, ClusterConfig};
-use crate::health::Outcome;
+use crate::health::NodeOutcome;
 
 /// Sends the watch's requests to nodes. Lives on the watch's thread.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ pub(crate) enum AskError {
         /// The status of the answer.
         status: StatusCode,
         /// The outcome for the node's health.
-        outcome: Outcome,
+        outcome: NodeOutcome,
     },
     /// The answer is a success with an unexpected body.
     #[error("{target} is answered with something unexpected: {why}")]
@@ -94,7 +94,10 @@ impl Asker {
             headers: &self.headers,
         };
         let reply = self.client.send(origin, head, Outgoing::Empty, deadlines).await?;
-        let (status, outcome) = (reply.status(), Outcome::of_head(reply.status(), reply.headers()));
+        let (status, outcome) = (
+            reply.status(),
+            NodeOutcome::of_head(reply.status(), reply.headers()),
+        );
         let body = reply.into_body().collect(REPLY_BYTES_MAX).await?;
         match status {
             _ if status.is_success() => Ok(body),
@@ -105,7 +108,7 @@ impl Asker {
             _ => Err(AskError::Status {
                 target: without_query(target),
                 status,
-                outcome: outcome.unwrap_or_else(|| Outcome::of_words(&body)),
+                outcome: outcome.unwrap_or_else(|| NodeOutcome::of_words(&body)),
             }),
         }
     }
@@ -119,11 +122,11 @@ impl Asker {
 impl AskError {
     /// Returns the outcome for the node's health; `None` when the error says nothing about it (our own
     /// limits).
-    pub(crate) fn outcome(&self) -> Option<Outcome> {
+    pub(crate) fn outcome(&self) -> Option<NodeOutcome> {
         match self {
-            Self::Send(error) => Outcome::of_error(error),
+            Self::Send(error) => NodeOutcome::of_error(error),
             Self::Status { outcome, .. } => Some(*outcome),
-            Self::Unauthorized { .. } | Self::Unexpected { .. } => Some(Outcome::Answered),
+            Self::Unauthorized { .. } | Self::Unexpected { .. } => Some(NodeOutcome::Answered),
         }
     }
 

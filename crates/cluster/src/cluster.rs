@@ -13,7 +13,7 @@ use wire::guard::{self, Pauses, Work};
 use crate::ask::{Asker, REPLY_BYTES_MAX};
 use crate::chooser::{Chooser, Choosers};
 use crate::config::{BadConfig, ClusterConfig, NodeChoice};
-use crate::health::Outcome;
+use crate::health::NodeOutcome;
 use crate::inner::ClusterInner;
 use crate::node::Node;
 use crate::pace::{Exchange, UsualTimes, kind_of};
@@ -120,13 +120,13 @@ impl Cluster {
 
     /// Reports the outcome of an exchange with a node, when the head of its answer has arrived. Lock-free; a
     /// node that fails leaves the rotation at once, and is probed until it answers.
-    pub fn end(&self, exchange: Exchange<'_>, node: &Node, outcome: Outcome) {
+    pub fn end(&self, exchange: Exchange<'_>, node: &Node, outcome: NodeOutcome) {
         self.shared.end(exchange, node, outcome);
     }
 
     /// Reports a later outcome of an exchange with a node that had ended well, or the outcome of an exchange
     /// that was not begun here; `latency` is the time to the reply's head. See [`Cluster::end`].
-    pub fn report(&self, node: &Node, outcome: Outcome, latency: Duration) {
+    pub fn report(&self, node: &Node, outcome: NodeOutcome, latency: Duration) {
         self.shared.report(node, outcome, latency);
     }
 

@@ -18,9 +18,9 @@ use crate::pace::Pace;
 /// The outcome of one exchange with a node, as far as the node's health is concerned.
 ///
 /// The statuses are those that `RestStatus` of both engines assigns to exceptions; `NoMasterBlockService`,
-/// `NoClusterManagerBlockService` and `GatewayService` make the blocks of [`Outcome::Incapable`].
+/// `NoClusterManagerBlockService` and `GatewayService` make the blocks of [`NodeOutcome::Incapable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum NodeOutcome {
     /// An answer that shows a living node: every status below 500 except 429; 500 itself, which a request can
     /// cause; and 502, 503 and 504 in the server's own words, which concern an index (a red one answers 503)
     /// or the cluster's work, not the node that answers.
@@ -43,9 +43,9 @@ pub enum Outcome {
     TimedOut,
 }
 
-impl Outcome {
+impl NodeOutcome {
     /// Returns the outcome of an answer whose body need not be looked at; `None` if the body decides: then
-    /// call [`Outcome::of_words`].
+    /// call [`NodeOutcome::of_words`].
     pub fn of_head(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         match status {
             StatusCode::TOO_MANY_REQUESTS => Some(Self::Busy),
@@ -195,10 +195,15 @@ impl Health {
 
     /// Counts one exchange. Lock-free; racing reports may lose a step of the latency mean, but never a change
     /// of the rotation.
-    pub(crate) fn report(&self, outcome: Outcome, latency: Duration, rules: &HealthRules) -> RotationChange {
+    pub(crate) fn report(
+        &self,
+        outcome: NodeOutcome,
+        latency: Duration,
+        rules: &HealthRules,
+    ) -> RotationChange {
         match outcome {
-            Outcome::Answered | Outcome::Busy => {
-                let counter = if outcome == Outcome::Busy {
+            NodeOutcome::Answered | NodeOutcome::Busy => {
+                let counter = if outcome == NodeOutcome::Busy {
                     &self.busy
                 } else {
                     &self.answers
@@ -215,7 +220,7 @@ impl Health {
             _ => {
                 self.failures.fetch_add(1, Relaxed);
                 let in_row = self.failures_in_row.fetch_add(1, Relaxed).saturating_add(1);
-                let at_once = matches!(outcome, Outcome::ConnectRefused | Outcome::Incapable);
+                let at_once = matches!(outcome, NodeOutcome::ConnectRefused | NodeOutcome::Incapable);
                 let out = at_once || in_row >= rules.failures_max.max(1);
                 if out && self.up.swap(false, Relaxed) {
                     RotationChange::Down
@@ -278,15 +283,18 @@ mod tests {
     fn a_refused_connection_takes_the_node_out_at_once_and_an_answer_brings_it_back() {
         let (health, rules) = (Health::default(), HealthRules::default());
         assert_eq!(
-            health.report(Outcome::ConnectRefused, MS, &rules),
+            health.report(NodeOutcome::ConnectRefused, MS, &rules),
             RotationChange::Down
         );
         assert!(!health.is_up());
         assert_eq!(
-            health.report(Outcome::ConnectRefused, MS, &rules),
+            health.report(NodeOutcome::ConnectRefused, MS, &rules),
             RotationChange::Same
         );
-        assert_eq!(health.report(Outcome::Answered, MS, &rules), RotationChange::Up);
+        assert_eq!(
+            health.report(NodeOutcome::Answered, MS, &rules),
+            RotationChange::Up
+        );
         assert!(health.is_up());
     }
 
@@ -300,26 +308,38 @@ mod tests {
             },
         );
         for _ in 0..5 {
-            assert_eq!(health.report(Outcome::TimedOut, MS, &rules), RotationChange::Same);
             assert_eq!(
-                health.report(Outcome::ServerError, MS, &rules),
+                health.report(NodeOutcome::TimedOut, MS, &rules),
                 RotationChange::Same
             );
-            assert_eq!(health.report(Outcome::Answered, MS, &rules), RotationChange::Same);
+            assert_eq!(
+                health.report(NodeOutcome::ServerError, MS, &rules),
+                RotationChange::Same
+            );
+            assert_eq!(
+                health.report(NodeOutcome::Answered, MS, &rules),
+                RotationChange::Same
+            );
         }
-        assert_eq!(health.report(Outcome::Broken, MS, &rules), RotationChange::Same);
-        assert_eq!(health.report(Outcome::TimedOut, MS, &rules), RotationChange::Same);
         assert_eq!(
-            health.report(Outcome::ServerError, MS, &rules),
+            health.report(NodeOutcome::Broken, MS, &rules),
+            RotationChange::Same
+        );
+        assert_eq!(
+            health.report(NodeOutcome::TimedOut, MS, &rules),
+            RotationChange::Same
+        );
+        assert_eq!(
+            health.report(NodeOutcome::ServerError, MS, &rules),
             RotationChange::Down
         );
     }
 
-    fn said(status: u16, kind: &str, body: &str) -> Outcome {
+    fn said(status: u16, kind: &str, body: &str) -> NodeOutcome {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, kind.parse().unwrap());
         let status = StatusCode::from_u16(status).unwrap();
-        Outcome::of_head(status, &headers).unwrap_or_else(|| Outcome::of_words(body.as_bytes()))
+        NodeOutcome::of_head(status, &headers).unwrap_or_else(|| NodeOutcome::of_words(body.as_bytes()))
     }
 
     #[test]
@@ -332,14 +352,14 @@ mod tests {
         for body in [red, one, block] {
             assert_eq!(
                 said(503, "application/json; charset=UTF-8", body),
-                Outcome::Answered,
+                NodeOutcome::Answered,
                 "{body}"
             );
         }
         let theirs = "application/vnd.elasticsearch+json;compatible-with=8";
-        assert_eq!(said(504, theirs, red), Outcome::Answered);
-        assert_eq!(said(503, "application/json", ""), Outcome::Answered, "HEAD");
-        assert_eq!(said(500, "text/html", ""), Outcome::Answered);
+        assert_eq!(said(504, theirs, red), NodeOutcome::Answered);
+        assert_eq!(said(503, "application/json", ""), NodeOutcome::Answered, "HEAD");
+        assert_eq!(said(500, "text/html", ""), NodeOutcome::Answered);
     }
 
     #[test]
@@ -352,11 +372,15 @@ mod tests {
             r#""type":"node_closed_exception","reason":"node closed""#,
         ] {
             let body = format!(r#"{{"error":{{"root_cause":[{{{reason}}}]"#);
-            assert_eq!(said(503, "application/json", &body), Outcome::Incapable, "{body}");
+            assert_eq!(
+                said(503, "application/json", &body),
+                NodeOutcome::Incapable,
+                "{body}"
+            );
         }
         let (health, rules) = (Health::default(), HealthRules::default());
         assert_eq!(
-            health.report(Outcome::Incapable, MS, &rules),
+            health.report(NodeOutcome::Incapable, MS, &rules),
             RotationChange::Down
         );
     }
@@ -365,16 +389,16 @@ mod tests {
     fn what_no_server_says_counts_against_the_node() {
         assert_eq!(
             said(502, "text/html", "<h1>Bad Gateway</h1>"),
-            Outcome::ServerError
+            NodeOutcome::ServerError
         );
-        assert_eq!(said(503, "", ""), Outcome::ServerError);
+        assert_eq!(said(503, "", ""), NodeOutcome::ServerError);
         assert_eq!(
             said(
                 503,
                 "application/json",
                 r#"{"ok":false,"message":"Unknown resource."}"#
             ),
-            Outcome::ServerError
+            NodeOutcome::ServerError
         );
     }
 
@@ -382,7 +406,7 @@ mod tests {
     fn a_node_that_asks_for_less_stays_in_the_rotation() {
         let (health, rules) = (Health::default(), HealthRules::default());
         for _ in 0..100 {
-            health.report(Outcome::Busy, MS, &rules);
+            health.report(NodeOutcome::Busy, MS, &rules);
         }
         assert!(health.is_up());
         assert_eq!(health.status().busy, 100);
@@ -392,12 +416,12 @@ mod tests {
     fn latency_follows_what_is_reported() {
         let (health, rules) = (Health::default(), HealthRules::default());
         for _ in 0..100 {
-            health.report(Outcome::Answered, 8 * MS, &rules);
+            health.report(NodeOutcome::Answered, 8 * MS, &rules);
         }
         let slow = health.status().latency_us;
         assert!((7_000..=8_100).contains(&slow), "{slow}");
         for _ in 0..100 {
-            health.report(Outcome::Answered, MS, &rules);
+            health.report(NodeOutcome::Answered, MS, &rules);
         }
         assert!(health.status().latency_us < 2_000);
     }

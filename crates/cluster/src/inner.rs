@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::chooser::Choosers;
 use crate::config::ClusterConfig;
-use crate::health::{Outcome, RotationChange};
+use crate::health::{NodeOutcome, RotationChange};
 use crate::node::Node;
 use crate::pace::{Exchange, UsualTimes};
 use crate::snapshot::Snapshot;
@@ -40,7 +40,7 @@ pub(crate) struct ClusterInner {
 // === impl ClusterInner ===
 
 impl ClusterInner {
-    pub(crate) fn report(&self, node: &Node, outcome: Outcome, latency: Duration) {
+    pub(crate) fn report(&self, node: &Node, outcome: NodeOutcome, latency: Duration) {
         match node.health.report(outcome, latency, &self.config.health) {
             RotationChange::Same => {}
             RotationChange::Down => {
@@ -66,10 +66,10 @@ impl ClusterInner {
         }
     }
 
-    pub(crate) fn end(&self, exchange: Exchange<'_>, node: &Node, outcome: Outcome) {
+    pub(crate) fn end(&self, exchange: Exchange<'_>, node: &Node, outcome: NodeOutcome) {
         let latency = exchange.began.elapsed();
         match outcome {
-            Outcome::Answered => exchange.pace.answered(&self.usual, exchange.kind, latency),
+            NodeOutcome::Answered => exchange.pace.answered(&self.usual, exchange.kind, latency),
             _ => exchange.pace.failed(&self.usual, exchange.kind, latency),
         }
         self.report(node, outcome, latency);

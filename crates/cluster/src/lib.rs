@@ -20,7 +20,7 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use cluster::{Address, Cluster, ClusterConfig, NodeChoice, Outcome, PickReason};
+//! use cluster::{Address, Cluster, ClusterConfig, NodeChoice, NodeOutcome, PickReason};
 //!
 //! # async fn story() -> Result<(), Box<dyn std::error::Error>> {
 //! let endpoints = vec![Address::from_endpoint("http://127.0.0.1:9200")?];
@@ -31,7 +31,7 @@
 //! let node = cluster.chooser(NodeChoice::default()).pick(&snapshot, PickReason::Request, &[]);
 //! let exchange = cluster.begin(&node, true, Some(0));
 //! println!("ask {}", node.address);
-//! cluster.end(exchange, &node, Outcome::Answered);
+//! cluster.end(exchange, &node, NodeOutcome::Answered);
 //! # Ok(())
 //! # }
 //! ```
@@ -77,7 +77,7 @@ pub use cluster::Cluster;
 pub use config::{
     BadConfig, ClusterConfig, Credentials, HealthRules, NodeChoice, NodeFilter, Terms, TlsFiles, Verify,
 };
-pub use health::{Health, HealthStatus, Outcome};
+pub use health::{Health, HealthStatus, NodeOutcome};
 pub use limiter::{Ended, Limiter, Permit};
 pub use needs::{NEEDS, Need};
 pub use node::Node;

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use crate::Role;
     use crate::config::HealthRules;
-    use crate::health::Outcome;
+    use crate::health::NodeOutcome;
     use crate::pace::UsualTimes;
     use crate::testing::node;
     use std::time::Duration;
@@ -242,8 +242,11 @@ mod tests {
     }
 
     fn down(node: &Node) {
-        node.health
-            .report(Outcome::ConnectRefused, Duration::ZERO, &HealthRules::default());
+        node.health.report(
+            NodeOutcome::ConnectRefused,
+            Duration::ZERO,
+            &HealthRules::default(),
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use wire::guard::{self, Work, fault};
 
 use crate::address::Address;
 use crate::ask::Asker;
-use crate::health::Outcome;
+use crate::health::NodeOutcome;
 use crate::inner::ClusterInner;
 use crate::state::{StateVersion, VERSION};
 use crate::topology::Backoff;
@@ -43,7 +43,7 @@ pub(crate) async fn probe(shared: Arc<ClusterInner>, asker: Asker) {
             guard::spawn(Work::Watch, async move {
                 let begun = Instant::now();
                 if serves(&asker, &node.origin).await {
-                    shared.report(&node, Outcome::Answered, begun.elapsed());
+                    shared.report(&node, NodeOutcome::Answered, begun.elapsed());
                 }
             });
         }

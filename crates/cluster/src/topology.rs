@@ -12,7 +12,7 @@ use crate::address::Address;
 use crate::ask::{AskError, Asker};
 use crate::config::{ClusterConfig, HealthRules};
 use crate::discover::{DiscoveredNode, WHO, WhoReply};
-use crate::health::{Health, Outcome};
+use crate::health::{Health, NodeOutcome};
 use crate::node::Node;
 
 /// Makes nodes, and keeps the knowledge about each address from one topology to the next.
@@ -124,7 +124,7 @@ impl NodeRegistry {
                 None => {
                     warnings.push(format!("node {} publishes {address}, which cannot be reached from here", node.name));
                     let node = self.node(address.clone(), Some(node));
-                    node.health.report(Outcome::ConnectRefused, Duration::ZERO, &self.config.health);
+                    node.health.report(NodeOutcome::ConnectRefused, Duration::ZERO, &self.config.health);
                     // The address is not remembered: the next topology tries it again.
                     self.known.remove(&address);
                     nodes.push(node);

@@ -18,7 +18,7 @@ use wire::guard::fault;
 
 use crate::ask::{AskError, Asker};
 use crate::discover::Discovered;
-use crate::health::Outcome;
+use crate::health::NodeOutcome;
 use crate::inner::ClusterInner;
 use crate::node::Node;
 use crate::routes::{Reading, Routes, Trust};
@@ -206,11 +206,11 @@ impl Watch {
             let begun = Instant::now();
             match self.asker.get::<StateVersion>(&node.origin, state::VERSION).await {
                 Ok(version) if version.master_node.is_some() && version.cluster_uuid != "_na_" => {
-                    self.shared.report(&node, Outcome::Answered, begun.elapsed());
+                    self.shared.report(&node, NodeOutcome::Answered, begun.elapsed());
                     return Ok((node, version));
                 }
                 Ok(_) => {
-                    self.shared.report(&node, Outcome::Incapable, begun.elapsed());
+                    self.shared.report(&node, NodeOutcome::Incapable, begun.elapsed());
                     let why = "the node follows no elected node".to_owned();
                     let lost = AskError::Unexpected {
                         target: node.address.to_string(),

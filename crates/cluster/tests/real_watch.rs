@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, Outcome, PickReason, Snapshot};
+use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeOutcome, PickReason, Snapshot};
 use serde_json::json;
-use testkit::real::{Kind, RealCluster};
+use testkit::real::{ClusterKind, RealCluster};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -59,7 +59,7 @@ fn home(snapshot: &Snapshot, name: &str) -> Option<String> {
 }
 
 /// Checks that changes are seen in time. A busy machine may be late, but not in every round.
-fn changes_are_seen(kind: Kind) -> Result<()> {
+fn changes_are_seen(kind: ClusterKind) -> Result<()> {
     let mut all = Vec::new();
     for _ in 0..4 {
         let took = changes(kind)?;
@@ -72,7 +72,7 @@ fn changes_are_seen(kind: Kind) -> Result<()> {
 }
 
 /// Changes a cluster in every possible way; returns how long it took until each change was seen.
-fn changes(kind: Kind) -> Result<Vec<Duration>> {
+fn changes(kind: ClusterKind) -> Result<Vec<Duration>> {
     let mut took = Vec::new();
     let mut seen = |cluster: &Cluster, what: &str, holds: &dyn Fn(&Snapshot) -> bool| {
         let begun = Instant::now();
@@ -156,32 +156,32 @@ fn changes(kind: Kind) -> Result<Vec<Duration>> {
 
 #[test]
 fn changes_of_opensearch_are_seen_within_a_second() {
-    changes_are_seen(Kind::OpenSearch).unwrap();
+    changes_are_seen(ClusterKind::OpenSearch).unwrap();
 }
 
 #[test]
 fn changes_of_opensearch_behind_tls_and_a_password_are_seen_within_a_second() {
-    changes_are_seen(Kind::OpenSearchSecure).unwrap();
+    changes_are_seen(ClusterKind::OpenSearchSecure).unwrap();
 }
 
 #[test]
 fn changes_of_elasticsearch_are_seen_within_a_second() {
-    changes_are_seen(Kind::Elasticsearch).unwrap();
+    changes_are_seen(ClusterKind::Elasticsearch).unwrap();
 }
 
 #[test]
 fn changes_of_elasticsearch_8_are_seen_within_a_second() {
-    changes_are_seen(Kind::Elasticsearch8).unwrap();
+    changes_are_seen(ClusterKind::Elasticsearch8).unwrap();
 }
 
 #[test]
 fn changes_of_elasticsearch_7_are_seen_within_a_second() {
-    changes_are_seen(Kind::Elasticsearch7).unwrap();
+    changes_are_seen(ClusterKind::Elasticsearch7).unwrap();
 }
 
 #[test]
 fn a_killed_node_leaves_and_returns() {
-    let real = RealCluster::alone(Kind::Elasticsearch7).unwrap();
+    let real = RealCluster::alone(ClusterKind::Elasticsearch7).unwrap();
     let cluster = watch(&real).unwrap();
     let snapshot = wait_for(&cluster, 20 * SECOND, "learnt", |s| s.nodes.len() == 3).unwrap();
     let dying = snapshot
@@ -192,7 +192,7 @@ fn a_killed_node_leaves_and_returns() {
         .clone();
     real.kill_node(3).unwrap();
     let chooser = cluster.chooser(NodeChoice::default());
-    cluster.report(&dying, Outcome::ConnectRefused, Duration::ZERO);
+    cluster.report(&dying, NodeOutcome::ConnectRefused, Duration::ZERO);
     for _ in 0..6 {
         assert_ne!(
             chooser

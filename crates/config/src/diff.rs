@@ -15,15 +15,15 @@ pub struct Changes {
     /// The entries that differ, by name.
     pub entries: BTreeMap<Arc<str>, EntryChange>,
     /// Routers that are new, gone or different.
-    pub routers: BTreeMap<Arc<str>, Change>,
+    pub routers: BTreeMap<Arc<str>, SectionChange>,
     /// Flows that are new, gone or different.
-    pub flows: BTreeMap<Arc<str>, Change>,
+    pub flows: BTreeMap<Arc<str>, SectionChange>,
     /// Clusters that are new, gone or different.
-    pub clusters: BTreeMap<Arc<str>, Change>,
+    pub clusters: BTreeMap<Arc<str>, SectionChange>,
     /// Queues that are new, gone or different.
-    pub queues: BTreeMap<Arc<str>, Change>,
+    pub queues: BTreeMap<Arc<str>, SectionChange>,
     /// Pipelines that are new, gone or different.
-    pub pipelines: BTreeMap<Arc<str>, Change>,
+    pub pipelines: BTreeMap<Arc<str>, SectionChange>,
     /// Other keys whose change is put in force.
     pub keys: Vec<&'static str>,
     /// Keys whose change waits for a restart.
@@ -32,7 +32,7 @@ pub struct Changes {
 
 /// How a named section differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum SectionChange {
     /// The section is new.
     Added,
     /// The section is gone.
@@ -172,14 +172,14 @@ fn differing(keys: &[(&'static str, bool)]) -> Vec<&'static str> {
 fn named<T: PartialEq>(
     old: &BTreeMap<Arc<str>, T>,
     new: &BTreeMap<Arc<str>, T>,
-) -> BTreeMap<Arc<str>, Change> {
+) -> BTreeMap<Arc<str>, SectionChange> {
     let gone = old
         .keys()
         .filter(|name| !new.contains_key(*name))
-        .map(|name| (name.clone(), Change::Removed));
+        .map(|name| (name.clone(), SectionChange::Removed));
     let there = new.iter().filter_map(|(name, section)| match old.get(name) {
-        None => Some((name.clone(), Change::Added)),
-        Some(before) if before != section => Some((name.clone(), Change::Changed)),
+        None => Some((name.clone(), SectionChange::Added)),
+        Some(before) if before != section => Some((name.clone(), SectionChange::Changed)),
         Some(_) => None,
     });
     gone.chain(there).collect()

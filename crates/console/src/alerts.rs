@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use judge::AlertVerdict;
 pub(crate) use judge::Judge;
-use judge::Verdict;
 pub(crate) use rules::{Finding, Rule};
 pub(crate) use watch::watch;
 pub(crate) use webhook::{deliver, place_of, test};
@@ -27,7 +27,7 @@ pub(crate) use webhook::{deliver, place_of, test};
 pub(crate) struct Alerts {
     pub(crate) judge: Mutex<Judge>,
     /// Beginnings and ends that are not stored yet.
-    unstored: Mutex<VecDeque<Verdict>>,
+    unstored: Mutex<VecDeque<AlertVerdict>>,
     pub(crate) delivery: Mutex<Delivery>,
     /// Notified when there is a message to send, or when the webhook was changed.
     pub(crate) news: Notify,

@@ -36,7 +36,7 @@ pub(crate) struct Polls {
 }
 
 #[derive(Clone, PartialEq)]
-enum Entry {
+enum RegistryEntry {
     Cluster(ClusterEntry),
     Gateway(GatewayEntry),
 }
@@ -44,7 +44,7 @@ enum Entry {
 impl Polls {
     /// Keeps a task running for each registered entry, until the future is dropped.
     pub(crate) async fn run(self) {
-        let mut running: HashMap<Key, (Entry, JoinHandle<()>)> = HashMap::new();
+        let mut running: HashMap<Key, (RegistryEntry, JoinHandle<()>)> = HashMap::new();
         loop {
             match self.entries() {
                 Ok(entries) => self.settle(&mut running, entries),
@@ -54,19 +54,23 @@ impl Polls {
         }
     }
 
-    fn entries(&self) -> Result<Vec<(Key, Entry)>, crate::store::StoreError> {
+    fn entries(&self) -> Result<Vec<(Key, RegistryEntry)>, crate::store::StoreError> {
         let clusters = self.store.clusters()?.into_iter();
-        let clusters = clusters.map(|entry| (Key::Cluster(entry.id.clone()), Entry::Cluster(entry)));
+        let clusters = clusters.map(|entry| (Key::Cluster(entry.id.clone()), RegistryEntry::Cluster(entry)));
         // A gateway's clusters do not change how the gateway is asked.
         let gateways = self.store.gateways()?.into_iter().map(|entry| GatewayEntry {
             clusters: Vec::new(),
             ..entry
         });
-        let gateways = gateways.map(|entry| (Key::Gateway(entry.id.clone()), Entry::Gateway(entry)));
+        let gateways = gateways.map(|entry| (Key::Gateway(entry.id.clone()), RegistryEntry::Gateway(entry)));
         Ok(clusters.chain(gateways).collect())
     }
 
-    fn settle(&self, running: &mut HashMap<Key, (Entry, JoinHandle<()>)>, entries: Vec<(Key, Entry)>) {
+    fn settle(
+        &self,
+        running: &mut HashMap<Key, (RegistryEntry, JoinHandle<()>)>,
+        entries: Vec<(Key, RegistryEntry)>,
+    ) {
         let keys: Vec<Key> = entries.iter().map(|(key, _)| key.clone()).collect();
         self.board.only(&keys);
         running.retain(|key, (_, task)| {
@@ -92,10 +96,10 @@ impl Polls {
         }
     }
 
-    async fn poll(self, entry: Entry) {
+    async fn poll(self, entry: RegistryEntry) {
         match entry {
-            Entry::Cluster(entry) => clusters::poll(&self, &entry).await,
-            Entry::Gateway(entry) => gateways::poll(&self, &entry).await,
+            RegistryEntry::Cluster(entry) => clusters::poll(&self, &entry).await,
+            RegistryEntry::Gateway(entry) => gateways::poll(&self, &entry).await,
         }
     }
 

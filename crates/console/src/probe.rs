@@ -29,7 +29,7 @@ struct Step {
 
 /// The kind of server that is expected to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ServerKind {
     Cluster,
     Gateway,
 }
@@ -56,7 +56,7 @@ impl Steps {
 }
 
 /// Tests a cluster or a gateway. Returns the answer of the API.
-pub(crate) async fn probe(outbound: &Outbound, kind: Kind, target: Result<Target, BadTarget>) -> Value {
+pub(crate) async fn probe(outbound: &Outbound, kind: ServerKind, target: Result<Target, BadTarget>) -> Value {
     let mut steps = Steps {
         list: Vec::new(),
         began: Instant::now(),
@@ -66,7 +66,7 @@ pub(crate) async fn probe(outbound: &Outbound, kind: Kind, target: Result<Target
         json!({"ok": steps.list.iter().all(|step| step.ok) && found.is_some(), "steps": steps.list});
     if let Some((found, clusters)) = found {
         told["found"] = found;
-        if kind == Kind::Gateway {
+        if kind == ServerKind::Gateway {
             told["clusters"] = json!(clusters);
         }
     }
@@ -75,7 +75,7 @@ pub(crate) async fn probe(outbound: &Outbound, kind: Kind, target: Result<Target
 
 async fn try_all(
     outbound: &Outbound,
-    kind: Kind,
+    kind: ServerKind,
     target: Result<Target, BadTarget>,
     steps: &mut Steps,
 ) -> Option<(Value, Vec<String>)> {
@@ -129,10 +129,10 @@ async fn try_all(
     };
     steps.note("auth", true, as_whom);
     match kind {
-        Kind::Cluster => cluster(outbound, &target, &root, steps)
+        ServerKind::Cluster => cluster(outbound, &target, &root, steps)
             .await
             .map(|found| (found, Vec::new())),
-        Kind::Gateway => gateway(outbound, &target, &root, steps).await,
+        ServerKind::Gateway => gateway(outbound, &target, &root, steps).await,
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::clock::iso;
-use crate::store::{Change, Store, StoreError};
+use crate::store::{AuditedChange, Store, StoreError};
 
 /// Refused logins of the present hour, by who was refused.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ struct Count {
 
 /// An entry to write.
 #[derive(Debug)]
-struct Entry {
+struct RefusalEntry {
     who: Who,
     told: Value,
 }
@@ -70,7 +70,7 @@ impl Refused {
         entries.iter().try_for_each(|entry| entry.note(store))
     }
 
-    fn counted(&self, who: Who, why: Why, now_ms: i64) -> Option<Entry> {
+    fn counted(&self, who: Who, why: Why, now_ms: i64) -> Option<RefusalEntry> {
         let mut counted = self.counted.lock();
         let who = subject(&counted, who);
         let count = counted.entry(who.clone()).or_insert(Count {
@@ -89,18 +89,18 @@ impl Refused {
         }
         count.next_entry = count.next_entry.saturating_mul(10);
         count.noted = count.tries();
-        Some(Entry {
+        Some(RefusalEntry {
             told: count.told(&who),
             who,
         })
     }
 
-    fn settled(&self, now_ms: i64, stopping: bool) -> Vec<Entry> {
+    fn settled(&self, now_ms: i64, stopping: bool) -> Vec<RefusalEntry> {
         let mut entries = Vec::new();
         self.counted.lock().retain(|who, count| {
             let stays = !stopping && now_ms - count.since_ms < HOUR_MS;
             if !stays && count.tries() > count.noted {
-                entries.push(Entry {
+                entries.push(RefusalEntry {
                     told: count.told(who),
                     who: who.clone(),
                 });
@@ -143,14 +143,14 @@ impl Count {
     }
 }
 
-impl Entry {
+impl RefusalEntry {
     fn note(&self, store: &Store) -> Result<(), StoreError> {
-        store.note(&Change {
+        store.note(&AuditedChange {
             user: self.who.account.as_deref().unwrap_or("(unknown)"),
             what: self.who.what,
             target: "console",
             after: Some(&self.told),
-            ..Change::default()
+            ..AuditedChange::default()
         })
     }
 }
@@ -180,8 +180,9 @@ mod tests {
             let why = if n < 5 { Why::Wrong } else { Why::Throttled };
             noted.extend(refused.counted(who("ada", [10, 0, 0, 1]), why, n));
         }
-        let tries =
-            |entry: &Entry| entry.told["wrong"].as_u64().unwrap() + entry.told["throttled"].as_u64().unwrap();
+        let tries = |entry: &RefusalEntry| {
+            entry.told["wrong"].as_u64().unwrap() + entry.told["throttled"].as_u64().unwrap()
+        };
         let counts: Vec<u64> = noted.iter().map(tries).collect();
         assert_eq!(counts, [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000]);
         assert!(refused.settled(HOUR_MS - 1, false).is_empty());

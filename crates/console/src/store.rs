@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 
 pub(crate) use alerts::{AlertRow, Message, Silence, Webhook};
-pub(crate) use audit::{Change, Place, Wanted};
+pub(crate) use audit::{AuditFilter, AuditedChange, Place};
 #[cfg(test)]
 pub(crate) use registry::GatewayCluster;
 pub(crate) use registry::{ClusterEntry, GatewayEntry};
@@ -211,7 +211,7 @@ mod tests {
         let link = &store.gateway("g").unwrap().unwrap().clusters[0];
         assert_eq!((&*link.name, link.cluster_id.as_deref()), ("prod", Some("a")));
         assert_eq!(
-            store.audit(&Wanted::default(), None, 10).unwrap().entries[0].what,
+            store.audit(&AuditFilter::default(), None, 10).unwrap().entries[0].what,
             "log in"
         );
         let version: u32 = store
@@ -236,17 +236,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
         store
-            .note(&Change {
+            .note(&AuditedChange {
                 user: "ada",
                 what: "login",
                 target: "console",
-                ..Change::default()
+                ..AuditedChange::default()
             })
             .unwrap();
         assert!(store.sql().execute("UPDATE audit SET user = 'eve'", []).is_err());
         assert!(store.sql().execute("DELETE FROM audit", []).is_err());
         assert_eq!(
-            store.audit(&Wanted::default(), None, 10).unwrap().entries[0].user,
+            store.audit(&AuditFilter::default(), None, 10).unwrap().entries[0].user,
             "ada"
         );
     }

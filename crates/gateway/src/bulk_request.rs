@@ -47,7 +47,7 @@ impl BulkHead<'_> {
 
 /// The kind of a request, as far as `bulk_reshuffle` is concerned.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Kind<'a> {
+pub(crate) enum RequestKind<'a> {
     /// Not a bulk request at all.
     Other,
     /// A bulk request that passes whole.
@@ -61,9 +61,9 @@ pub(crate) enum Kind<'a> {
 /// Paths and methods are those that `RestBulkAction.routes()` registers: `POST` and `PUT` of `/_bulk` and
 /// `/{index}/_bulk` (and, up to version 7, `/{index}/{type}/_bulk`). Empty path segments are ignored
 /// (`PathTrie`).
-pub(crate) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap) -> Kind<'a> {
+pub(crate) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap) -> RequestKind<'a> {
     if !matches!(*method, Method::POST | Method::PUT) {
-        return Kind::Other;
+        return RequestKind::Other;
     }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
@@ -72,12 +72,12 @@ pub(crate) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap
         (Some("_bulk"), None, ..) => (None, false),
         (Some(index), Some("_bulk"), None, _) => (Some(index), false),
         (Some(index), Some("_doc"), Some("_bulk"), None) => (Some(index), true),
-        (Some(_), Some(_), Some("_bulk"), None) => return Kind::Pass(HeadWhy::TypedPath),
-        _ => return Kind::Other,
+        (Some(_), Some(_), Some("_bulk"), None) => return RequestKind::Pass(HeadWhy::TypedPath),
+        _ => return RequestKind::Other,
     };
     match read(index, query, headers) {
-        Ok(head) => Kind::Bulk(BulkHead { typed, ..head }),
-        Err(why) => Kind::Pass(why),
+        Ok(head) => RequestKind::Bulk(BulkHead { typed, ..head }),
+        Err(why) => RequestKind::Pass(why),
     }
 }
 
@@ -222,13 +222,13 @@ mod tests {
         headers
     }
 
-    fn post(target: &str) -> Kind<'_> {
+    fn post(target: &str) -> RequestKind<'_> {
         classify(&Method::POST, target, &ndjson())
     }
 
     fn index_of(target: &str) -> Option<String> {
         match post(target) {
-            Kind::Bulk(head) => head.index.map(Cow::into_owned),
+            RequestKind::Bulk(head) => head.index.map(Cow::into_owned),
             other => panic!("{target}: {other:?}"),
         }
     }
@@ -239,15 +239,15 @@ mod tests {
         assert_eq!(index_of("/logs/_bulk"), Some("logs".into()));
         assert_eq!(index_of("//logs//_bulk/"), Some("logs".into()));
         assert_eq!(index_of("/caf%C3%A9/_bulk"), Some("café".into()));
-        assert_eq!(post("/logs/other/_bulk"), Kind::Pass(HeadWhy::TypedPath));
-        let Kind::Bulk(typed) = post("/logs/_doc/_bulk?timeout=1m") else {
+        assert_eq!(post("/logs/other/_bulk"), RequestKind::Pass(HeadWhy::TypedPath));
+        let RequestKind::Bulk(typed) = post("/logs/_doc/_bulk?timeout=1m") else {
             panic!("a bulk")
         };
         assert!(typed.typed && typed.index.as_deref() == Some("logs"));
         for other in ["/", "/_search", "/_bulk/stream", "/a/b/c/_bulk", "/_bulkx"] {
-            assert_eq!(post(other), Kind::Other, "{other}");
+            assert_eq!(post(other), RequestKind::Other, "{other}");
         }
-        assert_eq!(classify(&Method::GET, "/_bulk", &ndjson()), Kind::Other);
+        assert_eq!(classify(&Method::GET, "/_bulk", &ndjson()), RequestKind::Other);
     }
 
     #[test]
@@ -260,13 +260,13 @@ mod tests {
             "/%zz/_bulk",
             "/%ff/_bulk",
         ] {
-            assert_eq!(post(target), Kind::Pass(HeadWhy::UrlIndex), "{target}");
+            assert_eq!(post(target), RequestKind::Pass(HeadWhy::UrlIndex), "{target}");
         }
     }
 
     #[test]
     fn parameters_are_decoded_and_anything_odd_passes() {
-        let Kind::Bulk(head) = post("/_bulk?routing=a%20b+c&pipeline=p&refresh&timeout=1m") else {
+        let RequestKind::Bulk(head) = post("/_bulk?routing=a%20b+c&pipeline=p&refresh&timeout=1m") else {
             panic!("a bulk")
         };
         assert_eq!(head.routing.as_deref(), Some("a b c"));
@@ -283,7 +283,7 @@ mod tests {
         ] {
             assert_eq!(
                 post(&format!("/_bulk?{odd}")),
-                Kind::Pass(HeadWhy::Parameter),
+                RequestKind::Pass(HeadWhy::Parameter),
                 "{odd}"
             );
         }
@@ -294,7 +294,7 @@ mod tests {
         let with = |name: http::HeaderName, value: &'static str| {
             let mut headers = ndjson();
             headers.insert(name, HeaderValue::from_static(value));
-            classify(&Method::POST, "/_bulk", &headers) == Kind::Bulk(BulkHead::default())
+            classify(&Method::POST, "/_bulk", &headers) == RequestKind::Bulk(BulkHead::default())
         };
         assert!(with(CONTENT_TYPE, "application/json"));
         assert!(with(CONTENT_TYPE, "application/json; charset=UTF-8"));
@@ -312,7 +312,7 @@ mod tests {
         assert!(!with(CONTENT_ENCODING, "br"));
         assert_eq!(
             classify(&Method::POST, "/_bulk", &HeaderMap::new()),
-            Kind::Pass(HeadWhy::ContentType)
+            RequestKind::Pass(HeadWhy::ContentType)
         );
     }
 }

@@ -36,7 +36,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::start_error::StartError;
 use indices::Indices;
-use setting::Meaning;
+use setting::SwitchValue;
 
 /// The switches of all clusters.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ pub(crate) enum Section {
 
 /// A change of switches, applied in order. `None` leaves a setting to the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct SwitchChange {
     pub(crate) settings: Vec<(Section, Setting, Option<Box<str>>)>,
     pub(crate) indices: Vec<(Box<str>, Option<bool>)>,
 }
@@ -157,7 +157,7 @@ impl ClusterSwitches {
     ///
     /// # Errors
     /// Nothing has changed after an error.
-    pub(crate) fn change(&self, change: &Change) -> Result<Arc<Switched>, NotSwitched> {
+    pub(crate) fn change(&self, change: &SwitchChange) -> Result<Arc<Switched>, NotSwitched> {
         let known = self.all.known(); // held to the end: one change at a time
         let next = Arc::new(self.now.load().with(change)?);
         let all = known.iter().map(|(cluster, now)| match *cluster == self.cluster {
@@ -231,7 +231,7 @@ impl Switched {
     }
 
     /// Returns the switches after a change.
-    fn with(&self, change: &Change) -> Result<Self, BadSwitch> {
+    fn with(&self, change: &SwitchChange) -> Result<Self, BadSwitch> {
         let mut next = self.clone();
         for (section, setting, value) in &change.settings {
             next.given[*section as usize][*setting as usize].clone_from(value);
@@ -253,11 +253,11 @@ impl Switched {
                 .read(text)
                 .map_err(|why| BadSwitch(format!("[{}]: [{text}] {why}", setting.name())))?;
             match (setting, meaning) {
-                (Setting::Combine, Meaning::On(on)) => self.combine = Some(on),
-                (Setting::DirectRouting, Meaning::On(on)) => self.direct = Some(on),
-                (_, Meaning::Bytes(bytes)) => self.flush_bytes = Some(bytes),
-                (_, Meaning::Time(time)) => self.interval = Some(time),
-                (_, Meaning::On(_)) => unreachable!("no other switch is on or off"),
+                (Setting::Combine, SwitchValue::On(on)) => self.combine = Some(on),
+                (Setting::DirectRouting, SwitchValue::On(on)) => self.direct = Some(on),
+                (_, SwitchValue::Bytes(bytes)) => self.flush_bytes = Some(bytes),
+                (_, SwitchValue::Time(time)) => self.interval = Some(time),
+                (_, SwitchValue::On(_)) => unreachable!("no other switch is on or off"),
             }
         }
         Ok(())
@@ -291,9 +291,9 @@ impl Section {
     }
 }
 
-// === impl Change ===
+// === impl SwitchChange ===
 
-impl Change {
+impl SwitchChange {
     /// Returns what the change does, for the log.
     pub(crate) fn to_text(&self) -> String {
         let settings = self.settings.iter().map(|(section, setting, value)| {
@@ -336,12 +336,12 @@ mod tests {
         adaptive: true,
     };
 
-    fn change(settings: &[(Section, Setting, Option<&str>)]) -> Change {
+    fn change(settings: &[(Section, Setting, Option<&str>)]) -> SwitchChange {
         let settings = settings.iter().map(|(section, setting, value)| {
             let value = value.map(Into::into);
             (*section, *setting, value)
         });
-        Change {
+        SwitchChange {
             settings: settings.collect(),
             indices: Vec::new(),
         }

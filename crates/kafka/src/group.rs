@@ -139,10 +139,10 @@ pub trait LaneReader: Send {
 }
 
 /// The callback for changes of the lanes of a running group.
-pub type Tell = Box<dyn Fn(Change) + Send + Sync>;
+pub type Tell = Box<dyn Fn(Rebalance) + Send + Sync>;
 
 /// A change of the lanes of a running group.
-pub enum Change {
+pub enum Rebalance {
     /// These lanes belong to this process from now on. It had no lanes before.
     Assigned(Vec<u32>),
     /// All lanes are taken away. They are handed over when the [`Handed`] is dropped: nothing of them may be

@@ -10,11 +10,11 @@
 //! stored twice (at least once).
 //!
 //! A [`Group`] is a Kafka consumer group. There is one for each target cluster, shared by any number of
-//! gateways. The broker gives each partition to one of them. [`Change::Assigned`] names the lanes that belong
-//! to this process, and [`Change::Revoked`] announces that they are taken away: the broker hands them on once
-//! the [`Handed`] that comes with it is dropped, which has to happen when nothing of these lanes is under
-//! way. What was done by then is committed, with the generation of the group, so that a member that the group
-//! has given up cannot commit.
+//! gateways. The broker gives each partition to one of them. [`Rebalance::Assigned`] names the lanes that
+//! belong to this process, and [`Rebalance::Revoked`] announces that they are taken away: the broker hands
+//! them on once the [`Handed`] that comes with it is dropped, which has to happen when nothing of these lanes
+//! is under way. What was done by then is committed, with the generation of the group, so that a member that
+//! the group has given up cannot commit.
 //!
 //! A [`LaneReader`] reads the messages of one partition in order, starting at the committed offset.
 //!
@@ -80,7 +80,7 @@ mod client;
 pub use cursor::Cursor;
 pub use error::{AppendError, HeadError, OpenError, ReadError};
 pub use group::{
-    Change, Group, Handed, LaneReader, LaneStatus, Message, Moved, Running, SENT_AHEAD_MAX, Tell,
+    Group, Handed, LaneReader, LaneStatus, Message, Moved, Rebalance, Running, SENT_AHEAD_MAX, Tell,
 };
 pub use head::Head;
 pub use options::{Options, Sasl, StartAt, Tls};

@@ -18,7 +18,7 @@ mod run;
 mod servers;
 
 pub use self::error::CompareError;
-pub use self::estimate::{Change, Verdict};
+pub use self::estimate::{ChangeVerdict, RelativeChange};
 pub use self::event::CompareEvent;
 pub use self::options::{CompareOptions, Phase, Way};
 pub use self::outcome::{Averages, Compared, PhaseOutcome, Run};

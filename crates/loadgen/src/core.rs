@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use http::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 use wire::{Client, ClientConfig, ClientTls, Origin, Worker};
 
-pub(crate) use self::exchange::Seen;
+pub(crate) use self::exchange::Transcript;
 pub use self::exchange::Unanswered;
 use crate::file::Load;
 use crate::ledger::Ledger;
@@ -58,7 +58,7 @@ pub(crate) struct Core {
 }
 
 /// The input for a core's part.
-pub(crate) struct Part {
+pub(crate) struct CoreInput {
     pub(crate) load: Arc<Load>,
     pub(crate) options: Arc<Options>,
     pub(crate) shared: Arc<RunState>,
@@ -91,8 +91,8 @@ impl User {
 // === impl Core ===
 
 impl Core {
-    pub(crate) fn new(worker: &Worker, part: Part) -> Core {
-        let Part {
+    pub(crate) fn new(worker: &Worker, part: CoreInput) -> Core {
+        let CoreInput {
             load,
             options,
             shared,

@@ -30,7 +30,7 @@ use self::canonical::Digester;
 use self::error::Trouble;
 use self::judge::{by_id, judge};
 use self::ranges::{Differing, Ranges, bits_for};
-use self::side::{Held, Hit, Side, Slice};
+use self::side::{Hit, OwnedHit, Side, Slice};
 use crate::ask::Ask;
 use crate::engine::Stop;
 use crate::options::Options;
@@ -303,7 +303,7 @@ impl<'w> Work<'w> {
                     return Ok(looked_at);
                 }
                 looked_at += 1;
-                let of = |side: &HashMap<String, Vec<Held>>| side.get(id).unwrap_or(&none).clone();
+                let of = |side: &HashMap<String, Vec<OwnedHit>>| side.get(id).unwrap_or(&none).clone();
                 match judge(&self.digester, id, &of(&left), &of(&right)) {
                     Some(document) => {
                         outcome.found.add(document.what);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use wire::{TlsError, Worker, Workers, WorkersConfig};
 
-use crate::core::{Core, Part, RunState};
+use crate::core::{Core, CoreInput, RunState};
 use crate::file::Load;
 use crate::ledger::Ledger;
 use crate::options::Options;
@@ -83,7 +83,7 @@ pub fn run(
     let mut timeline = Timeline::new(begun, workers.count());
     let mut parts = Vec::new();
     for (at, interval) in timeline.intervals.iter().enumerate() {
-        let part = Part {
+        let part = CoreInput {
             load: Arc::clone(load),
             options: Arc::clone(&options),
             shared: Arc::clone(&shared),
@@ -125,7 +125,7 @@ pub fn run(
 }
 
 /// Runs the users of a core to their end.
-async fn run_core(worker: Worker, part: Part, until: Option<Instant>) -> Ended {
+async fn run_core(worker: Worker, part: CoreInput, until: Option<Instant>) -> Ended {
     let users = part.users;
     let core = Rc::new(Core::new(&worker, part));
     let tasks: Vec<_> = (0..users)

@@ -9,14 +9,14 @@ use serde_json::Value;
 /// The documents that were accepted, by index and id.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    pub(crate) indices: HashMap<String, HashMap<String, Entry>>,
+    pub(crate) indices: HashMap<String, HashMap<String, LastWrite>>,
     /// Number of answers that accepted something but do not say what.
     pub(crate) unread: u64,
 }
 
 /// The last accepted write of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct LastWrite {
     /// The server's version of the document; answers may come in another order. A queue answers before there
     /// is a version, with -1.
     version: i64,
@@ -70,7 +70,7 @@ impl Ledger {
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.trim_ascii().is_empty());
         // Within a request the last line of a document counts, whether or not the answer has versions.
-        let mut last: HashMap<(String, String), Entry> = HashMap::with_capacity(answer.items.len());
+        let mut last: HashMap<(String, String), LastWrite> = HashMap::with_capacity(answer.items.len());
         for item in answer.items {
             let (operation, item) = item.into_iter().next()?;
             lines.next()?;
@@ -85,7 +85,7 @@ impl Ledger {
                 (_, None) => return None,
             };
             let version = item._version;
-            last.insert((item._index, item._id), Entry { version, expected });
+            last.insert((item._index, item._id), LastWrite { version, expected });
         }
         for ((index, id), entry) in last {
             self.put(index, id, entry);
@@ -103,7 +103,7 @@ impl Ledger {
         }
     }
 
-    fn put(&mut self, index: String, id: String, entry: Entry) {
+    fn put(&mut self, index: String, id: String, entry: LastWrite) {
         let known = self.indices.entry(index).or_default().entry(id).or_insert(entry);
         match (known.version, entry.version) {
             (1.., 1..) if entry.version >= known.version => *known = entry,

@@ -84,8 +84,8 @@ mod warm_up;
 
 pub use ask::AskError;
 pub use compare::{
-    Averages, Change, CompareError, CompareEvent, CompareOptions, Compared, Phase, PhaseOutcome, Run,
-    Verdict, Way, compare,
+    Averages, ChangeVerdict, CompareError, CompareEvent, CompareOptions, Compared, Phase, PhaseOutcome,
+    RelativeChange, Run, Way, compare,
 };
 pub use core::Unanswered;
 pub use diff::{

@@ -8,15 +8,15 @@ use proptest::prelude::*;
 use crate::request::{Body, needs};
 use crate::slot::Slot;
 use crate::template::{Template, TemplateError};
-use crate::variable::{Draws, Kind, Sequence, Variable, Words};
+use crate::variable::{Draws, Sequence, Variable, VariableKind, Words};
 
 fn variables() -> Arc<[Variable]> {
     let mut words = Words::default();
     words.add("wörd".as_bytes());
     [
-        ("id", Kind::Sequence(Sequence::new(7, 11))),
-        ("word", Kind::Words(words)),
-        ("seven", Kind::Range { from: 7, to: 7 }),
+        ("id", VariableKind::Sequence(Sequence::new(7, 11))),
+        ("word", VariableKind::Words(words)),
+        ("seven", VariableKind::Range { from: 7, to: 7 }),
     ]
     .map(|(name, kind)| Variable {
         name: name.to_owned(),

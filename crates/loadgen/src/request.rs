@@ -8,7 +8,7 @@ use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use crate::condition::{Condition, Field};
 use crate::slot::Slot;
 use crate::template::Template;
-use crate::variable::{Draws, Kind, Need, Variable};
+use crate::variable::{Draws, Need, Variable, VariableKind};
 
 /// A compiled request: rendering it only copies.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ pub(crate) fn needs(
     let mut count = |slot: Slot, times: u64| {
         if let Slot::Variable(variable) = slot {
             match &variables[usize::from(variable)].kind {
-                Kind::Array(array) => draws[usize::from(array.of)] += times * u64::from(array.size),
+                VariableKind::Array(array) => draws[usize::from(array.of)] += times * u64::from(array.size),
                 _ => draws[usize::from(variable)] += times,
             }
         }
@@ -213,7 +213,13 @@ pub(crate) fn needs(
     draws
         .into_iter()
         .enumerate()
-        .filter(|(at, draws)| *draws > 0 && matches!(variables[*at].kind, Kind::Sequence(_) | Kind::Uuid))
+        .filter(|(at, draws)| {
+            *draws > 0
+                && matches!(
+                    variables[*at].kind,
+                    VariableKind::Sequence(_) | VariableKind::Uuid
+                )
+        })
         .map(|(at, draws)| Need {
             variable: at as u16,
             draws,

@@ -25,12 +25,12 @@ use crate::slot::Slot;
 #[derive(Debug)]
 pub(crate) struct Variable {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: VariableKind,
 }
 
 /// The source of a variable's values.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum VariableKind {
     /// One of these values, at random.
     Words(Words),
     /// The one of these values that belongs to the last number drawn from a sequence: the same in every run.
@@ -160,7 +160,7 @@ impl Draws {
         for need in needs {
             let at = usize::from(need.variable);
             hand.next[at] = match &self.variables[at].kind {
-                Kind::Sequence(sequence) => sequence.reserve(need.draws),
+                VariableKind::Sequence(sequence) => sequence.reserve(need.draws),
                 _ => xid::reserve(need.draws),
             };
         }
@@ -218,23 +218,23 @@ impl DrawState {
     fn draw(&mut self, variables: &[Variable], variable: u16, out: &mut Vec<u8>) {
         let at = usize::from(variable);
         match &variables[at].kind {
-            Kind::Words(words) => out.extend_from_slice(words.pick(&mut self.rng)),
-            Kind::Tied { words, to } => {
+            VariableKind::Words(words) => out.extend_from_slice(words.pick(&mut self.rng)),
+            VariableKind::Tied { words, to } => {
                 let number = self.next[usize::from(*to)] ^ (at as u64) << 48;
                 out.extend_from_slice(words.get((scattered(number) % words.len() as u64) as usize));
             }
-            Kind::Range { from, to } => put_number(self.rng.i64(*from..=*to), out),
-            Kind::Sequence(sequence) => {
+            VariableKind::Range { from, to } => put_number(self.rng.i64(*from..=*to), out),
+            VariableKind::Sequence(sequence) => {
                 let number = self.next[at];
                 self.next[at] = sequence.after(number);
                 put_number(number, out);
             }
-            Kind::Uuid => {
+            VariableKind::Uuid => {
                 let counter = self.next[at];
                 self.next[at] = counter.wrapping_add(1);
                 out.extend_from_slice(&self.xid.text(counter) as &[u8; XID_BYTES]);
             }
-            Kind::Moment(moment) => {
+            VariableKind::Moment(moment) => {
                 let text = self.moments[at].get_or_insert_with(|| {
                     let mut text = Vec::with_capacity(40);
                     moment.write(self.now, &mut text);
@@ -242,8 +242,8 @@ impl DrawState {
                 });
                 out.extend_from_slice(text);
             }
-            Kind::Array(array) => self.draw_array(variables, array, out),
-            Kind::Bitmap { from, to, size } => {
+            VariableKind::Array(array) => self.draw_array(variables, array, out),
+            VariableKind::Bitmap { from, to, size } => {
                 let mut numbers = std::mem::take(&mut self.numbers);
                 numbers.clear();
                 numbers.extend((0..*size).map(|_| self.rng.u32(*from..=*to)));
@@ -297,14 +297,14 @@ mod tests {
 
     use super::*;
 
-    fn draws(kinds: Vec<Kind>) -> (Draws, Vec<Need>) {
+    fn draws(kinds: Vec<VariableKind>) -> (Draws, Vec<Need>) {
         let named = kinds.into_iter().map(|kind| Variable {
             name: String::new(),
             kind,
         });
         let variables: Arc<[Variable]> = named.collect();
         let needs = variables.iter().enumerate().filter_map(|(at, variable)| {
-            matches!(variable.kind, Kind::Sequence(_) | Kind::Uuid).then_some(Need {
+            matches!(variable.kind, VariableKind::Sequence(_) | VariableKind::Uuid).then_some(Need {
                 variable: at as u16,
                 draws: 1_000,
             })
@@ -321,8 +321,8 @@ mod tests {
 
     #[test]
     fn ids_are_never_the_same_twice_even_in_two_draws_at_once() {
-        let (mut one, needs) = draws(vec![Kind::Uuid]);
-        let (mut two, _) = draws(vec![Kind::Uuid]);
+        let (mut one, needs) = draws(vec![VariableKind::Uuid]);
+        let (mut two, _) = draws(vec![VariableKind::Uuid]);
         let now = Timestamp::from_second(1_700_000_000).unwrap();
         let mut ids = HashSet::new();
         for _ in 0..3 {
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn arrays_hold_values_of_their_variable() {
         let array = |quote: &str, brackets, pairs: Vec<(String, String)>| {
-            Kind::Array(Array {
+            VariableKind::Array(Array {
                 of: 0,
                 size: 3,
                 quote: quote.to_owned(),
@@ -348,7 +348,7 @@ mod tests {
         };
         let pairs = vec![("\"".to_owned(), "'".to_owned())];
         let (mut draws, _) = draws(vec![
-            Kind::Range { from: 7, to: 7 },
+            VariableKind::Range { from: 7, to: 7 },
             array("", false, vec![]),
             array("\"", true, vec![]),
             array("\"", true, pairs),
@@ -363,8 +363,8 @@ mod tests {
         let run = |blocks: &[u64]| -> Vec<String> {
             let mut words = Words::default();
             (0..10).for_each(|word: u8| words.add(&[b'a' + word]));
-            let tied = Kind::Tied { words, to: 0 };
-            let (mut draws, _) = draws(vec![Kind::Sequence(Sequence::new(1, 1_000)), tied]);
+            let tied = VariableKind::Tied { words, to: 0 };
+            let (mut draws, _) = draws(vec![VariableKind::Sequence(Sequence::new(1, 1_000)), tied]);
             let mut drawn_so = Vec::new();
             for block in blocks {
                 let need = Need {
@@ -389,7 +389,7 @@ mod tests {
         fn sequences_go_on_over_reservations_and_begin_again_after_the_last(
             from in 0_u64..5, span in 0_u64..9, blocks in prop::collection::vec(1_u64..20, 1..6),
         ) {
-            let (mut draws, _) = draws(vec![Kind::Sequence(Sequence::new(from, from + span))]);
+            let (mut draws, _) = draws(vec![VariableKind::Sequence(Sequence::new(from, from + span))]);
             let mut expected = (from..=from + span).cycle();
             for block in blocks {
                 draws.begin(Timestamp::UNIX_EPOCH, &[Need { variable: 0, draws: block }], &[]);
@@ -402,7 +402,7 @@ mod tests {
         #[test]
         fn ranges_stay_within_their_bounds(from in any::<i64>(), to in any::<i64>()) {
             let (from, to) = (from.min(to), from.max(to));
-            let (mut draws, _) = draws(vec![Kind::Range { from, to }]);
+            let (mut draws, _) = draws(vec![VariableKind::Range { from, to }]);
             for _ in 0..20 {
                 let number: i64 = drawn(&mut draws, 0).parse().unwrap();
                 prop_assert!((from..=to).contains(&number));

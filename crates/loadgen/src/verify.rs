@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::ask::{Ask, AskError};
 use crate::file::Load;
-use crate::ledger::{Entry, ExpectedDoc, digest};
+use crate::ledger::{ExpectedDoc, LastWrite, digest};
 use crate::options::Options;
 use crate::report::Report;
 use crate::request::{Server, Url, UrlError, basic};
@@ -84,8 +84,8 @@ pub fn verify(
         indices.sort_by_key(|(name, _)| *name);
         for (index, documents) in indices {
             verified.documents += documents.len() as u64;
-            let is_known = |entry: &Entry| entry.expected != ExpectedDoc::Unknown;
-            let mut open: Vec<(&String, &Entry)> = documents.iter().collect();
+            let is_known = |entry: &LastWrite| entry.expected != ExpectedDoc::Unknown;
+            let mut open: Vec<(&String, &LastWrite)> = documents.iter().collect();
             open.retain(|(_, entry)| is_known(entry));
             let known = open.len();
             verified.unordered += (documents.len() - known) as u64;
@@ -150,7 +150,7 @@ struct Hit {
 async fn compare(
     ask: &Ask,
     index: &str,
-    documents: &[(&String, &Entry)],
+    documents: &[(&String, &LastWrite)],
 ) -> Result<Vec<(usize, Flaw)>, AskError> {
     ask.bytes(&Method::POST, &format!("/{index}/_refresh"), None)
         .await?;

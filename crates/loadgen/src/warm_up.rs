@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::core::Unanswered;
-use crate::core::{Core, Part, RunState, Seen, User};
+use crate::core::{Core, CoreInput, RunState, Transcript, User};
 use crate::engine::RunError;
 use crate::file::Load;
 use crate::options::Options;
@@ -45,7 +45,7 @@ pub fn warm_up(
 ) -> Result<ControlFlow<()>, RunError> {
     let tls = options.tls()?;
     let flow = wire::run_local(WARM_UP_BYTES, async |worker| {
-        let part = Part {
+        let part = CoreInput {
             load: Arc::clone(load),
             options: Arc::new(options.clone()),
             shared: Arc::new(RunState::default()),
@@ -57,7 +57,7 @@ pub fn warm_up(
         let core = Rc::new(Core::new(&worker, part));
         let mut user = User::of(load);
         for (at, request) in load.requests.iter().enumerate() {
-            let mut seen = Seen::default();
+            let mut seen = Transcript::default();
             let exchanged = core.exchange(at, &mut user, None, Some(&mut seen)).await;
             let allowed = |status: &u16| load.runner.valid_status_codes_during_warmup.contains(status);
             let doubtful = match &exchanged.outcome {

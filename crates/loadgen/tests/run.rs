@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use loadgen::{Load, Options, Report, Schedule, Stop};
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 fn run(file: &str, options: &Options) -> Result<Report> {
     let loaded = Load::parse(file, Some("loadgen.yml"), Path::new(""), &|_| None)?;
@@ -79,7 +79,7 @@ fn documents_that_fail_inside_a_200_are_counted_as_failed() -> Result<()> {
         status: 429,
         error: r#"{"type":"es_rejected_execution_exception","reason":"full"}"#.to_owned(),
     };
-    cluster.cue(Cue::bulk(refused).times(3));
+    cluster.inject(Injection::bulk(refused).times(3));
     let report = run(&bulk(&cluster, 10), &limit(3, 1))?;
     let documents = report.total.documents.expect("bulks were sent");
     assert_eq!((documents.accepted, documents.failed), (24, 6));
@@ -91,8 +91,8 @@ fn documents_that_fail_inside_a_200_are_counted_as_failed() -> Result<()> {
 #[test]
 fn requests_without_an_answer_are_errors_and_their_documents_of_unknown_fate() -> Result<()> {
     let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
-    cluster.cue(
-        Cue::bulk(Fault::Status {
+    cluster.inject(
+        Injection::bulk(Fault::Status {
             status: 503,
             body: "{}".into(),
         })
@@ -311,7 +311,7 @@ requests:
 fn a_server_that_stalls_for_two_seconds_shows_in_the_percentiles_of_an_open_loop() -> Result<()> {
     let stalled = |schedule: Option<Schedule>| -> Result<Report> {
         let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
-        cluster.cue(Cue::bulk(Fault::Delay(Duration::from_secs(2))).times(2));
+        cluster.inject(Injection::bulk(Fault::Delay(Duration::from_secs(2))).times(2));
         let options = Options {
             users: 2,
             duration: Some(Duration::from_secs(3)),
@@ -339,7 +339,7 @@ fn a_server_that_stalls_for_two_seconds_shows_in_the_percentiles_of_an_open_loop
 #[test]
 fn requests_that_a_schedule_could_not_send_are_counted() -> Result<()> {
     let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(200))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(200))).always());
     let options = Options {
         duration: Some(Duration::from_millis(500)),
         schedule: Schedule::constant(100.0),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::disk::Disk;
 use crate::format::folder::{CURSOR, Folder, LOCK, LOG, QUARANTINE, open_error};
 use crate::format::index::Index;
-use crate::format::scan::Found;
+use crate::format::scan::Scanned;
 use crate::format::segment::{Footer, Header};
 use crate::read::extent::scan_of;
 use crate::recover::recovery::as_open;
@@ -107,7 +107,7 @@ fn write_indexes(shared: &OpenLog, repaired: &mut Repaired) -> Result<(), OpenEr
         let (mut index, mut totals, mut end) = (Index::new(lanes), header.totals, Header::bytes(lanes));
         let within = end..file.bytes().map_err(failed)?;
         let scanned = scan_of(shared, &*file, first).run(within, |found| {
-            if let Found::Record { at, parsed, .. } = found {
+            if let Scanned::Record { at, parsed, .. } = found {
                 totals.add_record(&parsed);
                 index.add(at as u32, &parsed);
                 end = at + parsed.head.record_bytes();

@@ -190,9 +190,9 @@ impl Request<'_> {
         let shared = self.shared;
         Some(match (self.head.method.as_str(), self.parts) {
             ("GET", ["_fake", "counts"]) => (200, json!(shared.counts())),
-            ("POST", ["_fake", "manners"]) => match shared.manners().changed(self.head) {
-                Some(manners) => {
-                    shared.set_manners(manners);
+            ("POST", ["_fake", "behaviour" | "manners"]) => match shared.behaviour().changed(self.head) {
+                Some(behaviour) => {
+                    shared.set_behaviour(behaviour);
                     (200, json!({"acknowledged": true}))
                 }
                 None => (
@@ -634,9 +634,9 @@ fn create(shared: &ClusterContext, state: &ClusterState, name: &str, body: &[u8]
     )
 }
 
-/// Returns the answer after the delay of the cluster's manners.
+/// Returns the answer after the delay that the cluster's behaviour gives it.
 fn searched(shared: &ClusterContext, answer: (u16, Value)) -> (u16, Value) {
-    shared.capacity.take(&shared.manners(), 0);
+    shared.capacity.take(&shared.behaviour(), 0);
     answer
 }
 

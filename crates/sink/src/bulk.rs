@@ -10,12 +10,12 @@ use std::time::Duration;
 use memchr::memchr;
 use serde_json::{Value, json};
 
+use super::behaviour::Behaviour;
 use super::fault::Fault;
 use super::http::{Head, Reply, decode};
-use super::index::{Index, Outcome, Write};
+use super::index::{Index, Write, WriteOutcome};
 use super::ingest;
 use super::item::{self, Shape};
-use super::manners::Manners;
 use super::refusal;
 use super::state::{ClusterContext, ClusterState};
 use super::users;
@@ -78,15 +78,15 @@ pub(super) fn answer(
     if let Some((status, error)) = refusal::of_whole(shared, body, &defaults) {
         return reply.json(status, &error);
     }
-    let Some(worker) = shared.pools[node].enter(|| shared.manners().workers) else {
+    let Some(worker) = shared.pools[node].enter(|| shared.behaviour().workers) else {
         return refuse(reply);
     };
-    let manners = shared.manners();
+    let behaviour = shared.behaviour();
     let bloat = item::bloat(fault);
     let mut bulk = Bulk {
         head,
         body,
-        manners: &manners,
+        behaviour: &behaviour,
         shared,
         node,
         state: shared.state(),
@@ -125,7 +125,7 @@ pub(super) fn answer(
     if let Some(Fault::ItemCount(by)) = fault {
         change_item_count(&mut scratch.items, *by);
     }
-    shared.capacity.take(&manners, docs);
+    shared.capacity.take(&behaviour, docs);
     drop(worker);
     write_answer(shared, docs, errors, &scratch.items, reply.body());
     shape.apply(reply.body());
@@ -184,7 +184,7 @@ struct Bulk<'a> {
     head: &'a Head,
     /// The whole body.
     body: &'a [u8],
-    manners: &'a Manners,
+    behaviour: &'a Behaviour,
     shared: &'a ClusterContext,
     node: usize,
     state: Arc<ClusterState>,
@@ -381,14 +381,14 @@ impl<'a> Bulk<'a> {
         {
             return Some((400, ingest::unread().to_string().into()));
         }
-        let manners = self.manners;
+        let behaviour = self.behaviour;
         // Each kind begins one document earlier than the one before, so that a rare kind isn't hidden by a
         // frequent one.
-        let mut due = (nth..).zip(&manners.failing);
+        let mut due = (nth..).zip(&behaviour.failing);
         if let Some((_, refusal)) = due.find(|(nth, refusal)| nth.is_multiple_of(u64::from(refusal.every))) {
             return Some((refusal.status, refusal.error.as_str().into()));
         }
-        if let Some(unfit) = &manners.unfit
+        if let Some(unfit) = &behaviour.unfit
             && memchr::memmem::find(source, unfit.holds.as_bytes()).is_some()
         {
             return Some((unfit.status, unfit.error.as_str().into()));
@@ -438,7 +438,7 @@ impl<'a> Bulk<'a> {
         };
         let outcome = store.lock().apply(&write, &index.name);
         match outcome {
-            Outcome::Done {
+            WriteOutcome::Done {
                 status,
                 result,
                 version,
@@ -453,7 +453,7 @@ impl<'a> Bulk<'a> {
                 let at = (version, seq_no);
                 self.succeed(action.operation, index, id, (status, result), at, &document);
             }
-            Outcome::Failed { status, error } => {
+            WriteOutcome::Failed { status, error } => {
                 self.fail(action, &index.name, Some(id), status, &error.to_string())
             }
         }

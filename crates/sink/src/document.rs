@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::api::no_such_index;
 use super::bulk::minted_id;
 use super::http::Head;
-use super::index::{Index, Outcome, Write};
+use super::index::{Index, Write, WriteOutcome};
 use super::refusal;
 use super::state::ClusterContext;
 
@@ -41,7 +41,7 @@ pub(super) fn write(
         };
     }
     shared.tally(node).writes.fetch_add(1, Ordering::Relaxed);
-    shared.capacity.take(&shared.manners(), 1);
+    shared.capacity.take(&shared.behaviour(), 1);
     let made;
     let id = match id {
         Some(id) => id,
@@ -64,7 +64,7 @@ pub(super) fn write(
         None => counted(shared, &index, operation),
     };
     match outcome {
-        Outcome::Done {
+        WriteOutcome::Done {
             status,
             result,
             version,
@@ -79,19 +79,19 @@ pub(super) fn write(
             answer["_primary_term"] = json!(1);
             (status, answer)
         }
-        Outcome::Failed { status, error } => (status, json!({"error": error, "status": status})),
+        WriteOutcome::Failed { status, error } => (status, json!({"error": error, "status": status})),
     }
 }
 
 /// Returns the outcome in an index that counts documents and keeps none.
-fn counted(shared: &ClusterContext, index: &Index, operation: &str) -> Outcome {
+fn counted(shared: &ClusterContext, index: &Index, operation: &str) -> WriteOutcome {
     index.counted.fetch_add(1, Ordering::Relaxed);
     let (status, result) = match operation {
         "update" => (200, "updated"),
         "delete" => (200, "deleted"),
         _ => (201, "created"),
     };
-    Outcome::Done {
+    WriteOutcome::Done {
         status,
         result,
         version: 1,

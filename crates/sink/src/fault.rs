@@ -1,4 +1,4 @@
-//! Misbehaviour on cue.
+//! Injected misbehaviour.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 /// When, where and how often a [`Fault`] happens.
 #[derive(Debug, Clone)]
-pub struct Cue {
+pub struct Injection {
     node: Option<usize>,
     on: On,
     skip: u32,
@@ -15,7 +15,7 @@ pub struct Cue {
     fault: Fault,
 }
 
-/// The requests that a [`Cue`] is for.
+/// The requests that an [`Injection`] is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum On {
     /// Requests whose path ends with `_bulk`.
@@ -101,25 +101,25 @@ pub enum Fault {
     SlowReply(u64),
 }
 
-/// The cues of a cluster.
+/// The injections of a cluster.
 #[derive(Debug, Default)]
-pub(super) struct Cues {
+pub(super) struct Injections {
     any: AtomicBool,
     struck: AtomicU64,
-    list: Mutex<Vec<Cue>>,
+    list: Mutex<Vec<Injection>>,
 }
 
-// === impl Cue ===
+// === impl Injection ===
 
-impl Cue {
-    /// Makes a cue for the next bulk request, on any node, once.
-    pub fn bulk(fault: Fault) -> Cue {
-        Cue::new(On::Bulk, fault)
+impl Injection {
+    /// Makes an injection for the next bulk request, on any node, once.
+    pub fn bulk(fault: Fault) -> Injection {
+        Injection::new(On::Bulk, fault)
     }
 
-    /// Makes a cue for the next request of this kind, on any node, once.
-    pub fn new(on: On, fault: Fault) -> Cue {
-        Cue {
+    /// Makes an injection for the next request of this kind, on any node, once.
+    pub fn new(on: On, fault: Fault) -> Injection {
+        Injection {
             node: None,
             on,
             skip: 0,
@@ -128,29 +128,29 @@ impl Cue {
         }
     }
 
-    /// Limits the cue to this node.
+    /// Limits the injection to this node.
     #[must_use]
-    pub fn on_node(mut self, node: usize) -> Cue {
+    pub fn on_node(mut self, node: usize) -> Injection {
         self.node = Some(node);
         self
     }
 
-    /// Makes the cue strike `times` times.
+    /// Makes the injection strike `times` times.
     #[must_use]
-    pub fn times(mut self, times: u32) -> Cue {
+    pub fn times(mut self, times: u32) -> Injection {
         self.times = times;
         self
     }
 
-    /// Makes the cue strike until [`super::FakeCluster::behave`].
+    /// Makes the injection strike until [`super::FakeCluster::behave`].
     #[must_use]
-    pub fn always(self) -> Cue {
+    pub fn always(self) -> Injection {
         self.times(u32::MAX)
     }
 
-    /// Makes the cue strike only after `requests` matching requests have been served normally.
+    /// Makes the injection strike only after `requests` matching requests have been served normally.
     #[must_use]
-    pub fn after(mut self, requests: u32) -> Cue {
+    pub fn after(mut self, requests: u32) -> Injection {
         self.skip = requests;
         self
     }
@@ -166,11 +166,11 @@ impl Cue {
     }
 }
 
-// === impl Cues ===
+// === impl Injections ===
 
-impl Cues {
-    pub(super) fn add(&self, cue: Cue) {
-        self.list.lock().push(cue);
+impl Injections {
+    pub(super) fn add(&self, injection: Injection) {
+        self.list.lock().push(injection);
         self.any.store(true, Ordering::Release);
     }
 
@@ -184,26 +184,26 @@ impl Cues {
         self.struck.load(Ordering::Acquire)
     }
 
-    /// Returns the fault of this request, if a cue strikes it. The list is not looked at while it is empty.
+    /// Returns the fault of this request, if an injection strikes it. An empty list is not looked at.
     pub(super) fn take(&self, node: usize, path: &str) -> Option<Fault> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
         let mut list = self.list.lock();
         for at in 0..list.len() {
-            let cue = &mut list[at];
-            if !cue.is_for(node, path) {
+            let injection = &mut list[at];
+            if !injection.is_for(node, path) {
                 continue;
             }
-            if cue.skip > 0 {
-                cue.skip -= 1;
+            if injection.skip > 0 {
+                injection.skip -= 1;
                 continue;
             }
-            let fault = cue.fault.clone();
-            if cue.times != u32::MAX {
-                cue.times -= 1;
+            let fault = injection.fault.clone();
+            if injection.times != u32::MAX {
+                injection.times -= 1;
             }
-            if cue.times == 0 {
+            if injection.times == 0 {
                 list.remove(at);
             }
             self.struck.fetch_add(1, Ordering::Release);
@@ -219,23 +219,28 @@ mod tests {
 
     #[test]
     fn a_cue_waits_for_its_turn_and_ends() {
-        let cues = Cues::default();
-        cues.add(Cue::bulk(Fault::HangUnwritten).on_node(1).after(1).times(2));
-        let turns: Vec<bool> = (0..4).map(|_| cues.take(1, "/logs/_bulk").is_some()).collect();
+        let injections = Injections::default();
+        injections.add(Injection::bulk(Fault::HangUnwritten).on_node(1).after(1).times(2));
+        let turns: Vec<bool> = (0..4)
+            .map(|_| injections.take(1, "/logs/_bulk").is_some())
+            .collect();
         assert_eq!(turns, [false, true, true, false]);
-        assert_eq!(cues.struck(), 2);
-        assert!(cues.take(0, "/_bulk").is_none());
+        assert_eq!(injections.struck(), 2);
+        assert!(injections.take(0, "/_bulk").is_none());
     }
 
     #[test]
     fn a_cue_for_a_path_leaves_bulks_alone() {
-        let cues = Cues::default();
-        cues.add(Cue::new(On::Path("/_cluster".into()), Fault::CloseAtHead).always());
-        assert!(cues.take(0, "/_bulk").is_none());
-        assert!((0..9).all(|_| cues.take(2, "/_cluster/state").is_some()));
-        cues.clear();
-        cues.add(Cue::new(On::Exactly("/logs/_search".into()), Fault::CloseAtHead));
-        assert!(cues.take(0, "/logs/_search_shards").is_none());
-        assert!(cues.take(0, "/logs/_search").is_some());
+        let injections = Injections::default();
+        injections.add(Injection::new(On::Path("/_cluster".into()), Fault::CloseAtHead).always());
+        assert!(injections.take(0, "/_bulk").is_none());
+        assert!((0..9).all(|_| injections.take(2, "/_cluster/state").is_some()));
+        injections.clear();
+        injections.add(Injection::new(
+            On::Exactly("/logs/_search".into()),
+            Fault::CloseAtHead,
+        ));
+        assert!(injections.take(0, "/logs/_search_shards").is_none());
+        assert!(injections.take(0, "/logs/_search").is_some());
     }
 }

@@ -59,7 +59,7 @@ pub(super) struct Write<'a> {
 
 /// The outcome of a write.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum WriteOutcome {
     Done {
         status: u16,
         result: &'static str,
@@ -137,7 +137,7 @@ impl Index {
 // === impl Store ===
 
 impl Store {
-    pub(super) fn apply(&mut self, write: &Write<'_>, index: &str) -> Outcome {
+    pub(super) fn apply(&mut self, write: &Write<'_>, index: &str) -> WriteOutcome {
         let now = self.docs.get(write.id);
         if let Some(wanted) = write.if_seq_no
             && now.map(|doc| doc.seq_no) != Some(wanted)
@@ -155,7 +155,7 @@ impl Store {
         }
     }
 
-    fn put(&mut self, write: &Write<'_>, source: String) -> Outcome {
+    fn put(&mut self, write: &Write<'_>, source: String) -> WriteOutcome {
         let seq_no = self.seq_no();
         let version = self.docs.get(write.id).map_or(1, |doc| doc.version + 1);
         let routing = write.routing.map(str::to_owned);
@@ -173,7 +173,7 @@ impl Store {
         } else {
             (200, "updated")
         };
-        Outcome::Done {
+        WriteOutcome::Done {
             status,
             result,
             version,
@@ -181,16 +181,16 @@ impl Store {
         }
     }
 
-    fn delete(&mut self, write: &Write<'_>) -> Outcome {
+    fn delete(&mut self, write: &Write<'_>) -> WriteOutcome {
         let seq_no = self.seq_no();
         match self.docs.remove(write.id) {
-            Some(doc) => Outcome::Done {
+            Some(doc) => WriteOutcome::Done {
                 status: 200,
                 result: "deleted",
                 version: doc.version + 1,
                 seq_no,
             },
-            None => Outcome::Done {
+            None => WriteOutcome::Done {
                 status: 404,
                 result: "not_found",
                 version: 1,
@@ -199,9 +199,9 @@ impl Store {
         }
     }
 
-    fn update(&mut self, write: &Write<'_>, index: &str) -> Outcome {
+    fn update(&mut self, write: &Write<'_>, index: &str) -> WriteOutcome {
         let Ok(request) = serde_json::from_slice::<Value>(write.source) else {
-            return Outcome::Failed {
+            return WriteOutcome::Failed {
                 status: 400,
                 error: json!({"type": "x_content_parse_exception", "reason": "not JSON"}),
             };
@@ -214,7 +214,7 @@ impl Store {
             };
             if first.is_null() {
                 let reason = format!("[{}]: document missing", write.id);
-                return Outcome::Failed {
+                return WriteOutcome::Failed {
                     status: 404,
                     error: json!({"type": "document_missing_exception", "reason": reason, "index": index}),
                 };
@@ -229,7 +229,7 @@ impl Store {
             None => overlay(&mut after, &request["doc"]),
         }
         if after == before {
-            return Outcome::Done {
+            return WriteOutcome::Done {
                 status: 200,
                 result: "noop",
                 version: doc.version,
@@ -257,8 +257,8 @@ fn overlay(onto: &mut Value, from: &Value) {
     }
 }
 
-fn conflict(index: &str, id: &str, why: &str) -> Outcome {
+fn conflict(index: &str, id: &str, why: &str) -> WriteOutcome {
     let reason = format!("[{id}]: version conflict, {why}");
     let error = json!({"type": "version_conflict_engine_exception", "reason": reason, "index": index});
-    Outcome::Failed { status: 409, error }
+    WriteOutcome::Failed { status: 409, error }
 }

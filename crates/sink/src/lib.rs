@@ -1,5 +1,5 @@
 //! A fake cluster for measurements and tests: several nodes that really answer bulk requests, at several
-//! million documents per second and core, and misbehave on cue.
+//! million documents per second and core, and misbehave on demand.
 //!
 //! The fake is no evidence of how a server behaves; only real clusters are. Instead it offers counts (of
 //! documents by node and shard, and of those that reached a node without their primary), speed, and faults
@@ -7,16 +7,17 @@
 //! thread per connection, so that it shares no code with the code under test.
 //!
 //! ```
-//! use sink::{Cue, FakeCluster, Fault, Spec};
+//! use sink::{Injection, FakeCluster, Fault, Spec};
 //!
 //! let cluster = FakeCluster::start(Spec::default().index("logs", 6))?;
-//! cluster.cue(Cue::bulk(Fault::Status { status: 429, body: "{}".into() }).on_node(1).times(2));
+//! cluster.inject(Injection::bulk(Fault::Status { status: 429, body: "{}".into() }).on_node(1).times(2));
 //! assert_eq!(cluster.urls().len(), 3);
 //! assert_eq!(cluster.counts().docs, 0);
 //! # std::io::Result::Ok(())
 //! ```
 
 mod api;
+mod behaviour;
 mod bulk;
 mod document;
 mod fault;
@@ -27,7 +28,6 @@ mod http;
 mod index;
 mod ingest;
 mod item;
-mod manners;
 mod node;
 mod refusal;
 mod route;
@@ -38,10 +38,10 @@ mod statistics;
 mod tls;
 mod users;
 
-pub use fault::{Cue, Fault, On};
+pub use behaviour::{Behaviour, Refusal, Unfit, Workers};
+pub use fault::{Fault, Injection, On};
 pub use flavour::{Flavour, UnknownFlavour};
 pub use index::Stored;
-pub use manners::{Manners, Refusal, Unfit, Workers};
 pub use route::{Formula, routing_num_shards, shard_of};
 pub use users::User;
 
@@ -89,7 +89,7 @@ pub struct Spec {
     /// default, they get it only in clear text.
     pub compression: Option<bool>,
     /// How slow and how faulty answers are, all the time.
-    pub manners: Manners,
+    pub behaviour: Behaviour,
 }
 
 /// A running fake cluster; dropping it stops its nodes and ends its connections.
@@ -146,7 +146,7 @@ impl Default for Spec {
             users: Vec::new(),
             content_length_max: 100 << 20,
             compression: None,
-            manners: Manners::default(),
+            behaviour: Behaviour::default(),
         }
     }
 }
@@ -268,20 +268,20 @@ impl FakeCluster {
     }
 
     /// Makes nodes misbehave. Cues are tried in the order in which they were given.
-    pub fn cue(&self, cue: Cue) {
-        self.shared.cues.add(cue);
+    pub fn inject(&self, injection: Injection) {
+        self.shared.injections.add(injection);
     }
 
-    /// Drops all cues.
+    /// Drops all injections.
     pub fn behave(&self) {
-        self.shared.cues.clear();
+        self.shared.injections.clear();
     }
 
-    /// Returns how many requests have been struck by a cue since the start. Requests struck by
+    /// Returns how many requests have been struck by an injection since the start. Requests struck by
     /// [`Fault::StatusIfHolds`] and [`Fault::StatusIfLacks`] count whatever they hold. A request counts when
     /// its head has arrived, before the fault does anything.
     pub fn struck(&self) -> u64 {
-        self.shared.cues.struck()
+        self.shared.injections.struck()
     }
 
     /// Returns the latest `traceparent` headers of requests, 1,000 at most.
@@ -431,9 +431,9 @@ impl FakeCluster {
     }
 
     /// Changes how slow and how faulty the nodes are. The request `POST
-    /// /_fake/manners?latency_ms=…&capacity=…&workers=…&waiting=…` does the same.
-    pub fn set_manners(&self, manners: Manners) {
-        self.shared.set_manners(manners);
+    /// /_fake/behaviour?latency_ms=…&capacity=…&workers=…&waiting=…` does the same.
+    pub fn set_behaviour(&self, behaviour: Behaviour) {
+        self.shared.set_behaviour(behaviour);
     }
 
     /// Returns the counts so far.

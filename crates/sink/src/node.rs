@@ -211,7 +211,7 @@ impl Connection<'_> {
         tally.requests.fetch_add(1, Ordering::Relaxed);
         self.shared.traced(head.traceparent.as_deref());
         self.wait_while_paused();
-        let fault = self.shared.cues.take(self.at, &head.path);
+        let fault = self.shared.injections.take(self.at, &head.path);
         let mut rate = None;
         match &fault {
             Some(Fault::CloseAtHead) => return Ok(false),

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::fault::Cues;
+use super::behaviour::{Behaviour, Capacity, Pool};
+use super::fault::Injections;
 use super::flavour::Flavour;
 use super::index::Index;
-use super::manners::{Capacity, Manners, Pool};
 use super::route::{Formula, routing_num_shards};
 use super::settings::Flat;
 use super::users::{self, Users};
@@ -21,13 +21,13 @@ use super::{Counts, Spec};
 pub(super) struct ClusterContext {
     pub(super) spec: Spec,
     pub(super) addresses: Vec<SocketAddr>,
-    pub(super) cues: Cues,
+    pub(super) injections: Injections,
     pub(super) capacity: Capacity,
     /// The workers of each node.
     pub(super) pools: Vec<Pool>,
     /// Whether each node accepts connections and does nothing else.
     pub(super) paused: Vec<AtomicBool>,
-    manners: RwLock<Arc<Manners>>,
+    behaviour: RwLock<Arc<Behaviour>>,
     pub(super) version: AtomicU64,
     /// The next sequence number of documents that are only counted.
     pub(super) seq_no: AtomicU64,
@@ -108,7 +108,7 @@ impl ClusterContext {
         let tallies = addresses.iter().map(|_| Tally::default()).collect();
         let pools = (0..spec.nodes).map(|_| Pool::default()).collect();
         let paused = (0..spec.nodes).map(|_| AtomicBool::new(false)).collect();
-        let manners = RwLock::new(Arc::new(spec.manners.clone()));
+        let behaviour = RwLock::new(Arc::new(spec.behaviour.clone()));
         let mut known = Users::new();
         spec.users
             .iter()
@@ -116,11 +116,11 @@ impl ClusterContext {
         ClusterContext {
             spec,
             addresses,
-            cues: Cues::default(),
+            injections: Injections::default(),
             capacity: Capacity::default(),
             pools,
             paused,
-            manners,
+            behaviour,
             version: AtomicU64::new(10),
             seq_no: AtomicU64::new(0),
             state: RwLock::new(Arc::new(state)),
@@ -162,12 +162,12 @@ impl ClusterContext {
     }
 
     /// Returns how slow and how faulty the nodes are now.
-    pub(super) fn manners(&self) -> Arc<Manners> {
-        Arc::clone(&self.manners.read())
+    pub(super) fn behaviour(&self) -> Arc<Behaviour> {
+        Arc::clone(&self.behaviour.read())
     }
 
-    pub(super) fn set_manners(&self, manners: Manners) {
-        *self.manners.write() = Arc::new(manners);
+    pub(super) fn set_behaviour(&self, behaviour: Behaviour) {
+        *self.behaviour.write() = Arc::new(behaviour);
     }
 
     /// Notes the `traceparent` of a request, if it has one.

@@ -8,12 +8,12 @@
 //!
 //! ```
 //! use testkit::fake::{FakeCluster, Spec};
-//! use testkit::load::{Load, Wanted};
+//! use testkit::load::{Load, Until};
 //! use testkit::nginx::Bulk;
 //!
 //! let cluster = FakeCluster::start(Spec::default().index("logs", 3))?;
 //! let load = Load { bulk: Bulk::new("logs", 100), ..Load::at(cluster.addresses()[0]) };
-//! let report = load.prepare()?.run(Wanted::Docs(1_000))?;
+//! let report = load.prepare()?.run(Until::Docs(1_000))?;
 //! assert_eq!((report.docs, report.failed), (1_000, 0));
 //! # anyhow::Ok(())
 //! ```
@@ -61,7 +61,7 @@ pub struct Load {
 
 /// The end of a run.
 #[derive(Debug, Clone, Copy)]
-pub enum Wanted {
+pub enum Until {
     /// After this many documents, rounded up to whole requests.
     Docs(u64),
     /// After this long; requests under way are finished.
@@ -235,16 +235,16 @@ impl Prepared {
     ///
     /// # Errors
     /// If a thread cannot be started. Failed requests are counted, and end their connection's part.
-    pub fn run(self, wanted: Wanted) -> Result<Report> {
+    pub fn run(self, until: Until) -> Result<Report> {
         let tickets = Arc::new(AtomicU64::new(0));
-        let requests_max = match wanted {
-            Wanted::Docs(docs) => docs.div_ceil(self.docs),
-            Wanted::Time(_) => u64::MAX,
+        let requests_max = match until {
+            Until::Docs(docs) => docs.div_ceil(self.docs),
+            Until::Time(_) => u64::MAX,
         };
         let begun = Instant::now();
-        let until = match wanted {
-            Wanted::Docs(_) => None,
-            Wanted::Time(time) => Some(begun + time),
+        let until = match until {
+            Until::Docs(_) => None,
+            Until::Time(time) => Some(begun + time),
         };
         let mut threads = Vec::new();
         for mut connection in self.connections {

@@ -1,16 +1,16 @@
 //! Real OpenSearch and Elasticsearch clusters for tests and the demo.
 //!
-//! A *shared* cluster of each [`Kind`] is started once and used by all tests of all processes at the same
-//! time. `./dev test` holds these clusters for the whole run; without it, the first test that needs one
+//! A *shared* cluster of each [`ClusterKind`] is started once and used by all tests of all processes at the
+//! same time. `./dev test` holds these clusters for the whole run; without it, the first test that needs one
 //! starts it, and the end of the last process stops it. Tests on a shared cluster give their indices names of
 //! their own ([`RealCluster::fresh_name`]). A test that breaks nodes takes the cluster *alone*: it waits
 //! until the others have let go, and mends what it broke at its end. A cluster with other settings, or one
 //! that is to die, is a test's *own*.
 //!
 //! ```no_run
-//! use testkit::real::{Kind, RealCluster};
+//! use testkit::real::{ClusterKind, RealCluster};
 //!
-//! let cluster = RealCluster::shared(Kind::OpenSearch)?;
+//! let cluster = RealCluster::shared(ClusterKind::OpenSearch)?;
 //! let index = cluster.fresh_name("logs");
 //! let settings = serde_json::json!({"settings": {"number_of_shards": 3}});
 //! cluster.client()?.put(&format!("/{index}"), &settings)?.ok()?;
@@ -36,7 +36,7 @@ use serde::Deserialize;
 
 use crate::client::Client;
 use hold::Hold;
-pub use kind::Kind;
+pub use kind::ClusterKind;
 
 /// A running cluster of real servers. Nodes are numbered from 1.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub struct RealCluster {
 #[derive(Clone, Debug)]
 pub struct Own {
     /// The kind of server.
-    pub kind: Kind,
+    pub kind: ClusterKind,
     /// Number of nodes; 3 is usual.
     pub nodes: u16,
     /// `KEY=VALUE` for every node, or `node-2:KEY=VALUE` for one.
@@ -63,7 +63,7 @@ pub struct Own {
 impl Own {
     /// Returns three nodes with no settings, started quickly.
     #[must_use]
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: ClusterKind) -> Self {
         Self {
             kind,
             nodes: 3,
@@ -78,7 +78,7 @@ impl RealCluster {
     ///
     /// # Errors
     /// If the cluster cannot be started: no JDK, no Maven, no memory; the error says which.
-    pub fn shared(kind: Kind) -> Result<Self> {
+    pub fn shared(kind: ClusterKind) -> Result<Self> {
         Self::enter(kind, false)
     }
 
@@ -87,7 +87,7 @@ impl RealCluster {
     ///
     /// # Errors
     /// As [`RealCluster::shared`].
-    pub fn alone(kind: Kind) -> Result<Self> {
+    pub fn alone(kind: ClusterKind) -> Result<Self> {
         Self::enter(kind, true)
     }
 
@@ -127,7 +127,7 @@ impl RealCluster {
     ///
     /// # Errors
     /// As [`RealCluster::shared`].
-    pub fn hold(kind: Kind) -> Result<()> {
+    pub fn hold(kind: ClusterKind) -> Result<()> {
         let mut held = HELD.lock();
         if let Entry::Vacant(place) = held.entry(kind) {
             let mut options = kind.options();
@@ -147,7 +147,7 @@ impl RealCluster {
         std::mem::take(&mut *HELD.lock());
     }
 
-    fn enter(kind: Kind, alone: bool) -> Result<Self> {
+    fn enter(kind: ClusterKind, alone: bool) -> Result<Self> {
         Self::hold(kind)?;
         let dir = hold::root()?.join(kind.name());
         // The lock belongs to the open file, so it ends with the file, and therefore with the process.
@@ -429,7 +429,7 @@ impl Drop for RealCluster {
 }
 
 /// The shared clusters that this process holds.
-static HELD: Mutex<BTreeMap<Kind, Hold>> = Mutex::new(BTreeMap::new());
+static HELD: Mutex<BTreeMap<ClusterKind, Hold>> = Mutex::new(BTreeMap::new());
 
 /// The way in which this process may use the cluster.
 #[derive(Debug)]
@@ -503,7 +503,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_ports_of_its_own() {
-        let mut ports: Vec<u16> = Kind::ALL.iter().map(|kind| kind.base_port()).collect();
+        let mut ports: Vec<u16> = ClusterKind::ALL.iter().map(|kind| kind.base_port()).collect();
         ports.sort_unstable();
         assert!(ports.windows(2).all(|pair| pair[1] - pair[0] >= 10), "{ports:?}");
         assert!(

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, Spec, Unfit, shard_of};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Flavour, Injection, Spec, Unfit, shard_of};
 use testkit::nginx::{Bulk, Ids};
 
 fn client(cluster: &FakeCluster, node: usize) -> Client {
@@ -106,16 +106,16 @@ fn faults_come_on_cue_and_go() {
     let cluster = FakeCluster::start(Spec::default().storing().index("logs", 1)).unwrap();
     let node = client(&cluster, 0);
     let one = b"{\"index\":{\"_id\":\"1\"}}\n{}\n";
-    cluster.cue(Cue::bulk(Fault::Status {
+    cluster.inject(Injection::bulk(Fault::Status {
         status: 429,
         body: "{\"status\":429}".into(),
     }));
     assert_eq!(node.post_ndjson("/logs/_bulk", one).unwrap().status, 429);
     assert_eq!(cluster.docs("logs").len(), 0);
-    cluster.cue(Cue::bulk(Fault::CloseWritten));
+    cluster.inject(Injection::bulk(Fault::CloseWritten));
     node.post_ndjson("/logs/_bulk", one).unwrap_err();
     assert_eq!(cluster.docs("logs")["1"].version, 1);
-    cluster.cue(Cue::bulk(Fault::Items {
+    cluster.inject(Injection::bulk(Fault::Items {
         every: 1,
         status: 503,
         error: "{\"type\":\"x\"}".into(),
@@ -124,7 +124,7 @@ fn faults_come_on_cue_and_go() {
         bulk(&node, "/logs/_bulk", one)["items"][0]["index"]["status"],
         503
     );
-    cluster.cue(Cue::bulk(Fault::ItemCount(1)));
+    cluster.inject(Injection::bulk(Fault::ItemCount(1)));
     assert_eq!(
         bulk(&node, "/logs/_bulk", one)["items"].as_array().unwrap().len(),
         2
@@ -321,12 +321,12 @@ fn documents_that_do_not_fit_are_refused_every_time() {
         status: 400,
         error: r#"{"type":"mapper_parsing_exception","reason":"no number"}"#.to_owned(),
     };
-    let manners = Manners {
+    let behaviour = Behaviour {
         unfit: Some(unfit),
-        ..Manners::default()
+        ..Behaviour::default()
     };
     let spec = Spec {
-        manners,
+        behaviour,
         ..Spec::default()
     };
     let cluster = FakeCluster::start(spec.index("logs", 3).storing()).unwrap();

@@ -1,10 +1,10 @@
 //! Tests the driver of real clusters with a real cluster: the lightest kind, so that this takes only seconds.
 
-use testkit::real::{Kind, Own, RealCluster};
+use testkit::real::{ClusterKind, Own, RealCluster};
 
 #[test]
 fn a_killed_node_is_missed_and_comes_back_when_the_cluster_is_let_go() {
-    let cluster = RealCluster::alone(Kind::Elasticsearch7).expect("the cluster is there");
+    let cluster = RealCluster::alone(ClusterKind::Elasticsearch7).expect("the cluster is there");
     cluster.wait_green().expect("green");
     assert_eq!(cluster.urls().len(), 3);
     assert!(cluster.cpu_seconds(2).expect("node 2 runs") > 0.0);
@@ -14,7 +14,7 @@ fn a_killed_node_is_missed_and_comes_back_when_the_cluster_is_let_go() {
     cluster.pause_node(2).expect("paused");
     drop(cluster);
 
-    let cluster = RealCluster::shared(Kind::Elasticsearch7).expect("the cluster is there");
+    let cluster = RealCluster::shared(ClusterKind::Elasticsearch7).expect("the cluster is there");
     cluster.wait_green().expect("green again");
     for node in [1, 2, 3] {
         let seen = cluster
@@ -31,7 +31,7 @@ fn a_cluster_of_ones_own_has_its_settings_and_is_gone_afterwards() {
     let own = Own {
         nodes: 1,
         settings: vec!["http.max_content_length=1mb".into()],
-        ..Own::new(Kind::Elasticsearch7)
+        ..Own::new(ClusterKind::Elasticsearch7)
     };
     let cluster = RealCluster::own(&own).expect("started");
     let client = cluster.client().expect("a client");
@@ -54,6 +54,6 @@ fn a_cluster_of_ones_own_has_its_settings_and_is_gone_afterwards() {
 #[test]
 #[should_panic(expected = "RealCluster::alone")]
 fn a_shared_cluster_cannot_be_disturbed() {
-    let cluster = RealCluster::shared(Kind::Elasticsearch7).expect("the cluster is there");
+    let cluster = RealCluster::shared(ClusterKind::Elasticsearch7).expect("the cluster is there");
     let _ = cluster.kill_node(1);
 }

@@ -68,10 +68,10 @@ pub struct Open {
 /// A trace that is recorded, seen from one of its spans: what is begun here is part of that span. Cheap to
 /// clone.
 #[derive(Clone, Debug)]
-pub struct Trace(Arc<Seen>);
+pub struct Trace(Arc<TraceInner>);
 
 #[derive(Debug)]
-struct Seen {
+struct TraceInner {
     recorder: Arc<Recorder>,
     clock: Clock,
     context: Context,
@@ -178,7 +178,7 @@ impl Open {
 
     /// Returns the trace as this span sees it.
     pub fn trace(&self) -> Trace {
-        Trace(Arc::new(Seen {
+        Trace(Arc::new(TraceInner {
             recorder: Arc::clone(&self.recorder),
             clock: self.clock,
             context: self.context(),

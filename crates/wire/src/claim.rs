@@ -30,7 +30,7 @@ pub(crate) struct Record {
     /// The bytes that its connection's read buffer takes while it waits.
     aside: AtomicUsize,
     waits: AtomicBool,
-    /// A [`Verdict`], or 0.
+    /// A [`ClaimVerdict`], or 0.
     verdict: AtomicU8,
     waker: Mutex<Option<Waker>>,
     mark: Mutex<Mark>,
@@ -45,7 +45,7 @@ pub(crate) struct Mark {
 
 /// The demand on a body whose room others need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ClaimVerdict {
     /// The body keeps only what has arrived.
     Shrink,
     /// The body is too slow for the memory that it holds.
@@ -111,14 +111,14 @@ impl Claim {
     }
 
     /// Returns the verdict on the body, once.
-    pub(crate) fn poll_verdict(&self, cx: &mut Context<'_>) -> Poll<Verdict> {
+    pub(crate) fn poll_verdict(&self, cx: &mut Context<'_>) -> Poll<ClaimVerdict> {
         {
             let mut waker = self.record.waker.lock();
             if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 *waker = Some(cx.waker().clone());
             }
         }
-        match Verdict::of(self.record.verdict.swap(0, Ordering::AcqRel)) {
+        match ClaimVerdict::of(self.record.verdict.swap(0, Ordering::AcqRel)) {
             Some(verdict) => Poll::Ready(verdict),
             None => Poll::Pending,
         }
@@ -195,11 +195,11 @@ impl Record {
     }
 
     /// Returns a verdict that the body has not yet acted on.
-    pub(crate) fn told(&self) -> Option<Verdict> {
-        Verdict::of(self.verdict.load(Ordering::Acquire))
+    pub(crate) fn told(&self) -> Option<ClaimVerdict> {
+        ClaimVerdict::of(self.verdict.load(Ordering::Acquire))
     }
 
-    pub(crate) fn tell(&self, verdict: Verdict) {
+    pub(crate) fn tell(&self, verdict: ClaimVerdict) {
         self.verdict.store(verdict as u8 + 1, Ordering::Release);
         let waker = self.waker.lock();
         if let Some(waker) = &*waker {
@@ -208,11 +208,11 @@ impl Record {
     }
 }
 
-// === impl Verdict ===
+// === impl ClaimVerdict ===
 
-impl Verdict {
+impl ClaimVerdict {
     fn of(number: u8) -> Option<Self> {
-        [Verdict::Shrink, Verdict::Slow, Verdict::OverShare]
+        [ClaimVerdict::Shrink, ClaimVerdict::Slow, ClaimVerdict::OverShare]
             .get(usize::from(number).checked_sub(1)?)
             .copied()
     }

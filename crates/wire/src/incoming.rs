@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::admission::{FIRST_BYTES, peer_of};
 use crate::budget::OverBudget;
-use crate::claim::{Claim, Verdict};
+use crate::claim::{Claim, ClaimVerdict};
 use crate::connection::Connection;
 use crate::holder::Sender;
 use crate::inflate::{Encoding, Inflater, STEP_BYTES};
@@ -57,7 +57,7 @@ pub struct Collected {
 enum Step {
     Gathered(Gathered),
     /// Others need room.
-    Told(Verdict),
+    Told(ClaimVerdict),
 }
 
 /// Watches whether the client goes away while its request is being answered.
@@ -171,7 +171,7 @@ impl Incoming {
                     begins = None;
                     self.make_room(&mut into, promised, limit).await?;
                 }
-                Step::Told(Verdict::Shrink) => {
+                Step::Told(ClaimVerdict::Shrink) => {
                     into.shrink(READ_BYTES_MIN);
                     promised = false;
                 }
@@ -255,7 +255,7 @@ impl Incoming {
                 biased;
                 admitted = self.pool.admit_more(more, claim, wait) => admitted?,
                 verdict = told => match verdict {
-                    Verdict::Shrink => return Ok(()),
+                    ClaimVerdict::Shrink => return Ok(()),
                     verdict => return Err(self.cut(verdict, into)),
                 },
             }
@@ -266,7 +266,7 @@ impl Incoming {
             biased;
             larger = self.pool.admit(bytes, claim, wait) => larger?,
             verdict = told => match verdict {
-                Verdict::Shrink => return Ok(()), // it holds the bytes that have arrived and little more
+                ClaimVerdict::Shrink => return Ok(()), // it holds the bytes that have arrived and little more
                 verdict => return Err(self.cut(verdict, into)),
             },
         };
@@ -289,10 +289,10 @@ impl Incoming {
         Claim::begin(self.pool.budget(), sender)
     }
 
-    fn cut(&self, verdict: Verdict, into: &Buffer) -> BodyError {
+    fn cut(&self, verdict: ClaimVerdict, into: &Buffer) -> BodyError {
         self.connection.io.borrow_mut().broken = true;
         match verdict {
-            Verdict::OverShare => BodyError::OverBudget(OverBudget {
+            ClaimVerdict::OverShare => BodyError::OverBudget(OverBudget {
                 wanted: into.capacity(),
                 used: self.pool.budget().used(),
                 limit: self.pool.budget().peer_share(),

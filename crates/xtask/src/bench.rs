@@ -119,7 +119,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Err(error) => failed.push(format!("case {}: {error:#}", case.name)),
         }
     }
-    let with_haproxy = proxies.iter().any(|one| one.kind == proxy::Kind::Haproxy);
+    let with_haproxy = proxies.iter().any(|one| one.kind == proxy::ProxyKind::Haproxy);
     let mut through_queues = Vec::new();
     for case in &queued::paired(queued, options.before.as_deref()) {
         match queued::measure(case, rounds.min(3), options.kdocs * 1000, with_haproxy) {
@@ -162,7 +162,7 @@ fn run_queued(options: &Options) -> Result<()> {
         return Ok(());
     }
     make_ready(options)?;
-    say(&queued::run(queued::Wanted {
+    say(&queued::run(queued::Selection {
         names: &options.cases,
         rounds: options.rounds.unwrap_or(3),
         docs: options.kdocs * 1000,

@@ -54,8 +54,8 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     build.make()?;
     let target = match (options.fake, options.engine) {
         (true, _) => Target::fake()?,
-        (false, Engine::Opensearch) => Target::real(testkit::real::Kind::OpenSearch)?,
-        (false, Engine::Elasticsearch) => Target::real(testkit::real::Kind::Elasticsearch)?,
+        (false, Engine::Opensearch) => Target::real(testkit::real::ClusterKind::OpenSearch)?,
+        (false, Engine::Elasticsearch) => Target::real(testkit::real::ClusterKind::Elasticsearch)?,
     };
     let gateway = Gateway::start(&target.urls()[0])?;
     say(&format!(

@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use crate::steps::{cargo, run as run_command};
 use crate::terminal::{Look, paint, progress, say};
 use damage::SmallDisk;
-use run::Outcome;
+use run::DrillOutcome;
 use schedule::Schedule;
 use world::Cluster;
 
@@ -224,7 +224,7 @@ struct Drill<'a> {
     next: AtomicU64,
     end: u64,
     seeds: u64,
-    done: Mutex<Vec<Outcome>>,
+    done: Mutex<Vec<DrillOutcome>>,
     begun: Instant,
 }
 
@@ -241,7 +241,7 @@ impl Drill<'_> {
         }
     }
 
-    fn one(&self, seed: u64) -> Result<Outcome> {
+    fn one(&self, seed: u64) -> Result<DrillOutcome> {
         let options = self.options;
         let folder = self
             .folder
@@ -285,7 +285,7 @@ impl Drill<'_> {
         Ok(outcome)
     }
 
-    fn report(&self, outcome: Outcome) {
+    fn report(&self, outcome: DrillOutcome) {
         let mut done = self.done.lock();
         if self.options.json {
             say(&serde_json::to_string(&outcome).unwrap_or_default());
@@ -350,7 +350,7 @@ impl Drill<'_> {
         if done.is_empty() {
             bail!("no seed was run");
         }
-        let sum = |of: fn(&Outcome) -> u64| done.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&DrillOutcome) -> u64| done.iter().map(of).sum::<u64>();
         tell(
             self.options,
             &format!(

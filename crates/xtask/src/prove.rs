@@ -11,7 +11,7 @@ use std::process::Stdio;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use testkit::real::{Kind, Own, RealCluster};
+use testkit::real::{ClusterKind, Own, RealCluster};
 
 use crate::gateway::{Build, Documents, Gateway};
 use crate::steps::bound_to_us;
@@ -160,11 +160,11 @@ impl Set {
         crate::root().join(format!("docs/proof/{}.json", self.name()))
     }
 
-    fn kind(self) -> Kind {
+    fn kind(self) -> ClusterKind {
         match self {
-            Self::Loads | Self::Shards | Self::Translog => Kind::OpenSearch,
-            Self::Secure => Kind::OpenSearchSecure,
-            Self::Elasticsearch => Kind::Elasticsearch,
+            Self::Loads | Self::Shards | Self::Translog => ClusterKind::OpenSearch,
+            Self::Secure => ClusterKind::OpenSearchSecure,
+            Self::Elasticsearch => ClusterKind::Elasticsearch,
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use serde_json::Value;
-use testkit::real::{Kind, RealCluster};
+use testkit::real::{ClusterKind, RealCluster};
 
 use crate::drill;
 use crate::idle::{self, Building};
@@ -216,7 +216,7 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
 /// Starts the clusters one after the other: on two cores this is faster than all at once, and none reaches
 /// its time limit.
 fn start_clusters() -> Result<()> {
-    for kind in Kind::ALL {
+    for kind in ClusterKind::ALL {
         let begun = Instant::now();
         RealCluster::hold(kind).with_context(|| format!("the cluster {}", kind.name()))?;
         let took = begun.elapsed().as_secs_f64();

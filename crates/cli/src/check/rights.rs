@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cluster::Cluster;
 use config::{Anonymous, Config, FilterAction};
-use gateway::{AccountRight, AccountRights, AccountUse, Verdict};
+use gateway::{AccountRight, AccountRights, AccountUse, RightVerdict};
 
 use super::online::{Finding, Level};
 
@@ -81,13 +81,13 @@ fn told(right: &AccountRight, used: &AccountUse) -> (Level, String, Option<Strin
         false => Level::Warning,
     };
     match &right.verdict {
-        Verdict::Granted(0) => (Level::Fine, format!("the account may {action} ({called})"), None),
-        Verdict::Granted(names) => {
+        RightVerdict::Granted(0) => (Level::Fine, format!("the account may {action} ({called})"), None),
+        RightVerdict::Granted(names) => {
             let says = format!("the account may {action} ({called}), {names} of {names} names");
             (Level::Fine, says, None)
         }
-        Verdict::Denied => (bad, format!("the account may not {action}"), give("")),
-        Verdict::DeniedFor(names, asked) => {
+        RightVerdict::Denied => (bad, format!("the account may not {action}"), give("")),
+        RightVerdict::DeniedFor(names, asked) => {
             let certain = names.iter().any(|name| used.names.contains(name));
             let level = match certain || names.len() == *asked {
                 true => bad,
@@ -105,7 +105,7 @@ fn told(right: &AccountRight, used: &AccountUse) -> (Level, String, Option<Strin
                 give(" there, if anybody writes there through the gateway"),
             )
         }
-        Verdict::Unknown(why) => (
+        RightVerdict::Unknown(why) => (
             Level::Warning,
             format!("it is unknown whether the account may {action} ({called}): {why}"),
             None,

@@ -189,7 +189,7 @@ fn a_stop_lets_requests_under_way_finish() {
     let cluster = cluster();
     let mut gateway = Gateway::before(&cluster);
     let delay = testkit::fake::Fault::Delay(std::time::Duration::from_millis(1_500));
-    cluster.cue(testkit::fake::Cue::bulk(delay).always());
+    cluster.inject(testkit::fake::Injection::bulk(delay).always());
     let client = gateway.client();
     let answer = std::thread::scope(|scope| {
         let answer = scope.spawn(|| client.post_ndjson("/_bulk", body(60).as_bytes()).unwrap());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use testkit::client::{Answer, Client};
-use testkit::fake::{Cue, FakeCluster, Fault, Flavour, On, Spec};
+use testkit::fake::{FakeCluster, Fault, Flavour, Injection, On, Spec};
 
 use crate::gateway::{Gateway, cluster};
 use crate::home::{GatewayHome, drained, queue, wait};
@@ -33,7 +33,7 @@ fn down(cluster: &FakeCluster) {
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::bulk(away).always());
+    cluster.inject(Injection::bulk(away).always());
 }
 
 fn begin(gateway: &Gateway, pipeline: &str) {
@@ -171,7 +171,7 @@ fn without_shards(cluster: &FakeCluster, index: &str) {
         status: 200,
         body: topology.to_string(),
     };
-    cluster.cue(Cue::new(On::Path(path.to_owned()), told).always());
+    cluster.inject(Injection::new(On::Path(path.to_owned()), told).always());
     cluster.create_index("another", 1);
     assert_eq!(cluster.state_version(), version);
 }
@@ -233,7 +233,7 @@ fn an_index_of_which_too_little_is_known_is_503_and_nothing_passes() {
         body: "{\"metadata\":{\"indices\":{}}}".to_owned(),
     };
     let metadata = On::Path("/_cluster/state/metadata".to_owned());
-    cluster.cue(Cue::new(metadata, of_none).always());
+    cluster.inject(Injection::new(metadata, of_none).always());
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let answer = gateway.bulk("{\"index\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n{}\n");
@@ -328,7 +328,7 @@ fn a_single_write_that_cannot_be_queued_waits_for_its_lane_only() {
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::new(On::Bulk, busy).always());
+    cluster.inject(Injection::new(On::Bulk, busy).always());
     queued(&gateway, 1);
     let routed = |n: u32| write(&format!("/logs/_update/{n}?routing=r{n}&timeout=1m"));
     let statuses: Vec<_> = (0..12).map(|n| routed(n).status).collect();

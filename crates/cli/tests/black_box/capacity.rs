@@ -4,20 +4,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use testkit::fake::{Counts, FakeCluster, Manners, Spec, Workers};
+use testkit::fake::{Behaviour, Counts, FakeCluster, Spec, Workers};
 
 use crate::gateway::Gateway;
 
 const WORKED_FOR: Duration = Duration::from_millis(60);
 
-fn manners(at_once: usize) -> Manners {
-    Manners {
+fn behaviour(at_once: usize) -> Behaviour {
+    Behaviour {
         latency: WORKED_FOR,
         workers: Some(Workers {
             at_once,
             waiting_max: 2 * at_once,
         }),
-        ..Manners::default()
+        ..Behaviour::default()
     }
 }
 
@@ -74,7 +74,7 @@ fn count(cluster: &FakeCluster, settle: Duration, window: Duration) -> Counts {
 fn delivery_finds_a_nodes_capacity_and_follows_it_both_ways_without_a_storm_of_refusals() {
     let spec = Spec {
         nodes: 1,
-        manners: manners(8),
+        behaviour: behaviour(8),
         ..Spec::default()
     };
     let cluster = FakeCluster::start(spec.index("logs", 64)).unwrap();
@@ -82,7 +82,7 @@ fn delivery_finds_a_nodes_capacity_and_follows_it_both_ways_without_a_storm_of_r
     let gateway = gateway(&cluster, folder.path(), "");
     let window = Duration::from_secs(2);
     for at_once in [8, 3, 12] {
-        cluster.set_manners(manners(at_once));
+        cluster.set_behaviour(behaviour(at_once));
         cluster.reset_counts();
         std::thread::sleep(Duration::from_millis(2_500));
         let turning = cluster.counts();
@@ -106,7 +106,7 @@ fn delivery_finds_a_nodes_capacity_and_follows_it_both_ways_without_a_storm_of_r
 fn without_it_a_node_gets_all_that_connections_allow() {
     let spec = Spec {
         nodes: 1,
-        manners: manners(3),
+        behaviour: behaviour(3),
         ..Spec::default()
     };
     let cluster = FakeCluster::start(spec.index("logs", 64)).unwrap();
@@ -120,7 +120,7 @@ fn without_it_a_node_gets_all_that_connections_allow() {
 /// together. On a busy machine, neither the gateway nor the node may be at work in a window, so there are
 /// further windows while it is not `enough`.
 fn together(
-    manners: Manners,
+    behaviour: Behaviour,
     (clients, docs): (usize, usize),
     combine: &str,
     settle: Duration,
@@ -128,7 +128,7 @@ fn together(
 ) -> Counts {
     let spec = Spec {
         nodes: 1,
-        manners,
+        behaviour,
         ..Spec::default()
     };
     let cluster = FakeCluster::start(spec.index("logs", 64)).unwrap();
@@ -175,7 +175,7 @@ fn what_travels_together_waits_for_a_node_that_has_enough_and_is_not_refused() {
     let small = |adaptive: bool, enough: fn(&Counts) -> bool| {
         let combine = format!("flush_threshold_size: 1kb, adaptive_concurrency: {adaptive}");
         let settle = Duration::from_millis(2_500);
-        together(manners(3), (48, 8), &combine, settle, enough)
+        together(behaviour(3), (48, 8), &combine, settle, enough)
     };
     let full = |counts: &Counts| {
         let could = 3 * 2_000;
@@ -192,13 +192,15 @@ fn what_travels_together_waits_for_a_node_that_has_enough_and_is_not_refused() {
 #[test]
 fn a_node_with_threads_to_spare_is_sent_several_requests_at_once() {
     let indexed = |adaptive: bool, settle: Duration, enough: u64| {
-        let manners = Manners {
+        let behaviour = Behaviour {
             latency: Duration::ZERO,
             work: Duration::from_micros(20),
-            ..manners(8)
+            ..behaviour(8)
         };
         let combine = format!("adaptive_concurrency: {adaptive}");
-        let counts = together(manners, (8, 100), &combine, settle, |counts| counts.docs > enough);
+        let counts = together(behaviour, (8, 100), &combine, settle, |counts| {
+            counts.docs > enough
+        });
         assert_eq!(counts.bulks_refused, 0, "{counts:?}");
         counts.docs
     };

@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, Spec};
 
 use crate::gateway::{Gateway, PATIENCE, cluster, ids, statuses};
 
 /// Makes nodes that are slow enough for other bulks to gather meanwhile.
 fn busy() -> FakeCluster {
-    let manners = Manners {
+    let behaviour = Behaviour {
         latency: Duration::from_millis(30),
-        ..Manners::default()
+        ..Behaviour::default()
     };
     let spec = Spec {
-        manners,
+        behaviour,
         ..Spec::default()
     };
     FakeCluster::start(spec.index("logs", 6).storing()).unwrap()
@@ -138,7 +138,7 @@ fn one_huge_bulk_holds_up_no_small_ones() {
     let gateway = combining(&cluster, "");
     for node in 0..3 {
         let long = Fault::Delay(Duration::from_secs(6));
-        cluster.cue(Cue::bulk(long).on_node(node).times(1));
+        cluster.inject(Injection::bulk(long).on_node(node).times(1));
     }
     let (huge, _) = own(CLIENTS, 0, 60_000);
     std::thread::scope(|scope| {
@@ -191,8 +191,8 @@ fn a_request_that_is_refused_as_a_whole_is_sent_again_part_by_part() {
     let cluster = busy();
     let gateway = combining(&cluster, "");
     // One client's document makes the nodes refuse the request that contains it.
-    cluster.cue(
-        Cue::bulk(Fault::StatusIfHolds {
+    cluster.inject(
+        Injection::bulk(Fault::StatusIfHolds {
             text: "poison".to_owned(),
             status: 400,
             body: r#"{"error":{"type":"illegal_argument_exception","reason":"no"},"status":400}"#.to_owned(),
@@ -222,7 +222,7 @@ fn what_a_balancer_gave_up_waiting_for_is_sent_again_only_where_that_doubles_not
         status: 504,
         body: r#"{"error":"gateway timeout","status":504}"#.to_owned(),
     };
-    cluster.cue(Cue::bulk(given_up).always());
+    cluster.inject(Injection::bulk(given_up).always());
     all_at_once(&gateway, 2, |client, who, round| {
         let (body, _) = own(who, round, 10);
         let answer = client.post_ndjson("/_bulk", body.as_bytes()).unwrap();
@@ -247,7 +247,7 @@ fn what_a_balancer_gave_up_waiting_for_is_sent_again_only_where_that_doubles_not
 fn a_node_that_breaks_off_is_asked_again_for_each_as_if_alone() {
     let cluster = busy();
     let gateway = combining(&cluster, "");
-    cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(1).after(2).times(3));
+    cluster.inject(Injection::bulk(Fault::CloseWritten).on_node(1).after(2).times(3));
     all_at_once(&gateway, 4, |client, who, round| {
         let (body, wanted) = own(who, round, 10);
         let answer = send(client, &body);

@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use crate::gateway::Gateway;
 
@@ -159,7 +159,7 @@ fn documents_that_fail_spoil_their_run_and_the_exit_status_says_so() {
         status: 429,
         error: r#"{"type":"es_rejected_execution_exception","reason":"full"}"#.to_owned(),
     };
-    cluster.cue(Cue::bulk(full).times(1));
+    cluster.inject(Injection::bulk(full).times(1));
     let output = compare(&cluster, &cluster.urls()[1], &["--rounds", "1", "--without-ids"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);

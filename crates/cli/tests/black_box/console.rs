@@ -11,7 +11,7 @@ mod starting;
 mod watching;
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, On, Spec};
 
 use process::{Console, PASSWORD};
 
@@ -445,6 +445,6 @@ fn the_connection_test_names_the_step_that_fails() {
         (&json!(true), &json!("opensearch")),
         "{told:#}"
     );
-    secured.cue(Cue::new(On::Any, Fault::Garbage("<html>not a cluster".to_owned())).always());
+    secured.inject(Injection::new(On::Any, Fault::Garbage("<html>not a cluster".to_owned())).always());
     assert_eq!(failing(right), "version");
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::client::Answer;
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use crate::gateway::{Gateway, body, cluster};
 use crate::home::{GatewayHome, account, drained, queue, wait};
@@ -43,7 +43,7 @@ fn letters(gateway: &Gateway, query: &str) -> Vec<Value> {
 
 /// Sends documents that the cluster refuses for good, and waits until they are dead.
 fn kill_documents(gateway: &Gateway, cluster: &FakeCluster, text: &str) {
-    cluster.cue(Cue::bulk(unfit()).always());
+    cluster.inject(Injection::bulk(unfit()).always());
     gateway.bulk(text).ok().unwrap();
     drained(gateway, "c0");
     cluster.behave();
@@ -337,9 +337,9 @@ fn letters_of_a_batch_that_was_cut_off_are_not_counted_and_not_left_behind() {
         status: 429,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::bulk(unfit()).on_node(1).always());
-    cluster.cue(Cue::bulk(busy.clone()).on_node(0).always());
-    cluster.cue(Cue::bulk(busy).on_node(2).always());
+    cluster.inject(Injection::bulk(unfit()).on_node(1).always());
+    cluster.inject(Injection::bulk(busy.clone()).on_node(0).always());
+    cluster.inject(Injection::bulk(busy).on_node(2).always());
     gateway.bulk(&body(400)).ok().unwrap();
     // Each lane is either done, or has something that holds it.
     let one = crate::home::wait(&gateway, "c0", |one| {
@@ -378,7 +378,7 @@ fn crashes_of_a_replay() -> usize {
     let place = GatewayHome::before(&[&cluster], "");
     let mut gateway = place.start();
     let documents = 3000;
-    cluster.cue(Cue::bulk(unfit()).always());
+    cluster.inject(Injection::bulk(unfit()).always());
     for _ in 0..3 {
         gateway
             .bulk(&body(documents / 3).replace("\"_id\":\"", &format!("\"_id\":\"{}-", fastrand::u32(..))))
@@ -490,7 +490,7 @@ fn a_letter_goes_back_to_the_cluster_that_would_not_take_it_and_to_no_other() {
     let (primary, backup) = (cluster(), cluster());
     let place = GatewayHome::before(&[&primary, &backup], "");
     let gateway = place.start();
-    backup.cue(Cue::bulk(unfit()).always());
+    backup.inject(Injection::bulk(unfit()).always());
     gateway.bulk(&body(60)).ok().unwrap();
     drained(&gateway, "c0");
     drained(&gateway, "c1");
@@ -701,8 +701,8 @@ fn a_letter_whose_cause_is_long_once_escaped_is_kept_and_its_lane_goes_on() {
     let gateway = place.start();
     // 6,000 characters, each of which JSON writes with six bytes, in the reason and in the error's type.
     let zeros = "\\u0000".repeat(6_000);
-    cluster.cue(
-        Cue::bulk(Fault::Items {
+    cluster.inject(
+        Injection::bulk(Fault::Items {
             every: 1,
             status: 400,
             error: format!(r#"{{"type":"{zeros}","reason":"{zeros}"}}"#),
@@ -785,7 +785,7 @@ fn a_letter_larger_than_the_whole_store_is_kept_all_the_same() {
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0]["source"]["text"].as_str().map(str::len), Some(1 << 20));
     // The store is more than full now: documents that die next are parked until it is emptied.
-    cluster.cue(Cue::bulk(unfit()).always());
+    cluster.inject(Injection::bulk(unfit()).always());
     gateway.bulk(&body(1)).ok().unwrap();
     wait(&gateway, "c0", |one| one["parked"] == 1 && one["pending"] == 0);
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Workers};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, Spec, Workers};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
 use crate::home::{GatewayHome, account, drained, queue, wait};
@@ -12,10 +12,10 @@ const TOO_BUSY: &str = r#"{"type":"es_rejected_execution_exception","reason":"to
 const UNFIT: &str = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
 
 /// Makes a cluster of one node, with an index of many shards.
-fn one_node(shards: u32, manners: Manners) -> FakeCluster {
+fn one_node(shards: u32, behaviour: Behaviour) -> FakeCluster {
     let spec = Spec {
         nodes: 1,
-        manners,
+        behaviour,
         ..Spec::default()
     };
     FakeCluster::start(spec.index("logs", shards).storing()).unwrap()
@@ -85,7 +85,7 @@ fn a_backlog_waits_for_the_topology_and_counts_nothing_as_sent_again() {
     drop(gateway);
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(&place.file, text.replace("auto_start: false", "auto_start: true")).unwrap();
-    cluster.cue(Cue::new(testkit::fake::On::Any, Fault::Delay(Duration::from_millis(150))).times(6));
+    cluster.inject(Injection::new(testkit::fake::On::Any, Fault::Delay(Duration::from_millis(150))).times(6));
     let gateway = place.start();
     let one = drained(&gateway, "c0");
     assert_eq!(
@@ -115,7 +115,7 @@ fn a_node_that_closes_on_compressed_bulks_of_the_queue_leaves_the_rotation() {
     let cluster = cluster();
     let place = place(&cluster, 4, "retry_delay_in_ms: 20", "bulk.compress: true");
     let gateway = place.start();
-    cluster.cue(Cue::bulk(Fault::CloseUnwritten).on_node(1).always());
+    cluster.inject(Injection::bulk(Fault::CloseUnwritten).on_node(1).always());
     gateway.bulk(&body(2_000)).ok().unwrap();
     gateway.logged("leaves the rotation");
     assert_eq!(drained(&gateway, "c0")["indexed"], 2_000);
@@ -124,7 +124,7 @@ fn a_node_that_closes_on_compressed_bulks_of_the_queue_leaves_the_rotation() {
 #[test]
 fn a_request_has_so_many_documents_and_kilobytes_at_most() {
     let requests = |indexing: &str| {
-        let cluster = one_node(1, Manners::default());
+        let cluster = one_node(1, Behaviour::default());
         let place = place(&cluster, 1, "auto_start: false", indexing);
         let gateway = place.start();
         for name in 0..20 {
@@ -144,16 +144,16 @@ fn a_request_has_so_many_documents_and_kilobytes_at_most() {
 
 #[test]
 fn slices_connections_and_workers_bound_what_is_at_a_node_at_once() {
-    let manners = || Manners {
+    let behaviour = || Behaviour {
         latency: Duration::from_millis(15),
         workers: Some(Workers {
             at_once: 2,
             waiting_max: 0,
         }),
-        ..Manners::default()
+        ..Behaviour::default()
     };
     let refused = |bound: &str| {
-        let cluster = one_node(32, manners());
+        let cluster = one_node(32, behaviour());
         let indexing = format!("adaptive_concurrency: false, bulk.batch_size_in_docs: 5{bound}");
         let place = place(&cluster, 32, "auto_start: false", &indexing);
         let gateway = place.start();
@@ -173,7 +173,7 @@ fn slices_connections_and_workers_bound_what_is_at_a_node_at_once() {
 
 #[test]
 fn a_lane_waits_for_more_as_long_as_it_is_told_unless_a_request_is_full() {
-    let cluster = one_node(1, Manners::default());
+    let cluster = one_node(1, Behaviour::default());
     let indexing = "idle_timeout_in_seconds: 1, bulk.batch_size_in_docs: 40";
     let place = place(&cluster, 1, "retry_delay_in_ms: 20", indexing);
     let gateway = place.start();
@@ -201,10 +201,10 @@ fn a_lane_waits_for_more_as_long_as_it_is_told_unless_a_request_is_full() {
 #[test]
 fn retries_wait_as_long_as_they_are_told_after_429_and_after_the_rest() {
     let lasted = |pipeline: &str, indexing: &str, status_code: u16| {
-        let cluster = one_node(1, Manners::default());
+        let cluster = one_node(1, Behaviour::default());
         let place = place(&cluster, 1, pipeline, indexing);
         let gateway = place.start();
-        cluster.cue(Cue::bulk(status(status_code)));
+        cluster.inject(Injection::bulk(status(status_code)));
         let began = Instant::now();
         gateway.bulk(&batch("a", 10)).ok().unwrap();
         let one = drained(&gateway, "c0");
@@ -226,12 +226,12 @@ fn retries_wait_as_long_as_they_are_told_after_429_and_after_the_rest() {
 
 #[test]
 fn a_document_that_is_refused_too_often_dies_and_whole_requests_that_fail_do_not_count() {
-    let cluster = one_node(1, Manners::default());
+    let cluster = one_node(1, Behaviour::default());
     let place = place(&cluster, 1, "retry_delay_in_ms: 5", "bulk.max_retry_times: 2");
     let gateway = place.start();
-    cluster.cue(Cue::bulk(status(503)).times(5));
-    cluster.cue(Cue::bulk(items(2, 429, TOO_BUSY)).times(1));
-    cluster.cue(Cue::bulk(items(1, 429, TOO_BUSY)).always());
+    cluster.inject(Injection::bulk(status(503)).times(5));
+    cluster.inject(Injection::bulk(items(2, 429, TOO_BUSY)).times(1));
+    cluster.inject(Injection::bulk(items(1, 429, TOO_BUSY)).always());
     gateway.bulk(&batch("a", 4)).ok().unwrap();
     let one = drained(&gateway, "c0");
     assert_eq!((&one["indexed"], &one["dead"]), (&json!(2), &json!(2)));
@@ -241,11 +241,11 @@ fn a_document_that_is_refused_too_often_dies_and_whole_requests_that_fail_do_not
 #[test]
 fn retry_rules_say_what_is_tried_again_and_what_is_dead_at_once() {
     let outcome = |rules: &str, fault: Fault| {
-        let cluster = one_node(1, Manners::default());
+        let cluster = one_node(1, Behaviour::default());
         let rules = format!("bulk.response_handle.retry_rules: {{{rules}}}");
         let place = place(&cluster, 1, "retry_delay_in_ms: 5", &rules);
         let gateway = place.start();
-        cluster.cue(Cue::bulk(fault));
+        cluster.inject(Injection::bulk(fault));
         gateway.bulk(&batch("a", 3)).ok().unwrap();
         let one = drained(&gateway, "c0");
         (one["indexed"].as_u64().unwrap(), one["dead"].as_u64().unwrap())
@@ -283,10 +283,10 @@ fn a_pipeline_that_is_not_to_keep_running_stops_when_all_is_delivered() {
 
 #[test]
 fn a_node_that_never_answers_is_left_alone_after_the_timeout() {
-    let cluster = one_node(1, Manners::default());
+    let cluster = one_node(1, Behaviour::default());
     let place = place(&cluster, 1, "retry_delay_in_ms: 20", "timeout: 2s");
     let gateway = place.start();
-    cluster.cue(Cue::bulk(Fault::HangWritten));
+    cluster.inject(Injection::bulk(Fault::HangWritten));
     gateway.bulk(&batch("a", 10)).ok().unwrap();
     let one = drained(&gateway, "c0");
     assert_eq!((&one["indexed"], &one["docs_retried"]), (&json!(10), &json!(10)));
@@ -297,9 +297,9 @@ fn what_lanes_have_for_one_node_travels_together() {
     let latency = Duration::from_millis(20);
     let cluster = one_node(
         32,
-        Manners {
+        Behaviour {
             latency,
-            ..Manners::default()
+            ..Behaviour::default()
         },
     );
     let place = place(&cluster, 32, "auto_start: false", "");
@@ -327,15 +327,15 @@ fn what_lanes_have_for_one_node_travels_together() {
 fn lanes_that_travel_together_try_again_each_for_itself_and_keep_the_order() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 24).storing()).unwrap();
     let latency = Duration::from_millis(5);
-    cluster.set_manners(Manners {
+    cluster.set_behaviour(Behaviour {
         latency,
-        ..Manners::default()
+        ..Behaviour::default()
     });
     let place = place(&cluster, 24, "retry_delay_in_ms: 10", "");
     let gateway = place.start();
-    cluster.cue(Cue::bulk(items(3, 429, TOO_BUSY)).times(9));
-    cluster.cue(Cue::bulk(status(429)).on_node(1).times(3));
-    cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(2).times(2));
+    cluster.inject(Injection::bulk(items(3, 429, TOO_BUSY)).times(9));
+    cluster.inject(Injection::bulk(status(429)).on_node(1).times(3));
+    cluster.inject(Injection::bulk(Fault::CloseWritten).on_node(2).times(2));
     for round in 0..20 {
         let text: String = (0..100)
             .map(|n| {
@@ -366,9 +366,9 @@ fn a_request_that_is_refused_for_one_lanes_document_costs_no_other_lane_anything
         let latency = Duration::from_millis(20);
         let cluster = one_node(
             32,
-            Manners {
+            Behaviour {
                 latency,
-                ..Manners::default()
+                ..Behaviour::default()
             },
         );
         let place = place(&cluster, 32, "auto_start: false, retry_delay_in_ms: 20", "");
@@ -378,7 +378,7 @@ fn a_request_that_is_refused_for_one_lanes_document_costs_no_other_lane_anything
             status,
             body: format!("{{\"error\":{{\"type\":\"{kind}\",\"reason\":\"no\"}},\"status\":{status}}}"),
         };
-        cluster.cue(Cue::bulk(poison).always());
+        cluster.inject(Injection::bulk(poison).always());
         let poisoned = "{\"index\":{\"_index\":\"logs\",\"_id\":\"p\"}}\n{\"n\":\"poison\"}\n";
         gateway.bulk(&(batch("a", 200) + poisoned)).ok().unwrap();
         begin(&gateway);
@@ -401,15 +401,15 @@ fn a_request_that_is_refused_for_one_lanes_document_costs_no_other_lane_anything
 #[test]
 fn a_node_that_takes_large_requests_again_is_sent_large_ones_again() {
     let latency = Duration::from_millis(20);
-    let manners = Manners {
+    let behaviour = Behaviour {
         latency,
-        ..Manners::default()
+        ..Behaviour::default()
     };
-    let cluster = one_node(32, manners);
+    let cluster = one_node(32, behaviour);
     let place = place(&cluster, 32, "auto_start: false, retry_delay_in_ms: 20", "");
     let gateway = place.start();
     // Something on the way accepts only small requests for a while.
-    cluster.cue(Cue::bulk(status(413)).times(6));
+    cluster.inject(Injection::bulk(status(413)).times(6));
     gateway.bulk(&batch("a", 400)).ok().unwrap();
     begin(&gateway);
     drained(&gateway, "c0");
@@ -437,7 +437,7 @@ fn a_node_that_never_answers_holds_up_only_its_own_documents() {
     drained(&gateway, "c0");
     let there = cluster.counts().docs_by_node[1] as usize;
     assert!((50..250).contains(&there), "{there}");
-    cluster.cue(Cue::bulk(Fault::HangUnwritten).on_node(1).always());
+    cluster.inject(Injection::bulk(Fault::HangUnwritten).on_node(1).always());
     gateway.bulk(&body(300).replace("{\"n\"", "{\"m\"")).ok().unwrap();
     let written_again = || {
         let docs = cluster.docs("logs");
@@ -481,7 +481,7 @@ fn what_somebody_has_to_put_right_pauses_the_lanes_and_gives_up_nothing() {
         let indexing = "bulk.max_retry_times: 1";
         let place = place(&cluster, 4, "retry_delay_in_ms: 20", indexing);
         let gateway = place.start();
-        cluster.cue(Cue::bulk(fault).always());
+        cluster.inject(Injection::bulk(fault).always());
         gateway.bulk(&body(50)).ok().unwrap();
         let one = wait(&gateway, "c0", |one| one["paused_lanes"].as_u64() > Some(0));
         assert_eq!((&one["pending"], &one["dead"]), (&json!(50), &json!(0)), "{one}");
@@ -527,8 +527,8 @@ fn what_may_have_been_executed_is_not_executed_twice() {
     let cluster = cluster();
     let place = place(&cluster, 4, "retry_delay_in_ms: 20", "");
     let gateway = place.start();
-    cluster.cue(Cue::bulk(Fault::CloseWritten).times(2));
-    cluster.cue(Cue::bulk(Fault::CloseMidReply(100)).times(2));
+    cluster.inject(Injection::bulk(Fault::CloseWritten).times(2));
+    cluster.inject(Injection::bulk(Fault::CloseMidReply(100)).times(2));
     let minted = "{\"create\":{\"_index\":\"logs\"}}\n{\"n\":1}\n".repeat(60);
     let named: String = body(40).replace("{\"index\"", "{\"create\"");
     gateway.bulk(&(minted + &named)).ok().unwrap();

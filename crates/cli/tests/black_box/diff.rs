@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, On, Spec};
 
 fn command(left: &FakeCluster, right: &FakeCluster, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
@@ -163,7 +163,7 @@ fn what_cannot_be_read_whole_is_not_compared() {
         status: 503,
         body: "{\"error\":\"not now\"}".to_owned(),
     };
-    right.cue(Cue::new(On::Path("/logs/_search".to_owned()), broken));
+    right.inject(Injection::new(On::Path("/logs/_search".to_owned()), broken));
     let output = diff(&left, &right, &["--index", "logs"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr);

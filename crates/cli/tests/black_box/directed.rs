@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, Formula, Manners, Spec, routing_num_shards, shard_of};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Formula, Injection, Spec, routing_num_shards, shard_of};
 
 use crate::gateway::{Gateway, cluster, ids, statuses};
 
@@ -174,7 +174,7 @@ fn what_a_node_refuses_is_given_again() {
         status: 429,
         body: r#"{"error":{"type":"t","reason":"r"},"status":429}"#.to_owned(),
     };
-    cluster.cue(Cue::bulk(refusal).on_node(2).times(20));
+    cluster.inject(Injection::bulk(refusal).on_node(2).times(20));
     let mut refused = 0;
     for _ in 0..100 {
         let answer = gateway.bulk(&without_ids(300));
@@ -191,7 +191,7 @@ fn what_a_node_refuses_is_given_again() {
 fn an_answer_that_is_lost_is_asked_for_again_without_doubling() {
     let cluster = cluster();
     let gateway = directing(&cluster, "mint-packed", "");
-    cluster.cue(Cue::bulk(Fault::CloseWritten).times(1));
+    cluster.inject(Injection::bulk(Fault::CloseWritten).times(1));
     let answer = send(&gateway, &without_ids(50));
     assert_eq!(answer["errors"], json!(false), "{answer}");
     assert_eq!(cluster.docs("logs").len(), 50);
@@ -201,12 +201,12 @@ fn an_answer_that_is_lost_is_asked_for_again_without_doubling() {
 fn small_bulks_of_many_clients_travel_together_and_touch_few_shards() {
     const CLIENTS: usize = 24;
     const ROUNDS: usize = 10;
-    let manners = Manners {
+    let behaviour = Behaviour {
         latency: Duration::from_millis(30),
-        ..Manners::default()
+        ..Behaviour::default()
     };
     let spec = Spec {
-        manners,
+        behaviour,
         ..Spec::default()
     };
     let cluster = FakeCluster::start(spec.index("logs", 30).storing()).unwrap();

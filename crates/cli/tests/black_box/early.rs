@@ -3,23 +3,23 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, On, Spec};
 
 use crate::gateway::{Gateway, body, cluster};
 use crate::home::{GatewayHome, account, drained, queue};
 
-fn unavailable(path: &str) -> Cue {
+fn unavailable(path: &str) -> Injection {
     let fault = Fault::Status {
         status: 503,
         body: "{}".to_owned(),
     };
-    Cue::new(On::Path(path.to_owned()), fault).always()
+    Injection::new(On::Path(path.to_owned()), fault).always()
 }
 
 #[test]
 fn a_bulk_before_the_topology_is_read_is_refused_and_no_node_gets_it() {
     let cluster = cluster();
-    cluster.cue(unavailable("/_cluster/state"));
+    cluster.inject(unavailable("/_cluster/state"));
     let place = GatewayHome::before(&[&cluster], "");
     let start = || Gateway::start(&["--config", place.file.to_str().unwrap()]);
     let mut gateway = start();
@@ -35,7 +35,7 @@ fn a_bulk_before_the_topology_is_read_is_refused_and_no_node_gets_it() {
     // A request that comes a moment too early waits for two seconds, in which a busy machine may not have
     // read anything.
     let waits = (0..4).any(|_| {
-        cluster.cue(unavailable("/_cluster/state"));
+        cluster.inject(unavailable("/_cluster/state"));
         gateway.signal("KILL");
         gateway.wait();
         gateway = start();
@@ -60,7 +60,7 @@ fn a_bulk_for_an_index_whose_routing_is_not_proven_yet_is_queued_all_the_same() 
         .map(|_| FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap())
         .collect();
     for cluster in &clusters {
-        cluster.cue(unavailable("/logs/_search_shards"));
+        cluster.inject(unavailable("/logs/_search_shards"));
     }
     let place = GatewayHome::before(&[&clusters[0], &clusters[1]], "");
     let gateway = place.start();

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use testkit::fake::{Cue, Fault, On};
+use testkit::fake::{Fault, Injection, On};
 
 use crate::gateway::{body, cluster};
 
@@ -60,7 +60,7 @@ fn an_index_that_is_not_verified_yet_is_waited_for() {
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::new(On::Path("/logs/_search_shards".to_owned()), unanswered).times(2));
+    cluster.inject(Injection::new(On::Path("/logs/_search_shards".to_owned()), unanswered).times(2));
     let output = explain(&cluster.urls()[0], &body(3), &["--json"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{text}");

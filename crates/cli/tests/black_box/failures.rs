@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use crate::gateway::{Gateway, body, cluster, ids, statuses};
 
@@ -20,7 +20,7 @@ fn status(status: u16, body: &str) -> Fault {
 fn a_node_that_refuses_its_part_fails_its_items_with_its_own_words() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);
-    cluster.cue(Cue::bulk(status(429, REJECTED)).on_node(1));
+    cluster.inject(Injection::bulk(status(429, REJECTED)).on_node(1));
     let answer = gateway.bulk(&body(300)).ok().unwrap().json().unwrap();
     assert_eq!(answer["errors"], json!(true));
     let statuses = statuses(&answer);
@@ -49,7 +49,7 @@ fn a_node_that_refuses_its_part_fails_its_items_with_its_own_words() {
 fn when_all_nodes_refuse_alike_the_client_gets_the_refusal_as_it_was() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);
-    cluster.cue(Cue::bulk(status(429, REJECTED)).always());
+    cluster.inject(Injection::bulk(status(429, REJECTED)).always());
     let answer = gateway.bulk(&body(100));
     assert_eq!((answer.status, answer.text().as_str()), (429, REJECTED));
     assert!(cluster.docs("logs").is_empty());
@@ -120,7 +120,7 @@ fn plain_index_operations_are_sent_again_when_a_node_breaks_off() {
     ] {
         let cluster = cluster();
         let gateway = Gateway::before(&cluster);
-        cluster.cue(Cue::bulk(fault.clone()).on_node(0));
+        cluster.inject(Injection::bulk(fault.clone()).on_node(0));
         let answer = gateway.bulk(&body(200)).ok().unwrap().json().unwrap();
         assert_eq!(answer["errors"], json!(false), "{fault:?}");
         assert_eq!(cluster.docs("logs").len(), 200, "{fault:?}");
@@ -138,7 +138,7 @@ fn what_could_double_is_not_sent_again_and_says_that_its_fate_is_unknown() {
     for line in lines {
         let cluster = cluster();
         let gateway = Gateway::before(&cluster);
-        cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(0));
+        cluster.inject(Injection::bulk(Fault::CloseWritten).on_node(0));
         let body: String = (0..60).map(|n| line.replace("ID", &n.to_string())).collect();
         let answer = gateway.bulk(&body).ok().unwrap().json().unwrap();
         let unknown = statuses(&answer).iter().filter(|status| **status == 503).count();
@@ -153,7 +153,7 @@ fn what_could_double_is_not_sent_again_and_says_that_its_fate_is_unknown() {
 fn creates_that_were_not_executed_are_by_a_second_try() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);
-    cluster.cue(Cue::bulk(Fault::CloseUnwritten).on_node(0));
+    cluster.inject(Injection::bulk(Fault::CloseUnwritten).on_node(0));
     let answer = gateway
         .bulk(&body(60).replace("index\":{", "create\":{"))
         .ok()
@@ -171,7 +171,7 @@ fn a_second_try_of_a_create_or_delete_never_passes_for_somebody_elses_doing() {
         .map(|n| format!("{{\"delete\":{{\"_index\":\"logs\",\"_id\":\"{n}\"}}}}\n"))
         .collect();
     for (body, done, op, left) in [(create, 201, "create", 60), (delete, 200, "delete", 0)] {
-        cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(0));
+        cluster.inject(Injection::bulk(Fault::CloseWritten).on_node(0));
         let answer = gateway.bulk(&body).ok().unwrap().json().unwrap();
         assert_eq!(answer["errors"], json!(true));
         let statuses = statuses(&answer);
@@ -195,7 +195,7 @@ fn a_create_whose_id_was_made_here_is_created_whichever_try_did_it() {
         "      - bulk_reshuffle: {elasticsearch: c, mode: sync, fix_null_id: true}
       - elasticsearch: {elasticsearch: c}",
     );
-    cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(0));
+    cluster.inject(Injection::bulk(Fault::CloseWritten).on_node(0));
     let answer = gateway.bulk(&"{\"create\":{\"_index\":\"logs\"}}\n{}\n".repeat(60));
     let answer = answer.ok().unwrap().json().unwrap();
     assert_eq!(
@@ -218,8 +218,8 @@ fn one_shard() -> FakeCluster {
 fn a_refusal_after_a_try_of_unknown_fate_is_no_refusal() {
     let cluster = one_shard();
     let gateway = Gateway::before(&cluster);
-    cluster.cue(Cue::bulk(Fault::CloseWritten));
-    cluster.cue(Cue::bulk(status(429, REJECTED)).always());
+    cluster.inject(Injection::bulk(Fault::CloseWritten));
+    cluster.inject(Injection::bulk(status(429, REJECTED)).always());
     let answer = gateway.bulk(&body(20)).ok().unwrap().json().unwrap();
     assert_eq!(statuses(&answer), [503; 20], "{answer}");
     let reason = answer["items"][0]["index"]["error"]["reason"].as_str().unwrap();
@@ -240,7 +240,7 @@ fn nobody_is_told_that_nothing_was_sent_when_something_was() {
     let cluster = one_shard();
     let gateway = Gateway::before(&cluster);
     let home = cluster.node_of("logs", 0).unwrap();
-    cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(home).always());
+    cluster.inject(Injection::bulk(Fault::CloseWritten).on_node(home).always());
     (0..3)
         .filter(|node| *node != home)
         .for_each(|node| cluster.kill(node));
@@ -260,7 +260,7 @@ fn the_only_parts_reply_is_checked_as_well() {
     ] {
         let cluster = one_shard();
         let gateway = Gateway::before(&cluster);
-        cluster.cue(Cue::bulk(fault.clone()));
+        cluster.inject(Injection::bulk(fault.clone()));
         let answer = gateway.bulk(&body(20)).ok().unwrap().json().unwrap();
         assert_eq!(statuses(&answer), [503; 20], "{fault:?}");
         assert_eq!(answer["errors"], json!(true), "{fault:?}");
@@ -275,7 +275,7 @@ fn failed_items_of_an_only_part_are_counted() {
     let cluster = one_shard();
     let gateway = Gateway::before(&cluster);
     let error = "{\"type\":\"mapper_parsing_exception\",\"reason\":\"no\"}".to_owned();
-    cluster.cue(Cue::bulk(Fault::Items {
+    cluster.inject(Injection::bulk(Fault::Items {
         every: 3,
         status: 400,
         error,
@@ -294,7 +294,7 @@ fn failed_items_of_an_only_part_are_counted() {
 fn documents_without_ids_are_never_doubled() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);
-    cluster.cue(Cue::bulk(Fault::CloseWritten).always());
+    cluster.inject(Injection::bulk(Fault::CloseWritten).always());
     let answer = gateway.bulk(&"{\"index\":{\"_index\":\"logs\"}}\n{}\n".repeat(10));
     cluster.behave();
     assert_eq!(cluster.docs("logs").len(), 10);
@@ -310,7 +310,7 @@ fn a_reply_with_the_wrong_number_of_items_is_never_taken_for_success() {
     ] {
         let cluster = cluster();
         let gateway = Gateway::before(&cluster);
-        cluster.cue(Cue::bulk(fault.clone()).on_node(1));
+        cluster.inject(Injection::bulk(fault.clone()).on_node(1));
         let answer = gateway.bulk(&body(90)).ok().unwrap().json().unwrap();
         let statuses = statuses(&answer);
         assert_eq!(statuses.len(), 90, "{fault:?}");
@@ -325,8 +325,8 @@ fn failed_items_keep_their_places() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);
     let error = "{\"type\":\"mapper_parsing_exception\",\"reason\":\"no }},{ such field\"}".to_owned();
-    cluster.cue(
-        Cue::bulk(Fault::Items {
+    cluster.inject(
+        Injection::bulk(Fault::Items {
             every: 2,
             status: 400,
             error,
@@ -361,8 +361,8 @@ fn with_no_node_left_the_answer_is_503_and_says_so() {
 fn a_slow_node_delays_only_the_answers_that_need_it() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);
-    cluster.cue(
-        Cue::bulk(Fault::Delay(Duration::from_millis(700)))
+    cluster.inject(
+        Injection::bulk(Fault::Delay(Duration::from_millis(700)))
             .on_node(0)
             .always(),
     );

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testkit::client::Client;
-use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Spec, User};
+use testkit::fake::{FakeCluster, Fault, Flavour, Injection, Spec, User};
 
 use crate::gateway::Gateway;
 use crate::guides;
@@ -85,7 +85,7 @@ fn bulks_of_48_mb(kib: usize) {
     let cluster = sixteen_indices();
     let place = before_sixteen(&cluster);
     let documents = (48 << 10) / kib;
-    cluster.cue(Cue::bulk(Fault::HangUnwritten).always());
+    cluster.inject(Injection::bulk(Fault::HangUnwritten).always());
     let mut gateway = place.start();
     let body = |n| large(&format!("logs{n}"), "d", documents, kib);
     all_are_queued(&gateway.client(), 4, 16, body);
@@ -94,7 +94,7 @@ fn bulks_of_48_mb(kib: usize) {
     gateway.signal("KILL");
     gateway.wait();
     cluster.behave();
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(300))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(300))).always());
     let gateway = place.start();
     assert_eq!(drained(&gateway)["indexed"], 16 * documents);
     stayed_small(&gateway, "delivering after the kill");
@@ -139,7 +139,7 @@ fn the_configuration_of_a_guide_with_its_bulks_by_many_clients_over_24_shards() 
     let folder = tempfile::tempdir().unwrap();
     let gateway = guides::gateway(folder.path(), &cluster);
     // Slow enough for requests to all nodes to be under way at once.
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(1000))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(1000))).always());
     let (body, bulks) = (bulk_of_the_guide(), 48);
     let client = gateway.client().basic_auth("elastic", "pass");
     all_are_queued(&client, 32, bulks, |_| body.clone());
@@ -155,7 +155,7 @@ fn replies_that_hold_documents_of_many_updates_at_once() {
     let cluster = FakeCluster::start(spec.storing()).unwrap();
     let place = before_sixteen(&cluster);
     let gateway = place.start();
-    cluster.cue(Cue::bulk(Fault::Bloated(256 << 10)).always());
+    cluster.inject(Injection::bulk(Fault::Bloated(256 << 10)).always());
     let documents = 200;
     let body = |bulk: usize| -> String {
         let line = |n| {
@@ -207,7 +207,7 @@ fn documents_of_48_mb_that_are_parked_for_eight_indices_and_tried_again_at_once(
     gateway.signal("KILL");
     gateway.wait();
     block(false);
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(300))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(300))).always());
     let gateway = place.start();
     let group = drained(&gateway);
     assert_eq!((&group["indexed"], &group["dead"]), (&8.into(), &0.into()));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
-use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, Spec, Unfit};
 
 use crate::gateway::{Gateway, body};
 use crate::home::{GatewayHome, account, drained, queue, wait};
@@ -20,16 +20,16 @@ const BLOCKED: &str = r#"{"type":"cluster_block_exception","reason":"index [bloc
 const QUEUE: &str = ", parked_max_age: 8700h";
 
 fn picky() -> FakeCluster {
-    let manners = Manners {
+    let behaviour = Behaviour {
         unfit: Some(Unfit {
             holds: "\"n\":\"".to_owned(),
             status: 400,
             error: UNFIT.to_owned(),
         }),
-        ..Manners::default()
+        ..Behaviour::default()
     };
     let spec = Spec {
-        manners,
+        behaviour,
         ..Spec::default()
     };
     FakeCluster::start(spec.index("logs", 6).index("blocked", 6).storing()).unwrap()
@@ -55,7 +55,7 @@ fn make(folder: &Path) {
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::bulk(away).always());
+    cluster.inject(Injection::bulk(away).always());
     let mut gateway: Option<Gateway> = Some(gateway);
     for packed in ["none", "lz4", "zstd"] {
         let mut before = gateway.take().unwrap();

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use testkit::client::{Answer, Client};
-use testkit::fake::{FakeCluster, Flavour, Manners, Spec, Unfit};
+use testkit::fake::{Behaviour, FakeCluster, Flavour, Spec, Unfit};
 
 use crate::gateway::{Gateway, body};
 use crate::hardening::exchange;
@@ -41,13 +41,13 @@ fn replay_all(gateway: &Gateway) {
 #[test]
 fn what_a_client_with_vendor_types_was_promised_is_delivered_and_replayed() {
     let cluster = cluster_of(Flavour::Elasticsearch9);
-    cluster.set_manners(Manners {
+    cluster.set_behaviour(Behaviour {
         unfit: Some(Unfit {
             holds: "\"n\":7}".to_owned(),
             status: 400,
             error: json!({"type": "mapper_parsing_exception", "reason": "no"}).to_string(),
         }),
-        ..Manners::default()
+        ..Behaviour::default()
     });
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
@@ -60,7 +60,7 @@ fn what_a_client_with_vendor_types_was_promised_is_delivered_and_replayed() {
     );
     let one = drained(&gateway, "c0");
     assert_eq!((&one["indexed"], &one["dead"]), (&json!(19), &json!(1)));
-    cluster.set_manners(Manners::default());
+    cluster.set_behaviour(Behaviour::default());
     replay_all(&gateway);
     let one = drained(&gateway, "c0");
     assert_eq!((&one["indexed"], &one["dead"]), (&json!(20), &json!(0)));

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, Spec, Unfit};
 
 use crate::gateway::{Gateway, PATIENCE, body};
 use crate::home::{GatewayHome, account, drained, queue, wait};
@@ -52,16 +52,16 @@ impl Drop for SmallDisk {
 }
 
 fn picky() -> FakeCluster {
-    let manners = Manners {
+    let behaviour = Behaviour {
         unfit: Some(Unfit {
             holds: "\"n\":\"".to_owned(),
             status: 400,
             error: r#"{"type":"mapper_parsing_exception","reason":"no number"}"#.to_owned(),
         }),
-        ..Manners::default()
+        ..Behaviour::default()
     };
     let spec = Spec {
-        manners,
+        behaviour,
         ..Spec::default()
     };
     FakeCluster::start(spec.index("logs", 6).storing()).unwrap()
@@ -72,7 +72,7 @@ fn away(cluster: &FakeCluster) {
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::bulk(fault).always());
+    cluster.inject(Injection::bulk(fault).always());
 }
 
 /// Returns documents of which the first is unfit.

@@ -2,7 +2,7 @@
 //! is room.
 
 use serde_json::{Value, json};
-use testkit::fake::{FakeCluster, Manners, Unfit};
+use testkit::fake::{Behaviour, FakeCluster, Unfit};
 
 use crate::gateway::Gateway;
 use crate::home::{GatewayHome, drained, wait};
@@ -11,13 +11,13 @@ use crate::parked::two_indices;
 /// Makes a cluster with two indices that refuse the documents' value for good.
 fn two_indices_that_refuse() -> FakeCluster {
     let cluster = two_indices();
-    cluster.set_manners(Manners {
+    cluster.set_behaviour(Behaviour {
         unfit: Some(Unfit {
             holds: "\"n\":\"".to_owned(),
             status: 400,
             error: r#"{"type":"mapper_parsing_exception","reason":"no number"}"#.to_owned(),
         }),
-        ..Manners::default()
+        ..Behaviour::default()
     });
     cluster
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
 use crate::home::GatewayHome;
@@ -121,8 +121,8 @@ fn a_queue_that_is_full_makes_its_gateway_not_ready() {
     let place = GatewayHome::before(&[&cluster], ", max_size: 4mb");
     let gateway = place.start();
     until(&gateway, 200);
-    cluster.cue(
-        Cue::bulk(Fault::Status {
+    cluster.inject(
+        Injection::bulk(Fault::Status {
             status: 503,
             body: "{}".to_owned(),
         })
@@ -148,7 +148,7 @@ fn a_gateway_that_was_told_to_stop_is_not_ready_while_it_finishes() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);
     until(&gateway, 200);
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_secs(3))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_secs(3))).always());
     let under_way = std::thread::spawn({
         let client = gateway.client();
         move || client.post_ndjson("/_bulk", body(3).as_bytes()).unwrap().status

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use testkit::client::{Answer, Client};
-use testkit::fake::{Cue, FakeCluster, Fault, On, Spec, User};
+use testkit::fake::{FakeCluster, Fault, Injection, On, Spec, User};
 
 use crate::gateway::{Gateway, PATIENCE, cluster, ids};
 use crate::home::{GatewayHome, drained, queue};
@@ -280,8 +280,8 @@ fn what_cannot_be_repeated_is_not_written_a_second_time() {
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::new(On::Path("/_cluster/state".to_owned()), down.clone()).always());
-    cluster.cue(Cue::new(On::Path("/_nodes".to_owned()), down).always());
+    cluster.inject(Injection::new(On::Path("/_cluster/state".to_owned()), down.clone()).always());
+    cluster.inject(Injection::new(On::Path("/_nodes".to_owned()), down).always());
     let gateway = Gateway::start(&["--config", place.file.to_str().unwrap()]);
     let answer = bulk(&gateway, "k", BODY);
     assert_eq!(

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use testkit::client::Client;
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use crate::gateway::{Gateway, PATIENCE};
 use crate::home::{GatewayHome, drained};
@@ -38,7 +38,7 @@ fn direct(cluster: &FakeCluster, body: &str) {
 /// Queues writes, which the nodes execute without an answer, and waits until `i1` has all of them in this
 /// version or a later one.
 fn lose(cluster: &FakeCluster, gateway: &Gateway, body: &str, docs: usize, version: u64) {
-    cluster.cue(Cue::bulk(Fault::CloseWritten).always());
+    cluster.inject(Injection::bulk(Fault::CloseWritten).always());
     let answer = gateway.bulk(body).ok().unwrap();
     assert!(answer.header("x-tidegate-ack").is_some(), "{:?}", answer.json());
     let began = Instant::now();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, On, Spec};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -81,7 +81,7 @@ fn the_search_example_asks_for_users_of_its_file_and_its_assertions_judge() {
         status: 200,
         body: r#"{"took":1,"hits":{"total":{"value":3}}}"#.to_owned(),
     };
-    cluster.cue(Cue::new(On::Path("/loadgen/_search".to_owned()), found).times(21));
+    cluster.inject(Injection::new(On::Path("/loadgen/_search".to_owned()), found).times(21));
     let file = "examples/loadgen/search.yml";
     let output = loadgen(&cluster, &["-config", file, "-l", "20", "-c", "2"]);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -96,7 +96,7 @@ fn the_search_example_asks_for_users_of_its_file_and_its_assertions_judge() {
         status: 404,
         body: r#"{"error":{"type":"index_not_found_exception"}}"#.to_owned(),
     };
-    cluster.cue(Cue::new(On::Path("/loadgen/_search".to_owned()), gone).times(6));
+    cluster.inject(Injection::new(On::Path("/loadgen/_search".to_owned()), gone).times(6));
     let output = loadgen(&cluster, &["-config", file, "-l", "5", "--json"]);
     let report = report(&output);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -314,7 +314,7 @@ fn on_a_terminal_the_warm_up_asks_whether_to_go_on_after_an_error() {
         status: 500,
         body: r#"{"error":"broken"}"#.to_owned(),
     };
-    cluster.cue(Cue::new(On::Any, broken).always());
+    cluster.inject(Injection::new(On::Any, broken).always());
     let command = "loadgen -config examples/loadgen/search.yml -l 3";
     let (status, shown) = on_a_terminal(&cluster, command, "go on anyway?", "n\r");
     assert_eq!(status, Some(1), "declined: {shown}");
@@ -374,7 +374,7 @@ fn the_runner_s_options_say_how_often_what_is_logged_and_what_is_skipped() {
 fn a_server_that_is_late_is_given_up_after_the_time_that_was_said() {
     let cluster = FakeCluster::start(Spec::default()).unwrap();
     let late = Fault::Delay(std::time::Duration::from_secs(20));
-    cluster.cue(Cue::new(On::Any, late).always());
+    cluster.inject(Injection::new(On::Any, late).always());
     let requests = "  - request: {url: /}\n";
     for flag in ["-read-timeout", "-timeout"] {
         let begun = std::time::Instant::now();
@@ -434,7 +434,7 @@ fn wrong_usage_is_2_and_an_answer_of_the_warm_up_that_is_not_fine_is_1() {
         status: 500,
         body: r#"{"error":"broken"}"#.to_owned(),
     };
-    cluster.cue(Cue::new(On::Any, broken).always());
+    cluster.inject(Injection::new(On::Any, broken).always());
     let output = loadgen(&cluster, &["-config", "examples/loadgen/search.yml", "-l", "1"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::fake::{Cue, Fault, On};
+use testkit::fake::{Fault, Injection, On};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
 
@@ -32,11 +32,11 @@ fn every_log_line_of_a_request_carries_its_id() {
         assert_eq!(answer.header("x-request-id"), Some(id));
     };
     send("passes", "/_bulk", "{\"nonsense\"\n");
-    cluster.cue(Cue::bulk(Fault::Garbage("{\"nonsense\":1}".into())).on_node(1));
+    cluster.inject(Injection::bulk(Fault::Garbage("{\"nonsense\":1}".into())).on_node(1));
     send("garbage", "/_bulk", &body(50));
-    cluster.cue(Cue::bulk(Fault::CloseUnwritten).on_node(2));
+    cluster.inject(Injection::bulk(Fault::CloseUnwritten).on_node(2));
     send("closed", "/_bulk", &body(50));
-    cluster.cue(Cue::new(
+    cluster.inject(Injection::new(
         On::Exactly("/logs/_search".into()),
         Fault::CloseMidReply(150),
     ));
@@ -94,7 +94,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
     std::fs::write(&file, text).unwrap();
     let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
     let slow = Fault::Delay(Duration::from_millis(5));
-    cluster.cue(Cue::new(On::Exactly("/logs/_count".into()), slow).always());
+    cluster.inject(Injection::new(On::Exactly("/logs/_count".into()), slow).always());
     let began = Instant::now();
     for _ in 0..60 {
         gateway.client().get("/logs/_count").unwrap();
@@ -222,7 +222,7 @@ fn a_sampled_access_log_has_one_request_in_so_many() {
 fn what_the_gateway_itself_refuses_or_cannot_answer_is_logged_with_its_id_and_rationed() {
     let cluster = cluster();
     let (gateway, _directory) = logging(&cluster, "{level: info}");
-    cluster.cue(Cue::new(On::Exactly("/logs/_search".into()), Fault::CloseUnwritten).always());
+    cluster.inject(Injection::new(On::Exactly("/logs/_search".into()), Fault::CloseUnwritten).always());
     let client = gateway.client();
     let began = Instant::now();
     for n in 0..30 {
@@ -240,7 +240,7 @@ fn what_the_gateway_itself_refuses_or_cannot_answer_is_logged_with_its_id_and_ra
     );
     assert_eq!(refused.unwrap().status, 413);
     // A rejection in the cluster's own words is not the gateway's.
-    cluster.cue(Cue::new(
+    cluster.inject(Injection::new(
         On::Exactly("/logs/_count".into()),
         Fault::Status {
             status: 503,

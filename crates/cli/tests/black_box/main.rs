@@ -1,5 +1,5 @@
-//! The binary before a fake cluster that misbehaves on cue: what clients get on each failure path, and what
-//! the nodes were sent. Each test has a gateway and a cluster of its own.
+//! The binary before a fake cluster that misbehaves on demand: what clients get on each failure path, and
+//! what the nodes were sent. Each test has a gateway and a cluster of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use testkit::client::Client;
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use crate::gateway::Gateway;
 use crate::home::{GatewayHome, drained, queue, wait};
@@ -43,7 +43,7 @@ fn groups_that_are_large_are_delivered_one_at_a_time_after_a_kill_too() {
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 64")).unwrap();
     // Each request takes long enough for all of them to be under way at once, if they may.
-    cluster.cue(Cue::bulk(Fault::HangUnwritten).always());
+    cluster.inject(Injection::bulk(Fault::HangUnwritten).always());
     let mut gateway = place.start();
     for name in &names {
         gateway.bulk(&large(name, "d", 128, 64)).ok().unwrap();
@@ -51,7 +51,7 @@ fn groups_that_are_large_are_delivered_one_at_a_time_after_a_kill_too() {
     gateway.signal("KILL");
     gateway.wait();
     cluster.behave();
-    cluster.cue(Cue::bulk(Fault::Delay(std::time::Duration::from_millis(300))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(std::time::Duration::from_millis(300))).always());
     let gateway = place.start();
     let (held, waiting) = (Cell::new(0), Cell::new(0));
     let done = wait(&gateway, "c0", |one| {
@@ -77,7 +77,7 @@ fn a_cluster_that_is_away_keeps_no_memory_from_the_others() {
         status: 503,
         body: "{}".to_owned(),
     };
-    clusters[1].cue(Cue::bulk(away).always());
+    clusters[1].inject(Injection::bulk(away).always());
     let gateway = place.start();
     for round in 0..4 {
         gateway
@@ -188,7 +188,7 @@ fn a_node_that_says_more_than_it_is_asked_for_takes_no_memory_and_all_is_counted
     let place = GatewayHome::before(&[&cluster], "");
     place.append("worker: {count: 1}\n");
     let gateway = place.start();
-    cluster.cue(Cue::bulk(Fault::Bloated(64 << 10)).always());
+    cluster.inject(Injection::bulk(Fault::Bloated(64 << 10)).always());
     let before = peak_mib(&gateway);
     let bad = "{\"create\":{\"_index\":\"logs\",\"_id\":\"d7\"}}\n{}\n{\"update\":{\"_index\":\"logs\",\"_id\":\"no\"}}\n{\"doc\":{}}\n";
     gateway.bulk(&large("logs", "d", 3000, 0)).ok().unwrap();
@@ -231,7 +231,7 @@ fn small_documents_are_queued(cluster: &FakeCluster, indices: usize, documents: 
     place.append("worker: {count: 1, delivery_memory: 8mb, body_memory: 128mb}\n");
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 64")).unwrap();
-    cluster.cue(Cue::bulk(Fault::HangUnwritten).always());
+    cluster.inject(Injection::bulk(Fault::HangUnwritten).always());
     let mut gateway = place.start();
     for n in 0..indices {
         let lines =
@@ -265,7 +265,8 @@ fn many_small_documents_whose_answers_are_long_take_no_more_than_is_configured()
     let cluster = indices_of_four_shards(4);
     let documents = 64 << 10;
     let place = small_documents_are_queued(&cluster, 4, documents);
-    cluster.cue(Cue::bulk(refused_at_length(503, "process_cluster_event_timeout_exception")).always());
+    cluster
+        .inject(Injection::bulk(refused_at_length(503, "process_cluster_event_timeout_exception")).always());
     let gateway = place.start();
     wait(&gateway, "c0", |one| one["docs_retried"].as_u64() > Some(60_000));
     cluster.behave();
@@ -306,7 +307,7 @@ fn many_small_documents_that_die_of_long_reasons_take_no_more_than_is_configured
     let cluster = indices_of_four_shards(1);
     let documents = 16 << 10;
     let place = small_documents_are_queued(&cluster, 1, documents);
-    cluster.cue(Cue::bulk(refused_at_length(400, "mapper_parsing_exception")).always());
+    cluster.inject(Injection::bulk(refused_at_length(400, "mapper_parsing_exception")).always());
     let gateway = place.start();
     let one = wait(&gateway, "c0", |one| one["pending"] == 0);
     assert_eq!((&one["indexed"], &one["dead"]), (&0.into(), &documents.into()));
@@ -331,7 +332,7 @@ fn long_answers_of_several_nodes_to_one_batch_wait_for_none_of_them() {
     place.append("worker: {count: 1, delivery_memory: 8mb, body_memory: 128mb}\n");
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 1")).unwrap();
-    cluster.cue(Cue::bulk(refused_at_length(400, "mapper_parsing_exception")).always());
+    cluster.inject(Injection::bulk(refused_at_length(400, "mapper_parsing_exception")).always());
     let gateway = place.start();
     let documents = 6_000;
     let lines =

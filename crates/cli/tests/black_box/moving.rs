@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use crate::gateway::Gateway;
 use crate::home::{GatewayHome, account, drained, queue, wait};
@@ -65,7 +65,7 @@ fn filled(place: &GatewayHome, clusters: [&FakeCluster; 2]) -> Value {
         status: 400,
         error: r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#.to_owned(),
     };
-    clusters[0].cue(Cue::bulk(unfit).always());
+    clusters[0].inject(Injection::bulk(unfit).always());
     gateway.bulk(&documents(0..20)).ok().unwrap();
     drained(&gateway, "c0");
     drained(&gateway, "c1");
@@ -75,7 +75,7 @@ fn filled(place: &GatewayHome, clusters: [&FakeCluster; 2]) -> Value {
             status: 503,
             body: "{}".to_owned(),
         };
-        cluster.cue(Cue::bulk(away).always());
+        cluster.inject(Injection::bulk(away).always());
     }
     for part in 1..=6 {
         gateway

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, On, Spec};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster, statuses};
 
@@ -46,7 +46,7 @@ fn a_slow_node_gets_little_of_what_any_node_may_take_and_its_share_again_when_it
     // Equal nodes take turns.
     comes_to(&cluster, &gateway, |taken| taken.iter().all(|docs| *docs >= 75));
     let slow = Fault::Delay(Duration::from_millis(60));
-    cluster.cue(Cue::bulk(slow).on_node(1).always());
+    cluster.inject(Injection::bulk(slow).on_node(1).always());
     // On a busy machine, a healthy node may look slow for a while.
     let taken = comes_to(&cluster, &gateway, |taken| {
         taken[1] < 30 && taken[0] > 100 && taken[2] > 100
@@ -67,8 +67,8 @@ fn a_node_that_does_not_answer_gets_nothing_more_while_it_is_silent() {
     let gateway = Gateway::with_filters(&cluster, FORWARD);
     bulks(&gateway, 30);
     cluster.reset_counts();
-    cluster.cue(
-        Cue::bulk(Fault::Delay(Duration::from_secs(3)))
+    cluster.inject(
+        Injection::bulk(Fault::Delay(Duration::from_secs(3)))
             .on_node(0)
             .always(),
     );
@@ -99,8 +99,8 @@ fn a_node_that_does_not_answer_gets_nothing_more_while_it_is_silent() {
 fn a_slow_node_keeps_its_own_documents_and_its_turns_for_documents_without_ids() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);
-    cluster.cue(
-        Cue::bulk(Fault::Delay(Duration::from_millis(40)))
+    cluster.inject(
+        Injection::bulk(Fault::Delay(Duration::from_millis(40)))
             .on_node(1)
             .always(),
     );
@@ -127,7 +127,7 @@ fn a_red_index_takes_no_node_out_of_the_rotation() {
         status: 503,
         body: RED.to_owned(),
     };
-    cluster.cue(Cue::new(On::Path("/red/".to_owned()), red).always());
+    cluster.inject(Injection::new(On::Path("/red/".to_owned()), red).always());
     for _ in 0..20 {
         let answer = gateway.client().get("/red/_search").unwrap();
         assert_eq!(
@@ -151,7 +151,7 @@ fn a_red_index_takes_no_node_out_of_the_rotation() {
 fn a_node_that_closes_on_a_clients_encoded_body_stays_in_the_rotation() {
     let cluster = cluster();
     let gateway = Gateway::with_filters(&cluster, FORWARD);
-    cluster.cue(Cue::new(On::Path("/logs/_search".to_owned()), Fault::CloseUnwritten).always());
+    cluster.inject(Injection::new(On::Path("/logs/_search".to_owned()), Fault::CloseUnwritten).always());
     let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
     for _ in 0..30 {
         let answer = gateway
@@ -182,7 +182,7 @@ fn a_503_that_is_not_a_servers_own_takes_its_node_out_and_a_probe_brings_it_back
         status: 503,
         body: "<h1>no backend</h1>".to_owned(),
     };
-    cluster.cue(Cue::new(On::Any, proxy).on_node(1).always());
+    cluster.inject(Injection::new(On::Any, proxy).on_node(1).always());
     let began = Instant::now();
     while health(&gateway, 1)["up"] == true {
         gateway.client().get("/logs/_count").unwrap();
@@ -208,7 +208,7 @@ fn a_node_that_says_that_it_has_no_master_leaves_the_rotation_at_once() {
         body: LOST.to_owned(),
     };
     // The fault strikes once, but not when the gateway itself asks where the shards are.
-    cluster.cue(Cue::new(On::Exactly("/logs/_count".to_owned()), lost).on_node(2));
+    cluster.inject(Injection::new(On::Exactly("/logs/_count".to_owned()), lost).on_node(2));
     let answers: Vec<u16> = (0..60)
         .map(|_| gateway.client().get("/logs/_count").unwrap().status)
         .collect();
@@ -400,7 +400,7 @@ fn what_may_have_broken_one_node_is_shown_to_no_more_than_max_retry_times_others
     for retries in [0, 2] {
         let cluster = many();
         let gateway = with_retries(&cluster, retries);
-        cluster.cue(Cue::bulk(Fault::CloseUnwritten).always());
+        cluster.inject(Injection::bulk(Fault::CloseUnwritten).always());
         let answer = gateway.bulk(&body(20)).ok().unwrap().json().unwrap();
         assert_eq!(statuses(&answer), [503; 20], "{answer}");
         assert_eq!(gateway.counter("parts"), u64::from(retries) + 1);

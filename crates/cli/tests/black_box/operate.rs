@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::client::Answer;
-use testkit::fake::{Cue, Fault};
+use testkit::fake::{Fault, Injection};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
 use crate::home::{GatewayHome, account, drained, queue, wait};
@@ -67,7 +67,7 @@ fn a_pipeline_starts_and_stops_when_it_is_told_and_finishes_what_is_under_way() 
     );
     drained(&gateway, "c0");
 
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(1_500))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(1_500))).always());
     gateway.bulk(&batch("b", 50)).ok().unwrap();
     gateway.wait_for_struck(&cluster, 1);
     let sent = cluster.counts().docs;
@@ -117,7 +117,7 @@ fn a_pipeline_that_tries_again_stops_all_the_same_and_its_batch_is_delivered_lat
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::bulk(busy).always());
+    cluster.inject(Injection::bulk(busy).always());
     gateway.bulk(&batch("a", 100)).ok().unwrap();
     wait(&gateway, "c0", |one| one["retrying_lanes"].as_u64().unwrap() > 0);
     assert_eq!(post(&gateway, "/pipeline/p0/_stop")["state"], "stopped");
@@ -220,7 +220,7 @@ fn a_group_is_set_elsewhere_while_it_is_stopped_and_the_books_stay_exact() {
         status: 400,
         error: r#"{"type":"x","reason":"y"}"#.to_owned(),
     };
-    cluster.cue(Cue::bulk(unfit).always());
+    cluster.inject(Injection::bulk(unfit).always());
     gateway.bulk(&batch("a", 40)).ok().unwrap();
     let before = drained(&gateway, "c0");
     let (indexed, dead) = (

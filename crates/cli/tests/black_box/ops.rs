@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::fake::{Cue, Fault, Spec};
+use testkit::fake::{Fault, Injection, Spec};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
 use crate::home::GatewayHome;
@@ -222,7 +222,7 @@ fn a_full_queue_shows_why_it_accepts_nothing_and_how_full_it_is() {
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::bulk(down).always());
+    cluster.inject(Injection::bulk(down).always());
     while gateway.bulk(&body(500)).status == 200 {}
     shows(
         &gateway,

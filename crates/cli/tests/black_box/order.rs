@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, On, Spec, Stored, Unfit};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Flavour, Injection, On, Spec, Stored, Unfit};
 
 use crate::gateway::{Gateway, PATIENCE};
 use crate::home::{GatewayHome, account, drained, queue, wait};
@@ -79,7 +79,7 @@ fn hold_back(cluster: &FakeCluster, v: u32) {
         body: "{}".to_owned(),
     };
     for node in 0..3 {
-        cluster.cue(Cue::bulk(fault.clone()).on_node(node).times(12));
+        cluster.inject(Injection::bulk(fault.clone()).on_node(node).times(12));
     }
 }
 
@@ -150,13 +150,13 @@ fn without_primary(cluster: &FakeCluster, v: Option<u32>) {
 }
 
 fn refuses(cluster: &FakeCluster, v: Option<u32>, (status, kind, reason): (u16, &str, &str)) {
-    cluster.set_manners(Manners {
+    cluster.set_behaviour(Behaviour {
         unfit: v.map(|v| Unfit {
             holds: format!("{{\"v\":{v}}}"),
             status,
             error: json!({"type": kind, "reason": reason}).to_string(),
         }),
-        ..Manners::default()
+        ..Behaviour::default()
     });
 }
 
@@ -248,7 +248,7 @@ fn a_name_that_leads_elsewhere_holds_up_nothing_but_the_lanes_it_leads_to() {
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::bulk(fault).always());
+    cluster.inject(Injection::bulk(fault).always());
     begin(&gateway, "p0");
     // Two lanes have the older versions, and five wait for them.
     wait(&gateway, "c0", |_| newest(&cluster.docs("other"), 7) >= 60);
@@ -285,7 +285,7 @@ fn no_document_is_in_two_indices_after_a_rollover_between_a_lost_answer_and_the_
         leads(&gateway, "a", "i1");
         drained(&gateway, "c0");
         for node in 0..3 {
-            cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(node).times(4));
+            cluster.inject(Injection::bulk(Fault::CloseWritten).on_node(node).times(4));
         }
         queued(&gateway, &writes(operation, "a", 100, 1));
         arrived(&cluster, "i1", 100);
@@ -310,7 +310,7 @@ fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend(
         }
         // The gateway makes the id of this document.
         body.push_str("{\"create\":{\"_index\":\"a\"}}\n{\"v\":1}\n");
-        cluster.cue(Cue::bulk(Fault::HangWritten).always());
+        cluster.inject(Injection::bulk(Fault::HangWritten).always());
         queued(&gateway, &body);
         arrived(&cluster, "i1", 101);
         // Later ones are not written: they were read by nobody, or refused.
@@ -346,7 +346,7 @@ fn no_document_is_in_two_indices_after_kill_9_and_a_swap_that_the_topology_has_s
     leads(&gateway, "a", "i1");
     begin(&gateway, "p0");
     drained(&gateway, "c0");
-    cluster.cue(Cue::bulk(Fault::HangWritten).always());
+    cluster.inject(Injection::bulk(Fault::HangWritten).always());
     queued(&gateway, &writes("create", "a", 100, 1));
     arrived(&cluster, "i1", 100);
     gateway.signal("KILL");
@@ -448,10 +448,10 @@ fn what_a_script_or_a_pipeline_has_changed_stays_in_the_index_that_has_it() {
                 assert!(answer.header("x-tidegate-ack").is_some(), "{:?}", answer.json());
             };
             match killed {
-                true => cluster.cue(Cue::bulk(Fault::HangWritten).always()),
-                false => {
-                    (0..3).for_each(|node| cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(node).times(1)))
-                }
+                true => cluster.inject(Injection::bulk(Fault::HangWritten).always()),
+                false => (0..3).for_each(|node| {
+                    cluster.inject(Injection::bulk(Fault::CloseWritten).on_node(node).times(1))
+                }),
             }
             queued(&gateway, &body);
             arrived(&cluster, "i1", 50);
@@ -489,13 +489,13 @@ fn what_cannot_be_looked_up_waits_and_is_not_written_twice() {
     leads(&gateway, "a", "i1");
     drained(&gateway, "c0");
     for node in 0..3 {
-        cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(node).times(2));
+        cluster.inject(Injection::bulk(Fault::CloseWritten).on_node(node).times(2));
     }
     let away = Fault::Status {
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::new(On::Path("/_mget".to_owned()), away).times(3));
+    cluster.inject(Injection::new(On::Path("/_mget".to_owned()), away).times(3));
     queued(&gateway, &writes("create", "a", 20, 1));
     arrived(&cluster, "i1", 20);
     roll_over(&cluster);
@@ -525,8 +525,8 @@ fn a_document_that_cannot_be_looked_up_is_parked_and_its_lane_goes_on() {
         status: 200,
         body: away.to_string(),
     };
-    cluster.cue(Cue::new(On::Path("/_mget".to_owned()), away).always());
-    cluster.cue(Cue::bulk(Fault::CloseWritten).times(1));
+    cluster.inject(Injection::new(On::Path("/_mget".to_owned()), away).always());
+    cluster.inject(Injection::bulk(Fault::CloseWritten).times(1));
     queued(&gateway, &writes("create", "a", 1, 1));
     arrived(&cluster, "i1", 1);
     roll_over(&cluster);

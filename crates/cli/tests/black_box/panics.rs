@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, Spec, Unfit};
 
 use crate::gateway::{Gateway, PATIENCE, free_address, program};
 use crate::home::{GatewayHome, account, drained, queue, wait};
@@ -63,7 +63,7 @@ fn one_record_that_the_gateway_fails_on_dies_and_all_others_and_all_lanes_go_on(
     let place = sixteen_lanes(&cluster);
     let gateway = planted(&place, "batch=poison");
     // The documents come together: most are in a batch with the bad one, or behind it in its lane.
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(200))));
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(200))));
     gateway.bulk(&docs(0, 200, 1)).ok().unwrap();
     gateway.bulk(&doc("a-poison-secret", 1)).ok().unwrap();
     for n in 2..=4 {
@@ -141,15 +141,15 @@ fn a_nodes_answer_that_the_gateway_fails_on_costs_one_record_and_no_lane() {
     let place = sixteen_lanes(&cluster);
     let gateway = planted(&place, "reply=poison");
     // The answer about successful operations does not distinguish one document from another.
-    cluster.set_manners(Manners {
+    cluster.set_behaviour(Behaviour {
         unfit: Some(Unfit {
             holds: "{\"n\":666}".to_owned(),
             status: 400,
             error: r#"{"type":"mapper_parsing_exception","reason":"poison"}"#.to_owned(),
         }),
-        ..Manners::default()
+        ..Behaviour::default()
     });
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(100))));
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(100))));
     gateway.bulk(&docs(0, 100, 1)).ok().unwrap();
     gateway.bulk(&doc("a", 666)).ok().unwrap();
     gateway.bulk(&docs(0, 200, 2)).ok().unwrap();
@@ -306,7 +306,7 @@ fn one_request_that_the_gateway_fails_on_gets_500_and_all_others_their_answers()
 #[test]
 fn a_gathered_request_that_the_gateway_fails_on_is_sent_again_apart() {
     let cluster = storing();
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(20))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(20))).always());
     let (gateway, _folder) = synchronous(&cluster, "combined=poison");
     assert_eq!(beside_each_other(&gateway, 20), [200; 20]);
     assert_eq!(cluster.docs("logs").len(), 140, "each once");
@@ -420,7 +420,7 @@ fn one_document_that_the_gateway_fails_on_dies_and_not_what_its_request_has_besi
     let cluster = storing();
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = planted(&place, "batch=poison");
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(100))));
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(100))));
     gateway.bulk(&docs(0, 200, 1)).ok().unwrap();
     // A request whose documents depend on their order, with two bad ones among them.
     let mut request = String::new();

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, Spec, Unfit};
 
 use crate::gateway::Gateway;
 use crate::home::{GatewayHome, account, drained, queue, wait};
@@ -162,13 +162,13 @@ fn an_update_between_other_writers_is_never_dead_and_stays_in_order() {
     gateway.bulk(&docs("good", 10, 1)).ok().unwrap();
     drained(&gateway, "c0");
     let held = |holds: Option<&str>| {
-        cluster.set_manners(Manners {
+        cluster.set_behaviour(Behaviour {
             unfit: holds.map(|holds| Unfit {
                 holds: holds.to_owned(),
                 status: 409,
                 error: conflict.to_owned(),
             }),
-            ..Manners::default()
+            ..Behaviour::default()
         });
     };
     held(Some("{\"doc\":{\"n\":2}}"));
@@ -201,9 +201,9 @@ fn a_document_that_a_node_always_fails_holds_up_nothing_and_dies_in_the_end() {
         status: 500,
         error: r#"{"type":"null_pointer_exception","reason":"oops"}"#.to_owned(),
     };
-    cluster.set_manners(Manners {
+    cluster.set_behaviour(Behaviour {
         unfit: Some(broken),
-        ..Manners::default()
+        ..Behaviour::default()
     });
     let text = docs("good", 1, 666) + &docs("good", 100, 1).replace("\"_id\":\"", "\"_id\":\"x");
     gateway.bulk(&text).ok().unwrap();
@@ -326,8 +326,8 @@ fn a_node_that_fails_a_whole_bulk_for_one_document_gets_the_others() {
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let whole = r#"{"error":{"type":"null_pointer_exception","reason":"routing is required"},"status":500}"#;
-    cluster.cue(
-        Cue::bulk(Fault::StatusIfHolds {
+    cluster.inject(
+        Injection::bulk(Fault::StatusIfHolds {
             text: "{\"n\":666}".to_owned(),
             status: 500,
             body: whole.to_owned(),
@@ -388,13 +388,13 @@ fn what_a_client_can_write_into_a_reason_stops_nobody_but_its_own_document() {
         let cluster = two_indices();
         let place = GatewayHome::before(&[&cluster], "");
         let gateway = place.start();
-        cluster.set_manners(Manners {
+        cluster.set_behaviour(Behaviour {
             unfit: Some(Unfit {
                 holds: "{\"n\":666}".to_owned(),
                 status,
                 error: json!({"type": kind, "reason": reason}).to_string(),
             }),
-            ..Manners::default()
+            ..Behaviour::default()
         });
         send(&gateway, "/_bulk?wait_for_active_shards=1", &docs("good", 1, 666));
         wait(&gateway, "c0", |one| one["pending"] == 0);

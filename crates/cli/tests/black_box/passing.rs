@@ -1,6 +1,6 @@
 //! Requests that pass through whole.
 
-use testkit::fake::{Cue, Fault, On};
+use testkit::fake::{Fault, Injection, On};
 
 use crate::gateway::{Gateway, body, cluster};
 use crate::raw_node::RawNode;
@@ -111,7 +111,7 @@ fn an_index_that_is_not_verified_yet_passes_and_says_so() {
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::new(On::Path("/logs/_search_shards".to_owned()), unanswered).always());
+    cluster.inject(Injection::new(On::Path("/logs/_search_shards".to_owned()), unanswered).always());
     let gateway = Gateway::before(&cluster);
     gateway.bulk(&body(20)).ok().unwrap();
     assert_eq!(gateway.passed("unverified_index"), 1);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, Manners, On, Spec, Unfit};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, On, Spec, Unfit};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster, ids, statuses};
 use crate::home::{GatewayHome, account, drained, queue, wait};
@@ -84,7 +84,7 @@ fn what_was_acknowledged_survives_kill_9_and_each_document_ends_with_its_last_ve
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::bulk(slow.clone()).always());
+    cluster.inject(Injection::bulk(slow.clone()).always());
     for round in 0..10 {
         let text: String = (0..200)
             .map(|id| {
@@ -104,7 +104,7 @@ fn what_was_acknowledged_survives_kill_9_and_each_document_ends_with_its_last_ve
     // The gateway is killed again and again while it delivers, and now and then an answer is lost.
     cluster.behave();
     for _ in 0..3 {
-        cluster.cue(Cue::bulk(Fault::CloseWritten).times(2));
+        cluster.inject(Injection::bulk(Fault::CloseWritten).times(2));
         let gateway = place.start();
         std::thread::sleep(Duration::from_millis(60));
         account(&queue(&gateway), "c0");
@@ -134,16 +134,16 @@ fn refused_items_are_sent_again_and_no_later_write_overtakes_them() {
         status: 429,
         error: TOO_BUSY.to_owned(),
     };
-    cluster.cue(Cue::bulk(busy(3)).times(6));
-    cluster.cue(
-        Cue::bulk(Fault::Status {
+    cluster.inject(Injection::bulk(busy(3)).times(6));
+    cluster.inject(
+        Injection::bulk(Fault::Status {
             status: 429,
             body: "{}".to_owned(),
         })
         .on_node(1)
         .times(5),
     );
-    cluster.cue(Cue::bulk(busy(1)).times(3));
+    cluster.inject(Injection::bulk(busy(1)).times(3));
     // Many writes to few documents, within one request and over several.
     for round in 0..5 {
         let text: String = (0..60)
@@ -169,13 +169,13 @@ fn what_the_cluster_will_not_take_is_kept_with_its_reason_and_survives_a_restart
     let gateway = place.start();
     let error = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
     // Only that document fails, whatever travels with it, and again if it is delivered again.
-    cluster.set_manners(Manners {
+    cluster.set_behaviour(Behaviour {
         unfit: Some(Unfit {
             holds: r#""n":"x""#.to_owned(),
             status: 400,
             error: error.to_owned(),
         }),
-        ..Manners::default()
+        ..Behaviour::default()
     });
     let text = "{\"index\":{\"_id\":\"bad\"}}\n{\"n\":\"x\"}\n";
     let answer = gateway
@@ -223,8 +223,8 @@ fn rights_that_are_missing_pause_the_lanes_and_give_up_nothing() {
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     let refusal = r#"{"error":{"type":"security_exception","reason":"no rights"},"status":403}"#;
-    cluster.cue(
-        Cue::bulk(Fault::Status {
+    cluster.inject(
+        Injection::bulk(Fault::Status {
             status: 403,
             body: refusal.to_owned(),
         })
@@ -269,7 +269,7 @@ fn a_full_queue_is_429_with_retry_after_and_nothing_of_the_request_is_delivered(
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::bulk(down).always());
+    cluster.inject(Injection::bulk(down).always());
     let mut accepted = 0;
     let refused = loop {
         let answer = gateway.bulk(&body(500));
@@ -308,7 +308,7 @@ fn two_clusters_get_everything_each_at_its_own_pace() {
         status: 429,
         error: TOO_BUSY.to_owned(),
     };
-    backup.cue(Cue::bulk(busy).always());
+    backup.inject(Injection::bulk(busy).always());
     gateway.bulk(&body(400)).ok().unwrap();
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(400));
     assert_eq!(account(&queue(&gateway), "c1")["pending"], json!(400));
@@ -396,7 +396,7 @@ fn a_graceful_stop_leaves_nothing_half_done() {
     let cluster = cluster();
     let place = GatewayHome::before(&[&cluster], "");
     let mut gateway = place.start();
-    cluster.cue(Cue::new(On::Bulk, Fault::Delay(Duration::from_millis(200))).times(20));
+    cluster.inject(Injection::new(On::Bulk, Fault::Delay(Duration::from_millis(200))).times(20));
     gateway.bulk(&body(100)).ok().unwrap();
     wait(&gateway, "c0", |one| one["requests"].as_u64().unwrap() > 3);
     gateway.signal("TERM");

@@ -5,19 +5,19 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, Spec};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Flavour, Injection, Spec};
 
 use crate::gateway::{Gateway, statuses};
 
 const CLIENTS: usize = 12;
 
 fn quoting() -> Spec {
-    let manners = Manners {
+    let behaviour = Behaviour {
         latency: Duration::from_millis(30),
-        ..Manners::default()
+        ..Behaviour::default()
     };
     let spec = Spec {
-        manners,
+        behaviour,
         ..Spec::default().flavour(Flavour::Elasticsearch7)
     };
     spec.index("logs", 6).index("one", 1).storing()
@@ -114,7 +114,7 @@ fn where_the_cluster_cannot_be_asked_again_the_quote_is_cut() {
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::bulk(busy).always());
+    cluster.inject(Injection::bulk(busy).always());
     for (who, answer, text) in answers(&gateway, "one", 4, true) {
         assert_eq!(statuses(&answer), [201, 201, 201, 400, 201, 201]);
         for other in (0..CLIENTS).filter(|other| *other != who) {
@@ -230,7 +230,7 @@ fn what_passes_whole_quotes_the_client_alone() {
             format!("bad\n at [Source: (byte[])\"{quoted}\"[truncated 7 bytes]; line: 1, column: 9]");
         let error = json!({"type": "json_parse_exception", "reason": reason});
         let told = json!({"error": error, "status": 400});
-        cluster.cue(Cue::bulk(Fault::Status {
+        cluster.inject(Injection::bulk(Fault::Status {
             status: 400,
             body: told.to_string(),
         }));

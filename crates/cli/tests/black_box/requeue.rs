@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster};
 use crate::home::{GatewayHome, account, drained, queue};
@@ -85,7 +85,7 @@ fn a_queue_that_holds_something_stays_and_lanes_are_fixed() {
     let cluster = cluster();
     let place = place(&[&cluster], "");
     let gateway = place.start();
-    cluster.cue(Cue::bulk(down()).always());
+    cluster.inject(Injection::bulk(down()).always());
     gateway.bulk(&body(10)).ok().unwrap();
     let file = std::fs::read_to_string(&place.file).unwrap();
     let refused = |changes: &[(&str, &str)], says: &str| {
@@ -116,7 +116,7 @@ fn a_queue_that_holds_something_stays_and_lanes_are_fixed() {
         "nothing has changed"
     );
     // Dead letters hold the queue too.
-    cluster.cue(Cue::bulk(Fault::Items {
+    cluster.inject(Injection::bulk(Fault::Items {
         every: 1,
         status: 400,
         error: r#"{"type":"mapper_parsing_exception","reason":"no"}"#.to_owned(),
@@ -132,7 +132,7 @@ fn limits_of_a_queue_change_at_once() {
     let cluster = cluster();
     let place = place(&[&cluster], ", max_size: 256kb, fsync: os");
     let gateway = place.start();
-    cluster.cue(Cue::bulk(down()).always());
+    cluster.inject(Injection::bulk(down()).always());
     let mut accepted = 0;
     while gateway.bulk(&body(500)).status == 200 {
         accepted += 500;
@@ -171,7 +171,7 @@ fn how_documents_are_packed_and_what_waits_for_a_queue_change_at_once() {
     let cluster = cluster();
     let place = place(&[&cluster], ", compression: none, passing: now");
     let gateway = place.start();
-    cluster.cue(Cue::bulk(down()).always());
+    cluster.inject(Injection::bulk(down()).always());
     let grown = || {
         let before = queue(&gateway)["bytes"].as_u64().unwrap();
         gateway.bulk(&body(500)).ok().unwrap();
@@ -226,7 +226,7 @@ fn pipelines_are_added_changed_and_removed() {
     gateway.bulk(&body(70)).ok().unwrap();
     assert_eq!(drained(&gateway, "c1")["indexed"], json!(120));
     // A pipeline is changed under load: what was sent counts, and nothing is sent twice or left out.
-    primary.cue(Cue::bulk(Fault::Delay(Duration::from_millis(100))).times(4));
+    primary.inject(Injection::bulk(Fault::Delay(Duration::from_millis(100))).times(4));
     gateway.bulk(&body(200)).ok().unwrap();
     let changed = [(
         "name: p0, retry_delay_in_ms: 20",

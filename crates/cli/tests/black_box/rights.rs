@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::client::{Answer, Client};
-use testkit::fake::{Cue, FakeCluster, Fault, Flavour, On, Spec, User};
+use testkit::fake::{FakeCluster, Fault, Flavour, Injection, On, Spec, User};
 
 use crate::gateway::{Gateway, PATIENCE, body, statuses};
 use crate::home::{GatewayHome, drained, queue};
@@ -204,7 +204,7 @@ fn overload(cluster: &FakeCluster, status: u16) {
         status,
         body: r#"{"error":{"type":"es_rejected_execution_exception","reason":"too busy"}}"#.to_owned(),
     };
-    cluster.cue(Cue::new(On::Any, busy).always());
+    cluster.inject(Injection::new(On::Any, busy).always());
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn a_user_whose_rights_are_gone_does_not_come_in_since_nodes_hang_up() {
     // Earlier findings are checked again at once.
     let gateway = place.start();
     cluster.remove_user("writer");
-    cluster.cue(Cue::new(On::Any, Fault::CloseAtHead).always());
+    cluster.inject(Injection::new(On::Any, Fault::CloseAtHead).always());
     let answer = bulk(&as_user(&gateway, "writer"), &body(1));
     assert_eq!(answer.status, 503, "{}", answer.text());
     cluster.behave();

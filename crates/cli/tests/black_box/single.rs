@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::client::{Answer, Client};
-use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, Spec};
 
 use crate::gateway::{Gateway, cluster};
 
@@ -107,12 +107,12 @@ fn a_document_without_an_id_is_created_once_with_its_own() {
 #[test]
 fn many_clients_single_writes_reach_the_nodes_as_few_bulks() {
     const CLIENTS: usize = 24;
-    let manners = Manners {
+    let behaviour = Behaviour {
         latency: Duration::from_millis(30),
-        ..Manners::default()
+        ..Behaviour::default()
     };
     let spec = Spec {
-        manners,
+        behaviour,
         ..Spec::default()
     };
     let cluster = FakeCluster::start(spec.index("logs", 6).storing()).unwrap();
@@ -217,7 +217,7 @@ fn what_the_cluster_refuses_gets_the_clusters_own_answer() {
     ] {
         let cluster = cluster();
         let gateway = before(&cluster);
-        cluster.cue(Cue::bulk(fault));
+        cluster.inject(Injection::bulk(fault));
         // The fake cluster accepts such a write.
         let answer = gateway.client().put("/logs/_doc/1", &json!({"n": 1})).unwrap();
         assert_eq!(
@@ -248,7 +248,7 @@ fn what_is_too_much_is_not_asked_again() {
     ] {
         let cluster = cluster();
         let gateway = before(&cluster);
-        cluster.cue(Cue::bulk(fault));
+        cluster.inject(Injection::bulk(fault));
         let answer = gateway.client().put("/logs/_doc/1", &json!({"n": 1})).unwrap();
         assert_eq!((answer.status, answer.text().as_str()), (429, words));
         assert_eq!((cluster.counts().writes, cluster.docs("logs").len()), (0, 0));
@@ -265,7 +265,7 @@ fn what_may_have_been_executed_is_not_asked_again_whoever_says_so() {
         (408, "{}"),
     ] {
         let body = body.to_owned();
-        cluster.cue(Cue::bulk(Fault::Status {
+        cluster.inject(Injection::bulk(Fault::Status {
             status,
             body: body.clone(),
         }));
@@ -287,7 +287,7 @@ fn a_write_of_unknown_fate_is_sent_again_only_if_that_cannot_write_twice() {
     ] {
         let cluster = cluster();
         let gateway = before(&cluster);
-        cluster.cue(Cue::bulk(Fault::CloseWritten));
+        cluster.inject(Injection::bulk(Fault::CloseWritten));
         let answer = gateway
             .client()
             .send(method, target, JSON, body.as_bytes())
@@ -314,8 +314,8 @@ fn a_write_of_unknown_fate_is_sent_again_only_if_that_cannot_write_twice() {
 fn a_refusal_of_a_second_try_is_told_and_not_tried_a_third_time() {
     let cluster = cluster();
     let gateway = before(&cluster);
-    cluster.cue(Cue::bulk(Fault::CloseWritten));
-    cluster.cue(Cue::bulk(Fault::Items {
+    cluster.inject(Injection::bulk(Fault::CloseWritten));
+    cluster.inject(Injection::bulk(Fault::Items {
         every: 1,
         status: 403,
         error: r#"{"type":"cluster_block_exception","reason":"read-only"}"#.to_owned(),
@@ -332,19 +332,19 @@ fn a_refusal_of_a_second_try_is_told_and_not_tried_a_third_time() {
 #[test]
 fn one_clients_refused_write_does_not_hurt_those_that_travel_with_it() {
     const CLIENTS: usize = 12;
-    let manners = Manners {
+    let behaviour = Behaviour {
         latency: Duration::from_millis(30),
-        ..Manners::default()
+        ..Behaviour::default()
     };
     let spec = Spec {
-        manners,
+        behaviour,
         ..Spec::default()
     };
     let cluster = FakeCluster::start(spec.index("logs", 1).storing()).unwrap();
     let gateway = Gateway::with(&cluster, &["--rewrite-to-bulk"]);
     let body = r#"{"error":{"type":"illegal_argument_exception","reason":"no"},"status":400}"#;
-    cluster.cue(
-        Cue::bulk(Fault::StatusIfHolds {
+    cluster.inject(
+        Injection::bulk(Fault::StatusIfHolds {
             text: "poison".to_owned(),
             status: 400,
             body: body.to_owned(),

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use crate::gateway::{Gateway, body, cluster};
 use crate::home::{GatewayHome, drained, queue};
@@ -40,9 +40,9 @@ fn told(gateway: &Gateway, wanted: &[&str]) -> String {
     }
 }
 
-fn answering(status: u16, error: &str) -> Cue {
+fn answering(status: u16, error: &str) -> Injection {
     let body = format!("{{\"error\":{{\"type\":\"{error}\",\"reason\":\"as cued\"}},\"status\":{status}}}");
-    Cue::bulk(Fault::Status { status, body }).always()
+    Injection::bulk(Fault::Status { status, body }).always()
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_stopped_pipeline_a_busy_cluster_and_a_missing_right_are_told_apart() {
     let text = queues(&gateway, &["list"]).1;
     assert!(!text.contains("q, c0:"), "nothing waits: {text}");
 
-    cluster.cue(answering(503, "unavailable"));
+    cluster.inject(answering(503, "unavailable"));
     gateway.bulk(&body(100)).ok().unwrap();
     let line = told(
         &gateway,
@@ -63,7 +63,7 @@ fn a_stopped_pipeline_a_busy_cluster_and_a_missing_right_are_told_apart() {
 
     cluster.behave();
     drained(&gateway, "c0");
-    cluster.cue(answering(403, "security_exception"));
+    cluster.inject(answering(403, "security_exception"));
     gateway.bulk(&body(100)).ok().unwrap();
     let line = told(
         &gateway,
@@ -186,7 +186,7 @@ fn a_full_queue_says_what_it_has_no_room_for() {
     let cluster = cluster();
     let place = GatewayHome::before(&[&cluster], ", max_size: 256kb");
     let gateway = place.start();
-    cluster.cue(answering(503, "unavailable"));
+    cluster.inject(answering(503, "unavailable"));
     let ends = Instant::now() + Duration::from_secs(90);
     while gateway.bulk(&body(2_000)).status == 200 {
         assert!(Instant::now() < ends, "the queue takes everything");
@@ -201,7 +201,7 @@ fn a_lane_that_waits_for_memory_says_so() {
     let place = GatewayHome::before(&[&cluster], "");
     place.append("worker: {delivery_memory: 1mb}\n");
     let gateway = place.start();
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_secs(2))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_secs(2))).always());
     let text = "x".repeat(300 << 10);
     let large: String = (0..12)
         .map(|id| format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"t\":\"{text}\"}}\n"))
@@ -218,7 +218,7 @@ fn a_node_that_does_not_answer_is_named_with_the_lanes_that_wait_for_it() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 12).storing()).unwrap();
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
-    cluster.cue(Cue::bulk(Fault::HangUnwritten).on_node(1).always());
+    cluster.inject(Injection::bulk(Fault::HangUnwritten).on_node(1).always());
     gateway.bulk(&body(300)).ok().unwrap();
     // Sooner or later the other nodes answer, and the last lane gets to the node that does not, however busy
     // this machine is.

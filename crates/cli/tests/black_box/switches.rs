@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::client::{Answer, Client};
-use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, On, Spec, User};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Flavour, Injection, On, Spec, User};
 
 use crate::gateway::{Gateway, cluster};
 
@@ -64,12 +64,12 @@ elasticsearch: [{{name: prod, endpoint: '{}'}}]
 
 /// Makes nodes that are slow enough for parts to gather.
 fn busy() -> FakeCluster {
-    let manners = Manners {
+    let behaviour = Behaviour {
         latency: Duration::from_millis(20),
-        ..Manners::default()
+        ..Behaviour::default()
     };
     let spec = Spec {
-        manners,
+        behaviour,
         ..Spec::default()
     };
     FakeCluster::start(spec.index("logs", 6).storing()).unwrap()
@@ -287,8 +287,8 @@ fn whoever_may_not_change_the_clusters_settings_switches_nothing() {
     let forbidden = r#"{"error":{"root_cause":[{"type":"security_exception","reason":"no permissions"}],"type":"security_exception","reason":"no permissions"},"status":403}"#;
     for path in ["/_cluster/settings", "/logs/_settings"] {
         // The topology is also watched on such paths, with no body.
-        cluster.cue(
-            Cue::new(
+        cluster.inject(
+            Injection::new(
                 On::Path(path.to_owned()),
                 Fault::StatusIfHolds {
                     text: "null".to_owned(),

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use crate::gateway::Gateway;
 use crate::home::{GatewayHome, drained, wait};
@@ -81,8 +81,8 @@ fn a_document_is_told_in_each_of_its_five_states_over_kill() {
             gateway.signal("KILL");
             drop(gateway);
             // Nothing is delivered while the cluster accepts no write.
-            cluster.cue(
-                Cue::bulk(Fault::Status {
+            cluster.inject(
+                Injection::bulk(Fault::Status {
                     status: 503,
                     body: "{}".to_owned(),
                 })

@@ -8,7 +8,7 @@ use std::time::Duration;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use testkit::client::Answer;
-use testkit::fake::{FakeCluster, Manners, Spec};
+use testkit::fake::{Behaviour, FakeCluster, Spec};
 
 use crate::collector::{Collector, number, text};
 use crate::gateway::{Gateway, body, cluster, replace_text};
@@ -301,13 +301,13 @@ fn what_is_queued_is_linked_from_its_delivery_to_its_acceptance() {
 #[test]
 fn traced_bulks_that_travel_together_each_have_their_wait_and_their_part() {
     const CLIENTS: usize = 8;
-    let manners = Manners {
+    let behaviour = Behaviour {
         latency: Duration::from_millis(50),
-        ..Manners::default()
+        ..Behaviour::default()
     };
     let spec = Spec {
         nodes: 1,
-        manners,
+        behaviour,
         ..Spec::default()
     };
     let cluster = FakeCluster::start(spec.index("logs", 1).storing()).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::client::{Answer, Client};
-use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, Spec};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Flavour, Injection, Spec};
 
 use crate::gateway::{Gateway, statuses};
 
@@ -14,12 +14,12 @@ const CLIENTS: usize = 16;
 
 /// Makes a cluster with an index that requires a routing, one of six shards, and one of a single shard.
 fn strict(latency: Duration, flavour: Flavour) -> FakeCluster {
-    let manners = Manners {
+    let behaviour = Behaviour {
         latency,
-        ..Manners::default()
+        ..Behaviour::default()
     };
     let spec = Spec {
-        manners,
+        behaviour,
         ..Spec::default().flavour(flavour)
     };
     let spec = spec.index("logs", 6).index("strict", 3).index("one", 1);
@@ -81,7 +81,7 @@ fn poisoned(cluster: &FakeCluster, status: u16, kind: &str, reason: &str) {
         status,
         body: json!({"error": error, "status": status}).to_string(),
     };
-    cluster.cue(Cue::bulk(fault).always());
+    cluster.inject(Injection::bulk(fault).always());
 }
 
 #[test]

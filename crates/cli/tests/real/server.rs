@@ -1,7 +1,7 @@
 //! A running real cluster as the proofs use it: its origins, its engine, and its abilities.
 
 use anyhow::Result;
-use testkit::real::{Kind, RealCluster};
+use testkit::real::{ClusterKind, RealCluster};
 
 use super::http::{Http, Origin};
 
@@ -23,12 +23,12 @@ pub(crate) struct Server {
 
 impl Server {
     /// Joins the cluster of this kind that all tests share.
-    pub(crate) fn shared(kind: Kind) -> Result<Self> {
+    pub(crate) fn shared(kind: ClusterKind) -> Result<Self> {
         Self::of(RealCluster::shared(kind)?)
     }
 
     /// Takes the cluster of this kind alone; its nodes may be killed.
-    pub(crate) fn alone(kind: Kind) -> Result<Self> {
+    pub(crate) fn alone(kind: ClusterKind) -> Result<Self> {
         Self::of(RealCluster::alone(kind)?)
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::real::{Kind, RealCluster};
+use testkit::real::{ClusterKind, RealCluster};
 
 use crate::gateway::Gateway;
 
@@ -30,10 +30,10 @@ struct Scene {
 
 #[test]
 fn two_clusters_are_operated_by_hand_and_hold_the_same_in_the_end() -> Result<()> {
-    let left = RealCluster::shared(Kind::OpenSearchSecure)?;
+    let left = RealCluster::shared(ClusterKind::OpenSearchSecure)?;
     let scene = Scene {
         index: left.fresh_name("hand"),
-        right: RealCluster::shared(Kind::Elasticsearch)?,
+        right: RealCluster::shared(ClusterKind::Elasticsearch)?,
         left,
         folder: tempfile::tempdir()?,
     };

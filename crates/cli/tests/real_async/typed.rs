@@ -5,22 +5,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use testkit::real::{Kind, RealCluster};
+use testkit::real::{ClusterKind, RealCluster};
 
 use crate::gateway::Gateway;
 use crate::{Prepared, prepare};
 
 #[test]
 fn typed_actions_are_queued_and_executed_at_elasticsearch_7() -> Result<()> {
-    prove(Kind::Elasticsearch7)
+    prove(ClusterKind::Elasticsearch7)
 }
 
 #[test]
 fn typed_actions_are_queued_and_executed_at_opensearch_1() -> Result<()> {
-    prove(Kind::OpenSearch1)
+    prove(ClusterKind::OpenSearch1)
 }
 
-fn prove(kind: Kind) -> Result<()> {
+fn prove(kind: ClusterKind) -> Result<()> {
     let cluster = RealCluster::shared(kind)?;
     let nodes = cluster.client()?;
     let Prepared {

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use testkit::real::Kind;
+use testkit::real::ClusterKind;
 
 use crate::real::gateway::Gateway;
 use crate::real::http::{Answer, Http, Request};
@@ -67,7 +67,7 @@ fn count(http: &mut Http, index: &str) -> Result<u64> {
         .unwrap_or(0))
 }
 
-pub(crate) fn proof(kind: Kind) -> Result<()> {
+pub(crate) fn proof(kind: ClusterKind) -> Result<()> {
     let server = Server::shared(kind)?;
     let prefix = Prefixes::fresh().direct;
     let mut http = server.http();
@@ -258,10 +258,10 @@ fn packed(gateway: &Gateway, http: &mut Http, plain: &str) -> Result<()> {
 
 #[test]
 fn neighbours_on_opensearch_3() -> Result<()> {
-    proof(Kind::OpenSearch)
+    proof(ClusterKind::OpenSearch)
 }
 
 #[test]
 fn neighbours_on_elasticsearch_7() -> Result<()> {
-    proof(Kind::Elasticsearch7)
+    proof(ClusterKind::Elasticsearch7)
 }

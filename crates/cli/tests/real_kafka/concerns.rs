@@ -7,7 +7,7 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use serde_json::{Value, json};
 use testkit::broker::Broker;
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use super::gateway::Gateway;
 use super::{GatewayHome, broker, queue, send, wait};
@@ -198,7 +198,7 @@ fn an_update_that_another_writer_comes_between_is_tried_again_and_does_not_die()
             error: error.to_owned(),
         };
         // The error occurs more often than the gateway tries at once.
-        cluster.cue(Cue::bulk(conflict).on_node(node).times(8));
+        cluster.inject(Injection::bulk(conflict).on_node(node).times(8));
     }
     let updates = writes("update", "good", 20, 2).replace("{\"v\":2}", "{\"doc\":{\"v\":2}}");
     gateway.bulk(&updates).ok().unwrap();
@@ -260,7 +260,7 @@ fn the_newer_version_wins_when_an_alias_is_swapped_while_writes_through_it_are_q
         body: "{}".to_owned(),
     };
     for node in 0..3 {
-        cluster.cue(Cue::bulk(older.clone()).on_node(node).times(3));
+        cluster.inject(Injection::bulk(older.clone()).on_node(node).times(3));
     }
     send(&gateway, "POST", "/pipeline/p/_start");
     done(&gateway, accepted(&gateway));
@@ -300,7 +300,7 @@ fn the_newer_version_wins_through_another_name_and_another_gateway_and_another_r
                 status: 503,
                 body: "{}".to_owned(),
             };
-            cluster.cue(Cue::bulk(older).on_node(node).times(4));
+            cluster.inject(Injection::bulk(older).on_node(node).times(4));
         }
     }
     let all = accepted(&gateway) + accepted(&second);
@@ -326,7 +326,7 @@ fn no_document_is_in_two_indices_after_a_rollover_between_a_lost_answer_and_the_
         leads(&gateway, "i1");
         done(&gateway, accepted(&gateway));
         for node in 0..3 {
-            cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(node).times(2));
+            cluster.inject(Injection::bulk(Fault::CloseWritten).on_node(node).times(2));
         }
         queued(&gateway, &writes(operation, "a", 100, 1));
         until("all is written", &gateway, || cluster.docs("i1").len() == 100);
@@ -360,7 +360,7 @@ fn no_document_is_in_two_indices_after_its_alias_moves_between_kill_9_and_the_re
         }
         // The gateway makes the id of this document.
         body.push_str("{\"create\":{\"_index\":\"a\"}}\n{\"v\":1}\n");
-        cluster.cue(Cue::bulk(Fault::HangWritten).always());
+        cluster.inject(Injection::bulk(Fault::HangWritten).always());
         queued(&gateway, &body);
         // Each node holds the first request that it gets; later ones are not sent.
         until("some is written", &gateway, || !cluster.docs("i1").is_empty());
@@ -393,7 +393,7 @@ fn a_write_after_a_swap_is_executed_although_the_old_index_has_its_like() {
     let gateway = place.start();
     leads(&gateway, "i1");
     done(&gateway, accepted(&gateway));
-    cluster.cue(Cue::bulk(Fault::HangWritten).always());
+    cluster.inject(Injection::bulk(Fault::HangWritten).always());
     let body = writes("index", "a", 100, 1);
     queued(&gateway, &body);
     until("some is written", &gateway, || !cluster.docs("i1").is_empty());
@@ -442,7 +442,7 @@ fn all_that_was_sent_since_the_last_commit_is_looked_for_wherever_a_gateway_beli
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::bulk(away).always());
+    cluster.inject(Injection::bulk(away).always());
     std::thread::scope(|scope| {
         for writer in 0..4 {
             let gateway = &gateway;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use super::concerns::{BLOCKED, until, with, writes};
 use super::gateway::Gateway;
@@ -254,7 +254,7 @@ fn what_is_to_be_parked_while_no_broker_is_there_is_parked_once_they_are_back() 
     wait(&gateway, |one| one["lanes_held"] == 4);
     cluster.refuse_writes("blocked", Some((403, BLOCKED)));
     // By the time that the cluster refuses them, the brokers are away.
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(1_200))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(1_200))).always());
     for v in 1..=3 {
         write(&gateway, "blocked", v);
         write(&gateway, "good", v);

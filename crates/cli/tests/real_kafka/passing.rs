@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use crate::concerns::{BLOCKED, until, writes};
 use crate::gateway::{Gateway, cluster};
@@ -39,7 +39,7 @@ fn what_cannot_be_queued_waits_for_what_any_gateway_has_put_into_the_topic() {
             status: 503,
             body: "{}".to_owned(),
         };
-        cluster.cue(Cue::bulk(away).always());
+        cluster.inject(Injection::bulk(away).always());
         let (queued, passed) = (10 * round + 1, 10 * round + 2);
         let body = format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"1\"}}}}\n{{\"n\":{queued}}}\n");
         let answer = gateways[first].bulk(&body).ok().unwrap();

@@ -66,8 +66,8 @@ fn a_queue_behind_tls_and_an_account_or_a_certificate_is_like_any_other_and_no_s
 #[test]
 fn with_a_wrong_password_or_a_certificate_of_nobodys_a_gateway_says_so_accepts_nothing_and_loses_nothing() {
     let cluster = cluster();
-    cluster.cue(
-        Cue::bulk(Fault::Status {
+    cluster.inject(
+        Injection::bulk(Fault::Status {
             status: 503,
             body: "{}".to_owned(),
         })

@@ -349,12 +349,12 @@ const LOST: f64 = 0.5;
 
 #[cfg(test)]
 mod tests {
-    use super::simulated::{Load, Node, Seen};
+    use super::simulated::{Load, Node, RunResult};
     use super::*;
 
     /// Asserts that at least 80 % of the possible work was done, and that the requests under way were at most
     /// one half, or four requests, more than could be worked on.
-    fn is_found(node: &Node, seconds: f64, seen: &Seen) {
+    fn is_found(node: &Node, seconds: f64, seen: &RunResult) {
         let could = node.workers as f64 / node.takes * seconds;
         assert!(seen.worked as f64 > 0.8 * could, "{seen:?} of {could}");
         let workers = node.workers as f64;

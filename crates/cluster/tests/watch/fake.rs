@@ -1,5 +1,5 @@
 //! A cluster that answers the watch's questions from a script: it has just enough of both engines' APIs, and
-//! can die, lie, move, be rebuilt and refuse credentials on cue.
+//! can die, lie, move, be rebuilt and refuse credentials on demand.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

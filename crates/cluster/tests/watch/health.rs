@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cluster::{ClusterConfig, NodeChoice, Outcome, PickReason};
+use cluster::{ClusterConfig, NodeChoice, NodeOutcome, PickReason};
 
 use crate::fake::Fake;
 use crate::{LONG, SECOND, config, start, wait_for};
@@ -15,7 +15,7 @@ fn a_dead_node_leaves_the_rotation_at_once_and_returns_by_probe() {
     fake.lock().nodes[1].alive = false;
     let chooser = cluster.chooser(NodeChoice::default());
     let dying = snapshot.nodes.iter().find(|n| n.name == "node-1").unwrap();
-    cluster.report(dying, Outcome::ConnectRefused, Duration::ZERO);
+    cluster.report(dying, NodeOutcome::ConnectRefused, Duration::ZERO);
     for _ in 0..10 {
         assert_eq!(
             chooser.pick(&cluster.snapshot(), PickReason::Request, &[]).name,
@@ -54,7 +54,7 @@ fn a_node_without_an_elected_node_is_out_until_it_follows_one_again() {
     let snapshot = wait_for(&cluster, LONG, "learnt", |s| s.nodes.len() == 2);
     let lost = snapshot.nodes.iter().find(|node| node.name == "node-1").unwrap();
     fake.lock().nodes[1].lost = true;
-    cluster.report(lost, Outcome::Incapable, Duration::ZERO);
+    cluster.report(lost, NodeOutcome::Incapable, Duration::ZERO);
     std::thread::sleep(SECOND);
     assert!(
         !lost.health.is_up(),

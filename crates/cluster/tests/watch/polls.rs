@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cluster::{ClusterConfig, Outcome, Snapshot};
+use cluster::{ClusterConfig, NodeOutcome, Snapshot};
 
 use crate::fake::Fake;
 use crate::{LONG, SECOND, config, homes, start, wait_for, wait_status};
@@ -59,7 +59,7 @@ fn a_cluster_that_is_not_polled_is_read_at_the_start_and_when_something_hints_at
 
     fake.change(|s| s.index("logs", "u1", &[1, 0]));
     let node = snapshot.nodes.iter().find(|node| node.name == "node-1").unwrap();
-    cluster.report(node, Outcome::ConnectRefused, Duration::ZERO);
+    cluster.report(node, NodeOutcome::ConnectRefused, Duration::ZERO);
     wait_for(&cluster, LONG, "a node failed", |s| {
         homes(s, "logs").is_some_and(|homes| homes == ["node-1", "node-0"])
     });

@@ -35,7 +35,7 @@ pub(crate) struct Judge {
 
 /// A change.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum AlertVerdict {
     Fired(Subject, State),
     Resolved(Subject, State),
 }
@@ -69,7 +69,7 @@ impl Judge {
         now_ms: i64,
         findings: &Findings,
         registered: &BTreeSet<Key>,
-    ) -> Vec<Verdict> {
+    ) -> Vec<AlertVerdict> {
         let mut verdicts = Vec::new();
         for ((rule, target), found) in findings {
             for finding in found.iter().take(PARTS_MAX) {
@@ -92,14 +92,14 @@ impl Judge {
                 state.words.clone_from(&finding.words);
                 if state.fired_ms.is_none() && now_ms - state.since_ms >= rule.hold_ms() {
                     state.fired_ms = Some(now_ms);
-                    verdicts.push(Verdict::Fired(subject, state.clone()));
+                    verdicts.push(AlertVerdict::Fired(subject, state.clone()));
                 }
             }
         }
         self.states.retain(|subject, state| {
             let stays = stays(subject, state, now_ms, findings, registered);
             if !stays && state.fired_ms.is_some() {
-                verdicts.push(Verdict::Resolved(subject.clone(), state.clone()));
+                verdicts.push(AlertVerdict::Resolved(subject.clone(), state.clone()));
             }
             stays
         });
@@ -167,10 +167,10 @@ mod tests {
         [((rule, key()), found.collect())].into()
     }
 
-    fn told(verdicts: &[Verdict]) -> Vec<(&'static str, &str)> {
+    fn told(verdicts: &[AlertVerdict]) -> Vec<(&'static str, &str)> {
         let told = verdicts.iter().map(|verdict| match verdict {
-            Verdict::Fired(subject, _) => ("fired", &*subject.part),
-            Verdict::Resolved(subject, _) => ("resolved", &*subject.part),
+            AlertVerdict::Fired(subject, _) => ("fired", &*subject.part),
+            AlertVerdict::Resolved(subject, _) => ("resolved", &*subject.part),
         });
         told.collect()
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Alerts;
-use super::judge::{State, Subject, Verdict};
+use super::judge::{AlertVerdict, State, Subject};
 use super::message::{Status, message};
 use super::rules::Rule;
 use crate::board::Key;
@@ -59,8 +59,8 @@ fn look(polls: &Polls, alerts: &Alerts, now_ms: i64) -> Result<(), StoreError> {
         }
         while let Some(verdict) = unstored.front() {
             match verdict {
-                Verdict::Fired(subject, state) => fired(polls, &names, subject, state)?,
-                Verdict::Resolved(subject, state) => resolved(polls, alerts, subject, state, now_ms)?,
+                AlertVerdict::Fired(subject, state) => fired(polls, &names, subject, state)?,
+                AlertVerdict::Resolved(subject, state) => resolved(polls, alerts, subject, state, now_ms)?,
             }
             unstored.pop_front();
         }

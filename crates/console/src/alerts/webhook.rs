@@ -32,7 +32,7 @@ enum BadWebhook {
 
 /// The outcome of a message's sending.
 #[derive(Debug)]
-enum Outcome {
+enum SendOutcome {
     Taken,
     /// The receiver has read the message and does not want it: sending it again would not help.
     Refused(String),
@@ -81,14 +81,19 @@ async fn rest(alerts: &Alerts, pause: Duration) {
 }
 
 /// Notes the outcome; returns how long to wait.
-fn note(polls: &Polls, alerts: &Alerts, message: &Message, outcome: Outcome) -> Result<Duration, StoreError> {
+fn note(
+    polls: &Polls,
+    alerts: &Alerts,
+    message: &Message,
+    outcome: SendOutcome,
+) -> Result<Duration, StoreError> {
     let mut delivery = alerts.delivery.lock();
     match outcome {
-        Outcome::Taken => {
+        SendOutcome::Taken => {
             delivery.taken_ms = Some(now_ms());
             delivery.failures = 0;
         }
-        Outcome::Refused(words) => {
+        SendOutcome::Refused(words) => {
             tracing::warn!(
                 words,
                 "the webhook's receiver refuses a message, which is given up"
@@ -97,7 +102,7 @@ fn note(polls: &Polls, alerts: &Alerts, message: &Message, outcome: Outcome) -> 
             delivery.dropped += 1;
             delivery.failures = 0;
         }
-        Outcome::Failed(words) => {
+        SendOutcome::Failed(words) => {
             if delivery.failures == 0 {
                 tracing::warn!(words, "the webhook's receiver does not take a message");
             }
@@ -120,10 +125,10 @@ fn pause(failures: u32) -> Duration {
         .min(PAUSE_MAX)
 }
 
-async fn send(outbound: &Outbound, webhook: &Webhook, body: String) -> Outcome {
+async fn send(outbound: &Outbound, webhook: &Webhook, body: String) -> SendOutcome {
     let (target, path) = match target_of(webhook) {
         Ok(target) => target,
-        Err(error) => return Outcome::Failed(error.to_string()),
+        Err(error) => return SendOutcome::Failed(error.to_string()),
     };
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -136,15 +141,15 @@ async fn send(outbound: &Outbound, webhook: &Webhook, body: String) -> Outcome {
         bytes_max: ANSWER_BYTES_MAX,
     };
     match outbound.send(&Arc::new(target), ask).await {
-        Ok(answer) if answer.status.is_success() => Outcome::Taken,
+        Ok(answer) if answer.status.is_success() => SendOutcome::Taken,
         Ok(answer) => {
             let words = format!("it answers {}", answer.status);
             match answer.status.as_u16() {
-                400 | 413 | 422 => Outcome::Refused(words),
-                _ => Outcome::Failed(words),
+                400 | 413 | 422 => SendOutcome::Refused(words),
+                _ => SendOutcome::Failed(words),
             }
         }
-        Err(error) => Outcome::Failed(error.to_string()),
+        Err(error) => SendOutcome::Failed(error.to_string()),
     }
 }
 
@@ -153,8 +158,8 @@ pub(crate) async fn test(outbound: &Outbound, webhook: &Webhook, user: &str) -> 
     let began = Instant::now();
     let outcome = send(outbound, webhook, test_message(user, now_ms()).to_string()).await;
     let (ok, words) = match outcome {
-        Outcome::Taken => (true, None),
-        Outcome::Refused(words) | Outcome::Failed(words) => (false, Some(words)),
+        SendOutcome::Taken => (true, None),
+        SendOutcome::Refused(words) | SendOutcome::Failed(words) => (false, Some(words)),
     };
     json!({"ok": ok, "words": words, "took_ms": began.elapsed().as_secs_f64() * 1e3})
 }

@@ -15,7 +15,7 @@ use crate::alerts::{Rule, place_of, test};
 use crate::board::Key;
 use crate::clock::{iso, now_ms};
 use crate::roles::Role;
-use crate::store::{AlertRow, Change, Silence, StoreError, User, Webhook};
+use crate::store::{AlertRow, AuditedChange, Silence, StoreError, User, Webhook};
 
 type Answer = Result<Json<Value>, Refusal>;
 
@@ -153,7 +153,7 @@ pub(super) async fn silence(
         0 => json!({"rule": wanted.rule}),
         _ => json!({"rule": wanted.rule, "until": iso(silence.until_ms)}),
     };
-    store.note(&Change {
+    store.note(&AuditedChange {
         user: &user.name,
         what: if wanted.minutes == 0 {
             "end silence"
@@ -163,7 +163,7 @@ pub(super) async fn silence(
         target: &name,
         after: Some(&after),
         reason: Some(reason).filter(|reason| !reason.is_empty()),
-        ..Change::default()
+        ..AuditedChange::default()
     })?;
     Ok(Json(json!({})))
 }
@@ -215,7 +215,7 @@ fn keep(api: &ApiState, user: &User, before: Option<&Webhook>, after: Option<&We
     let store = &api.polls.store;
     let is_other = store.keep_webhook(after)?;
     let (before, told_now) = (before.map(told), after.map(told));
-    store.note(&Change {
+    store.note(&AuditedChange {
         user: &user.name,
         what: if after.is_some() {
             "set webhook"

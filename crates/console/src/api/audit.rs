@@ -15,7 +15,7 @@ use super::access::demand;
 use super::guard::Token;
 use super::{ApiState, Refusal, Shared};
 use crate::roles::Role;
-use crate::store::{Place, Wanted};
+use crate::store::{AuditFilter, Place};
 
 #[derive(Deserialize)]
 pub(super) struct AuditQuery {
@@ -39,8 +39,8 @@ impl AuditQuery {
         self.before.as_ref().map(place).transpose()
     }
 
-    fn wanted(self) -> Wanted {
-        Wanted {
+    fn filter(self) -> AuditFilter {
+        AuditFilter {
             user: self.user,
             target: self.target,
             q: self.q,
@@ -57,7 +57,7 @@ pub(super) async fn show(
 ) -> Result<Json<Value>, Refusal> {
     let limit = asked.limit.unwrap_or(100).clamp(1, ENTRIES_MAX);
     let from = asked.place()?;
-    let found = api.polls.store.audit(&asked.wanted(), from, limit)?;
+    let found = api.polls.store.audit(&asked.filter(), from, limit)?;
     Ok(Json(json!({
         "entries": found.entries, "searched": found.searched, "back_to_ms": found.back_to_ms,
         "next": found.next.map(|place| place.to_string()),
@@ -71,15 +71,15 @@ pub(super) async fn download(
     Extension(Token(token)): Extension<Token>,
     Query(asked): Query<AuditQuery>,
 ) -> Result<Response, Refusal> {
-    let wanted = asked.wanted();
+    let filter = asked.filter();
     let lines = try_unfold(Rest::From(None), move |rest| {
-        let (api, token, wanted) = (Shared::clone(&api), token.clone(), wanted.clone());
+        let (api, token, filter) = (Shared::clone(&api), token.clone(), filter.clone());
         async move {
             let Rest::From(mut from) = rest else {
                 return Ok::<_, io::Error>(None);
             };
             loop {
-                let (lines, next) = piece(&api, &token, &wanted, from)?;
+                let (lines, next) = piece(&api, &token, &filter, from)?;
                 let rest = next.map_or(Rest::Nothing, |next| Rest::From(Some(next)));
                 if !lines.is_empty() {
                     return Ok(Some((lines, rest)));
@@ -109,7 +109,7 @@ enum Rest {
 fn piece(
     api: &ApiState,
     token: &str,
-    wanted: &Wanted,
+    filter: &AuditFilter,
     from: Option<Place>,
 ) -> Result<(Bytes, Option<Place>), io::Error> {
     let user = api.polls.store.session(token, false).map_err(io::Error::other)?;
@@ -120,7 +120,7 @@ fn piece(
     let found = api
         .polls
         .store
-        .audit(wanted, from, ENTRIES_MAX)
+        .audit(filter, from, ENTRIES_MAX)
         .map_err(io::Error::other)?;
     let mut lines = Vec::new();
     for entry in &found.entries {
@@ -139,17 +139,17 @@ mod tests {
 
     use super::super::testing::{on_api, send};
     use super::*;
-    use crate::store::{Change, Store};
+    use crate::store::{AuditedChange, Store};
 
     fn fill(store: &Store, entries: usize) {
         for n in 0..entries {
             let user = if n % 100 == 0 { "ada" } else { "eve" };
             let target = format!("line\n\"{n}\"");
-            let change = Change {
+            let change = AuditedChange {
                 user,
                 what: "PUT /logs",
                 target: &target,
-                ..Change::default()
+                ..AuditedChange::default()
             };
             store.note(&change).unwrap();
         }

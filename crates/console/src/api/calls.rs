@@ -16,7 +16,7 @@ use super::{ApiState, Refusal};
 use crate::outbound::Ask;
 use crate::rights::CallPath;
 use crate::roles::Role;
-use crate::store::{Change, ClusterEntry, StoreError, User};
+use crate::store::{AuditedChange, ClusterEntry, StoreError, User};
 use crate::target::Target;
 
 #[derive(Deserialize)]
@@ -46,7 +46,7 @@ impl Confirm {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct NamesQuery {
     kind: String,
     #[serde(default)]
     prefix: String,
@@ -75,12 +75,12 @@ pub(super) async fn call(
         demand(Role::Operator, user.roles.on_cluster(&id), ON_CLUSTER)?;
         admit(&cluster, &path, call.confirm.as_ref())?;
         let what = format!("{method} {}", call.path);
-        store.note(&Change {
+        store.note(&AuditedChange {
             user: &user.name,
             what: &what,
             target: &cluster.name,
             reason: call.confirm.as_ref().map(|confirm| confirm.reason.trim()),
-            ..Change::default()
+            ..AuditedChange::default()
         })?;
         api.names.forget(&id);
     }
@@ -151,7 +151,7 @@ fn headers_of(given: &BTreeMap<String, String>, has_body: bool) -> Result<Header
 pub(super) async fn names(
     State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<NamesQuery>,
 ) -> Result<Json<Value>, Refusal> {
     let store = &api.polls.store;
     let cluster = store.cluster(&id)?.ok_or(StoreError::Missing)?;

@@ -13,9 +13,9 @@ use super::{ApiState, Refusal};
 use crate::draft::{ClusterDraft, GatewayDraft};
 use crate::import;
 use crate::poll::adopt;
-use crate::probe::{Kind, probe};
+use crate::probe::{ServerKind, probe};
 use crate::roles::Role;
-use crate::store::{Change, ClusterEntry, GatewayEntry, StoreError, User};
+use crate::store::{AuditedChange, ClusterEntry, GatewayEntry, StoreError, User};
 use crate::target::Target;
 
 type Answer = Result<Json<Value>, Refusal>;
@@ -74,7 +74,7 @@ pub(super) async fn remove_cluster(
     let stored = store.cluster(&id)?.ok_or(StoreError::Missing)?;
     store.forget_cluster(&id)?;
     let before = json!(stored);
-    let change = Change {
+    let change = AuditedChange {
         before: Some(&before),
         ..change(&user.name, "remove cluster", &stored.name)
     };
@@ -108,7 +108,9 @@ pub(super) async fn test_cluster(
         None => store.cluster_secret(&entry)?,
     };
     let target = Target::cluster(&entry, password);
-    Ok(Json(probe(&api.polls.outbound, Kind::Cluster, target).await))
+    Ok(Json(
+        probe(&api.polls.outbound, ServerKind::Cluster, target).await,
+    ))
 }
 
 /// Demands the role for everything from a user who changes the addresses of a cluster, or how they are
@@ -157,7 +159,7 @@ pub(super) async fn remove_gateway(
     let stored = store.gateway(&id)?.ok_or(StoreError::Missing)?;
     store.forget_gateway(&id)?;
     let before = json!(stored);
-    let change = Change {
+    let change = AuditedChange {
         before: Some(&before),
         ..change(&user.name, "remove gateway", &stored.name)
     };
@@ -188,7 +190,9 @@ pub(super) async fn test_gateway(
         None => store.gateway_secret(&entry)?,
     };
     let target = Target::gateway(&entry, token);
-    Ok(Json(probe(&api.polls.outbound, Kind::Gateway, target).await))
+    Ok(Json(
+        probe(&api.polls.outbound, ServerKind::Gateway, target).await,
+    ))
 }
 
 /// Imports a file: all of its entries, or none if there are problems.
@@ -263,7 +267,7 @@ fn keep_cluster(
         stored.map(|stored| json!(stored)),
         store.cluster(&entry.id)?.map(|kept| json!(kept)),
     );
-    let change = Change {
+    let change = AuditedChange {
         before: before.as_ref(),
         after: after.as_ref(),
         ..change(actor, what, &entry.name)
@@ -291,7 +295,7 @@ fn keep_gateway(
         stored.map(|stored| json!(stored)),
         store.gateway(&entry.id)?.map(|kept| json!(kept)),
     );
-    let change = Change {
+    let change = AuditedChange {
         before: before.as_ref(),
         after: after.as_ref(),
         ..change(actor, what, &entry.name)
@@ -333,12 +337,12 @@ fn told_gateway(api: &ApiState, id: &str) -> Answer {
     Ok(Json(json!(entry)))
 }
 
-fn change<'a>(actor: &'a str, what: &'a str, target: &'a str) -> Change<'a> {
-    Change {
+fn change<'a>(actor: &'a str, what: &'a str, target: &'a str) -> AuditedChange<'a> {
+    AuditedChange {
         user: actor,
         what,
         target,
-        ..Change::default()
+        ..AuditedChange::default()
     }
 }
 

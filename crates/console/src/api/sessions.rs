@@ -17,7 +17,7 @@ use super::guard::{Token, cookie, token_of};
 use super::{ApiState, Peer, Refusal};
 use crate::clock::now_ms;
 use crate::refused::{Who, Why};
-use crate::store::{Change, User};
+use crate::store::{AuditedChange, User};
 use settings::Secret;
 
 #[derive(Deserialize)]
@@ -115,11 +115,11 @@ pub(super) async fn log_out(
     Extension(Token(token)): Extension<Token>,
 ) -> Result<Response, Refusal> {
     api.polls.store.end_session(&token)?;
-    api.polls.store.note(&Change {
+    api.polls.store.note(&AuditedChange {
         user: &user.name,
         what: "log out",
         target: "console",
-        ..Change::default()
+        ..AuditedChange::default()
     })?;
     Ok(([(SET_COOKIE, cookie("", api.tls, 0))], Json(json!({}))).into_response())
 }
@@ -146,11 +146,11 @@ fn begin(api: &ApiState, name: &str, what: &str) -> Result<Response, Refusal> {
         return Err(Refusal::failed("the user is gone"));
     };
     let token = store.begin_session(user.id)?;
-    store.note(&Change {
+    store.note(&AuditedChange {
         user: &user.name,
         what,
         target: "console",
-        ..Change::default()
+        ..AuditedChange::default()
     })?;
     let cookie = cookie(&token, api.tls, crate::store::SESSION_MS_MAX / 1000);
     Ok(([(SET_COOKIE, cookie)], Json(told(&user))).into_response())

@@ -15,7 +15,7 @@ use super::sessions::{check_name, check_password, refused};
 use super::{ApiState, Peer, Refusal, Shared};
 use crate::refused::Why;
 use crate::roles::Roles;
-use crate::store::{Change, StoreError, User};
+use crate::store::{AuditedChange, StoreError, User};
 
 type Answer = Result<Json<Value>, Refusal>;
 
@@ -151,7 +151,7 @@ fn note(
     before: Option<&Value>,
     after: Option<&Value>,
 ) -> Result<(), StoreError> {
-    api.polls.store.note(&Change {
+    api.polls.store.note(&AuditedChange {
         user: &user.name,
         what,
         target,

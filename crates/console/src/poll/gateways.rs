@@ -16,7 +16,7 @@ use crate::alerts::{Finding, Rule};
 use crate::board::{GATEWAY_SERIES, Key, Severity, Watched};
 use crate::clock::now_ms;
 use crate::secrets::row_id;
-use crate::store::{Change, ClusterEntry, GatewayEntry, Store, StoreError};
+use crate::store::{AuditedChange, ClusterEntry, GatewayEntry, Store, StoreError};
 use crate::target::Target;
 
 /// A gateway's counters at a point in time.
@@ -365,13 +365,13 @@ fn register(
         ..ClusterEntry::default()
     };
     store.keep_cluster(&entry, None)?;
-    store.note(&Change {
+    store.note(&AuditedChange {
         user: "console",
         what: "register cluster",
         target: &entry.name,
         after: Some(&json!(entry)),
         reason: Some("a registered gateway tells of it"),
-        ..Change::default()
+        ..AuditedChange::default()
     })?;
     Ok(entry.id)
 }

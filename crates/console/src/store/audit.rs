@@ -11,7 +11,7 @@ use crate::clock::now_ms;
 
 /// A change to note.
 #[derive(Debug, Default)]
-pub(crate) struct Change<'a> {
+pub(crate) struct AuditedChange<'a> {
     /// The user's name.
     pub(crate) user: &'a str,
     /// The action, in a word or two.
@@ -28,7 +28,7 @@ pub(crate) struct Change<'a> {
 
 /// An entry of the log.
 #[derive(Debug, Serialize)]
-pub(crate) struct Entry {
+pub(crate) struct AuditEntry {
     pub(crate) id: i64,
     pub(crate) at_ms: i64,
     /// The same time in ISO 8601, UTC, for readers outside the page.
@@ -43,7 +43,7 @@ pub(crate) struct Entry {
 
 /// A filter for entries. An absent field matches every entry.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct AuditFilter {
     /// The user's whole name.
     pub(crate) user: Option<String>,
     /// The whole name of what was acted on.
@@ -63,7 +63,7 @@ pub(crate) struct Place(i64, i64);
 /// The result of a search.
 #[derive(Debug)]
 pub(crate) struct AuditPage {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<AuditEntry>,
     /// Number of entries that were searched.
     pub(crate) searched: u32,
     /// The time of the last entry that was searched.
@@ -74,7 +74,7 @@ pub(crate) struct AuditPage {
 
 impl Store {
     /// Adds an entry. There is no way to change one.
-    pub(crate) fn note(&self, change: &Change<'_>) -> Result<(), StoreError> {
+    pub(crate) fn note(&self, change: &AuditedChange<'_>) -> Result<(), StoreError> {
         let text = |value: Option<&Value>| value.map(Value::to_string);
         self.sql().execute(
             "INSERT INTO audit (at_ms, user, what, target, before, after, reason) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -94,7 +94,7 @@ impl Store {
     /// Searches for entries, newest first, until `limit` are found or [`SEARCHED_MAX`] have been searched.
     pub(crate) fn audit(
         &self,
-        wanted: &Wanted,
+        filter: &AuditFilter,
         from: Option<Place>,
         limit: usize,
     ) -> Result<AuditPage, StoreError> {
@@ -104,21 +104,21 @@ impl Store {
                  before, after, reason
              FROM audit WHERE (at_ms, id) < (?, ?) AND at_ms >= ? ORDER BY at_ms DESC, id DESC",
         )?;
-        let Place(at_ms, id) = from.unwrap_or(Place(wanted.to_ms.unwrap_or(i64::MAX), i64::MIN));
-        let mut rows = statement.query(params![at_ms, id, wanted.from_ms.unwrap_or(i64::MIN)])?;
+        let Place(at_ms, id) = from.unwrap_or(Place(filter.to_ms.unwrap_or(i64::MAX), i64::MIN));
+        let mut rows = statement.query(params![at_ms, id, filter.from_ms.unwrap_or(i64::MIN)])?;
         let mut found = AuditPage {
             entries: Vec::new(),
             searched: 0,
             back_to_ms: None,
             next: None,
         };
-        let wanted = wanted.lowered();
+        let filter = filter.lowered();
         while let Some(row) = rows.next()? {
             let entry = Raw::of(row)?;
             let place = Place(entry.at_ms, entry.id);
             found.searched += 1;
             found.back_to_ms = Some(entry.at_ms);
-            if wanted.fits(&entry) {
+            if filter.fits(&entry) {
                 found.entries.push(entry.read());
             }
             if found.entries.len() >= limit || found.searched >= SEARCHED_MAX {
@@ -172,9 +172,9 @@ impl Raw {
         })
     }
 
-    fn read(self) -> Entry {
+    fn read(self) -> AuditEntry {
         let json = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
-        Entry {
+        AuditEntry {
             id: self.id,
             at_ms: self.at_ms,
             at: self.at,
@@ -188,7 +188,7 @@ impl Raw {
     }
 }
 
-impl Wanted {
+impl AuditFilter {
     /// Returns the filter in lower case, without empty words.
     fn lowered(&self) -> Self {
         let lowered = |word: &Option<String>| {
@@ -205,8 +205,8 @@ impl Wanted {
     }
 
     fn fits(&self, entry: &Raw) -> bool {
-        let is = |wanted: &Option<String>, text: &str| {
-            wanted.as_ref().is_none_or(|word| text.to_lowercase() == *word)
+        let is = |filter: &Option<String>, text: &str| {
+            filter.as_ref().is_none_or(|word| text.to_lowercase() == *word)
         };
         let has = |word: &str| {
             let texts = [&entry.user, &entry.what, &entry.target];
@@ -255,10 +255,10 @@ mod tests {
     }
 
     /// All that fits, asked for in pieces; and how many were searched for it.
-    fn all(store: &Store, wanted: &Wanted, limit: usize) -> (Vec<i64>, u32) {
+    fn all(store: &Store, filter: &AuditFilter, limit: usize) -> (Vec<i64>, u32) {
         let (mut ids, mut searched, mut from) = (Vec::new(), 0, None);
         loop {
-            let found = store.audit(wanted, from, limit).unwrap();
+            let found = store.audit(filter, from, limit).unwrap();
             assert!(found.entries.len() <= limit && found.searched <= SEARCHED_MAX);
             ids.extend(found.entries.iter().map(|entry| entry.id));
             searched += found.searched;
@@ -276,11 +276,11 @@ mod tests {
         let newest_first: Vec<i64> = (1..=100).rev().collect();
         for limit in [1, 7, 100, 1000] {
             assert_eq!(
-                all(&store, &Wanted::default(), limit),
+                all(&store, &AuditFilter::default(), limit),
                 (newest_first.clone(), 100)
             );
         }
-        let page = store.audit(&Wanted::default(), None, 3).unwrap();
+        let page = store.audit(&AuditFilter::default(), None, 3).unwrap();
         assert_eq!((page.searched, page.back_to_ms), (3, Some(32)));
         assert_eq!(page.entries[0].at, "1970-01-01T00:00:00.033Z");
     }
@@ -288,57 +288,57 @@ mod tests {
     #[test]
     fn filters_are_by_user_target_text_and_time() {
         let (_folder, store) = store(100);
-        let ids = |wanted: Wanted| all(&store, &wanted, 4).0;
+        let ids = |filter: AuditFilter| all(&store, &filter, 4).0;
         let word = |word: &str| Some(word.to_owned());
         let adas: Vec<i64> = (0..10).rev().map(|n| n * 10 + 1).collect();
         assert_eq!(
-            ids(Wanted {
+            ids(AuditFilter {
                 user: word("ADA"),
-                ..Wanted::default()
+                ..AuditFilter::default()
             }),
             adas
         );
         assert_eq!(
-            ids(Wanted {
+            ids(AuditFilter {
                 user: word("ad"),
-                ..Wanted::default()
+                ..AuditFilter::default()
             }),
             [0; 0]
         );
         assert_eq!(
-            ids(Wanted {
+            ids(AuditFilter {
                 q: word("put /lo"),
-                ..Wanted::default()
+                ..AuditFilter::default()
             }),
             adas
         );
         assert_eq!(
-            ids(Wanted {
+            ids(AuditFilter {
                 q: word("TÜRKIS"),
-                ..Wanted::default()
+                ..AuditFilter::default()
             }),
             [8],
             "what it is now is searched, too"
         );
         assert_eq!(
-            ids(Wanted {
+            ids(AuditFilter {
                 q: word(""),
-                ..Wanted::default()
+                ..AuditFilter::default()
             })
             .len(),
             100
         );
         assert_eq!(
-            ids(Wanted {
+            ids(AuditFilter {
                 target: word("prod"),
-                ..Wanted::default()
+                ..AuditFilter::default()
             }),
             [0; 0]
         );
-        let time = Wanted {
+        let time = AuditFilter {
             from_ms: Some(1),
             to_ms: Some(3),
-            ..Wanted::default()
+            ..AuditFilter::default()
         };
         assert_eq!(ids(time), [9, 8, 7, 6, 5, 4]);
     }
@@ -347,13 +347,13 @@ mod tests {
     fn one_search_is_bounded_and_says_how_far_it_came() {
         let entries = i64::from(SEARCHED_MAX) + 100;
         let (_folder, store) = store(entries);
-        let wanted = Wanted {
+        let filter = AuditFilter {
             q: Some("türkis".to_owned()),
-            ..Wanted::default()
+            ..AuditFilter::default()
         };
-        let found = store.audit(&wanted, None, 10).unwrap();
+        let found = store.audit(&filter, None, 10).unwrap();
         assert_eq!((found.entries.len(), found.searched), (0, SEARCHED_MAX));
-        let found = store.audit(&wanted, found.next, 10).unwrap();
+        let found = store.audit(&filter, found.next, 10).unwrap();
         assert_eq!((found.entries.len(), found.searched, found.next), (1, 100, None));
     }
 }

@@ -13,9 +13,11 @@ use serde_json::{Value, json};
 
 use super::AdminState;
 use super::refusal::Refusal;
-use crate::beside::beside;
+use crate::own_thread::on_own_thread;
 use crate::queue::Queue;
-use crate::queue::dead_letters::{Edit, LettersError, Patch, PatchTerms, ReplayTarget, Unfit, Wanted, like};
+use crate::queue::dead_letters::{
+    Edit, LetterFilter, LettersError, Patch, PatchTerms, ReplayTarget, Unfit, like,
+};
 
 /// The query parameters of these endpoints.
 #[derive(Debug, Default, Deserialize)]
@@ -47,12 +49,12 @@ type Query_ = Result<Query<LettersQuery>, QueryRejection>;
 
 pub(super) async fn list(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {
     let asked = asked(query)?;
-    let (queue, wanted) = (asked.queue(&admin)?, asked.wanted()?);
+    let (queue, filter) = (asked.queue(&admin)?, asked.filter()?);
     let limit = asked.limit.unwrap_or(LETTERS).min(LETTERS_MAX);
     blocking(move || {
         let page = queue
             .dead_letters
-            .list(&wanted, &queue.committed(), asked.from, limit)
+            .list(&filter, &queue.committed(), asked.from, limit)
             .map_err(Refusal::failed)?;
         #[derive(serde::Serialize)]
         struct Listed<'a> {
@@ -125,9 +127,9 @@ pub(super) async fn edit(
 /// Counts letters by what they have in common.
 pub(super) async fn facets(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {
     let asked = asked(query)?;
-    let (queue, wanted) = (asked.queue(&admin)?, asked.wanted()?);
+    let (queue, filter) = (asked.queue(&admin)?, asked.filter()?);
     blocking(move || {
-        let counted = queue.dead_letters.facets(&wanted, &queue.committed());
+        let counted = queue.dead_letters.facets(&filter, &queue.committed());
         Ok(Json(counted.map_err(Refusal::failed)?).into_response())
     })
     .await
@@ -139,7 +141,7 @@ pub(super) async fn patch(
     body: Bytes,
 ) -> Result<Response, Refusal> {
     let asked = asked(query)?;
-    let (queue, wanted) = (asked.queue(&admin)?, asked.selection()?);
+    let (queue, filter) = (asked.queue(&admin)?, asked.selection()?);
     let patch: Patch = serde_json::from_slice(&body).map_err(|error| {
         Refusal::invalid(format!(
             "the body is {{\"patch\": [STEP, …]}}, a step one of set, remove, rename, convert: {error}"
@@ -158,7 +160,7 @@ pub(super) async fn patch(
         };
         let done = queue
             .dead_letters
-            .patch(&patch, &wanted, &queue.committed(), &terms);
+            .patch(&patch, &filter, &queue.committed(), &terms);
         let done = done.map_err(|error| failed(&error))?;
         if !asked.dry_run {
             tracing::info!(
@@ -197,9 +199,9 @@ fn now_ms() -> u64 {
 
 pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {
     let asked = asked(query)?;
-    let (queue, wanted) = (asked.queue(&admin)?, asked.selection()?);
+    let (queue, filter) = (asked.queue(&admin)?, asked.selection()?);
     if asked.dry_run {
-        return count(queue, wanted).await;
+        return count(queue, filter).await;
     }
     let snapshot = admin.snapshot(&queue)?;
     let (asking, name, known) = (
@@ -233,7 +235,7 @@ pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) 
             within: REPLAY_MAX,
         };
         let letters = &queue.dead_letters;
-        let done = letters.replay(&wanted, &queue.committed(), &way, || queue.flush());
+        let done = letters.replay(&filter, &queue.committed(), &way, || queue.flush());
         let done = done.map_err(|error| failed(&error))?;
         tracing::info!(
             queue = &*queue.name,
@@ -256,9 +258,9 @@ pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) 
 
 pub(super) async fn purge(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {
     let asked = asked(query)?;
-    let (queue, wanted) = (asked.queue(&admin)?, asked.selection()?);
+    let (queue, filter) = (asked.queue(&admin)?, asked.selection()?);
     if asked.dry_run {
-        return count(queue, wanted).await;
+        return count(queue, filter).await;
     }
     if !asked.confirm {
         let reason = "what is purged is gone for good: say `confirm=true` (`dry_run=true` counts first)";
@@ -266,7 +268,7 @@ pub(super) async fn purge(State(admin): State<Arc<AdminState>>, query: Query_) -
     }
     blocking(move || {
         let letters = &queue.dead_letters;
-        let purged = letters.purge(&wanted, &queue.committed(), || queue.flush());
+        let purged = letters.purge(&filter, &queue.committed(), || queue.flush());
         let purged = purged.map_err(|error| failed(&error))?;
         tracing::info!(queue = &*queue.name, purged, "dead letters were purged");
         Ok(Json(json!({"purged": purged})).into_response())
@@ -274,9 +276,9 @@ pub(super) async fn purge(State(admin): State<Arc<AdminState>>, query: Query_) -
     .await
 }
 
-async fn count(queue: Arc<Queue>, wanted: Wanted) -> Result<Response, Refusal> {
+async fn count(queue: Arc<Queue>, filter: LetterFilter) -> Result<Response, Refusal> {
     blocking(move || {
-        let counted = queue.dead_letters.count(&wanted, &queue.committed());
+        let counted = queue.dead_letters.count(&filter, &queue.committed());
         let counted = counted.map_err(Refusal::failed)?;
         Ok(Json(json!({"would": counted})).into_response())
     })
@@ -287,7 +289,7 @@ async fn count(queue: Arc<Queue>, wanted: Wanted) -> Result<Response, Refusal> {
 pub(super) async fn blocking(
     work: impl FnOnce() -> Result<Response, Refusal> + Send + 'static,
 ) -> Result<Response, Refusal> {
-    beside(work)
+    on_own_thread(work)
         .await
         .unwrap_or_else(|error| Err(Refusal::unavailable(error.to_string())))
 }
@@ -315,16 +317,16 @@ impl LettersQuery {
         admin.queue(self.queue.as_deref())
     }
 
-    fn wanted(&self) -> Result<Wanted, Refusal> {
+    fn filter(&self) -> Result<LetterFilter, Refusal> {
         let ids = self.id.as_deref().map(|ids| {
             let ids: Result<BTreeSet<u64>, _> = ids.split(',').map(str::parse).collect();
             ids.map_err(|_| Refusal::invalid("`id` is one number, or several with commas between"))
         });
         let status = self.status.as_deref().map(|status| {
-            Wanted::parse_status(status)
+            LetterFilter::parse_status(status)
                 .ok_or_else(|| Refusal::invalid("`status` is written as 400, 4xx or 400-404"))
         });
-        Ok(Wanted {
+        Ok(LetterFilter {
             ids: ids.transpose()?,
             group: self.group.clone(),
             index: self.index.clone(),
@@ -340,12 +342,12 @@ impl LettersQuery {
 
     /// Returns the selected letters. An empty selection is refused here, so that nothing is removed by
     /// accident.
-    fn selection(&self) -> Result<Wanted, Refusal> {
-        let wanted = self.wanted()?;
-        if wanted == Wanted::default() && !self.all {
+    fn selection(&self) -> Result<LetterFilter, Refusal> {
+        let filter = self.filter()?;
+        if filter == LetterFilter::default() && !self.all {
             return Err(Refusal::invalid("say which: `id`, a filter, or `all=true`"));
         }
-        Ok(wanted)
+        Ok(filter)
     }
 }
 

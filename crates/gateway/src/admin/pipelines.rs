@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::AdminState;
 use super::dead_letters::blocking;
 use super::refusal::Refusal;
-use crate::queue::{Doing, Group, Phase};
+use crate::queue::{Group, LaneActivity, Phase};
 
 /// How long a stop may take before it is answered.
 #[derive(Debug, Default, Deserialize)]
@@ -103,8 +103,8 @@ fn shown(groups: &[Arc<Group>]) -> Value {
             "state": group.phase().as_str(),
             "pending": status.pending,
             "pending_bytes": status.pending_bytes,
-            "paused_lanes": group.count(Doing::Paused),
-            "retrying_lanes": group.count(Doing::Retrying),
+            "paused_lanes": group.count(LaneActivity::Paused),
+            "retrying_lanes": group.count(LaneActivity::Retrying),
             "why": group.why(),
         })
     });

@@ -20,8 +20,8 @@ use wire::guard::{self, Work};
 use super::AdminState;
 use super::dead_letters::blocking;
 use super::refusal::Refusal;
-use crate::beside::beside;
 use crate::nodes::{DocumentName, LookError, look};
+use crate::own_thread::on_own_thread;
 use crate::queue::dead_letters::{LettersFound, LettersSought};
 use crate::queue::parked::{ParkedFound, ParkedSought};
 use crate::queue::trace::{Cursors, SearchResult, Sought, Write};
@@ -98,7 +98,7 @@ async fn of_document(
     }
     let (searching, named) = (Arc::clone(&admin), Arc::new(named));
     let sought = Arc::clone(&named);
-    let searched = beside(move || {
+    let searched = on_own_thread(move || {
         let each = queues.iter().enumerate().map(|(number, queue)| {
             // Each queue has its share of the time that is left.
             let left = SEARCH.saturating_sub(began.elapsed()) / (queues.len() - number) as u32;
@@ -229,7 +229,7 @@ async fn ask_all(
         (name.to_string(), Arc::clone(cluster), names)
     });
     let asked: Vec<_> = asked.collect();
-    match beside(move || ask_each(asked)).await {
+    match on_own_thread(move || ask_each(asked)).await {
         Ok(told) => told,
         Err(error) => Map::from_iter([("?".to_owned(), json!({"asked": false, "why": error.to_string()}))]),
     }

@@ -11,7 +11,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, ORIGIN, WARNING};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-pub(crate) use ask::Asking;
+pub(crate) use ask::FormQuestion;
 pub(crate) use known::Forms;
 
 /// The form of one request.

@@ -24,12 +24,12 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 
-pub use account::{AccountRight, AccountRights, AccountUse, Verdict, account_rights};
+pub use account::{AccountRight, AccountRights, AccountUse, RightVerdict, account_rights};
 pub(crate) use ask::{Caller, covers};
 pub(crate) use cluster::{ClusterRights, Denied};
 pub(crate) use identity::IDENTITY;
 
-use identity::Key;
+use identity::HashKey;
 use kept::Keeper;
 
 /// The gateway's knowledge of the clients of all clusters.
@@ -43,7 +43,7 @@ pub(crate) struct Rights {
 /// The state that outlives the process; it is read when the first filter needs it.
 #[derive(Debug)]
 struct Persistent {
-    key: Key,
+    key: HashKey,
     clock: Clock,
     keeper: Option<Keeper>,
 }
@@ -102,7 +102,7 @@ impl Rights {
                 let folder = self.folder.display();
                 tracing::warn!(%folder, %error, "who may write cannot be kept: it is asked again after a restart");
                 return Persistent {
-                    key: Key::new(),
+                    key: HashKey::new(),
                     clock,
                     keeper: None,
                 };

@@ -11,11 +11,11 @@ use wire::{Buffer, Outgoing, Pool, ReplyBody, SendError};
 
 use crate::delivery::lane::Route;
 use crate::delivery::memory::{AnswerRoom, Memory};
-use crate::delivery::outcome::Untold;
+use crate::delivery::outcome::UnknownOutcome;
 use crate::nodes::{Message, Outbound, Purpose};
 
 /// The answer to a question.
-pub(super) struct Answer<'m> {
+pub(super) struct QuestionAnswer<'m> {
     pub(super) status: StatusCode,
     /// `None` if it is longer than what is read.
     pub(super) body: Option<Buffer>,
@@ -49,7 +49,7 @@ impl Route {
         body: Outgoing,
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<Answer<'_>, Untold> {
+    ) -> Result<QuestionAnswer<'_>, UnknownOutcome> {
         let memory = &self.shared.delivery_memory;
         let (least, more) = (question.least, question.more);
         let read = async |status, reply| {
@@ -58,7 +58,7 @@ impl Route {
                 Some((body, room)) => (Some(body), room),
                 None => (None, None),
             };
-            Ok(Answer {
+            Ok(QuestionAnswer {
                 status,
                 body,
                 _room: room,
@@ -75,7 +75,7 @@ impl Route {
         source: &[u8],
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<Source, Untold> {
+    ) -> Result<Source, UnknownOutcome> {
         let target = target_of(index, "_source", id, routing);
         let question = Question {
             method: Method::GET,
@@ -101,7 +101,7 @@ impl Route {
         body: Outgoing,
         (outbound, snapshot): (&Outbound, &Snapshot),
         read: impl AsyncFnOnce(StatusCode, ReplyBody) -> Result<T, SendError>,
-    ) -> Result<T, Untold> {
+    ) -> Result<T, UnknownOutcome> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(account) = self.account(outbound) {

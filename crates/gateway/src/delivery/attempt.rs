@@ -17,13 +17,13 @@ use crate::bulk_request::ask_of;
 use crate::delivery::asking::{Question, SHORT_BYTES, SOURCE_BYTES_MAX, Source, target_of};
 use crate::delivery::lane::Route;
 use crate::delivery::memory::AnswerHeld;
-use crate::delivery::outcome::{Outcome, Outcomes, Untold};
+use crate::delivery::outcome::{Outcome, Outcomes, UnknownOutcome};
 use crate::delivery::outlet::{Outlet, SendMode};
 use crate::delivery::parcel::Parcel;
 use crate::delivery::sources::same;
 use crate::delivery::work::Work;
 use crate::nodes::Outbound;
-use crate::nodes::lines::Load;
+use crate::nodes::lines::PlannedBody;
 use crate::scratch::with_scratch;
 
 /// The result of an attempt.
@@ -85,7 +85,7 @@ impl Route {
         match verdict {
             Verdict::Plan(plan) => {
                 route.count_shards(&plan, snapshot);
-                let load = Arc::new(Load { body, plan });
+                let load = Arc::new(PlannedBody { body, plan });
                 let parts = load.plan.parts.iter().enumerate();
                 let sent = parts.map(|(part, one)| {
                     let parcel = Parcel::part(&load, part, wording).traced(&work.trace);
@@ -160,7 +160,7 @@ impl Route {
 
     /// Whether the document that an operation conflicts with is the one that the operation was to write: then
     /// an earlier try has written it, or somebody else has written the same.
-    pub(crate) async fn is_ours(&self, work: &Work<'_>, operation: usize) -> Result<bool, Untold> {
+    pub(crate) async fn is_ours(&self, work: &Work<'_>, operation: usize) -> Result<bool, UnknownOutcome> {
         let at = work.operations[operation];
         if at.op != Op::Create && !at.versioned {
             return Ok(false);
@@ -175,9 +175,9 @@ impl Route {
         };
         let explained = bulk::explain(lines, &ask, &snapshot.table).next();
         let Some(Ok(document)) = explained else {
-            return Err(Untold::Unreadable);
+            return Err(UnknownOutcome::Unreadable);
         };
-        let id = document.id.ok_or(Untold::Unreadable)?;
+        let id = document.id.ok_or(UnknownOutcome::Unreadable)?;
         if at.op == Op::Create && work.batch.minted.iter().any(|minted| minted.has(id.as_bytes())) {
             return Ok(true);
         }
@@ -188,7 +188,7 @@ impl Route {
             _ => match self.source_is(place, source, &outbound, &snapshot).await? {
                 Source::Same => Ok(true),
                 Source::Other | Source::Error(StatusCode::NOT_FOUND, _) => Ok(false),
-                Source::Error(status, _) => Err(Untold::Documents(status)),
+                Source::Error(status, _) => Err(UnknownOutcome::Documents(status)),
             },
         }
     }
@@ -201,7 +201,7 @@ impl Route {
         source: &[u8],
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<bool, Untold> {
+    ) -> Result<bool, UnknownOutcome> {
         let question = Question {
             method: Method::GET,
             target: &target_of(index, "_doc", id, routing),
@@ -216,12 +216,13 @@ impl Route {
                 let Some(body) = &answer.body else {
                     return Ok(false);
                 };
-                let there: Stored<'_> = serde_json::from_slice(body).map_err(|_| Untold::Unreadable)?;
+                let there: Stored<'_> =
+                    serde_json::from_slice(body).map_err(|_| UnknownOutcome::Unreadable)?;
                 let wanted: Option<&RawValue> = serde_json::from_slice(source).ok();
                 let both = there.source.zip(wanted);
                 Ok(both.is_some_and(|(there, wanted)| same(there, wanted)))
             }
-            status => Err(Untold::Documents(status)),
+            status => Err(UnknownOutcome::Documents(status)),
         }
     }
 }

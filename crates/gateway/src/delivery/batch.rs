@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use traces::{Open, SpanKind};
 use wire::PooledBytes;
 
-use crate::delivery::concern::is_of_another;
+use crate::delivery::error_scope::is_of_another;
 use crate::delivery::lane::{Lane, Route};
 use crate::delivery::memory::{AnswerHeld, LaneMemory};
 use crate::delivery::outcome::{Again, Error, Outcome};
@@ -22,7 +22,7 @@ use crate::delivery::remembered::remembered;
 use crate::delivery::work::{Batch, Work};
 use crate::queue::dead_letters::{Cause, NotPut};
 use crate::queue::parked::Scope;
-use crate::queue::{DELIVERED_TYPE, Doing};
+use crate::queue::{DELIVERED_TYPE, LaneActivity};
 
 /// The operations that an attempt did not get done, sorted by their outcome.
 #[derive(Default)]
@@ -91,7 +91,7 @@ impl Undone {
 /// How a lane waits before its next attempt.
 struct Wait {
     why: String,
-    doing: Doing,
+    activity: LaneActivity,
     busy: bool,
     after: Option<Duration>,
     /// Whether the lane waits for room among the dead letters, or for the disk.
@@ -104,10 +104,10 @@ impl Wait {
     fn new(again: &Again) -> Self {
         Self {
             why: again.why(),
-            doing: if again.paused {
-                Doing::Paused
+            activity: if again.paused {
+                LaneActivity::Paused
             } else {
-                Doing::Retrying
+                LaneActivity::Retrying
             },
             busy: again.busy,
             after: again.after,
@@ -118,7 +118,7 @@ impl Wait {
     fn for_room(why: &str) -> Self {
         Self {
             why: format!("dead letters cannot be written: {why}"),
-            doing: Doing::Paused,
+            activity: LaneActivity::Paused,
             busy: false,
             after: None,
             for_room: true,
@@ -167,7 +167,7 @@ impl Lane {
                 None => {
                     let position = batch.origins[0].position;
                     let why = format!("the record at {position} is not one that this version knows to send");
-                    group.set(self.number, Doing::Paused, Some(&why));
+                    group.set(self.number, LaneActivity::Paused, Some(&why));
                     self.rest_lightly(batch, &mut body, &mut held, PAUSE).await?;
                 }
             }
@@ -197,11 +197,11 @@ impl Lane {
         if group.may_send_to(self.number, end) {
             return Some(());
         }
-        group.set(self.number, Doing::Delivering, Some(WAITS_FOR_COMMIT));
+        group.set(self.number, LaneActivity::Delivering, Some(WAITS_FOR_COMMIT));
         while !group.may_send_to(self.number, end) {
             self.rest_lightly(batch, body, held, COMMITTED_AGAIN).await?;
         }
-        group.set(self.number, Doing::Delivering, None);
+        group.set(self.number, LaneActivity::Delivering, None);
         Some(())
     }
 
@@ -252,12 +252,12 @@ impl Lane {
             left = again;
             let Some(wait) = wait else { continue };
             failures = if settled > 0 { 0 } else { failures + 1 };
-            group.set(self.number, wait.doing, Some(&wait.why));
+            group.set(self.number, wait.activity, Some(&wait.why));
             let delay = wait.time(&group.settings.retry, failures);
             self.rest_with(work, delay).await?;
         }
         self.bury(work, refused).await?;
-        group.set(self.number, Doing::Delivering, None);
+        group.set(self.number, LaneActivity::Delivering, None);
         Some(())
     }
 
@@ -310,7 +310,7 @@ impl Lane {
             };
             dead = left;
             let wait = Wait::for_room(&why);
-            self.route.group.set(self.number, wait.doing, Some(&wait.why));
+            self.route.group.set(self.number, wait.activity, Some(&wait.why));
             self.rest_with(work, ROOM_AGAIN).await?;
         }
         Some(())

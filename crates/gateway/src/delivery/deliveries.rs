@@ -12,7 +12,7 @@ use wire::guard::{self, Pauses, Work};
 use crate::delivery::thread::deliver;
 use crate::delivery::unsettled::drop_unsettled;
 use crate::live::GatewayState;
-use crate::queue::{Doing, Group, Phase};
+use crate::queue::{Group, LaneActivity, Phase};
 
 /// The deliveries of a gateway. Deliveries that run stop when this is dropped, once their batches under way
 /// are done.
@@ -177,7 +177,7 @@ fn run(
 /// Pauses all lanes; `false` if delivery is to stop.
 fn rest(group: &Group, stopped: &watch::Receiver<bool>, why: &str, pause: Duration) -> bool {
     for lane in 0..group.queue.log.lanes() {
-        group.set(lane, Doing::Paused, Some(why));
+        group.set(lane, LaneActivity::Paused, Some(why));
     }
     let again = Instant::now() + pause;
     while Instant::now() < again {

@@ -1,4 +1,4 @@
-//! Doubt about operations that may have been executed already, and the facts that [`super::lookback`] needs
+//! Doubt about operations that may have been executed already, and the facts that [`super::lookup`] needs
 //! to resolve it.
 
 use std::collections::{HashMap, HashSet};

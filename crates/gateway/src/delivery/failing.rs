@@ -1,6 +1,6 @@
 //! What a lane does when the gateway fails on one of its records. Nobody knows which record of the batch it
 //! was, so the records are delivered one by one. The record on which the gateway fails again is halved
-//! ([`super::apart`]) down to the operation that is to blame, which becomes a dead letter, with the reason,
+//! ([`super::bisect`]) down to the operation that is to blame, which becomes a dead letter, with the reason,
 //! and the lane goes on. Each failure in a row makes the pause before the next try longer: a fault that no
 //! record causes (for example an answer that every node gives) must not drain a queue into dead letters.
 
@@ -10,8 +10,8 @@ use wire::guard::{Panicked, Work, caught, guarded};
 
 use crate::delivery::lane::Lane;
 use crate::delivery::pauses::backoff;
-use crate::delivery::unsettled::{Since, drop_unsettled_of_lane};
-use crate::queue::Doing;
+use crate::delivery::unsettled::{StoreEnds, drop_unsettled_of_lane};
+use crate::queue::LaneActivity;
 
 // === impl Lane ===
 
@@ -40,11 +40,11 @@ impl Lane {
         let group = &group.group;
         loop {
             let why = format!("the gateway failed on a record, which is a bug of its own: {panicked}");
-            group.set(self.number, Doing::Retrying, Some(&why));
+            group.set(self.number, LaneActivity::Retrying, Some(&why));
             let pause = backoff(group.settings.retry.delay, self.suspect.failures());
             self.rest(pause).await?;
             let went = caught(Work::Lane, || {
-                let dropped = drop_unsettled_of_lane(group, self.number, Since::default());
+                let dropped = drop_unsettled_of_lane(group, self.number, StoreEnds::default());
                 dropped.map_err(|error| error.to_string())?;
                 // The old reader forgets the records that it has read.
                 let reader = group.consumer.reader(self.number);
@@ -53,7 +53,7 @@ impl Lane {
             });
             match went {
                 Ok(Ok(())) => return Some(()),
-                Ok(Err(why)) => group.set(self.number, Doing::Paused, Some(&why)),
+                Ok(Err(why)) => group.set(self.number, LaneActivity::Paused, Some(&why)),
                 Err(again) => {
                     again.report(Work::Lane, "the lane tries again to go on");
                     panicked = again;

@@ -16,7 +16,7 @@ pub(crate) struct Workers {
 
 struct Waiting {
     gate: Rc<Gate>,
-    tell: oneshot::Sender<Pass>,
+    tell: oneshot::Sender<GatePermit>,
 }
 
 /// The requests at one node, and their bounds.
@@ -32,7 +32,7 @@ pub(crate) struct Gate {
 }
 
 /// A request at a node, until this is dropped.
-pub(crate) struct Pass {
+pub(crate) struct GatePermit {
     gate: Rc<Gate>,
     workers: Rc<Workers>,
     /// Whether the request is one of `max_worker_size`.
@@ -51,7 +51,7 @@ impl Workers {
     }
 
     /// Waits, in the order of asking, until one more request may be at a node.
-    pub(crate) async fn pass(self: &Rc<Self>, gate: &Rc<Gate>) -> Pass {
+    pub(crate) async fn pass(self: &Rc<Self>, gate: &Rc<Gate>) -> GatePermit {
         let slice = match &gate.slices {
             Some(slices) => Arc::clone(slices).acquire_owned().await.ok(),
             None => None,
@@ -84,7 +84,7 @@ impl Workers {
             self.free.set(self.free.get() - usize::from(counts));
             let workers = Rc::clone(self);
             // A request that no longer waits drops its pass, which gives the pass back.
-            drop(tell.send(Pass {
+            drop(tell.send(GatePermit {
                 gate,
                 workers,
                 counts,
@@ -133,9 +133,9 @@ impl Gate {
     }
 }
 
-// === impl Pass ===
+// === impl GatePermit ===
 
-impl Drop for Pass {
+impl Drop for GatePermit {
     fn drop(&mut self) {
         self.gate.requests.set(self.gate.requests.get() - 1);
         self.workers

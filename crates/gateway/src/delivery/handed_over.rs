@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kafka::{Change, Handed, Running};
+use kafka::{Handed, Rebalance, Running};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use wire::guard::{self, Work, fault, spawn_in};
 
 use crate::delivery::lane::{Lane, Route, stopped};
-use crate::delivery::parking::{Asking, told};
+use crate::delivery::parked_topic::{ParkedTopicRequest, told};
 use crate::delivery::retry;
 use crate::delivery::suspect::Suspect;
 use crate::queue::parked::Parked;
-use crate::queue::{Doing, Group};
+use crate::queue::{Group, LaneActivity};
 
 /// How this gateway's part in the group has ended.
 enum Ended {
@@ -36,26 +36,26 @@ pub(crate) async fn deliver_handed_over(
     mut stop: watch::Receiver<bool>,
 ) {
     let group = &route.group;
-    let mut asking = Asking::begin(group);
+    let mut request = ParkedTopicRequest::begin(group);
     // Documents would become dead letters that can be parked once the brokers have said so.
     while let Some(cannot) = group.cannot_park().filter(|cannot| cannot.is_untold) {
         let why = format!("whether anything can be parked is not known yet: {}", cannot.why);
-        group.set(0, Doing::Paused, Some(&why));
+        group.set(0, LaneActivity::Paused, Some(&why));
         tokio::select! {
             () = stopped(&mut stop) => return,
-            told = told(&mut asking) => if let Some(parked) = told {
+            told = told(&mut request) => if let Some(parked) = told {
                 group.parks_from_now_on(parked);
             },
         }
     }
     loop {
-        match take_part(route, shared, stop.clone(), &mut asking).await {
+        match take_part(route, shared, stop.clone(), &mut request).await {
             Ended::AsTold => return,
             Ended::ToPark => continue,
             Ended::Failed => {}
         }
         let why = "the thread that takes lanes from Kafka has failed, which is a bug; it begins anew";
-        group.set(0, Doing::Paused, Some(why));
+        group.set(0, LaneActivity::Paused, Some(why));
         tokio::select! {
             () = stopped(&mut stop) => return,
             () = tokio::time::sleep(START_AGAIN) => {}
@@ -67,7 +67,7 @@ async fn take_part(
     route: &Rc<Route>,
     shared: &dyn kafka::Group,
     mut stop: watch::Receiver<bool>,
-    asking: &mut Option<Asking>,
+    request: &mut Option<ParkedTopicRequest>,
 ) -> Ended {
     let group = &route.group;
     // Kafka bounds this channel: it makes one assignment and one revocation at a time.
@@ -93,11 +93,11 @@ async fn take_part(
                 continue;
             }
             change = changes.recv() => change,
-            () = found(&mut held.coming) => {
+            () = found(&mut held.starting) => {
                 held.begin();
                 continue;
             }
-            told = told(asking), if !leaving => {
+            told = told(request), if !leaving => {
                 // Lanes begin with their parked operations, so they have to come anew.
                 if told.is_some() {
                     (leaving, to_park) = (true, told);
@@ -136,7 +136,7 @@ async fn take_part(
 async fn start(
     group: &Group,
     shared: &dyn kafka::Group,
-    tell: &mpsc::UnboundedSender<Change>,
+    tell: &mpsc::UnboundedSender<Rebalance>,
     stop: &mut watch::Receiver<bool>,
 ) -> Option<Box<dyn Running>> {
     loop {
@@ -144,7 +144,7 @@ async fn start(
         // The receiver is there until this has ended.
         match shared.start(Box::new(move |change| drop(tell.send(change)))) {
             Ok(running) => return Some(running),
-            Err(error) => group.set(0, Doing::Paused, Some(&error.to_string())),
+            Err(error) => group.set(0, LaneActivity::Paused, Some(&error.to_string())),
         }
         tokio::select! {
             () = stopped(stop) => return None,
@@ -161,19 +161,19 @@ struct HeldLanes {
     tending: Option<JoinHandle<()>>,
     end: watch::Sender<bool>,
     /// Lanes that came, while their parked operations are being looked for.
-    coming: Option<Coming>,
+    starting: Option<StartingLanes>,
 }
 
-struct Coming {
+struct StartingLanes {
     numbers: Vec<u32>,
     /// Receives a message once the parked operations are found.
     found: oneshot::Receiver<()>,
     cancelled: Arc<AtomicBool>,
 }
 
-// === impl Coming ===
+// === impl StartingLanes ===
 
-impl Drop for Coming {
+impl Drop for StartingLanes {
     /// Cancels the search: a search that still runs changes nothing that is known of lanes that come later.
     fn drop(&mut self) {
         self.cancelled.store(true, Ordering::Relaxed);
@@ -189,15 +189,15 @@ impl HeldLanes {
             lanes: JoinSet::new(),
             tending: None,
             end: watch::channel(false).0,
-            coming: None,
+            starting: None,
         }
     }
 
-    async fn change(&mut self, change: Change) {
+    async fn change(&mut self, change: Rebalance) {
         let group = &self.route.group;
         let (queue, name) = (&*group.queue.name, &*group.settings.group);
         match change {
-            Change::Assigned(numbers) => {
+            Rebalance::Assigned(numbers) => {
                 tracing::info!(
                     queue,
                     group = name,
@@ -207,8 +207,8 @@ impl HeldLanes {
                 fault("assigned", b"");
                 self.take(numbers);
             }
-            Change::Revoked(handed) => self.give_up(handed).await,
-            Change::Gone => {
+            Rebalance::Revoked(handed) => self.give_up(handed).await,
+            Rebalance::Gone => {
                 tracing::info!(queue, group = name, "lanes went back to Kafka");
                 drop_unsettled(&self.route);
             }
@@ -237,7 +237,7 @@ impl HeldLanes {
         if let Err(error) = looking {
             tracing::error!(%error, "lanes that came from Kafka are not delivered before they come again");
         }
-        self.coming = Some(Coming {
+        self.starting = Some(StartingLanes {
             numbers,
             found,
             cancelled,
@@ -246,10 +246,10 @@ impl HeldLanes {
 
     /// Begins to deliver the lanes: their parked operations are known.
     fn begin(&mut self) {
-        let Some(mut coming) = self.coming.take() else {
+        let Some(mut starting) = self.starting.take() else {
             return;
         };
-        self.deliver(std::mem::take(&mut coming.numbers));
+        self.deliver(std::mem::take(&mut starting.numbers));
         let (route, stop) = (Rc::clone(&self.route), self.end.subscribe());
         let tend = move || retry::tend(Rc::clone(&route), stop.clone(), || false);
         self.tending = Some(guard::spawn(Work::Parked, guard::restarted(Work::Parked, tend)));
@@ -267,7 +267,7 @@ impl HeldLanes {
                 .get(number as usize)
                 .is_some_and(|parked| *parked > 0)
             {
-                group.set(number, Doing::Paused, Some(PARKED_UNKNOWN));
+                group.set(number, LaneActivity::Paused, Some(PARKED_UNKNOWN));
                 continue;
             }
             match group.consumer.reader(number) {
@@ -281,7 +281,7 @@ impl HeldLanes {
                     };
                     spawn_in(&mut self.lanes, Work::Lane, lane.run());
                 }
-                Err(error) => group.set(number, Doing::Paused, Some(&error.to_string())),
+                Err(error) => group.set(number, LaneActivity::Paused, Some(&error.to_string())),
             }
         }
     }
@@ -294,10 +294,10 @@ impl HeldLanes {
     }
 
     async fn end(&mut self) {
-        if let Some(mut coming) = self.coming.take() {
-            coming.cancelled.store(true, Ordering::Relaxed);
+        if let Some(mut starting) = self.starting.take() {
+            starting.cancelled.store(true, Ordering::Relaxed);
             // The search ends within a few requests to the brokers.
-            let _ = (&mut coming.found).await;
+            let _ = (&mut starting.found).await;
         }
         self.end.send_replace(true);
         while self.lanes.join_next().await.is_some() {}
@@ -311,14 +311,14 @@ impl HeldLanes {
 }
 
 /// Waits until the parked operations of the lanes that came are known.
-async fn found(coming: &mut Option<Coming>) {
-    let told = match coming {
-        Some(coming) => (&mut coming.found).await,
+async fn found(starting: &mut Option<StartingLanes>) {
+    let told = match starting {
+        Some(starting) => (&mut starting.found).await,
         None => std::future::pending().await,
     };
     if told.is_err() {
         // The thread has ended without an answer: the lanes wait until they go.
-        *coming = None;
+        *starting = None;
         std::future::pending().await
     }
 }
@@ -335,7 +335,7 @@ fn find_parked(group: &Group, parked: &Parked, lanes: &[u32], cancelled: &Atomic
     while let Err(why) = parked.take_over(lanes) {
         let why = format!("what is parked of this lane cannot be read: {why}");
         for lane in lanes {
-            group.set(*lane, Doing::Paused, Some(&why));
+            group.set(*lane, LaneActivity::Paused, Some(&why));
         }
         #[allow(clippy::disallowed_methods, reason = "this thread does nothing else")]
         std::thread::sleep(FIND_AGAIN);

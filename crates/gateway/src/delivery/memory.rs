@@ -67,7 +67,7 @@ pub(crate) struct Usage {
 
 /// The parts of the budget that some lanes have, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct BudgetShares {
     memory: Arc<Memory>,
     lanes: usize,
 }
@@ -168,9 +168,9 @@ impl Memory {
     }
 
     /// Gives a part to each of this many lanes.
-    pub(crate) fn parts(self: &Arc<Self>, lanes: usize) -> Parts {
+    pub(crate) fn parts(self: &Arc<Self>, lanes: usize) -> BudgetShares {
         self.state().lanes += lanes;
-        Parts {
+        BudgetShares {
             memory: Arc::clone(self),
             lanes,
         }
@@ -266,7 +266,7 @@ impl Memory {
     }
 }
 
-impl Drop for Parts {
+impl Drop for BudgetShares {
     fn drop(&mut self) {
         self.memory.state().lanes -= self.lanes;
     }

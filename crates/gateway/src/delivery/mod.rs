@@ -5,31 +5,31 @@
 //! (lanes that Kafka assigns come and go: `handed_over`). A lane reads a `Batch` and makes an `attempt` at it
 //! by today's topology, which puts a `Parcel` for each node into that node's `outlet`. There the lanes'
 //! parcels gather and travel together, as many at a time as the `gate` lets through. Each answer becomes an
-//! `outcome` for each operation. An operation that may have been executed before is looked for (`lookback`),
+//! `outcome` for each operation. An operation that may have been executed before is looked for (`lookup`),
 //! one that waits for its index is parked (`park`, `retry`), one that fails only because of others in a
 //! pipeline is sent again apart (`shared_fate`), and a record that makes the gateway panic is found
 //! (`suspect`, `failing`). [`Memory`] bounds the memory of lanes.
 
-mod apart;
 mod asking;
 mod attempt;
 mod batch;
-mod brief;
-mod concern;
+mod bisect;
+mod bulk_answer;
 mod deliveries;
 mod doubt;
+mod error_scope;
 mod failing;
 mod gate;
 mod handed_over;
 mod lane;
-mod led_to;
-mod lookback;
+mod lookup;
 mod memory;
+mod name_history;
 mod outcome;
 mod outlet;
 mod parcel;
 mod park;
-mod parking;
+mod parked_topic;
 mod pauses;
 mod remembered;
 mod resting;

@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use wire::{Fate, SendError, SendErrorKind};
 
-use crate::delivery::concern::{concerned, is_alias_unknown_yet, is_slow_mapping};
+use crate::delivery::error_scope::{concerned, is_alias_unknown_yet, is_slow_mapping};
 use crate::delivery::memory::AnswerHeld;
 use crate::queue::parked::Scope;
 
@@ -40,7 +40,7 @@ pub(crate) enum Outcome {
 
 /// Why it cannot be determined whether an operation that may have been executed was executed.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum Untold {
+pub(crate) enum UnknownOutcome {
     #[error("the document that is there cannot be looked at")]
     Unreadable,
     #[error(transparent)]

@@ -26,7 +26,7 @@ use config::{Combine, Delivery};
 use tokio::sync::oneshot;
 use wire::guard::{self, Work};
 
-use crate::delivery::gate::{Gate, Pass, Workers};
+use crate::delivery::gate::{Gate, GatePermit, Workers};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::Outcomes;
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
@@ -141,7 +141,7 @@ impl Route {
 
     /// Waits until a node may be sent one more request. The leave of the node's limiter comes first: a parcel
     /// that waits for a slow node must not keep others from being sent to other nodes.
-    async fn admit(&self, node: &Arc<Node>) -> (Option<Permit>, Pass) {
+    async fn admit(&self, node: &Arc<Node>) -> (Option<Permit>, GatePermit) {
         let permit = match self.group.settings.adaptive {
             true => Some(node.health.limiter().acquire().await),
             false => None,

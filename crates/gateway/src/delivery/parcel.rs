@@ -11,12 +11,12 @@ use traces::{Open, Trace};
 use wire::guard::fault;
 use wire::{Fate, Outgoing, PooledBytes};
 
-use crate::delivery::brief::Brief;
+use crate::delivery::bulk_answer::BulkAnswer;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
 use crate::delivery::sent_as::asked_as;
 use crate::delivery::shared_fate::doubt_shared;
-use crate::nodes::lines::{Body, Lines, Load};
+use crate::nodes::lines::{Body, Lines, PlannedBody};
 use crate::nodes::{Message, Outbound, Purpose, is_unexecuted};
 use crate::queue::delivered_headers;
 use crate::request_id::{RequestId, together};
@@ -66,7 +66,7 @@ impl Wording {
 // === impl Parcel ===
 
 impl Parcel {
-    pub(crate) fn part(load: &Arc<Load>, part: usize, wording: &Rc<Wording>) -> Self {
+    pub(crate) fn part(load: &Arc<PlannedBody>, part: usize, wording: &Rc<Wording>) -> Self {
         let one = &load.plan.parts[part];
         Self {
             docs: one.docs,
@@ -132,7 +132,7 @@ impl Route {
         let (room, deadline) = ((all, &self.shared.delivery_memory), outbound.deadline());
         let answer = outbound.brief(node, message, body, deadline, room).await;
         let (mut outcomes, ended) = match answer {
-            Ok(Brief { head, body, .. }) if docs.len() > 1 && may_blame_one(head.status) => {
+            Ok(BulkAnswer { head, body, .. }) if docs.len() > 1 && may_blame_one(head.status) => {
                 if head.status == StatusCode::PAYLOAD_TOO_LARGE {
                     self.outlets.gate(node).too_large(bytes);
                 }
@@ -140,7 +140,7 @@ impl Route {
                 let doubt = !is_unexecuted(head.status, &body);
                 return docs.iter().map(|_| Transmitted::Alone { doubt }).collect();
             }
-            Ok(Brief { head, body, held }) => {
+            Ok(BulkAnswer { head, body, held }) => {
                 fault("reply", &body);
                 let mut outcomes = outcomes(head.status, &head.headers, &body, all, &node.name).holding(held);
                 if !outbound.cluster().snapshot().table.dialect().ingests_singly() {

@@ -14,7 +14,7 @@ use super::memory::LaneMemory;
 use super::thread::READ_AGAIN;
 use crate::delivery::lane::{Lane, stopped};
 use crate::delivery::work::{Batch, Work};
-use crate::queue::Doing;
+use crate::queue::LaneActivity;
 
 /// Why a batch's lines cannot be read a second time.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +67,9 @@ impl Lane {
                 return Some(());
             }
             let why = format!("what is under way cannot be read again: {}", NotRead::Another);
-            self.route.group.set(self.number, Doing::Paused, Some(&why));
+            self.route
+                .group
+                .set(self.number, LaneActivity::Paused, Some(&why));
             self.rest(READ_AGAIN).await?;
         }
     }
@@ -121,7 +123,9 @@ impl Lane {
                 Err(why) => why,
             };
             let why = format!("what is under way cannot be read again: {why}");
-            self.route.group.set(self.number, Doing::Paused, Some(&why));
+            self.route
+                .group
+                .set(self.number, LaneActivity::Paused, Some(&why));
             self.rest(READ_AGAIN).await?;
         }
     }

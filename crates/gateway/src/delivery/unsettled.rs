@@ -27,12 +27,12 @@ pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), NotDroppe
 
 /// A moment, as the ends of the dead letters and of the parked operations at that time.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Since {
+pub(crate) struct StoreEnds {
     letters: u64,
     parked: u64,
 }
 
-impl Since {
+impl StoreEnds {
     pub(crate) fn now(group: &Group) -> Self {
         Self {
             letters: group.queue.dead_letters.end(),
@@ -43,7 +43,7 @@ impl Since {
 
 /// Drops one lane's parked operations and dead letters of batches that were not committed, since a moment.
 /// Nothing of that lane may be under way; other lanes may be.
-pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32, since: Since) -> Result<(), NotDropped> {
+pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32, since: StoreEnds) -> Result<(), NotDropped> {
     if let Some(parked) = group.parked() {
         parked.drop_unsettled_of(lane, since.parked)?;
     }

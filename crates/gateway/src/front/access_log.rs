@@ -12,7 +12,7 @@ use crate::error::Fault;
 use crate::request_id::RequestId;
 
 /// What the log needs to know about a request, noted before the request is answered.
-pub(crate) struct Noted {
+pub(crate) struct RequestFacts {
     began: Instant,
     id: RequestId,
     method: Method,
@@ -31,9 +31,9 @@ pub(crate) struct AccessLog {
 /// The `target` of the lines. The level filter passes it whatever the lowest level is.
 pub const ACCESS_LOG: &str = "access";
 
-// === impl Noted ===
+// === impl RequestFacts ===
 
-impl Noted {
+impl RequestFacts {
     pub(crate) fn of(request: &Request<Incoming>, id: RequestId) -> Self {
         Self {
             began: Instant::now(),
@@ -57,7 +57,7 @@ impl AccessLog {
     /// Logs a request that has its answer, or at least the head of it.
     pub(crate) fn answered(
         &self,
-        noted: &Noted,
+        noted: &RequestFacts,
         entry: &str,
         response: &Response<Outgoing>,
         logging: &Logging,

@@ -12,7 +12,7 @@ use crate::start_error::StartError;
 
 /// The TLS of an entry, and the contents of its files that are in use.
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub(crate) struct TlsIdentity {
     settings: EntryTls,
     tls: ServerTls,
     loaded: ServerTlsConfig,
@@ -27,13 +27,13 @@ pub(crate) enum CertificateChange {
     Same,
     /// The certificate changed. New handshakes use it from now on.
     Certificate,
-    /// The authorities changed, so [`Identity::tls`] returns a new value now.
+    /// The authorities changed, so [`TlsIdentity::tls`] returns a new value now.
     Authorities,
 }
 
-// === impl Identity ===
+// === impl TlsIdentity ===
 
-impl Identity {
+impl TlsIdentity {
     /// Reads the files that an entry names, or makes a certificate if it names none.
     ///
     /// # Errors
@@ -78,9 +78,10 @@ impl Identity {
     /// Loads the files if they differ from what is in use. After an error the present certificate stays in
     /// use. Contents are compared, not times, since a deployment that swaps symbolic links may preserve the
     /// times.
-    pub(crate) fn look(&mut self) -> Result<CertificateChange, LookError> {
+    pub(crate) fn look(&mut self) -> Result<CertificateChange, CertificateError> {
         let made = (self.loaded.certificate_pem.clone(), self.loaded.key_pem.clone());
-        let now = read(&self.settings, made).map_err(|(path, source)| LookError::File { path, source })?;
+        let now =
+            read(&self.settings, made).map_err(|(path, source)| CertificateError::File { path, source })?;
         let authorities = now.client_ca_pem != self.loaded.client_ca_pem;
         let certificate =
             now.certificate_pem != self.loaded.certificate_pem || now.key_pem != self.loaded.key_pem;
@@ -111,7 +112,7 @@ impl Identity {
 
 /// Why changed files are not used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LookError {
+pub(crate) enum CertificateError {
     #[error("{path}: {source}")]
     File { path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -125,7 +126,7 @@ pub fn tls_problems(loaded: &Loaded) -> Vec<Problem> {
     let entries = config.entries.iter().filter_map(|entry| {
         let tls = entry.tls.as_ref()?;
         let has_files = tls.certificate != Certificate::SelfSigned || tls.client_ca_file.is_some();
-        has_files.then(|| Identity::load(&entry.name, tls).err())?
+        has_files.then(|| TlsIdentity::load(&entry.name, tls).err())?
     });
     let clusters = config.clusters.iter().filter_map(|(name, settings)| {
         let tls = &settings.tls;

@@ -19,7 +19,7 @@ use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 use crate::admission::rights::Rights;
 use crate::error::{Fault, Rejection};
 use crate::front::access_log;
-use crate::front::access_log::{AccessLog, Noted};
+use crate::front::access_log::{AccessLog, RequestFacts};
 use crate::front::listening::Label;
 use crate::front::traced;
 use crate::live::{GatewayState, Live, node_choice};
@@ -27,7 +27,7 @@ use crate::metrics::{Count, Counters};
 use crate::nodes::{Body, Fallback, Outbound, Proxy};
 use crate::queue::Accept;
 use crate::request_id::{RequestId, RequestIds};
-use crate::reshuffle::{ChosenFlows, Directory, Reshuffle, Step, named_in_body, whole};
+use crate::reshuffle::{ChosenFlows, Directory, Reshuffle, Taken, named_in_body, whole};
 use crate::split::Combiner;
 use crate::switches::calls::Call;
 use crate::switches::{ClusterSwitches, Switches};
@@ -163,8 +163,8 @@ impl Front {
                 }
                 (Action::Reshuffle(reshuffle), Body::Streamed(incoming)) => {
                     match reshuffle.take(head, incoming).await? {
-                        Step::Done(answer) => return Ok(answer),
-                        Step::Next(next_head, next_body, passing) => {
+                        Taken::Done(answer) => return Ok(answer),
+                        Taken::Next(next_head, next_body, passing) => {
                             let (next, queues) = ((&next_head, next_body), &self.shared.queues);
                             body = reshuffle.admit(queues, next, &passing, &presence).await?;
                             head = next_head;
@@ -186,7 +186,7 @@ impl Service for Front {
         let id = self.request_ids.of(request.headers());
         let mut span = traced::begin(&compiled.live, &compiled.entry, &request, &id);
         let id = id.traced(span.as_ref().map(Open::trace));
-        let noted = Noted::of(&request, id.clone());
+        let noted = RequestFacts::of(&request, id.clone());
         let pretty = pretty::is_asked(request.uri().query());
         request.extensions_mut().insert(id.clone());
         let answered = guarded(Work::Request, self.answer(request, &compiled)).await;

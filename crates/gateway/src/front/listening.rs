@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use wire::guard::{self, Work};
 use wire::{Bound, Limits, Server, ServerCounts, Worker, Workers};
 
-use crate::front::certificate::{CertificateChange, Identity};
+use crate::front::certificate::{CertificateChange, TlsIdentity};
 use crate::front::flow::Front;
 use crate::live::{GatewayState, Live};
 use crate::start_error::StartError;
@@ -41,20 +41,20 @@ struct Listening {
     label: Label,
     address: SocketAddr,
     server: Server,
-    identity: Option<Identity>,
+    identity: Option<TlsIdentity>,
 }
 
 /// A planned change of the listeners. Every step that can fail because of the configuration is already done.
 /// Dropping the change leaves everything as it was.
 #[derive(Debug)]
-pub(crate) struct Change(Vec<EntryChange>);
+pub(crate) struct ListenerChanges(Vec<ListenerChange>);
 
 #[derive(Debug)]
-struct EntryChange {
+struct ListenerChange {
     entry: Entry,
     socket: Socket,
     /// `None` if the open listener keeps its identity.
-    identity: Option<Option<Identity>>,
+    identity: Option<Option<TlsIdentity>>,
 }
 
 #[derive(Debug)]
@@ -115,12 +115,16 @@ impl Listeners {
     ///
     /// # Errors
     /// Returns what the operator has to correct.
-    pub(crate) fn prepare(&self, entries: &[Entry]) -> Result<Change, StartError> {
+    pub(crate) fn prepare(&self, entries: &[Entry]) -> Result<ListenerChanges, StartError> {
         self.prepare_with(entries, &mut Sockets::default())
     }
 
     /// Prepares like [`Listeners::prepare`], and uses the sockets of another program where they match.
-    pub(crate) fn prepare_with(&self, entries: &[Entry], left: &mut Sockets) -> Result<Change, StartError> {
+    pub(crate) fn prepare_with(
+        &self,
+        entries: &[Entry],
+        left: &mut Sockets,
+    ) -> Result<ListenerChanges, StartError> {
         check_descriptors(entries);
         let now: Vec<Entry> = self.open.iter().map(|open| open.entry.clone()).collect();
         let stay = diff::listeners_that_stay(&now, entries);
@@ -137,7 +141,7 @@ impl Listeners {
             let load = || {
                 let settings = entry.tls.as_ref();
                 settings
-                    .map(|settings| Identity::load(&entry.name, settings))
+                    .map(|settings| TlsIdentity::load(&entry.name, settings))
                     .transpose()
             };
             let identity = if same_tls { None } else { Some(load()?) };
@@ -148,13 +152,13 @@ impl Listeners {
                     None => bind(entry, &leaving)?,
                 }),
             };
-            turns.push(EntryChange {
+            turns.push(ListenerChange {
                 entry: entry.clone(),
                 socket,
                 identity,
             });
         }
-        Ok(Change(turns))
+        Ok(ListenerChanges(turns))
     }
 
     /// Applies the change: new listeners accept, those that stay get their new settings, and the others stop
@@ -164,7 +168,7 @@ impl Listeners {
     /// Fails when the system cannot start a thread. Everything is then as it was before.
     pub(crate) fn apply(
         &mut self,
-        change: Change,
+        change: ListenerChanges,
         live: &Arc<Live>,
         workers: &Workers,
         shared: &Arc<GatewayState>,
@@ -172,7 +176,7 @@ impl Listeners {
         let mut opened = Vec::new();
         let mut staying = Vec::new();
         let mut fresh = Vec::new();
-        for EntryChange {
+        for ListenerChange {
             entry,
             socket,
             identity,
@@ -285,7 +289,7 @@ impl Listeners {
 
 impl Listening {
     /// Changes the listener to serve `entry`, which has the same address.
-    fn adjust(&mut self, entry: Entry, identity: Option<Option<Identity>>) {
+    fn adjust(&mut self, entry: Entry, identity: Option<Option<TlsIdentity>>) {
         if self.entry.reuse_port != entry.reuse_port
             && let Err(error) = self.server.share_port(entry.reuse_port)
         {
@@ -297,7 +301,7 @@ impl Listening {
         if let Some(identity) = identity {
             self.identity = identity;
         }
-        let tls = self.identity.as_ref().map(Identity::tls);
+        let tls = self.identity.as_ref().map(TlsIdentity::tls);
         self.server.adjust(&limits(&self.entry), tls);
         if asks_otherwise {
             // Clients that connected without what is required now have to reconnect.
@@ -309,7 +313,7 @@ impl Listening {
 fn serve(
     entry: Entry,
     bound: Bound,
-    identity: Option<Identity>,
+    identity: Option<TlsIdentity>,
     live: &Arc<Live>,
     workers: &Workers,
     shared: &Arc<GatewayState>,

@@ -5,5 +5,5 @@
 mod slot;
 mod slots;
 
-pub(crate) use slot::{Asking, GROWTH_MAX, SlotAction, Target, Weight};
+pub(crate) use slot::{GROWTH_MAX, LeaveRequest, SlotAction, Target, Weight};
 pub(crate) use slots::{Gathers, Slots};

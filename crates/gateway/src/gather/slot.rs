@@ -79,7 +79,7 @@ pub(crate) enum SlotAction {
 
 /// Whether parts that should be sent have to wait for the node's leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asking {
+pub(crate) enum LeaveRequest {
     /// Nothing is under way, so it may go without leave.
     Needless,
     /// They have to wait, and the caller is the first: it waits for leave.
@@ -184,13 +184,13 @@ impl<M: Weight, N: Clone> Slot<M, N> {
     }
 
     /// Returns whether parts that should be sent wait for leave, when the node gives none.
-    pub(crate) fn ask(&mut self) -> Asking {
+    pub(crate) fn ask(&mut self) -> LeaveRequest {
         match (self.under_way, self.asked) {
-            (0, _) => Asking::Needless,
-            (_, true) => Asking::Done,
+            (0, _) => LeaveRequest::Needless,
+            (_, true) => LeaveRequest::Done,
             (_, false) => {
                 self.asked = true;
-                Asking::New
+                LeaveRequest::New
             }
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cluster::Node;
 use config::Combine;
 
-use super::slot::{Asking, Shifts, Slot, SlotAction, Target, Weight};
+use super::slot::{LeaveRequest, Shifts, Slot, SlotAction, Target, Weight};
 
 /// A target that members gather for.
 pub(crate) trait Gathers: Clone + Eq + Hash {
@@ -72,8 +72,8 @@ impl<T: Gathers, M: Weight> Slots<T, M> {
     }
 
     /// Returns whether members that should be sent wait for leave, when the node gives none.
-    pub(crate) fn ask(&mut self, target: &T) -> Asking {
-        self.at(target).map_or(Asking::Done, |(slot, _)| slot.ask())
+    pub(crate) fn ask(&mut self, target: &T) -> LeaveRequest {
+        self.at(target).map_or(LeaveRequest::Done, |(slot, _)| slot.ask())
     }
 
     /// Returns the node to ask for leave, where nothing is sent without leave; `None` if nothing waits, or

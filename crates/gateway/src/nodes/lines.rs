@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use wire::{CHUNK_BYTES, Chunk, Outgoing, Pool, PooledBytes};
 
 /// A body and its plan. While the parts are sent, on whatever core, they share it.
-pub(crate) struct Load {
+pub(crate) struct PlannedBody {
     pub(crate) body: PooledBytes,
     pub(crate) plan: Plan,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Load {
 #[derive(Clone)]
 pub(crate) enum Lines {
     /// A part of a body that was planned.
-    Part(Arc<Load>, usize),
+    Part(Arc<PlannedBody>, usize),
     /// A whole body, or one contiguous piece of it.
     Whole(PooledBytes),
 }
@@ -39,7 +39,7 @@ pub(crate) struct Body {
 // === impl Lines ===
 
 impl Lines {
-    pub(crate) fn part(load: &Arc<Load>, part: usize) -> Self {
+    pub(crate) fn part(load: &Arc<PlannedBody>, part: usize) -> Self {
         match load.plan.parts[part].stretch() {
             Some(stretch) => Lines::Whole(load.body.slice(stretch)),
             None => Lines::Part(Arc::clone(load), part),

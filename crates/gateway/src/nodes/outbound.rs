@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Chooser, Cluster, Node, NodeChoice, Outcome, PickReason, Snapshot};
+use cluster::{Chooser, Cluster, Node, NodeChoice, NodeOutcome, PickReason, Snapshot};
 use config::Sending;
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Method, response};
@@ -191,7 +191,7 @@ impl Outbound {
             }
             Err(error) => {
                 let outcome = self.ledger.broken(node, &error, message.request_id);
-                match outcome.filter(|outcome| !(may_break && *outcome == Outcome::Broken)) {
+                match outcome.filter(|outcome| !(may_break && *outcome == NodeOutcome::Broken)) {
                     Some(outcome) => cluster.end(exchange, node, outcome),
                     None => drop(exchange),
                 }
@@ -229,10 +229,10 @@ impl Outbound {
 const REPLY_BYTES_MAX: usize = 1 << 30;
 
 /// Returns what an answer shows about its node. The body is read only if the head does not tell.
-async fn judge(mut reply: Reply) -> Result<(Reply, Outcome), SendError> {
-    let outcome = match Outcome::of_head(reply.status(), reply.headers()) {
+async fn judge(mut reply: Reply) -> Result<(Reply, NodeOutcome), SendError> {
+    let outcome = match NodeOutcome::of_head(reply.status(), reply.headers()) {
         Some(outcome) => outcome,
-        None => Outcome::of_words(reply.body_mut().peek().await?),
+        None => NodeOutcome::of_words(reply.body_mut().peek().await?),
     };
     Ok((reply, outcome))
 }
@@ -254,12 +254,12 @@ impl Ledger {
     }
 
     /// Counts an exchange that failed, and returns what the failure shows about the node.
-    fn broken(&self, node: &Node, error: &SendError, request_id: &RequestId) -> Option<Outcome> {
+    fn broken(&self, node: &Node, error: &SendError, request_id: &RequestId) -> Option<NodeOutcome> {
         // A client's body that broke off shows nothing about the node.
         if !matches!(error.kind, SendErrorKind::Body(_)) {
             self.counters.exchanges_failed.add(1);
         }
         tracing::debug!(%request_id, node = node.name, %error, fate = ?error.fate, "exchange failed");
-        Outcome::of_error(error)
+        NodeOutcome::of_error(error)
     }
 }

@@ -19,11 +19,11 @@ use crate::admission::rights::{Caller, ClusterRights, Denied};
 use crate::answer::json_response;
 use crate::error::Fault;
 use crate::nodes::Outbound;
-use crate::queue::journal::{Entry, Receipt};
+use crate::queue::journal::{NewRecord, Receipt};
 use crate::queue::plan_room::PlanTurn;
 use crate::queue::queues::Queue;
 use crate::queue::record::Params;
-use crate::queue::whereabouts::{NamesOfCore, Noted};
+use crate::queue::whereabouts::{NameNote, NamesOfCore};
 use crate::request_id::RequestId;
 
 pub(crate) use keyed::{KeyedRequest, Occurrence};
@@ -122,7 +122,7 @@ impl Accept {
         drop(queued.body);
         queued.scratch.borrow_mut().recycle(queued.plan);
         drop(queued.turn);
-        charge.made(entry.as_ref().map_or(0, Entry::bytes));
+        charge.made(entry.as_ref().map_or(0, NewRecord::bytes));
         let appended = match (entry, claim, keyed) {
             (Err(error), ..) => Err(error),
             (Ok(entry), Some(claim), Some(keyed)) => {
@@ -184,7 +184,7 @@ impl Accept {
     }
 
     /// Announces the names of the documents that are about to be put into the log.
-    fn note(&self, queued: &Queued<'_>, outbound: &Outbound) -> Option<Noted> {
+    fn note(&self, queued: &Queued<'_>, outbound: &Outbound) -> Option<NameNote> {
         let whereabouts = self.queue.whereabouts.as_ref()?;
         let newest = || outbound.cluster().look(|snapshot| Arc::clone(&snapshot.table));
         let (table, names) = (&queued.snapshot.table, queued.plan.names());

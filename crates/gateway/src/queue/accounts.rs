@@ -9,7 +9,7 @@ use config::REPLAYING;
 use log::{LaneStatus, Status};
 use serde_json::{Value, json};
 
-use crate::queue::queues::{Doing, Queue, Queues};
+use crate::queue::queues::{LaneActivity, Queue, Queues};
 use crate::queue::standstill;
 
 /// A queue at one instant.
@@ -166,8 +166,8 @@ impl Queues {
                     value["parts"] = json!(group.parts.get());
                     value["docs_retried"] = json!(group.retried.get());
                     value["lag_s"] = json!(group.lag().map(|lag| lag.as_secs_f64()));
-                    value["paused_lanes"] = json!(group.count(Doing::Paused));
-                    value["retrying_lanes"] = json!(group.count(Doing::Retrying));
+                    value["paused_lanes"] = json!(group.count(LaneActivity::Paused));
+                    value["retrying_lanes"] = json!(group.count(LaneActivity::Retrying));
                     if let Some(sharing) = group.consumer.sharing() {
                         value["pending_messages"] = json!(sharing.pending_messages);
                         value["lost_messages"] = json!(sharing.lost_messages);

@@ -22,7 +22,7 @@ pub(crate) type Fences = Arc<Vec<Arc<Fence>>>;
 
 /// Lanes of a queue, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lanes(Vec<u64>);
+pub(crate) struct LaneSet(Vec<u64>);
 
 /// A rule that makes some lanes wait for others.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ pub(crate) struct Fence {
     /// it.
     pub(crate) low: u64,
     /// The lanes whose groups wait.
-    pub(crate) of: Lanes,
+    pub(crate) of: LaneSet,
     /// The lanes that they wait for.
-    pub(crate) past: Lanes,
+    pub(crate) past: LaneSet,
     /// Names that came to lead elsewhere, and the index that each led to.
     pub(crate) moved: Vec<(String, String)>,
     /// The position behind the last record that was planned by where the names led; [`OPEN`] while that is
@@ -52,9 +52,9 @@ pub(crate) struct Fronts {
     moved: Notify,
 }
 
-// === impl Lanes ===
+// === impl LaneSet ===
 
-impl Lanes {
+impl LaneSet {
     pub(crate) fn has(&self, lane: u32) -> bool {
         let word = self.0.get(lane as usize / 64).copied().unwrap_or_default();
         word & (1 << (lane % 64)) != 0
@@ -68,7 +68,7 @@ impl Lanes {
         self.0[at] |= 1 << (lane % 64);
     }
 
-    pub(crate) fn add(&mut self, others: &Lanes) {
+    pub(crate) fn add(&mut self, others: &LaneSet) {
         others.iter().for_each(|lane| self.insert(lane));
     }
 
@@ -77,7 +77,7 @@ impl Lanes {
     }
 }
 
-impl FromIterator<u32> for Lanes {
+impl FromIterator<u32> for LaneSet {
     fn from_iter<I: IntoIterator<Item = u32>>(lanes: I) -> Self {
         let mut all = Self::default();
         lanes.into_iter().for_each(|lane| all.insert(lane));
@@ -88,7 +88,7 @@ impl FromIterator<u32> for Lanes {
 // === impl Fence ===
 
 impl Fence {
-    pub(crate) fn new(number: u64, low: u64, (of, past): (Lanes, Lanes), end: Option<u64>) -> Self {
+    pub(crate) fn new(number: u64, low: u64, (of, past): (LaneSet, LaneSet), end: Option<u64>) -> Self {
         Self {
             number,
             low,
@@ -186,7 +186,7 @@ impl Fronts {
         let mut bound_of = vec![0; self.fronts.len()];
         for fence in fences.iter().filter(|fence| fence.low <= position) {
             let bound = fence.end().unwrap_or(position).min(position);
-            let mut wait_for = |others: &Lanes| {
+            let mut wait_for = |others: &LaneSet| {
                 for other in others.iter().filter(|other| *other != lane) {
                     if let Some(most) = bound_of.get_mut(other as usize) {
                         *most = bound.max(*most);
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn lanes_are_a_set() {
-        let mut lanes: Lanes = [1, 64, 200].into_iter().collect();
+        let mut lanes: LaneSet = [1, 64, 200].into_iter().collect();
         lanes.add(&[1, 3].into_iter().collect());
         assert_eq!(lanes.iter().collect::<Vec<_>>(), [1, 3, 64, 200]);
         assert!(lanes.has(64) && !lanes.has(65) && !lanes.has(9_999));
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_write_may_be_where_its_name_led_only_if_it_was_accepted_before_all_knew_better() {
-        let mut fence = Fence::new(1, 10, (Lanes::default(), Lanes::default()), None);
+        let mut fence = Fence::new(1, 10, (LaneSet::default(), LaneSet::default()), None);
         fence.moved.push(("a".to_owned(), "i1".to_owned()));
         let left = |fence: &Fence, name, position| fence.left(name, position).next() == Some("i1");
         assert!(left(&fence, "a", 99) && !left(&fence, "b", 9));

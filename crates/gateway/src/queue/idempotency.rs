@@ -23,7 +23,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::print::Print;
+use crate::fingerprint::Fingerprint;
 pub(crate) use fingerprint::{HEADER, Named, digest_of, key_of};
 use kept::{KeyLog, KeysError};
 
@@ -31,12 +31,12 @@ use kept::{KeyLog, KeysError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Keyed {
     /// The print of the key and of its sender.
-    pub(crate) key: Print,
+    pub(crate) key: Fingerprint,
     /// The print of the sender; not in records of earlier versions.
     #[serde(default)]
-    pub(crate) client: Print,
+    pub(crate) client: Fingerprint,
     /// The print of path, parameters and body.
-    pub(crate) digest: Print,
+    pub(crate) digest: Fingerprint,
     /// The name of the mint that made the request's ids.
     pub(crate) seed: u64,
     /// When the key was claimed, in ms since 1970: the mint's moment, too.
@@ -76,12 +76,12 @@ struct UnsavedKey {
 
 #[derive(Default)]
 struct RememberedKeys {
-    by_key: HashMap<Print, KeyState>,
+    by_key: HashMap<Fingerprint, KeyState>,
     /// How many keys each client has.
-    by_client: HashMap<Print, usize>,
+    by_client: HashMap<Fingerprint, usize>,
     /// When each request was accepted, and the place of its record; roughly in that order: the oldest are
     /// forgotten first.
-    order: VecDeque<(u64, Print, u64)>,
+    order: VecDeque<(u64, Fingerprint, u64)>,
     /// How many claims began at an end of the queue's log and are not kept durably yet: their records lie
     /// behind that end.
     begun: BTreeMap<u64, usize>,
@@ -89,7 +89,7 @@ struct RememberedKeys {
 
 enum KeyState {
     /// A request with the key is under way; its sender is dropped when that is decided.
-    UnderWay(Print, watch::Receiver<()>),
+    UnderWay(Fingerprint, watch::Receiver<()>),
     Done(Accepted),
 }
 
@@ -176,7 +176,7 @@ impl Keys {
 
     /// Claims a key for a request. `end` is the end of the queue's log now, or an earlier end. Waits for a
     /// while if the same request is under way.
-    pub(crate) async fn claim(self: &Arc<Self>, named: Named, digest: Print, end: u64) -> Claimed {
+    pub(crate) async fn claim(self: &Arc<Self>, named: Named, digest: Fingerprint, end: u64) -> Claimed {
         let give_up = tokio::time::Instant::now() + WAIT_MAX;
         loop {
             let mut decided = match self.look(named, digest, end) {
@@ -193,7 +193,7 @@ impl Keys {
     fn look(
         self: &Arc<Self>,
         Named { key, client }: Named,
-        digest: Print,
+        digest: Fingerprint,
         end: u64,
     ) -> Result<Claimed, watch::Receiver<()>> {
         let now = now_ms();
@@ -342,11 +342,11 @@ impl RememberedKeys {
     }
 
     /// Returns how many keys a client has.
-    fn of_client(&self, client: Print) -> usize {
+    fn of_client(&self, client: Fingerprint) -> usize {
         self.by_client.get(&client).copied().unwrap_or_default()
     }
 
-    fn remove(&mut self, key: Print, client: Print) {
+    fn remove(&mut self, key: Fingerprint, client: Fingerprint) {
         if self.by_key.remove(&key).is_none() {
             return;
         }

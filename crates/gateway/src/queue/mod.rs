@@ -32,7 +32,7 @@ pub(crate) use accounts::GroupAccount;
 pub(crate) use fence::{Fences, Fronts};
 pub(crate) use journal::{Consumer, Journal, LaneReader};
 pub(crate) use plan_room::PlanTurn;
-pub(crate) use queues::{Doing, Group, Phase, Queue, Queues};
+pub(crate) use queues::{Group, LaneActivity, Phase, Queue, Queues};
 pub(crate) use record::{DELIVERED_TYPE, Params, Recorded, delivered_headers, minted, written};
 pub(crate) use standstill::of_group as waits_of;
 pub(crate) use whereabouts::Whereabouts;

@@ -97,7 +97,7 @@ pub(crate) struct CannotPark {
 /// The state of a lane.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneState {
-    pub(crate) doing: Doing,
+    pub(crate) activity: LaneActivity,
     /// Why the lane tries again, or waits.
     pub(crate) why: Option<Arc<str>>,
     /// When the oldest document that the lane works on was accepted, in ms since 1970.
@@ -110,7 +110,7 @@ pub(crate) struct LaneState {
 
 /// The activity of a lane, in a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum LaneActivity {
     /// Nothing: the lane is empty, or its pipeline is stopped.
     #[default]
     Idle,
@@ -547,10 +547,10 @@ impl Group {
     }
 
     /// Records what a lane is doing; writes a line to the log when that has changed for the worse.
-    pub(crate) fn set(&self, lane: u32, doing: Doing, why: Option<&str>) {
+    pub(crate) fn set(&self, lane: u32, activity: LaneActivity, why: Option<&str>) {
         let mut state = self.lane(lane);
-        let changed = state.doing != doing || state.why.as_deref() != why;
-        state.doing = doing;
+        let changed = state.activity != activity || state.why.as_deref() != why;
+        state.activity = activity;
         if changed {
             (state.since_change, state.next_try) = (Some(Instant::now()), None);
         }
@@ -562,8 +562,8 @@ impl Group {
             return;
         }
         let (queue, group) = (&*self.queue.name, &*self.settings.group);
-        match doing {
-            Doing::Paused => {
+        match activity {
+            LaneActivity::Paused => {
                 wire::rationed!(
                     tracing::error,
                     queue,
@@ -573,10 +573,10 @@ impl Group {
                     "lane paused: nothing is lost, it goes on by itself once this is put right"
                 );
             }
-            Doing::Retrying => {
+            LaneActivity::Retrying => {
                 wire::rationed!(tracing::warn, queue, group, lane, why, "lane tries again");
             }
-            Doing::Idle | Doing::Delivering => {}
+            LaneActivity::Idle | LaneActivity::Delivering => {}
         }
     }
 
@@ -709,12 +709,14 @@ impl Group {
     pub(crate) fn why(&self) -> Option<Arc<str>> {
         let states = (0..self.lanes.len() as u32).map(|lane| self.lane(lane).clone());
         let waiting = states.filter(|state| state.why.is_some());
-        waiting.max_by_key(|state| state.doing == Doing::Paused)?.why
+        waiting
+            .max_by_key(|state| state.activity == LaneActivity::Paused)?
+            .why
     }
 
-    pub(crate) fn count(&self, doing: Doing) -> usize {
+    pub(crate) fn count(&self, activity: LaneActivity) -> usize {
         (0..self.lanes.len() as u32)
-            .filter(|lane| self.lane(*lane).doing == doing)
+            .filter(|lane| self.lane(*lane).activity == activity)
             .count()
     }
 
@@ -732,7 +734,7 @@ impl Group {
                 "rewound": lane.rewound,
                 "pending_bytes": lane.pending_bytes,
                 "position": lane.position,
-                "doing": state.doing.as_str(),
+                "doing": state.activity.as_str(),
                 "why": state.why,
             });
             let at = self.at_nodes.of(number).into_iter().map(|one| {
@@ -771,13 +773,13 @@ impl Phase {
     }
 }
 
-impl Doing {
+impl LaneActivity {
     fn as_str(self) -> &'static str {
         match self {
-            Doing::Idle => "idle",
-            Doing::Delivering => "delivering",
-            Doing::Retrying => "retrying",
-            Doing::Paused => "paused",
+            LaneActivity::Idle => "idle",
+            LaneActivity::Delivering => "delivering",
+            LaneActivity::Retrying => "retrying",
+            LaneActivity::Paused => "paused",
         }
     }
 }

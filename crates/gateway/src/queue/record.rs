@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use serde::{Deserialize, Serialize};
 use traces::Context;
 
-use crate::bulk_request::{self, BulkHead, Kind};
+use crate::bulk_request::{self, BulkHead, RequestKind};
 use crate::queue::idempotency::Keyed;
 use crate::queue::journal::Journal;
 
@@ -154,8 +154,8 @@ pub(crate) fn written(minted: Minted) -> (String, String) {
 /// be delivered.
 pub(crate) fn head_of(target: &str) -> Option<BulkHead<'_>> {
     match bulk_request::classify(&Method::POST, target, &DELIVERED_HEADERS) {
-        Kind::Bulk(head) => Some(head),
-        Kind::Other | Kind::Pass(_) => None,
+        RequestKind::Bulk(head) => Some(head),
+        RequestKind::Other | RequestKind::Pass(_) => None,
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::queue::accounts::GroupAccount;
 use crate::queue::at_nodes::tenths;
-use crate::queue::queues::{Doing, Group, LaneState, Phase, Queue};
+use crate::queue::queues::{Group, LaneActivity, LaneState, Phase, Queue};
 
 /// Returns the reason why a queue accepts nothing, if there is one.
 pub(crate) fn of_queue(queue: &Queue) -> Value {
@@ -69,7 +69,7 @@ fn of_lanes(group: &Group) -> Vec<Value> {
         let Some(why) = state.why.clone() else { continue };
         match alike
             .iter_mut()
-            .find(|(known, said, _)| known.doing == state.doing && *said == why)
+            .find(|(known, said, _)| known.activity == state.activity && *said == why)
         {
             None => alike.push((state, why, vec![lane])),
             Some((known, _, lanes)) => {
@@ -79,7 +79,7 @@ fn of_lanes(group: &Group) -> Vec<Value> {
             }
         }
     }
-    alike.sort_by_key(|(state, _, lanes)| (rank(state.doing), std::cmp::Reverse(lanes.len())));
+    alike.sort_by_key(|(state, _, lanes)| (rank(state.activity), std::cmp::Reverse(lanes.len())));
     let now = Instant::now();
     let told = alike.into_iter().map(|(state, why, lanes)| {
         let since = state
@@ -89,7 +89,7 @@ fn of_lanes(group: &Group) -> Vec<Value> {
             .next_try
             .map(|next| tenths(next.saturating_duration_since(now)));
         json!({
-            "reason": reason(state.doing),
+            "reason": reason(state.activity),
             "why": why,
             "cluster": group.settings.cluster,
             "lanes": lanes,
@@ -119,19 +119,19 @@ fn of_nodes(group: &Group) -> Vec<Value> {
     told.collect()
 }
 
-fn reason(doing: Doing) -> &'static str {
-    match doing {
-        Doing::Paused => "paused",
-        Doing::Retrying => "retrying",
+fn reason(activity: LaneActivity) -> &'static str {
+    match activity {
+        LaneActivity::Paused => "paused",
+        LaneActivity::Retrying => "retrying",
         // The lane waits for other lanes, or for the memory that they hold.
-        Doing::Delivering | Doing::Idle => "waiting",
+        LaneActivity::Delivering | LaneActivity::Idle => "waiting",
     }
 }
 
-fn rank(doing: Doing) -> u8 {
-    match doing {
-        Doing::Paused => 0,
-        Doing::Retrying => 1,
-        Doing::Delivering | Doing::Idle => 2,
+fn rank(activity: LaneActivity) -> u8 {
+    match activity {
+        LaneActivity::Paused => 0,
+        LaneActivity::Retrying => 1,
+        LaneActivity::Delivering | LaneActivity::Idle => 2,
     }
 }

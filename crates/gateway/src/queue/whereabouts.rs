@@ -23,7 +23,7 @@ use bulk::{Formula, RouteTable, Target, lanes_of};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
-use crate::queue::fence::{Fence, Lanes};
+use crate::queue::fence::{Fence, LaneSet};
 use crate::queue::journal::Journal;
 use crate::queue::parked::ParkedOfQueue;
 use kept::{FileContents, WhereaboutsFile};
@@ -86,7 +86,7 @@ pub(crate) struct NamesOfCore {
 }
 
 /// A note that a request has to hold until its record is handed to the log.
-pub(crate) struct Noted {
+pub(crate) struct NameNote {
     _epoch: Arc<Epoch>,
     /// Fences that this record closes: nothing that was planned before them can come behind it.
     closing: Vec<Arc<Fence>>,
@@ -96,9 +96,9 @@ pub(crate) struct Noted {
 #[derive(Default)]
 struct Moved {
     /// The lanes of the index that the names lead to now.
-    of: Lanes,
+    of: LaneSet,
     /// The lanes of the indices that the names led to until now.
-    past: Lanes,
+    past: LaneSet,
     /// The names, each with the index that it led to.
     names: Vec<(String, String)>,
 }
@@ -141,7 +141,7 @@ impl NameTarget {
             && self.alias_routing.as_deref() == alias_routing
     }
 
-    fn lanes(&self, lanes: u32) -> Lanes {
+    fn lanes(&self, lanes: u32) -> LaneSet {
         lanes_of(&self.index, self.shards, lanes).collect()
     }
 }
@@ -270,7 +270,7 @@ impl Whereabouts {
         names: &[u32],
         known: &mut NamesOfCore,
         journal: &Journal,
-    ) -> Noted {
+    ) -> NameNote {
         let epoch = self.epoch.load_full();
         let current = epoch.is_of(table) && known.has_all(epoch.number, names);
         let epoch = match current {
@@ -281,14 +281,14 @@ impl Whereabouts {
             true => self.closing(),
             false => Vec::new(),
         };
-        Noted {
+        NameNote {
             _epoch: epoch,
             closing,
         }
     }
 
     /// Records that the noted record is durable at this position.
-    pub(crate) fn durable(&self, noted: Noted, position: u64) {
+    pub(crate) fn durable(&self, noted: NameNote, position: u64) {
         for fence in noted.closing {
             if fence.close(position) {
                 self.name_table().keep_fence(&fence);
@@ -418,8 +418,8 @@ impl Whereabouts {
         let lanes = groups.iter().flat_map(|group| group.lanes.iter().zip(0..));
         let pending =
             lanes.filter(|(lane, _)| lane.position < name_table.unknown_before && lane.done < lane.accepted);
-        let past: Lanes = pending.map(|(_, lane)| lane).collect();
-        if past == Lanes::default() {
+        let past: LaneSet = pending.map(|(_, lane)| lane).collect();
+        if past == LaneSet::default() {
             if status.start >= name_table.unknown_before {
                 name_table.unknown_before = 0;
             }
@@ -512,7 +512,8 @@ fn joined(fences: &[Arc<Fence>]) -> Vec<Arc<Fence>> {
 }
 
 fn in_one(fences: &[Arc<Fence>]) -> Option<Arc<Fence>> {
-    let (mut of, mut past, mut moved, mut end) = (Lanes::default(), Lanes::default(), Vec::new(), Some(0));
+    let (mut of, mut past, mut moved, mut end) =
+        (LaneSet::default(), LaneSet::default(), Vec::new(), Some(0));
     for fence in fences {
         of.add(&fence.of);
         past.add(&fence.past);
@@ -537,7 +538,7 @@ impl Epoch {
 // === impl NameTable ===
 
 impl NameTable {
-    fn fence(&mut self, low: u64, lanes: (Lanes, Lanes), end: Option<u64>) -> Fence {
+    fn fence(&mut self, low: u64, lanes: (LaneSet, LaneSet), end: Option<u64>) -> Fence {
         self.fences_made += 1;
         Fence::new(self.fences_made, low, lanes, end)
     }

@@ -16,12 +16,12 @@ use wire::{Buffer, Outgoing};
 use crate::admission::rights::{Caller, Denied};
 use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
-use crate::nodes::lines::Load;
+use crate::nodes::lines::PlannedBody;
 use crate::nodes::{Body, Message, Purpose, strip_for_parts};
 use crate::queue::{Accept, KeyedRequest, Occurrence, PlanTurn, Queued};
 use crate::request_id::RequestId;
 use crate::reshuffle::directed::Assignments;
-use crate::reshuffle::filter::{Held, LEARNT_WITHIN, Passing, Reshuffle, own_mint};
+use crate::reshuffle::filter::{HeldBody, LEARNT_WITHIN, Passing, Reshuffle, own_mint};
 use crate::reshuffle::introduce::{self, Introduced};
 use crate::scratch::with_scratch;
 use crate::split::Split;
@@ -30,7 +30,7 @@ use crate::why::HeadWhy;
 
 /// A bulk that is being decided about, besides its head and body.
 #[derive(Clone, Copy)]
-pub(crate) struct Coming<'a> {
+pub(crate) struct BulkRequest<'a> {
     /// The path and query that count.
     pub(crate) target: &'a str,
     pub(crate) bulk_head: &'a BulkHead<'a>,
@@ -44,12 +44,12 @@ pub(crate) enum Decided {
     /// The bulk is left to the next filter, whole.
     Next(Parts, Body, Passing),
     /// An index was created for the bulk, or is being created: the bulk has to be decided about again.
-    Again(Parts, Held),
+    Again(Parts, HeldBody),
 }
 
-/// The basis of a decision.
-struct Basis<'a> {
-    coming: Coming<'a>,
+/// What a bulk is planned by.
+struct PlanBasis<'a> {
+    bulk: BulkRequest<'a>,
     snapshot: &'a Arc<Snapshot>,
     assignments: &'a Assignments<'a>,
     ask: &'a Ask<'a>,
@@ -61,8 +61,8 @@ impl Reshuffle {
     pub(crate) async fn decide(
         &self,
         head: Parts,
-        held: Held,
-        coming: Coming<'_>,
+        held: HeldBody,
+        bulk: BulkRequest<'_>,
         introduced: &mut Vec<String>,
     ) -> Result<Decided, Rejection> {
         let snapshot = self.outbound.cluster().snapshot();
@@ -71,19 +71,19 @@ impl Reshuffle {
             self.round_robins
                 .assignments(self.settings.direct_routing, Arc::clone(&switched), &snapshot);
         drop(switched);
-        let occurrence = self.occurrence(&head, coming.target, &held.body, &snapshot).await;
+        let occurrence = self.occurrence(&head, bulk.target, &held.body, &snapshot).await;
         let occurrence = occurrence.inspect_err(|_| self.counters.bulk_key_refused.add(1))?;
         // A request with a key gets the same ids however often it comes, so its ids are derived from the key.
         let ask = Ask {
             // The other clusters that receive what is queued may not know types.
             without_types: self.accept.is_some() && snapshot.table.dialect().types_are_optional(),
             ..self.ask(
-                coming.bulk_head,
+                bulk.bulk_head,
                 Some(&assignments).filter(|_| occurrence.is_none()),
             )
         };
-        let basis = Basis {
-            coming,
+        let basis = PlanBasis {
+            bulk,
             snapshot: &snapshot,
             assignments: &assignments,
             ask: &ask,
@@ -134,7 +134,7 @@ impl Reshuffle {
         &self,
         body: &[u8],
         occurrence: Option<&Occurrence>,
-        &Basis { snapshot, ask, .. }: &Basis<'_>,
+        &PlanBasis { snapshot, ask, .. }: &PlanBasis<'_>,
     ) -> (Verdict, Buffer) {
         let (mut items, table) = (self.pool.take(bulk::acknowledged_bytes(body)), &snapshot.table);
         let out = items.as_mut_vec();
@@ -161,16 +161,16 @@ impl Reshuffle {
     async fn split_it(
         &self,
         mut head: Parts,
-        held: Held,
+        held: HeldBody,
         plan: Plan,
-        basis: &Basis<'_>,
+        basis: &PlanBasis<'_>,
     ) -> Result<Decided, Rejection> {
         let (ask, snapshot) = (basis.ask, basis.snapshot);
         self.counters.docs_directed.add(basis.assignments.docs());
         // The bulk cannot pass any more, so the compressed original is not needed.
         let body = held.body;
         drop(held.original);
-        let load = Arc::new(Load { body, plan });
+        let load = Arc::new(PlannedBody { body, plan });
         strip_for_parts(&mut head.headers);
         let lent = self.fallback.fill(&mut head.headers);
         let request_id = RequestId::of(&head.extensions);
@@ -182,7 +182,7 @@ impl Reshuffle {
                 request_id: &request_id,
                 purpose: Purpose::Part(load.plan.docs()),
                 method: &head.method,
-                target: basis.coming.target,
+                target: basis.bulk.target,
                 headers: &head.headers,
             },
             lent,
@@ -193,7 +193,7 @@ impl Reshuffle {
         if let Ok(load) = Arc::try_unwrap(load) {
             self.scratch.borrow_mut().recycle(load.plan);
         }
-        self.counters.bulk_latency.observe(basis.coming.arrived.elapsed());
+        self.counters.bulk_latency.observe(basis.bulk.arrived.elapsed());
         Ok(Decided::Done(answer?))
     }
 
@@ -202,19 +202,19 @@ impl Reshuffle {
         &self,
         accept: &Accept,
         mut head: Parts,
-        Held { body, original }: Held,
+        HeldBody { body, original }: HeldBody,
         Acknowledged {
             plan,
             turn,
             items,
             occurrence,
         }: Acknowledged,
-        &Basis {
-            coming,
+        &PlanBasis {
+            bulk,
             snapshot,
             assignments,
             ask,
-        }: &Basis<'_>,
+        }: &PlanBasis<'_>,
     ) -> Result<Decided, Rejection> {
         self.counters.docs_directed.add(assignments.docs());
         let repeats = matches!(occurrence, Some(Occurrence::Again(_)));
@@ -242,7 +242,7 @@ impl Reshuffle {
         let docs = plan.docs();
         let queued = Queued {
             head: &head,
-            target: coming.target,
+            target: bulk.target,
             body,
             pool: &self.pool,
             plan,
@@ -251,7 +251,7 @@ impl Reshuffle {
             ask,
             items,
             snapshot,
-            arrived: coming.arrived,
+            arrived: bulk.arrived,
         };
         let answer = accept.take(&self.outbound, queued, occurrence).await;
         if repeats {
@@ -262,7 +262,7 @@ impl Reshuffle {
         } else {
             assignments.give_back_all();
         }
-        self.counters.bulk_latency.observe(coming.arrived.elapsed());
+        self.counters.bulk_latency.observe(bulk.arrived.elapsed());
         Ok(Decided::Done(answer?))
     }
 
@@ -270,9 +270,9 @@ impl Reshuffle {
     async fn pass_it(
         &self,
         head: Parts,
-        held: Held,
+        held: HeldBody,
         pass: Pass,
-        basis: &Basis<'_>,
+        basis: &PlanBasis<'_>,
         introduced: &mut Vec<String>,
     ) -> Result<Decided, Rejection> {
         basis.assignments.give_back_all();
@@ -295,18 +295,15 @@ impl Reshuffle {
     async fn awaits_index(
         &self,
         head: &Parts,
-        held: &Held,
+        held: &HeldBody,
         pass: &Pass,
-        &Basis {
-            coming,
-            snapshot,
-            ask,
-            ..
-        }: &Basis<'_>,
+        &PlanBasis {
+            bulk, snapshot, ask, ..
+        }: &PlanBasis<'_>,
         introduced: &mut Vec<String>,
     ) -> Result<bool, Rejection> {
         if pass.why == bulk::Why::UnknownIndex
-            && let Some(index) = introduce::named(&held.body, pass.line, coming.bulk_head.index.as_deref())
+            && let Some(index) = introduce::named(&held.body, pass.line, bulk.bulk_head.index.as_deref())
             && self.is_acceptable_but_new(&held.body, ask, &snapshot.table).await
         {
             // The index existed and is gone again, or one request would have to wait for too many indices.
@@ -325,7 +322,7 @@ impl Reshuffle {
         // While an index is being created, only its name is known for a moment.
         if pass.why == bulk::Why::IndexUnavailable {
             self.outbound.cluster().hint();
-            if coming.arrived.elapsed() >= LEARNT_WITHIN {
+            if bulk.arrived.elapsed() >= LEARNT_WITHIN {
                 return Err(Fault::index_not_ready().into());
             }
             tokio::time::sleep(LOOK_AGAIN).await;

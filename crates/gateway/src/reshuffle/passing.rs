@@ -20,7 +20,7 @@ use crate::nodes::Body;
 use crate::queue::{Accept, Group, Journal, Queue, Queues};
 use crate::reshuffle::document_write::writes_documents;
 use crate::reshuffle::filter::{Passing, Reshuffle};
-use crate::reshuffle::touched::Touched;
+use crate::reshuffle::touched::TouchedLanes;
 use crate::why::HeadWhy;
 
 /// What a request waits for.
@@ -46,7 +46,7 @@ impl Passing {
             };
         }
         let touched = match body {
-            Body::Held(body) => Touched::by(uri, body, table, queue),
+            Body::Held(body) => TouchedLanes::by(uri, body, table, queue),
             Body::Streamed(_) => None,
         };
         let (lanes, names) = touched.map(|touched| (touched.lanes, touched.names)).unzip();

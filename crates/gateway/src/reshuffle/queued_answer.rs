@@ -11,7 +11,7 @@ use http::{Response, StatusCode};
 use serde_json::value::RawValue;
 use wire::{CHUNK_BYTES, Chunk, Outgoing};
 
-use crate::beside::beside;
+use crate::own_thread::on_own_thread;
 use crate::switches::filter_path::FilterPath;
 use crate::turns::{AT_ONCE_BYTES, Turns};
 
@@ -93,7 +93,7 @@ impl AnswerShape {
         let shaped = match body.len() > AT_ONCE_BYTES {
             true => {
                 let (shape, long) = (self.clone(), Arc::clone(&body));
-                let shaped = beside(move || shape.shaped(&long)).await;
+                let shaped = on_own_thread(move || shape.shaped(&long)).await;
                 // If no thread can be started, the answer is shaped here: the documents are queued, and this
                 // is the answer to them.
                 shaped.unwrap_or_else(|_| self.shaped(&body))

@@ -15,13 +15,13 @@ use config::router::{decode, overlap};
 
 /// The lanes and names of what a request may touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Touched {
+pub(crate) struct TouchedLanes {
     pub(crate) lanes: HashSet<u32>,
     /// The indices, and all names that lead to one of them.
     pub(crate) names: HashSet<String>,
 }
 
-impl Touched {
+impl TouchedLanes {
     /// Returns what a request may touch, or `None` if that cannot be determined.
     pub(crate) fn by(uri: &Uri, body: &[u8], table: &RouteTable, queue: &Queue) -> Option<Self> {
         // A pipeline may send documents anywhere.
@@ -202,7 +202,7 @@ mod tests {
     fn an_expression_is_the_indices_that_it_stands_for_and_the_names_that_lead_there() {
         let table = table();
         let names = |expression: &str| {
-            let touched = Touched::of(expression, &table, 64, |is_gone| is_gone("gone-1"))?;
+            let touched = TouchedLanes::of(expression, &table, 64, |is_gone| is_gone("gone-1"))?;
             let mut names: Vec<String> = touched.names.into_iter().collect();
             names.sort_unstable();
             Some((names.join(" "), touched.lanes.len()))

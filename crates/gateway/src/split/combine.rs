@@ -43,11 +43,11 @@ use traces::SpanKind;
 use wire::guard::{self, Work};
 use wire::{Fate, Pool, SendError};
 
-use crate::gather::{Asking, GROWTH_MAX, SlotAction, Target, Weight as _};
+use crate::gather::{GROWTH_MAX, LeaveRequest, SlotAction, Target, Weight as _};
 use crate::metrics::Counters;
 use crate::nodes::{Message, Outbound};
 use crate::request_id::RequestId;
-use crate::split::part::{Split, Words};
+use crate::split::part::{AnswerBody, Split};
 use crate::switches::ClusterSwitches;
 use batch::Member;
 
@@ -74,7 +74,7 @@ pub(crate) enum Combined {
     /// The part travels by itself. Until the lease is dropped, other parts for the same node wait.
     Alone(Option<Lease>),
     /// The part travelled with others, and this is its own answer.
-    Shared(Result<(response::Parts, Words), SendError>),
+    Shared(Result<(response::Parts, AnswerBody), SendError>),
     /// The part travelled with others; the string is the outcome of the whole, which leaves open what was
     /// executed.
     Doubted(String),
@@ -83,7 +83,7 @@ pub(crate) enum Combined {
 /// [`Combined`] in the form that one core sends to another.
 enum CombinedRemote {
     Alone(Option<Ticket>),
-    Shared(Result<(response::Parts, Words), SendError>),
+    Shared(Result<(response::Parts, AnswerBody), SendError>),
     Doubted(String),
 }
 
@@ -262,9 +262,9 @@ impl Combiner {
         }
         let asking = family.slots().ask(target);
         match asking {
-            Asking::Needless => return self.send(family, target, None),
-            Asking::Done => return,
-            Asking::New => {}
+            LeaveRequest::Needless => return self.send(family, target, None),
+            LeaveRequest::Done => return,
+            LeaveRequest::New => {}
         }
         let limiter = Arc::clone(limiter);
         let (combiner, family, target) = (self.clone(), Arc::clone(family), target.clone());

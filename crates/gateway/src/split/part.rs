@@ -9,7 +9,7 @@ use http::{StatusCode, response};
 use wire::{Fate, Outgoing, Pool, PooledBytes, SendError};
 
 use crate::metrics::Counters;
-use crate::nodes::lines::{Body, Lines, Load};
+use crate::nodes::lines::{Body, Lines, PlannedBody};
 use crate::nodes::quote;
 use crate::nodes::{Message, Outbound, Purpose, Tries, is_unexecuted};
 use crate::split::combine::{Combined, Combiner, Family};
@@ -17,7 +17,7 @@ use crate::split::combine::{Combined, Combiner, Family};
 /// A request that is split: what its parts have in common.
 #[derive(Clone, Copy)]
 pub(crate) struct Split<'a> {
-    pub(crate) load: &'a Arc<Load>,
+    pub(crate) load: &'a Arc<PlannedBody>,
     pub(crate) ask: &'a Ask<'a>,
     pub(crate) snapshot: &'a Arc<Snapshot>,
     pub(crate) message: Message<'a>,
@@ -37,7 +37,7 @@ pub(crate) struct Sender<'a> {
 }
 
 /// The outcome of a part.
-pub(crate) enum Answer {
+pub(crate) enum PartAnswer {
     /// Status 200, with a body that should be a bulk answer.
     Items(Items),
     /// Another status: no node took anything of the part.
@@ -51,7 +51,7 @@ pub(crate) enum Answer {
 /// A node's bulk answer.
 pub(crate) struct Items {
     pub(crate) head: response::Parts,
-    words: Words,
+    words: AnswerBody,
     /// Whether the answer comes from the node that holds the primaries.
     pub(crate) at_home: bool,
     /// Set if the answer belongs to a later try, and the fate of an earlier try is unknown.
@@ -61,7 +61,7 @@ pub(crate) struct Items {
 }
 
 /// The body of an answer.
-pub(crate) struct Words {
+pub(crate) struct AnswerBody {
     /// The body as it came, perhaps with the shares of other parts.
     pub(crate) all: PooledBytes,
     /// The share of this part, if the body is not its alone.
@@ -96,7 +96,7 @@ const FRAME_BYTES: usize = 256;
 
 impl Sender<'_> {
     /// Sends one part until a node answers it, or until no further try is allowed.
-    pub(crate) async fn deliver(self, part: usize, split: Split<'_>) -> Answer {
+    pub(crate) async fn deliver(self, part: usize, split: Split<'_>) -> PartAnswer {
         let cluster = self.outbound.cluster();
         let mut tries = Tries::new(self.outbound, split.snapshot);
         // Why the fate of a try is unknown, and how its repetition has to be read.
@@ -106,7 +106,7 @@ impl Sender<'_> {
             let lost = match self.try_once(&node, part, split, tries.is_first()).await {
                 Ok((head, words)) if head.status == StatusCode::OK => {
                     let reworded = self.reword(&words, &node, part, split).await;
-                    return Answer::Items(Items {
+                    return PartAnswer::Items(Items {
                         head,
                         words,
                         at_home,
@@ -132,9 +132,9 @@ impl Sender<'_> {
             let left = tries.may_retry(doubt.is_none()) || (together && tries.is_first());
             if !left || !may_try_again {
                 return match (doubt, lost) {
-                    (None, Lost::Unanswered(error)) => Answer::Unsent(error),
-                    (Some(doubt), _) => Answer::Unknown(doubt.why),
-                    (None, Lost::Together(why)) => Answer::Unknown(why),
+                    (None, Lost::Unanswered(error)) => PartAnswer::Unsent(error),
+                    (Some(doubt), _) => PartAnswer::Unknown(doubt.why),
+                    (None, Lost::Together(why)) => PartAnswer::Unknown(why),
                 };
             }
             tries.retry((!together).then_some(node)).await;
@@ -172,7 +172,7 @@ impl Sender<'_> {
         part: usize,
         split: Split<'_>,
         first: bool,
-    ) -> Result<(response::Parts, Words), Lost> {
+    ) -> Result<(response::Parts, AnswerBody), Lost> {
         self.counters.parts.add(1);
         let mut lease = match self.combine {
             Some((combiner, family)) if first => match combiner.join(family, node, part, split).await {
@@ -196,7 +196,7 @@ impl Sender<'_> {
             let bytes = split.load.plan.parts[part].bytes;
             lease.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);
         }
-        let answer = answer.map(|(head, body)| (head, Words::whole(body.freeze())));
+        let answer = answer.map(|(head, body)| (head, AnswerBody::whole(body.freeze())));
         answer.map_err(Lost::Unanswered)
     }
 }
@@ -211,15 +211,20 @@ struct Doubt {
 /// Handles a part that a node refused. If an earlier try may have been executed, this does not count as a
 /// refusal of the part, with one exception: when the doubt comes from a try with others, and this answer
 /// leaves open what was executed just as that one did, the answer is passed on.
-fn refused(head: response::Parts, body: PooledBytes, doubt: Option<Doubt>, lent: Option<&Pool>) -> Answer {
+fn refused(
+    head: response::Parts,
+    body: PooledBytes,
+    doubt: Option<Doubt>,
+    lent: Option<&Pool>,
+) -> PartAnswer {
     match doubt {
         Some(doubt) if !doubt.together || is_unexecuted(head.status, &body) => {
             let why = doubt.why;
-            Answer::Unknown(format!("{why}; a second try was refused with {}", head.status))
+            PartAnswer::Unknown(format!("{why}; a second try was refused with {}", head.status))
         }
         _ => match lent {
-            Some(pool) => Answer::Refused(head, quote::without(body, pool)),
-            None => Answer::Refused(head, body),
+            Some(pool) => PartAnswer::Refused(head, quote::without(body, pool)),
+            None => PartAnswer::Refused(head, body),
         },
     }
 }
@@ -236,12 +241,12 @@ impl Lost {
     }
 }
 
-// === impl Answer ===
+// === impl PartAnswer ===
 
-impl Answer {
+impl PartAnswer {
     pub(crate) fn items(&self) -> Option<&Items> {
         match self {
-            Answer::Items(items) => Some(items),
+            PartAnswer::Items(items) => Some(items),
             _ => None,
         }
     }
@@ -288,9 +293,9 @@ impl Items {
     }
 }
 
-// === impl Words ===
+// === impl AnswerBody ===
 
-impl Words {
+impl AnswerBody {
     pub(crate) fn whole(all: PooledBytes) -> Self {
         Self { all, share: None }
     }

@@ -14,7 +14,7 @@ use wire::{CHUNK_BYTES, Outgoing};
 
 use crate::nodes::quote::{self, cut};
 use crate::nodes::{Message, Purpose};
-use crate::split::part::{Sender, Split, Words};
+use crate::split::part::{AnswerBody, Sender, Split};
 
 /// An item that quotes other operations.
 struct Quoting {
@@ -36,7 +36,7 @@ impl Sender<'_> {
     /// the account was the gateway's.
     pub(crate) async fn reword(
         &self,
-        words: &Words,
+        words: &AnswerBody,
         node: &Node,
         part: usize,
         split: Split<'_>,

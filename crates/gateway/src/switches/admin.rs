@@ -7,7 +7,9 @@ use config::{BulkReshuffle, Combine, Config, DirectRouting, FilterAction, show_b
 use serde_json::{Map, Value, json};
 
 use super::setting::{BadSwitch, checked_bool};
-use super::{Change, ClusterSwitches, NotSwitched, Section, Setting, Switches, in_force, indices, strict};
+use super::{
+    ClusterSwitches, NotSwitched, Section, Setting, SwitchChange, Switches, in_force, indices, strict,
+};
 use crate::request_id::RequestId;
 
 /// Why nothing was switched.
@@ -131,7 +133,7 @@ fn filters<'a>(config: &'a Config, cluster: &'a str) -> impl Iterator<Item = (&'
 
 /// Reads a change: names and values, with null for the configuration's value. The operator's value replaces
 /// both sections, so that a transient value does not hide it.
-fn read(body: &[u8]) -> Result<Change, BadSwitch> {
+fn read(body: &[u8]) -> Result<SwitchChange, BadSwitch> {
     let bad = |why: &str| BadSwitch(why.to_owned());
     let Some(Value::Object(wanted)) = strict::parse(body) else {
         return Err(bad("a JSON object of switches and values is expected"));
@@ -139,7 +141,7 @@ fn read(body: &[u8]) -> Result<Change, BadSwitch> {
     if wanted.is_empty() {
         return Err(bad("there is nothing to switch"));
     }
-    let mut change = Change::default();
+    let mut change = SwitchChange::default();
     for (name, value) in wanted {
         if name == INDICES {
             let Value::Array(items) = value else {
@@ -163,7 +165,7 @@ fn read(body: &[u8]) -> Result<Change, BadSwitch> {
     Ok(change)
 }
 
-fn read_index(item: &Value, change: &mut Change) -> Result<(), BadSwitch> {
+fn read_index(item: &Value, change: &mut SwitchChange) -> Result<(), BadSwitch> {
     let object = item.as_object();
     let index = object.and_then(|object| object.get("index")?.as_str());
     let enabled = object.and_then(|object| object.get("enabled"));

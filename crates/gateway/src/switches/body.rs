@@ -5,33 +5,33 @@ use serde_json::{Map, Value, json};
 
 use super::indices::matches;
 use super::setting::{self, BadSwitch, INDEX_KEY};
-use super::{Change, Section, Setting, strict};
+use super::{Section, Setting, SwitchChange, strict};
 
 /// A body that has been divided into the gateway's settings and the cluster's.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Parted {
+pub(super) struct SplitBody {
     /// The gateway's settings, without the names of indices.
-    pub(super) ours: Ours,
+    pub(super) ours: GatewaySettings,
     /// The body that the cluster is sent.
     pub(super) theirs: Value,
 }
 
 /// The gateway's settings in a body.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Ours {
+pub(super) enum GatewaySettings {
     /// Settings of the cluster.
-    Cluster(Change),
+    Cluster(SwitchChange),
     /// A setting of the indices that the path names.
     Index(Option<bool>),
 }
 
 /// Divides the body of `PUT _cluster/settings`. Returns `None` if none of it belongs to the gateway, or if
 /// the cluster would refuse it in any case.
-pub(super) fn of_cluster(body: &[u8]) -> Result<Option<Parted>, BadSwitch> {
+pub(super) fn of_cluster(body: &[u8]) -> Result<Option<SplitBody>, BadSwitch> {
     let Some(Value::Object(mut theirs)) = read(body) else {
         return Ok(None);
     };
-    let mut change = Change::default();
+    let mut change = SwitchChange::default();
     for section in [Section::Persistent, Section::Transient] {
         let Some(Value::Object(settings)) = theirs.get_mut(section.name()) else {
             continue;
@@ -63,7 +63,7 @@ pub(super) fn of_cluster(body: &[u8]) -> Result<Option<Parted>, BadSwitch> {
             change.settings.push((section, known, value));
         }
     }
-    if change == Change::default() {
+    if change == SwitchChange::default() {
         return Ok(None);
     }
     // The cluster would refuse a request without any setting.
@@ -73,14 +73,14 @@ pub(super) fn of_cluster(body: &[u8]) -> Result<Option<Parted>, BadSwitch> {
             json!({NOTHING_OF_CLUSTER: null}),
         );
     }
-    Ok(Some(Parted {
-        ours: Ours::Cluster(change),
+    Ok(Some(SplitBody {
+        ours: GatewaySettings::Cluster(change),
         theirs: Value::Object(theirs),
     }))
 }
 
 /// Divides the body of `PUT {index}/_settings`, as [`of_cluster`] does.
-pub(super) fn of_index(body: &[u8]) -> Result<Option<Parted>, BadSwitch> {
+pub(super) fn of_index(body: &[u8]) -> Result<Option<SplitBody>, BadSwitch> {
     let Some(Value::Object(mut theirs)) = read(body) else {
         return Ok(None);
     };
@@ -122,8 +122,8 @@ pub(super) fn of_index(body: &[u8]) -> Result<Option<Parted>, BadSwitch> {
         };
         settings.insert(NOTHING_OF_INDEX.to_owned(), Value::Null);
     }
-    Ok(Some(Parted {
-        ours: Ours::Index(wanted),
+    Ok(Some(SplitBody {
+        ours: GatewaySettings::Index(wanted),
         theirs: Value::Object(theirs),
     }))
 }
@@ -211,11 +211,11 @@ mod tests {
     use super::*;
     use Section::{Persistent, Transient};
 
-    fn of(body: &Value) -> Option<(Change, Value)> {
+    fn of(body: &Value) -> Option<(SwitchChange, Value)> {
         let parted = of_cluster(body.to_string().as_bytes()).unwrap()?;
         match parted.ours {
-            Ours::Cluster(change) => Some((change, parted.theirs)),
-            Ours::Index(_) => panic!("of the cluster"),
+            GatewaySettings::Cluster(change) => Some((change, parted.theirs)),
+            GatewaySettings::Index(_) => panic!("of the cluster"),
         }
     }
 
@@ -341,7 +341,7 @@ mod tests {
             ),
         ] {
             let parted = of_index(body.to_string().as_bytes()).unwrap().unwrap();
-            assert_eq!(parted.ours, Ours::Index(wanted), "{body}");
+            assert_eq!(parted.ours, GatewaySettings::Index(wanted), "{body}");
             let theirs = theirs.unwrap_or_else(|| json!({"index.direct_routing.*": null}));
             assert_eq!(parted.theirs, theirs, "{body}");
         }

@@ -13,18 +13,18 @@ use memchr::memmem;
 use serde_json::{Map, Value};
 use wire::{BodyError, Collected, Outgoing};
 
-use super::body::{self, Ours};
+use super::body::{self, GatewaySettings};
 use super::filter_path::FilterPath;
 use super::setting::{BadSwitch, INDEX_KEY};
 use super::shown::{self, Shape};
-use super::{Change, ClusterSwitches, NotSwitched, Switched, indices};
+use super::{ClusterSwitches, NotSwitched, SwitchChange, Switched, indices};
 use crate::admission::rights;
 use crate::admission::rights::Caller;
 use crate::answer::with_head;
-use crate::beside::beside;
 use crate::bulk_request::{decode, takes_json};
 use crate::error::Fault;
 use crate::nodes::{Body, Proxy};
+use crate::own_thread::on_own_thread;
 use crate::request_id::RequestId;
 
 /// The calls that a request may be.
@@ -153,12 +153,12 @@ async fn set(
     };
     drop((original, decoded));
     let change = match (parted.ours, &call) {
-        (Ours::Cluster(change), _) => Ok(change),
-        (Ours::Index(on), Call::SetIndices { indices }) => {
+        (GatewaySettings::Cluster(change), _) => Ok(change),
+        (GatewaySettings::Index(on), Call::SetIndices { indices }) => {
             let snapshot = proxy.cluster().snapshot();
             of_indices(indices, on, &snapshot.table, parameters)
         }
-        (Ours::Index(_), _) => unreachable!("only the settings of indices are read as such"),
+        (GatewaySettings::Index(_), _) => unreachable!("only the settings of indices are read as such"),
     };
     // The change is validated before anything is changed.
     let change = match change.and_then(|change| switches.now().with(&change).map(|_| change)) {
@@ -194,7 +194,7 @@ async fn set(
 /// Checks that a client has the right for everything that its patterns cover, now and later. Elasticsearch
 /// narrows a pattern to the indices that the client may see, and answers 200 for these; a switch for the
 /// pattern would also apply to indices that only others see.
-async fn may_all(proxy: &Proxy, head: &Parts, change: &Change) -> Result<(), Fault> {
+async fn may_all(proxy: &Proxy, head: &Parts, change: &SwitchChange) -> Result<(), Fault> {
     let names = change.indices.iter().map(|(name, _)| name);
     let patterns: Vec<Box<str>> = names.filter(|name| name.contains('*')).cloned().collect();
     if patterns.is_empty() {
@@ -280,7 +280,7 @@ fn of_indices(
     on: Option<bool>,
     table: &RouteTable,
     parameters: &Parameters,
-) -> Result<Change, BadSwitch> {
+) -> Result<SwitchChange, BadSwitch> {
     if parameters.preserve_existing {
         return Err(BadSwitch(format!("preserve_existing goes without {INDEX_KEY}")));
     }
@@ -289,7 +289,7 @@ fn of_indices(
         Some(Target::Alias { write, .. } | Target::DataStream { write }) => (write.name.clone(), on),
         _ => (pattern, on),
     });
-    Ok(Change {
+    Ok(SwitchChange {
         settings: Vec::new(),
         indices: indices.collect(),
     })
@@ -343,10 +343,10 @@ impl Parameters {
 
 impl ClusterSwitches {
     /// Runs [`ClusterSwitches::change`] on a thread that may wait for the disk.
-    async fn change_off_core(&self, change: Change) -> Result<Arc<Switched>, NotSwitched> {
+    async fn change_off_core(&self, change: SwitchChange) -> Result<Arc<Switched>, NotSwitched> {
         let switches = self.clone();
         let file = self.all.file().to_owned();
-        let changed = beside(move || switches.change(&change)).await;
+        let changed = on_own_thread(move || switches.change(&change)).await;
         changed.unwrap_or_else(|source| Err(NotSwitched::Unkept { file, source }))
     }
 }

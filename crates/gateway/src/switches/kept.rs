@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::replace::replace;
 
-use super::{BadSwitch, Change, Section, Setting, Switched};
+use super::{BadSwitch, Section, Setting, SwitchChange, Switched};
 
 /// The name of the file.
 pub(super) const FILE: &str = "switches.json";
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct SwitchesFile {
     version: u32,
     clusters: BTreeMap<String, KeptCluster>,
 }
@@ -74,7 +74,7 @@ pub(super) fn read(file: &Path) -> Result<BTreeMap<Arc<str>, Switched>, Unreadab
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
         Err(error) => return Err(error.into()),
     };
-    let kept: Kept = serde_json::from_str(&text)?;
+    let kept: SwitchesFile = serde_json::from_str(&text)?;
     if kept.version != VERSION {
         return Err(Unreadable::Version(kept.version));
     }
@@ -93,7 +93,7 @@ pub(super) fn write<'a>(
     clusters: impl Iterator<Item = (&'a str, Arc<Switched>)>,
 ) -> io::Result<()> {
     let clusters = clusters.filter(|(_, switched)| !switched.is_empty());
-    let kept = Kept {
+    let kept = SwitchesFile {
         version: VERSION,
         clusters: clusters
             .map(|(cluster, switched)| (cluster.to_owned(), KeptCluster::of(&switched)))
@@ -126,7 +126,7 @@ impl KeptCluster {
     }
 
     fn switched(self) -> Result<Switched, BadSwitch> {
-        let mut change = Change::default();
+        let mut change = SwitchChange::default();
         for (section, given) in [
             (Section::Transient, self.transient),
             (Section::Persistent, self.persistent),
@@ -152,7 +152,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     fn switched() -> Switched {
-        let change = Change {
+        let change = SwitchChange {
             settings: vec![
                 (Section::Transient, Setting::Interval, Some("50".into())),
                 (Section::Persistent, Setting::Combine, Some("true".into())),

@@ -22,7 +22,7 @@ pub(crate) enum Setting {
 
 /// The value of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
+pub(crate) enum SwitchValue {
     /// On or off.
     On(bool),
     /// A size.
@@ -90,15 +90,15 @@ impl Setting {
     }
 
     /// Returns the meaning of a text as this switch's value.
-    pub(crate) fn read(self, text: &str) -> Result<Meaning, BadValue> {
+    pub(crate) fn read(self, text: &str) -> Result<SwitchValue, BadValue> {
         Ok(match self {
-            Setting::Combine | Setting::DirectRouting => Meaning::On(read_bool(text)?),
-            Setting::FlushThresholdSize => Meaning::Bytes(parse_bytes(text)?),
+            Setting::Combine | Setting::DirectRouting => SwitchValue::On(read_bool(text)?),
+            Setting::FlushThresholdSize => SwitchValue::Bytes(parse_bytes(text)?),
             // As in the plug-in, a bare number is milliseconds.
             Setting::Interval if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                Meaning::Time(parse_time(&format!("{text}ms"))?)
+                SwitchValue::Time(parse_time(&format!("{text}ms"))?)
             }
-            Setting::Interval => Meaning::Time(parse_time(text)?),
+            Setting::Interval => SwitchValue::Time(parse_time(text)?),
         })
     }
 
@@ -153,13 +153,13 @@ mod tests {
 
     #[test]
     fn values_are_read_as_the_plug_in_writes_them_and_with_units() {
-        assert_eq!(Setting::Combine.read("true"), Ok(Meaning::On(true)));
+        assert_eq!(Setting::Combine.read("true"), Ok(SwitchValue::On(true)));
         assert_eq!(
             Setting::FlushThresholdSize.read("1mb"),
-            Ok(Meaning::Bytes(1 << 20))
+            Ok(SwitchValue::Bytes(1 << 20))
         );
         for (text, ms) in [("50", 50), ("50ms", 50), ("1s", 1000), ("0", 0)] {
-            let time = Meaning::Time(Duration::from_millis(ms));
+            let time = SwitchValue::Time(Duration::from_millis(ms));
             assert_eq!(Setting::Interval.read(text), Ok(time), "{text}");
         }
         for (value, text) in [

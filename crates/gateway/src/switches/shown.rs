@@ -135,11 +135,11 @@ fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::switches::Change;
+    use crate::switches::SwitchChange;
     use serde_json::json;
 
     fn switched() -> Switched {
-        let change = Change {
+        let change = SwitchChange {
             settings: vec![
                 (Section::Persistent, Setting::Combine, Some("true".into())),
                 (Section::Transient, Setting::Interval, Some("50".into())),

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::{Append, AppendError, Receipt};
 
 /// The outcome of an append.
-struct Outcome(Arc<Pending>);
+struct AppendFuture(Arc<Pending>);
 
 /// What a whole topic has accepted, and what waits for the brokers.
 #[derive(Debug, Default)]
@@ -43,9 +43,9 @@ pub(crate) fn refused(error: AppendError) -> Append {
     Box::pin(std::future::ready(Err(error)))
 }
 
-// === impl Outcome ===
+// === impl AppendFuture ===
 
-impl Future for Outcome {
+impl Future for AppendFuture {
     type Output = Result<Receipt, AppendError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -83,7 +83,7 @@ impl Pending {
 
     /// Returns the outcome of the request.
     pub(crate) fn outcome(self: &Arc<Self>) -> Append {
-        Box::pin(Outcome(Arc::clone(self)))
+        Box::pin(AppendFuture(Arc::clone(self)))
     }
 
     /// Records that a part is stored.

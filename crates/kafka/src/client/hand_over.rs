@@ -20,7 +20,7 @@ use super::lane::Fetched;
 use super::seek::offset_of;
 use super::threads::{self, caught};
 use super::topic;
-use crate::{Change, Cursor, Handed, Head, HeadError, ReadError, Tell};
+use crate::{Cursor, Handed, Head, HeadError, ReadError, Rebalance, Tell};
 
 /// Handles the library's callbacks when lanes come and go.
 pub(crate) struct HandOver {
@@ -151,7 +151,7 @@ impl HandOver {
         if !held.is_empty() {
             if told {
                 let (handed, ended) = mpsc::sync_channel(1);
-                (self.tell)(Change::Revoked(Handed(handed)));
+                (self.tell)(Rebalance::Revoked(Handed(handed)));
                 // An error means that the other end was dropped, which is what this waits for.
                 let _ = ended.recv();
             }
@@ -171,7 +171,7 @@ impl HandOver {
                 group.lane(lane).let_go();
             }
             if told {
-                (self.tell)(Change::Gone);
+                (self.tell)(Rebalance::Gone);
             }
         }
         group.end_lease();
@@ -184,7 +184,7 @@ impl HandOver {
         match self.group.commit(consumer, anyway) {
             Ok(()) => {
                 if let Some(lanes) = self.begun.lock().take() {
-                    (self.tell)(Change::Assigned(lanes));
+                    (self.tell)(Rebalance::Assigned(lanes));
                 }
             }
             Err(CommitError::Refused(error) | CommitError::Unknown(error)) => {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// How much the gateway's way differs from the direct one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Change {
+pub struct RelativeChange {
     /// The change in percent, from the geometric mean of the rounds' ratios.
     pub percent: f64,
     /// The 95 % confidence interval, in percent; none with fewer than two rounds.
@@ -12,13 +12,13 @@ pub struct Change {
     /// Number of pairs of runs that the estimate comes from.
     pub rounds: usize,
     /// The meaning of the change.
-    pub verdict: Verdict,
+    pub verdict: ChangeVerdict,
 }
 
 /// The meaning of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum ChangeVerdict {
     /// The interval is above zero.
     More,
     /// The interval is below zero.
@@ -29,14 +29,14 @@ pub enum Verdict {
     Unknown,
 }
 
-// === impl Change ===
+// === impl RelativeChange ===
 
-impl Change {
+impl RelativeChange {
     /// Computes the change from the pairs (direct, gateway) of the rounds; none without a pair.
     ///
     /// The values are paired, since what slows a round down affects both of its runs. It uses logarithms,
     /// since a ratio and its inverse must have the same weight, and Student's t, since rounds are few.
-    pub(super) fn of(pairs: &[(f64, f64)]) -> Option<Change> {
+    pub(super) fn of(pairs: &[(f64, f64)]) -> Option<RelativeChange> {
         let usable = pairs
             .iter()
             .filter(|(direct, gateway)| *direct > 0.0 && *gateway > 0.0);
@@ -54,12 +54,12 @@ impl Change {
             (percent(mean - half), percent(mean + half))
         });
         let verdict = match interval {
-            None => Verdict::Unknown,
-            Some((low, _)) if low > 0.0 => Verdict::More,
-            Some((_, high)) if high < 0.0 => Verdict::Less,
-            Some(_) => Verdict::WithinNoise,
+            None => ChangeVerdict::Unknown,
+            Some((low, _)) if low > 0.0 => ChangeVerdict::More,
+            Some((_, high)) if high < 0.0 => ChangeVerdict::Less,
+            Some(_) => ChangeVerdict::WithinNoise,
         };
-        Some(Change {
+        Some(RelativeChange {
             percent: percent(mean),
             interval,
             rounds,
@@ -69,7 +69,7 @@ impl Change {
 }
 
 /// Formats as `+12.3 % (+8.1 to +16.7)`.
-impl std::fmt::Display for Change {
+impl std::fmt::Display for RelativeChange {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{:+.1} %", self.percent)?;
         match self.interval {
@@ -106,31 +106,31 @@ mod tests {
     fn the_interval_is_that_of_the_textbook() {
         // Logarithms 0.10, 0.20, 0.30: mean 0.2, deviation 0.1, t of 2 degrees 4.303.
         let pairs = [0.1_f64, 0.2, 0.3].map(|log| (2.0, 2.0 * log.exp()));
-        let change = Change::of(&pairs).unwrap();
+        let change = RelativeChange::of(&pairs).unwrap();
         let half = 4.303 * 0.1 / 3_f64.sqrt();
         let (low, high) = change.interval.unwrap();
         assert!((change.percent - (0.2_f64.exp() - 1.0) * 100.0).abs() < 1e-9);
         assert!((low - ((0.2 - half).exp() - 1.0) * 100.0).abs() < 1e-9);
         assert!((high - ((0.2 + half).exp() - 1.0) * 100.0).abs() < 1e-9);
-        assert_eq!(change.verdict, Verdict::WithinNoise);
+        assert_eq!(change.verdict, ChangeVerdict::WithinNoise);
     }
 
     #[test]
     fn what_is_clear_is_called_so_and_a_single_round_is_not() {
-        let verdict = |pairs: &[(f64, f64)]| Change::of(pairs).map(|change| change.verdict);
+        let verdict = |pairs: &[(f64, f64)]| RelativeChange::of(pairs).map(|change| change.verdict);
         assert_eq!(
             verdict(&[(100.0, 120.0), (101.0, 121.0), (99.0, 120.0)]),
-            Some(Verdict::More)
+            Some(ChangeVerdict::More)
         );
         assert_eq!(
             verdict(&[(100.0, 80.0), (101.0, 81.0), (99.0, 80.0)]),
-            Some(Verdict::Less)
+            Some(ChangeVerdict::Less)
         );
         assert_eq!(
             verdict(&[(100.0, 130.0), (100.0, 80.0)]),
-            Some(Verdict::WithinNoise)
+            Some(ChangeVerdict::WithinNoise)
         );
-        assert_eq!(verdict(&[(100.0, 200.0)]), Some(Verdict::Unknown));
+        assert_eq!(verdict(&[(100.0, 200.0)]), Some(ChangeVerdict::Unknown));
         assert_eq!((verdict(&[]), verdict(&[(0.0, 1.0)])), (None, None));
     }
 
@@ -150,8 +150,8 @@ mod tests {
             let mut wrong = 0;
             for _ in 0..400 {
                 let pairs: Vec<_> = (0..rounds).map(|_| ((0.1 * noise()).exp(), (0.1 * noise()).exp())).collect();
-                let verdict = Change::of(&pairs).map(|change| change.verdict);
-                wrong += u32::from(verdict != Some(Verdict::WithinNoise));
+                let verdict = RelativeChange::of(&pairs).map(|change| change.verdict);
+                wrong += u32::from(verdict != Some(ChangeVerdict::WithinNoise));
             }
             prop_assert!(wrong <= 50, "{wrong} of 400");
         }

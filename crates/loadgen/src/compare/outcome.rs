@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::estimate::{Change, Verdict};
+use super::estimate::{ChangeVerdict, RelativeChange};
 use super::options::{CompareOptions, Phase, Way};
 use crate::report::Report;
 use crate::units::{decimal, number, time};
@@ -81,11 +81,11 @@ pub struct PhaseOutcome {
     /// Averages of the way through the gateway.
     pub gateway: Option<Averages>,
     /// Change of the documents per second until counted: more is better.
-    pub counted: Option<Change>,
+    pub counted: Option<RelativeChange>,
     /// Change of the documents per second until acknowledged: more is better.
-    pub acknowledged: Option<Change>,
+    pub acknowledged: Option<RelativeChange>,
     /// Change of the CPU time of the nodes: less is better.
-    pub cpu: Option<Change>,
+    pub cpu: Option<RelativeChange>,
 }
 
 /// Averages of the runs of one way.
@@ -189,7 +189,7 @@ impl PhaseOutcome {
                 let gateway = clean(Way::Gateway).find(|run| run.round == direct.round)?;
                 Some((value(direct)?, value(gateway)?))
             };
-            Change::of(&clean(Way::Direct).filter_map(pair).collect::<Vec<_>>())
+            RelativeChange::of(&clean(Way::Direct).filter_map(pair).collect::<Vec<_>>())
         };
         PhaseOutcome {
             phase,
@@ -215,18 +215,18 @@ impl PhaseOutcome {
             .interval
             .map_or(String::new(), |(low, high)| format!("{low:+.1} to {high:+.1} %"));
         match change.verdict {
-            Verdict::More => format!(
+            ChangeVerdict::More => format!(
                 "{what}: through the gateway {percent} more documents a second (95 % confidence: {interval})."
             ),
-            Verdict::Less => format!(
+            ChangeVerdict::Less => format!(
                 "{what}: through the gateway {percent} fewer documents a second (95 % confidence: {interval})."
             ),
-            Verdict::WithinNoise => format!(
+            ChangeVerdict::WithinNoise => format!(
                 "{what}: no difference beyond the noise: {:+.1} % (95 % confidence: {interval}). More rounds or more \
                  documents narrow it.",
                 change.percent
             ),
-            Verdict::Unknown => format!(
+            ChangeVerdict::Unknown => format!(
                 "{what}: {:+.1} % documents a second, in a single round, which says nothing about the noise: take three \
                  rounds or more.",
                 change.percent
@@ -363,7 +363,7 @@ impl PhaseOutcome {
 
     /// Returns what is compared, as every page shows it.
     pub(super) fn rows(&self) -> [Row; 3] {
-        let row = |name, value: fn(&Averages) -> Option<String>, change: &Option<Change>| {
+        let row = |name, value: fn(&Averages) -> Option<String>, change: &Option<RelativeChange>| {
             let of =
                 |averages: &Option<Averages>| averages.as_ref().and_then(value).unwrap_or("–".to_owned());
             Row {
@@ -444,8 +444,11 @@ mod tests {
         ]);
         assert!(!compared.is_clean());
         let change = compared.phases[0].counted.as_ref().unwrap();
-        assert_eq!((change.rounds, change.verdict), (2, Verdict::More));
-        assert_eq!(compared.phases[0].cpu.as_ref().unwrap().verdict, Verdict::Less);
+        assert_eq!((change.rounds, change.verdict), (2, ChangeVerdict::More));
+        assert_eq!(
+            compared.phases[0].cpu.as_ref().unwrap().verdict,
+            ChangeVerdict::Less
+        );
         let text = compared.to_string();
         for wanted in [
             "left out: 3 documents",

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::estimate::Verdict;
+use super::estimate::ChangeVerdict;
 use super::options::{Phase, Way};
 use super::outcome::{Compared, PhaseOutcome, Row, Run, seconds};
 use crate::html::{BLUE, Bar, Bars, GREY, Whiskers, escape, page, whiskers};
@@ -54,7 +54,7 @@ fn changes(phases: &[PhaseOutcome]) -> String {
             ];
             each.into_iter().filter_map(|(name, change)| {
                 let change = change.as_ref()?;
-                let clear = matches!(change.verdict, Verdict::More | Verdict::Less);
+                let clear = matches!(change.verdict, ChangeVerdict::More | ChangeVerdict::Less);
                 Some(Whiskers {
                     name: format!("{}: {name}", phase.phase.name()),
                     colour: if clear { BLUE } else { GREY },

@@ -52,7 +52,7 @@ pub(crate) struct Exchanged {
 
 /// A record of a request and its answer, for those who want to see it.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Transcript {
     pub(crate) target: String,
     /// Bytes of the body, as transferred.
     pub(crate) sent_bytes: u64,
@@ -86,14 +86,14 @@ impl Core {
         at: usize,
         user: &mut User,
         intended: Option<Instant>,
-        seen: Option<&mut Seen>,
+        seen: Option<&mut Transcript>,
     ) -> Exchanged {
         let runner = &self.load.runner;
         let logs = runner.log_requests || !runner.log_status_codes.is_empty();
         if !logs {
             return self.exchange_seen(at, user, intended, seen).await;
         }
-        let mut own = Seen::default();
+        let mut own = Transcript::default();
         let seen = seen.unwrap_or(&mut own);
         let exchanged = self.exchange_seen(at, user, intended, Some(seen)).await;
         let status = exchanged.outcome.as_ref().map_or(0, |status| *status);
@@ -118,7 +118,7 @@ impl Core {
         at: usize,
         user: &mut User,
         intended: Option<Instant>,
-        mut seen: Option<&mut Seen>,
+        mut seen: Option<&mut Transcript>,
     ) -> Exchanged {
         let request = &self.load.requests[at];
         let rendered = self.draws.borrow_mut().with(&mut user.registered, |draws| {
@@ -188,7 +188,7 @@ impl Core {
         at: usize,
         request: &'c Request,
         draws: &mut Draws,
-        mut seen: Option<&mut Seen>,
+        mut seen: Option<&mut Transcript>,
     ) -> Result<Rendered<'c>, RenderError> {
         draws.begin(Timestamp::now(), &request.needs, &request.once);
         let (origin, target) = self.place(request, draws)?;

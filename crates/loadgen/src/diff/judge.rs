@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use super::canonical::Digester;
 use super::field::{self, FieldDifference};
 use super::outcome::{DifferenceKind, DocumentDifference};
-use super::side::Held;
+use super::side::OwnedHit;
 
 /// Groups copies by their ids.
-pub(super) fn by_id(copies: Vec<Held>) -> HashMap<String, Vec<Held>> {
-    let mut by_id: HashMap<String, Vec<Held>> = HashMap::new();
+pub(super) fn by_id(copies: Vec<OwnedHit>) -> HashMap<String, Vec<OwnedHit>> {
+    let mut by_id: HashMap<String, Vec<OwnedHit>> = HashMap::new();
     for copy in copies {
         by_id.entry(copy.id.clone()).or_default().push(copy);
     }
@@ -20,8 +20,8 @@ pub(super) fn by_id(copies: Vec<Held>) -> HashMap<String, Vec<Held>> {
 pub(super) fn judge(
     digester: &Digester,
     id: &str,
-    left: &[Held],
-    right: &[Held],
+    left: &[OwnedHit],
+    right: &[OwnedHit],
 ) -> Option<DocumentDifference> {
     let document = |what, field| {
         let id = id.to_owned();
@@ -34,7 +34,7 @@ pub(super) fn judge(
         _ => {}
     }
     if left.len() != right.len() {
-        let copies = |side: &[Held]| Some(format!("{} copies", side.len()));
+        let copies = |side: &[OwnedHit]| Some(format!("{} copies", side.len()));
         let field = FieldDifference {
             path: "_id".to_owned(),
             left: copies(left),
@@ -42,8 +42,8 @@ pub(super) fn judge(
         };
         return document(DifferenceKind::Different, Some(field));
     }
-    let sorted = |side: &[Held]| {
-        let digest = |copy: &Held| digester.document(0, copy.routing.as_deref(), copy.source.as_deref());
+    let sorted = |side: &[OwnedHit]| {
+        let digest = |copy: &OwnedHit| digester.document(0, copy.routing.as_deref(), copy.source.as_deref());
         let mut side: Vec<_> = side
             .iter()
             .map(|copy| (copy.routing.clone(), digest(copy), copy.clone()))
@@ -77,8 +77,8 @@ pub(super) fn judge(
 mod tests {
     use super::*;
 
-    fn copy(routing: Option<&str>, source: &str) -> Held {
-        Held {
+    fn copy(routing: Option<&str>, source: &str) -> OwnedHit {
+        OwnedHit {
             id: "1".to_owned(),
             routing: routing.map(str::to_owned),
             source: Some(source.to_owned()),
@@ -88,8 +88,8 @@ mod tests {
     #[test]
     fn copies_are_judged_by_number_routing_and_contents() {
         let digester = Digester::new();
-        let said = |left: &[&Held], right: &[&Held]| {
-            let owned = |side: &[&Held]| side.iter().copied().cloned().collect::<Vec<_>>();
+        let said = |left: &[&OwnedHit], right: &[&OwnedHit]| {
+            let owned = |side: &[&OwnedHit]| side.iter().copied().cloned().collect::<Vec<_>>();
             let found = judge(&digester, "1", &owned(left), &owned(right))?;
             Some((found.what, found.field.map(|field| field.path)))
         };

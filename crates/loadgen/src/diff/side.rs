@@ -49,7 +49,7 @@ pub(super) struct Hit<'a> {
 
 /// An owned copy of a [`Hit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct OwnedHit {
     pub(super) id: String,
     pub(super) routing: Option<String>,
     pub(super) source: Option<String>,
@@ -232,13 +232,13 @@ impl<'s> Side<'s> {
 
     /// Returns the documents with these ids. The query goes over all shards, so an id that was routed two
     /// ways is found twice.
-    pub(super) async fn fetch(&self, ids: &[String]) -> Result<Vec<Held>, Trouble> {
+    pub(super) async fn fetch(&self, ids: &[String]) -> Result<Vec<OwnedHit>, Trouble> {
         let path = format!("/{}/_search?allow_partial_search_results=false", self.index);
         let query = json!({"size": ids.len() * COPIES_MAX, "query": {"ids": {"values": ids}}});
         let answer = self.ask.bytes(&Method::POST, &path, Some(&query)).await?;
         let found = parse(&path, &answer)?;
         whole(&path, &found.shards, found.timed_out)?;
-        let copies = found.hits.hits.into_iter().map(|hit| Held {
+        let copies = found.hits.hits.into_iter().map(|hit| OwnedHit {
             source: hit.source().map(str::to_owned),
             id: hit.id.into_owned(),
             routing: hit.routing,

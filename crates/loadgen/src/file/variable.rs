@@ -8,7 +8,7 @@ use settings::yaml::{Key, Node, Value};
 
 use super::section::{Section, beside};
 use super::text::Text;
-use crate::variable::{Array, Kind, Layout, Moment, Replacements, Sequence, Variable, Words};
+use crate::variable::{Array, Layout, Moment, Replacements, Sequence, Variable, VariableKind, Words};
 
 /// The largest size of all values of one variable, in bytes.
 const VALUES_BYTES_MAX: u64 = 1 << 30;
@@ -82,20 +82,25 @@ fn read(
     })
 }
 
-fn kind_of(kind: &Text, section: &mut Section<'_, '_>, folder: &Path, before: &[Variable]) -> Option<Kind> {
+fn kind_of(
+    kind: &Text,
+    section: &mut Section<'_, '_>,
+    folder: &Path,
+    before: &[Variable],
+) -> Option<VariableKind> {
     match kind.text.as_str() {
         "file" | "list" => {
             let words = words(kind, section, folder);
             match section.text("by") {
-                None => words.map(Kind::Words),
-                Some(by) => Some(Kind::Tied {
+                None => words.map(VariableKind::Words),
+                Some(by) => Some(VariableKind::Tied {
                     to: sequence_named(&by, before, section.problems)?,
                     words: words?,
                 }),
             }
         }
-        "sequence" => Some(Kind::Sequence(sequence(section, u64::from(u32::MAX)))),
-        "sequence64" => Some(Kind::Sequence(sequence(section, u64::MAX))),
+        "sequence" => Some(VariableKind::Sequence(sequence(section, u64::from(u32::MAX)))),
+        "sequence64" => Some(VariableKind::Sequence(sequence(section, u64::MAX))),
         "range" => {
             let from = section.number("from", i64::MIN, i64::MAX).unwrap_or(0);
             let to = section.number("to", i64::MIN, i64::MAX);
@@ -110,10 +115,10 @@ fn kind_of(kind: &Text, section: &mut Section<'_, '_>, folder: &Path, before: &[
                     .error(section.place, &section.path, message, None);
                 return None;
             }
-            Some(Kind::Range { from, to })
+            Some(VariableKind::Range { from, to })
         }
-        "uuid" => Some(Kind::Uuid),
-        "random_array" => array(section, before).map(Kind::Array),
+        "uuid" => Some(VariableKind::Uuid),
+        "random_array" => array(section, before).map(VariableKind::Array),
         "int_array_bitmap" => {
             let from = section.number("from", 0, u32::MAX).unwrap_or(0);
             let to = section.number("to", 0, u32::MAX).unwrap_or(u32::MAX);
@@ -124,7 +129,7 @@ fn kind_of(kind: &Text, section: &mut Section<'_, '_>, folder: &Path, before: &[
                     .problems
                     .error(section.place, &section.path, message, None);
             }
-            Some(Kind::Bitmap {
+            Some(VariableKind::Bitmap {
                 from,
                 to: to.max(from),
                 size,
@@ -136,14 +141,14 @@ fn kind_of(kind: &Text, section: &mut Section<'_, '_>, folder: &Path, before: &[
                 section.missing("`format`");
             }
             let layout = Layout::new(&format?.text);
-            Some(Kind::Moment(Moment::Formatted(layout)))
+            Some(VariableKind::Moment(Moment::Formatted(layout)))
         }
         other => {
             let moment = Moment::of_type(other);
             if moment.is_none() {
                 no_type(kind, section.problems);
             }
-            moment.map(Kind::Moment)
+            moment.map(VariableKind::Moment)
         }
     }
 }
@@ -159,7 +164,7 @@ fn no_type(kind: &Text, problems: &mut Problems) {
 
 /// Returns the sequence that `by` names.
 fn sequence_named(by: &Text, variables: &[Variable], problems: &mut Problems) -> Option<u16> {
-    let is_sequence = |variable: &Variable| matches!(variable.kind, Kind::Sequence(_));
+    let is_sequence = |variable: &Variable| matches!(variable.kind, VariableKind::Sequence(_));
     let at = variables
         .iter()
         .position(|variable| variable.name == by.text && is_sequence(variable));
@@ -292,7 +297,7 @@ fn array(section: &mut Section<'_, '_>, before: &[Variable]) -> Option<Array> {
         section.problems.error(of.place, &of.path, message, help);
         return None;
     };
-    if matches!(before[at].kind, Kind::Array(_)) {
+    if matches!(before[at].kind, VariableKind::Array(_)) {
         let message = format!("`{}` is an array itself", of.text);
         section.problems.error(of.place, &of.path, message, None);
         return None;

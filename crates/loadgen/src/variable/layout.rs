@@ -7,10 +7,10 @@ use jiff::Zoned;
 
 /// A compiled layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Layout(Vec<Part>);
+pub(crate) struct Layout(Vec<LayoutPart>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum LayoutPart {
     Text(char),
     /// A `strftime` format.
     Format(&'static str),
@@ -35,41 +35,41 @@ struct Offset {
 }
 
 /// The meaning of each text in a layout; if two match, the first one counts.
-const TOKENS: [(&str, Part); 30] = [
-    ("January", Part::Format("%B")),
-    ("Jan", Part::Format("%b")),
-    ("Monday", Part::Format("%A")),
-    ("Mon", Part::Format("%a")),
-    ("MST", Part::Format("%Z")),
-    ("2006", Part::Format("%Y")),
-    ("_2006", Part::Format("_%Y")),
-    ("__2", Part::Format("%_3j")),
-    ("_2", Part::Format("%e")),
-    ("002", Part::Format("%j")),
+const TOKENS: [(&str, LayoutPart); 30] = [
+    ("January", LayoutPart::Format("%B")),
+    ("Jan", LayoutPart::Format("%b")),
+    ("Monday", LayoutPart::Format("%A")),
+    ("Mon", LayoutPart::Format("%a")),
+    ("MST", LayoutPart::Format("%Z")),
+    ("2006", LayoutPart::Format("%Y")),
+    ("_2006", LayoutPart::Format("_%Y")),
+    ("__2", LayoutPart::Format("%_3j")),
+    ("_2", LayoutPart::Format("%e")),
+    ("002", LayoutPart::Format("%j")),
     ("-07:00", offset(true, true, false)),
     ("-0700", offset(false, true, false)),
     ("-07", offset(false, false, false)),
     ("Z07:00", offset(true, true, true)),
     ("Z0700", offset(false, true, true)),
     ("Z07", offset(false, false, true)),
-    ("01", Part::Format("%m")),
-    ("02", Part::Format("%d")),
-    ("03", Part::Format("%I")),
-    ("04", Part::Format("%M")),
-    ("05", Part::Format("%S")),
-    ("06", Part::Format("%y")),
-    ("15", Part::Format("%H")),
-    ("PM", Part::Format("%p")),
-    ("pm", Part::Format("%P")),
-    ("1", Part::Month),
-    ("2", Part::Day),
-    ("3", Part::Hour12),
-    ("4", Part::Minute),
-    ("5", Part::Second),
+    ("01", LayoutPart::Format("%m")),
+    ("02", LayoutPart::Format("%d")),
+    ("03", LayoutPart::Format("%I")),
+    ("04", LayoutPart::Format("%M")),
+    ("05", LayoutPart::Format("%S")),
+    ("06", LayoutPart::Format("%y")),
+    ("15", LayoutPart::Format("%H")),
+    ("PM", LayoutPart::Format("%p")),
+    ("pm", LayoutPart::Format("%P")),
+    ("1", LayoutPart::Month),
+    ("2", LayoutPart::Day),
+    ("3", LayoutPart::Hour12),
+    ("4", LayoutPart::Minute),
+    ("5", LayoutPart::Second),
 ];
 
-const fn offset(colon: bool, minutes: bool, zulu: bool) -> Part {
-    Part::Offset(Offset { colon, minutes, zulu })
+const fn offset(colon: bool, minutes: bool, zulu: bool) -> LayoutPart {
+    LayoutPart::Offset(Offset { colon, minutes, zulu })
 }
 
 // === impl Layout ===
@@ -82,7 +82,7 @@ impl Layout {
         while let Some(first) = rest.chars().next() {
             let (part, length) = fraction(rest)
                 .or_else(|| token(rest))
-                .unwrap_or((Part::Text(first), first.len_utf8()));
+                .unwrap_or((LayoutPart::Text(first), first.len_utf8()));
             parts.push(part);
             rest = &rest[length..];
         }
@@ -93,14 +93,14 @@ impl Layout {
     pub(crate) fn write(&self, time: &Zoned, out: &mut Vec<u8>) {
         for part in &self.0 {
             let written = match *part {
-                Part::Text(text) => write!(out, "{text}"),
-                Part::Format(format) => write!(out, "{}", time.strftime(format)),
-                Part::Month => write!(out, "{}", time.month()),
-                Part::Day => write!(out, "{}", time.day()),
-                Part::Hour12 => write!(out, "{}", (time.hour() + 11) % 12 + 1),
-                Part::Minute => write!(out, "{}", time.minute()),
-                Part::Second => write!(out, "{}", time.second()),
-                Part::Fraction(separator, digits, trimmed) => {
+                LayoutPart::Text(text) => write!(out, "{text}"),
+                LayoutPart::Format(format) => write!(out, "{}", time.strftime(format)),
+                LayoutPart::Month => write!(out, "{}", time.month()),
+                LayoutPart::Day => write!(out, "{}", time.day()),
+                LayoutPart::Hour12 => write!(out, "{}", (time.hour() + 11) % 12 + 1),
+                LayoutPart::Minute => write!(out, "{}", time.minute()),
+                LayoutPart::Second => write!(out, "{}", time.second()),
+                LayoutPart::Fraction(separator, digits, trimmed) => {
                     let nanos = format!("{:09}", time.subsec_nanosecond());
                     let digits = &nanos[..digits];
                     match digits.trim_end_matches('0') {
@@ -109,7 +109,7 @@ impl Layout {
                         _ => write!(out, "{separator}{digits}"),
                     }
                 }
-                Part::Offset(offset) => {
+                LayoutPart::Offset(offset) => {
                     let seconds = time.offset().seconds();
                     if offset.zulu && seconds == 0 {
                         write!(out, "Z")
@@ -130,16 +130,16 @@ impl Layout {
 }
 
 /// Parses `.000` or `,999`, not followed by another digit.
-fn fraction(text: &str) -> Option<(Part, usize)> {
+fn fraction(text: &str) -> Option<(LayoutPart, usize)> {
     let separator = text.chars().next().filter(|first| matches!(first, '.' | ','))?;
     let digit = *text.as_bytes().get(1)?;
     let digits = text[1..].bytes().take_while(|byte| *byte == digit).count();
     let next = text.as_bytes().get(1 + digits);
     let fits = matches!(digit, b'0' | b'9') && digits <= 9 && next.is_none_or(|next| !next.is_ascii_digit());
-    fits.then_some((Part::Fraction(separator, digits, digit == b'9'), 1 + digits))
+    fits.then_some((LayoutPart::Fraction(separator, digits, digit == b'9'), 1 + digits))
 }
 
-fn token(text: &str) -> Option<(Part, usize)> {
+fn token(text: &str) -> Option<(LayoutPart, usize)> {
     // `January` is a month, `Janus` is not.
     let is_word = |token: &str| matches!(token, "Jan" | "Mon");
     let goes_on = |token: &str| text[token.len()..].starts_with(|next: char| next.is_ascii_lowercase());

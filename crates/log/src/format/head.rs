@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::format::bytes::{Take, put_u32, put_u64, set_u32};
 use crate::format::checksum::Key;
-use crate::format::record::{ALIGN, ENTRY_BYTES, Entry, HEAD_BYTES};
+use crate::format::record::{ALIGN, DirectoryEntry, ENTRY_BYTES, HEAD_BYTES};
 use crate::{Codec, GROUPS_MAX, PARAMS_MAX, PAYLOAD_MAX};
 
 /// The fixed part of a record.
@@ -28,7 +28,7 @@ pub(crate) struct Head {
 pub(crate) struct Parsed<'a> {
     pub(crate) head: Head,
     pub(crate) params: &'a [u8],
-    pub(crate) directory: Vec<Entry>,
+    pub(crate) directory: Vec<DirectoryEntry>,
 }
 
 // === impl Head ===
@@ -50,7 +50,7 @@ impl Head {
     }
 
     /// Completes a head: `bytes` already has room for the fixed part, and holds the parameters.
-    pub(crate) fn write(&self, bytes: &mut Vec<u8>, directory: &[Entry], key: Key) {
+    pub(crate) fn write(&self, bytes: &mut Vec<u8>, directory: &[DirectoryEntry], key: Key) {
         for entry in directory {
             for number in [entry.lane, entry.documents, entry.stored, entry.raw, entry.crc] {
                 put_u32(bytes, number);
@@ -116,7 +116,8 @@ impl Head {
         }
         let (params, directory) = whole[HEAD_BYTES..].split_at(usize::from(head.params));
         let directory = directory_of(directory, lanes)?;
-        let sum = |of: fn(&Entry) -> u32| directory.iter().map(|entry| u64::from(of(entry))).sum::<u64>();
+        let sum =
+            |of: fn(&DirectoryEntry) -> u32| directory.iter().map(|entry| u64::from(of(entry))).sum::<u64>();
         let sound = sum(|entry| entry.stored) == u64::from(head.payload)
             && sum(|entry| entry.documents) == u64::from(head.documents);
         sound.then_some(Parsed {
@@ -127,11 +128,11 @@ impl Head {
     }
 }
 
-fn directory_of(bytes: &[u8], lanes: u32) -> Option<Vec<Entry>> {
+fn directory_of(bytes: &[u8], lanes: u32) -> Option<Vec<DirectoryEntry>> {
     let mut take = Take(bytes);
     let mut directory = Vec::with_capacity(bytes.len() / ENTRY_BYTES);
     while !take.0.is_empty() {
-        let entry = Entry {
+        let entry = DirectoryEntry {
             lane: take.u32()?,
             documents: take.u32()?,
             stored: take.u32()?,
@@ -154,7 +155,7 @@ fn directory_of(bytes: &[u8], lanes: u32) -> Option<Vec<Entry>> {
 
 impl Parsed<'_> {
     /// Returns each group with its range, in bytes from the record's start.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = (Range<usize>, Entry)> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (Range<usize>, DirectoryEntry)> {
         let mut at = self.head.bytes();
         self.directory.iter().map(move |entry| {
             let start = at;
@@ -171,8 +172,8 @@ pub(crate) const MAGIC: &[u8; 4] = b"TGR1";
 mod tests {
     use super::*;
 
-    fn sample() -> (Head, Vec<Entry>, Vec<u8>) {
-        let entry = |lane, documents, stored| Entry {
+    fn sample() -> (Head, Vec<DirectoryEntry>, Vec<u8>) {
+        let entry = |lane, documents, stored| DirectoryEntry {
             lane,
             documents,
             stored,

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 /// Idle buffers, up to a number of bytes.
 #[derive(Default)]
 pub(crate) struct Pool {
-    kept: Mutex<Kept>,
+    kept: Mutex<PooledBuffers>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct PooledBuffers {
     /// The buffers, in the order in which they were returned.
     buffers: Vec<Vec<u8>>,
     bytes: usize,

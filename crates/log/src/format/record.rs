@@ -18,7 +18,7 @@ pub const PAYLOAD_MAX: usize = 1 << 30;
 pub struct Record {
     /// The fixed part, still empty, and the parameters.
     pub(crate) head: Vec<u8>,
-    pub(crate) directory: Vec<Entry>,
+    pub(crate) directory: Vec<DirectoryEntry>,
     pub(crate) payload: Vec<u8>,
     pub(crate) kind: u8,
     pub(crate) codec: Codec,
@@ -36,7 +36,7 @@ type Lender = Box<dyn FnOnce(Vec<u8>) + Send>;
 
 /// A group in a record's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct DirectoryEntry {
     pub(crate) lane: u32,
     pub(crate) documents: u32,
     pub(crate) stored: u32,
@@ -176,7 +176,7 @@ impl Record {
         };
         assert!(raw > 0, "a group has bytes");
         let stored = &self.payload[start..];
-        self.directory.push(Entry {
+        self.directory.push(DirectoryEntry {
             lane,
             documents,
             // A length that exceeds u32 exceeds PAYLOAD_MAX, so the record is refused before these numbers

@@ -9,7 +9,7 @@ use crate::format::head::{Head, MAGIC, Parsed};
 use crate::format::record::{ALIGN, HEAD_BYTES};
 
 /// What a scan finds; places are bytes from the file's start.
-pub(crate) enum Found<'a> {
+pub(crate) enum Scanned<'a> {
     /// A record whose head is right.
     Record {
         at: u64,
@@ -47,7 +47,7 @@ impl Scan<'_> {
     pub(crate) fn run(
         &self,
         within: Range<u64>,
-        mut each: impl FnMut(Found<'_>) -> ControlFlow<()>,
+        mut each: impl FnMut(Scanned<'_>) -> ControlFlow<()>,
     ) -> io::Result<()> {
         let mut window = Window {
             file: self.file,
@@ -62,7 +62,7 @@ impl Scan<'_> {
                 flow
             } else {
                 let next = self.search(&mut window, at + ALIGN)?;
-                let bad = Found::Bad(at..next);
+                let bad = Scanned::Bad(at..next);
                 at = next;
                 each(bad)
             };
@@ -88,7 +88,7 @@ impl Scan<'_> {
         &self,
         window: &mut Window<'_>,
         at: u64,
-        each: &mut impl FnMut(Found<'_>) -> ControlFlow<()>,
+        each: &mut impl FnMut(Scanned<'_>) -> ControlFlow<()>,
     ) -> io::Result<Option<(u64, ControlFlow<()>)>> {
         let Some(head) = self.head(window, at)? else {
             return Ok(None);
@@ -99,7 +99,7 @@ impl Scan<'_> {
         let Some(parsed) = self.parse(window, at, &head)? else {
             return Ok(None);
         };
-        Ok(Some((bytes, each(Found::Record { at, parsed, whole }))))
+        Ok(Some((bytes, each(Scanned::Record { at, parsed, whole }))))
     }
 
     /// Returns the head at a place, if it is right and its record fits.

@@ -8,7 +8,7 @@ use crate::disk::File;
 use crate::format::checksum;
 use crate::format::folder::read_error;
 use crate::format::head::Parsed;
-use crate::format::scan::Found;
+use crate::format::scan::Scanned;
 use crate::format::segment::Header;
 use crate::read::extent::{records_end, scan_of};
 use crate::read::groups;
@@ -82,7 +82,7 @@ impl Browse {
                 .max(Header::bytes(self.shared.folder.lanes));
             let (mut failed, mut broken) = (None, false);
             let scanned = scan_of(&self.shared, &*file, first).run(from..end, |found| match found {
-                Found::Record { at, parsed, .. } => match whole(&*file, at, &parsed) {
+                Scanned::Record { at, parsed, .. } => match whole(&*file, at, &parsed) {
                     Ok(browsed) => {
                         self.at = browsed.receipt.position + browsed.receipt.bytes;
                         let flow = each(browsed);
@@ -94,7 +94,7 @@ impl Browse {
                         ControlFlow::Break(())
                     }
                 },
-                Found::Bad(_) => ControlFlow::Continue(()),
+                Scanned::Bad(_) => ControlFlow::Continue(()),
             });
             let read = scanned.and(failed.map_or(Ok(()), Err));
             read.map_err(|source| read_error("cannot read", &self.shared.folder.segment(first), source))?;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::format::folder::read_error;
-use crate::format::scan::Found;
+use crate::format::scan::Scanned;
 use crate::format::segment::Header;
 use crate::read::extent::{records_end, scan_of};
 use crate::shared::OpenLog;
@@ -196,7 +196,7 @@ pub(crate) fn start(shared: &OpenLog, at: StartAt) -> Result<Vec<Cursor>, ReadEr
     // If none is found, the next record is beyond this segment's records.
     let mut start = position.max(first + records_end);
     let scanned = scan.run(Header::bytes(shared.folder.lanes)..records_end, |found| {
-        if let Found::Record { parsed, .. } = found {
+        if let Scanned::Record { parsed, .. } = found {
             if parsed.head.position >= position {
                 start = parsed.head.position;
                 return ControlFlow::Break(());
@@ -236,7 +236,7 @@ fn first_at(shared: &OpenLog, time_ms: u64) -> Result<u64, ReadError> {
         let records_end = records_end(shared, &*file, first)?;
         let within = Header::bytes(shared.folder.lanes)..records_end;
         let scanned = scan_of(shared, &*file, first).run(within, |found| match found {
-            Found::Record { parsed, .. } if parsed.head.time_ms >= time_ms => {
+            Scanned::Record { parsed, .. } if parsed.head.time_ms >= time_ms => {
                 position = parsed.head.position;
                 ControlFlow::Break(())
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::disk::File;
 use crate::format::folder::read_error;
 use crate::format::index::{GroupEntry, Index, LaneTotal};
-use crate::format::scan::Found;
+use crate::format::scan::Scanned;
 use crate::format::segment::{Footer, Header};
 use crate::read::extent::scan_of;
 use crate::shared::OpenLog;
@@ -120,11 +120,11 @@ fn rebuilt(
     let within = Header::bytes(shared.folder.lanes)..end.map_err(failed)?;
     let scanned = scan_of(shared, &**file, first).run(within, |found| {
         match found {
-            Found::Record { at, parsed, .. } => {
+            Scanned::Record { at, parsed, .. } => {
                 index.add(at as u32, &parsed);
                 records += 1;
             }
-            Found::Bad(range) => bad.push(range),
+            Scanned::Bad(range) => bad.push(range),
         }
         ControlFlow::Continue(())
     });

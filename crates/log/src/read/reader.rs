@@ -11,7 +11,7 @@ use crate::format::checksum::{self, PIECE_BYTES, Sum};
 use crate::format::folder::read_error;
 use crate::format::head::Head;
 use crate::format::index::{GroupEntry, LaneTotal};
-use crate::format::record::{Entry, HEAD_BYTES};
+use crate::format::record::{DirectoryEntry, HEAD_BYTES};
 use crate::read::groups::{self, LaneGroups};
 use crate::shared::OpenLog;
 use crate::{Codec, Event, Lost, Mark, ReadError, WhyLost};
@@ -448,14 +448,14 @@ impl LaneReader {
 }
 
 /// Appends a group's bytes if they are right.
-fn unpack(stored: &[u8], entry: &Entry, codec: Codec, out: &mut Vec<u8>) -> bool {
+fn unpack(stored: &[u8], entry: &DirectoryEntry, codec: Codec, out: &mut Vec<u8>) -> bool {
     checksum::of(stored) == entry.crc
         && stored.len() == entry.stored as usize
         && codec.unpack(stored, entry.raw as usize, out).is_ok()
 }
 
 /// Appends a group that is not compressed, as it stands in the file; returns whether it is whole and right.
-fn append(file: &dyn File, out: &mut Vec<u8>, mut at: u64, entry: &Entry) -> std::io::Result<bool> {
+fn append(file: &dyn File, out: &mut Vec<u8>, mut at: u64, entry: &DirectoryEntry) -> std::io::Result<bool> {
     let (mut left, mut sum) = (entry.stored as usize, Sum::default());
     out.reserve(left);
     while left > 0 {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::OpenError;
 use crate::disk::{Disk, File, Listed};
 use crate::format::folder::{CURSOR, Folder, LOG, QUARANTINE, open_error};
-use crate::format::scan::{Found, Scan};
+use crate::format::scan::{Scan, Scanned};
 use crate::format::segment::{self, Footer, Header};
 use crate::read::browse::{Browsed, whole};
 use crate::recover::recovery::as_open;
@@ -172,7 +172,7 @@ pub fn dump(
         let within = from.saturating_sub(first).max(Header::bytes(look.folder.lanes))..bytes;
         let mut flow = Ok(ControlFlow::Continue(()));
         let scanned = look.scan(&*file, first, u64::MAX).run(within, |found| {
-            if let Found::Record { at, parsed, .. } = found {
+            if let Scanned::Record { at, parsed, .. } = found {
                 flow = whole(&*file, at, &parsed).map(&mut each);
             }
             match flow {
@@ -268,7 +268,7 @@ impl Look {
         let within = Header::bytes(folder.lanes).min(end)..end;
         let scanned = self.scan(&*file, first, 0).run(within, |found| {
             match found {
-                Found::Record { at, parsed, whole } => {
+                Scanned::Record { at, parsed, whole } => {
                     durable = durable.max(parsed.head.synced);
                     report.records += 1;
                     if whole {
@@ -277,7 +277,7 @@ impl Look {
                         bad.push((parsed.head.range(), Some(u64::from(parsed.head.documents)), at));
                     }
                 }
-                Found::Bad(range) => bad.push((first + range.start..first + range.end, None, range.start)),
+                Scanned::Bad(range) => bad.push((first + range.start..first + range.end, None, range.start)),
             }
             ControlFlow::Continue(())
         });

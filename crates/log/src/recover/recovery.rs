@@ -8,7 +8,7 @@ use crate::disk::File;
 use crate::format::folder::{Folder, open_error};
 use crate::format::index::{Index, Totals};
 use crate::format::quarantine::Quarantine;
-use crate::format::scan::{Found, Scan};
+use crate::format::scan::{Scan, Scanned};
 use crate::format::segment::{Footer, Header};
 use crate::shared::cursor::Cursor;
 use crate::write::watermark::Watermark;
@@ -159,13 +159,13 @@ impl Recovery<'_> {
         let scan = self.scan(&**file, first, self.mark.synced);
         let scanned = scan.run(within.clone(), |found| {
             match found {
-                Found::Record { at, parsed, whole } => {
+                Scanned::Record { at, parsed, whole } => {
                     durable = durable.max(parsed.head.synced);
                     if !whole {
                         suspects.push(at);
                     }
                 }
-                Found::Bad(range) => suspects.push(range.start),
+                Scanned::Bad(range) => suspects.push(range.start),
             }
             ControlFlow::Continue(())
         });
@@ -200,14 +200,14 @@ impl Recovery<'_> {
         let mut bad: Option<Range<u64>> = None;
         let scanned = self.scan(&**file, first, u64::MAX).run(within, |found| {
             match found {
-                Found::Record { at, parsed, .. } => {
+                Scanned::Record { at, parsed, .. } => {
                     let lost = totals.add_record(&parsed);
                     if let Some(range) = bad.take() {
                         self.lost(first, &**file, range, Some(lost));
                     }
                     index.add(at as u32, &parsed);
                 }
-                Found::Bad(range) => bad = Some(range),
+                Scanned::Bad(range) => bad = Some(range),
             }
             ControlFlow::Continue(())
         });
@@ -240,7 +240,7 @@ impl Recovery<'_> {
         let Some(mut totals) = begun else { return Ok(None) };
         let within = Header::bytes(self.folder.lanes)..file.bytes().map_err(failed)?;
         let scanned = self.scan(&*file, before, u64::MAX).run(within, |found| {
-            if let Found::Record { parsed, .. } = found {
+            if let Scanned::Record { parsed, .. } = found {
                 totals.add_record(&parsed);
             }
             ControlFlow::Continue(())
@@ -278,11 +278,11 @@ impl Recovery<'_> {
         let mut some = false;
         let within = Header::bytes(self.folder.lanes)..file.bytes().map_err(failed)?;
         let scanned = self.scan(file, first, u64::MAX).run(within, |found| match found {
-            Found::Record { .. } => {
+            Scanned::Record { .. } => {
                 some = true;
                 ControlFlow::Break(())
             }
-            Found::Bad(_) => ControlFlow::Continue(()),
+            Scanned::Bad(_) => ControlFlow::Continue(()),
         });
         scanned.map_err(failed)?;
         Ok(some)

@@ -12,13 +12,13 @@ use crate::{AppendError, Receipt};
 /// The outcome of an append, to be awaited on any runtime: the writer's thread wakes the task. Dropping it
 /// doesn't undo the append.
 #[must_use = "an append is acknowledged when this says so"]
-pub struct Append(Arc<Mutex<Outcome>>);
+pub struct Append(Arc<Mutex<AppendState>>);
 
 /// The writer's end of an [`Append`].
-pub(crate) struct Settle(Arc<Mutex<Outcome>>);
+pub(crate) struct Settle(Arc<Mutex<AppendState>>);
 
 #[derive(Default)]
-struct Outcome {
+struct AppendState {
     result: Option<Result<Receipt, AppendError>>,
     told: bool,
     waker: Option<Waker>,
@@ -28,7 +28,7 @@ struct Outcome {
 
 impl Append {
     pub(crate) fn new() -> (Self, Settle) {
-        let shared = Arc::new(Mutex::new(Outcome::default()));
+        let shared = Arc::new(Mutex::new(AppendState::default()));
         (Self(Arc::clone(&shared)), Settle(shared))
     }
 }

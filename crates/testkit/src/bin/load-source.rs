@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use testkit::load::{Load, Wanted};
+use testkit::load::{Load, Until};
 use testkit::nginx::{Bulk, Documents, Ids, Operation, Style};
 
 #[derive(Parser)]
@@ -100,8 +100,8 @@ fn main() -> Result<()> {
     println!("ready");
     std::io::stdin().read_line(&mut String::new())?;
     let report = prepared.run(match arguments.seconds {
-        Some(seconds) => Wanted::Time(Duration::from_secs(seconds)),
-        None => Wanted::Docs(arguments.docs.unwrap_or_default()),
+        Some(seconds) => Until::Time(Duration::from_secs(seconds)),
+        None => Until::Docs(arguments.docs.unwrap_or_default()),
     })?;
     println!("{}", serde_json::to_string(&report)?);
     Ok(())

@@ -2,7 +2,7 @@
 
 /// A server and the way it is set up. Every cluster has three nodes, all of them eligible for everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ClusterKind {
     /// OpenSearch 3.8.0, plain HTTP (on a machine without a JDK 21 or newer: 2.19.4).
     OpenSearch,
     /// OpenSearch 2.19.4 with TLS and basic authentication; the newest version with its security plugin in
@@ -22,7 +22,7 @@ pub enum Kind {
     OpenSearch1,
 }
 
-impl Kind {
+impl ClusterKind {
     /// All kinds, in the order in which `./dev test` starts them.
     pub const ALL: [Self; 7] = [
         Self::OpenSearch,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use testkit::client::Client;
-use testkit::fake::{Counts, FakeCluster, Manners, Spec, Workers};
+use testkit::fake::{Behaviour, Counts, FakeCluster, Spec, Workers};
 
 use crate::gateway::Gateway;
 
@@ -33,7 +33,7 @@ const LANES: usize = 64;
 const DOCS_A_REQUEST: usize = 10;
 
 /// The outcome of one change.
-struct Found {
+struct ChangeResult {
     capacity: usize,
     /// Work done, as a share of the work that could have been done.
     used: f64,
@@ -48,7 +48,7 @@ struct Found {
 pub(super) fn run() -> Result<()> {
     let spec = Spec {
         nodes: 1,
-        manners: manners(CAPACITIES[0]),
+        behaviour: behaviour(CAPACITIES[0]),
         ..Spec::default()
     };
     let cluster = FakeCluster::start(spec.index("logs", LANES as u32))?;
@@ -97,7 +97,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
     Ok(())
 }
 
-fn measure(cluster: &FakeCluster, gateway: &Gateway) -> Result<Vec<Found>> {
+fn measure(cluster: &FakeCluster, gateway: &Gateway) -> Result<Vec<ChangeResult>> {
     let client = Client::new(gateway.url())?;
     let lasts = (SETTLE + MEASURE).as_secs_f64() * 2.5;
     let requests: usize = CAPACITIES.iter().sum::<usize>() * (lasts / WORKED_FOR.as_secs_f64()) as usize;
@@ -111,7 +111,7 @@ fn measure(cluster: &FakeCluster, gateway: &Gateway) -> Result<Vec<Found>> {
     }
     let mut found = Vec::new();
     for capacity in CAPACITIES {
-        cluster.set_manners(manners(capacity));
+        cluster.set_behaviour(behaviour(capacity));
         cluster.reset_counts();
         let changed = Instant::now();
         let mut after = None;
@@ -130,7 +130,7 @@ fn measure(cluster: &FakeCluster, gateway: &Gateway) -> Result<Vec<Found>> {
         let began = Instant::now();
         thread::sleep(MEASURE);
         let (counts, lasted) = (cluster.counts(), began.elapsed().as_secs_f64() * 1e3);
-        found.push(Found {
+        found.push(ChangeResult {
             capacity,
             used: counts.worked_ms as f64 / (capacity as f64 * lasted),
             there: (counts.worked_ms + counts.waited_ms) as f64 / lasted,
@@ -149,18 +149,18 @@ fn refused(turning: &Counts, counts: &Counts) -> f64 {
     refused as f64 / (turning.bulks + counts.bulks + refused).max(1) as f64
 }
 
-fn manners(at_once: usize) -> Manners {
-    Manners {
+fn behaviour(at_once: usize) -> Behaviour {
+    Behaviour {
         latency: WORKED_FOR,
         workers: Some(Workers {
             at_once,
             waiting_max: 2 * at_once,
         }),
-        ..Manners::default()
+        ..Behaviour::default()
     }
 }
 
-fn table(found: &[Found]) -> String {
+fn table(found: &[ChangeResult]) -> String {
     let mut table = String::from(
         "| the node works on at once | used of that | requests there, on average | refused since the change | four fifths used after |\n|---|---|---|---|---|\n",
     );

@@ -18,7 +18,7 @@ use crate::steps::bound_to_us;
 /// The kind of proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
+pub(super) enum ProxyKind {
     /// The gateway of this checkout.
     Tidegate,
     /// The gateway that `--before` names.
@@ -29,7 +29,7 @@ pub(super) enum Kind {
 /// A program to measure.
 #[derive(Debug, Clone)]
 pub(super) struct Contender {
-    pub(super) kind: Kind,
+    pub(super) kind: ProxyKind,
     program: PathBuf,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Nodes {
 
 /// A proxy that listens.
 pub(super) struct Proxy {
-    pub(super) kind: Kind,
+    pub(super) kind: ProxyKind,
     process: Process,
     pub(super) address: SocketAddr,
 }
@@ -81,7 +81,7 @@ impl Contender {
     /// The gateway of this checkout.
     pub(super) fn tidegate() -> Contender {
         Contender {
-            kind: Kind::Tidegate,
+            kind: ProxyKind::Tidegate,
             program: binary("tidegate"),
         }
     }
@@ -89,14 +89,14 @@ impl Contender {
     /// A gateway that was built elsewhere.
     pub(super) fn before(program: &Path) -> Contender {
         Contender {
-            kind: Kind::Before,
+            kind: ProxyKind::Before,
             program: program.to_owned(),
         }
     }
 
     pub(super) fn haproxy() -> Contender {
         Contender {
-            kind: Kind::Haproxy,
+            kind: ProxyKind::Haproxy,
             program: "haproxy".into(),
         }
     }
@@ -139,7 +139,7 @@ impl Proxy {
     /// Starts a proxy before the nodes, and waits until it answers.
     pub(super) fn start(contender: &Contender, case: &Case, nodes: &Nodes, folder: &Path) -> Result<Proxy> {
         let address = free_address()?;
-        if contender.kind != Kind::Haproxy {
+        if contender.kind != ProxyKind::Haproxy {
             let text = tidegate_yml(case, nodes, address, free_address()?, folder);
             return Proxy::tidegate(contender, &text, case, address, folder);
         }
@@ -171,7 +171,7 @@ impl Proxy {
 
     fn run(
         mut command: Command,
-        kind: Kind,
+        kind: ProxyKind,
         case: &Case,
         address: SocketAddr,
         folder: &Path,

@@ -40,7 +40,7 @@ pub(super) struct QueuedCase {
 
 /// The measurements that were asked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct Selection<'a> {
     /// The names of the cases; none: all cases.
     pub(super) names: &'a [String],
     pub(super) rounds: usize,
@@ -196,18 +196,18 @@ pub(super) fn table(measured: &[phases::Measured]) -> String {
 }
 
 /// Measures, and returns the tables.
-pub(super) fn run(wanted: Wanted<'_>) -> Result<String> {
-    let is_wanted = |name: &str| wanted.names.is_empty() || wanted.names.iter().any(|one| one == name);
-    let cases = chosen(cases(), wanted.names);
-    let (with_latency, with_backlog) = (is_wanted(LATENCY), is_wanted(BACKLOG) && wanted.backlog > 0);
+pub(super) fn run(selection: Selection<'_>) -> Result<String> {
+    let is_wanted = |name: &str| selection.names.is_empty() || selection.names.iter().any(|one| one == name);
+    let cases = chosen(cases(), selection.names);
+    let (with_latency, with_backlog) = (is_wanted(LATENCY), is_wanted(BACKLOG) && selection.backlog > 0);
     ensure!(
         !cases.is_empty() || with_latency || with_backlog,
         "no case of that name; see --list"
     );
     let before = machine::load_average();
     let mut measured = Vec::new();
-    for case in &paired(cases, wanted.before) {
-        measured.push(measure(case, wanted.rounds, wanted.docs, false)?);
+    for case in &paired(cases, selection.before) {
+        measured.push(measure(case, selection.rounds, selection.docs, false)?);
     }
     let latencies = if with_latency {
         eprintln!("{LATENCY} …");
@@ -217,12 +217,12 @@ pub(super) fn run(wanted: Wanted<'_>) -> Result<String> {
     };
     let drained = if with_backlog {
         eprintln!("{BACKLOG} …");
-        Some(backlog::measure(wanted.backlog)?)
+        Some(backlog::measure(selection.backlog)?)
     } else {
         None
     };
     let machine = machine::describe(&before);
-    if wanted.json {
+    if selection.json {
         return Ok(serde_json::to_string_pretty(&serde_json::json!({
             "machine": machine, "cases": measured, "latency": latencies, "backlog": drained,
         }))?);

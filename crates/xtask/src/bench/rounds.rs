@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use super::case::Case;
 use super::machine::{cpu_seconds, peak_mib};
-use super::proxy::{Contender, Kind, Nodes, Proxy, Ready, client};
+use super::proxy::{Contender, Nodes, Proxy, ProxyKind, Ready, client};
 
 /// A figure over all rounds.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
@@ -17,7 +17,7 @@ pub(super) struct Figure {
 /// The figures of one proxy in a case.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(super) struct Row {
-    pub(super) proxy: Kind,
+    pub(super) proxy: ProxyKind,
     /// CPU seconds of the proxy per million documents.
     pub(super) cpu: Figure,
     pub(super) docs_a_second: Figure,
@@ -97,7 +97,7 @@ pub(super) fn measure(case: &Case, contenders: &[Contender], rounds: usize, docs
 // === impl Samples ===
 
 impl Samples {
-    fn row(self, proxy: Kind, peak_mib: f64) -> Row {
+    fn row(self, proxy: ProxyKind, peak_mib: f64) -> Row {
         Row {
             proxy,
             cpu: Figure::of(self.cpu),

@@ -1,6 +1,6 @@
 //! The figures, beside their targets.
 
-use super::proxy::Kind;
+use super::proxy::ProxyKind;
 use super::rounds::{Figure, Measured, Row};
 
 /// The most memory that Tidegate may have resident, in MiB (except for the bodies of the largest case).
@@ -55,7 +55,7 @@ pub(super) fn print(machine: &str, measured: &[Measured]) -> String {
 
 /// Returns each target with its mark.
 fn targets(one: &Measured, row: &Row, all: &[Measured]) -> String {
-    if row.proxy != Kind::Tidegate {
+    if row.proxy != ProxyKind::Tidegate {
         return String::new();
     }
     let mut marks = Vec::new();
@@ -66,12 +66,12 @@ fn targets(one: &Measured, row: &Row, all: &[Measured]) -> String {
         let row = measured.rows.iter().find(|row| row.proxy == kind);
         row.map(|row| row.cpu.median)
     };
-    if let (Some(most), Some(haproxy)) = (one.case.of_haproxy, of(one, Kind::Haproxy)) {
+    if let (Some(most), Some(haproxy)) = (one.case.of_haproxy, of(one, ProxyKind::Haproxy)) {
         marks.push(part(row.cpu.median / haproxy, most, "HAProxy's"));
     }
     if let Some((name, most)) = one.case.of_case
         && let Some(other) = all.iter().find(|other| other.case.name == name)
-        && let Some(other) = of(other, Kind::Tidegate)
+        && let Some(other) = of(other, ProxyKind::Tidegate)
     {
         marks.push(part(row.cpu.median / other, most, &format!("{name}'s")));
     }

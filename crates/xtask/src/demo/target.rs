@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use testkit::client::Client;
 use testkit::fake::{FakeCluster, Spec};
-use testkit::real::{Kind, Own, RealCluster};
+use testkit::real::{ClusterKind, Own, RealCluster};
 
 use crate::terminal::{Look, paint, say};
 
@@ -17,7 +17,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    pub(super) fn real(kind: Kind) -> Result<Self> {
+    pub(super) fn real(kind: ClusterKind) -> Result<Self> {
         say(&paint(
             Look::Bold,
             &format!(

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::ledger::{Kind, Request, Told, Write};
+use super::ledger::{Request, Told, Write, WriteKind};
 use super::load::{IN_MANY, MADE_AGAIN};
 
 /// The documents of a cluster, and the dead letters for it.
@@ -217,7 +217,7 @@ struct Known {
 
 /// The places where each write was found in one cluster.
 #[derive(Default)]
-struct Found {
+struct FoundWrites {
     docs: HashMap<Name, u32>,
     letters: HashMap<Name, u32>,
     /// The tokens of each id; there are several if its name has led to several indices.
@@ -312,8 +312,8 @@ impl<'a> OfCluster<'a> {
     }
 
     /// Finds each write that is there, and reports what should not be there.
-    fn found(&mut self) -> Found {
-        let mut found = Found::default();
+    fn found(&mut self) -> FoundWrites {
+        let mut found = FoundWrites::default();
         for Doc { id, token, .. } in &self.holding.docs {
             let Some(&name) = self.known.by_token.get(token) else {
                 self.flaw(
@@ -351,8 +351,9 @@ impl<'a> OfCluster<'a> {
             let name = match letter.token {
                 Some(token) => self.known.by_token.get(&token).copied(),
                 None => self.known.by_position.get(&letter.position).and_then(|&number| {
-                    let of_id =
-                        |write: &Write| write.kind == Kind::Delete && write.id.as_ref() == Some(&letter.id);
+                    let of_id = |write: &Write| {
+                        write.kind == WriteKind::Delete && write.id.as_ref() == Some(&letter.id)
+                    };
                     Some((number, self.requests[number].writes.iter().position(of_id)?))
                 }),
             };
@@ -382,7 +383,7 @@ impl<'a> OfCluster<'a> {
 
     /// Checks that every lasting operation of each accepted request is there. (`found` has already checked
     /// that no other requests are.)
-    fn requests_are_whole(&mut self, found: &Found) {
+    fn requests_are_whole(&mut self, found: &FoundWrites) {
         for number in 0..self.requests.len() {
             if !self.known.accepted.contains(&number) || self.is_damaged(number) {
                 continue;
@@ -408,7 +409,7 @@ impl<'a> OfCluster<'a> {
     }
 
     /// Checks that the shared documents have the value of the last write to them.
-    fn versions_are_the_last(&mut self, found: &Found) {
+    fn versions_are_the_last(&mut self, found: &FoundWrites) {
         let mut by_id: BTreeMap<&str, Vec<Name>> = BTreeMap::new();
         let requests = self.requests;
         for (number, request) in requests.iter().enumerate() {
@@ -430,7 +431,7 @@ impl<'a> OfCluster<'a> {
             let certain = writes.iter().any(|one| !self.is_uncertain(one.0));
             let mut allowed: Vec<Option<u64>> = last
                 .iter()
-                .map(|&one| Some(self.write(one).token).filter(|_| self.write(one).kind != Kind::Delete))
+                .map(|&one| Some(self.write(one).token).filter(|_| self.write(one).kind != WriteKind::Delete))
                 .collect();
             if !certain {
                 allowed.push(None);
@@ -483,7 +484,7 @@ impl<'a> OfCluster<'a> {
         }
     }
 
-    fn accounts(&mut self, found: &Found) {
+    fn accounts(&mut self, found: &FoundWrites) {
         let Holding { account, letters, .. } = self.holding;
         let Account {
             accepted,

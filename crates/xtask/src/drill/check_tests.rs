@@ -8,13 +8,13 @@ struct Run {
     damaged: HashSet<u64>,
 }
 
-fn write(kind: Kind, id: &str, token: u64) -> Write {
+fn write(kind: WriteKind, id: &str, token: u64) -> Write {
     Write {
         id: Some(id.to_owned()),
         kind,
         token,
         unfit: false,
-        only: kind == Kind::Create,
+        only: kind == WriteKind::Create,
         index: None,
     }
 }
@@ -42,11 +42,11 @@ impl Run {
     fn good() -> Self {
         let unfit = Write {
             unfit: true,
-            ..write(Kind::Index, "s1", 14)
+            ..write(WriteKind::Index, "s1", 14)
         };
         let made = Write {
             id: Some("made".to_owned()),
-            ..write(Kind::Create, "", 21)
+            ..write(WriteKind::Create, "", 21)
         };
         let requests = vec![
             request(
@@ -54,9 +54,9 @@ impl Run {
                 1,
                 Told::Queued(100),
                 vec![
-                    write(Kind::Create, "u1", 11),
-                    write(Kind::Index, "s1", 12),
-                    write(Kind::Index, "s2", 13),
+                    write(WriteKind::Create, "u1", 11),
+                    write(WriteKind::Index, "s1", 12),
+                    write(WriteKind::Index, "s2", 13),
                     unfit,
                 ],
             ),
@@ -66,29 +66,38 @@ impl Run {
                 Told::Queued(200),
                 vec![
                     made,
-                    write(Kind::Update, "s1", 22),
-                    write(Kind::Index, "s3", 23),
-                    write(Kind::Delete, "s3", 24),
+                    write(WriteKind::Update, "s1", 22),
+                    write(WriteKind::Index, "s3", 23),
+                    write(WriteKind::Delete, "s3", 24),
                 ],
             ),
-            request(4, 1, Told::Refused(429), vec![write(Kind::Create, "u3", 31)]),
+            request(4, 1, Told::Refused(429), vec![write(WriteKind::Create, "u3", 31)]),
             request(
                 6,
                 1,
                 Told::Nothing,
-                vec![write(Kind::Create, "u4", 41), write(Kind::Index, "s2", 42)],
+                vec![
+                    write(WriteKind::Create, "u4", 41),
+                    write(WriteKind::Index, "s2", 42),
+                ],
             ),
             request(
                 8,
                 1,
                 Told::Nothing,
-                vec![write(Kind::Create, "u5", 51), write(Kind::Index, "s1", 52)],
+                vec![
+                    write(WriteKind::Create, "u5", 51),
+                    write(WriteKind::Index, "s1", 52),
+                ],
             ),
             request(
                 10,
                 2,
                 Told::Queued(300),
-                vec![write(Kind::Create, "u6", 61), write(Kind::Index, "s4", 62)],
+                vec![
+                    write(WriteKind::Create, "u6", 61),
+                    write(WriteKind::Index, "s4", 62),
+                ],
             ),
         ];
         let mut requests = requests;
@@ -256,7 +265,10 @@ fn what_a_dead_process_accepted_comes_before_what_the_next_one_did() {
         12,
         2,
         Told::Queued(400),
-        vec![write(Kind::Create, "u7", 71), write(Kind::Index, "s2", 72)],
+        vec![
+            write(WriteKind::Create, "u7", 71),
+            write(WriteKind::Index, "s2", 72),
+        ],
     ));
     for holding in &mut run.holdings {
         set(holding, "u7", Some(71));
@@ -348,8 +360,12 @@ fn what_damage_cost_is_excepted_and_must_be_counted_as_lost() {
 #[test]
 fn a_200_that_is_not_of_the_queue_is_found() {
     let mut run = Run::good();
-    run.requests
-        .push(request(20, 2, Told::Passed, vec![write(Kind::Create, "u9", 91)]));
+    run.requests.push(request(
+        20,
+        2,
+        Told::Passed,
+        vec![write(WriteKind::Create, "u9", 91)],
+    ));
     assert_eq!(run.kinds(), [FlawKind::NotQueued]);
 }
 
@@ -357,10 +373,10 @@ fn a_200_that_is_not_of_the_queue_is_found() {
 /// all clients write to; `with_perhaps` says whether the cluster has the unacknowledged write.
 fn without_positions(shared: Option<u64>, with_perhaps: bool, in_topic: u64) -> Vec<FlawKind> {
     let of = |sent: u64, ended: u64, told: Told, token: u64| {
-        let own = write(Kind::Create, &format!("u{token}"), token * 10);
+        let own = write(WriteKind::Create, &format!("u{token}"), token * 10);
         Request {
             ended,
-            ..request(sent, 1, told, vec![own, write(Kind::Index, "s1", token)])
+            ..request(sent, 1, told, vec![own, write(WriteKind::Index, "s1", token)])
         }
     };
     let requests = [

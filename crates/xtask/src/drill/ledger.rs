@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 /// The effect of an operation on its document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WriteKind {
     Create,
     Index,
     /// An update with the whole document, which is created if it is missing: a second execution has no
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 pub(crate) struct Write {
     /// The document's id; none: the gateway is to make one, and nobody knows it yet.
     pub(crate) id: Option<String>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: WriteKind,
     /// A number in the document that no other operation of the run has.
     pub(crate) token: u64,
     /// Whether the clusters refuse the operation.

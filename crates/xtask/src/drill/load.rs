@@ -10,7 +10,7 @@ use serde_json::Value;
 use testkit::client::{Answer, Client};
 
 use super::gateway_under_test::GatewayUnderTest;
-use super::ledger::{Kind, Ledger, Request, Told, Write};
+use super::ledger::{Ledger, Request, Told, Write, WriteKind};
 use super::schedule::Setup;
 use super::ways::Way;
 use super::world::{UNFIT, alias, made_again};
@@ -201,7 +201,7 @@ fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Wri
             let index = (rng.u32(..8) == 0).then(|| fresh.to_owned());
             return Write {
                 id: rng.bool().then(|| format!("u{token}")),
-                kind: Kind::Create,
+                kind: WriteKind::Create,
                 token,
                 // A new index maps the field to whatever comes first, so nothing is unfit there.
                 unfit: number > 0 && setup.with_unfit() && index.is_none() && rng.u32(..40) == 0,
@@ -212,18 +212,18 @@ fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Wri
         let id = format!("s{}", rng.u64(..setup.shared_ids));
         let kind = match rng.u32(..10) {
             // At most one delete per document, since a dead letter of a delete names only the document.
-            0 if !deleted.contains(&id) => Kind::Delete,
-            1..=3 => Kind::Update,
-            _ => Kind::Index,
+            0 if !deleted.contains(&id) => WriteKind::Delete,
+            1..=3 => WriteKind::Update,
+            _ => WriteKind::Index,
         };
-        if kind == Kind::Delete {
+        if kind == WriteKind::Delete {
             deleted.push(id.clone());
         }
         Write {
             id: Some(id),
             kind,
             token,
-            unfit: kind != Kind::Delete && setup.with_unfit() && rng.u32(..40) == 0,
+            unfit: kind != WriteKind::Delete && setup.with_unfit() && rng.u32(..40) == 0,
             only: false,
             index: None,
         }
@@ -256,16 +256,16 @@ fn body(writes: &[Write], rng: &mut Rng) -> String {
     let mut text = String::new();
     for write in writes {
         let operation = match write.kind {
-            Kind::Create => "create",
-            Kind::Index => "index",
-            Kind::Update => "update",
-            Kind::Delete => "delete",
+            WriteKind::Create => "create",
+            WriteKind::Index => "index",
+            WriteKind::Update => "update",
+            WriteKind::Delete => "delete",
         };
         let id = write.id.iter().map(|id| format!("\"_id\":\"{id}\""));
         let index = write.index.iter().map(|index| format!("\"_index\":\"{index}\""));
         let meta: Vec<String> = index.chain(id).collect();
         text.push_str(&format!("{{\"{operation}\":{{{}}}}}\n", meta.join(",")));
-        if write.kind == Kind::Delete {
+        if write.kind == WriteKind::Delete {
             continue;
         }
         let n = match write.unfit {
@@ -275,7 +275,7 @@ fn body(writes: &[Write], rng: &mut Rng) -> String {
         let padding = "x".repeat(rng.usize(..200));
         let source = format!("{{\"w\":{},\"n\":{n},\"p\":\"{padding}\"}}", write.token);
         match write.kind {
-            Kind::Update => text.push_str(&format!("{{\"doc\":{source},\"doc_as_upsert\":true}}\n")),
+            WriteKind::Update => text.push_str(&format!("{{\"doc\":{source},\"doc_as_upsert\":true}}\n")),
             _ => text.push_str(&format!("{source}\n")),
         }
     }
@@ -304,7 +304,7 @@ mod tests {
             let deletes = |id: &Option<String>| {
                 writes
                     .iter()
-                    .filter(|write| write.kind == Kind::Delete && write.id == *id)
+                    .filter(|write| write.kind == WriteKind::Delete && write.id == *id)
                     .count()
             };
             assert!(writes.iter().all(|write| deletes(&write.id) <= 1));

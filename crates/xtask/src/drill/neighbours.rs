@@ -27,7 +27,7 @@ use control::Control;
 use good::{ALONE, BESIDE, Good, Told, WARMING_UP};
 use hostile::{Behaviour, Scene};
 use setup::{Fabric, Gateway};
-use verdict::{Flaw, Seen, Wait, Waits};
+use verdict::{Flaw, Observations, Wait, Waits};
 
 /// The runs to make, and how.
 pub(super) struct Plan {
@@ -44,7 +44,7 @@ pub(super) struct Plan {
 }
 
 /// The outcome of a run.
-struct Outcome {
+struct NeighboursOutcome {
     seed: u64,
     flaws: Vec<Flaw>,
     waits: Waits,
@@ -95,8 +95,9 @@ pub(super) fn run(plan: &Plan) -> Result<()> {
 /// Runs one or two seeds once more, by themselves, whose only flaws are waits: several runs share few cores,
 /// and a machine that stands still for seconds makes one in some thousand runs look bad. The second run
 /// counts.
-fn run_again(plan: &Plan, done: &mut [Outcome], behaviours: &[&'static Behaviour]) -> Result<()> {
-    let mut flawed: Vec<&mut Outcome> = done.iter_mut().filter(|one| !one.flaws.is_empty()).collect();
+fn run_again(plan: &Plan, done: &mut [NeighboursOutcome], behaviours: &[&'static Behaviour]) -> Result<()> {
+    let mut flawed: Vec<&mut NeighboursOutcome> =
+        done.iter_mut().filter(|one| !one.flaws.is_empty()).collect();
     let of_time = flawed.iter().flat_map(|one| &one.flaws).all(|flaw| flaw.of_time);
     if plan.seeds.end - plan.seeds.start == 1 || !of_time || flawed.len() > UNSTEADY_MAX {
         return Ok(());
@@ -114,7 +115,7 @@ fn run_again(plan: &Plan, done: &mut [Outcome], behaviours: &[&'static Behaviour
     Ok(())
 }
 
-fn one(plan: &Plan, seed: u64, behaviours: &[&'static Behaviour]) -> Result<Outcome> {
+fn one(plan: &Plan, seed: u64, behaviours: &[&'static Behaviour]) -> Result<NeighboursOutcome> {
     let folder = plan.folder.join(format!("neighbours-{seed}"));
     let _ = std::fs::remove_dir_all(&folder);
     let fabric = if plan.real {
@@ -150,7 +151,7 @@ fn neighbours(
     gateway: &Gateway,
     behaviours: &[&'static Behaviour],
     (quiet, hostile, rounds): (Duration, Duration, u32),
-) -> Result<Outcome> {
+) -> Result<NeighboursOutcome> {
     let (stop, phase) = (AtomicBool::new(false), AtomicU8::new(WARMING_UP));
     let hostilities = AtomicU64::new(0);
     let control_url = fabric.urls().swap_remove(0);
@@ -197,7 +198,7 @@ fn neighbours(
             .collect();
         let mut seen = watch
             .join()
-            .unwrap_or_else(|_| Seen::broken("the watch panicked"));
+            .unwrap_or_else(|_| Observations::broken("the watch panicked"));
         seen.leaks = leaks;
         (told, seen, control.join().unwrap_or_default())
     });
@@ -207,16 +208,22 @@ fn neighbours(
     if let Some(crash) = gateway.has_crashed() {
         flaws.push(Flaw::new(crash));
     }
-    Ok(Outcome {
+    Ok(NeighboursOutcome {
         resident_bytes_max: seen.resident_bytes_max,
         ..outcome(seed, &told, &control, flaws, hostilities.into_inner())
     })
 }
 
-fn outcome(seed: u64, told: &[Told], control: &Control, flaws: Vec<Flaw>, hostilities: u64) -> Outcome {
+fn outcome(
+    seed: u64,
+    told: &[Told],
+    control: &Control,
+    flaws: Vec<Flaw>,
+    hostilities: u64,
+) -> NeighboursOutcome {
     let waits: Vec<Wait> = told.iter().flat_map(|one| &one.waits).copied().collect();
     let waits = Waits::of(&waits, control);
-    Outcome {
+    NeighboursOutcome {
         seed,
         flaws,
         requests: waits.count(),
@@ -257,7 +264,7 @@ fn hostile_phase(
     })
 }
 
-fn report(plan: &Plan, outcome: &Outcome) {
+fn report(plan: &Plan, outcome: &NeighboursOutcome) {
     for flaw in outcome.flaws.iter().take(FLAWS_SHOWN) {
         progress("");
         let text = format!("seed {}: {}", outcome.seed, flaw.what);
@@ -274,11 +281,11 @@ fn report(plan: &Plan, outcome: &Outcome) {
     }
 }
 
-fn conclude(plan: &Plan, done: &[Outcome], took: Duration) -> Result<()> {
+fn conclude(plan: &Plan, done: &[NeighboursOutcome], took: Duration) -> Result<()> {
     let waits = done
         .iter()
         .fold(Waits::default(), |waits, one| waits.and(&one.waits));
-    let sum = |of: fn(&Outcome) -> u64| done.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&NeighboursOutcome) -> u64| done.iter().map(of).sum::<u64>();
     let resident = done.iter().map(|one| one.resident_bytes_max).max();
     progress("");
     say(&format!(

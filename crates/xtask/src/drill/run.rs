@@ -21,7 +21,7 @@ use super::world::{Cluster, token_of};
 
 /// The outcome of a run.
 #[derive(Clone, Debug, serde::Serialize)]
-pub(crate) struct Outcome {
+pub(crate) struct DrillOutcome {
     pub(crate) seed: u64,
     pub(crate) flaws: Vec<Flaw>,
     pub(crate) tally: Tally,
@@ -53,9 +53,9 @@ pub(crate) fn run(
     clusters: &[Cluster],
     (folder, program): (&Path, &Path),
     say: &(dyn Fn(&str) + Sync),
-) -> Outcome {
+) -> DrillOutcome {
     let begun = Instant::now();
-    let mut outcome = Outcome {
+    let mut outcome = DrillOutcome {
         seed,
         flaws: Vec::new(),
         tally: Tally::default(),
@@ -104,7 +104,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn all(&self, outcome: &mut Outcome) -> Result<()> {
+    fn all(&self, outcome: &mut DrillOutcome) -> Result<()> {
         self.ledger.next_process();
         self.gateway.start()?;
         let (load_ends, accounts_end) = (AtomicBool::new(false), AtomicBool::new(false));

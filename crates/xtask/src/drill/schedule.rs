@@ -199,7 +199,7 @@ const ALIAS_STAYS_MS: u64 = 120;
 
 /// The part that a trouble concerns: two troubles of one part do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum Affected {
     Gateway,
     Cluster(usize),
     Index(usize),
@@ -242,7 +242,7 @@ impl Schedule {
             look_ms: Some(100),
             pause_ms: rng.u64(2..=15),
         };
-        let mut slots: Vec<(Part, u64, u64)> = Vec::new();
+        let mut slots: Vec<(Affected, u64, u64)> = Vec::new();
         let mut acts = Vec::new();
         for trouble in troubles {
             let length = trouble.length(&FAKE, &mut rng);
@@ -317,7 +317,7 @@ impl Schedule {
                 let ends = at + trouble.length(&REAL, &mut rng);
                 let mut some = Vec::new();
                 trouble.act(at, ends, &setup, &mut rng, &mut some);
-                if !trouble.parts().contains(&Part::Gateway) && rng.bool() {
+                if !trouble.parts().contains(&Affected::Gateway) && rng.bool() {
                     let killed = rng.u64(at..=ends);
                     some.push((killed, Act::KillGateway));
                     some.push((killed + rng.u64(REAL.gateway_down.clone()), Act::StartGateway));
@@ -433,24 +433,24 @@ impl Trouble {
         rng.u64(range.clone())
     }
 
-    fn parts(self) -> Vec<Part> {
+    fn parts(self) -> Vec<Affected> {
         match self {
-            Trouble::KillGateway | Trouble::StopGateway | Trouble::FlipBits => vec![Part::Gateway],
+            Trouble::KillGateway | Trouble::StopGateway | Trouble::FlipBits => vec![Affected::Gateway],
             // A resumed node executes what a gateway that has died since had sent to it while it was paused,
             // perhaps after later operations. No client of these servers can prevent that (docs/drill.md).
-            Trouble::PauseNode(cluster) => vec![Part::Gateway, Part::Cluster(cluster)],
+            Trouble::PauseNode(cluster) => vec![Affected::Gateway, Affected::Cluster(cluster)],
             Trouble::KillNode(cluster)
             | Trouble::LoseNode(cluster)
             | Trouble::Busy(cluster)
             | Trouble::BusyItems(cluster)
-            | Trouble::Down(cluster) => vec![Part::Cluster(cluster)],
-            Trouble::CloseIndex(cluster) => vec![Part::Index(cluster)],
-            Trouble::LosePrimaries(cluster) => vec![Part::Primaries(cluster)],
+            | Trouble::Down(cluster) => vec![Affected::Cluster(cluster)],
+            Trouble::CloseIndex(cluster) => vec![Affected::Index(cluster)],
+            Trouble::LosePrimaries(cluster) => vec![Affected::Primaries(cluster)],
             Trouble::SwapAlias(cluster) | Trouble::RollOver(cluster) | Trouble::Split(cluster) => {
-                vec![Part::Alias(cluster)]
+                vec![Affected::Alias(cluster)]
             }
             Trouble::MoveShards(_) | Trouble::LoseAnswers(_) | Trouble::MakeAgain(_) => Vec::new(),
-            Trouble::FullDisk => vec![Part::Disk],
+            Trouble::FullDisk => vec![Affected::Disk],
         }
     }
 

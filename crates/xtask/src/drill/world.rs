@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, Spec, Unfit};
-use testkit::real::{Kind, RealCluster};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Flavour, Injection, Spec, Unfit};
+use testkit::real::{ClusterKind, RealCluster};
 
 use super::check::Doc;
 use super::names;
@@ -39,18 +39,18 @@ impl Cluster {
     pub(crate) fn fakes(setup: &Setup) -> Result<Vec<Self>> {
         let flavours = [Flavour::OpenSearch3, Flavour::Elasticsearch9];
         let clusters = (0..2).map(|number| {
-            let manners = Manners {
+            let behaviour = Behaviour {
                 unfit: Some(Unfit {
                     holds: format!("\"n\":\"{UNFIT}"),
                     status: 400,
                     error: r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#
                         .to_owned(),
                 }),
-                ..Manners::default()
+                ..Behaviour::default()
             };
             let spec = Spec {
                 nodes: setup.nodes[number],
-                manners,
+                behaviour,
                 ..Spec::default()
             };
             let spec = spec.flavour(flavours[number]).index(INDEX, setup.shards[number]);
@@ -72,7 +72,7 @@ impl Cluster {
 
     /// Takes real clusters for itself: an OpenSearch, and the lightest Elasticsearch.
     pub(crate) fn reals(setup: &Setup) -> Result<Vec<Self>> {
-        let kinds = [Kind::OpenSearch, Kind::Elasticsearch7];
+        let kinds = [ClusterKind::OpenSearch, ClusterKind::Elasticsearch7];
         let mut index = String::new();
         let mut clusters = Vec::new();
         for (number, kind) in kinds.into_iter().enumerate() {
@@ -241,7 +241,7 @@ impl Cluster {
                         body: format!("{{\"error\":{error},\"status\":429}}"),
                     },
                 };
-                cluster.cue(Cue::bulk(fault).always());
+                cluster.inject(Injection::bulk(fault).always());
             }
             Engine::Real(cluster) => {
                 // Each item is answered with 429, as when the disk is full to the flood stage.
@@ -298,7 +298,7 @@ impl Cluster {
     /// Loses the answers to this many requests after their execution.
     pub(crate) fn lose_answers(&self, times: u32) {
         if let Engine::Fake(cluster) = &self.engine {
-            cluster.cue(Cue::bulk(Fault::CloseWritten).times(times));
+            cluster.inject(Injection::bulk(Fault::CloseWritten).times(times));
         }
     }
 

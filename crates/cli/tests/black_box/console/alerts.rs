@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, On, Spec};
 
 use super::process::Console;
 use crate::gateway::{Gateway, body};
@@ -136,7 +136,7 @@ fn dead_letters_and_a_silent_gateway_are_told_to_a_receiver_that_is_busy_at_firs
         status: 400,
         error: unfit.to_owned(),
     };
-    cluster.cue(Cue::bulk(fault).always());
+    cluster.inject(Injection::bulk(fault).always());
     gateway.bulk(&body(5)).ok().unwrap();
     drained(&gateway, "c0");
     cluster.behave();
@@ -226,8 +226,8 @@ fn a_silence_holds_the_message_back_until_it_is_over_and_a_red_cluster_is_told_t
     );
     let kept = console.get("/api/alerts/webhook");
     assert!(!kept.text.contains("hunter2"), "{}", kept.text);
-    cluster.cue(
-        Cue::new(
+    cluster.inject(
+        Injection::new(
             On::Path("/_cluster/health".to_owned()),
             Fault::Garbage(red.to_owned()),
         )

@@ -1,7 +1,7 @@
 //! The overview, live numbers, series and nodes, and what becomes of them when a cluster misbehaves.
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, On, Spec};
 
 use super::process::Console;
 use crate::gateway::{Gateway, body};
@@ -203,7 +203,7 @@ fn a_cluster_that_misbehaves_leaves_the_overview_standing_with_its_reason_and_ag
         (status(503), "bad", "so it says"),
         (Fault::CloseAtHead, "bad", "closed"),
     ] {
-        ill.cue(Cue::new(On::Any, fault.clone()).always());
+        ill.inject(Injection::new(On::Any, fault.clone()).always());
         let row = console.wait_for_row("ill", |row| {
             row["state"] == state && row["why"][0].as_str().unwrap_or_default().contains(words)
         });

@@ -17,7 +17,7 @@ pub(super) struct Node {
 
 /// The results of a run.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct RunResult {
     pub(super) worked: usize,
     pub(super) refused: usize,
     /// The mean of the requests under way.
@@ -51,9 +51,9 @@ impl Load {
     }
 
     /// Runs for `seconds` seconds, with at most `wanted` requests at once.
-    pub(super) fn run(&mut self, node: &Node, seconds: f64, wanted: usize) -> Seen {
+    pub(super) fn run(&mut self, node: &Node, seconds: f64, wanted: usize) -> RunResult {
         let ends = self.now + seconds;
-        let mut seen = Seen {
+        let mut seen = RunResult {
             worked: 0,
             refused: 0,
             under_way: 0.0,

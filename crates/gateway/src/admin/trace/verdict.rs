@@ -7,7 +7,7 @@ use crate::queue::GroupAccount;
 
 /// The fate of the newest known write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum TraceVerdict {
     /// The write is pending in its lane.
     Pending,
     /// The write is parked, and tried again.
@@ -26,34 +26,34 @@ pub(super) enum Verdict {
     Unknown,
 }
 
-impl Verdict {
+impl TraceVerdict {
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Verdict::Pending => "pending",
-            Verdict::Parked => "parked",
-            Verdict::Dead => "dead",
-            Verdict::Indexed => "indexed",
-            Verdict::Deleted => "deleted",
-            Verdict::Absent => "absent",
-            Verdict::NotSeen => "not_seen",
-            Verdict::Unknown => "unknown",
+            TraceVerdict::Pending => "pending",
+            TraceVerdict::Parked => "parked",
+            TraceVerdict::Dead => "dead",
+            TraceVerdict::Indexed => "indexed",
+            TraceVerdict::Deleted => "deleted",
+            TraceVerdict::Absent => "absent",
+            TraceVerdict::NotSeen => "not_seen",
+            TraceVerdict::Unknown => "unknown",
         }
     }
 }
 
 /// Returns the verdict for a group. `answer` is the answer of its cluster.
-pub(super) fn of(one: &InQueue, account: &GroupAccount, answer: Option<&Value>) -> Verdict {
+pub(super) fn of(one: &InQueue, account: &GroupAccount, answer: Option<&Value>) -> TraceVerdict {
     let writes = || {
         let all = one.seen.iter().flat_map(|seen| &seen.writes);
         all.filter(|write| write.replay_of.as_deref().is_none_or(|only| only == account.name))
     };
     if writes().any(|write| is_pending(write, account)) {
-        return Verdict::Pending;
+        return TraceVerdict::Pending;
     }
     // Later writes to a document wait behind its parked ones.
     let parked = one.parked.get(&account.name);
     if parked.is_some_and(|found| !found.operations.is_empty()) {
-        return Verdict::Parked;
+        return TraceVerdict::Parked;
     }
     let newest = writes()
         .map(|write| (write.position, write.lane, write.found.place))
@@ -64,15 +64,15 @@ pub(super) fn of(one: &InQueue, account: &GroupAccount, answer: Option<&Value>) 
         .map(|letter| (letter.cause.position, letter.cause.lane, letter.cause.place))
         .max();
     if dead.is_some() && dead >= newest {
-        return Verdict::Dead;
+        return TraceVerdict::Dead;
     }
     match answer {
-        Some(answer) if answer["found"] == true => Verdict::Indexed,
+        Some(answer) if answer["found"] == true => TraceVerdict::Indexed,
         Some(answer) if answer["asked"] == true => match writes().next_back() {
-            Some(write) if write.found.op == bulk::Op::Delete => Verdict::Deleted,
-            Some(_) => Verdict::Absent,
-            None => Verdict::NotSeen,
+            Some(write) if write.found.op == bulk::Op::Delete => TraceVerdict::Deleted,
+            Some(_) => TraceVerdict::Absent,
+            None => TraceVerdict::NotSeen,
         },
-        _ => Verdict::Unknown,
+        _ => TraceVerdict::Unknown,
     }
 }

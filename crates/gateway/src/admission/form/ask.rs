@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, response};
 use memchr::memmem;
 use wire::{Chunk, Outgoing, SendError};
 
-use super::known::Verdict;
+use super::known::FormVerdict;
 use super::{AnswerHead, Form, Forms, alike};
 use crate::answer::with_head;
 use crate::error::{Fault, Rejection};
@@ -38,12 +38,12 @@ enum Unanswered {
 
 /// How a cluster is asked: on the way that the client's request would go.
 #[derive(Clone, Copy)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct FormQuestion<'a> {
     pub(crate) outbound: &'a Outbound,
     pub(crate) fallback: &'a Fallback,
 }
 
-impl Asking<'_> {
+impl FormQuestion<'_> {
     /// Lets a request go on if the cluster takes its form, and notes how the request would be answered.
     pub(crate) async fn admit(
         self,
@@ -55,16 +55,16 @@ impl Asking<'_> {
         let form = Form::of(head, target);
         let dialect = snapshot.table.dialect();
         let admitted = match forms.verdict(&form, dialect) {
-            Verdict::Taken(answer_head) => answer_head,
-            Verdict::Refused(refusal) => return Err(refusal.response(target).into()),
-            Verdict::Ask(before) => match (self.ask_form(head, &form, snapshot).await, before) {
-                (Ok(Said::Taken(headers)), _) => forms.taken(&form, dialect, headers),
-                (Ok(Said::Refused(refusal)), _) => {
+            FormVerdict::Taken(answer_head) => answer_head,
+            FormVerdict::Refused(refusal) => return Err(refusal.response(target).into()),
+            FormVerdict::Ask(before) => match (self.ask_form(head, &form, snapshot).await, before) {
+                (Ok(FormAnswer::Taken(headers)), _) => forms.taken(&form, dialect, headers),
+                (Ok(FormAnswer::Refused(refusal)), _) => {
                     let refusal = Arc::new(*refusal);
                     forms.refused(&form, dialect, &refusal);
                     return Err(refusal.response(target).into());
                 }
-                (Ok(Said::ToThisClient(answer)), _) => return Err(Rejection::Cluster(answer)),
+                (Ok(FormAnswer::ToThisClient(answer)), _) => return Err(Rejection::Cluster(answer)),
                 // A cluster that is away must not stop the queue: its old answer holds.
                 (Err(_), Some(before)) => before,
                 (Err(why), None) => return Err(Fault::form_unknown(&why.to_string()).into()),
@@ -75,7 +75,12 @@ impl Asking<'_> {
     }
 
     /// Asks one node after another. An error says why none answered.
-    async fn ask_form(self, head: &Parts, form: &Form<'_>, snapshot: &Snapshot) -> Result<Said, Unanswered> {
+    async fn ask_form(
+        self,
+        head: &Parts,
+        form: &Form<'_>,
+        snapshot: &Snapshot,
+    ) -> Result<FormAnswer, Unanswered> {
         let (path, target) = question(form.target);
         let mut headers = head.headers.clone();
         strip_for_parts(&mut headers);
@@ -112,7 +117,7 @@ impl Asking<'_> {
 }
 
 /// A node's answer to the question.
-enum Said {
+enum FormAnswer {
     /// The node takes such requests, and answers with these headers.
     Taken(HeaderMap),
     Refused(Box<Refusal>),
@@ -121,15 +126,15 @@ enum Said {
 }
 
 /// Reads a node's answer to the question. An error is a status that says nothing of the form.
-fn said(head: response::Parts, body: &[u8], path: &str) -> Result<Said, StatusCode> {
+fn said(head: response::Parts, body: &[u8], path: &str) -> Result<FormAnswer, StatusCode> {
     match head.status.as_u16() {
-        200 => Ok(Said::Taken(alike(&head.headers))),
+        200 => Ok(FormAnswer::Taken(alike(&head.headers))),
         401 | 403 => {
             let answer = with_head(head, &[], Outgoing::from(body.to_vec()));
-            Ok(Said::ToThisClient(Box::new(answer)))
+            Ok(FormAnswer::ToThisClient(Box::new(answer)))
         }
         408 | 429 => Err(head.status),
-        400..=499 => Ok(Said::Refused(Box::new(Refusal::new(head, body, path)))),
+        400..=499 => Ok(FormAnswer::Refused(Box::new(Refusal::new(head, body, path)))),
         _ => Err(head.status),
     }
 }
@@ -226,12 +231,12 @@ mod tests {
             head.status = StatusCode::from_u16(status).unwrap();
             said(head, b"{}", "/p")
         };
-        assert!(matches!(of(200), Ok(Said::Taken(_))));
+        assert!(matches!(of(200), Ok(FormAnswer::Taken(_))));
         for status in [400, 404, 405, 406, 415] {
-            assert!(matches!(of(status), Ok(Said::Refused(_))), "{status}");
+            assert!(matches!(of(status), Ok(FormAnswer::Refused(_))), "{status}");
         }
         for status in [401, 403] {
-            assert!(matches!(of(status), Ok(Said::ToThisClient(_))), "{status}");
+            assert!(matches!(of(status), Ok(FormAnswer::ToThisClient(_))), "{status}");
         }
         for status in [301, 408, 429, 500, 503] {
             assert!(of(status).is_err(), "{status}");

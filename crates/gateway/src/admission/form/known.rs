@@ -28,7 +28,7 @@ struct FormAnswers {
 }
 
 /// The verdict on a form.
-pub(super) enum Verdict {
+pub(super) enum FormVerdict {
     Taken(AnswerHead),
     Refused(Arc<Refusal>),
     /// The cluster is to be asked; an old answer holds while the cluster does not answer.
@@ -37,11 +37,11 @@ pub(super) enum Verdict {
 
 /// A bounded memory, which forgets the entry that was used least recently.
 struct Remembered<T> {
-    entries: HashMap<String, Entry<T>>,
+    entries: HashMap<String, CacheEntry<T>>,
     uses: u64,
 }
 
-struct Entry<T> {
+struct CacheEntry<T> {
     value: T,
     since: Instant,
     used: u64,
@@ -62,24 +62,24 @@ impl Forms {
         known
     }
 
-    pub(super) fn verdict(&self, form: &Form<'_>, dialect: &Dialect) -> Verdict {
+    pub(super) fn verdict(&self, form: &Form<'_>, dialect: &Dialect) -> FormVerdict {
         let mut known = self.lock(dialect);
         let usual = form.target_bytes <= known.target_bytes && form.header_bytes <= known.header_bytes;
         if form.plain {
             return match usual {
-                true => Verdict::Taken(known.plain.clone()),
-                false => Verdict::Ask(None),
+                true => FormVerdict::Taken(known.plain.clone()),
+                false => FormVerdict::Ask(None),
             };
         }
         if let Some((refusal, age)) = known.refused.get(&form.key)
             && age < REFUSED_FOR
         {
-            return Verdict::Refused(refusal);
+            return FormVerdict::Refused(refusal);
         }
         match known.taken.get(&form.key) {
-            Some((head, age)) if usual && age < TAKEN_FOR => Verdict::Taken(head),
-            Some((head, _)) if usual => Verdict::Ask(Some(head)),
-            _ => Verdict::Ask(None),
+            Some((head, age)) if usual && age < TAKEN_FOR => FormVerdict::Taken(head),
+            Some((head, _)) if usual => FormVerdict::Ask(Some(head)),
+            _ => FormVerdict::Ask(None),
         }
     }
 
@@ -173,7 +173,7 @@ impl<T: Clone> Remembered<T> {
             }
         }
         self.uses += 1;
-        let entry = Entry {
+        let entry = CacheEntry {
             value,
             since: Instant::now(),
             used: self.uses,
@@ -224,21 +224,27 @@ mod tests {
     fn answers_hold_for_the_version_that_gave_them() {
         let forms = Forms::default();
         let one = form("one", 10);
-        assert!(matches!(forms.verdict(&one, &OPENSEARCH), Verdict::Ask(None)));
+        assert!(matches!(forms.verdict(&one, &OPENSEARCH), FormVerdict::Ask(None)));
         forms.refused(&one, &OPENSEARCH, &refusal());
-        assert!(matches!(forms.verdict(&one, &OPENSEARCH), Verdict::Refused(_)));
+        assert!(matches!(
+            forms.verdict(&one, &OPENSEARCH),
+            FormVerdict::Refused(_)
+        ));
         assert!(matches!(
             forms.verdict(&one, &ELASTICSEARCH_9),
-            Verdict::Ask(None)
+            FormVerdict::Ask(None)
         ));
         forms.taken(&one, &ELASTICSEARCH_9, HeaderMap::new());
-        assert!(matches!(forms.verdict(&one, &ELASTICSEARCH_9), Verdict::Taken(_)));
+        assert!(matches!(
+            forms.verdict(&one, &ELASTICSEARCH_9),
+            FormVerdict::Taken(_)
+        ));
     }
 
     #[test]
     fn a_plain_form_needs_no_question_unless_it_is_long() {
         let forms = Forms::default();
-        let Verdict::Taken(AnswerHead(head)) = forms.verdict(&form("", 10), &ELASTICSEARCH_9) else {
+        let FormVerdict::Taken(AnswerHead(head)) = forms.verdict(&form("", 10), &ELASTICSEARCH_9) else {
             panic!("plain")
         };
         assert_eq!(head[PRODUCT], "Elasticsearch");
@@ -246,16 +252,16 @@ mod tests {
         let long = form("", 4_000);
         assert!(matches!(
             forms.verdict(&long, &ELASTICSEARCH_9),
-            Verdict::Ask(None)
+            FormVerdict::Ask(None)
         ));
         forms.refused(&long, &ELASTICSEARCH_9, &refusal());
-        let Verdict::Taken(_) = forms.verdict(&form("", 10), &ELASTICSEARCH_9) else {
+        let FormVerdict::Taken(_) = forms.verdict(&form("", 10), &ELASTICSEARCH_9) else {
             panic!("a long one was refused, which says nothing of it")
         };
         forms.taken(&form("", 4_001), &ELASTICSEARCH_9, HeaderMap::new());
         assert!(matches!(
             forms.verdict(&long, &ELASTICSEARCH_9),
-            Verdict::Taken(_)
+            FormVerdict::Taken(_)
         ));
     }
 
@@ -267,7 +273,7 @@ mod tests {
         for n in 0..2_000 {
             forms.refused(&form(&format!("bad {n}"), 10), &OPENSEARCH, &refusal());
         }
-        assert!(matches!(forms.verdict(&good, &OPENSEARCH), Verdict::Taken(_)));
+        assert!(matches!(forms.verdict(&good, &OPENSEARCH), FormVerdict::Taken(_)));
         let known = forms.lock(&OPENSEARCH);
         assert_eq!(known.refused.entries.len(), REFUSED_MAX);
         assert!(known.refused.entries.contains_key("bad 1999"));

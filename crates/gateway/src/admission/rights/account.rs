@@ -37,7 +37,7 @@ pub struct AccountRight {
     /// The name that this kind of cluster has for the right.
     pub called: &'static str,
     /// Whether the account has the right.
-    pub verdict: Verdict,
+    pub verdict: RightVerdict,
     /// The consequence of running without the right.
     pub without: &'static str,
     /// Whether it is wrong to run without the right: nothing is known, or no document gets there.
@@ -46,7 +46,7 @@ pub struct AccountRight {
 
 /// Whether an account has a right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RightVerdict {
     /// The account has the right for all of this many names (0: it is not a right for names).
     Granted(usize),
     /// The account does not have the right at all.
@@ -149,7 +149,7 @@ async fn reading(caller: Caller<'_>) -> Vec<AccountRight> {
 
 /// Returns the answer to a GET as an answer to whether the GET is allowed; `None` if there is nothing of the
 /// kind.
-async fn get(caller: Caller<'_>, target: &str) -> Option<Verdict> {
+async fn get(caller: Caller<'_>, target: &str) -> Option<RightVerdict> {
     let question = Question {
         method: &Method::GET,
         target,
@@ -157,13 +157,13 @@ async fn get(caller: Caller<'_>, target: &str) -> Option<Verdict> {
         body: &Bytes::new(),
     };
     match ask::ask(caller, question, &|head, _| Some(head.status)).await {
-        Ok(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => Some(Verdict::Denied),
+        Ok(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => Some(RightVerdict::Denied),
         Ok(StatusCode::BAD_REQUEST | StatusCode::METHOD_NOT_ALLOWED) => None,
         // The account was allowed to ask, and there is nothing.
-        Ok(StatusCode::NOT_FOUND) => Some(Verdict::Granted(0)),
-        Ok(status) if status.is_success() => Some(Verdict::Granted(0)),
-        Ok(status) => Some(Verdict::Unknown(format!("the answer is {status}"))),
-        Err(failure) => Some(Verdict::Unknown(words(failure))),
+        Ok(StatusCode::NOT_FOUND) => Some(RightVerdict::Granted(0)),
+        Ok(status) if status.is_success() => Some(RightVerdict::Granted(0)),
+        Ok(status) => Some(RightVerdict::Unknown(format!("the answer is {status}"))),
+        Err(failure) => Some(RightVerdict::Unknown(words(failure))),
     }
 }
 
@@ -180,15 +180,15 @@ async fn shards(caller: Caller<'_>, names: &[String]) -> Option<AccountRight> {
         )
         .await
         {
-            Some(Verdict::Denied) => denied.push(name.clone()),
-            Some(unknown @ Verdict::Unknown(_)) => return Some(shards_right(caller.snapshot, unknown)),
+            Some(RightVerdict::Denied) => denied.push(name.clone()),
+            Some(unknown @ RightVerdict::Unknown(_)) => return Some(shards_right(caller.snapshot, unknown)),
             _ => {}
         }
     }
     (asked > 0).then(|| shards_right(caller.snapshot, verdict(denied, asked)))
 }
 
-fn shards_right(snapshot: &Snapshot, verdict: Verdict) -> AccountRight {
+fn shards_right(snapshot: &Snapshot, verdict: RightVerdict) -> AccountRight {
     AccountRight {
         action: "ask which shards a search goes to".to_owned(),
         called: called(
@@ -252,7 +252,7 @@ async fn writing(caller: Caller<'_>, names: &[String]) -> Vec<AccountRight> {
             action: action.to_owned(),
             called: called(caller.snapshot, elasticsearch, opensearch),
             verdict: match &found {
-                Err(why) => Verdict::Unknown(why.clone()),
+                Err(why) => RightVerdict::Unknown(why.clone()),
                 Ok(found) => {
                     let denied = found.iter().filter(|(_, of, may)| *of == op && !may);
                     verdict(denied.map(|(name, ..)| name.to_string()).collect(), asked(op))
@@ -276,10 +276,10 @@ async fn creating(caller: Caller<'_>, names: Vec<String>) -> AccountRight {
             "`indices:admin/create`",
         ),
         verdict: match ask::covers(caller, &patterns, "create_index").await {
-            Ok(Some(true)) => Verdict::Granted(names.len()),
-            Ok(Some(false)) => Verdict::DeniedFor(names.clone(), names.len()),
-            Ok(None) => Verdict::Unknown("this cluster cannot be asked without making them".to_owned()),
-            Err(why) => Verdict::Unknown(why.to_string()),
+            Ok(Some(true)) => RightVerdict::Granted(names.len()),
+            Ok(Some(false)) => RightVerdict::DeniedFor(names.clone(), names.len()),
+            Ok(None) => RightVerdict::Unknown("this cluster cannot be asked without making them".to_owned()),
+            Err(why) => RightVerdict::Unknown(why.to_string()),
         },
         without: "nothing can be written there until somebody makes them",
         vital: false,
@@ -316,7 +316,7 @@ async fn looking(caller: Caller<'_>, names: &[String]) -> Option<AccountRight> {
     };
     let told = ask::ask(caller, question, &|head, body| Some((head.status, body.clone()))).await;
     let verdict = match told {
-        Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => Verdict::Denied,
+        Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => RightVerdict::Denied,
         Ok((StatusCode::OK, body)) => {
             let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
             let found = answer["docs"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -326,8 +326,8 @@ async fn looking(caller: Caller<'_>, names: &[String]) -> Option<AccountRight> {
                 .filter(|(_, found)| found["error"]["type"] == "security_exception");
             verdict(denied.map(|(index, _)| index.clone()).collect(), indices.len())
         }
-        Ok((status, _)) => Verdict::Unknown(format!("the answer is {status}")),
-        Err(failure) => Verdict::Unknown(words(failure)),
+        Ok((status, _)) => RightVerdict::Unknown(format!("the answer is {status}")),
+        Err(failure) => RightVerdict::Unknown(words(failure)),
     };
     Some(AccountRight {
         action: "look documents up".to_owned(),
@@ -338,10 +338,10 @@ async fn looking(caller: Caller<'_>, names: &[String]) -> Option<AccountRight> {
     })
 }
 
-fn verdict(denied: Vec<String>, asked: usize) -> Verdict {
+fn verdict(denied: Vec<String>, asked: usize) -> RightVerdict {
     match denied.len() {
-        0 => Verdict::Granted(asked),
-        _ => Verdict::DeniedFor(denied, asked),
+        0 => RightVerdict::Granted(asked),
+        _ => RightVerdict::DeniedFor(denied, asked),
     }
 }
 

@@ -15,8 +15,8 @@ use wire::{Chunk, Outgoing, SendError, SendErrorKind};
 use super::closed::may_write_when_open;
 use super::identity::shown;
 use super::probe::probes;
+use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::nodes::{Message, Outbound, Purpose};
-use crate::print::{Print, print_of};
 use crate::request_id::RequestId;
 
 /// A request whose client is asked about.
@@ -113,7 +113,7 @@ fn security_is_waking(body: &[u8]) -> bool {
 
 /// Returns the user that a client is, as the cluster says; `None` if the cluster lets the client in and does
 /// not say.
-pub(super) async fn user(caller: Caller<'_>, path: &str) -> Result<Option<Print>, Failure> {
+pub(super) async fn user(caller: Caller<'_>, path: &str) -> Result<Option<Fingerprint>, Failure> {
     let headers = shown(caller.headers);
     let question = Question {
         method: &Method::GET,
@@ -137,13 +137,13 @@ pub(super) fn turned_away(head: &response::Parts, body: &Bytes) -> Failure {
 
 /// Returns the print of a user. One user is one client, whatever headers the client shows: passwords change,
 /// and tokens are renewed. Several API keys of one user are several clients.
-fn named(body: &[u8]) -> Option<Print> {
+fn named(body: &[u8]) -> Option<Fingerprint> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = answer["username"].as_str().or(answer["user_name"].as_str())?;
     let realm = text(&answer["authentication_realm"]["name"]);
     let key = text(&answer["api_key"]["id"]);
-    Some(print_of(&[
+    Some(fingerprint_of(&[
         b"user",
         name.as_bytes(),
         realm.as_bytes(),

@@ -19,18 +19,18 @@ pub(crate) static IDENTITY: [HeaderName; 5] = [
 
 /// A client of one cluster, by its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Identity(pub(super) u128);
+pub(super) struct ClientIdentity(pub(super) u128);
 
 /// The key that hashes are made with.
 #[derive(Clone)]
-pub(super) struct Key {
-    bytes: [u8; Key::BYTES],
+pub(super) struct HashKey {
+    bytes: [u8; HashKey::BYTES],
     hmac: hmac::Key,
 }
 
-// === impl Key ===
+// === impl HashKey ===
 
-impl Key {
+impl HashKey {
     pub(super) const BYTES: usize = 32;
 
     /// Makes a key that differs from any before.
@@ -56,7 +56,7 @@ impl Key {
 
     /// Returns the identity of the client that sends these headers to this cluster. A cluster that is built
     /// anew has other clients.
-    pub(super) fn identity(&self, cluster_uuid: &str, headers: &HeaderMap) -> Identity {
+    pub(super) fn identity(&self, cluster_uuid: &str, headers: &HeaderMap) -> ClientIdentity {
         let mut context = hmac::Context::with_key(&self.hmac);
         let mut update = |part: &[u8]| {
             context.update(&(part.len() as u64).to_le_bytes());
@@ -71,13 +71,13 @@ impl Key {
         }
         let tag = context.sign();
         let first = tag.as_ref().iter().take(16);
-        Identity(first.fold(0, |print, byte| (print << 8) | u128::from(*byte)))
+        ClientIdentity(first.fold(0, |print, byte| (print << 8) | u128::from(*byte)))
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for HashKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(..)")
+        f.write_str("HashKey(..)")
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn clients_are_told_apart_by_all_that_they_show_and_only_with_the_key() {
-        let key = Key::new();
+        let key = HashKey::new();
         let of = |lines: &[(&'static str, &'static str)]| {
             let mut headers = HeaderMap::new();
             for (name, value) in lines {
@@ -119,7 +119,7 @@ mod tests {
         let mut prints = vec![
             key.identity("c", &one),
             key.identity("d", &one),
-            Key::new().identity("c", &one),
+            HashKey::new().identity("c", &one),
             key.identity("c", &of(&[])),
             key.identity("c", &of(&[("authorization", "Basic b")])),
             key.identity("c", &of(&[("x-proxy-user", "Basic a")])),

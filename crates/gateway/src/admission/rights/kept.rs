@@ -16,10 +16,10 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use wire::guard::{self, Work};
 
-use super::identity::{Identity, Key};
+use super::identity::{ClientIdentity, HashKey};
 use super::memory::{KnownClient, Memory, Open, Remembered};
 use super::{Clock, Rights};
-use crate::print::Print;
+use crate::fingerprint::Fingerprint;
 use crate::replace::replace;
 
 #[derive(Serialize, Deserialize)]
@@ -44,7 +44,7 @@ struct Client {
     /// The identity in hexadecimal digits.
     identity: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<Print>,
+    user: Option<Fingerprint>,
     at: i64,
     /// When each operation was last allowed, by written name and operation.
     may: BTreeMap<Box<str>, BTreeMap<String, i64>>,
@@ -75,16 +75,16 @@ struct Signalled {
 }
 
 /// Returns the key and the memories, as earlier processes left them; a new key and nothing in a new folder.
-pub(super) fn open(folder: &Path) -> io::Result<(Key, Memories)> {
+pub(super) fn open(folder: &Path) -> io::Result<(HashKey, Memories)> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let at = folder.join(KEY_FILE);
     let found = match fs::read(&at) {
-        Ok(bytes) => <[u8; Key::BYTES]>::try_from(bytes).ok(),
+        Ok(bytes) => <[u8; HashKey::BYTES]>::try_from(bytes).ok(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
     let Some(bytes) = found else {
-        let key = Key::new();
+        let key = HashKey::new();
         replace(&at, key.bytes())?;
         return Ok((key, Memories::new()));
     };
@@ -99,7 +99,7 @@ pub(super) fn open(folder: &Path) -> io::Result<(Key, Memories)> {
     let memories = clusters
         .into_iter()
         .map(|(cluster, kept)| (cluster, kept.memory(since)));
-    Ok((Key::of(bytes), memories.collect()))
+    Ok((HashKey::of(bytes), memories.collect()))
 }
 
 fn now_ms() -> i64 {
@@ -161,7 +161,9 @@ impl OfCluster {
             unbroken: false,
         });
         for client in self.clients {
-            let identity = u128::from_str_radix(&client.identity, 16).ok().map(Identity);
+            let identity = u128::from_str_radix(&client.identity, 16)
+                .ok()
+                .map(ClientIdentity);
             let (Some(identity), Some(at)) = (identity, before(client.at)) else {
                 continue;
             };
@@ -275,7 +277,7 @@ mod tests {
     #[test]
     fn what_is_kept_counts_for_the_time_in_which_nobody_can_be_asked_and_no_other() {
         let mut memory = Memory::default();
-        let client = Identity(7);
+        let client = ClientIdentity(7);
         memory.let_in(client, None, 1000);
         memory.note(client, "logs", Op::Index, true, 1000);
         memory.note(client, "logs", Op::Delete, false, 1000);

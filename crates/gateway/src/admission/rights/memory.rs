@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use bulk::{Op, Ops, Writes};
 
-use super::identity::Identity;
-use crate::print::Print;
+use super::identity::ClientIdentity;
+use crate::fingerprint::Fingerprint;
 
 /// The clients of one cluster.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    clients: HashMap<Identity, KnownClient>,
+    clients: HashMap<ClientIdentity, KnownClient>,
     /// The number of index names that clients have grants for, all together.
     names: usize,
     /// The cluster's last word, if it asks nobody who they are.
@@ -34,7 +34,7 @@ pub(super) struct Open {
 #[derive(Debug)]
 pub(super) struct KnownClient {
     /// The user that the client is, as the cluster says.
-    pub(super) user: Option<Print>,
+    pub(super) user: Option<Fingerprint>,
     /// When the client was last let in.
     pub(super) at: i64,
     pub(super) grants: HashMap<Box<str>, [Remembered; Ops::ALL.len()]>,
@@ -78,22 +78,22 @@ impl Memory {
     }
 
     /// Returns a client that was let in so lately that nobody is asked about it.
-    pub(super) fn fresh(&self, client: Identity, now: i64) -> Option<&KnownClient> {
+    pub(super) fn fresh(&self, client: ClientIdentity, now: i64) -> Option<&KnownClient> {
         self.known(client).filter(|known| is_within(known.at, now, FRESH))
     }
 
     /// Returns a client that was let in lately enough for a time in which nobody can be asked.
-    pub(super) fn while_away(&self, client: Identity, now: i64) -> Option<&KnownClient> {
+    pub(super) fn while_away(&self, client: ClientIdentity, now: i64) -> Option<&KnownClient> {
         self.known(client)
             .filter(|known| is_within(known.at, now, WHILE_AWAY))
     }
 
-    fn known(&self, client: Identity) -> Option<&KnownClient> {
+    fn known(&self, client: ClientIdentity) -> Option<&KnownClient> {
         self.clients.get(&client)
     }
 
     /// Records that the cluster has let a client in.
-    pub(super) fn let_in(&mut self, client: Identity, user: Option<Print>, now: i64) {
+    pub(super) fn let_in(&mut self, client: ClientIdentity, user: Option<Fingerprint>, now: i64) {
         if let Some(known) = self.clients.get_mut(&client) {
             (known.user, known.at) = (user, now);
             return;
@@ -110,14 +110,14 @@ impl Memory {
     }
 
     /// Records that the cluster has turned a client away.
-    pub(super) fn turned_away(&mut self, client: Identity) {
+    pub(super) fn turned_away(&mut self, client: ClientIdentity) {
         if let Some(known) = self.clients.remove(&client) {
             self.names -= known.grants.len();
         }
     }
 
     /// Judges all these writes by the answers that are remembered.
-    pub(super) fn judge(&self, client: Identity, writes: &[Writes], now: i64) -> Judged {
+    pub(super) fn judge(&self, client: ClientIdentity, writes: &[Writes], now: i64) -> Judged {
         let mut unknown = Vec::new();
         let known = self.known(client);
         for one in writes {
@@ -142,7 +142,7 @@ impl Memory {
     }
 
     /// Whether all of this was allowed lately enough for a time in which nobody can be asked.
-    pub(super) fn allowed_while_away(&self, client: Identity, writes: &[Writes], now: i64) -> bool {
+    pub(super) fn allowed_while_away(&self, client: ClientIdentity, writes: &[Writes], now: i64) -> bool {
         let Some(known) = self.while_away(client, now) else {
             return false;
         };
@@ -154,7 +154,7 @@ impl Memory {
     }
 
     /// Records the cluster's answer about an operation of a client that it has let in.
-    pub(super) fn note(&mut self, client: Identity, name: &str, op: Op, may: bool, now: i64) {
+    pub(super) fn note(&mut self, client: ClientIdentity, name: &str, op: Op, may: bool, now: i64) {
         if self.names >= NAMES_MAX {
             self.make_room();
         }
@@ -179,7 +179,7 @@ impl Memory {
     }
 
     /// Puts back the memory of an earlier process.
-    pub(super) fn restore(&mut self, client: Identity, known: KnownClient) {
+    pub(super) fn restore(&mut self, client: ClientIdentity, known: KnownClient) {
         if self.clients.len() < CLIENTS_MAX && self.names + known.grants.len() <= NAMES_MAX {
             self.names += known.grants.len();
             self.clients.insert(client, known);
@@ -187,7 +187,7 @@ impl Memory {
     }
 
     /// Returns the clients that would still count in a time in which nobody can be asked.
-    pub(super) fn lasting(&self, now: i64) -> impl Iterator<Item = (Identity, &KnownClient)> {
+    pub(super) fn lasting(&self, now: i64) -> impl Iterator<Item = (ClientIdentity, &KnownClient)> {
         let lasting = move |known: &KnownClient| is_within(known.at, now, WHILE_AWAY);
         let clients = self.clients.iter().filter(move |(_, known)| lasting(known));
         clients.map(|(client, known)| (*client, known))
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn what_was_said_counts_for_a_while_and_longer_while_nobody_can_be_asked() {
         let mut memory = Memory::default();
-        let (client, other) = (Identity(1), Identity(2));
+        let (client, other) = (ClientIdentity(1), ClientIdentity(2));
         let wanted = [writes("a", &[Op::Index, Op::Delete]), writes("b", &[Op::Update])];
         assert_eq!(memory.judge(client, &wanted, 0), Judged::Unknown(wanted.to_vec()));
         memory.let_in(client, None, 0);
@@ -268,11 +268,14 @@ mod tests {
     fn there_is_an_end_to_what_is_remembered() {
         let mut memory = Memory::default();
         for n in 0..CLIENTS_MAX + 10 {
-            memory.let_in(Identity(n as u128), None, n as i64);
+            memory.let_in(ClientIdentity(n as u128), None, n as i64);
         }
         assert!(memory.clients.len() <= CLIENTS_MAX);
-        assert!(memory.known(Identity(0)).is_none() && memory.known(Identity(CLIENTS_MAX as u128)).is_some());
-        let last = Identity(CLIENTS_MAX as u128);
+        assert!(
+            memory.known(ClientIdentity(0)).is_none()
+                && memory.known(ClientIdentity(CLIENTS_MAX as u128)).is_some()
+        );
+        let last = ClientIdentity(CLIENTS_MAX as u128);
         for n in 0..NAMES_OF_CLIENT_MAX + 1 {
             memory.note(last, &n.to_string(), Op::Index, true, 0);
         }

@@ -101,8 +101,8 @@ impl World {
             return self.send();
         }
         match self.slot.ask() {
-            Asking::Needless => self.send(),
-            asking => self.asking += u32::from(asking == Asking::New),
+            LeaveRequest::Needless => self.send(),
+            asking => self.asking += u32::from(asking == LeaveRequest::New),
         }
     }
 

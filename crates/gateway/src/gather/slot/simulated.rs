@@ -49,7 +49,7 @@ struct Request {
 
 /// The result of a simulation.
 #[derive(Debug)]
-struct Seen {
+struct SimulationResult {
     /// Documents a second.
     docs: f64,
     /// Microseconds of the node's cores for each document.
@@ -87,7 +87,7 @@ struct Simulation {
     work: f64,
 }
 
-fn run(node: Node, clients: Clients, seconds: f64, shifts: Shifts) -> Seen {
+fn run(node: Node, clients: Clients, seconds: f64, shifts: Shifts) -> SimulationResult {
     let mut simulation = Simulation::new(node, clients, shifts);
     while simulation.now < seconds {
         simulation.pass();
@@ -97,7 +97,7 @@ fn run(node: Node, clients: Clients, seconds: f64, shifts: Shifts) -> Seen {
         simulation.answer();
         simulation.come();
     }
-    Seen {
+    SimulationResult {
         docs: simulation.docs as f64 / simulation.now,
         cost: simulation.work / simulation.docs as f64 * 1e6,
     }

@@ -7,7 +7,7 @@ use crate::metrics::PREFIX;
 use crate::queue::accounts::{Account, GroupAccount};
 use crate::queue::journal::{Journal, REFUSALS};
 use crate::queue::parked::{Parked, now_ms};
-use crate::queue::queues::{Doing, Group, Queues};
+use crate::queue::queues::{Group, LaneActivity, Queues};
 
 impl Queues {
     /// Writes the accounts in Prometheus' text format.
@@ -151,13 +151,13 @@ const OF_GROUPS: [Metric<Group>; 10] = [
         "queue_lanes_paused",
         "gauge",
         "Lanes that wait until an operator corrects something.",
-        |group| Some(group.count(Doing::Paused) as f64),
+        |group| Some(group.count(LaneActivity::Paused) as f64),
     ),
     (
         "queue_lanes_retrying",
         "gauge",
         "Lanes that are retrying.",
-        |group| Some(group.count(Doing::Retrying) as f64),
+        |group| Some(group.count(LaneActivity::Retrying) as f64),
     ),
     (
         "queue_pending_messages",

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use log::ReadError;
 use serde::Serialize;
 
-use super::{Committed, DeadLetters, Letter, Wanted};
+use super::{Committed, DeadLetters, Letter, LetterFilter};
 
 /// The counts of letters, by each of the things that they can have in common.
 #[derive(Debug, Default, Serialize)]
@@ -130,13 +130,13 @@ impl Facets {
 impl DeadLetters {
     /// Counts the letters that are meant. Reads all of the store, and reads it again if one of the facets has
     /// very many values.
-    pub(crate) fn facets(&self, wanted: &Wanted, committed: &Committed) -> Result<Facets, ReadError> {
+    pub(crate) fn facets(&self, filter: &LetterFilter, committed: &Committed) -> Result<Facets, ReadError> {
         let mut facets = Facets::default();
-        self.count_into(&mut facets, wanted, committed)?;
+        self.count_into(&mut facets, filter, committed)?;
         if facets.all().iter().any(|facet| facet.look == Look::Candidates) {
             facets.letters = 0;
             facets.all().into_iter().for_each(Facet::look_again);
-            self.count_into(&mut facets, wanted, committed)?;
+            self.count_into(&mut facets, filter, committed)?;
         }
         Ok(facets)
     }
@@ -144,11 +144,11 @@ impl DeadLetters {
     fn count_into(
         &self,
         facets: &mut Facets,
-        wanted: &Wanted,
+        filter: &LetterFilter,
         committed: &Committed,
     ) -> Result<(), ReadError> {
         self.visit_settled(0, committed, |letter| {
-            if wanted.takes(&letter) {
+            if filter.takes(&letter) {
                 facets.count(&letter);
             }
             ControlFlow::Continue(())

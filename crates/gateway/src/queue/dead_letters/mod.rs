@@ -11,13 +11,13 @@ mod catalog;
 mod edit;
 mod encoding;
 mod facets;
+mod filter;
 mod find;
 mod letter;
 mod patch;
 mod replay;
 mod room;
 mod tidy;
-mod wanted;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,13 +32,13 @@ use catalog::Catalog;
 pub(crate) use catalog::Tally;
 pub(crate) use edit::{Edit, Unfit};
 pub(crate) use facets::like;
+pub(crate) use filter::{Committed, LetterFilter};
 pub(crate) use find::{LettersFound, LettersSought};
 pub(crate) use letter::{Cause, Letter, Shown};
 pub(crate) use patch::{Patch, PatchTerms};
 pub(crate) use replay::{REPLAYED, ReplayTarget, recount};
 pub(crate) use room::NotPut;
 use room::Room;
-pub(crate) use wanted::{Committed, Wanted};
 
 /// The dead letters of one queue.
 pub(crate) struct DeadLetters {
@@ -319,7 +319,7 @@ impl DeadLetters {
     /// the disk.
     pub(crate) fn list(
         &self,
-        wanted: &Wanted,
+        filter: &LetterFilter,
         committed: &Committed,
         from: u64,
         limit: usize,
@@ -330,7 +330,7 @@ impl DeadLetters {
             next: None,
         };
         self.visit_settled(from, committed, |letter| {
-            if !wanted.takes(&letter) {
+            if !filter.takes(&letter) {
                 return ControlFlow::Continue(());
             }
             if page.letters.len() >= limit || bytes > PAGE_BYTES_MAX {
@@ -360,12 +360,12 @@ impl DeadLetters {
     /// document came to be delivered again would be counted twice.
     pub(crate) fn purge(
         &self,
-        wanted: &Wanted,
+        filter: &LetterFilter,
         committed: &Committed,
         flush: impl FnOnce() -> Result<(), ReadError>,
     ) -> Result<u64, LettersError> {
         let work = self.work.lock();
-        let picked = self.pick(wanted, committed)?;
+        let picked = self.pick(filter, committed)?;
         if picked.is_empty() {
             return Ok(0);
         }
@@ -382,12 +382,12 @@ impl DeadLetters {
     }
 
     /// Returns how many letters are meant.
-    pub(crate) fn count(&self, wanted: &Wanted, committed: &Committed) -> Result<u64, ReadError> {
-        Ok(self.pick(wanted, committed)?.len() as u64)
+    pub(crate) fn count(&self, filter: &LetterFilter, committed: &Committed) -> Result<u64, ReadError> {
+        Ok(self.pick(filter, committed)?.len() as u64)
     }
 
     /// Returns the letters that are meant, in the order of the store.
-    fn pick(&self, wanted: &Wanted, committed: &Committed) -> Result<Vec<Picked>, ReadError> {
+    fn pick(&self, filter: &LetterFilter, committed: &Committed) -> Result<Vec<Picked>, ReadError> {
         let mut picked = Vec::new();
         let mut groups: BTreeMap<String, Arc<str>> = BTreeMap::new();
         let mut take = |letter: &Letter| {
@@ -403,18 +403,18 @@ impl DeadLetters {
                 bytes: letter.bytes,
             });
         };
-        match &wanted.ids {
+        match &filter.ids {
             Some(ids) => {
                 for id in ids {
                     let letter = self.get(*id, committed)?;
                     letter
                         .iter()
-                        .filter(|letter| wanted.takes(letter))
+                        .filter(|letter| filter.takes(letter))
                         .for_each(&mut take);
                 }
             }
             None => self.visit_settled(0, committed, |letter| {
-                if wanted.takes(&letter) {
+                if filter.takes(&letter) {
                     take(&letter);
                 }
                 ControlFlow::Continue(())

@@ -12,7 +12,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::edit::{NoOperation, check};
 use super::letter::{Letter, first_line};
-use super::{Committed, DeadLetters, LettersError, Wanted};
+use super::{Committed, DeadLetters, LetterFilter, LettersError};
 
 /// The steps to be done to each source, in this order.
 #[derive(Debug, Deserialize)]
@@ -29,13 +29,13 @@ enum Step {
     Set { field: String, value: Box<RawValue> },
     Remove { field: String },
     Rename { field: String, to: String },
-    Convert { field: String, to: Kind },
+    Convert { field: String, to: ValueType },
 }
 
 /// The kind that a value is converted to.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum ValueType {
     Long,
     Double,
     Boolean,
@@ -155,12 +155,12 @@ impl DeadLetters {
     pub(crate) fn patch(
         &self,
         patch: &Patch,
-        wanted: &Wanted,
+        filter: &LetterFilter,
         committed: &Committed,
         terms: &PatchTerms<'_>,
     ) -> Result<Patched, LettersError> {
         let work = self.work.lock();
-        let picked = self.pick(wanted, committed)?;
+        let picked = self.pick(filter, committed)?;
         let (began, mut done) = (Instant::now(), Patched::default());
         let mut changed = Vec::new();
         let mut bytes = 0;
@@ -230,7 +230,7 @@ fn one_line(json: &RawValue) -> Box<RawValue> {
 }
 
 /// Converts a value to another kind; `None` if it is of that kind already.
-fn converted(text: &str, to: Kind) -> Result<Option<Box<RawValue>>, Misfit> {
+fn converted(text: &str, to: ValueType) -> Result<Option<Box<RawValue>>, Misfit> {
     let value: Value = serde_json::from_str(text)?;
     let words = match &value {
         Value::String(words) => words.trim().to_owned(),
@@ -239,19 +239,19 @@ fn converted(text: &str, to: Kind) -> Result<Option<Box<RawValue>>, Misfit> {
     };
     let raw = |json: String| Ok(Some(RawValue::from_string(json)?));
     match (to, &value) {
-        (Kind::String, Value::String(_)) | (Kind::Boolean, Value::Bool(_)) => Ok(None),
-        (Kind::Double, Value::Number(_)) => Ok(None),
-        (Kind::Long, Value::Number(number)) if number.is_i64() => Ok(None),
-        (Kind::String, _) => Ok(Some(to_raw_value(&words)?)),
-        (Kind::Boolean, _) => match words.as_str() {
+        (ValueType::String, Value::String(_)) | (ValueType::Boolean, Value::Bool(_)) => Ok(None),
+        (ValueType::Double, Value::Number(_)) => Ok(None),
+        (ValueType::Long, Value::Number(number)) if number.is_i64() => Ok(None),
+        (ValueType::String, _) => Ok(Some(to_raw_value(&words)?)),
+        (ValueType::Boolean, _) => match words.as_str() {
             "true" | "false" => raw(words),
             _ => Err(Misfit::NotBoolean(text.to_owned())),
         },
-        (Kind::Long, _) => match words.parse::<i64>() {
+        (ValueType::Long, _) => match words.parse::<i64>() {
             Ok(number) => raw(number.to_string()),
             Err(_) => Err(Misfit::NotWhole(brief(text))),
         },
-        (Kind::Double, _) => match words.parse::<f64>() {
+        (ValueType::Double, _) => match words.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(Some(to_raw_value(&number)?)),
             _ => Err(Misfit::NotNumber(brief(text))),
         },

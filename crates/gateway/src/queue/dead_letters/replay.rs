@@ -17,7 +17,7 @@ use log::{Log, ReadError, StartAt};
 
 use super::catalog::Catalog;
 use super::letter::Letter;
-use super::{Committed, DeadLetters, LettersError, Picked, Wanted};
+use super::{Committed, DeadLetters, LetterFilter, LettersError, Picked};
 use crate::error::NotQueued;
 use crate::queue::journal::Journal;
 use crate::queue::record::head_of;
@@ -62,13 +62,13 @@ impl DeadLetters {
     /// were accepted.
     pub(crate) fn replay(
         &self,
-        wanted: &Wanted,
+        filter: &LetterFilter,
         committed: &Committed,
         way: &ReplayTarget<'_>,
         flush: impl FnOnce() -> Result<(), ReadError>,
     ) -> Result<Replayed, LettersError> {
         let work = self.work.lock();
-        let mut picked = self.pick(wanted, committed)?;
+        let mut picked = self.pick(filter, committed)?;
         let mut done = Replayed::default();
         if picked.is_empty() {
             return Ok(done);
@@ -411,7 +411,7 @@ mod tests {
             ..Committed::default()
         };
         let all = letters
-            .list(&Wanted::default(), &committed, 0, 10)
+            .list(&LetterFilter::default(), &committed, 0, 10)
             .unwrap()
             .letters;
         assert_eq!(all.len(), 3);
@@ -439,7 +439,7 @@ mod tests {
             let (log, letters) = open(folder.path());
             recount(&log, &letters).unwrap();
             let left = letters
-                .list(&Wanted::default(), &committed, 0, 10)
+                .list(&LetterFilter::default(), &committed, 0, 10)
                 .unwrap()
                 .letters;
             assert_eq!(
@@ -489,7 +489,7 @@ mod tests {
         };
         let replay = |way: &ReplayTarget<'_>| {
             letters
-                .replay(&Wanted::default(), &committed, way, || Ok(()))
+                .replay(&LetterFilter::default(), &committed, way, || Ok(()))
                 .unwrap()
         };
         let done = replay(&way);
@@ -504,7 +504,7 @@ mod tests {
             "its index is gone: {done:?}"
         );
         assert!(log.consumers().is_empty() && log.status().documents == 0);
-        assert_eq!(letters.count(&Wanted::default(), &committed).unwrap(), 1);
+        assert_eq!(letters.count(&LetterFilter::default(), &committed).unwrap(), 1);
     }
 
     #[test]

@@ -141,8 +141,8 @@ const BYTES_AT_ONCE: u64 = 4 << 20;
 mod tests {
     use log::Options;
 
+    use super::super::filter::{Committed, LetterFilter};
     use super::super::letter::Cause;
-    use super::super::wanted::{Committed, Wanted};
     use super::*;
 
     /// A letter may come between the moment when the store is found empty and the reading of its end: it
@@ -178,7 +178,7 @@ mod tests {
                 std::thread::sleep(Duration::from_micros(fastrand::u64(0..5_000)));
             }
         };
-        let purge = || letters.purge(&Wanted::default(), &committed, || Ok(()));
+        let purge = || letters.purge(&LetterFilter::default(), &committed, || Ok(()));
         let mut purged = 0;
         std::thread::scope(|scope| {
             let putting = scope.spawn(put_all);

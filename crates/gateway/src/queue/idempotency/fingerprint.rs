@@ -1,10 +1,10 @@
-//! The prints by which a key and a request are known ([`Print`]).
+//! The prints by which a key and a request are known ([`Fingerprint`]).
 
 use base64::Engine as _;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::print::{Print, print_of};
+use crate::fingerprint::{Fingerprint, fingerprint_of};
 
 /// A header that is not a valid key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +17,9 @@ pub(crate) static HEADER: HeaderName = HeaderName::from_static("idempotency-key"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     /// The print of the key and of its sender: keys of different clients have nothing to do with one another.
-    pub(crate) key: Print,
+    pub(crate) key: Fingerprint,
     /// The print of the sender.
-    pub(crate) client: Print,
+    pub(crate) client: Fingerprint,
 }
 
 /// Returns the key of a request, if it has one. `user` is who the client is, if the cluster says so: the same
@@ -28,7 +28,7 @@ pub(crate) struct Named {
 /// # Errors
 ///
 /// If there is more than one key, or the key is empty or too long.
-pub(crate) fn key_of(headers: &HeaderMap, user: Option<Print>) -> Result<Option<Named>, BadKey> {
+pub(crate) fn key_of(headers: &HeaderMap, user: Option<Fingerprint>) -> Result<Option<Named>, BadKey> {
     let mut keys = headers.get_all(&HEADER).iter();
     let Some(key) = keys.next() else { return Ok(None) };
     let key = key.as_bytes();
@@ -39,17 +39,17 @@ pub(crate) fn key_of(headers: &HeaderMap, user: Option<Print>) -> Result<Option<
         let runs_as = headers
             .get("es-security-runas-user")
             .map_or(&b""[..], HeaderValue::as_bytes);
-        print_of(&[&who(headers), runs_as])
+        fingerprint_of(&[&who(headers), runs_as])
     });
     Ok(Some(Named {
-        key: print_of(&[&client.to_bytes(), key]),
+        key: fingerprint_of(&[&client.to_bytes(), key]),
         client,
     }))
 }
 
 /// Returns the print of a request: its path and parameters, and its body, unpacked.
-pub(crate) fn digest_of(target: &str, body: &[u8]) -> Print {
-    print_of(&[target.as_bytes(), body])
+pub(crate) fn digest_of(target: &str, body: &[u8]) -> Fingerprint {
+    fingerprint_of(&[target.as_bytes(), body])
 }
 
 /// Returns the sender of a request, by headers that are no secret: a password, or anything that could be
@@ -117,7 +117,7 @@ mod tests {
         prints.sort_by_key(|print| print.to_bytes());
         prints.dedup();
         assert_eq!(prints.len(), 7);
-        let user = Some(print_of(&[b"user"]));
+        let user = Some(fingerprint_of(&[b"user"]));
         let renewed = [named("k", "Bearer a", user), named("k", "Bearer b", user)];
         assert_eq!(renewed[0], renewed[1], "whatever the user shows");
         assert_eq!(named("l", "Bearer a", user).client, renewed[0].client);
@@ -137,12 +137,12 @@ mod tests {
     #[test]
     fn prints_are_those_of_sha_256_and_come_back_as_they_were() {
         // The print of no part at all is SHA-256 of nothing.
-        let nothing = print_of(&[]);
+        let nothing = fingerprint_of(&[]);
         assert_eq!(
             serde_json::to_string(&nothing).unwrap(),
             "\"e3b0c44298fc1c149afbf4c8996fb924\""
         );
-        let read: Print = serde_json::from_str("\"e3b0c44298fc1c149afbf4c8996fb924\"").unwrap();
+        let read: Fingerprint = serde_json::from_str("\"e3b0c44298fc1c149afbf4c8996fb924\"").unwrap();
         assert_eq!(read, nothing);
         assert_ne!(digest_of("/a", b"b"), digest_of("/", b"ab"));
     }

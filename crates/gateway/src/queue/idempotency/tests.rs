@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use log::RealDisk;
 
 use super::*;
-use crate::print::{Print, print_of};
+use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::queue::record::Params;
 
 fn settings() -> config::Idempotency {
@@ -41,8 +41,8 @@ impl Setup {
     }
 }
 
-fn print(text: &str) -> Print {
-    print_of(&[text.as_bytes()])
+fn print(text: &str) -> Fingerprint {
+    fingerprint_of(&[text.as_bytes()])
 }
 
 fn first(claimed: Claimed) -> Claim {
@@ -210,7 +210,7 @@ fn keys_are_forgotten_after_their_time_and_used_anew() {
     let mut known = RememberedKeys::default();
     let accepted = |key: &str, ms, position| Accepted {
         keyed: Keyed {
-            client: Print::default(),
+            client: Fingerprint::default(),
             key: print(key),
             digest: print(key),
             seed: 1,

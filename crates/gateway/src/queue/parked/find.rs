@@ -8,7 +8,7 @@ use log::ReadError;
 use serde_json::{Value, json};
 
 use super::Parked;
-use super::store::{Entry, Record};
+use super::store::{ParkedEntry, Record};
 use crate::queue::trace::Sought;
 
 /// Parked operations that were found.
@@ -71,7 +71,7 @@ impl Parked {
 }
 
 /// Returns the operations of an entry that are meant, including those that are gone.
-fn operations(sought: ParkedSought<'_>, entry: &Entry, lines: &[u8]) -> Vec<u32> {
+fn operations(sought: ParkedSought<'_>, entry: &ParkedEntry, lines: &[u8]) -> Vec<u32> {
     match sought {
         ParkedSought::Document(sought) => {
             let found = sought.in_lines(lines, &entry.target).unwrap_or_default();
@@ -85,13 +85,13 @@ fn operations(sought: ParkedSought<'_>, entry: &Entry, lines: &[u8]) -> Vec<u32>
 }
 
 /// Returns the position of the request that an operation came with, and the operation's place in it.
-fn origin(entry: &Entry, op: u32) -> (u64, u32) {
+fn origin(entry: &ParkedEntry, op: u32) -> (u64, u32) {
     let (origin, place) = entry.ops.get(op as usize).copied().unwrap_or_default();
     let position = entry.origins.get(origin as usize);
     (position.map_or(0, |(position, _)| *position), place)
 }
 
-fn told(entry: &Entry, op: u32, shown: &Value) -> (u64, Value) {
+fn told(entry: &ParkedEntry, op: u32, shown: &Value) -> (u64, Value) {
     let (position, place) = origin(entry, op);
     let mut shown = shown.clone();
     shown["position"] = json!(position);

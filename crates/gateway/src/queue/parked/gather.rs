@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::{ParkedState, Standing};
-use super::store::{Bound, Entry};
+use super::store::{Bound, ParkedEntry};
 use super::{Parked, ParkedError};
 
 impl Parked {
@@ -22,7 +22,7 @@ impl Parked {
                 continue;
             };
             let gone = (0..entry.ops.len() as u32).filter(|op| !left.contains(op));
-            let entry = Entry {
+            let entry = ParkedEntry {
                 gone: gone.collect(),
                 instead_of: Some(at),
                 ..*entry

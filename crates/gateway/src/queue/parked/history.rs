@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::store::{Entry, Resolved};
+use super::store::{ParkedEntry, Resolved};
 
 /// A lane's past, as far as it was read. `T` goes with each entry.
 pub(super) struct History<T> {
@@ -30,7 +30,7 @@ struct Begun {
 
 /// An entry that counts, as far as is known.
 pub(super) struct Live<T> {
-    pub(super) entry: Box<Entry>,
+    pub(super) entry: Box<ParkedEntry>,
     /// The entry's operations that are not gone.
     pub(super) left: BTreeSet<u32>,
     pub(super) with: T,
@@ -85,8 +85,8 @@ impl<T> History<T> {
 
     /// Records that the owner has parked operations. If the owner had to write the record twice, since no
     /// answer came, the last record counts.
-    pub(super) fn put(&mut self, at: u64, entry: Box<Entry>, with: T) {
-        let first = |entry: &Entry| (entry.origins.first().copied(), entry.ops.first().copied());
+    pub(super) fn put(&mut self, at: u64, entry: Box<ParkedEntry>, with: T) {
+        let first = |entry: &ParkedEntry| (entry.origins.first().copied(), entry.ops.first().copied());
         let said = first(&entry);
         self.live
             .retain(|_, live| !live.unsettled || first(&live.entry) != said);
@@ -135,11 +135,11 @@ pub(super) fn kept_from(owners: &[(u64, u64)], needed: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn entry(position: u64, ops: u32) -> Box<Entry> {
-        Box::new(Entry {
+    fn entry(position: u64, ops: u32) -> Box<ParkedEntry> {
+        Box::new(ParkedEntry {
             origins: vec![(position, 1)],
             ops: (0..ops).map(|place| (0, place)).collect(),
-            ..Entry::sample()
+            ..ParkedEntry::sample()
         })
     }
 

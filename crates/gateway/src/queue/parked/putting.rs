@@ -49,7 +49,7 @@ mod tests {
 
     use log::Options;
 
-    use super::super::{Entry, Parked};
+    use super::super::{Parked, ParkedEntry};
 
     /// Waits for something that another thread does.
     fn until(mut holds: impl FnMut() -> bool) {
@@ -76,7 +76,7 @@ mod tests {
         parked.state().last_resolved = u64::MAX;
         let begins = store.end();
         let mut copy = None;
-        let mut put = pin!(parked.put(Entry::sample(), b"{}\n", false, &mut copy));
+        let mut put = pin!(parked.put(ParkedEntry::sample(), b"{}\n", false, &mut copy));
         let mut poll = || put.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let first = poll();
         assert!(first.is_pending(), "{first:?}");

@@ -1,9 +1,9 @@
 //! The store of parked operations on disk: a log of entries and of their fate.
 //!
-//! A record of kind [`PUT`] has a line of JSON, the [`Entry`], and then the lines of its operations. A record
-//! of kind [`RESOLVED`] says which operations are gone, and how many of all became dead letters so far: so
-//! the accounts follow from the last such record. A record of kind [`SETTLED`] says that everything before it
-//! counts, wherever the group's cursors are.
+//! A record of kind [`PUT`] has a line of JSON, the [`ParkedEntry`], and then the lines of its operations. A
+//! record of kind [`RESOLVED`] says which operations are gone, and how many of all became dead letters so
+//! far: so the accounts follow from the last such record. A record of kind [`SETTLED`] says that everything
+//! before it counts, wherever the group's cursors are.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use log::{AppendError, Browsed, Consumer, Full, Log, OpenError, Options, ReadError, RealDisk, StartAt};
 use serde::{Deserialize, Serialize};
 
-use super::key::Key;
+use super::key::ParkKey;
 use super::{NotParked, ParkedError};
 
 /// Operations that were parked together, and everything that is known of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Entry {
-    pub(crate) key: Key,
+pub(crate) struct ParkedEntry {
+    pub(crate) key: ParkKey,
     /// The names of the operations' indices.
     pub(crate) names: Vec<String>,
     pub(crate) target: String,
@@ -55,11 +55,11 @@ pub(crate) struct Entry {
 }
 
 #[cfg(test)]
-impl Entry {
+impl ParkedEntry {
     /// Makes an entry of one operation of one request, in lane 0.
     pub(crate) fn sample() -> Self {
         Self {
-            key: Key::Documents,
+            key: ParkKey::Documents,
             names: vec!["logs".to_owned()],
             target: "/_bulk".to_owned(),
             content_type: "application/x-ndjson".to_owned(),
@@ -109,12 +109,12 @@ pub(crate) struct Resolved {
 }
 
 /// An entry with its lines.
-pub(crate) type WithLines = (Box<Entry>, Vec<u8>);
+pub(crate) type WithLines = (Box<ParkedEntry>, Vec<u8>);
 
 /// A record of the store.
 pub(crate) enum Record {
     /// An entry, with its lines.
-    Put(Box<Entry>, Vec<u8>),
+    Put(Box<ParkedEntry>, Vec<u8>),
     Resolved(Resolved),
     Settled,
 }
@@ -178,7 +178,7 @@ impl Store {
     /// they take.
     pub(crate) async fn put(
         &self,
-        entry: &Entry,
+        entry: &ParkedEntry,
         lines: &[u8],
         bound: Bound,
     ) -> Result<(u64, u64), NotParked> {
@@ -211,14 +211,14 @@ impl Store {
     }
 
     /// Puts a copy of an entry that is durable elsewhere into the store, however much room the copy takes.
-    pub(crate) fn put_copy(&self, entry: &Entry, lines: &[u8]) -> Result<(u64, u64), AppendError> {
+    pub(crate) fn put_copy(&self, entry: &ParkedEntry, lines: &[u8]) -> Result<(u64, u64), AppendError> {
         let mut record = self.record_of(entry, lines);
         record.beyond_quota();
         let receipt = self.log.append_blocking(record)?;
         Ok((receipt.position, receipt.bytes))
     }
 
-    fn record_of(&self, entry: &Entry, lines: &[u8]) -> log::Record {
+    fn record_of(&self, entry: &ParkedEntry, lines: &[u8]) -> log::Record {
         let head = serde_json::to_vec(entry).unwrap_or_default();
         let mut record = self.log.record(PUT, b"");
         record.group(0, entry.ops.len() as u32, |out| {

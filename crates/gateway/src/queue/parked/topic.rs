@@ -15,7 +15,7 @@ use wire::guard::{Work, thread};
 use super::ParkedError;
 use super::error::Foreign;
 use super::history::{History, kept_from};
-use super::store::{Entry, Resolved};
+use super::store::{ParkedEntry, Resolved};
 
 /// The parked topic of one consumer group.
 pub(crate) struct ParkedTopic {
@@ -102,7 +102,7 @@ impl ParkedTopic {
     pub(super) fn take_over<T>(
         &self,
         lanes: &[u32],
-        mut keep: impl FnMut(&Entry, &[u8]) -> Result<T, ParkedError>,
+        mut keep: impl FnMut(&ParkedEntry, &[u8]) -> Result<T, ParkedError>,
     ) -> Result<Vec<ParkedOfLane<T>>, ParkedError> {
         let owner = fastrand::u64(1..);
         let cursors = self.group.status();
@@ -171,7 +171,7 @@ impl ParkedTopic {
     }
 
     /// Puts operations into the topic; they are acknowledged by all in-sync replicas when this returns.
-    pub(super) async fn put(&self, at: u64, entry: &Entry, lines: &[u8]) -> Result<(), ParkedError> {
+    pub(super) async fn put(&self, at: u64, entry: &ParkedEntry, lines: &[u8]) -> Result<(), ParkedError> {
         let owner = self.owner()?;
         let mut bytes = serde_json::to_vec(entry).unwrap_or_default();
         bytes.push(b'\n');
@@ -379,7 +379,7 @@ impl Owned {
 fn take_in<T>(
     history: &mut History<T>,
     record: kafka::Browsed,
-    keep: &mut impl FnMut(&Entry, &[u8]) -> Result<T, ParkedError>,
+    keep: &mut impl FnMut(&ParkedEntry, &[u8]) -> Result<T, ParkedError>,
 ) -> Result<(), ParkedError> {
     let at = record.offset;
     let foreign = |why: Foreign| ParkedError::Foreign { at, why };
@@ -396,7 +396,7 @@ fn take_in<T>(
         RESOLVED => history.resolved(at, serde_json::from_slice(&record.lines).map_err(json)?),
         PUT => {
             let ends = memchr::memchr(b'\n', &record.lines).ok_or_else(|| foreign(Foreign::NoLines))?;
-            let entry: Box<Entry> = serde_json::from_slice(&record.lines[..ends]).map_err(json)?;
+            let entry: Box<ParkedEntry> = serde_json::from_slice(&record.lines[..ends]).map_err(json)?;
             let with = keep(&entry, &record.lines[ends + 1..])?;
             history.put(at, entry, with);
         }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::NameTarget;
-use crate::queue::fence::{Fence, Lanes};
+use crate::queue::fence::{Fence, LaneSet};
 
 /// The file.
 pub(super) struct WhereaboutsFile {
@@ -173,7 +173,7 @@ impl StoredFence {
     }
 
     fn into_fence(self) -> Fence {
-        let lanes = |lanes: Vec<u32>| lanes.into_iter().collect::<Lanes>();
+        let lanes = |lanes: Vec<u32>| lanes.into_iter().collect::<LaneSet>();
         let mut fence = Fence::new(
             self.number,
             self.low,
@@ -215,7 +215,7 @@ mod tests {
         let mut kept = WhereaboutsFile::begin(&path, &HashMap::new(), std::iter::empty()).unwrap();
         kept.name("a", &target("i1", 4));
         kept.name("a", &target("i2", 8));
-        let lanes = |lanes: &[u32]| lanes.iter().copied().collect::<Lanes>();
+        let lanes = |lanes: &[u32]| lanes.iter().copied().collect::<LaneSet>();
         let mut fence = Fence::new(7, 100, (lanes(&[1, 2]), lanes(&[3])), None);
         fence.moved.push(("a".to_owned(), "i1".to_owned()));
         kept.fence(&fence);

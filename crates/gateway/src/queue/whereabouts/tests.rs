@@ -4,7 +4,7 @@ use log::{Log, Options, RealDisk, StartAt};
 use super::*;
 use crate::queue::fence::{Fronts, is_behind};
 use crate::queue::journal::Consumer;
-use crate::queue::parked::{Key, Named, ParkedOfQueue};
+use crate::queue::parked::{Named, ParkKey, ParkedOfQueue};
 
 const LANES: u32 = 64;
 
@@ -78,7 +78,7 @@ impl Queue {
         log.append_blocking(record).unwrap().position
     }
 
-    fn note(&self, table: &Arc<RouteTable>, newest: &Arc<RouteTable>, name: &str) -> Noted {
+    fn note(&self, table: &Arc<RouteTable>, newest: &Arc<RouteTable>, name: &str) -> NameNote {
         let names = [number(table, name)];
         let known = &mut NamesOfCore::default();
         self.whereabouts
@@ -97,7 +97,7 @@ impl Queue {
     }
 }
 
-fn lanes(index: &str, shards: u32) -> Lanes {
+fn lanes(index: &str, shards: u32) -> LaneSet {
     lanes_of(index, shards, LANES).collect()
 }
 
@@ -243,7 +243,7 @@ fn what_was_planned_before_and_comes_behind_what_was_not_waits_for_it() {
     let consumer = queue.journal.on_disk().unwrap().consumer("c", StartAt::Oldest);
     let consumer = Consumer::Disk(consumer.unwrap());
     let (first, second) = (table("i1", 2), table("i2", 5));
-    let only_of = |one: Lanes, other: Lanes| one.iter().find(|lane| !other.has(*lane)).unwrap();
+    let only_of = |one: LaneSet, other: LaneSet| one.iter().find(|lane| !other.has(*lane)).unwrap();
     let led = only_of(lanes("i1", 2), lanes("i2", 5));
     let leads = only_of(lanes("i2", 5), lanes("i1", 2));
     let before = queue.write(&first, "a", led);
@@ -300,12 +300,12 @@ fn what_is_parked_for_a_lane_needs_fences_and_names_for_longer_than_the_log_does
     let queue = Queue::open(tempfile::tempdir().unwrap());
     let parked = &queue.whereabouts.parked;
     assert_eq!(needed_from(parked, 700), 700);
-    let shards = |index: &str| Key::Shards {
+    let shards = |index: &str| ParkKey::Shards {
         index: index.to_owned(),
         lane: 1,
         shard: None,
     };
-    parked.park_sample(Key::Documents, 300);
+    parked.park_sample(ParkKey::Documents, 300);
     parked.park_sample(shards("i"), 500);
     parked.park_sample(shards("j"), 900);
     assert_eq!(

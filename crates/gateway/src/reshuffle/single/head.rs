@@ -9,7 +9,7 @@ use crate::why::SingleWhy;
 
 /// The kind of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kind<'a> {
+pub(super) enum SingleKind<'a> {
     /// Not a write of a single document.
     Other,
     /// A write that goes on as it came.
@@ -33,13 +33,13 @@ pub(super) struct SingleHead<'a> {
 /// Paths and methods are those that `RestIndexAction.routes()`, `RestUpdateAction.routes()` and
 /// `RestDeleteAction.routes()` register for indices without types. Empty path segments are ignored
 /// (`PathTrie`).
-pub(super) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap) -> Kind<'a> {
+pub(super) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap) -> SingleKind<'a> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
     let (Some(index), Some(api), id, None) =
         (segments.next(), segments.next(), segments.next(), segments.next())
     else {
-        return Kind::Other;
+        return SingleKind::Other;
     };
     let op = match (method.as_str(), api, id) {
         // Such a document is only ever created, unless a parameter says otherwise
@@ -49,12 +49,12 @@ pub(super) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap
         ("PUT" | "POST", "_create", Some(_)) => Op::Create,
         ("POST", "_update", Some(_)) => Op::Update,
         ("DELETE", "_doc", Some(_)) => Op::Delete,
-        _ => return Kind::Other,
+        _ => return SingleKind::Other,
     };
     if index.starts_with('_') {
-        return Kind::Other;
+        return SingleKind::Other;
     }
-    read(op, api, index, id, query, headers).map_or_else(Kind::Pass, Kind::Write)
+    read(op, api, index, id, query, headers).map_or_else(SingleKind::Pass, SingleKind::Write)
 }
 
 fn read<'a>(
@@ -235,14 +235,14 @@ mod tests {
         headers
     }
 
-    fn of<'a>(method: &str, target: &'a str) -> Kind<'a> {
+    fn of<'a>(method: &str, target: &'a str) -> SingleKind<'a> {
         classify(&method.parse().unwrap(), target, &json())
     }
 
     /// Returns the bulk's target and its lines.
     fn written(method: &str, target: &str) -> (String, String) {
         match of(method, target) {
-            Kind::Write(head) => {
+            SingleKind::Write(head) => {
                 let mut lines = Vec::new();
                 head.single.write(b"{}", &mut lines).unwrap();
                 (head.target, String::from_utf8(lines).unwrap())
@@ -298,7 +298,7 @@ mod tests {
             ("PUT", "/_ingest/_doc/1"),
             ("POST", "/_bulk"),
         ] {
-            assert_eq!(of(method, target), Kind::Other, "{method} {target}");
+            assert_eq!(of(method, target), SingleKind::Other, "{method} {target}");
         }
     }
 
@@ -352,7 +352,7 @@ mod tests {
             ("POST", "/i/_update/1?doc_as_upsert=true", SingleWhy::Parameter),
             ("DELETE", "/i/_doc/1?pipeline=p", SingleWhy::Parameter),
         ] {
-            assert_eq!(of(method, target), Kind::Pass(why), "{method} {target}");
+            assert_eq!(of(method, target), SingleKind::Pass(why), "{method} {target}");
         }
     }
 

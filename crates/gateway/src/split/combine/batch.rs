@@ -14,14 +14,14 @@ use wire::{Fate, PooledBytes, SendError, SendErrorKind};
 
 use super::{CombinedRemote, Inner, Lease};
 use crate::gather::Weight;
-use crate::nodes::lines::{Body, Lines, Load};
+use crate::nodes::lines::{Body, Lines, PlannedBody};
 use crate::nodes::{Message, Purpose, is_unexecuted};
 use crate::request_id::{RequestId, together};
-use crate::split::part::{Split, Words};
+use crate::split::part::{AnswerBody, Split};
 
 /// A client's part that waits or travels.
 pub(super) struct Member {
-    load: Arc<Load>,
+    load: Arc<PlannedBody>,
     /// The index of the part in its plan.
     part: usize,
     request_id: RequestId,
@@ -172,7 +172,7 @@ impl Inner {
         let mut first = 0;
         members.tell_each(|member| {
             let docs = member.docs();
-            let words = Words {
+            let words = AnswerBody {
                 all: body.clone(),
                 share: Some(Box::new(reply.share(first, docs))),
             };

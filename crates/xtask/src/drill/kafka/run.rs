@@ -18,14 +18,14 @@ use crate::drill::check::{Account, Flaw, FlawKind, Holding, Order, Tally, check}
 use crate::drill::gateway_under_test::GatewayUnderTest;
 use crate::drill::ledger::Ledger;
 use crate::drill::load::Load;
-use crate::drill::run::{Outcome, letters};
+use crate::drill::run::{DrillOutcome, letters};
 use crate::drill::schedule::{Schedule, Setup};
 use crate::drill::world::Cluster;
 
 /// The outcome of a run, and its numbers.
 #[derive(serde::Serialize)]
 pub(super) struct Report {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: DrillOutcome,
     /// Documents in the topic at the end, acknowledged or not.
     pub(super) in_topic: u64,
     /// How often lanes were assigned to a gateway.
@@ -63,7 +63,7 @@ pub(super) fn run(
 ) -> Report {
     let begun = Instant::now();
     let mut report = Report {
-        outcome: Outcome {
+        outcome: DrillOutcome {
             seed,
             flaws: Vec::new(),
             tally: Tally::default(),

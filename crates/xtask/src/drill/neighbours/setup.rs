@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::fake::{FakeCluster, Flavour, Manners, Spec, Unfit};
-use testkit::real::{Kind, RealCluster};
+use testkit::fake::{Behaviour, FakeCluster, Flavour, Spec, Unfit};
+use testkit::real::{ClusterKind, RealCluster};
 
 use super::good::Told;
-use super::verdict::Seen;
+use super::verdict::Observations;
 use crate::drill::accounts;
 use crate::drill::gateway_under_test::{GatewayUnderTest, free_address};
 use crate::drill::world::{scroll, token_of};
@@ -37,18 +37,18 @@ pub(super) struct Gateway {
 impl Fabric {
     /// Starts a fake cluster; the seed decides which server it imitates.
     pub(super) fn fake(seed: u64) -> Result<Self> {
-        let manners = Manners {
+        let behaviour = Behaviour {
             unfit: Some(Unfit {
                 holds: "\"n\":\"unfit".to_owned(),
                 status: 400,
                 error: r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#
                     .to_owned(),
             }),
-            ..Manners::default()
+            ..Behaviour::default()
         };
         let spec = Spec {
             nodes: 2,
-            manners,
+            behaviour,
             ..Spec::default()
         };
         let spec = spec.flavour(FLAVOURS[seed as usize % FLAVOURS.len()]);
@@ -61,7 +61,7 @@ impl Fabric {
 
     /// Takes the real cluster that tests use as well, while nobody else uses it.
     pub(super) fn real() -> Result<Self> {
-        let cluster = RealCluster::alone(Kind::OpenSearch).context("a real cluster")?;
+        let cluster = RealCluster::alone(ClusterKind::OpenSearch).context("a real cluster")?;
         let fabric = Fabric::Real(cluster);
         fabric.clear()?;
         let client = fabric.client()?;
@@ -186,8 +186,8 @@ impl Gateway {
     }
 
     /// Looks at the gateway until it is told to stop, as health checks do: with a new connection each time.
-    pub(super) fn watch(&self, stop: &AtomicBool) -> Seen {
-        let mut seen = Seen::default();
+    pub(super) fn watch(&self, stop: &AtomicBool) -> Observations {
+        let mut seen = Observations::default();
         while !stop.load(Ordering::SeqCst) {
             let began = Instant::now();
             match self.look(&mut seen) {
@@ -199,7 +199,7 @@ impl Gateway {
         seen
     }
 
-    fn look(&self, seen: &mut Seen) -> Result<()> {
+    fn look(&self, seen: &mut Observations) -> Result<()> {
         self.place.admin_client()?.get("/metrics")?.ok()?;
         let queue = self.place.stats(&self.place.admin_client()?)?;
         let flaws = accounts::flaws(&queue, 0, 1);

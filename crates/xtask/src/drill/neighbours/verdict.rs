@@ -32,7 +32,7 @@ pub(super) struct Waits {
 
 /// Observations of the gateway and the cluster.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Observations {
     pub(super) resident_bytes_max: u64,
     /// Looks at the gateway's admin port: the answered ones with their times, and those that failed.
     pub(super) looks: Vec<(Instant, Duration)>,
@@ -137,9 +137,9 @@ impl Waits {
     }
 }
 
-// === impl Seen ===
+// === impl Observations ===
 
-impl Seen {
+impl Observations {
     /// Returns the outcome if nothing could be seen.
     pub(super) fn broken(what: &str) -> Self {
         Self {
@@ -150,7 +150,7 @@ impl Seen {
 }
 
 /// Returns everything that is not as it has to be, except for the waits, which need many runs.
-pub(super) fn flaws(told: &[Told], seen: &Seen, control: &Control) -> Vec<Flaw> {
+pub(super) fn flaws(told: &[Told], seen: &Observations, control: &Control) -> Vec<Flaw> {
     let mut flaws = Vec::new();
     let wronged = told.iter().flat_map(|one| &one.wronged);
     flaws.extend(wronged.map(|what| Flaw::of_time(format!("a good client got {what}"))));
@@ -226,10 +226,10 @@ mod tests {
         }]
     }
 
-    fn seen() -> Seen {
-        Seen {
+    fn seen() -> Observations {
+        Observations {
             looks: vec![(Instant::now(), Duration::from_millis(1))],
-            ..Seen::default()
+            ..Observations::default()
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn each_planted_flaw_is_found_and_nothing_else() {
         let quiet = control(Instant::now(), false);
-        let flaws = |told: &[Told], seen: &Seen| flaws(told, seen, &quiet);
+        let flaws = |told: &[Told], seen: &Observations| flaws(told, seen, &quiet);
         assert_eq!(flaws(&told(), &seen()), Vec::<Flaw>::new());
         let mut refused = told();
         refused[0].wronged.push("429".to_owned());
@@ -257,7 +257,7 @@ mod tests {
         let mut late = told();
         late[0].followed.push((Instant::now(), Duration::from_secs(6)));
         assert_eq!(flaws(&late, &seen()).len(), 1);
-        let plants: [fn(&mut Seen); 7] = [
+        let plants: [fn(&mut Observations); 7] = [
             |seen| seen.missing.push("g1".to_owned()),
             |seen| seen.resident_bytes_max = 300 << 20,
             |seen| seen.looks_failed.push("refused".to_owned()),

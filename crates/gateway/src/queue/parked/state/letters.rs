@@ -2,13 +2,13 @@
 //! nothing waits behind them.
 
 use super::super::PIECES_MAX;
-use super::super::key::{Key, SEVERAL};
+use super::super::key::{ParkKey, SEVERAL};
 use super::{ParkedKey, ParkedState};
 
 impl ParkedState {
     /// Returns the key under which refused operations for an index wait for room among the dead letters.
-    pub(crate) fn letters_key(&self, index: &str) -> Key {
-        let of = |index: &str| Key::Letters {
+    pub(crate) fn letters_key(&self, index: &str) -> ParkKey {
+        let of = |index: &str| ParkKey::Letters {
             index: index.to_owned(),
         };
         let key = of(index);
@@ -54,7 +54,7 @@ impl ParkedState {
 
     /// Whether refused operations wait for room.
     pub(crate) fn has_letters(&self) -> bool {
-        self.keys.keys().any(Key::is_letters)
+        self.keys.keys().any(ParkKey::is_letters)
     }
 }
 

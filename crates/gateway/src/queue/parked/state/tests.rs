@@ -2,21 +2,21 @@ use super::*;
 use crate::queue::fence::Fence;
 use crate::queue::parked::Named;
 
-pub(super) fn entry(key: Key, position: u64, ids: &[&str]) -> Entry {
+pub(super) fn entry(key: ParkKey, position: u64, ids: &[&str]) -> ParkedEntry {
     let documents = ids
         .iter()
         .map(|id| Named::new("logs".to_owned(), None, Some(id)).document);
-    Entry {
+    ParkedEntry {
         key,
         lane: 3,
         origins: vec![(position, 1)],
         ops: (0..ids.len() as u32).map(|place| (0, place)).collect(),
         documents: documents.collect(),
-        ..Entry::sample()
+        ..ParkedEntry::sample()
     }
 }
 
-pub(super) fn park(state: &mut ParkedState, entry: &Entry, at: u64) {
+pub(super) fn park(state: &mut ParkedState, entry: &ParkedEntry, at: u64) {
     let piece = Piece::new(at, 100, entry, None, Standing::Unsettled);
     state.insert(entry.key.clone(), &entry.names, &entry.why, piece);
 }
@@ -25,8 +25,13 @@ pub(super) fn named(index: &str, id: &str) -> Named {
     Named::new(index.to_owned(), None, Some(id))
 }
 
-pub(super) fn asking<'a>(named: &'a Named, lane: u32, position: u64, fences: &'a [Arc<Fence>]) -> Asking<'a> {
-    Asking {
+pub(super) fn query<'a>(
+    named: &'a Named,
+    lane: u32,
+    position: u64,
+    fences: &'a [Arc<Fence>],
+) -> HolderQuery<'a> {
+    HolderQuery {
         named,
         lane,
         position,
@@ -39,20 +44,20 @@ pub(super) fn asking<'a>(named: &'a Named, lane: u32, position: u64, fences: &'a
 #[test]
 fn an_operation_waits_for_its_index_first_and_then_for_its_document() {
     let mut state = ParkedState::default();
-    let index = Key::Index {
+    let index = ParkKey::Index {
         index: "logs".to_owned(),
     };
     park(&mut state, &entry(index.clone(), 1, &["1"]), 10);
-    park(&mut state, &entry(Key::Documents, 2, &["2"]), 20);
+    park(&mut state, &entry(ParkKey::Documents, 2, &["2"]), 20);
     let behind = |state: &ParkedState, index, id, after| {
         let named = named(index, id);
-        state.holder(&asking(&named, 3, 9, &[]), after)
+        state.holder(&query(&named, 3, 9, &[]), after)
     };
     let holder = |state: &ParkedState, index, id| behind(state, index, id, None);
     assert_eq!(holder(&state, "logs", "2"), Some(Holder::Key(index.clone())));
     assert_eq!(holder(&state, "other", "2"), None);
     let documents = behind(&state, "logs", "2", Some(&index));
-    assert_eq!(documents, Some(Holder::Key(Key::Documents)));
+    assert_eq!(documents, Some(Holder::Key(ParkKey::Documents)));
     assert_eq!(behind(&state, "logs", "1", Some(&index)), None);
     state.drop_unsettled(None, 0);
     assert!(state.is_empty() && holder(&state, "logs", "2").is_none());
@@ -61,19 +66,19 @@ fn an_operation_waits_for_its_index_first_and_then_for_its_document() {
 #[test]
 fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
     let mut state = ParkedState::default();
-    let second = entry(Key::Documents, 2, &["1", "2"]);
+    let second = entry(ParkKey::Documents, 2, &["1", "2"]);
     park(&mut state, &second, 30);
     assert_eq!(
-        (state.counted, state.pick(&Key::Documents, 10, 1000).0.len()),
+        (state.counted, state.pick(&ParkKey::Documents, 10, 1000).0.len()),
         (0, 0)
     );
     assert!(state.count(3) && !state.count(3));
     state.ready();
     assert_eq!(state.counted, 2);
-    park(&mut state, &entry(Key::Documents, 3, &["1"]), 40);
+    park(&mut state, &entry(ParkKey::Documents, 3, &["1"]), 40);
     state.count(3);
     state.ready();
-    let picked = state.pick(&Key::Documents, 10, 1000).0;
+    let picked = state.pick(&ParkKey::Documents, 10, 1000).0;
     let at: Vec<u64> = picked.iter().map(|picked| picked.at).collect();
     assert_eq!(at, [30], "the other one is a later write to the same document");
     let tried = Tried {
@@ -81,14 +86,14 @@ fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
         attempted: true,
         ..Tried::default()
     };
-    state.tried(&Key::Documents, picked[0].order, &second, tried, |_| {
+    state.tried(&ParkKey::Documents, picked[0].order, &second, tried, |_| {
         Duration::ZERO
     });
     assert_eq!(
         (state.counted, state.has(30, 0), state.has(30, 1)),
         (2, false, true)
     );
-    let picked = state.pick(&Key::Documents, 10, 1000).0;
+    let picked = state.pick(&ParkKey::Documents, 10, 1000).0;
     let at: Vec<u64> = picked.iter().map(|picked| picked.at).collect();
     assert_eq!(at, [30, 40], "the first write is done");
 }

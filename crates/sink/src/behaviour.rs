@@ -9,7 +9,7 @@ use super::http::Head;
 
 /// How slow and how faulty answers are.
 #[derive(Debug, Clone, Default)]
-pub struct Manners {
+pub struct Behaviour {
     /// The delay of the answer to every bulk, single write and search.
     pub latency: Duration,
     /// The additional delay for each document of a bulk: one thread executes them, while others execute other
@@ -38,7 +38,7 @@ pub struct Unfit {
 }
 
 /// The way in which a node handles bulks that arrive at once, as a server's thread pool for writes does:
-/// [`Manners::latency`] and [`Manners::work`] are then the time for which one of them is worked on.
+/// [`Behaviour::latency`] and [`Behaviour::work`] are then the time for which one of them is worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workers {
     /// The bulks that are worked on at once.
@@ -64,24 +64,24 @@ pub(super) struct Capacity {
     free: Mutex<Option<Instant>>,
 }
 
-impl Manners {
-    /// Returns these manners with the values of a request's parameters; `None` if one of them is not a
+impl Behaviour {
+    /// Returns this behaviour with the values of a request's parameters; `None` if one of them is not a
     /// number.
-    pub(super) fn changed(&self, head: &Head) -> Option<Manners> {
+    pub(super) fn changed(&self, head: &Head) -> Option<Behaviour> {
         let number = |name: &str| head.parameter(name).map(|text| text.parse::<u32>().ok());
-        let mut manners = self.clone();
+        let mut behaviour = self.clone();
         if let Some(latency_ms) = number("latency_ms") {
-            manners.latency = Duration::from_millis(latency_ms?.into());
+            behaviour.latency = Duration::from_millis(latency_ms?.into());
         }
         if let Some(doc_us) = number("doc_us") {
-            manners.work = Duration::from_micros(doc_us?.into());
+            behaviour.work = Duration::from_micros(doc_us?.into());
         }
         if let Some(capacity) = number("capacity") {
-            manners.docs_per_s_max = Some(capacity?);
+            behaviour.docs_per_s_max = Some(capacity?);
         }
         if let Some(workers) = number("workers") {
             let at_once = workers?.max(1) as usize;
-            manners.workers = Some(Workers {
+            behaviour.workers = Some(Workers {
                 at_once,
                 waiting_max: match number("waiting") {
                     Some(waiting) => waiting? as usize,
@@ -89,7 +89,7 @@ impl Manners {
                 },
             });
         }
-        Some(manners)
+        Some(behaviour)
     }
 }
 
@@ -181,9 +181,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 impl Capacity {
     /// Waits for as long as `docs` documents take.
-    pub(super) fn take(&self, manners: &Manners, docs: u64) {
-        let mut wait = manners.latency + manners.work.mul_f64(docs as f64);
-        if let Some(docs_per_s_max) = manners.docs_per_s_max.filter(|max| *max > 0) {
+    pub(super) fn take(&self, behaviour: &Behaviour, docs: u64) {
+        let mut wait = behaviour.latency + behaviour.work.mul_f64(docs as f64);
+        if let Some(docs_per_s_max) = behaviour.docs_per_s_max.filter(|max| *max > 0) {
             let work = Duration::from_secs_f64(docs as f64 / f64::from(docs_per_s_max));
             let now = Instant::now();
             let mut free = self.free.lock();
@@ -220,13 +220,13 @@ mod tests {
 
     #[test]
     fn documents_wait_for_their_turn() {
-        let manners = Manners {
+        let behaviour = Behaviour {
             docs_per_s_max: Some(10_000),
-            ..Manners::default()
+            ..Behaviour::default()
         };
         let capacity = Capacity::default();
         let begun = Instant::now();
-        (0..5).for_each(|_| capacity.take(&manners, 200));
+        (0..5).for_each(|_| capacity.take(&behaviour, 200));
         assert!(
             begun.elapsed() >= Duration::from_millis(100),
             "{:?}",

@@ -23,7 +23,7 @@ use crate::bulk_request::ask_of;
 use crate::delivery::asking::{Question, SHORT_BYTES, SOURCE_BYTES_MAX, Source};
 use crate::delivery::doubt::{Document, Doubt, Resent};
 use crate::delivery::lane::Route;
-use crate::delivery::outcome::{Again, Error, Outcome, Untold};
+use crate::delivery::outcome::{Again, Error, Outcome, UnknownOutcome};
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
 use crate::delivery::sources::{doc_of, holds, paths, same};
 use crate::delivery::work::Work;
@@ -31,7 +31,7 @@ use crate::nodes::Outbound;
 use crate::queue::parked::Scope;
 
 /// An operation to look for in an index.
-struct Look<'a> {
+struct Lookup<'a> {
     operation: usize,
     document: &'a Document,
     id: &'a str,
@@ -47,12 +47,12 @@ struct Look<'a> {
 
 /// The results of looking for operations that are in doubt, by the operations' numbers.
 #[derive(Default)]
-struct Found<'l> {
+struct LookupResults<'l> {
     /// Operations whose documents are as the operations leave them.
     done: HashSet<usize>,
     /// Operations whose documents are in an index that their names no longer lead to, in a version that may
     /// be theirs.
-    stays: HashMap<usize, &'l Look<'l>>,
+    stays: HashMap<usize, &'l Lookup<'l>>,
     /// Operations whose documents are in the index that their names lead to now, in a version that may be
     /// theirs.
     there_now: HashSet<usize>,
@@ -63,7 +63,7 @@ struct Found<'l> {
 }
 
 /// The state of an operation's document in one index.
-enum There {
+enum DocumentState {
     /// The node is too busy to say.
     Busy(String),
     Nothing,
@@ -76,22 +76,24 @@ enum There {
 
 // === impl LookupResults ===
 
-impl<'l> Found<'l> {
+impl<'l> LookupResults<'l> {
     /// Takes in the finding about an operation in one of the indices that it can have gone to.
-    fn take(&mut self, look: &'l Look<'l>, there: There, resent: &RefCell<Resent>) {
+    fn take(&mut self, look: &'l Lookup<'l>, there: DocumentState, resent: &RefCell<Resent>) {
         match there {
-            There::Ours => drop(self.done.insert(look.operation)),
-            There::Other if look.untold && look.now => {
+            DocumentState::Ours => drop(self.done.insert(look.operation)),
+            DocumentState::Other if look.untold && look.now => {
                 self.there_now.insert(look.operation);
             }
-            There::Other if look.untold => {
+            DocumentState::Other if look.untold => {
                 self.stays.insert(look.operation, look);
             }
-            There::Other if !look.now => resent.borrow_mut().insert(look.document),
-            There::Busy(why) => drop(self.waiting.insert(look.operation, why)),
-            There::Unknown(why) if look.must_know => drop(self.unreadable.insert(look.operation, why)),
+            DocumentState::Other if !look.now => resent.borrow_mut().insert(look.document),
+            DocumentState::Busy(why) => drop(self.waiting.insert(look.operation, why)),
+            DocumentState::Unknown(why) if look.must_know => {
+                drop(self.unreadable.insert(look.operation, why))
+            }
             // Sending the operation to the same index again has the same effect.
-            There::Unknown(_) | There::Nothing | There::Other => {}
+            DocumentState::Unknown(_) | DocumentState::Nothing | DocumentState::Other => {}
         }
     }
 
@@ -170,9 +172,9 @@ impl Route {
     ) -> Vec<(usize, Outcome)> {
         let documents = self.explained(work, doubtful, snapshot);
         let (looks, waiting) = self.looks(work, &documents, outbound, snapshot).await;
-        let mut found = Found {
+        let mut found = LookupResults {
             waiting,
-            ..Found::default()
+            ..LookupResults::default()
         };
         let (mut rest, mut most) = (&looks[..], LOOKS_MAX);
         while !rest.is_empty() {
@@ -185,7 +187,7 @@ impl Route {
                     continue;
                 }
                 Ok(there) => {
-                    let there = there.unwrap_or_else(|| vec![There::Other]);
+                    let there = there.unwrap_or_else(|| vec![DocumentState::Other]);
                     for (look, there) in some.iter().zip(there) {
                         found.take(look, there, &self.resent);
                     }
@@ -215,7 +217,7 @@ impl Route {
         documents: &'d [(usize, Document)],
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> (Vec<Look<'d>>, HashMap<usize, String>) {
+    ) -> (Vec<Lookup<'d>>, HashMap<usize, String>) {
         let (mut looks, mut waiting) = (Vec::new(), HashMap::new());
         for (operation, document) in documents {
             let Some(id) = document.id.as_deref() else {
@@ -226,7 +228,7 @@ impl Route {
                 .indices_of(work, (*operation, untold), document, outbound, snapshot)
                 .await
             {
-                Ok(indices) => looks.extend(indices.into_iter().map(|(index, now)| Look {
+                Ok(indices) => looks.extend(indices.into_iter().map(|(index, now)| Lookup {
                     operation: *operation,
                     document,
                     id,
@@ -246,7 +248,7 @@ impl Route {
     async fn settle_found(
         &self,
         work: &Work<'_>,
-        found: Found<'_>,
+        found: LookupResults<'_>,
         outbound: &Outbound,
         snapshot: &Snapshot,
     ) -> Vec<(usize, Outcome)> {
@@ -259,7 +261,7 @@ impl Route {
             let again = Arc::new(Again::in_doubt(why));
             (operation, Outcome::Park(Scope::Document, again))
         }));
-        let mut by_index: BTreeMap<&str, Vec<&Look<'_>>> = BTreeMap::new();
+        let mut by_index: BTreeMap<&str, Vec<&Lookup<'_>>> = BTreeMap::new();
         let mut stays: Vec<_> = found.stays.into_values().collect();
         // The operations are sent in the order in which they came.
         stays.sort_by_key(|look| look.operation);
@@ -290,7 +292,7 @@ impl Route {
         &self,
         work: &Work<'_>,
         index: &str,
-        looks: &[&Look<'_>],
+        looks: &[&Lookup<'_>],
         outbound: &Outbound,
         snapshot: &Snapshot,
     ) -> Vec<(usize, Outcome)> {
@@ -376,7 +378,7 @@ impl Route {
         document: &Document,
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<Vec<(String, bool)>, Untold> {
+    ) -> Result<Vec<(String, bool)>, UnknownOutcome> {
         let name = &document.name;
         let mut indices: Vec<String> = Vec::new();
         let Doubt { restart, .. } = work.doubt[operation];
@@ -426,7 +428,7 @@ impl Route {
         name: &str,
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<Vec<String>, Untold> {
+    ) -> Result<Vec<String>, UnknownOutcome> {
         if let Some(members) = work.past.members.get(name) {
             return Ok(members.clone());
         }
@@ -465,7 +467,7 @@ impl Route {
             400 | 403 | 404 | 405 => Vec::new(),
             _ => {
                 let name = name.to_owned();
-                return Err(Untold::Name { name, status });
+                return Err(UnknownOutcome::Name { name, status });
             }
         };
         work.past.members.insert(name.to_owned(), members);
@@ -478,10 +480,10 @@ impl Route {
     async fn look_up(
         &self,
         work: &Work<'_>,
-        looks: &[Look<'_>],
+        looks: &[Lookup<'_>],
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<Option<Vec<There>>, Untold> {
+    ) -> Result<Option<Vec<DocumentState>>, UnknownOutcome> {
         let bytes = looks.iter().map(|look| bytes_of(work, look)).sum::<usize>();
         if let [look] = looks
             && bytes > SOURCE_BYTES_MAX
@@ -506,14 +508,15 @@ impl Route {
         };
         let answer = self.ask(question, body, outbound, snapshot).await?;
         if answer.status != StatusCode::OK {
-            return Err(Untold::Documents(answer.status));
+            return Err(UnknownOutcome::Documents(answer.status));
         }
         let Some(body) = &answer.body else {
             return Ok(None);
         };
-        let found: Seen<'_> = serde_json::from_slice(body).map_err(|_| Untold::Documents(answer.status))?;
+        let found: MultiGetReply<'_> =
+            serde_json::from_slice(body).map_err(|_| UnknownOutcome::Documents(answer.status))?;
         if found.docs.len() != looks.len() {
-            return Err(Untold::Documents(answer.status));
+            return Err(UnknownOutcome::Documents(answer.status));
         }
         let there = looks.iter().zip(&found.docs);
         Ok(Some(
@@ -525,19 +528,19 @@ impl Route {
     async fn look_at_source(
         &self,
         work: &Work<'_>,
-        look: &Look<'_>,
+        look: &Lookup<'_>,
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<There, Untold> {
+    ) -> Result<DocumentState, UnknownOutcome> {
         let place = (&*look.index, look.id, look.document.routing.as_deref());
         let told = self.source_is(place, source_of(work, look.operation), outbound, snapshot);
         match told.await? {
-            Source::Same => Ok(There::Ours),
-            Source::Other => Ok(There::Other),
-            Source::Error(StatusCode::NOT_FOUND, _) => Ok(There::Nothing),
+            Source::Same => Ok(DocumentState::Ours),
+            Source::Other => Ok(DocumentState::Other),
+            Source::Error(StatusCode::NOT_FOUND, _) => Ok(DocumentState::Nothing),
             Source::Error(status, body) => {
                 let refused: Refused<'_> =
-                    serde_json::from_slice(&body).map_err(|_| Untold::Documents(status))?;
+                    serde_json::from_slice(&body).map_err(|_| UnknownOutcome::Documents(status))?;
                 Ok(judge_error(look, &refused.error.kind))
             }
         }
@@ -546,13 +549,13 @@ impl Route {
 
 /// An answer to `_mget`.
 #[derive(Deserialize)]
-struct Seen<'a> {
+struct MultiGetReply<'a> {
     #[serde(borrow)]
-    docs: Vec<SeenDocument<'a>>,
+    docs: Vec<MultiGetDocument<'a>>,
 }
 
 #[derive(Deserialize)]
-struct SeenDocument<'a> {
+struct MultiGetDocument<'a> {
     #[serde(default)]
     found: bool,
     #[serde(borrow, rename = "_source")]
@@ -575,7 +578,7 @@ struct ErrorKind<'a> {
 
 /// Returns the entry of an `_mget` that asks for an operation's document, and for as much of its source as
 /// tells whether the operation was executed.
-fn wanted_of(work: &Work<'_>, look: &Look<'_>) -> Value {
+fn wanted_of(work: &Work<'_>, look: &Lookup<'_>) -> Value {
     let mut doc = json!({"_index": look.index, "_id": look.id});
     if let Some(routing) = &look.document.routing {
         doc["routing"] = json!(routing);
@@ -609,7 +612,7 @@ fn is_untold(work: &Work<'_>, operation: usize, document: &Document, snapshot: &
 }
 
 /// Returns the outcome of a `create` whose document is in an index that its name once led to.
-fn there_already(look: &Look<'_>) -> Outcome {
+fn there_already(look: &Lookup<'_>) -> Outcome {
     Outcome::Refused(Arc::new(Error {
         status: 409,
         kind: "version_conflict_engine_exception".to_owned(),
@@ -638,13 +641,13 @@ fn readdressed(lines: &[u8], routing: Option<&str>) -> Option<Vec<u8>> {
 }
 
 /// Reads an entry of the answer as the state of an operation's document.
-fn judge(work: &Work<'_>, look: &Look<'_>, found: &SeenDocument<'_>) -> There {
+fn judge(work: &Work<'_>, look: &Lookup<'_>, found: &MultiGetDocument<'_>) -> DocumentState {
     if let Some(error) = found.error {
         let error: Option<ErrorKind<'_>> = serde_json::from_str(error.get()).ok();
         return judge_error(look, &error.map(|error| error.kind).unwrap_or_default());
     }
     if !found.found {
-        return There::Nothing;
+        return DocumentState::Nothing;
     }
     let line = source_of(work, look.operation);
     let is = |compare: fn(&RawValue, &RawValue) -> bool, wanted: Option<&RawValue>| {
@@ -659,14 +662,18 @@ fn judge(work: &Work<'_>, look: &Look<'_>, found: &SeenDocument<'_>) -> There {
         Op::Update => is(holds, doc_of(line)),
         Op::Delete => false,
     };
-    if ours { There::Ours } else { There::Other }
+    if ours {
+        DocumentState::Ours
+    } else {
+        DocumentState::Other
+    }
 }
 
 /// Returns the state of a document that a cluster gives an error for.
-fn judge_error(look: &Look<'_>, kind: &str) -> There {
+fn judge_error(look: &Lookup<'_>, kind: &str) -> DocumentState {
     match kind {
         // Such a write is refused for the same reason.
-        "index_not_found_exception" | "routing_missing_exception" => There::Nothing,
+        "index_not_found_exception" | "routing_missing_exception" => DocumentState::Nothing,
         // It would wait for as long as that lasts. Rather twice than not at all.
         "index_closed_exception" | "security_exception" => {
             let (index, id) = (&look.index, look.id);
@@ -677,17 +684,17 @@ fn judge_error(look: &Look<'_>, kind: &str) -> There {
                 kind,
                 "a document that may have been written cannot be looked for; it is sent again"
             );
-            There::Nothing
+            DocumentState::Nothing
         }
         "circuit_breaking_exception" | "es_rejected_execution_exception" | "rejected_execution_exception" => {
-            There::Busy(format!("{kind} when asked for a document in {}", look.index))
+            DocumentState::Busy(format!("{kind} when asked for a document in {}", look.index))
         }
-        _ => There::Unknown(format!("{kind} when asked for a document in {}", look.index)),
+        _ => DocumentState::Unknown(format!("{kind} when asked for a document in {}", look.index)),
     }
 }
 
 /// Whether an operation creates a document whose id the gateway has made, so that nobody else's has it.
-fn is_minted(work: &Work<'_>, look: &Look<'_>) -> bool {
+fn is_minted(work: &Work<'_>, look: &Lookup<'_>) -> bool {
     let mut minted = work.batch.minted.iter();
     work.operations[look.operation].op == Op::Create && minted.any(|minted| minted.has(look.id.as_bytes()))
 }
@@ -715,7 +722,7 @@ fn piece<T>(all: &[T], most: usize, bytes: impl Fn(&T) -> usize) -> (&[T], &[T])
     all.split_at(count.max(1))
 }
 
-fn at(work: &Work<'_>, look: &Look<'_>) -> Operation {
+fn at(work: &Work<'_>, look: &Lookup<'_>) -> Operation {
     work.operations[look.operation]
 }
 
@@ -727,7 +734,7 @@ fn source_of<'w>(work: &'w Work<'_>, operation: usize) -> &'w [u8] {
 }
 
 /// Returns the bytes of an operation.
-fn bytes_of(work: &Work<'_>, look: &Look<'_>) -> usize {
+fn bytes_of(work: &Work<'_>, look: &Lookup<'_>) -> usize {
     let at = work.operations[look.operation];
     at.end - at.start
 }

@@ -12,10 +12,10 @@ use wire::guard::{Panicked, Work, guarded};
 use super::memory::LaneMemory;
 use crate::delivery::lane::Lane;
 use crate::delivery::pauses::{ROOM_AGAIN, backoff};
-use crate::delivery::unsettled::{Since, drop_unsettled_of_lane};
+use crate::delivery::unsettled::{StoreEnds, drop_unsettled_of_lane};
 use crate::delivery::work::{Batch, Origin};
 use crate::queue::DELIVERED_TYPE;
-use crate::queue::Doing;
+use crate::queue::LaneActivity;
 use crate::queue::dead_letters::Cause;
 
 /// A record that the gateway fails on.
@@ -80,7 +80,7 @@ impl Lane {
             }
         }
         while let Some(next) = left.pop() {
-            let since = Since::now(&self.route.group);
+            let since = StoreEnds::now(&self.route.group);
             let (some, lines) = failing.some(next.clone())?;
             let delivered = Box::pin(guarded(Work::Lane, self.deliver(&some, lines, None)));
             match delivered.await {
@@ -122,19 +122,19 @@ impl Lane {
         let group = Rc::clone(&self.route);
         let group = &group.group;
         let why = format!("the gateway failed on an operation, which is a bug of its own: {panicked}");
-        group.set(self.number, Doing::Retrying, Some(&why));
+        group.set(self.number, LaneActivity::Retrying, Some(&why));
         let pause = backoff(group.settings.retry.delay, self.suspect.buried());
         self.rest(pause).await?;
-        group.set(self.number, Doing::Delivering, None);
+        group.set(self.number, LaneActivity::Delivering, None);
         Some(dead)
     }
 
     /// Drops the dead letters and the parked entries of operations that are tried again.
-    async fn forget_since(&mut self, since: Since) -> Option<()> {
+    async fn forget_since(&mut self, since: StoreEnds) -> Option<()> {
         while let Err(why) = drop_unsettled_of_lane(&self.route.group, self.number, since) {
             self.route
                 .group
-                .set(self.number, Doing::Paused, Some(&why.to_string()));
+                .set(self.number, LaneActivity::Paused, Some(&why.to_string()));
             self.rest(ROOM_AGAIN).await?;
         }
         Some(())
@@ -187,7 +187,7 @@ impl Lane {
                 return Some(1);
             };
             let why = format!("dead letters cannot be written: {error}");
-            group.set(lane, Doing::Paused, Some(&why));
+            group.set(lane, LaneActivity::Paused, Some(&why));
             self.rest(ROOM_AGAIN).await?;
         }
     }

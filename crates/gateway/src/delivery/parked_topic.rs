@@ -12,12 +12,12 @@ use crate::queue::Group;
 use crate::queue::parked::Parked;
 
 /// A thread that asks, until it has the topic or this is dropped.
-pub(super) struct Asking {
+pub(super) struct ParkedTopicRequest {
     answers: mpsc::UnboundedReceiver<Option<Arc<Parked>>>,
     over: Arc<AtomicBool>,
 }
 
-impl Asking {
+impl ParkedTopicRequest {
     /// Starts to ask; `None` if the group has the topic.
     pub(super) fn begin(group: &Arc<Group>) -> Option<Self> {
         group.cannot_park()?;
@@ -25,24 +25,24 @@ impl Asking {
         let (tell, answers) = mpsc::unbounded_channel();
         let over = Arc::new(AtomicBool::new(false));
         let (group, until) = (Arc::clone(group), Arc::clone(&over));
-        let asking = guard::thread("parked-topic", Work::Parked, move || ask(&group, &tell, &until));
-        if let Err(error) = asking {
+        let request = guard::thread("parked-topic", Work::Parked, move || ask(&group, &tell, &until));
+        if let Err(error) = request {
             tracing::error!(%error, "nothing is parked before delivery starts anew");
         }
         Some(Self { answers, over })
     }
 }
 
-impl Drop for Asking {
+impl Drop for ParkedTopicRequest {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
     }
 }
 
 /// Waits for the next answer: the store of parked operations, if the gateway has it now.
-pub(super) async fn told(asking: &mut Option<Asking>) -> Option<Arc<Parked>> {
-    let told = match asking {
-        Some(asking) => asking.answers.recv().await,
+pub(super) async fn told(request: &mut Option<ParkedTopicRequest>) -> Option<Arc<Parked>> {
+    let told = match request {
+        Some(request) => request.answers.recv().await,
         None => std::future::pending().await,
     };
     // The thread no longer asks.

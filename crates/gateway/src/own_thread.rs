@@ -7,13 +7,15 @@ use std::io;
 use tokio::sync::oneshot;
 use wire::guard::{self, Work};
 
-/// Runs `work` on a thread beside this one.
+/// Runs `work` on a thread of its own.
 ///
 /// # Errors
 /// Fails if no thread can be started, or if the work broke off.
-pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+pub(crate) async fn on_own_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
     let (tell, told) = oneshot::channel();
-    let spawned = guard::thread("beside", Work::Other, move || {
+    let spawned = guard::thread("own-thread", Work::Other, move || {
         // The waiting task may be gone.
         let _ = tell.send(work());
     });
@@ -27,9 +29,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_breaks_off_is_an_error_and_ends_nothing_else() {
-        assert_eq!(beside(|| 7).await.unwrap(), 7);
-        let broken = beside(|| assert!(std::hint::black_box(false), "planted")).await;
+        assert_eq!(on_own_thread(|| 7).await.unwrap(), 7);
+        let broken = on_own_thread(|| assert!(std::hint::black_box(false), "planted")).await;
         assert!(broken.is_err());
-        assert_eq!(beside(|| 8).await.unwrap(), 8);
+        assert_eq!(on_own_thread(|| 8).await.unwrap(), 8);
     }
 }

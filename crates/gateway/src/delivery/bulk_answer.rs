@@ -15,26 +15,26 @@ use super::memory::{AnswerHeld, ERROR_BYTES, Memory};
 use crate::nodes::{Message, Outbound, Traced};
 
 /// An answer to a bulk request.
-pub(crate) struct Brief {
+pub(crate) struct BulkAnswer {
     pub(crate) head: response::Parts,
-    pub(crate) body: BriefBody,
+    pub(crate) body: BulkAnswerBody,
     /// The memory that the answer's contents take, if it is long.
     pub(crate) held: Option<AnswerHeld>,
 }
 
 /// The part of an answer's body that is kept.
-pub(crate) enum BriefBody {
+pub(crate) enum BulkAnswerBody {
     Whole(Buffer),
     Reduced(Vec<u8>),
 }
 
-impl Deref for BriefBody {
+impl Deref for BulkAnswerBody {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            BriefBody::Whole(body) => body,
-            BriefBody::Reduced(body) => body,
+            BulkAnswerBody::Whole(body) => body,
+            BulkAnswerBody::Reduced(body) => body,
         }
     }
 }
@@ -49,13 +49,13 @@ impl Outbound {
         body: Outgoing,
         deadline: Instant,
         (docs, memory): (u32, &Arc<Memory>),
-    ) -> Result<Brief, SendError> {
+    ) -> Result<BulkAnswer, SendError> {
         let began = Instant::now();
         let mut traced = Traced::begin(message, node, self.cluster());
         let reply = self.exchange_in(&mut traced, node, message, body, deadline);
         let (head, reply) = reply.await?.into_parts();
         match self.read(reply, docs, memory).await {
-            Ok((body, held)) => Ok(Brief { head, body, held }),
+            Ok((body, held)) => Ok(BulkAnswer { head, body, held }),
             Err(error) => {
                 self.ledger().failed(node, &error, began, message.request_id);
                 if let Some(traced) = &mut traced {
@@ -71,15 +71,15 @@ impl Outbound {
         mut reply: ReplyBody,
         docs: u32,
         memory: &Arc<Memory>,
-    ) -> Result<(BriefBody, Option<AnswerHeld>), SendError> {
+    ) -> Result<(BulkAnswerBody, Option<AnswerHeld>), SendError> {
         let plain = (PLAIN_BYTES + docs as usize * PLAIN_ITEM_BYTES).min(PLAIN_BYTES_MAX);
         if reply.length().is_some_and(|length| length <= plain as u64) {
-            return Ok((BriefBody::Whole(reply.collect(plain).await?), None));
+            return Ok((BulkAnswerBody::Whole(reply.collect(plain).await?), None));
         }
         let mut read = self.pool().take(0);
         let more = loop {
             match reply.chunk().await? {
-                None => return Ok((BriefBody::Whole(read), None)),
+                None => return Ok((BulkAnswerBody::Whole(read), None)),
                 Some(more) if read.len() + more.len() > plain => break more,
                 Some(more) => {
                     read.reserve(more.len());
@@ -106,13 +106,13 @@ impl Outbound {
             match reply.chunk().await? {
                 None => {
                     let held = memory.said(kept.len());
-                    return Ok((BriefBody::Reduced(kept), Some(held)));
+                    return Ok((BulkAnswerBody::Reduced(kept), Some(held)));
                 }
                 Some(more) => next = condense.feed(&more, &mut kept),
             }
         }
         // This is not a bulk's answer: its beginning is kept, to show what it is.
-        Ok((BriefBody::Whole(begins), None))
+        Ok((BulkAnswerBody::Whole(begins), None))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::queue::unconfirmed_letters::UnconfirmedLetters;
 
 /// A selection of letters: those that fit everything that is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct LetterFilter {
     /// These letters and no others.
     pub(crate) ids: Option<BTreeSet<u64>>,
     /// Letters of this consumer group.
@@ -41,13 +41,13 @@ pub(crate) struct Committed {
     pub(crate) unconfirmed_letters: BTreeMap<String, Arc<UnconfirmedLetters>>,
 }
 
-// === impl Wanted ===
+// === impl LetterFilter ===
 
-impl Wanted {
+impl LetterFilter {
     pub(super) fn takes(&self, letter: &Letter) -> bool {
         let cause = &letter.cause;
         let is =
-            |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+            |filter: &Option<String>, value: &str| filter.as_deref().is_none_or(|filter| filter == value);
         let reason = || {
             self.reason
                 .as_ref()
@@ -67,11 +67,11 @@ impl Wanted {
             && self
                 .like
                 .as_ref()
-                .is_none_or(|wanted| like(&cause.reason) == *wanted)
+                .is_none_or(|filter| like(&cause.reason) == *filter)
             && self
                 .field
                 .as_deref()
-                .is_none_or(|wanted| field(&cause.reason) == Some(wanted))
+                .is_none_or(|filter| field(&cause.reason) == Some(filter))
             && index()
     }
 
@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn statuses_are_one_a_class_or_a_range() {
-        assert_eq!(Wanted::parse_status("400"), Some(400..=400));
-        assert_eq!(Wanted::parse_status("4xx"), Some(400..=499));
-        assert_eq!(Wanted::parse_status("400-404"), Some(400..=404));
+        assert_eq!(LetterFilter::parse_status("400"), Some(400..=400));
+        assert_eq!(LetterFilter::parse_status("4xx"), Some(400..=499));
+        assert_eq!(LetterFilter::parse_status("400-404"), Some(400..=404));
         for wrong in ["", "x", "9xx", "404-400", "4x"] {
-            assert_eq!(Wanted::parse_status(wrong), None, "{wrong}");
+            assert_eq!(LetterFilter::parse_status(wrong), None, "{wrong}");
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
             lines: Some(b"{\"delete\":{}}\n".to_vec()),
             original: None,
         };
-        let fits = Wanted {
+        let fits = LetterFilter {
             ids: Some([9].into()),
             group: Some("c0".to_owned()),
             index: Some("logs".to_owned()),
@@ -159,23 +159,23 @@ mod tests {
             since_ms: Some(1000),
             until_ms: Some(1001),
         };
-        assert!(fits.takes(&letter) && Wanted::default().takes(&letter));
-        let other = |change: fn(&mut Wanted)| {
-            let mut wanted = fits.clone();
-            change(&mut wanted);
-            wanted
+        assert!(fits.takes(&letter) && LetterFilter::default().takes(&letter));
+        let other = |change: fn(&mut LetterFilter)| {
+            let mut filter = fits.clone();
+            change(&mut filter);
+            filter
         };
         for wrong in [
-            other(|wanted| wanted.ids = Some([8].into())),
-            other(|wanted| wanted.group = Some("c1".to_owned())),
-            other(|wanted| wanted.index = Some("log".to_owned())),
-            other(|wanted| wanted.status = Some(401..=499)),
-            other(|wanted| wanted.kind = Some("mapper".to_owned())),
-            other(|wanted| wanted.reason = Some("nothing".to_owned())),
-            other(|wanted| wanted.like = Some("Failed to parse field [#]".to_owned())),
-            other(|wanted| wanted.field = Some("m".to_owned())),
-            other(|wanted| wanted.since_ms = Some(1001)),
-            other(|wanted| wanted.until_ms = Some(1000)),
+            other(|filter| filter.ids = Some([8].into())),
+            other(|filter| filter.group = Some("c1".to_owned())),
+            other(|filter| filter.index = Some("log".to_owned())),
+            other(|filter| filter.status = Some(401..=499)),
+            other(|filter| filter.kind = Some("mapper".to_owned())),
+            other(|filter| filter.reason = Some("nothing".to_owned())),
+            other(|filter| filter.like = Some("Failed to parse field [#]".to_owned())),
+            other(|filter| filter.field = Some("m".to_owned())),
+            other(|filter| filter.since_ms = Some(1001)),
+            other(|filter| filter.until_ms = Some(1000)),
         ] {
             assert!(!wrong.takes(&letter), "{wrong:?}");
         }
