@@ -5,11 +5,10 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use super::api::no_such_index;
 use super::bulk::minted_id;
 use super::http::Head;
 use super::index::{Index, Write, WriteOutcome};
-use super::refusal;
+use super::refusal::{self, RequestError};
 use super::state::ClusterContext;
 
 /// Writes one document, as `operation` of a bulk would, and returns the answer; without an id an id is made.
@@ -28,7 +27,7 @@ pub(super) fn write(
     }
     let index = match writable(shared, name) {
         Ok(index) => index,
-        Err(answer) => return answer,
+        Err(error) => return error.answer(),
     };
     let routing = head.parameter("routing");
     if index.routing_required && routing.is_none() {
@@ -99,16 +98,18 @@ fn counted(shared: &ClusterContext, index: &Index, operation: &str) -> WriteOutc
     }
 }
 
-/// Returns the index that a document is written to, or the answer if no index takes writes.
-fn writable(shared: &ClusterContext, name: &str) -> Result<Arc<Index>, (u16, Value)> {
+/// Returns the index that a document is written to.
+fn writable<'a>(shared: &ClusterContext, name: &'a str) -> Result<Arc<Index>, RequestError<'a>> {
     let refused = refusal::of_name(&shared.state(), name);
     if let Some((status, error)) = refused {
-        return Err((status, json!({"error": error, "status": status})));
+        return Err(RequestError::Refused { status, error });
     }
-    let index = find(shared, name).ok_or_else(|| no_such_index(name))?;
+    let index = find(shared, name).ok_or(RequestError::NoSuchIndex(name))?;
     if let Some((status, error)) = &index.refusing {
-        let error: Value = serde_json::from_str(error).unwrap_or_default();
-        return Err((*status, json!({"error": error, "status": status})));
+        return Err(RequestError::Refused {
+            status: *status,
+            error: serde_json::from_str(error).unwrap_or_default(),
+        });
     }
     Ok(index)
 }

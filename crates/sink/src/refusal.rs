@@ -4,11 +4,35 @@
 use memchr::{memchr, memmem};
 use serde_json::{Value, json};
 
+use super::api::no_such_index;
 use super::bulk::{Action, Defaults, any_action};
 use super::flavour::Flavour;
 use super::http::Head;
 use super::index::Index;
 use super::state::{ClusterContext, ClusterState};
+
+/// Why a request is not executed.
+#[derive(Debug)]
+pub(super) enum RequestError<'a> {
+    NoSuchIndex(&'a str),
+    /// The request is refused with this status and error.
+    Refused {
+        status: u16,
+        error: Value,
+    },
+}
+
+// === impl RequestError ===
+
+impl RequestError<'_> {
+    /// Returns the server's answer.
+    pub(super) fn answer(self) -> (u16, Value) {
+        match self {
+            RequestError::NoSuchIndex(name) => no_such_index(name),
+            RequestError::Refused { status, error } => (status, json!({"error": error, "status": status})),
+        }
+    }
+}
 
 /// Returns the answer to a whole bulk that is refused because of one of its lines. Lines are searched only
 /// where there may be such a line.

@@ -3,9 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::api::no_such_index;
 use super::http::Head;
 use super::index::{Index, Stored};
+use super::refusal::RequestError;
 use super::state::ClusterState;
 
 /// The condition of a query. A query of another kind matches everything.
@@ -81,7 +81,7 @@ fn page(
 ) -> (u16, Value) {
     let indices = match chosen(state, names) {
         Ok(indices) => indices,
-        Err(missing) => return no_such_index(missing),
+        Err(error) => return error.answer(),
     };
     let (mut total, mut hits, mut shards) = (0, Vec::new(), 0);
     for index in indices {
@@ -108,7 +108,7 @@ pub(super) fn count(state: &ClusterState, names: Option<&str>, body: &[u8]) -> (
     let query = Query::of(&body["query"]);
     let indices = match chosen(state, names) {
         Ok(indices) => indices,
-        Err(missing) => return no_such_index(missing),
+        Err(error) => return error.answer(),
     };
     let (mut total, mut shards) = (0, 0);
     for index in indices {
@@ -136,12 +136,17 @@ pub(super) fn msearch(state: &ClusterState, name: Option<&str>, head: &Head, bod
     (200, json!({"took": 1, "responses": responses}))
 }
 
-fn chosen<'s>(state: &'s ClusterState, names: Option<&'s str>) -> Result<Vec<&'s Index>, &'s str> {
+fn chosen<'s>(state: &'s ClusterState, names: Option<&'s str>) -> Result<Vec<&'s Index>, RequestError<'s>> {
     match names {
         None | Some("_all" | "*") => Ok(state.indices.values().map(AsRef::as_ref).collect()),
         Some(names) => names
             .split(',')
-            .map(|name| state.index(name).map(AsRef::as_ref).ok_or(name))
+            .map(|name| {
+                state
+                    .index(name)
+                    .map(AsRef::as_ref)
+                    .ok_or(RequestError::NoSuchIndex(name))
+            })
             .collect(),
     }
 }

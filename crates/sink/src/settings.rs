@@ -104,7 +104,7 @@ pub(super) fn set_indices(
     body: &[u8],
 ) -> (u16, Value) {
     let meant: Vec<String> = match users::may_manage(shared, head, state, indices) {
-        Err(refused) => return refused,
+        Err(error) => return error.answer(),
         Ok(Some(managed)) => managed,
         Ok(None) => {
             let indices = state

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::filter_path::matches;
 use super::http::Head;
+use super::refusal::RequestError;
 use super::state::{ClusterContext, ClusterState};
 
 /// A user beside the one who may do everything ([`super::Spec::basic_auth`]).
@@ -219,11 +220,16 @@ pub(super) fn may_manage(
     head: &Head,
     state: &ClusterState,
     expression: &str,
-) -> Result<Option<Vec<String>>, (u16, Value)> {
+) -> Result<Option<Vec<String>>, RequestError<'static>> {
     let Some(user) = of(shared, head) else {
         return Ok(None);
     };
-    let deny = || Err((403, json!({"error": denial(&user), "status": 403})));
+    let deny = || {
+        Err(RequestError::Refused {
+            status: 403,
+            error: denial(&user),
+        })
+    };
     let words: Vec<&str> = expression.split(',').collect();
     let mut meant = Vec::new();
     for word in words {

@@ -1,4 +1,5 @@
-//! Errors have types, so that a caller can distinguish the cases, and their texts stand in one place.
+//! Errors have types, so that a caller can distinguish the cases, and their texts stand in one place. A
+//! response is no error either: errors become HTTP in one place.
 //!
 //! `tidy/text_errors.txt` lists the files that still have functions whose error is a text. The list may only
 //! shrink.
@@ -23,7 +24,10 @@ impl TextErrors {
         }
         for (at, line) in text.lines().enumerate() {
             if has_text_for_error(line) {
-                let place = format!("{path}:{}: an error that is a text: give it a type", at + 1);
+                let place = format!(
+                    "{path}:{}: an error that is a text or a response: give it a type",
+                    at + 1
+                );
                 self.0.entry(path.to_string()).or_default().push(place);
             }
         }
@@ -37,10 +41,22 @@ impl TextErrors {
     }
 }
 
-/// The second types of a `Result` that are texts, or begin with one.
-const TEXTS: [&str; 4] = ["String>", "&'static str>", "(String,", "(&'static str,"];
+/// Whether the second type of a `Result`, which begins here, is a text, a response, or a tuple that begins
+/// with one.
+fn is_untyped(error: &str) -> bool {
+    let first = error.strip_prefix('(').unwrap_or(error);
+    let owned = first
+        .strip_prefix('&')
+        .map_or(first, |borrowed| match borrowed.starts_with('\'') {
+            true => borrowed.split_once(' ').map_or(borrowed, |(_, named)| named),
+            false => borrowed,
+        });
+    ["String>", "String,", "str>", "str,", "Response>", "Response<"]
+        .iter()
+        .any(|text| owned.starts_with(text))
+}
 
-/// Whether a line names a `Result` whose second type is a text.
+/// Whether a line names a `Result` whose second type is a text or a response.
 fn has_text_for_error(line: &str) -> bool {
     if line.trim_start().starts_with("//") {
         return false;
@@ -63,7 +79,7 @@ fn has_text_for_error(line: &str) -> bool {
         comma
             .flatten()
             .map(|comma| rest[comma + 1..].trim_start())
-            .is_some_and(|error| TEXTS.iter().any(|text| error.starts_with(text)))
+            .is_some_and(is_untyped)
     })
 }
 
@@ -79,6 +95,11 @@ mod tests {
             "fn f() -> Result<BTreeMap<(A, B), String>> {"
         ));
         assert!(has_text_for_error("fn f() -> Result<u16, &'static str> {"));
+        assert!(has_text_for_error(
+            "fn f<'s>(s: &'s str) -> Result<u16, &'s str> {"
+        ));
+        assert!(has_text_for_error("fn f() -> Result<(), (String, u16)> {"));
+        assert!(has_text_for_error("fn f() -> Result<Head, Response<Outgoing>> {"));
         assert!(has_text_for_error(
             "fn f() -> Result<(), (String, &'static str)> {"
         ));
