@@ -5,7 +5,7 @@ use memchr::memchr_iter;
 use crate::action::Op;
 use crate::failed::write_string;
 use crate::ids::ID_MINT;
-use crate::plan::{Aside, plan_aside, plan_aside_in_turns};
+use crate::plan::{OperationObserver, plan_observed, plan_observed_in_turns};
 use crate::walk::Doc;
 use crate::{Ask, ID_LENGTH, IdMint, Ops, RouteTable, Scratch, Verdict, scan};
 
@@ -36,7 +36,7 @@ pub fn plan_acknowledged(
 ) -> Verdict {
     let start = out.len();
     let mut items = Items::new(out, table);
-    let verdict = plan_aside(body, ask, table, ids, scratch, &mut items);
+    let verdict = plan_observed(body, ask, table, ids, scratch, &mut items);
     if let Verdict::Pass(_) = verdict {
         out.truncate(start);
     }
@@ -56,7 +56,7 @@ pub async fn plan_acknowledged_in_turns(
 ) -> Verdict {
     let start = out.len();
     let mut items = Items::new(out, table);
-    let verdict = plan_aside_in_turns(body, ask, table, ids, scratch, &mut items, turn).await;
+    let verdict = plan_observed_in_turns(body, ask, table, ids, scratch, &mut items, turn).await;
     if let Verdict::Pass(_) = verdict {
         out.truncate(start);
     }
@@ -130,7 +130,7 @@ impl<'o> Items<'o> {
     }
 }
 
-impl Aside for Items<'_> {
+impl OperationObserver for Items<'_> {
     #[inline]
     fn take(&mut self, doc: &Doc<'_, '_>, id: Option<&[u8]>) {
         let op = doc.action.op;

@@ -1,7 +1,9 @@
 //! Ids for documents that arrive without one.
 
 use crate::IndexRoute;
-use crate::packed::{ENDINGS, HEAD_LENGTH, HashRange, Stock, hashed, mints_in_order, with_block, write_time};
+use crate::packed::{
+    ENDINGS, HEAD_LENGTH, HashRange, MadeIds, hashed, mints_in_order, with_block, write_time,
+};
 
 /// Makes document ids: 20 ASCII characters, unique across gateways, in the order in which they are made.
 ///
@@ -23,7 +25,7 @@ pub struct IdMint {
     hashed: u32,
     /// The shard that was wanted last, and the kind of its index.
     wanted: Option<(IndexKind, u32, HashRange)>,
-    stocks: Vec<Stock>,
+    stocks: Vec<MadeIds>,
     /// The state from which names are drawn.
     names: u64,
 }
@@ -121,7 +123,7 @@ impl IdMint {
                     self.stocks.remove(0);
                 }
                 let name = self.draw();
-                self.stocks.push(Stock::new(index, name, self.now_ms));
+                self.stocks.push(MadeIds::new(index, name, self.now_ms));
                 self.stocks.len() - 1
             }
         };

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::action::Op;
 use crate::fingerprint::Fingerprint;
-use crate::plan::{Aside, plan_aside};
+use crate::plan::{OperationObserver, plan_observed};
 use crate::walk::Doc;
 use crate::{Ask, IdMint, RouteTable, Scratch, Target, Verdict, scan};
 
@@ -42,7 +42,7 @@ pub fn plan_cut(
         operations,
         fingerprint: Fingerprint::default(),
     };
-    let verdict = plan_aside(body, ask, table, ids, scratch, &mut cuts);
+    let verdict = plan_observed(body, ask, table, ids, scratch, &mut cuts);
     if let Verdict::Pass(_) = verdict {
         operations.clear();
     }
@@ -111,7 +111,7 @@ struct Cuts<'o> {
     fingerprint: Fingerprint,
 }
 
-impl Aside for Cuts<'_> {
+impl OperationObserver for Cuts<'_> {
     #[inline]
     fn take(&mut self, doc: &Doc<'_, '_>, id: Option<&[u8]>) {
         self.operations.push(Operation {

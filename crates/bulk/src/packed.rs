@@ -4,7 +4,7 @@
 //! then endings are tried: each costs the last block, the finish and one multiplication that shows whether
 //! the shard is the wanted one. With as many shards as [`TRIED_SHARDS_MAX`] that takes as many tries on
 //! average. With more shards no try is wasted: ids are made by the thousand, each is kept for the shard that
-//! it leads to, and shards that take turns use them up evenly ([`Stock`]).
+//! it leads to, and shards that take turns use them up evenly ([`MadeIds`]).
 
 use crate::ids::{ALPHABET, ID_LENGTH, encode};
 use crate::{Formula, IndexRoute, murmur};
@@ -52,7 +52,7 @@ pub(crate) struct HashRange {
 
 /// Ids made ahead, by shard, for one kind of index.
 #[derive(Debug)]
-pub(crate) struct Stock {
+pub(crate) struct MadeIds {
     formula: Formula,
     shards: u32,
     /// The beginning of all ids.
@@ -110,9 +110,9 @@ impl HashRange {
     }
 }
 
-// === impl Stock ===
+// === impl MadeIds ===
 
-impl Stock {
+impl MadeIds {
     /// Begins a stock. No other mint or stock may have the same `name`.
     pub(crate) fn new(route: &IndexRoute, name: u64, now_ms: u64) -> Self {
         let shards = route.shards();

@@ -107,33 +107,33 @@ pub fn plan(
     ids: &mut IdMint,
     scratch: &mut Scratch,
 ) -> Verdict {
-    plan_aside(body, ask, table, ids, scratch, &mut ())
+    plan_observed(body, ask, table, ids, scratch, &mut ())
 }
 
 /// An observer that sees each operation while a plan is made.
-pub(crate) trait Aside {
+pub(crate) trait OperationObserver {
     /// Takes the next operation and its id, if it has one, whether given or minted.
     fn take(&mut self, doc: &Doc<'_, '_>, id: Option<&[u8]>);
 }
 
-impl Aside for () {
+impl OperationObserver for () {
     #[inline]
     fn take(&mut self, _: &Doc<'_, '_>, _: Option<&[u8]>) {}
 }
 
-/// Like [`plan`], with `aside` observing each operation. What `aside` collected is of no use if the body
-/// passes.
-pub(crate) fn plan_aside(
+/// Like [`plan`], with `observer` observing each operation. What `observer` collected is of no use if the
+/// body passes.
+pub(crate) fn plan_observed(
     body: &[u8],
     ask: &Ask<'_>,
     table: &RouteTable,
     ids: &mut IdMint,
     scratch: &mut Scratch,
-    aside: &mut impl Aside,
+    observer: &mut impl OperationObserver,
 ) -> Verdict {
     let mut draft = Draft::new(body, ask, table, scratch);
     let filled = draft.begin_filling(ask).and_then(|mut filling| {
-        draft.fill(&mut filling, ask, ids, aside, u32::MAX)?;
+        draft.fill(&mut filling, ask, ids, observer, u32::MAX)?;
         draft.end_filling(&mut filling, ask)
     });
     draft.into_verdict(filled)
@@ -149,17 +149,17 @@ pub async fn plan_in_turns(
     scratch: &mut Scratch,
     turn: impl AsyncFnMut(),
 ) -> Verdict {
-    plan_aside_in_turns(body, ask, table, ids, scratch, &mut (), turn).await
+    plan_observed_in_turns(body, ask, table, ids, scratch, &mut (), turn).await
 }
 
-/// Like [`plan_in_turns`], with `aside` observing each operation.
-pub(crate) async fn plan_aside_in_turns(
+/// Like [`plan_in_turns`], with `observer` observing each operation.
+pub(crate) async fn plan_observed_in_turns(
     body: &[u8],
     ask: &Ask<'_>,
     table: &RouteTable,
     ids: &mut IdMint,
     scratch: &mut Scratch,
-    aside: &mut impl Aside,
+    observer: &mut impl OperationObserver,
     mut turn: impl AsyncFnMut(),
 ) -> Verdict {
     let mut draft = Draft::new(body, ask, table, scratch);
@@ -169,7 +169,7 @@ pub(crate) async fn plan_aside_in_turns(
     };
     let filled = loop {
         let until = draft.plan.docs.saturating_add(STRETCH_DOCS);
-        match draft.fill(&mut filling, ask, ids, aside, until) {
+        match draft.fill(&mut filling, ask, ids, observer, until) {
             Ok(true) => break draft.end_filling(&mut filling, ask),
             Ok(false) => turn().await,
             Err(pass) => break Err(pass),
@@ -397,7 +397,7 @@ impl<'a, 's> Draft<'a, 's> {
         Filling { walk, runs, free }: &mut Filling<'_, 'a>,
         ask: &Ask<'_>,
         ids: &mut IdMint,
-        aside: &mut impl Aside,
+        observer: &mut impl OperationObserver,
         until: u32,
     ) -> Result<bool, Pass> {
         while self.plan.docs < until {
@@ -413,23 +413,23 @@ impl<'a, 's> Draft<'a, 's> {
                     let part = self.part(doc, Some(shard), doc.action.id)?;
                     self.push(part, doc);
                     self.touch(doc, shard);
-                    aside.take(doc, doc.action.id);
+                    observer.take(doc, doc.action.id);
                 }
                 ShardChoice::Free => {
                     let part = self.part(doc, None, None)?;
                     self.push(part, doc);
-                    aside.take(doc, doc.action.id);
+                    observer.take(doc, doc.action.id);
                     *free += 1;
                 }
                 ShardChoice::Mint => {
                     let id = ids.mint();
                     let shard = doc.route.shard_of(&id, doc.routing);
                     self.push_minted(doc, id, shard)?;
-                    aside.take(doc, Some(&id));
+                    observer.take(doc, Some(&id));
                 }
                 ShardChoice::Pack | ShardChoice::Route => {
                     let id = self.push_directed(runs, doc, ask, ids)?;
-                    aside.take(doc, id.as_ref().map(|id| id.as_slice()));
+                    observer.take(doc, id.as_ref().map(|id| id.as_slice()));
                 }
             }
         }

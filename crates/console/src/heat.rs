@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// A gateway's answer.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct HeatReply {
     counted_s: f64,
     clusters: BTreeMap<String, OfCluster>,
 }
@@ -43,7 +43,7 @@ struct Others {
 
 /// A gateway's answers of the last seconds, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Samples(VecDeque<(Instant, Told)>);
+pub(crate) struct Samples(VecDeque<(Instant, HeatReply)>);
 
 /// The sums over all gateways of a cluster.
 #[derive(Debug, Default)]
@@ -78,9 +78,9 @@ impl Samples {
 
     /// Adds an answer. A gateway may have begun to count anew; after a pause, rates would be means
     /// over a time that is long gone.
-    pub(crate) fn take(&mut self, at: Instant, told: Told) {
+    pub(crate) fn take(&mut self, at: Instant, told: HeatReply) {
         let goes_on =
-            |(last, before): &(Instant, Told)| at - *last < WINDOW && told.counted_s >= before.counted_s;
+            |(last, before): &(Instant, HeatReply)| at - *last < WINDOW && told.counted_s >= before.counted_s;
         if !self.0.back().is_some_and(goes_on) {
             self.0.clear();
         }
@@ -182,7 +182,7 @@ const SHARDS_MAX: usize = 2_000;
 mod tests {
     use super::*;
 
-    fn told(counted_s: u64, docs: &[u64]) -> Told {
+    fn told(counted_s: u64, docs: &[u64]) -> HeatReply {
         let bytes: Vec<u64> = docs.iter().map(|docs| docs * 100).collect();
         let nodes: Vec<usize> = (0..docs.len()).map(|shard| shard % 2).collect();
         let told = json!({"counted_s": counted_s, "clusters": {"c": {

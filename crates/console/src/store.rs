@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 
 pub(crate) use alerts::{AlertRow, Message, Silence, Webhook};
-pub(crate) use audit::{AuditFilter, AuditedChange, Place};
+pub(crate) use audit::{AuditFilter, AuditPosition, AuditedChange};
 #[cfg(test)]
 pub(crate) use registry::GatewayCluster;
 pub(crate) use registry::{ClusterEntry, GatewayEntry};

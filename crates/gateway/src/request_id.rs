@@ -4,7 +4,7 @@
 use std::fmt;
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
-use traces::{Open, SpanKind, Trace};
+use traces::{OpenSpan, SpanKind, Trace};
 
 /// The header that carries the id, in requests and in answers.
 pub(crate) static HEADER: HeaderName = HeaderName::from_static("x-request-id");
@@ -77,12 +77,12 @@ impl RequestId {
     }
 
     /// Begins a step of the request, if it is traced.
-    pub(crate) fn begin(&self, name: &'static str, kind: SpanKind) -> Option<Open> {
+    pub(crate) fn begin(&self, name: &'static str, kind: SpanKind) -> Option<OpenSpan> {
         self.trace.as_ref().map(|trace| trace.begin(name, kind))
     }
 
     /// Begins a step of the request with these extensions, if it is traced.
-    pub(crate) fn begin_in(extensions: &Extensions, name: &'static str) -> Option<Open> {
+    pub(crate) fn begin_in(extensions: &Extensions, name: &'static str) -> Option<OpenSpan> {
         extensions.get::<Self>()?.begin(name, SpanKind::Internal)
     }
 
@@ -99,7 +99,7 @@ impl RequestId {
 pub(crate) fn together<'a>(
     mut traces: impl Iterator<Item = &'a Trace>,
     own: &RequestId,
-) -> (RequestId, Vec<Open>) {
+) -> (RequestId, Vec<OpenSpan>) {
     let carried = traces.next().cloned();
     let beside = traces.map(|trace| {
         let mut open = trace.begin("part", SpanKind::Client);

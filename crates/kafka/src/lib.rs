@@ -50,8 +50,8 @@
 //! # What is parked
 //!
 //! Operations that the owner of a lane parks are behind the committed offset, and the next owner has to know
-//! them. They are kept in a separate topic beside the queue's topic ([`Aside`]), with a partition for each
-//! lane.
+//! them. They are kept in a separate topic beside the queue's topic ([`SideTopic`]), with a partition for
+//! each lane.
 //!
 //! # Without librdkafka
 //!
@@ -84,7 +84,7 @@ pub use group::{
 };
 pub use head::Head;
 pub use options::{Options, Sasl, StartAt, Tls};
-pub use topic::{Append, Aside, Browsed, Part, Receipt, Status, Topic};
+pub use topic::{Append, Browsed, Part, Receipt, SideTopic, Status, Topic};
 
 #[cfg(feature = "client")]
 pub use client::open;

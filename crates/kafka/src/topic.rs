@@ -47,7 +47,7 @@ pub trait Topic: Send + Sync {
     ///
     /// # Errors
     /// Fails if the topic cannot be created or used.
-    fn aside(&self, name: &str) -> Result<Arc<dyn Aside>, OpenError>;
+    fn side_topic(&self, name: &str) -> Result<Arc<dyn SideTopic>, OpenError>;
 
     /// Visits the messages of a lane, starting at an offset or at the oldest message that is there, until
     /// `each` returns `false` or there are no more. Blocks on the brokers.
@@ -71,7 +71,7 @@ pub trait Topic: Send + Sync {
 
 /// A topic beside a queue's topic, with a partition for each lane. In it the owner of a lane keeps what the
 /// next owner has to know.
-pub trait Aside: Topic {
+pub trait SideTopic: Topic {
     /// Visits all records of these lanes, each lane's in order, up to a place that is known to hold a record.
     /// Blocks on the brokers.
     ///

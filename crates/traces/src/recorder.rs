@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::context::Context;
-use crate::span::{Open, Span, SpanKind};
+use crate::span::{OpenSpan, Span, SpanKind};
 
 /// Records spans, and has them exported. Cores share one; it lives as long as somebody has it or one of its
 /// spans, and its thread ends after that.
@@ -78,7 +78,7 @@ impl Recorder {
 
     /// Decides whether a request with these headers is traced, and begins its span if it is. A client's trace
     /// goes on.
-    pub fn accept(self: &Arc<Self>, headers: &HeaderMap, name: impl FnOnce() -> String) -> Option<Open> {
+    pub fn accept(self: &Arc<Self>, headers: &HeaderMap, name: impl FnOnce() -> String) -> Option<OpenSpan> {
         let client = Context::of(headers);
         let context = client.map_or_else(Context::new, Context::another);
         let sampled = match client {
@@ -88,7 +88,7 @@ impl Recorder {
         if !sampled {
             return None;
         }
-        let mut open = Open::new(self, context, Cow::Owned(name()), SpanKind::Server);
+        let mut open = OpenSpan::new(self, context, Cow::Owned(name()), SpanKind::Server);
         if let Some(client) = client {
             open.part_of(client);
         }
@@ -96,8 +96,8 @@ impl Recorder {
     }
 
     /// Begins the first span of a trace that is recorded in any case.
-    pub fn begin(self: &Arc<Self>, name: &'static str, kind: SpanKind) -> Open {
-        Open::new(self, Context::new(), name.into(), kind)
+    pub fn begin(self: &Arc<Self>, name: &'static str, kind: SpanKind) -> OpenSpan {
+        OpenSpan::new(self, Context::new(), name.into(), kind)
     }
 
     pub(crate) fn record(&self, span: Span) {

@@ -56,7 +56,7 @@ pub(crate) struct Span {
 
 /// A span under way. It ends, and is recorded, when this is dropped.
 #[derive(Debug)]
-pub struct Open {
+pub struct OpenSpan {
     recorder: Arc<Recorder>,
     clock: Clock,
     /// Taken when the span ends.
@@ -111,10 +111,10 @@ fn nanos(time: Duration) -> u64 {
 
 impl Trace {
     /// Begins a span.
-    pub fn begin(&self, name: &'static str, kind: SpanKind) -> Open {
+    pub fn begin(&self, name: &'static str, kind: SpanKind) -> OpenSpan {
         let seen = &*self.0;
         let context = seen.context.another();
-        let mut open = Open::at(seen.clock, &seen.recorder, context, name.into(), kind);
+        let mut open = OpenSpan::at(seen.clock, &seen.recorder, context, name.into(), kind);
         open.theirs = seen.theirs;
         if let Some(span) = &mut open.span {
             span.parent = Some((seen.context.span, false));
@@ -123,9 +123,9 @@ impl Trace {
     }
 }
 
-// === impl Open ===
+// === impl OpenSpan ===
 
-impl Open {
+impl OpenSpan {
     /// Begins the first span of a trace in this program.
     pub(crate) fn new(
         recorder: &Arc<Recorder>,
@@ -219,7 +219,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenSpan {
     fn drop(&mut self) {
         if let Some(mut span) = self.span.take() {
             span.ended = self.clock.now();

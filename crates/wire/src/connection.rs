@@ -24,7 +24,7 @@ pub(crate) struct Connection {
     /// The limits of the present request.
     pub(crate) limits: RefCell<Rc<Limits>>,
     pub(crate) peer: Peer,
-    pub(crate) gone: Gone,
+    pub(crate) gone: ClientGone,
     pub(crate) opened: Arc<OpenConnection>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Io {
 
 /// Whether the client has gone, and the task that waits to know.
 #[derive(Debug, Default)]
-pub(crate) struct Gone {
+pub(crate) struct ClientGone {
     gone: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -132,9 +132,9 @@ impl Io {
     }
 }
 
-// === impl Gone ===
+// === impl ClientGone ===
 
-impl Gone {
+impl ClientGone {
     pub(crate) fn set(&self) {
         if !self.gone.replace(true)
             && let Some(waker) = self.waker.take()

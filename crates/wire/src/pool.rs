@@ -49,11 +49,11 @@ pub struct PooledBytes {
 
 struct FreeBuffers {
     budget: Arc<Budget>,
-    stock: Mutex<Stock>,
+    stock: Mutex<IdleBuffers>,
 }
 
 /// The idle buffers.
-struct Stock {
+struct IdleBuffers {
     by_class: Vec<Vec<IdleConnection>>,
     bytes: usize,
     tick: u32,
@@ -71,7 +71,7 @@ impl Pool {
     pub fn new(budget: Arc<Budget>) -> Self {
         let mut by_class = Vec::new();
         by_class.resize_with(CLASSES, Vec::new);
-        let stock = Stock {
+        let stock = IdleBuffers {
             by_class,
             bytes: 0,
             tick: 0,
@@ -233,7 +233,7 @@ impl Pool {
     }
 
     /// A buffer of what lay idle until now.
-    fn woken(&self, mut stock: MutexGuard<'_, Stock>, idle: IdleConnection) -> Buffer {
+    fn woken(&self, mut stock: MutexGuard<'_, IdleBuffers>, idle: IdleConnection) -> Buffer {
         let charged = idle.bytes.capacity();
         stock.bytes -= charged;
         Buffer {
@@ -267,7 +267,7 @@ impl fmt::Debug for Pool {
 // === impl FreeBuffers ===
 
 impl FreeBuffers {
-    fn stock(&self) -> MutexGuard<'_, Stock> {
+    fn stock(&self) -> MutexGuard<'_, IdleBuffers> {
         self.stock.lock()
     }
 
@@ -311,7 +311,7 @@ impl FreeBuffers {
     }
 
     /// Subtracts freed bytes from the accounts.
-    fn forget(&self, mut stock: MutexGuard<'_, Stock>, freed: usize) {
+    fn forget(&self, mut stock: MutexGuard<'_, IdleBuffers>, freed: usize) {
         if freed > 0 {
             stock.bytes -= freed;
             drop(stock);

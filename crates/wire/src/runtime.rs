@@ -34,7 +34,7 @@ pub struct WorkersConfig {
 /// await.
 #[derive(Debug)]
 pub struct Workers {
-    links: Vec<Link>,
+    links: Vec<WorkerLink>,
     threads: Vec<thread::JoinHandle<Option<()>>>,
     budget: Arc<Budget>,
 }
@@ -48,7 +48,7 @@ pub struct Worker {
 
 /// A way to hand work to one worker from any thread.
 #[derive(Debug, Clone)]
-pub(crate) struct Link {
+pub(crate) struct WorkerLink {
     jobs: mpsc::UnboundedSender<Job>,
     /// The connections that live there: the acceptor goes by this number.
     pub(crate) connections: Arc<AtomicUsize>,
@@ -99,7 +99,7 @@ impl Workers {
                 fault("core", index.to_string().as_bytes());
                 LocalSet::new().block_on(&runtime, work(worker, queue));
             })?;
-            workers.links.push(Link {
+            workers.links.push(WorkerLink {
                 jobs,
                 connections: Arc::new(AtomicUsize::new(0)),
             });
@@ -147,7 +147,7 @@ impl Workers {
         answer
     }
 
-    pub(crate) fn links(&self) -> &[Link] {
+    pub(crate) fn links(&self) -> &[WorkerLink] {
         &self.links
     }
 }
@@ -214,9 +214,9 @@ where
     }))
 }
 
-// === impl Link ===
+// === impl WorkerLink ===
 
-impl Link {
+impl WorkerLink {
     /// Queues a job; returns false when the worker has stopped.
     pub(crate) fn run(&self, job: impl FnOnce(&Worker) + Send + 'static) -> bool {
         self.jobs.send(Box::new(job)).is_ok()

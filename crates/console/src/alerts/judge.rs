@@ -15,7 +15,7 @@ pub(crate) struct Subject {
 
 /// The state of a finding, or of the alert that it has become.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct AlertState {
     /// When the finding began.
     pub(crate) since_ms: i64,
     /// When it became an alert.
@@ -30,14 +30,14 @@ pub(crate) struct State {
 /// All present findings.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
-    states: BTreeMap<Subject, State>,
+    states: BTreeMap<Subject, AlertState>,
 }
 
 /// A change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AlertVerdict {
-    Fired(Subject, State),
-    Resolved(Subject, State),
+    Fired(Subject, AlertState),
+    Resolved(Subject, AlertState),
 }
 
 /// The findings by rule and target. A rule that a target has no entry for is not known there yet.
@@ -53,7 +53,7 @@ impl Judge {
         words: String,
         told: bool,
     ) {
-        let state = State {
+        let state = AlertState {
             since_ms,
             fired_ms: Some(fired_ms),
             gone_ms: None,
@@ -81,7 +81,7 @@ impl Judge {
                 if self.states.len() >= STATES_MAX && !self.states.contains_key(&subject) {
                     continue;
                 }
-                let state = self.states.entry(subject.clone()).or_insert(State {
+                let state = self.states.entry(subject.clone()).or_insert(AlertState {
                     since_ms: now_ms,
                     fired_ms: None,
                     gone_ms: None,
@@ -107,7 +107,7 @@ impl Judge {
     }
 
     /// Returns the alerts that have begun and not ended.
-    pub(crate) fn active(&self) -> impl Iterator<Item = (&Subject, &State)> {
+    pub(crate) fn active(&self) -> impl Iterator<Item = (&Subject, &AlertState)> {
         self.states.iter().filter(|(_, state)| state.fired_ms.is_some())
     }
 
@@ -128,7 +128,7 @@ impl Judge {
 
 fn stays(
     subject: &Subject,
-    state: &mut State,
+    state: &mut AlertState,
     now_ms: i64,
     findings: &Findings,
     registered: &BTreeSet<Key>,

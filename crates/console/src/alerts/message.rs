@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::judge::{State, Subject};
+use super::judge::{AlertState, Subject};
 use crate::clock::iso;
 
 /// What a message says.
@@ -20,7 +20,7 @@ pub(super) fn message(
     status: Status,
     id: i64,
     subject: &Subject,
-    state: &State,
+    state: &AlertState,
     name: &str,
     now_ms: i64,
 ) -> Value {

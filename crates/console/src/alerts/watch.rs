@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Alerts;
-use super::judge::{AlertVerdict, State, Subject};
+use super::judge::{AlertState, AlertVerdict, Subject};
 use super::message::{Status, message};
 use super::rules::Rule;
 use crate::board::Key;
@@ -80,7 +80,7 @@ fn names(polls: &Polls) -> Result<BTreeMap<Key, String>, StoreError> {
         .collect())
 }
 
-fn row(subject: &Subject, state: &State, name: &str) -> AlertRow {
+fn row(subject: &Subject, state: &AlertState, name: &str) -> AlertRow {
     AlertRow {
         rule: subject.rule.word().to_owned(),
         kind: subject.target.kind().to_owned(),
@@ -98,7 +98,7 @@ fn fired(
     polls: &Polls,
     names: &BTreeMap<Key, String>,
     subject: &Subject,
-    state: &State,
+    state: &AlertState,
 ) -> Result<(), StoreError> {
     let name = names.get(&subject.target).map_or("", String::as_str);
     polls.store.fire_alert(&row(subject, state, name))?;
@@ -117,7 +117,7 @@ fn resolved(
     polls: &Polls,
     alerts: &Alerts,
     subject: &Subject,
-    state: &State,
+    state: &AlertState,
     now_ms: i64,
 ) -> Result<(), StoreError> {
     let told = |id, name: &str| {
@@ -142,7 +142,7 @@ fn tell(
     silences: &[Silence],
     now_ms: i64,
 ) -> Result<(), StoreError> {
-    let untold: Vec<(Subject, State)> = {
+    let untold: Vec<(Subject, AlertState)> = {
         let judge = alerts.judge.lock();
         let untold = judge
             .active()

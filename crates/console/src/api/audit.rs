@@ -15,7 +15,7 @@ use super::access::demand;
 use super::guard::Token;
 use super::{ApiState, Refusal, Shared};
 use crate::roles::Role;
-use crate::store::{AuditFilter, Place};
+use crate::store::{AuditFilter, AuditPosition};
 
 #[derive(Deserialize)]
 pub(super) struct AuditQuery {
@@ -31,9 +31,9 @@ pub(super) struct AuditQuery {
 }
 
 impl AuditQuery {
-    fn place(&self) -> Result<Option<Place>, Refusal> {
+    fn place(&self) -> Result<Option<AuditPosition>, Refusal> {
         let place = |text: &String| {
-            Place::parse(text)
+            AuditPosition::parse(text)
                 .ok_or_else(|| Refusal::bad("before: what `next` of an earlier answer says is wanted"))
         };
         self.before.as_ref().map(place).transpose()
@@ -100,7 +100,7 @@ pub(super) async fn download(
 
 /// The rest of a download: from a place on (`None`: from the newest entry), or nothing.
 enum Rest {
-    From(Option<Place>),
+    From(Option<AuditPosition>),
     Nothing,
 }
 
@@ -110,8 +110,8 @@ fn piece(
     api: &ApiState,
     token: &str,
     filter: &AuditFilter,
-    from: Option<Place>,
-) -> Result<(Bytes, Option<Place>), io::Error> {
+    from: Option<AuditPosition>,
+) -> Result<(Bytes, Option<AuditPosition>), io::Error> {
     let user = api.polls.store.session(token, false).map_err(io::Error::other)?;
     let may = user.is_some_and(|user| demand(Role::Admin, user.roles.role, "").is_ok());
     if !may {

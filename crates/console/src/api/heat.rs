@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{ApiState, Refusal, Shared};
 use crate::clock::now_ms;
-use crate::heat::{Samples, Sums, Told};
+use crate::heat::{HeatReply, Samples, Sums};
 use crate::outbound::AskError;
 use crate::roles::Role;
 use crate::store::{GatewayEntry, User};
@@ -90,7 +90,7 @@ async fn refresh(api: &ApiState, gateway: &GatewayEntry, samples: &mut Samples) 
     }
     let target = Target::of_gateway(&api.polls.store, gateway)?;
     let told = api.polls.outbound.get(&Arc::new(target), "/heat", WITHIN).await?;
-    let told: Told = serde_json::from_value(told)?;
+    let told: HeatReply = serde_json::from_value(told)?;
     samples.take(Instant::now(), told);
     Ok(())
 }

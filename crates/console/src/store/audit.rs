@@ -58,7 +58,7 @@ pub(crate) struct AuditFilter {
 
 /// A place in the log: after the entry of this time and id, in the order newest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(i64, i64);
+pub(crate) struct AuditPosition(i64, i64);
 
 /// The result of a search.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub(crate) struct AuditPage {
     /// The time of the last entry that was searched.
     pub(crate) back_to_ms: Option<i64>,
     /// The place from which to continue; `None` at the beginning of the log.
-    pub(crate) next: Option<Place>,
+    pub(crate) next: Option<AuditPosition>,
 }
 
 impl Store {
@@ -95,7 +95,7 @@ impl Store {
     pub(crate) fn audit(
         &self,
         filter: &AuditFilter,
-        from: Option<Place>,
+        from: Option<AuditPosition>,
         limit: usize,
     ) -> Result<AuditPage, StoreError> {
         let sql = self.sql();
@@ -104,7 +104,8 @@ impl Store {
                  before, after, reason
              FROM audit WHERE (at_ms, id) < (?, ?) AND at_ms >= ? ORDER BY at_ms DESC, id DESC",
         )?;
-        let Place(at_ms, id) = from.unwrap_or(Place(filter.to_ms.unwrap_or(i64::MAX), i64::MIN));
+        let AuditPosition(at_ms, id) =
+            from.unwrap_or(AuditPosition(filter.to_ms.unwrap_or(i64::MAX), i64::MIN));
         let mut rows = statement.query(params![at_ms, id, filter.from_ms.unwrap_or(i64::MIN)])?;
         let mut found = AuditPage {
             entries: Vec::new(),
@@ -115,7 +116,7 @@ impl Store {
         let filter = filter.lowered();
         while let Some(row) = rows.next()? {
             let entry = Raw::of(row)?;
-            let place = Place(entry.at_ms, entry.id);
+            let place = AuditPosition(entry.at_ms, entry.id);
             found.searched += 1;
             found.back_to_ms = Some(entry.at_ms);
             if filter.fits(&entry) {
@@ -130,7 +131,7 @@ impl Store {
     }
 }
 
-impl Place {
+impl AuditPosition {
     /// Parses what `Display` writes.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (at_ms, id) = text.split_once('.')?;
@@ -138,7 +139,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for AuditPosition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}.{}", self.0, self.1)
     }
@@ -266,7 +267,7 @@ mod tests {
             if from.is_none() {
                 return (ids, searched);
             }
-            assert_eq!(Place::parse(&from.unwrap().to_string()), from);
+            assert_eq!(AuditPosition::parse(&from.unwrap().to_string()), from);
         }
     }
 

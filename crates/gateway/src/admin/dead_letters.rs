@@ -58,7 +58,7 @@ pub(super) async fn list(State(admin): State<Arc<AdminState>>, query: Query_) ->
             .map_err(Refusal::failed)?;
         #[derive(serde::Serialize)]
         struct Listed<'a> {
-            dead_letters: Vec<crate::queue::dead_letters::Shown<'a>>,
+            dead_letters: Vec<crate::queue::dead_letters::ShownLetter<'a>>,
             next: Option<u64>,
         }
         let listed = Listed {

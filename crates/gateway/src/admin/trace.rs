@@ -24,7 +24,7 @@ use crate::nodes::{DocumentName, LookError, look};
 use crate::own_thread::on_own_thread;
 use crate::queue::dead_letters::{LettersFound, LettersSought};
 use crate::queue::parked::{ParkedFound, ParkedSought};
-use crate::queue::trace::{Cursors, SearchResult, Sought, Write};
+use crate::queue::trace::{LaneCursors, QueuedWrite, SearchResult, Sought};
 use crate::queue::{GroupAccount, Queue, waits_of};
 
 /// The object of the search.
@@ -174,7 +174,7 @@ fn in_records(
     until: Instant,
 ) -> Result<SearchResult, Refusal> {
     let status = log.status();
-    let cursors = accounts.iter().map(|group| Cursors {
+    let cursors = accounts.iter().map(|group| LaneCursors {
         group: &group.name,
         lanes: &group.lanes,
     });
@@ -349,13 +349,13 @@ fn told(admin: &AdminState, one: &InQueue, clusters: &Map<String, Value>) -> Val
 }
 
 /// Returns whether a group has yet to deliver the write.
-fn is_pending(write: &Write, account: &GroupAccount) -> bool {
+fn is_pending(write: &QueuedWrite, account: &GroupAccount) -> bool {
     let lane = account.lanes.get(write.lane as usize);
     let is_ours = write.replay_of.as_deref().is_none_or(|only| only == account.name);
     is_ours && lane.is_some_and(|lane| write.position >= lane.position)
 }
 
-fn pending(admin: &AdminState, one: &InQueue, number: usize, write: &Write) -> Value {
+fn pending(admin: &AdminState, one: &InQueue, number: usize, write: &QueuedWrite) -> Value {
     let account = &one.accounts[number];
     let ahead = write.ahead[number];
     let done = account.lanes.get(write.lane as usize).map_or(0, |lane| lane.done);
@@ -410,7 +410,7 @@ fn letters(one: &InQueue, group: &str) -> Vec<Value> {
     told.collect()
 }
 
-fn write(write: &Write) -> Value {
+fn write(write: &QueuedWrite) -> Value {
     json!({
         "position": write.position,
         "time_ms": write.time_ms,

@@ -6,7 +6,7 @@
 //! to another index by a value of the document, and fail there.
 
 use crate::delivery::outcome::Error;
-use crate::queue::parked::{Named, Scope};
+use crate::queue::parked::{OperationNames, Scope};
 
 /// Returns what an error concerns; `None` if it concerns the operation itself, or the whole cluster.
 pub(crate) fn concerned(error: &Error) -> Option<Scope> {
@@ -60,7 +60,7 @@ pub(crate) fn asks_for_copies(target: &str) -> bool {
 
 /// Whether an error speaks of an index that is not one of the operation's. `index` is the index that the
 /// error names outside its reason.
-pub(crate) fn is_of_another(error: &Error, index: Option<&str>, named: &Named) -> bool {
+pub(crate) fn is_of_another(error: &Error, index: Option<&str>, named: &OperationNames) -> bool {
     let is_own = |name: &str| named.names().any(|own| own == name);
     // The gateway does not know which index the name stands for.
     let stands_for_others = named.concrete.is_none();
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn an_index_that_an_error_names_is_the_operations_own_or_another() {
-        let own = Named::new("a".to_owned(), Some("a-1".to_owned()), None);
-        let unknown = Named::new("a".to_owned(), None, None);
+        let own = OperationNames::new("a".to_owned(), Some("a-1".to_owned()), None);
+        let unknown = OperationNames::new("a".to_owned(), None, None);
         let not_found = |name: &str| {
             error(
                 404,

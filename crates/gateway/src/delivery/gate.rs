@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// `max_worker_size`: the requests at the cluster at once. Each node may have one in any case, so that a node
 /// that does not answer holds up no other.
-pub(crate) struct Workers {
+pub(crate) struct WorkerLimit {
     free: Cell<usize>,
     waiting: RefCell<VecDeque<Waiting>>,
 }
@@ -34,15 +34,15 @@ pub(crate) struct Gate {
 /// A request at a node, until this is dropped.
 pub(crate) struct GatePermit {
     gate: Rc<Gate>,
-    workers: Rc<Workers>,
+    workers: Rc<WorkerLimit>,
     /// Whether the request is one of `max_worker_size`.
     counts: bool,
     slice: Option<OwnedSemaphorePermit>,
 }
 
-// === impl Workers ===
+// === impl WorkerLimit ===
 
-impl Workers {
+impl WorkerLimit {
     pub(crate) fn new(max: usize) -> Self {
         Self {
             free: Cell::new(max),
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_node_that_keeps_all_workers_busy_leaves_one_request_to_each_other() {
         run(async || {
-            let workers = Rc::new(Workers::new(2));
+            let workers = Rc::new(WorkerLimit::new(2));
             let (dead, well) = (Rc::new(Gate::new(None, 0)), Rc::new(Gate::new(None, 0)));
             let _held = [workers.pass(&dead).await, workers.pass(&dead).await];
             assert!(waits(workers.pass(&dead)).await);
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn as_many_as_may_be_at_the_cluster_are_there_and_no_more() {
         run(async || {
-            let workers = Rc::new(Workers::new(3));
+            let workers = Rc::new(WorkerLimit::new(3));
             let gate = Rc::new(Gate::new(None, 0));
             let most = Rc::new(Cell::new(0));
             let requests = (0..50).map(|n| {
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn slices_bound_what_is_at_one_node() {
         run(async || {
-            let workers = Rc::new(Workers::new(9));
+            let workers = Rc::new(WorkerLimit::new(9));
             let (one, other) = (Rc::new(Gate::new(Some(1), 0)), Rc::new(Gate::new(Some(1), 0)));
             let held = workers.pass(&one).await;
             assert!(waits(workers.pass(&one)).await);

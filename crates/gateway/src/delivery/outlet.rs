@@ -26,7 +26,7 @@ use config::{Combine, Delivery};
 use tokio::sync::oneshot;
 use wire::guard::{self, Work};
 
-use crate::delivery::gate::{Gate, GatePermit, Workers};
+use crate::delivery::gate::{Gate, GatePermit, WorkerLimit};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::Outcomes;
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
@@ -36,7 +36,7 @@ use crate::gather::{Gathers, SlotAction, Slots, Target, Weight};
 pub(crate) struct Outlets {
     slots: RefCell<Slots<Outlet, Waiting>>,
     gates: RefCell<HashMap<usize, Rc<Gate>>>,
-    workers: Rc<Workers>,
+    workers: Rc<WorkerLimit>,
     slices_max: Option<usize>,
     settings: Combine,
 }
@@ -279,7 +279,7 @@ impl Outlets {
         Self {
             slots: RefCell::new(Slots::new(1, settings.adaptive)),
             gates: RefCell::default(),
-            workers: Rc::new(Workers::new(settings.workers_max)),
+            workers: Rc::new(WorkerLimit::new(settings.workers_max)),
             slices_max: settings.slices_max,
             settings: Combine {
                 enabled: true,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cluster::{Ended, Node, Permit};
 use http::header::{AUTHORIZATION, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use traces::{Open, Trace};
+use traces::{OpenSpan, Trace};
 use wire::guard::fault;
 use wire::{Fate, Outgoing, PooledBytes};
 
@@ -172,7 +172,7 @@ impl Route {
 
     /// Returns the id of a request with these parcels, and the spans of the parcels whose traces it does not
     /// carry.
-    fn together(&self, parcels: &[Parcel]) -> (RequestId, Vec<Open>) {
+    fn together(&self, parcels: &[Parcel]) -> (RequestId, Vec<OpenSpan>) {
         let traces = parcels.iter().filter_map(|parcel| parcel.trace.as_ref());
         together(traces, &self.request_id)
     }

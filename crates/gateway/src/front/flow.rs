@@ -12,7 +12,7 @@ use config::when::{self, When};
 use config::{BulkReshuffle, Filter, FilterAction, Flow, Forward, Sending};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, Request, Response, response};
-use traces::Open;
+use traces::OpenSpan;
 use wire::guard::{Work, guarded};
 use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 
@@ -185,7 +185,7 @@ impl Service for Front {
         let compiled = self.compiled();
         let id = self.request_ids.of(request.headers());
         let mut span = traced::begin(&compiled.live, &compiled.entry, &request, &id);
-        let id = id.traced(span.as_ref().map(Open::trace));
+        let id = id.traced(span.as_ref().map(OpenSpan::trace));
         let noted = RequestFacts::of(&request, id.clone());
         let pretty = pretty::is_asked(request.uri().query());
         request.extensions_mut().insert(id.clone());

@@ -1,7 +1,7 @@
 //! The span of a client's request, from its head to the head of its answer.
 
 use http::{Request, Response};
-use traces::Open;
+use traces::OpenSpan;
 use wire::{Incoming, Outgoing};
 
 use crate::error::Fault;
@@ -9,7 +9,12 @@ use crate::live::Live;
 use crate::request_id::RequestId;
 
 /// Begins the span of a request, if the request is traced.
-pub(super) fn begin(live: &Live, entry: &str, request: &Request<Incoming>, id: &RequestId) -> Option<Open> {
+pub(super) fn begin(
+    live: &Live,
+    entry: &str,
+    request: &Request<Incoming>,
+    id: &RequestId,
+) -> Option<OpenSpan> {
     let recorder = live.recorder.as_ref()?;
     let (method, path) = (request.method(), request.uri().path());
     let mut span = recorder.accept(request.headers(), || match api(path) {
@@ -31,7 +36,7 @@ pub(super) fn begin(live: &Live, entry: &str, request: &Request<Incoming>, id: &
 }
 
 /// Records how a request was answered.
-pub(super) fn answered(span: &mut Open, response: &Response<Outgoing>) {
+pub(super) fn answered(span: &mut OpenSpan, response: &Response<Outgoing>) {
     let status = response.status();
     span.set("http.response.status_code", status.as_u16());
     if status.is_server_error() {

@@ -2,14 +2,14 @@
 
 use cluster::{Cluster, Node};
 use http::{HeaderMap, StatusCode};
-use traces::{Open, SpanKind};
+use traces::{OpenSpan, SpanKind};
 use wire::SendError;
 
 use super::outbound::{Message, Purpose};
 
 /// An exchange that is traced.
 pub(crate) struct Traced {
-    open: Open,
+    open: OpenSpan,
     headers: HeaderMap,
 }
 

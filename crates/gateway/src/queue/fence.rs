@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::queue::journal::Consumer;
-use crate::queue::parked::Named;
+use crate::queue::parked::OperationNames;
 
 /// All fences of a queue.
 pub(crate) type Fences = Arc<Vec<Arc<Fence>>>;
@@ -148,7 +148,7 @@ impl Fence {
 /// operations that `other` has parked. These may go out long after both lanes have passed the fence.
 pub(crate) fn is_behind(
     fences: &[Arc<Fence>],
-    named: &Named,
+    named: &OperationNames,
     (lane, position): (u32, u64),
     other: u32,
 ) -> bool {

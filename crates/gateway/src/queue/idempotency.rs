@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::fingerprint::Fingerprint;
-pub(crate) use fingerprint::{HEADER, Named, digest_of, key_of};
+pub(crate) use fingerprint::{HEADER, NamedKey, digest_of, key_of};
 use kept::{KeyLog, KeysError};
 
 /// The key of a record's request, with everything that is needed to repeat its answer.
@@ -176,7 +176,7 @@ impl Keys {
 
     /// Claims a key for a request. `end` is the end of the queue's log now, or an earlier end. Waits for a
     /// while if the same request is under way.
-    pub(crate) async fn claim(self: &Arc<Self>, named: Named, digest: Fingerprint, end: u64) -> Claimed {
+    pub(crate) async fn claim(self: &Arc<Self>, named: NamedKey, digest: Fingerprint, end: u64) -> Claimed {
         let give_up = tokio::time::Instant::now() + WAIT_MAX;
         loop {
             let mut decided = match self.look(named, digest, end) {
@@ -192,7 +192,7 @@ impl Keys {
 
     fn look(
         self: &Arc<Self>,
-        Named { key, client }: Named,
+        NamedKey { key, client }: NamedKey,
         digest: Fingerprint,
         end: u64,
     ) -> Result<Claimed, watch::Receiver<()>> {

@@ -25,7 +25,7 @@ pub(crate) struct Sought<'t> {
 }
 
 /// How far a consumer group is, lane by lane.
-pub(crate) struct Cursors<'a> {
+pub(crate) struct LaneCursors<'a> {
     pub(crate) group: &'a str,
     pub(crate) lanes: &'a [LaneStatus],
 }
@@ -42,7 +42,7 @@ pub(crate) struct TracedOperation {
 }
 
 /// A write that lies in the queue.
-pub(crate) struct Write {
+pub(crate) struct QueuedWrite {
     pub(crate) position: u64,
     pub(crate) time_ms: u64,
     pub(crate) lane: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Write {
 #[derive(Default)]
 pub(crate) struct SearchResult {
     /// The newest writes, oldest first.
-    pub(crate) writes: VecDeque<Write>,
+    pub(crate) writes: VecDeque<QueuedWrite>,
     /// The number of all writes, including those that are left out above.
     pub(crate) count: u64,
     /// The bounds of the search.
@@ -163,7 +163,7 @@ impl<'t> Sought<'t> {
     pub(crate) fn in_records(
         &self,
         log: &log::Log,
-        groups: &[Cursors<'_>],
+        groups: &[LaneCursors<'_>],
         from: u64,
         until: Instant,
     ) -> Result<SearchResult, ReadError> {
@@ -192,7 +192,7 @@ impl<'t> Sought<'t> {
     fn in_record(
         &self,
         record: &Browsed,
-        groups: &[Cursors<'_>],
+        groups: &[LaneCursors<'_>],
         begins: u64,
         ahead: &mut [Vec<u64>],
         seen: &mut SearchResult,
@@ -207,7 +207,7 @@ impl<'t> Sought<'t> {
         let replay_of = replay_of.map(|replay| replay.group.as_str());
         for part in &record.groups {
             let lane = part.lane as usize;
-            let is_pending = |group: &Cursors<'_>| {
+            let is_pending = |group: &LaneCursors<'_>| {
                 replay_of.is_none_or(|only| only == group.group)
                     && group
                         .lanes
@@ -224,7 +224,7 @@ impl<'t> Sought<'t> {
                             (is_pending(group) && counts).then(|| ahead[lane] + u64::from(found.place))
                         });
                         let ahead = before.collect();
-                        seen.add(Write {
+                        seen.add(QueuedWrite {
                             position,
                             time_ms: record.time_ms,
                             lane: part.lane,
@@ -247,7 +247,7 @@ impl<'t> Sought<'t> {
 // === impl SearchResult ===
 
 impl SearchResult {
-    fn add(&mut self, write: Write) {
+    fn add(&mut self, write: QueuedWrite) {
         self.count += 1;
         self.writes.push_back(write);
         if self.writes.len() > WRITES_MAX {

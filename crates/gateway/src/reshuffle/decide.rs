@@ -9,7 +9,7 @@ use bulk::{Ask, Pass, Plan, Verdict};
 use cluster::Snapshot;
 use http::Response;
 use http::request::Parts;
-use traces::Open;
+use traces::OpenSpan;
 use wire::guard::fault;
 use wire::{Buffer, Outgoing};
 
@@ -380,7 +380,7 @@ impl Reshuffle {
 }
 
 /// Ends the span of planning, and records what came of it.
-fn planned(planning: Option<Open>, verdict: &Verdict) {
+fn planned(planning: Option<OpenSpan>, verdict: &Verdict) {
     let Some(mut planning) = planning else { return };
     match verdict {
         Verdict::Plan(plan) => {

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 /// An action line.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Action<'a> {
+pub(crate) struct ActionLine<'a> {
     #[serde(borrow)]
     index: Option<Meta<'a>>,
     create: Option<Meta<'a>>,
@@ -28,7 +28,7 @@ struct Meta<'a> {
 
 /// Returns the actions of a bulk, one by one. `None` stands for an action that cannot be read, and is the
 /// last item: servers accept more than is read here (a number as a name, the first of several operations).
-pub(crate) fn actions(body: &[u8]) -> impl Iterator<Item = Option<Action<'_>>> {
+pub(crate) fn actions(body: &[u8]) -> impl Iterator<Item = Option<ActionLine<'_>>> {
     let mut lines = body.split(|byte| *byte == b'\n');
     let mut is_over = false;
     std::iter::from_fn(move || {
@@ -36,9 +36,9 @@ pub(crate) fn actions(body: &[u8]) -> impl Iterator<Item = Option<Action<'_>>> {
         if is_over {
             return None;
         }
-        let action = serde_json::from_slice::<Action<'_>>(line)
+        let action = serde_json::from_slice::<ActionLine<'_>>(line)
             .ok()
-            .filter(Action::is_one);
+            .filter(ActionLine::is_one);
         match &action {
             Some(action) if !action.is_delete() => drop(lines.next()),
             Some(_) => {}
@@ -48,7 +48,7 @@ pub(crate) fn actions(body: &[u8]) -> impl Iterator<Item = Option<Action<'_>>> {
     })
 }
 
-impl Action<'_> {
+impl ActionLine<'_> {
     fn all(&self) -> [&Option<Meta<'_>>; 4] {
         [&self.index, &self.create, &self.update, &self.delete]
     }

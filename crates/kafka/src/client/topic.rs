@@ -24,8 +24,8 @@ use super::produce::{FatalError, Producing, SMALLER_NOW};
 use super::size_limit::{SizeLimit, Trust};
 use super::watch;
 use crate::{
-    Append, AppendError, Aside, Browsed, Group, Head, OpenError, Options, Part, ReadError, Receipt, StartAt,
-    Status, Topic,
+    Append, AppendError, Browsed, Group, Head, OpenError, Options, Part, ReadError, Receipt, SideTopic,
+    StartAt, Status, Topic,
 };
 
 /// An open topic.
@@ -185,7 +185,7 @@ impl Topic for OpenTopic {
         Ok(group)
     }
 
-    fn aside(&self, name: &str) -> Result<Arc<dyn Aside>, OpenError> {
+    fn side_topic(&self, name: &str) -> Result<Arc<dyn SideTopic>, OpenError> {
         Ok(Arc::new(self.open_beside(name)?))
     }
 

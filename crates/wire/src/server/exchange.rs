@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{Counters, Refused, Service};
 use crate::codec::{Framing, HeadFault, HeadScan, RequestLine, encode_reply_head, is_token, parse_request};
-use crate::connection::{CONTINUE, Connection, Gone, Io};
+use crate::connection::{CONTINUE, ClientGone, Connection, Io};
 use crate::connections::{Activity, OpenConnection};
 use crate::drain::{Phase, Registration, Signal};
 use crate::guard::{self, Work, guarded};
@@ -137,7 +137,7 @@ async fn serve_to_end<S: Service>(
         )),
         limits: RefCell::new(shared.limits_now()),
         peer,
-        gone: Gone::default(),
+        gone: ClientGone::default(),
         opened: Arc::clone(opened),
     });
     let mut hears_until = Some(came + FIRST_WORD_TIME);

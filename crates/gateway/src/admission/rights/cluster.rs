@@ -15,7 +15,7 @@ use super::Clock;
 use super::ask::{self, Caller, Failure, Permission};
 use super::identity::{self, Identity, Key};
 use super::kept::SaveSignal;
-use super::memory::{FRESH, Judged, Memory, Open, WHILE_AWAY, is_within};
+use super::memory::{FRESH, Judged, Memory, OpenCluster, WHILE_AWAY, is_within};
 use crate::answer::with_head;
 use crate::error::{Fault, Rejection};
 use crate::print::Print;
@@ -166,7 +166,7 @@ impl ClusterRights {
         let now = self.clock.now();
         let client = match told {
             Ok(None) => {
-                self.memory().open = Some(Open {
+                self.memory().open = Some(OpenCluster {
                     at: now,
                     uuid: uuid.into(),
                     unbroken: true,

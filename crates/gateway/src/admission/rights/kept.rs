@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use wire::guard::{self, Work};
 
 use super::identity::{ClientIdentity, HashKey};
-use super::memory::{KnownClient, Memory, Open, Remembered};
+use super::memory::{KnownClient, Memory, OpenCluster, Remembered};
 use super::{Clock, Rights};
 use crate::fingerprint::Fingerprint;
 use crate::replace::replace;
@@ -155,7 +155,7 @@ impl OfCluster {
         let mut memory = Memory::default();
         let before = |at: i64| Some(at - since).filter(|at| *at <= 0);
         let open = self.open.and_then(before).zip(self.open_uuid);
-        memory.open = open.map(|(at, uuid)| Open {
+        memory.open = open.map(|(at, uuid)| OpenCluster {
             at: at.min(-STALE_MS),
             uuid,
             unbroken: false,

@@ -16,12 +16,12 @@ pub(super) struct Memory {
     /// The number of index names that clients have grants for, all together.
     names: usize,
     /// The cluster's last word, if it asks nobody who they are.
-    pub(super) open: Option<Open>,
+    pub(super) open: Option<OpenCluster>,
 }
 
 /// A cluster that asks nobody who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Open {
+pub(super) struct OpenCluster {
     /// When the cluster said so.
     pub(super) at: i64,
     /// Which cluster said so: another may be at its address since.
@@ -65,7 +65,7 @@ pub(super) enum Judged {
 impl Memory {
     /// Returns the record that this cluster does not authenticate its clients, if the record is younger than
     /// `within`.
-    pub(super) fn open(&self, uuid: &str, now: i64, within: Duration) -> Option<&Open> {
+    pub(super) fn open(&self, uuid: &str, now: i64, within: Duration) -> Option<&OpenCluster> {
         let open = self.open.as_ref();
         open.filter(|open| *open.uuid == *uuid && is_within(open.at, now, within))
     }

@@ -81,7 +81,7 @@ pub(crate) struct Letter {
 
 /// A letter as the admin port shows it.
 #[derive(Serialize)]
-pub(crate) struct Shown<'a> {
+pub(crate) struct ShownLetter<'a> {
     id: u64,
     died_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,10 +164,10 @@ impl Letter {
     }
 
     /// Returns the letter as the admin port shows it. JSON is shown byte for byte.
-    pub(crate) fn shown(&self) -> Shown<'_> {
+    pub(crate) fn shown(&self) -> ShownLetter<'_> {
         let cause = &self.cause;
         let (action, source) = shown_lines(self.lines.as_deref());
-        Shown {
+        ShownLetter {
             id: self.id,
             died_ms: self.died_ms,
             edited_ms: self.edited_ms,

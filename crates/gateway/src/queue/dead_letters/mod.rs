@@ -34,11 +34,11 @@ pub(crate) use edit::{Edit, Unfit};
 pub(crate) use facets::like;
 pub(crate) use filter::{Committed, LetterFilter};
 pub(crate) use find::{LettersFound, LettersSought};
-pub(crate) use letter::{Cause, Letter, Shown};
+pub(crate) use letter::{Cause, Letter, ShownLetter};
 pub(crate) use patch::{Patch, PatchTerms};
 pub(crate) use replay::{REPLAYED, ReplayTarget, recount};
+use room::LetterRoom;
 pub(crate) use room::NotPut;
-use room::Room;
 
 /// The dead letters of one queue.
 pub(crate) struct DeadLetters {
@@ -46,7 +46,7 @@ pub(crate) struct DeadLetters {
     /// The consumer whose place keeps segments: those before it go.
     kept: Consumer,
     file: PathBuf,
-    room: Room,
+    room: LetterRoom,
     catalog: Mutex<Arc<Catalog>>,
     /// Held while the catalog is changed.
     work: Mutex<()>,
@@ -108,7 +108,7 @@ pub(crate) struct Page {
 impl DeadLetters {
     /// Opens the store in a folder, or makes it.
     pub(crate) fn open(folder: &Path, options: Options) -> Result<Self, NotOpened> {
-        let room = Room::new(&options);
+        let room = LetterRoom::new(&options);
         let log = Log::open(folder, options, RealDisk::default())?;
         let kept = log.consumer(KEPT, StartAt::Oldest)?;
         let file = folder.join(CATALOG_FILE);

@@ -18,7 +18,7 @@ pub(crate) enum NotPut {
 }
 
 /// The room of a store.
-pub(super) struct Room {
+pub(super) struct LetterRoom {
     /// The most bytes of letters; a part of the store's quota is kept free for edits and for tidying up.
     bytes_max: AtomicU64,
     /// The bytes of that part.
@@ -33,17 +33,17 @@ pub(super) struct Room {
 }
 
 /// Room for one letter, until it is on disk.
-pub(super) struct Claim<'r> {
-    room: &'r Room,
+pub(super) struct RoomClaim<'r> {
+    room: &'r LetterRoom,
     slot: usize,
     bytes: u64,
     /// Whether the letter takes more than the quota allows.
     pub(super) is_oversized: bool,
 }
 
-// === impl Room ===
+// === impl LetterRoom ===
 
-impl Room {
+impl LetterRoom {
     pub(super) fn new(options: &Options) -> Self {
         let room = Self {
             bytes_max: AtomicU64::default(),
@@ -72,7 +72,7 @@ impl Room {
     }
 
     /// Claims room for a letter of this many bytes, in a store that has `used` bytes on disk.
-    pub(super) fn claim(&self, index: &str, bytes: u64, used: u64) -> Result<Claim<'_>, NotPut> {
+    pub(super) fn claim(&self, index: &str, bytes: u64, used: u64) -> Result<RoomClaim<'_>, NotPut> {
         let (most, reserve) = (self.bytes_max(), self.reserve());
         let slot = self.slot(index);
         let taken = self.taken[slot].load(Ordering::Relaxed);
@@ -99,7 +99,7 @@ impl Room {
         }
         self.taken[slot].fetch_add(bytes, Ordering::Relaxed);
         self.claimed.fetch_add(bytes, Ordering::Relaxed);
-        Ok(Claim {
+        Ok(RoomClaim {
             room: self,
             slot,
             bytes,
@@ -125,9 +125,9 @@ impl Room {
     }
 }
 
-// === impl Claim ===
+// === impl RoomClaim ===
 
-impl Claim<'_> {
+impl RoomClaim<'_> {
     /// Gives the room back: nothing of the letter is on disk.
     pub(super) fn give_back(self) {
         let taken = &self.room.taken[self.slot];
@@ -136,7 +136,7 @@ impl Claim<'_> {
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for RoomClaim<'_> {
     fn drop(&mut self) {
         self.room.claimed.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -163,8 +163,8 @@ const RECORD_BYTES: u64 = 64 << 10;
 mod tests {
     use super::*;
 
-    fn room() -> Room {
-        Room::new(&Options {
+    fn room() -> LetterRoom {
+        LetterRoom::new(&Options {
             segment_bytes: 1 << 20,
             quota_bytes: 11 << 20,
             ..Options::default()
@@ -172,7 +172,7 @@ mod tests {
     }
 
     /// Returns how many letters of 1000 bytes the store takes from an index.
-    fn fill(room: &Room, index: &str, used: &mut u64) -> u64 {
+    fn fill(room: &LetterRoom, index: &str, used: &mut u64) -> u64 {
         let before = *used;
         while let Ok(claim) = room.claim(index, 1000, *used) {
             drop(claim);

@@ -15,7 +15,7 @@ pub(crate) static HEADER: HeaderName = HeaderName::from_static("idempotency-key"
 
 /// The key of a request, and its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct NamedKey {
     /// The print of the key and of its sender: keys of different clients have nothing to do with one another.
     pub(crate) key: Fingerprint,
     /// The print of the sender.
@@ -28,7 +28,7 @@ pub(crate) struct Named {
 /// # Errors
 ///
 /// If there is more than one key, or the key is empty or too long.
-pub(crate) fn key_of(headers: &HeaderMap, user: Option<Fingerprint>) -> Result<Option<Named>, BadKey> {
+pub(crate) fn key_of(headers: &HeaderMap, user: Option<Fingerprint>) -> Result<Option<NamedKey>, BadKey> {
     let mut keys = headers.get_all(&HEADER).iter();
     let Some(key) = keys.next() else { return Ok(None) };
     let key = key.as_bytes();
@@ -41,7 +41,7 @@ pub(crate) fn key_of(headers: &HeaderMap, user: Option<Fingerprint>) -> Result<O
             .map_or(&b""[..], HeaderValue::as_bytes);
         fingerprint_of(&[&who(headers), runs_as])
     });
-    Ok(Some(Named {
+    Ok(Some(NamedKey {
         key: fingerprint_of(&[&client.to_bytes(), key]),
         client,
     }))

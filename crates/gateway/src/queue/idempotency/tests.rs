@@ -63,7 +63,7 @@ fn claim(keys: &Arc<Keys>, queue: &Log, key: &str, digest: &str) -> Claimed {
 }
 
 fn claim_of(keys: &Arc<Keys>, queue: &Log, client: &str, key: &str, digest: &str) -> Claimed {
-    let named = Named {
+    let named = NamedKey {
         key: print(key),
         client: print(client),
     };

@@ -8,7 +8,7 @@ use log::ReadError;
 use serde_json::{Value, json};
 
 use super::Parked;
-use super::store::{ParkedEntry, Record};
+use super::store::{ParkedEntry, StoreRecord};
 use crate::queue::trace::Sought;
 
 /// Parked operations that were found.
@@ -52,7 +52,7 @@ impl Parked {
                 found.is_partial = true;
                 return ControlFlow::Break(());
             }
-            if let (Some(pieces), Record::Put(entry, lines)) = (pieces.remove(&at), record) {
+            if let (Some(pieces), StoreRecord::Put(entry, lines)) = (pieces.remove(&at), record) {
                 for op in operations(sought, &entry, &lines) {
                     let is_of = |ops: &Option<Vec<u32>>| ops.as_ref().is_none_or(|ops| ops.contains(&op));
                     let piece = pieces.iter().find(|(ops, _)| is_of(ops));

@@ -15,7 +15,7 @@ pub(super) struct History<T> {
     owner: Option<u64>,
     /// Where each owner came to hold the lane, and where it had begun.
     owners: Vec<(u64, u64)>,
-    pub(super) live: BTreeMap<u64, Live<T>>,
+    pub(super) live: BTreeMap<u64, LiveEntry<T>>,
     /// The number of the lane's parked documents that became dead letters, in all.
     pub(super) dead: u64,
     /// The place of the last record that resolves entries.
@@ -29,7 +29,7 @@ struct Begun {
 }
 
 /// An entry that counts, as far as is known.
-pub(super) struct Live<T> {
+pub(super) struct LiveEntry<T> {
     pub(super) entry: Box<ParkedEntry>,
     /// The entry's operations that are not gone.
     pub(super) left: BTreeSet<u32>,
@@ -92,7 +92,7 @@ impl<T> History<T> {
             .retain(|_, live| !live.unsettled || first(&live.entry) != said);
         let mut left: BTreeSet<u32> = (0..entry.ops.len() as u32).collect();
         left.retain(|op| !entry.gone.contains(op));
-        let live = Live {
+        let live = LiveEntry {
             entry,
             left,
             with,

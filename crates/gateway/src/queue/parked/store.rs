@@ -48,7 +48,7 @@ pub(crate) struct ParkedEntry {
     pub(crate) gone: Vec<u32>,
     /// For each operation that is refused already: the cluster's error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) refused: Vec<Refused>,
+    pub(crate) refused: Vec<RefusalReason>,
     /// The record that this one replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<u64>,
@@ -82,7 +82,7 @@ impl ParkedEntry {
 
 /// Why an operation was refused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Refused {
+pub(crate) struct RefusalReason {
     pub(crate) status: u16,
     pub(crate) kind: String,
     pub(crate) reason: String,
@@ -112,7 +112,7 @@ pub(crate) struct Resolved {
 pub(crate) type WithLines = (Box<ParkedEntry>, Vec<u8>);
 
 /// A record of the store.
-pub(crate) enum Record {
+pub(crate) enum StoreRecord {
     /// An entry, with its lines.
     Put(Box<ParkedEntry>, Vec<u8>),
     Resolved(Resolved),
@@ -154,7 +154,7 @@ impl Store {
     }
 
     /// Visits all records from the oldest on.
-    pub(crate) fn each(&self, mut each: impl FnMut(u64, u64, Record)) -> Result<(), ReadError> {
+    pub(crate) fn each(&self, mut each: impl FnMut(u64, u64, StoreRecord)) -> Result<(), ReadError> {
         self.each_until(0, |at, bytes, record| {
             each(at, bytes, record);
             ControlFlow::Continue(())
@@ -165,7 +165,7 @@ impl Store {
     pub(crate) fn each_until(
         &self,
         from: u64,
-        mut each: impl FnMut(u64, u64, Record) -> ControlFlow<()>,
+        mut each: impl FnMut(u64, u64, StoreRecord) -> ControlFlow<()>,
     ) -> Result<(), ReadError> {
         let start = self.log.status().start.max(from);
         self.log.browse(start).each(|record| {
@@ -258,7 +258,7 @@ impl Store {
         let record = self.log.browse(at).read()?;
         let record = record.filter(|record| record.receipt.position == at);
         Ok(match record.and_then(parse) {
-            Some(Record::Put(entry, lines)) => Some((entry, lines)),
+            Some(StoreRecord::Put(entry, lines)) => Some((entry, lines)),
             _ => None,
         })
     }
@@ -290,17 +290,17 @@ fn bytes_max(options: &Options) -> u64 {
     options.quota_bytes.saturating_sub(options.segment_bytes)
 }
 
-fn parse(record: Browsed) -> Option<Record> {
+fn parse(record: Browsed) -> Option<StoreRecord> {
     let bytes = record.groups.into_iter().next()?.bytes;
     match record.kind {
         PUT => {
             let bytes = bytes?;
             let head = bytes.iter().position(|byte| *byte == b'\n')?;
             let entry = serde_json::from_slice(&bytes[..head]).ok()?;
-            Some(Record::Put(entry, bytes[head + 1..].to_vec()))
+            Some(StoreRecord::Put(entry, bytes[head + 1..].to_vec()))
         }
-        RESOLVED => serde_json::from_slice(&bytes?).ok().map(Record::Resolved),
-        SETTLED => Some(Record::Settled),
+        RESOLVED => serde_json::from_slice(&bytes?).ok().map(StoreRecord::Resolved),
+        SETTLED => Some(StoreRecord::Settled),
         _ => None,
     }
 }

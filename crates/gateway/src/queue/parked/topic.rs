@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kafka::{Aside, Part};
+use kafka::{Part, SideTopic};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use wire::guard::{Work, thread};
@@ -19,7 +19,7 @@ use super::store::{ParkedEntry, Resolved};
 
 /// The parked topic of one consumer group.
 pub(crate) struct ParkedTopic {
-    aside: Arc<dyn Aside>,
+    side_topic: Arc<dyn SideTopic>,
     group: Arc<dyn kafka::Group>,
     lanes: u32,
     owned: Mutex<Owned>,
@@ -57,7 +57,7 @@ struct Begins {
 }
 
 /// An entry of which all operations, or some, are gone.
-pub(crate) struct Gone {
+pub(crate) struct GoneEntry {
     pub(crate) at: u64,
     pub(crate) lane: u32,
     pub(crate) ops: Option<Vec<u32>>,
@@ -82,9 +82,9 @@ impl ParkedTopic {
         group: &Arc<dyn kafka::Group>,
         name: &str,
     ) -> Result<Self, kafka::OpenError> {
-        let aside = topic.aside(&format!("{}.{}.parked", topic.name(), in_a_topic(name)))?;
+        let side_topic = topic.side_topic(&format!("{}.{}.parked", topic.name(), in_a_topic(name)))?;
         Ok(Self {
-            aside,
+            side_topic,
             group: Arc::clone(group),
             lanes: topic.lanes(),
             owned: Mutex::default(),
@@ -93,7 +93,7 @@ impl ParkedTopic {
 
     /// Returns how many bytes an entry may have with its lines.
     pub(super) fn record_bytes_max(&self) -> usize {
-        self.aside.part_bytes_max(PARAMS_BYTES_MAX)
+        self.side_topic.part_bytes_max(PARAMS_BYTES_MAX)
     }
 
     /// Begins with lanes that came: from here on, records of others count for nothing. Finds the parked
@@ -123,7 +123,7 @@ impl ParkedTopic {
         let until = self.say(HOLDS, owner, lanes, |_| b"{}".to_vec())?;
         let mut found: BTreeMap<u32, History<T>> = BTreeMap::new();
         let mut failed = None;
-        let read = self.aside.read(&until, &mut |lane, record| {
+        let read = self.side_topic.read(&until, &mut |lane, record| {
             let history = found.entry(lane).or_default();
             if let Err(why) = take_in(history, record, &mut keep) {
                 failed.get_or_insert(why);
@@ -138,7 +138,7 @@ impl ParkedTopic {
             if !is_ours {
                 return Err(ParkedError::OfAnother {
                     lane: *lane,
-                    topic: self.aside.name().to_owned(),
+                    topic: self.side_topic.name().to_owned(),
                 });
             }
         }
@@ -181,19 +181,23 @@ impl ParkedTopic {
             documents: entry.ops.len().max(1) as u32,
             bytes,
         };
-        let receipt = self.aside.append(PUT, &said(owner), vec![part]).await?;
+        let receipt = self.side_topic.append(PUT, &said(owner), vec![part]).await?;
         let place = receipt.places.first().copied().unwrap_or_default();
         self.owned.lock().place(at, place);
         Ok(())
     }
 
     /// Records that operations are gone, and how many of each lane became dead letters.
-    pub(super) async fn resolve(&self, gone: &[Gone], dead: &BTreeMap<u32, u64>) -> Result<(), ParkedError> {
+    pub(super) async fn resolve(
+        &self,
+        gone: &[GoneEntry],
+        dead: &BTreeMap<u32, u64>,
+    ) -> Result<(), ParkedError> {
         let owner = self.owner()?;
         let mut tries = 0;
         loop {
             let parts = self.resolutions(gone, dead);
-            match self.aside.append(RESOLVED, &said(owner), parts).await {
+            match self.side_topic.append(RESOLVED, &said(owner), parts).await {
                 Ok(receipt) => {
                     self.has_resolved(&receipt);
                     return Ok(());
@@ -208,12 +212,12 @@ impl ParkedTopic {
 
     pub(super) fn resolve_blocking(
         &self,
-        gone: &[Gone],
+        gone: &[GoneEntry],
         dead: &BTreeMap<u32, u64>,
     ) -> Result<(), ParkedError> {
         let parts = self.resolutions(gone, dead);
         let owner = said(self.owner()?);
-        self.has_resolved(&self.aside.append_blocking(RESOLVED, &owner, parts)?);
+        self.has_resolved(&self.side_topic.append_blocking(RESOLVED, &owner, parts)?);
         Ok(())
     }
 
@@ -275,8 +279,8 @@ impl ParkedTopic {
         let topic = Arc::clone(self);
         // Only the brokers' disks depend on this.
         let tidied = thread("parked-tidy", Work::Parked, move || {
-            if let Err(error) = topic.aside.delete_before(&places) {
-                let topic = topic.aside.name();
+            if let Err(error) = topic.side_topic.delete_before(&places) {
+                let topic = topic.side_topic.name();
                 tracing::debug!(topic, %error, "what is needed no more stays");
             }
         });
@@ -284,7 +288,7 @@ impl ParkedTopic {
     }
 
     pub(super) fn close(&self) {
-        self.aside.close();
+        self.side_topic.close();
     }
 
     fn owner(&self) -> Result<u64, ParkedError> {
@@ -309,11 +313,13 @@ impl ParkedTopic {
             documents: 1,
             bytes: bytes(*lane),
         });
-        let receipt = self.aside.append_blocking(kind, &said(owner), parts.collect());
+        let receipt = self
+            .side_topic
+            .append_blocking(kind, &said(owner), parts.collect());
         Ok(receipt?.places)
     }
 
-    fn resolutions(&self, gone: &[Gone], dead: &BTreeMap<u32, u64>) -> Vec<Part> {
+    fn resolutions(&self, gone: &[GoneEntry], dead: &BTreeMap<u32, u64>) -> Vec<Part> {
         let owned = self.owned.lock();
         type Ordinals = Vec<(u64, Option<Vec<u32>>)>;
         let mut by_lane: BTreeMap<u32, Ordinals> = BTreeMap::new();

@@ -4,7 +4,7 @@ use log::{Log, Options, RealDisk, StartAt};
 use super::*;
 use crate::queue::fence::{Fronts, is_behind};
 use crate::queue::journal::Consumer;
-use crate::queue::parked::{Named, ParkKey, ParkedOfQueue};
+use crate::queue::parked::{OperationNames, ParkKey, ParkedOfQueue};
 
 const LANES: u32 = 64;
 
@@ -328,7 +328,7 @@ fn fences_that_are_joined_are_about_as_many_names_as_before() {
         Arc::new(fence)
     };
     let is_about = |fences: &[Arc<Fence>], name: &str| {
-        let named = Named::new(name.to_owned(), None, Some("1"));
+        let named = OperationNames::new(name.to_owned(), None, Some("1"));
         is_behind(fences, &named, (5, 30), 3)
     };
     let named = joined(&[fence(1, &[("a", "i1")]), fence(2, &[("b", "i2")])]);

@@ -7,7 +7,7 @@ use bulk::Reply;
 use cluster::Node;
 use http::{StatusCode, response};
 use tokio::sync::oneshot;
-use traces::{Open, SpanKind};
+use traces::{OpenSpan, SpanKind};
 use wire::codec::ReplyFault;
 use wire::guard::fault;
 use wire::{Fate, PooledBytes, SendError, SendErrorKind};
@@ -27,7 +27,7 @@ pub(super) struct Member {
     request_id: RequestId,
     deadline: tokio::time::Instant,
     /// The wait, if it is traced.
-    wait: Option<Open>,
+    wait: Option<OpenSpan>,
     tell: oneshot::Sender<CombinedRemote>,
 }
 

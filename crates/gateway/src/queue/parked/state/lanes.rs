@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::topic::Gone;
+use super::super::topic::GoneEntry;
 use super::ParkedState;
 
 /// The documents of one lane.
@@ -41,7 +41,7 @@ impl ParkedState {
 
     /// Announces that these operations are about to be written down as gone; returns how many will have died
     /// then.
-    pub(crate) fn will_die(&mut self, gone: &[Gone]) -> Dying {
+    pub(crate) fn will_die(&mut self, gone: &[GoneEntry]) -> Dying {
         for one in gone {
             self.lanes.entry(one.lane).or_default().dying += one.dead;
         }
@@ -53,7 +53,7 @@ impl ParkedState {
     }
 
     /// Takes the announcement back: it could not be written down.
-    pub(crate) fn will_not_die(&mut self, gone: &[Gone]) {
+    pub(crate) fn will_not_die(&mut self, gone: &[GoneEntry]) {
         for one in gone {
             self.lanes.entry(one.lane).or_default().dying -= one.dead;
         }

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{ParkedState, Piece};
+use super::{EntryPiece, ParkedState};
 
 impl ParkedState {
     /// Returns each piece with its key, for people: the key, the reason, since when the piece waits, how
     /// often it was tried, and when it is tried again.
-    pub(in crate::queue::parked) fn pieces_shown(&self) -> impl Iterator<Item = (&Piece, Value)> {
+    pub(in crate::queue::parked) fn pieces_shown(&self) -> impl Iterator<Item = (&EntryPiece, Value)> {
         let now = Instant::now();
         self.keys.iter().flat_map(move |(key, held)| {
-            let told = move |piece: &Piece| {
+            let told = move |piece: &EntryPiece| {
                 let next = piece.next_try.unwrap_or(held.next_try);
                 json!({
                     "key": key.shown(),

@@ -1,11 +1,11 @@
 use super::*;
 use crate::queue::fence::Fence;
-use crate::queue::parked::Named;
+use crate::queue::parked::OperationNames;
 
 pub(super) fn entry(key: ParkKey, position: u64, ids: &[&str]) -> ParkedEntry {
     let documents = ids
         .iter()
-        .map(|id| Named::new("logs".to_owned(), None, Some(id)).document);
+        .map(|id| OperationNames::new("logs".to_owned(), None, Some(id)).document);
     ParkedEntry {
         key,
         lane: 3,
@@ -17,16 +17,16 @@ pub(super) fn entry(key: ParkKey, position: u64, ids: &[&str]) -> ParkedEntry {
 }
 
 pub(super) fn park(state: &mut ParkedState, entry: &ParkedEntry, at: u64) {
-    let piece = Piece::new(at, 100, entry, None, Standing::Unsettled);
+    let piece = EntryPiece::new(at, 100, entry, None, Standing::Unsettled);
     state.insert(entry.key.clone(), &entry.names, &entry.why, piece);
 }
 
-pub(super) fn named(index: &str, id: &str) -> Named {
-    Named::new(index.to_owned(), None, Some(id))
+pub(super) fn named(index: &str, id: &str) -> OperationNames {
+    OperationNames::new(index.to_owned(), None, Some(id))
 }
 
 pub(super) fn query<'a>(
-    named: &'a Named,
+    named: &'a OperationNames,
     lane: u32,
     position: u64,
     fences: &'a [Arc<Fence>],

@@ -11,7 +11,7 @@ use super::browse::read_until;
 use super::config::base_config;
 use super::group::Quiet;
 use super::topic::{ASK_TIMEOUT, OpenTopic, wait};
-use crate::{Aside, Browsed, OpenError, Options, ReadError, Topic};
+use crate::{Browsed, OpenError, Options, ReadError, SideTopic, Topic};
 
 impl OpenTopic {
     /// See [`Topic::aside`].
@@ -40,7 +40,7 @@ impl OpenTopic {
     }
 }
 
-impl Aside for OpenTopic {
+impl SideTopic for OpenTopic {
     fn read(&self, until: &[(u32, u64)], each: &mut dyn FnMut(u32, Browsed)) -> Result<(), ReadError> {
         read_until(&self.inner.options, until, |_| Offset::Beginning, each)
     }
