@@ -1,4 +1,4 @@
-//! How slow and how faulty a cluster is all the time, whatever its cues.
+//! How slow and how faulty a cluster is all the time, whatever its injections.
 
 use std::thread;
 use std::time::{Duration, Instant};

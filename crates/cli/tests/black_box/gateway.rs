@@ -216,7 +216,7 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
         }
     }
 
-    /// Waits until a cluster's cues have hit this many requests.
+    /// Waits until a cluster's injections have hit this many requests.
     pub(crate) fn wait_for_struck(&self, cluster: &FakeCluster, wanted: u64) {
         let began = Instant::now();
         while cluster.struck() < wanted {
