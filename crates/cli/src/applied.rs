@@ -295,5 +295,6 @@ fn unix_ms() -> u64 {
     now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The part of the time that a gateway may be without readiness, as it reads a new cluster for the first time.
+/// The part of the time that a gateway may be without readiness, as it reads a new cluster for the first
+/// time.
 const PATIENCE_PART: u64 = 3;

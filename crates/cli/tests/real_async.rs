@@ -23,16 +23,16 @@ use anyhow::{Result, ensure};
 use gateway::Gateway;
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::real::{Kind, RealCluster};
+use testkit::real::{ClusterKind, RealCluster};
 
 #[test]
 fn acknowledged_documents_arrive_at_a_secured_opensearch() -> Result<()> {
-    prove(Kind::OpenSearchSecure)
+    prove(ClusterKind::OpenSearchSecure)
 }
 
 #[test]
 fn acknowledged_documents_arrive_at_elasticsearch() -> Result<()> {
-    prove(Kind::Elasticsearch)
+    prove(ClusterKind::Elasticsearch)
 }
 
 /// An index whose documents have a number, and the file of a gateway that queues writes to it.
@@ -56,7 +56,7 @@ fn prepare(cluster: &RealCluster, name: &str) -> Result<Prepared> {
     Ok(Prepared { index, folder, file })
 }
 
-fn prove(kind: Kind) -> Result<()> {
+fn prove(kind: ClusterKind) -> Result<()> {
     let cluster = RealCluster::shared(kind)?;
     let nodes = cluster.client()?;
     let Prepared {

@@ -19,11 +19,11 @@ use gateway::Gateway;
 use revoked::Revoked;
 use serde_json::{Value, json};
 use testkit::client::{Answer, Client};
-use testkit::real::{Kind, RealCluster};
+use testkit::real::{ClusterKind, RealCluster};
 
 #[test]
 fn an_opensearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
-    let cluster = RealCluster::shared(Kind::OpenSearchSecure)?;
+    let cluster = RealCluster::shared(ClusterKind::OpenSearchSecure)?;
     let nodes = cluster.client()?;
     for (name, pattern, actions) in [
         ("reader", "*", json!(["read"])),
@@ -64,7 +64,7 @@ fn an_opensearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
 /// The rights that docs/health.md lists for the gateway's account are the rights that it needs.
 #[test]
 fn an_account_with_the_documented_rights_is_told_to_have_them_and_another_what_it_lacks() -> Result<()> {
-    let cluster = RealCluster::shared(Kind::OpenSearchSecure)?;
+    let cluster = RealCluster::shared(ClusterKind::OpenSearchSecure)?;
     let nodes = cluster.client()?;
     let name = cluster.fresh_name("gate");
     let one_shard = json!({"settings": {"number_of_shards": 1, "number_of_replicas": 0}});
@@ -148,7 +148,7 @@ elasticsearch: [{{name: c, endpoint: '{}', tls.ca_file: '{}', basic_auth: {{user
 
 #[test]
 fn an_elasticsearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
-    let cluster = RealCluster::shared(Kind::ElasticsearchSecure)?;
+    let cluster = RealCluster::shared(ClusterKind::ElasticsearchSecure)?;
     let revoked = Revoked::begin(&cluster, "admin")?;
     prove(
         &cluster,

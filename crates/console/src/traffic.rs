@@ -114,8 +114,8 @@ impl Traffic {
 
 /// Returns an estimate of what a gateway saves its clusters. A document that goes straight to the node of its
 /// primary saves the hop that it would make from a node that was chosen in turn, which is the right one of n
-/// nodes in one of n cases. Of several clusters, the smallest counts. Parts of bulks that share a request save
-/// all requests but that one. `null` where the counters do not tell.
+/// nodes in one of n cases. Of several clusters, the smallest counts. Parts of bulks that share a request
+/// save all requests but that one. `null` where the counters do not tell.
 fn gain(counters: &Map<String, Value>, clusters: Option<&Value>) -> Value {
     let per_s = |name: &str| counters.get(name)?["per_s"].as_f64();
     let clusters = clusters.and_then(Value::as_object).into_iter().flatten();

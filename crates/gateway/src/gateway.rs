@@ -16,11 +16,11 @@ use wire::{Workers, WorkersConfig};
 use crate::admin::{Admin, why_not_ready};
 use crate::admission::rights::Rights;
 use crate::applied::{Applied, ConfigAsked, Configs};
-use crate::beside::beside;
 use crate::delivery::{Deliveries, Memory};
 use crate::front::{Close, Listeners, Opened, Sockets};
 use crate::live::{GatewayState, Live};
 use crate::metrics::Metrics;
+use crate::own_thread::on_own_thread;
 use crate::queue::Queues;
 use crate::reloads::Reloads;
 use crate::requeue::Requeue;
@@ -349,7 +349,7 @@ impl Gateway {
                 shared.rights.close();
             }
         };
-        if beside(close.clone()).await.is_err() {
+        if on_own_thread(close.clone()).await.is_err() {
             // The last step of the stop may block: no other work is left on this thread.
             close();
         }

@@ -119,8 +119,8 @@ pub fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     builder.root
 }
 
-/// Returns where each scalar of a text is written, in bytes and with its quotes, by the place where it begins.
-/// Empty if the syntax is wrong.
+/// Returns where each scalar of a text is written, in bytes and with its quotes, by the place where it
+/// begins. Empty if the syntax is wrong.
 pub fn scalars(text: &str) -> HashMap<Position, Range<usize>> {
     let body = text.trim_start_matches(BOM);
     let before = text.len() - body.len();

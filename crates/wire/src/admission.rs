@@ -32,9 +32,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::budget::{Budget, OverBudget};
-use crate::claim::{Claim, Record};
+use crate::claim::{BodyRecord, Claim};
 use crate::holder::{Holder, Sender};
-use crate::place::{Place, Places};
+use crate::place::{Places, QueuePlace};
 use crate::waiters::{Waiter, Waiters};
 
 /// The rules between peers that want memory for bodies.
@@ -84,7 +84,7 @@ pub(crate) struct AdmissionQueue {
     pub(crate) queue: Waiters,
     pub(crate) places: Places,
     /// Bodies that are arriving.
-    pub(crate) arriving: HashMap<u64, Arc<Record>>,
+    pub(crate) arriving: HashMap<u64, Arc<BodyRecord>>,
     /// The bytes that small bodies hold.
     small_held: usize,
     next_id: u64,
@@ -154,14 +154,14 @@ impl Admission {
     }
 
     /// Notes that a claim gives back `bytes` of what it holds.
-    pub(crate) fn take_back(&self, record: &Record, bytes: usize) {
+    pub(crate) fn take_back(&self, record: &BodyRecord, bytes: usize) {
         let mut state = self.state();
         state.take_back(record, bytes);
         self.let_on(&mut state, record.sender);
     }
 
     /// Notes that a claim ends.
-    pub(crate) fn end(&self, record: &Record) {
+    pub(crate) fn end(&self, record: &BodyRecord) {
         let mut state = self.state();
         state.end(record);
         self.let_on(&mut state, record.sender);
@@ -241,7 +241,7 @@ impl AdmissionQueue {
         self.peers.get(&holder).map_or(0, |account| account.held)
     }
 
-    pub(crate) fn begin(&mut self, record: impl FnOnce(u64) -> Record) -> Arc<Record> {
+    pub(crate) fn begin(&mut self, record: impl FnOnce(u64) -> BodyRecord) -> Arc<BodyRecord> {
         self.next_id += 1;
         let record = Arc::new(record(self.next_id));
         for holder in record.sender.holders() {
@@ -250,7 +250,7 @@ impl AdmissionQueue {
         record
     }
 
-    fn end(&mut self, record: &Record) {
+    fn end(&mut self, record: &BodyRecord) {
         self.arriving.remove(&record.id);
         self.take_back(record, record.held());
         for holder in record.sender.holders() {
@@ -263,7 +263,7 @@ impl AdmissionQueue {
         }
     }
 
-    pub(crate) fn give(&mut self, record: &Record, bytes: usize) {
+    pub(crate) fn give(&mut self, record: &BodyRecord, bytes: usize) {
         for holder in record.sender.holders() {
             self.peers.entry(holder).or_default().held += bytes;
         }
@@ -271,7 +271,7 @@ impl AdmissionQueue {
     }
 
     /// Gives room that a body of `wanted` bytes has waited for, or not.
-    fn give_room(&mut self, record: &Record, wanted: usize, room: Room) {
+    fn give_room(&mut self, record: &BodyRecord, wanted: usize, room: Room) {
         if room.is_small(record.held() + wanted) {
             record.add_small(wanted);
             self.small_held += wanted;
@@ -279,7 +279,7 @@ impl AdmissionQueue {
         self.give(record, wanted);
     }
 
-    pub(crate) fn take_back(&mut self, record: &Record, bytes: usize) {
+    pub(crate) fn take_back(&mut self, record: &BodyRecord, bytes: usize) {
         record.sub_held(bytes);
         self.small_held = self.small_held.saturating_sub(record.sub_small(bytes));
         for holder in record.sender.holders() {
@@ -342,7 +342,7 @@ impl Budget {
     pub(crate) fn may_have(
         &self,
         state: &AdmissionQueue,
-        record: &Record,
+        record: &BodyRecord,
         bytes: usize,
         now: Instant,
     ) -> bool {
@@ -353,7 +353,7 @@ impl Budget {
     pub(crate) fn held_up_by(
         &self,
         state: &AdmissionQueue,
-        record: &Record,
+        record: &BodyRecord,
         bytes: usize,
         now: Instant,
     ) -> Option<Holder> {
@@ -402,7 +402,7 @@ impl Budget {
         if bytes > self.admission_limit() {
             return Err(refused());
         }
-        let place = Place::take(self, claim, bytes, wait).ok_or_else(refused)?;
+        let place = QueuePlace::take(self, claim, bytes, wait).ok_or_else(refused)?;
         let until = tokio::time::Instant::now() + wait;
         while !place.waiter.is_granted() {
             let look_again = (tokio::time::Instant::now() + LOOK_EVERY).min(until);

@@ -15,12 +15,12 @@ use crate::holder::Sender;
 #[derive(Debug)]
 pub(crate) struct Claim {
     budget: Arc<Budget>,
-    record: Arc<Record>,
+    record: Arc<BodyRecord>,
 }
 
 /// The part of a claim that others may see.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct BodyRecord {
     pub(crate) id: u64,
     pub(crate) sender: Sender,
     held: AtomicUsize,
@@ -33,12 +33,12 @@ pub(crate) struct Record {
     /// A [`ClaimVerdict`], or 0.
     verdict: AtomicU8,
     waker: Mutex<Option<Waker>>,
-    mark: Mutex<Mark>,
+    mark: Mutex<RateMark>,
 }
 
 /// The moment, and the number of bytes, from which a body's rate is counted.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct RateMark {
     pub(crate) at: Instant,
     pub(crate) arrived: u64,
 }
@@ -58,7 +58,7 @@ pub(crate) enum ClaimVerdict {
 
 impl Claim {
     pub(crate) fn begin(budget: &Arc<Budget>, sender: Sender) -> Self {
-        let record = budget.admission.state().begin(|id| Record {
+        let record = budget.admission.state().begin(|id| BodyRecord {
             id,
             sender,
             held: AtomicUsize::new(0),
@@ -68,7 +68,7 @@ impl Claim {
             waits: AtomicBool::new(false),
             verdict: AtomicU8::new(0),
             waker: Mutex::default(),
-            mark: Mutex::new(Mark {
+            mark: Mutex::new(RateMark {
                 at: Instant::now(),
                 arrived: 0,
             }),
@@ -79,7 +79,7 @@ impl Claim {
         }
     }
 
-    pub(crate) fn record(&self) -> &Arc<Record> {
+    pub(crate) fn record(&self) -> &Arc<BodyRecord> {
         &self.record
     }
 
@@ -131,9 +131,9 @@ impl Drop for Claim {
     }
 }
 
-// === impl Record ===
+// === impl BodyRecord ===
 
-impl Record {
+impl BodyRecord {
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
@@ -184,13 +184,13 @@ impl Record {
     }
 
     pub(crate) fn start_over(&self) {
-        *self.mark.lock() = Mark {
+        *self.mark.lock() = RateMark {
             at: Instant::now(),
             arrived: self.bytes_arrived(),
         };
     }
 
-    pub(crate) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> RateMark {
         *self.mark.lock()
     }
 

@@ -18,7 +18,7 @@ use crate::waiters::Waiter;
 
 /// A place in the queue, left when dropped. A drop also gives back the room that was granted, unless the room
 /// is kept.
-pub(crate) struct Place<'a> {
+pub(crate) struct QueuePlace<'a> {
     budget: &'a Budget,
     pub(crate) waiter: Arc<Waiter>,
 }
@@ -52,8 +52,8 @@ struct Most {
 // === impl AdmissionQueue ===
 
 impl AdmissionQueue {
-    /// Returns what bodies of `peer` that wait may count for: half of all while there are other peers. Without
-    /// them, many clients behind one address are all who want memory.
+    /// Returns what bodies of `peer` that wait may count for: half of all while there are other peers.
+    /// Without them, many clients behind one address are all who want memory.
     fn most_for(&self, budget: &Budget, peer: IpAddr, now: Instant) -> Most {
         let all = budget.limit() / ASIDE_SHARE;
         let peer = if self.others_than(Holder::Address(peer), now) {
@@ -65,9 +65,9 @@ impl AdmissionQueue {
     }
 }
 
-// === impl Place ===
+// === impl QueuePlace ===
 
-impl<'a> Place<'a> {
+impl<'a> QueuePlace<'a> {
     /// Takes a place; `None` if too much memory is taken by bodies that wait.
     pub(crate) fn take(budget: &'a Budget, claim: &Claim, wanted: usize, wait: Duration) -> Option<Self> {
         let (record, since) = (claim.record(), Instant::now());
@@ -88,7 +88,7 @@ impl<'a> Place<'a> {
             waiter
         };
         budget.serve_waiting();
-        Some(Place { budget, waiter })
+        Some(QueuePlace { budget, waiter })
     }
 
     /// Passes the room to the caller.
@@ -97,7 +97,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let (admission, record) = (&self.budget.admission, &self.waiter.record);
         record.wait(false);
@@ -269,7 +269,7 @@ mod tests {
             let minute = Duration::from_secs(60);
             let waiting = claims
                 .iter()
-                .map(|claim| Place::take(&budget, claim, 400 * MIB, minute).expect("a place"));
+                .map(|claim| QueuePlace::take(&budget, claim, 400 * MIB, minute).expect("a place"));
             let waiting: Vec<_> = waiting.collect();
             assert_eq!(budget.admission.waiting(), many);
             let looked_at = || budget.admission.counters.looked_at.load(Ordering::Relaxed);
@@ -303,7 +303,7 @@ mod tests {
                 // Each has a read buffer.
                 budget.charge(32 << 10);
                 claim.record().set_aside(32 << 10);
-                match Place::take(&budget, claim, 20 * MIB, minute) {
+                match QueuePlace::take(&budget, claim, 20 * MIB, minute) {
                     None => {
                         budget.forget(32 << 10);
                         None
@@ -333,7 +333,7 @@ mod tests {
         assert!(wait(&budget, &holder, 40 * MIB, 1).await);
         let minute = Duration::from_secs(60);
         let claims: Vec<Claim> = (0..1_000).map(|_| Claim::begin(&budget, sender(1))).collect();
-        let place = |claim| Place::take(&budget, claim, 20 * MIB, minute);
+        let place = |claim| QueuePlace::take(&budget, claim, 20 * MIB, minute);
         let mut waiting: Vec<_> = claims.iter().filter_map(place).collect();
         assert_eq!(waiting.len(), 8 * MIB / FIRST_BYTES, "all of the memory for them");
         let others: Vec<Claim> = (0..1_000).map(|_| Claim::begin(&budget, sender(2))).collect();

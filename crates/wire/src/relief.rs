@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 
 use crate::admission::{AdmissionQueue, UNFIT_MAX};
 use crate::budget::Budget;
-use crate::claim::{Record, Verdict};
+use crate::claim::{BodyRecord, ClaimVerdict};
 use crate::holder::Holder;
 use crate::waiters::Waiter;
 
 /// The state of one body, as seen by a look.
 struct BodyState {
-    record: Arc<Record>,
+    record: Arc<BodyRecord>,
     slow_for: Duration,
     /// The burden of the body: the higher, the more it holds and the less it sends.
     burden: f64,
@@ -76,7 +76,7 @@ impl Budget {
             .collect();
         if missing > 0 && !who_waits.is_empty() {
             for one in self.over_share(&state, &seen, &who_waits) {
-                self.tell(one, Verdict::OverShare);
+                self.tell(one, ClaimVerdict::OverShare);
             }
         }
         state.let_all_on();
@@ -90,7 +90,10 @@ impl Budget {
         seen: impl Iterator<Item = &'s BodyState> + Clone,
         mut missing: usize,
     ) -> usize {
-        for (slow_for, verdict) in [(SHRINK_AFTER, Verdict::Shrink), (CUT_AFTER, Verdict::Slow)] {
+        for (slow_for, verdict) in [
+            (SHRINK_AFTER, ClaimVerdict::Shrink),
+            (CUT_AFTER, ClaimVerdict::Slow),
+        ] {
             for one in seen.clone().filter(|one| one.slow_for >= slow_for) {
                 if missing == 0 {
                     return 0;
@@ -102,12 +105,12 @@ impl Budget {
     }
 
     /// Gives a body its verdict, if that frees anything; returns how much it will free.
-    fn tell(&self, one: &BodyState, verdict: Verdict) -> usize {
+    fn tell(&self, one: &BodyState, verdict: ClaimVerdict) -> usize {
         let freed = freed_by(&one.record, verdict);
         if freed > 0 && one.record.told().is_none() {
             let counter = match verdict {
-                Verdict::Shrink => &self.admission.counters.shrunk,
-                Verdict::Slow | Verdict::OverShare => &self.admission.counters.cut,
+                ClaimVerdict::Shrink => &self.admission.counters.shrunk,
+                ClaimVerdict::Slow | ClaimVerdict::OverShare => &self.admission.counters.cut,
             };
             counter.fetch_add(1, Ordering::Relaxed);
             one.record.tell(verdict);
@@ -146,20 +149,20 @@ impl Budget {
     }
 }
 
-fn freed_by(record: &Record, verdict: Verdict) -> usize {
+fn freed_by(record: &BodyRecord, verdict: ClaimVerdict) -> usize {
     let held = record.held();
     match verdict {
-        Verdict::Shrink => {
+        ClaimVerdict::Shrink => {
             let freed = held.saturating_sub(usize::try_from(record.bytes_arrived()).unwrap_or(usize::MAX));
             if freed < SHRINK_BYTES_MIN { 0 } else { freed }
         }
-        Verdict::Slow | Verdict::OverShare => held,
+        ClaimVerdict::Slow | ClaimVerdict::OverShare => held,
     }
 }
 
 /// Measures a body's rate from its mark on. The mark of a body that has been fast for some time moves on,
 /// because a fast start must not hide slow sending later.
-fn look(record: &Arc<Record>, rate_min: u64, now: Instant) -> BodyState {
+fn look(record: &Arc<BodyRecord>, rate_min: u64, now: Instant) -> BodyState {
     let mark = record.mark();
     let time = now.saturating_duration_since(mark.at);
     let came = record.bytes_arrived().saturating_sub(mark.arrived) as f64;

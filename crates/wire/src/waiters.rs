@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::claim::Record;
+use crate::claim::BodyRecord;
 use crate::holder::Holder;
 
 /// A body that waits for room.
@@ -23,7 +23,7 @@ pub(crate) struct Waiter {
     pub(crate) wanted: usize,
     /// Whether the body is small with what it wants.
     pub(crate) is_small: bool,
-    pub(crate) record: Arc<Record>,
+    pub(crate) record: Arc<BodyRecord>,
     pub(crate) since: Instant,
     wait: Duration,
     granted: Mutex<bool>,
@@ -76,7 +76,7 @@ impl Waiters {
     /// Puts a body that wants so many bytes behind all others.
     pub(crate) fn push(
         &mut self,
-        record: &Arc<Record>,
+        record: &Arc<BodyRecord>,
         (wanted, is_small): (usize, bool),
         (since, wait): (Instant, Duration),
     ) -> Arc<Waiter> {

@@ -1,5 +1,5 @@
-//! A running gateway gets another configuration through the admin port: it is checked, compared, put in force,
-//! and goes back by itself unless it is confirmed.
+//! A running gateway gets another configuration through the admin port: it is checked, compared, put in
+//! force, and goes back by itself unless it is confirmed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

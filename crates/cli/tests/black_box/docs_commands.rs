@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use testkit::client::Client;
-use testkit::fake::{FakeCluster, Manners, Spec, Unfit};
+use testkit::fake::{Behaviour, FakeCluster, Spec, Unfit};
 
 use crate::docs::{Block, arguments, blocks, root};
 use crate::gateway::{Gateway, body, program};
@@ -156,9 +156,9 @@ impl Machine {
             status: 400,
             error: UNFIT.to_owned(),
         };
-        cluster.set_manners(Manners {
+        cluster.set_behaviour(Behaviour {
             unfit: Some(unfit),
-            ..Manners::default()
+            ..Behaviour::default()
         });
         cluster.refuse_writes("blocked", Some((403, REFUSED)));
         let secured = FakeCluster::start(spec().tls().basic_auth("gateway", "secret")).unwrap();

@@ -4,14 +4,14 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use testkit::client::{Answer, Client};
-use testkit::real::{Kind, RealCluster};
+use testkit::real::{ClusterKind, RealCluster};
 
 use crate::gateway::Gateway;
 use crate::{Prepared, prepare};
 
 #[test]
 fn what_requires_a_data_stream_gets_404_as_it_does_directly_and_makes_nothing() -> Result<()> {
-    let cluster = RealCluster::shared(Kind::Elasticsearch)?;
+    let cluster = RealCluster::shared(ClusterKind::Elasticsearch)?;
     let nodes = cluster.client()?;
     let Prepared {
         index,

@@ -1,6 +1,6 @@
 //! An alias that moves again and again while writes through it are queued.
 
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use super::concerns::{until, with};
 use super::gateway::Gateway;
@@ -42,7 +42,7 @@ fn no_document_is_in_two_indices_if_its_alias_moved_before_it_was_sent_and_moves
         status: 503,
         body: "{}".to_owned(),
     };
-    cluster.cue(Cue::bulk(busy).always());
+    cluster.inject(Injection::bulk(busy).always());
     first.bulk(&lines(&ours, 1)).ok().unwrap();
     wait(&first, |one| one["retrying_lanes"] == 1);
     move_alias(&cluster, &first, "i2", &probe);
@@ -52,7 +52,7 @@ fn no_document_is_in_two_indices_if_its_alias_moved_before_it_was_sent_and_moves
         with(&cluster, "i2", 2) == others.len()
     });
     cluster.behave();
-    cluster.cue(Cue::bulk(Fault::HangWritten).always());
+    cluster.inject(Injection::bulk(Fault::HangWritten).always());
     until("some is written", &first, || with(&cluster, "i2", 1) > 0);
     std::thread::sleep(std::time::Duration::from_millis(300));
     first.signal("KILL");

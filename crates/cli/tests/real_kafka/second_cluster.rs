@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use super::concerns::{until, writes};
 use super::gateway::Gateway;
@@ -52,7 +52,7 @@ fn no_document_is_twice_in_a_second_cluster_whose_alias_moves_between_kill_9_and
         if operation == "update" {
             body = body.replace("{\"v\":1}", "{\"doc\":{\"v\":1},\"doc_as_upsert\":true}");
         }
-        second.cue(Cue::bulk(Fault::HangWritten).always());
+        second.inject(Injection::bulk(Fault::HangWritten).always());
         let answer = gateway.bulk(&body).ok().unwrap();
         assert!(answer.header("x-tidegate-ack").is_some(), "{:?}", answer.json());
         // Each node holds the first request that it gets; later ones are not sent.

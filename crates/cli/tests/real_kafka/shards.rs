@@ -1,7 +1,7 @@
 //! One shard of an index that accepts nothing: only its own documents wait, through hand-overs, and no write
 //! to a document passes an earlier one, even if documents come to be in other shards meanwhile.
 
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use super::concerns::{until, with, writes};
 use super::gateway::Gateway;
@@ -25,7 +25,7 @@ fn loses_a_primary(cluster: &FakeCluster) {
         status: 503,
         error: NO_PRIMARY.to_owned(),
     };
-    cluster.cue(Cue::bulk(refused).on_node(0).always());
+    cluster.inject(Injection::bulk(refused).on_node(0).always());
 }
 
 fn write(gateway: &Gateway, v: usize) {

@@ -21,7 +21,7 @@ use crate::clock::now_ms;
 use crate::outbound::Ask;
 use crate::rights::CallPath;
 use crate::roles::Role;
-use crate::store::{Change, GatewayEntry, StoreError, User};
+use crate::store::{AuditedChange, GatewayEntry, StoreError, User};
 use crate::target::Target;
 
 /// A gateway's recent queues, and the requests that ask for them now: however many pages are open, a gateway
@@ -149,12 +149,12 @@ pub(super) async fn call(
         if let Ok(actor) = HeaderValue::from_bytes(user.name.as_bytes()) {
             headers.insert("x-actor", actor);
         }
-        store.note(&Change {
+        store.note(&AuditedChange {
             user: &user.name,
             what: &format!("{method} {}", call.path),
             target: &gateway.name,
             reason: call.confirm.as_ref().map(|confirm| confirm.reason.trim()),
-            ..Change::default()
+            ..AuditedChange::default()
         })?;
     }
     if call.body.is_some() {

@@ -9,7 +9,7 @@ use bulk::{Op, Operation};
 use cluster::Snapshot;
 use config::Retry;
 use futures_util::future::join_all;
-use traces::{Open, SpanKind};
+use traces::{OpenSpan, SpanKind};
 use wire::PooledBytes;
 
 use crate::delivery::error_scope::is_of_another;
@@ -175,7 +175,7 @@ impl Lane {
         // The lines have a single holder, which may let go of them.
         drop(body);
         work.held = held;
-        work.trace = span.as_ref().map(Open::trace);
+        work.trace = span.as_ref().map(OpenSpan::trace);
         group.sends(self.number, last + 1);
         // Two operations on one document never travel together: if one were tried again, it could overtake
         // the other.
@@ -394,7 +394,7 @@ impl Lane {
 
 impl Route {
     /// Begins the span of a batch that has records of traced requests.
-    fn traced(&self, batch: &Batch, lane: u32) -> Option<Open> {
+    fn traced(&self, batch: &Batch, lane: u32) -> Option<OpenSpan> {
         if batch.accepted_by.is_empty() {
             return None;
         }

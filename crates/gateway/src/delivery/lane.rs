@@ -12,15 +12,15 @@ use tokio::sync::watch;
 use wire::{Charge, Worker};
 
 use crate::delivery::doubt::Resent;
-use crate::delivery::led_to::LedTo;
-use crate::delivery::memory::Parts;
+use crate::delivery::memory::BudgetShares;
+use crate::delivery::name_history::NameHistory;
 use crate::delivery::outlet::Outlets;
 use crate::delivery::suspect::Suspect;
 use crate::delivery::unwritten::Unwritten;
 use crate::live::GatewayState;
 use crate::metrics::Counters;
 use crate::nodes::Outbound;
-use crate::queue::{Doing, Fronts, Group, LaneReader};
+use crate::queue::{Fronts, Group, LaneActivity, LaneReader};
 use crate::request_id::RequestId;
 
 /// The state that the lanes of one thread share.
@@ -37,13 +37,13 @@ pub(crate) struct Route {
     pub(crate) ids: RefCell<IdMint>,
     pub(crate) scratch: RefCell<Scratch>,
     /// The memory that its lanes may hold in any case: given back when this is dropped.
-    pub(crate) _parts: Parts,
+    pub(crate) _parts: BudgetShares,
     /// The number of lanes that have documents to deliver now.
     pub(crate) busy: Cell<usize>,
     pub(crate) fronts: Fronts,
     pub(crate) resent: RefCell<Resent>,
     /// Where names have led, for a queue in Kafka.
-    pub(crate) led_to: RefCell<LedTo>,
+    pub(crate) led_to: RefCell<NameHistory>,
     /// Refusals of parked operations whose dead letters the disk does not take.
     pub(crate) unwritten: RefCell<Unwritten>,
 }
@@ -123,7 +123,7 @@ impl Lane {
             if let Some(known) = self.known_topology() {
                 if waited {
                     let group = &self.route.group;
-                    group.set(self.number, Doing::Delivering, None);
+                    group.set(self.number, LaneActivity::Delivering, None);
                 }
                 self.route.look(&known.1.table);
                 return Some(known);
@@ -147,16 +147,16 @@ impl Lane {
             return Some((outbound, snapshot));
         }
         let status = outbound.cluster().status();
-        let doing = match status.state {
-            WatchState::Unauthorized => Doing::Paused,
-            _ => Doing::Retrying,
+        let activity = match status.state {
+            WatchState::Unauthorized => LaneActivity::Paused,
+            _ => LaneActivity::Retrying,
         };
         let known = status.warnings.last().map(|why| format!(": {why}"));
         let why = format!(
             "the cluster's topology is not known yet{}",
             known.unwrap_or_default()
         );
-        self.route.group.set(self.number, doing, Some(&why));
+        self.route.group.set(self.number, activity, Some(&why));
         None
     }
 

@@ -15,7 +15,7 @@ use bulk::RouteTable;
 
 /// The names of aliases and data streams, each with the indices that it has led to, the newest last.
 #[derive(Default)]
-pub(crate) struct LedTo {
+pub(crate) struct NameHistory {
     seen: Option<Arc<RouteTable>>,
     names: HashMap<String, Vec<Led>>,
 }
@@ -27,7 +27,7 @@ struct Led {
     left_ms: Option<u64>,
 }
 
-impl LedTo {
+impl NameHistory {
     /// Follows all names in a topology, if it is another one than the last.
     pub(crate) fn look(&mut self, table: &Arc<RouteTable>, now_ms: u64) {
         if self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, table)) {
@@ -115,8 +115,8 @@ mod tests {
     }
 
     /// Follows the alias through these indices, which it came to at these times.
-    fn followed(indices: &[(&str, u64)]) -> LedTo {
-        let mut led_to = LedTo::default();
+    fn followed(indices: &[(&str, u64)]) -> NameHistory {
+        let mut led_to = NameHistory::default();
         for (index, now_ms) in indices {
             led_to.look(&table(index), *now_ms);
         }
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn of_a_name_that_moves_again_and_again_the_latest_indices_are_known() {
-        let mut led_to = LedTo::default();
+        let mut led_to = NameHistory::default();
         for number in 0..=INDICES_MAX {
             led_to.look(&table(&format!("i{number}")), 0);
         }

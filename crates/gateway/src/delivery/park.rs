@@ -7,25 +7,26 @@ use std::sync::Arc;
 use bulk::Op;
 use cluster::Snapshot;
 
-use crate::delivery::concern::{asks_for_copies, lacks_copies};
+use crate::delivery::error_scope::{asks_for_copies, lacks_copies};
 use crate::delivery::lane::Lane;
 use crate::delivery::outcome::{Again, Error};
 use crate::delivery::pauses::ROOM_AGAIN;
 use crate::delivery::work::Work;
 use crate::queue::DELIVERED_TYPE;
 use crate::queue::parked::{
-    Asking, Entry, Holder, Key, Named, NotParked, Parked, Refused, Scope, ShardOf, behind_other_lane, now_ms,
+    Holder, HolderQuery, NotParked, OperationNames, ParkKey, Parked, ParkedEntry, RefusalReason, Scope,
+    ShardOf, behind_other_lane, now_ms,
 };
-use crate::queue::{Doing, written};
+use crate::queue::{LaneActivity, written};
 
 /// Operations of a batch that are parked for one key.
 struct ToPark {
-    key: Key,
+    key: ParkKey,
     why: String,
     /// The operations' numbers: their names, all at once, would take more than their lines.
     operations: Vec<usize>,
     /// The cluster's error for each operation, if they are refused already.
-    refused: Vec<Refused>,
+    refused: Vec<RefusalReason>,
 }
 
 impl Lane {
@@ -36,7 +37,7 @@ impl Lane {
             return Some(());
         };
         let snapshot = self.topology().await?.1;
-        let mut by_key: BTreeMap<Key, (String, Vec<usize>)> = BTreeMap::new();
+        let mut by_key: BTreeMap<ParkKey, (String, Vec<usize>)> = BTreeMap::new();
         {
             let fences = self.route.fences();
             let mut state = parked.state();
@@ -44,7 +45,7 @@ impl Lane {
             left.retain(|operation| {
                 let named = work.named(*operation, &snapshot);
                 let shard = || work.shard(*operation, &snapshot);
-                let asking = Asking {
+                let query = HolderQuery {
                     named: &named,
                     shard: &shard,
                     lane: self.number,
@@ -52,11 +53,11 @@ impl Lane {
                     target: &work.wording.target,
                     fences: &fences,
                 };
-                let (key, why) = match state.holder(&asking, None) {
+                let (key, why) = match state.holder(&query, None) {
                     Some(Holder::Key(key)) => (key, String::new()),
                     Some(Holder::OtherLane(key)) => {
                         let index = named.index().to_owned();
-                        (Key::Index { index }, behind_other_lane(&key))
+                        (ParkKey::Index { index }, behind_other_lane(&key))
                     }
                     None => return true,
                 };
@@ -86,7 +87,7 @@ impl Lane {
         let Some(parked) = self.parked().filter(|_| !failed.is_empty()) else {
             return Some(Vec::new());
         };
-        let mut by_key: BTreeMap<Key, ToPark> = BTreeMap::new();
+        let mut by_key: BTreeMap<ParkKey, ToPark> = BTreeMap::new();
         for (operation, scope, again) in failed {
             let named = work.named(operation, snapshot);
             let shard = || work.shard(operation, snapshot);
@@ -124,7 +125,7 @@ impl Lane {
     ) -> Option<()> {
         let parked = self.parked()?;
         let snapshot = self.topology().await?.1;
-        let mut by_key: BTreeMap<Key, Vec<ToPark>> = BTreeMap::new();
+        let mut by_key: BTreeMap<ParkKey, Vec<ToPark>> = BTreeMap::new();
         for (operation, error, why) in refused {
             let named = work.named(operation, &snapshot);
             let key = parked.state().letters_key(named.index());
@@ -157,24 +158,24 @@ impl Lane {
         parked: &Parked,
         work: &Work<'_>,
         (scope, shard): (Scope, &dyn Fn() -> Option<ShardOf>),
-        named: &Named,
+        named: &OperationNames,
         again: &Again,
-    ) -> Key {
+    ) -> ParkKey {
         let index = named.index().to_owned();
         let target = &work.wording.target;
         match scope {
-            Scope::Document => Key::Documents,
+            Scope::Document => ParkKey::Documents,
             Scope::Index => {
                 let known = parked.state().index_key(named.names());
-                known.unwrap_or(Key::Index { index })
+                known.unwrap_or(ParkKey::Index { index })
             }
             Scope::Shard if again.error().is_some_and(lacks_copies) && asks_for_copies(target) => {
-                Key::Request {
+                ParkKey::Request {
                     index,
                     target: target.clone(),
                 }
             }
-            Scope::Shard => Key::Shards {
+            Scope::Shard => ParkKey::Shards {
                 index,
                 lane: self.number,
                 // Otherwise a lane has few shards of an index, and later writes know no more than the lane.
@@ -223,7 +224,9 @@ impl Lane {
                     }
                     Err(NotParked::Disk(why)) => {
                         let why = format!("operations cannot be parked: {why}");
-                        self.route.group.set(self.number, Doing::Paused, Some(&why));
+                        self.route
+                            .group
+                            .set(self.number, LaneActivity::Paused, Some(&why));
                         self.rest(ROOM_AGAIN).await?;
                     }
                 }
@@ -237,9 +240,9 @@ impl Lane {
         work: &'w Work<'_>,
         to_park: &ToPark,
         snapshot: &Snapshot,
-    ) -> (Entry, Cow<'w, [u8]>, bool) {
+    ) -> (ParkedEntry, Cow<'w, [u8]>, bool) {
         let batch = work.batch;
-        let mut entry = Entry {
+        let mut entry = ParkedEntry {
             key: to_park.key.clone(),
             names: Vec::new(),
             target: batch.target().to_owned(),
@@ -359,8 +362,8 @@ impl ToPark {
 impl Error {
     /// Returns the error as it is kept with a parked operation. The error is cut short: many operations share
     /// a record, and a node may word an error as long as it likes.
-    pub(super) fn in_short(&self) -> Refused {
-        Refused {
+    pub(super) fn in_short(&self) -> RefusalReason {
+        RefusalReason {
             status: self.status,
             kind: cut(&self.kind, REFUSED_KIND_BYTES_MAX),
             reason: cut(&self.reason, REFUSED_REASON_BYTES_MAX),
@@ -368,8 +371,8 @@ impl Error {
     }
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
+impl From<RefusalReason> for Error {
+    fn from(refused: RefusalReason) -> Self {
         Self {
             status: refused.status,
             kind: refused.kind,

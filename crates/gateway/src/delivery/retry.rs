@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use wire::PooledBytes;
-use wire::guard::{Work as Kind, caught, fault, guarded, spawn_in};
+use wire::guard::{Work as GuardedWork, caught, fault, guarded, spawn_in};
 
 use crate::delivery::lane::{Route, stopped};
 use crate::delivery::memory::{AnswerHeld, LaneMemory, with_notes};
@@ -24,8 +24,8 @@ use crate::delivery::pauses::{ROOM_AGAIN, asked_for, backoff};
 use crate::delivery::work::{Batch, Work};
 use crate::nodes::Outbound;
 use crate::queue::dead_letters::Cause;
-use crate::queue::parked::{Gone, Key, Parked, ParkedError, Picked, SOON, Store, behind_other_lane};
-use key_batch::{Dead, Fate, KeyBatch, Part};
+use crate::queue::parked::{GoneEntry, ParkKey, Parked, ParkedError, Picked, SOON, Store, behind_other_lane};
+use key_batch::{Dead, Fate, KeyBatch, PickedEntry};
 
 /// The result of one try of a key.
 enum KeyResult {
@@ -89,7 +89,7 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
         let due = parked.state().due(AT_ONCE - running.len());
         for key in due {
             let attended = attend_guarded(Rc::clone(&route), Arc::clone(&parked), key, stop.clone());
-            spawn_in(&mut running, Kind::Parked, attended);
+            spawn_in(&mut running, GuardedWork::Parked, attended);
         }
         let latest = Instant::now() + LOOK_AGAIN;
         let next = match running.len() < AT_ONCE {
@@ -109,16 +109,16 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
 
 /// Runs `attend`, whatever a parked operation does to the gateway: after a panic the operation stays parked,
 /// and is tried again later.
-async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Receiver<bool>) {
+async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, stop: watch::Receiver<bool>) {
     let attended = attend(Rc::clone(&route), Arc::clone(&parked), key.clone(), stop);
-    let Err(panicked) = guarded(Kind::Parked, attended).await else {
+    let Err(panicked) = guarded(GuardedWork::Parked, attended).await else {
         return;
     };
     panicked.report(
-        Kind::Parked,
+        GuardedWork::Parked,
         "parked operations stay parked, and are tried again later",
     );
-    let forgotten = caught(Kind::Parked, || {
+    let forgotten = caught(GuardedWork::Parked, || {
         // Drops the letters of a try that did not come to its end: its operations are still parked.
         let holds = |(number, op): (u64, u32)| {
             let at = parked.at_of(number);
@@ -133,7 +133,7 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: w
             tracing::error!(%error, "dead letters of operations that are still parked may be told of twice");
         }
         Err(panicked) => panicked.report(
-            Kind::Parked,
+            GuardedWork::Parked,
             "dead letters of operations that are still parked may be told of twice",
         ),
     }
@@ -144,7 +144,7 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: w
 }
 
 /// Tries the operations of a key until none goes through, or until other keys should have their turn.
-async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, mut stop: watch::Receiver<bool>) {
+async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: watch::Receiver<bool>) {
     let retry = &route.group.settings.retry;
     let (mut progress, mut limit) = (false, usize::MAX);
     for _ in 0..STEPS_MAX {
@@ -199,7 +199,7 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, mut stop: watch
 async fn step(
     route: &Rc<Route>,
     parked: &Parked,
-    key: &Key,
+    key: &ParkKey,
     (proven, limit): (bool, &mut usize),
     stop: &mut watch::Receiver<bool>,
 ) -> Result<KeyResult, NotTried> {
@@ -268,10 +268,10 @@ async fn step(
 }
 
 /// Returns the reason why no operation of a key can go out now, if there is one.
-fn waits(route: &Route, key: &Key) -> Option<&'static str> {
+fn waits(route: &Route, key: &ParkKey) -> Option<&'static str> {
     let outbound = route.outbound();
     match key {
-        Key::Letters { index } if !route.group.queue.dead_letters.has_room(index) => {
+        ParkKey::Letters { index } if !route.group.queue.dead_letters.has_room(index) => {
             Some("its dead letters find no room still (dead_letters_max_size)")
         }
         _ if !outbound.cluster().snapshot().learnt() && outbound.cluster().config().discovery => {
@@ -337,7 +337,7 @@ struct TryResult {
 async fn send_due(
     route: &Rc<Route>,
     (outbound, snapshot): (&Outbound, &Arc<Snapshot>),
-    key: &Key,
+    key: &ParkKey,
     (mode, send, limit): (SendMode, &[usize], &mut usize),
     work: &mut Work<'_>,
     load: &mut KeyBatch,
@@ -400,7 +400,7 @@ async fn bury(
     parked.unconfirmed_letters.begin(dead.iter().map(id_of));
     let puts = dead.iter().map(|Dead { operation, error }| {
         let (piece, op) = load.of[*operation];
-        let Part { picked, entry, .. } = &load.pieces[piece];
+        let PickedEntry { picked, entry, .. } = &load.pieces[piece];
         let (origin, place) = entry.ops[op as usize];
         let (position, accepted_ms) = entry.origins[origin as usize];
         let cause = Cause {
@@ -453,7 +453,7 @@ async fn bury(
 async fn finish(
     route: &Route,
     parked: &Parked,
-    key: &Key,
+    key: &ParkKey,
     mut load: KeyBatch,
     buried: Vec<usize>,
 ) -> Result<bool, ParkedError> {
@@ -465,10 +465,10 @@ async fn finish(
         load.gone(operation);
     }
     let gone = load.pieces.iter().filter(|part| !part.tried.gone.is_empty());
-    let gone: Vec<Gone> = gone
+    let gone: Vec<GoneEntry> = gone
         .map(|part| {
             let all = part.tried.gone.len() == part.entry.ops.len();
-            Gone {
+            GoneEntry {
                 at: part.picked.at,
                 lane: part.entry.lane,
                 ops: (!all).then(|| part.tried.gone.clone()),

@@ -28,7 +28,7 @@ use crate::delivery::work::{Batch, NamesLedTo, Origin};
 use crate::live::GatewayState;
 use crate::queue::dead_letters::REPLAYED;
 use crate::queue::parked::now_ms;
-use crate::queue::{Consumer, Doing, Fences, Fronts, Group, LaneReader, Recorded, Whereabouts};
+use crate::queue::{Consumer, Fences, Fronts, Group, LaneActivity, LaneReader, Recorded, Whereabouts};
 
 /// The result of reading a lane.
 enum Read {
@@ -91,7 +91,9 @@ pub(crate) async fn deliver(
                 };
                 guard::spawn_in(&mut running, Work::Lane, lane.run());
             }
-            Err(error) => route.group.set(number, Doing::Paused, Some(&error.to_string())),
+            Err(error) => route
+                .group
+                .set(number, LaneActivity::Paused, Some(&error.to_string())),
         }
     }
     // A lane ends when it is told to; a panic does not end it.
@@ -211,7 +213,7 @@ impl Lane {
     async fn records(&mut self) -> Option<()> {
         let group = &self.route.group;
         group.works_on(self.number, None);
-        group.set(self.number, Doing::Idle, None);
+        group.set(self.number, LaneActivity::Idle, None);
         self.route.fronts.set(self.number, None);
         let reader = &mut self.reader;
         let ready = async {
@@ -263,7 +265,7 @@ impl Lane {
                 drop((body, held));
                 route
                     .group
-                    .set(self.number, Doing::Paused, Some(&error.to_string()));
+                    .set(self.number, LaneActivity::Paused, Some(&error.to_string()));
                 self.rest(READ_AGAIN).await?;
                 return Some(Step::ReadAgain);
             }
@@ -291,7 +293,7 @@ impl Lane {
         batch.from = Some(from);
         held.keep(with_notes(body.capacity(), batch.documents));
         group.works_on(self.number, batch.origins.first().map(|origin| origin.time_ms));
-        group.set(self.number, Doing::Delivering, None);
+        group.set(self.number, LaneActivity::Delivering, None);
         let body = body.freeze();
         let dead = match failed_before {
             Some(panicked) => self.deliver_apart(&batch, body, held, panicked).await?,
@@ -309,7 +311,7 @@ impl Lane {
             let why = format!(
                 "a name leads to another index: this lane waits for the operations of lane {lane} on that name"
             );
-            route.group.set(self.number, Doing::Delivering, Some(&why));
+            route.group.set(self.number, LaneActivity::Delivering, Some(&why));
             tokio::select! {
                 biased;
                 () = stopped(&mut self.stop) => return None,
@@ -342,7 +344,7 @@ impl Lane {
             return Some(held);
         }
         let group = &self.route.group;
-        group.set(self.number, Doing::Delivering, Some(WAITS_FOR_MEMORY));
+        group.set(self.number, LaneActivity::Delivering, Some(WAITS_FOR_MEMORY));
         tokio::select! {
             biased;
             () = stopped(&mut self.stop) => None,
@@ -425,7 +427,7 @@ impl Lane {
         if let Err(error) = committed {
             self.route
                 .group
-                .set(self.number, Doing::Paused, Some(&error.to_string()));
+                .set(self.number, LaneActivity::Paused, Some(&error.to_string()));
             self.rest(READ_AGAIN).await?;
             if let Ok(reader) = self.route.group.consumer.reader(self.number) {
                 self.reader = reader;

@@ -20,7 +20,7 @@ use crate::delivery::memory::LaneMemory;
 use crate::delivery::parcel::Wording;
 use crate::delivery::sent_as::sent_as;
 use crate::queue::Recorded;
-use crate::queue::parked::{Named, ShardOf};
+use crate::queue::parked::{OperationNames, ShardOf};
 use crate::scratch::with_scratch;
 
 /// Groups of a lane that are delivered together: requests with the same parameters, one after another.
@@ -283,7 +283,7 @@ impl<'b> Work<'b> {
     }
 
     /// Returns the names of an operation.
-    pub(super) fn named(&self, operation: usize, snapshot: &Snapshot) -> Named {
+    pub(super) fn named(&self, operation: usize, snapshot: &Snapshot) -> OperationNames {
         let at = self.operations[operation];
         let default = self.head.index.as_deref().unwrap_or_default();
         let subject = bulk::subject(&self.body[at.start..at.end]);
@@ -291,7 +291,7 @@ impl<'b> Work<'b> {
         let written = index.unwrap_or(default).to_owned();
         let concrete = snapshot.table.write_index(written.as_bytes()).map(str::to_owned);
         let id = subject.as_ref().and_then(|subject| subject.id.as_deref());
-        Named::new(written, concrete, id)
+        OperationNames::new(written, concrete, id)
     }
 
     /// Returns the shard that an operation goes to by a topology, if that can be told.

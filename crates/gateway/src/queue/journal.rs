@@ -40,7 +40,7 @@ pub(crate) struct TopicJournal {
 }
 
 /// A request on its way into a journal.
-pub(crate) enum Entry {
+pub(crate) enum NewRecord {
     Disk(Record),
     Kafka {
         kind: u8,
@@ -95,14 +95,14 @@ pub(crate) struct Sharing {
     pub(crate) lanes_held: u64,
 }
 
-// === impl Entry ===
+// === impl NewRecord ===
 
-impl Entry {
+impl NewRecord {
     /// Returns the memory that the entry's lines take.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Entry::Disk(record) => record.payload_bytes(),
-            Entry::Kafka { parts, .. } => parts.iter().map(|part| part.bytes.len()).sum(),
+            NewRecord::Disk(record) => record.payload_bytes(),
+            NewRecord::Kafka { parts, .. } => parts.iter().map(|part| part.bytes.len()).sum(),
         }
     }
 }
@@ -179,7 +179,7 @@ impl Journal {
         ask: &Ask<'_>,
         table: &RouteTable,
         lend: impl FnOnce(usize) -> Option<Buffer>,
-    ) -> Result<Entry, NotQueued> {
+    ) -> Result<NewRecord, NotQueued> {
         let params = serde_json::to_vec(params).unwrap_or_default();
         let gather = |part, out: &mut Vec<u8>| {
             let mut gather = Gather::default();
@@ -207,7 +207,7 @@ impl Journal {
                     });
                     assert_gathered(part, gathered);
                 }
-                Ok(Entry::Disk(record))
+                Ok(NewRecord::Disk(record))
             }
             Journal::Kafka(kafka) => {
                 let most = kafka.topic.part_bytes_max(params.len());
@@ -222,16 +222,16 @@ impl Journal {
                     };
                     cut(whole, most, ask, table, &mut parts)?;
                 }
-                Ok(Entry::Kafka { kind, params, parts })
+                Ok(NewRecord::Kafka { kind, params, parts })
             }
         }
     }
 
     /// Appends an entry that this journal made; the entry is durable when the append says so.
-    pub(crate) fn append(&self, entry: Entry) -> Append {
+    pub(crate) fn append(&self, entry: NewRecord) -> Append {
         match (self, entry) {
-            (Journal::Disk(log), Entry::Disk(record)) => Append::Disk(log.append_async(record)),
-            (Journal::Kafka(kafka), Entry::Kafka { kind, params, parts }) => {
+            (Journal::Disk(log), NewRecord::Disk(record)) => Append::Disk(log.append_async(record)),
+            (Journal::Kafka(kafka), NewRecord::Kafka { kind, params, parts }) => {
                 Append::Kafka(kafka.topic.append(kind, &params, parts))
             }
             _ => unreachable!("an entry is appended to the journal that made it"),
@@ -242,11 +242,11 @@ impl Journal {
     /// caller has gone. In Kafka `then` is not called: `idempotency`, which needs it, is for the disk.
     pub(crate) async fn append_and(
         &self,
-        entry: Entry,
+        entry: NewRecord,
         then: impl FnOnce(&Result<log::Receipt, log::AppendError>) + Send + 'static,
     ) -> Result<Receipt, NotQueued> {
         match (self, entry) {
-            (Journal::Disk(log), Entry::Disk(record)) => {
+            (Journal::Disk(log), NewRecord::Disk(record)) => {
                 let (settle, settled) = oneshot::channel();
                 log.append(record, move |result| {
                     then(&result);
@@ -261,10 +261,10 @@ impl Journal {
     }
 
     /// Appends as [`Journal::append`] does, and waits.
-    pub(crate) fn append_blocking(&self, entry: Entry) -> Result<(), NotQueued> {
+    pub(crate) fn append_blocking(&self, entry: NewRecord) -> Result<(), NotQueued> {
         match (self, entry) {
-            (Journal::Disk(log), Entry::Disk(record)) => Ok(log.append_blocking(record).map(drop)?),
-            (Journal::Kafka(kafka), Entry::Kafka { kind, params, parts }) => {
+            (Journal::Disk(log), NewRecord::Disk(record)) => Ok(log.append_blocking(record).map(drop)?),
+            (Journal::Kafka(kafka), NewRecord::Kafka { kind, params, parts }) => {
                 Ok(kafka.topic.append_blocking(kind, &params, parts).map(drop)?)
             }
             _ => unreachable!("an entry is appended to the journal that made it"),

@@ -18,22 +18,22 @@ use traces::SpanKind;
 use wire::guard::fault;
 use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool, PooledBytes};
 
-use crate::admission::form::Asking;
+use crate::admission::form::FormQuestion;
 use crate::answer::{json_response, with_head};
 use crate::bulk_request;
-use crate::bulk_request::{BulkHead, Kind};
+use crate::bulk_request::{BulkHead, RequestKind};
 use crate::error::{Fault, Rejection};
 use crate::metrics::Counters;
 use crate::nodes::{Body, Fallback, Outbound};
 use crate::queue::Accept;
 use crate::request_id::RequestId;
-use crate::reshuffle::decide::{Coming, Decided};
+use crate::reshuffle::decide::{BulkRequest, Decided};
 use crate::reshuffle::directed::{Assignments, RoundRobins};
 use crate::reshuffle::packed::Coding;
 use crate::reshuffle::queued_answer::AnswerShape;
 use crate::reshuffle::{chosen_flows, packed};
 use crate::scratch::with_scratch;
-use crate::split::{Answer, Combiner, ItemError, Sender, Split};
+use crate::split::{Combiner, ItemError, PartAnswer, Sender, Split};
 use crate::switches::ClusterSwitches;
 use crate::turns::{AT_ONCE_BYTES, Turns};
 use crate::why::HeadWhy;
@@ -59,7 +59,7 @@ pub(crate) struct Reshuffle {
 }
 
 /// What the filter did with a request.
-pub(crate) enum Step {
+pub(crate) enum Taken {
     /// The filter answered the request.
     Done(Response<Outgoing>),
     /// The filter left the request to the next filter, whole. In asynchronous mode the request may have to
@@ -77,7 +77,7 @@ pub(crate) struct Passing {
 }
 
 /// A body that has been read completely.
-pub(crate) struct Held {
+pub(crate) struct HeldBody {
     /// The decoded body.
     pub(crate) body: PooledBytes,
     /// The body as it came, if that differs from the decoded one. A request passes as it came, since nodes
@@ -106,15 +106,15 @@ impl Passing {
 
 impl Reshuffle {
     /// Takes a request that may be a bulk.
-    pub(crate) async fn take(&self, head: Parts, incoming: Incoming) -> Result<Step, Rejection> {
+    pub(crate) async fn take(&self, head: Parts, incoming: Incoming) -> Result<Taken, Rejection> {
         let coding = Coding::accepted(&head.headers).filter(|_| self.packs());
         let step = self.take_unpacked(head, incoming).await;
         let (answer, coding) = match (step, coding) {
-            (Ok(Step::Done(answer)), Some(coding)) => (answer, coding),
+            (Ok(Taken::Done(answer)), Some(coding)) => (answer, coding),
             (Err(rejection), Some(coding)) => (rejection.response(), coding),
             (step, _) => return step,
         };
-        Ok(Step::Done(packed::answer(answer, coding, &self.pool).await))
+        Ok(Taken::Done(packed::answer(answer, coding, &self.pool).await))
     }
 
     /// Returns whether answers are compressed for clients that accept it, which is so if the cluster's nodes
@@ -124,7 +124,7 @@ impl Reshuffle {
         self.settings.compress_answers && self.outbound.cluster().look(compresses)
     }
 
-    async fn take_unpacked(&self, head: Parts, incoming: Incoming) -> Result<Step, Rejection> {
+    async fn take_unpacked(&self, head: Parts, incoming: Incoming) -> Result<Taken, Rejection> {
         let target = head
             .uri
             .path_and_query()
@@ -135,29 +135,29 @@ impl Reshuffle {
         }
         let (shape, target) = AnswerShape::take_off(&target);
         match self.take_as(head, &target, incoming).await {
-            Ok(Step::Done(answer)) => Ok(Step::Done(shape.apply(answer).await)),
+            Ok(Taken::Done(answer)) => Ok(Taken::Done(shape.apply(answer).await)),
             other => other,
         }
     }
 
     /// Takes a request that may be a bulk. `target` is the part of its path and query that counts.
-    async fn take_as(&self, head: Parts, target: &str, incoming: Incoming) -> Result<Step, Rejection> {
+    async fn take_as(&self, head: Parts, target: &str, incoming: Incoming) -> Result<Taken, Rejection> {
         let arrived = Instant::now();
         let queues = self.accept.is_some();
         let bulk_head = match bulk_request::classify(&head.method, target, &head.headers) {
-            Kind::Other if queues => return self.queue_single(head, target, incoming).await,
-            Kind::Other if self.settings.rewrite_to_bulk => {
+            RequestKind::Other if queues => return self.queue_single(head, target, incoming).await,
+            RequestKind::Other if self.settings.rewrite_to_bulk => {
                 return self.take_single(head, target, incoming).await;
             }
-            Kind::Other => {
+            RequestKind::Other => {
                 let body = Body::Streamed(incoming);
-                return Ok(Step::Next(head, body, Passing::unknown(NO_BULK)));
+                return Ok(Taken::Next(head, body, Passing::unknown(NO_BULK)));
             }
-            Kind::Pass(why) => return Ok(self.pass_by_head(head, Body::Streamed(incoming), why)),
-            Kind::Bulk(_) if self.settings.level == Level::Cluster && !queues => {
+            RequestKind::Pass(why) => return Ok(self.pass_by_head(head, Body::Streamed(incoming), why)),
+            RequestKind::Bulk(_) if self.settings.level == Level::Cluster && !queues => {
                 return Ok(self.pass_by_head(head, Body::Streamed(incoming), HeadWhy::Level));
             }
-            Kind::Bulk(bulk_head) => bulk_head,
+            RequestKind::Bulk(bulk_head) => bulk_head,
         };
         let snapshot = match queues {
             // A request that passed now would overtake what is queued, and would reach this cluster only.
@@ -184,12 +184,12 @@ impl Reshuffle {
         if let Some(fault) = chosen_flows::elsewhere(&head, &held.body) {
             return Err(fault.into());
         }
-        let coming = Coming {
+        let bulk = BulkRequest {
             target,
             bulk_head: &bulk_head,
             arrived,
         };
-        self.take_held(head, held, coming, &snapshot).await
+        self.take_held(head, held, bulk, &snapshot).await
     }
 
     /// Takes a bulk whose body has been read. Decides about it again as long as its indices have to be
@@ -197,37 +197,37 @@ impl Reshuffle {
     async fn take_held(
         &self,
         mut head: Parts,
-        mut held: Held,
-        coming: Coming<'_>,
+        mut held: HeldBody,
+        bulk: BulkRequest<'_>,
         snapshot: &Snapshot,
-    ) -> Result<Step, Rejection> {
-        let mut target = Cow::Borrowed(coming.target);
+    ) -> Result<Taken, Rejection> {
+        let mut target = Cow::Borrowed(bulk.target);
         if let Some(accept) = &self.accept {
             // This precedes every change to the request: the cluster judges the request as it came.
             self.admit_form(accept, &mut head, &target, snapshot).await?;
-            if coming.bulk_head.typed && snapshot.table.dialect().types_are_optional() {
+            if bulk.bulk_head.typed && snapshot.table.dialect().types_are_optional() {
                 // The other clusters that receive the bulk may not know types.
                 target = Cow::Owned(target.replacen("/_doc/", "/", 1));
             }
         }
-        let coming = Coming {
+        let bulk = BulkRequest {
             target: &target,
-            ..coming
+            ..bulk
         };
         let mut introduced = Vec::new();
         loop {
-            match self.decide(head, held, coming, &mut introduced).await? {
-                Decided::Done(answer) => return Ok(Step::Done(answer)),
-                Decided::Next(head, body, passing) => return Ok(Step::Next(head, body, passing)),
+            match self.decide(head, held, bulk, &mut introduced).await? {
+                Decided::Done(answer) => return Ok(Taken::Done(answer)),
+                Decided::Next(head, body, passing) => return Ok(Taken::Next(head, body, passing)),
                 Decided::Again(again, still_held) => (head, held) = (again, still_held),
             }
         }
     }
 
     /// Leaves a bulk to the next filter because of its head.
-    fn pass_by_head(&self, head: Parts, body: Body, why: HeadWhy) -> Step {
+    fn pass_by_head(&self, head: Parts, body: Body, why: HeadWhy) -> Taken {
         self.counters.pass_by_head(why);
-        Step::Next(head, body, Passing::unknown(why.as_str()))
+        Taken::Next(head, body, Passing::unknown(why.as_str()))
     }
 
     /// Returns the topology, after a short wait if it has not been read yet.
@@ -243,7 +243,7 @@ impl Reshuffle {
         head: &Parts,
         mut incoming: Incoming,
         snapshot: &Snapshot,
-    ) -> Result<Held, Unread> {
+    ) -> Result<HeldBody, Unread> {
         if incoming.may_be_large()
             && let Some(accept) = &self.accept
             && let Some(user) = accept.user_of(&head.headers, snapshot)
@@ -258,11 +258,11 @@ impl Reshuffle {
         let collected = incoming.collect_with_original(limit).await;
         let Collected { original, decoded } = collected.map_err(answered)?;
         match decoded {
-            None => Ok(Held {
+            None => Ok(HeldBody {
                 body: original.freeze(),
                 original: None,
             }),
-            Some(Ok(decoded)) => Ok(Held {
+            Some(Ok(decoded)) => Ok(HeldBody {
                 body: decoded.freeze(),
                 original: Some(original.freeze()),
             }),
@@ -398,15 +398,15 @@ impl Reshuffle {
         }
         self.count(&split.load.plan, &answers, &replies);
         for (part, answer) in split.load.plan.parts.iter().zip(&answers) {
-            if matches!(answer, Answer::Refused(..) | Answer::Unsent(_)) {
+            if matches!(answer, PartAnswer::Refused(..) | PartAnswer::Unsent(_)) {
                 assignments.give_back_part(part);
             }
         }
         match (answers.as_slice(), replies.as_slice()) {
-            ([Answer::Items(items)], [Ok(reply)]) if items.is_final() => {
+            ([PartAnswer::Items(items)], [Ok(reply)]) if items.is_final() => {
                 self.count_errors(reply.errors());
                 drop(replies);
-                let Some(Answer::Items(items)) = answers.pop() else {
+                let Some(PartAnswer::Items(items)) = answers.pop() else {
                     unreachable!("it has just been looked at")
                 };
                 let (head, body) = items.into_answer(began.elapsed(), &self.pool);
@@ -422,20 +422,20 @@ impl Reshuffle {
     /// Returns a part's items as a node gave them, or the error that replaces them.
     pub(crate) fn read<'a>(
         &self,
-        answer: &'a Answer,
+        answer: &'a PartAnswer,
         docs: u32,
         split: Split<'_>,
     ) -> Result<Reply<'a>, ItemError> {
         match answer {
-            Answer::Items(items) => items.read(docs, split).map_err(|error| {
+            PartAnswer::Items(items) => items.read(docs, split).map_err(|error| {
                 self.counters.replies_malformed.add(1);
                 let request_id = split.message.request_id;
                 wire::rationed!(tracing::warn, %request_id, %error, "a node's bulk answer cannot be used");
                 ItemError::unknown_fate(&error.to_string())
             }),
-            Answer::Refused(head, body) => Err(ItemError::refused(head.status, body)),
-            Answer::Unsent(error) => Err(ItemError::unsent(error)),
-            Answer::Unknown(why) => Err(ItemError::unknown_fate(why)),
+            PartAnswer::Refused(head, body) => Err(ItemError::refused(head.status, body)),
+            PartAnswer::Unsent(error) => Err(ItemError::unsent(error)),
+            PartAnswer::Unknown(why) => Err(ItemError::unknown_fate(why)),
         }
     }
 
@@ -456,7 +456,7 @@ impl Reshuffle {
     async fn merge(
         &self,
         split: Split<'_>,
-        answers: &[Answer],
+        answers: &[PartAnswer],
         replies: Vec<Result<Reply<'_>, ItemError>>,
         took: Duration,
     ) -> Result<Response<Outgoing>, Fault> {
@@ -498,14 +498,14 @@ impl Reshuffle {
         })
     }
 
-    fn count(&self, plan: &Plan, answers: &[Answer], replies: &[Result<Reply<'_>, ItemError>]) {
+    fn count(&self, plan: &Plan, answers: &[PartAnswer], replies: &[Result<Reply<'_>, ItemError>]) {
         self.counters.bulk_requests.add(1);
         for ((part, answer), reply) in plan.parts.iter().zip(answers).zip(replies) {
             self.count_docs(part.docs, answer, reply);
         }
     }
 
-    pub(crate) fn count_docs(&self, docs: u32, answer: &Answer, reply: &Result<Reply<'_>, ItemError>) {
+    pub(crate) fn count_docs(&self, docs: u32, answer: &PartAnswer, reply: &Result<Reply<'_>, ItemError>) {
         let (counters, docs) = (&self.counters, u64::from(docs));
         counters.docs.add(docs);
         match reply {
@@ -532,7 +532,7 @@ impl Reshuffle {
         target: &str,
         snapshot: &Snapshot,
     ) -> Result<(), Rejection> {
-        let asking = Asking {
+        let asking = FormQuestion {
             outbound: &self.outbound,
             fallback: &self.fallback,
         };
@@ -554,19 +554,18 @@ fn now_ms() -> u64 {
 }
 
 /// Returns the answer to the request as a whole, in the cluster's words, if no part was taken.
-fn whole_answer(answers: &[Answer]) -> Option<Result<Response<Outgoing>, Fault>> {
+fn whole_answer(answers: &[PartAnswer]) -> Option<Result<Response<Outgoing>, Fault>> {
     match answers.first()? {
-        Answer::Refused(head, body) => {
-            let alike =
-                |answer: &Answer| matches!(answer, Answer::Refused(other, _) if other.status == head.status);
+        PartAnswer::Refused(head, body) => {
+            let alike = |answer: &PartAnswer| matches!(answer, PartAnswer::Refused(other, _) if other.status == head.status);
             let whole = || Ok(with_head(head.clone(), &[], Outgoing::from(body.clone())));
             answers.iter().all(alike).then(whole)
         }
-        Answer::Unsent(error) => {
-            let alike = |answer: &Answer| matches!(answer, Answer::Unsent(_));
+        PartAnswer::Unsent(error) => {
+            let alike = |answer: &PartAnswer| matches!(answer, PartAnswer::Unsent(_));
             answers.iter().all(alike).then(|| Err(Fault::upstream(error)))
         }
-        Answer::Items(_) | Answer::Unknown(_) => None,
+        PartAnswer::Items(_) | PartAnswer::Unknown(_) => None,
     }
 }
 

@@ -26,13 +26,13 @@ use wire::{Incoming, Outgoing, PooledBytes};
 use crate::answer::with_head;
 use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
-use crate::nodes::lines::Load;
+use crate::nodes::lines::PlannedBody;
 use crate::nodes::strip_for_parts;
 use crate::nodes::{Body, Message, Purpose};
 use crate::request_id::RequestId;
-use crate::reshuffle::filter::{Held, NO_BULK, Passing, Reshuffle, Step, Unread};
-use crate::split::{Answer, Sender, Split};
-use head::{Kind, SingleHead};
+use crate::reshuffle::filter::{HeldBody, NO_BULK, Passing, Reshuffle, Taken, Unread};
+use crate::split::{PartAnswer, Sender, Split};
+use head::{SingleHead, SingleKind};
 
 /// The outcome of a write that was sent as a bulk.
 enum Sent {
@@ -49,21 +49,21 @@ impl Reshuffle {
         head: Parts,
         target: &str,
         incoming: Incoming,
-    ) -> Result<Step, Rejection> {
+    ) -> Result<Taken, Rejection> {
         let write = match head::classify(&head.method, target, &head.headers) {
-            Kind::Other => {
-                return Ok(Step::Next(
+            SingleKind::Other => {
+                return Ok(Taken::Next(
                     head,
                     Body::Streamed(incoming),
                     Passing::unknown(NO_BULK),
                 ));
             }
-            Kind::Pass(why) => {
+            SingleKind::Pass(why) => {
                 self.counters.pass_single(why);
                 let passing = Passing::unknown(why.as_str());
-                return Ok(Step::Next(head, Body::Streamed(incoming), passing));
+                return Ok(Taken::Next(head, Body::Streamed(incoming), passing));
             }
-            Kind::Write(write) => write,
+            SingleKind::Write(write) => write,
         };
         let snapshot = self.outbound.cluster().snapshot();
         let odd = match write.single.op {
@@ -75,14 +75,14 @@ impl Reshuffle {
         if let Some(why) = odd {
             self.counters.pass_single(why);
             let passing = Passing::unknown(why.as_str());
-            return Ok(Step::Next(head, Body::Streamed(incoming), passing));
+            return Ok(Taken::Next(head, Body::Streamed(incoming), passing));
         }
-        let Held { body, original } = match self.collect(&head, incoming, &snapshot).await {
+        let HeldBody { body, original } = match self.collect(&head, incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
                 self.counters.pass_single(SingleWhy::ContentEncoding);
                 let passing = Passing::unknown(SingleWhy::ContentEncoding.as_str());
-                return Ok(Step::Next(head, Body::Held(original), passing));
+                return Ok(Taken::Next(head, Body::Held(original), passing));
             }
             Err(Unread::Refused(fault)) => return Err(fault.into()),
         };
@@ -92,7 +92,7 @@ impl Reshuffle {
         let ask = self.ask(&no_defaults, None);
         let Some(load) = self.one_operation(&write.single, &body, &ask, &snapshot) else {
             let passing = Passing::unknown(NO_BULK);
-            return Ok(Step::Next(head, Body::Held(original.unwrap_or(body)), passing));
+            return Ok(Taken::Next(head, Body::Held(original.unwrap_or(body)), passing));
         };
         self.counters.single_joined.add(1);
         self.count_shards(&load.plan, &snapshot);
@@ -101,11 +101,11 @@ impl Reshuffle {
             self.scratch.borrow_mut().recycle(load.plan);
         }
         match sent? {
-            Sent::Answer(answer) => Ok(Step::Done(answer)),
+            Sent::Answer(answer) => Ok(Taken::Done(answer)),
             Sent::Refused => {
                 self.counters.single_again.add(1);
                 let passing = Passing::unknown(NO_BULK);
-                Ok(Step::Next(head, Body::Held(original.unwrap_or(body)), passing))
+                Ok(Taken::Next(head, Body::Held(original.unwrap_or(body)), passing))
             }
         }
     }
@@ -118,7 +118,7 @@ impl Reshuffle {
         source: &PooledBytes,
         ask: &Ask<'_>,
         snapshot: &Snapshot,
-    ) -> Option<Arc<Load>> {
+    ) -> Option<Arc<PlannedBody>> {
         let mut lines = self.pool.take(single.bytes_expected(source));
         if let Err(why) = single.write(source, lines.as_mut_vec()) {
             self.counters.pass_single(match why {
@@ -133,7 +133,7 @@ impl Reshuffle {
                 self.counters.pass_single(SingleWhy::Update);
                 None
             }
-            Verdict::Plan(plan) => Some(Arc::new(Load { body, plan })),
+            Verdict::Plan(plan) => Some(Arc::new(PlannedBody { body, plan })),
             Verdict::Pass(pass) => {
                 self.counters.pass_single_by_plan(pass.why);
                 if pass.why == bulk::Why::UnknownIndex {
@@ -148,7 +148,7 @@ impl Reshuffle {
         &self,
         head: &Parts,
         write: SingleHead<'_>,
-        load: &Arc<Load>,
+        load: &Arc<PlannedBody>,
         ask: &Ask<'_>,
         snapshot: &Arc<Snapshot>,
     ) -> Result<Sent, Fault> {
@@ -182,7 +182,7 @@ impl Reshuffle {
         self.sample(&load.body, ask, &snapshot.table);
         let turned = reply.map(|reply| bulk::single_answer(reply.item(0)));
         Ok(match (answer, turned) {
-            (Answer::Items(items), Ok(Turned::Answer(turned))) => {
+            (PartAnswer::Items(items), Ok(Turned::Answer(turned))) => {
                 // A failed write may hint at a change of the topology, unless the document itself is to
                 // blame.
                 if turned.status >= 400 && !matches!(turned.status, 404 | 409) {
@@ -192,24 +192,24 @@ impl Reshuffle {
                 Sent::Answer(answer::response(items.head, turned, routing))
             }
             // An earlier try may have been executed, so the write must not be sent again.
-            (Answer::Items(items), Ok(Turned::Refused(turned))) if items.is_repeated() => {
+            (PartAnswer::Items(items), Ok(Turned::Refused(turned))) if items.is_repeated() => {
                 Sent::Answer(answer::response(items.head, turned, None))
             }
-            (Answer::Items(_), Ok(Turned::Refused(_))) => Sent::Refused,
-            (Answer::Items(_), Ok(Turned::Unread)) => {
+            (PartAnswer::Items(_), Ok(Turned::Refused(_))) => Sent::Refused,
+            (PartAnswer::Items(_), Ok(Turned::Unread)) => {
                 self.counters.replies_malformed.add(1);
                 return Err(Fault::unknown_fate("a node's item cannot be read"));
             }
             // The words of this answer also fit a single document. Sending again would add to an overload
             // (429), and after a 5xx, from the node or from something in between, the write may have been
             // executed.
-            (Answer::Refused(head, body), _) if !is_refusal(head.status) => {
+            (PartAnswer::Refused(head, body), _) if !is_refusal(head.status) => {
                 Sent::Answer(with_head(head, &[], Outgoing::from(body)))
             }
-            (Answer::Refused(..), _) => Sent::Refused,
-            (Answer::Unsent(error), _) => return Err(Fault::upstream(&error)),
-            (Answer::Unknown(why), _) => return Err(Fault::unknown_fate(&why)),
-            (Answer::Items(_), Err(error)) => return Err(Fault::unknown_fate(error.reason())),
+            (PartAnswer::Refused(..), _) => Sent::Refused,
+            (PartAnswer::Unsent(error), _) => return Err(Fault::upstream(&error)),
+            (PartAnswer::Unknown(why), _) => return Err(Fault::unknown_fate(&why)),
+            (PartAnswer::Items(_), Err(error)) => return Err(Fault::unknown_fate(error.reason())),
         })
     }
 

@@ -1,7 +1,6 @@
 //! The client, built on librdkafka.
 
 mod append;
-mod aside;
 mod browse;
 mod config;
 mod group;
@@ -9,6 +8,8 @@ mod hand_over;
 mod lane;
 mod produce;
 mod seek;
+mod side_topic;
+mod side_topic;
 mod size_limit;
 mod threads;
 mod topic;

@@ -13,18 +13,18 @@ use wire::Outgoing;
 
 use super::Clock;
 use super::ask::{self, Caller, Failure, Permission};
-use super::identity::{self, Identity, Key};
+use super::identity::{self, ClientIdentity, HashKey};
 use super::kept::SaveSignal;
 use super::memory::{FRESH, Judged, Memory, OpenCluster, WHILE_AWAY, is_within};
 use crate::answer::with_head;
 use crate::error::{Fault, Rejection};
-use crate::print::Print;
+use crate::fingerprint::Fingerprint;
 
 /// The gateway's knowledge of the clients of one cluster, and the questions about them.
 #[derive(Debug)]
 pub(crate) struct ClusterRights {
     cluster: Arc<str>,
-    key: Key,
+    key: HashKey,
     /// Distinguishes the cluster's users from those of the same names of other clusters.
     salt: u128,
     clock: Clock,
@@ -33,7 +33,7 @@ pub(crate) struct ClusterRights {
     signal: Option<SaveSignal>,
     /// Clients that are asked about now: all requests of a client wait for the question that one of them
     /// asks.
-    asking: Mutex<HashMap<Identity, Arc<AsyncMutex<Last>>>>,
+    asking: Mutex<HashMap<ClientIdentity, Arc<AsyncMutex<Last>>>>,
     /// Where the cluster says who somebody is, once that is known.
     path: Mutex<Option<&'static str>>,
     /// Until when nobody tries again, because no node could be reached.
@@ -55,8 +55,8 @@ pub(crate) enum Client {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Authenticated {
-    identity: Identity,
-    user: Option<Print>,
+    identity: ClientIdentity,
+    user: Option<Fingerprint>,
 }
 
 /// Why a request is not queued.
@@ -80,7 +80,7 @@ impl From<Rejection> for Denied {
 
 impl Client {
     /// Returns the user that the client is, as the cluster says.
-    pub(crate) fn user(&self) -> Option<Print> {
+    pub(crate) fn user(&self) -> Option<Fingerprint> {
         match self {
             Client::Known(known) => known.user,
             Client::Anybody => None,
@@ -104,13 +104,13 @@ impl Last {
 // === impl ClusterRights ===
 
 impl ClusterRights {
-    pub(super) fn new(cluster: Arc<str>, key: Key, clock: Clock, signal: Option<SaveSignal>) -> Self {
+    pub(super) fn new(cluster: Arc<str>, key: HashKey, clock: Clock, signal: Option<SaveSignal>) -> Self {
         Self::with(cluster, key, clock, signal, Memory::default())
     }
 
     pub(super) fn with(
         cluster: Arc<str>,
-        key: Key,
+        key: HashKey,
         clock: Clock,
         signal: Option<SaveSignal>,
         memory: Memory,
@@ -189,7 +189,7 @@ impl ClusterRights {
         client
     }
 
-    fn remembered(&self, identity: Identity, uuid: &str) -> Option<Client> {
+    fn remembered(&self, identity: ClientIdentity, uuid: &str) -> Option<Client> {
         let (memory, now) = (self.memory(), self.clock.now());
         if memory.open(uuid, now, FRESH).is_some() {
             return Some(Client::Anybody);
@@ -200,7 +200,7 @@ impl ClusterRights {
     }
 
     /// Returns the user that a client is; the outer `None` means that the cluster asks nobody.
-    async fn ask_who(&self, caller: Caller<'_>) -> Result<Option<Option<Print>>, Failure> {
+    async fn ask_who(&self, caller: Caller<'_>) -> Result<Option<Option<Fingerprint>>, Failure> {
         self.unless_away()?;
         let known = *self.path.lock();
         let path = match known {
@@ -224,7 +224,7 @@ impl ClusterRights {
     /// Decides about a client that nobody could be asked about.
     fn without_answer(
         &self,
-        (identity, uuid): (Identity, &str),
+        (identity, uuid): (ClientIdentity, &str),
         failure: &Failure,
         now: i64,
     ) -> Result<Client, Rejection> {
@@ -294,11 +294,11 @@ impl ClusterRights {
         decided
     }
 
-    fn judge(&self, identity: Identity, writes: &[Writes]) -> Judged {
+    fn judge(&self, identity: ClientIdentity, writes: &[Writes]) -> Judged {
         self.memory().judge(identity, writes, self.clock.now())
     }
 
-    fn decided(&self, identity: Identity, writes: &[Writes]) -> Option<Result<(), Denied>> {
+    fn decided(&self, identity: ClientIdentity, writes: &[Writes]) -> Option<Result<(), Denied>> {
         match self.judge(identity, writes) {
             Judged::Allowed => Some(Ok(())),
             Judged::Denied => Some(Err(Denied::Pass)),
@@ -314,7 +314,7 @@ impl ClusterRights {
 
     fn conclude(
         &self,
-        identity: Identity,
+        identity: ClientIdentity,
         wanted: &[Writes],
         told: &Result<Vec<Permission>, Failure>,
     ) -> Result<(), Denied> {
@@ -354,13 +354,13 @@ impl ClusterRights {
     }
 
     /// Returns the lock that lets one request at a time ask about a client.
-    fn lock_of(&self, identity: Identity) -> Arc<AsyncMutex<Last>> {
+    fn lock_of(&self, identity: ClientIdentity) -> Arc<AsyncMutex<Last>> {
         let mut asking = self.asking.lock();
         Arc::clone(asking.entry(identity).or_default())
     }
 
     /// Gives the lock back; the client is no longer asked about if this was the last one.
-    fn release(&self, identity: Identity, lock: Arc<AsyncMutex<Last>>) {
+    fn release(&self, identity: ClientIdentity, lock: Arc<AsyncMutex<Last>>) {
         let mut asking = self.asking.lock();
         drop(lock);
         if asking

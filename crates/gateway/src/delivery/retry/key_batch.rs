@@ -12,25 +12,25 @@ use super::NotTried;
 use crate::delivery::doubt::Doubt;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Error, Outcome};
-use crate::delivery::same_document::{SameDocument, Step};
+use crate::delivery::same_document::{SameDocument, TryStep};
 use crate::delivery::unwritten::Id;
 use crate::delivery::work::{Batch, Origin, Work};
 use crate::queue::parked::{
-    Asking, Entry, Holder, Key, Parked, ParkedError, Picked, Scope, Store, Tried, now_ms,
+    Holder, HolderQuery, ParkKey, Parked, ParkedEntry, ParkedError, Picked, Scope, Store, Tried, now_ms,
 };
 use crate::queue::{Fences, Params, Recorded, minted};
 
 /// Pieces of one key that are sent together.
 pub(super) struct KeyBatch {
     pub(super) batch: Batch,
-    pub(super) pieces: Vec<Part>,
+    pub(super) pieces: Vec<PickedEntry>,
     /// For each operation: its piece, and its number in the entry.
     pub(super) of: Vec<(usize, u32)>,
 }
 
-pub(super) struct Part {
+pub(super) struct PickedEntry {
     pub(super) picked: Picked,
-    pub(super) entry: Box<Entry>,
+    pub(super) entry: Box<ParkedEntry>,
     pub(super) tried: Tried,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct Dead {
 
 /// The fate of an operation after a try.
 pub(super) enum Fate {
-    Gone,
+    GoneEntry,
     Dead(Arc<Error>),
-    Elsewhere(Key),
+    Elsewhere(ParkKey),
     Stays(Arc<Again>),
 }
 
@@ -95,7 +95,7 @@ impl KeyBatch {
                     load.of.push((load.pieces.len(), op as u32));
                 }
             }
-            load.pieces.push(Part {
+            load.pieces.push(PickedEntry {
                 picked,
                 entry,
                 tried: Tried::default(),
@@ -111,11 +111,11 @@ impl KeyBatch {
     pub(super) fn due(
         &mut self,
         (route, parked, given_up): (&Route, &Parked, bool),
-        key: &Key,
+        key: &ParkKey,
         work: &Work<'_>,
         snapshot: &Snapshot,
         limit: usize,
-    ) -> (Vec<usize>, Option<Key>) {
+    ) -> (Vec<usize>, Option<ParkKey>) {
         let (mut send, mut elsewhere, mut other_lane) = (Vec::new(), Vec::new(), None);
         let mut same = SameDocument::default();
         // What is given up is not sent, so that it overtakes nothing.
@@ -132,11 +132,11 @@ impl KeyBatch {
                 }
                 let lane = self.pieces[self.of[operation].0].entry.lane;
                 let held = match key {
-                    Key::Documents | Key::Letters { .. } => None,
+                    ParkKey::Documents | ParkKey::Letters { .. } => None,
                     _ => {
                         let named = work.named(operation, snapshot);
                         let shard = || work.shard(operation, snapshot);
-                        let asking = Asking {
+                        let query = HolderQuery {
                             named: &named,
                             shard: &shard,
                             lane,
@@ -144,18 +144,18 @@ impl KeyBatch {
                             target: &work.wording.target,
                             fences: &fences,
                         };
-                        state.holder(&asking, Some(key))
+                        state.holder(&query, Some(key))
                     }
                 };
                 // Operations that are refused already are not sent, so none overtakes another.
                 let step = match key.is_letters() {
-                    true => Step::Send,
+                    true => TryStep::Send,
                     false => same.next(work.operations[operation].document, held.as_ref()),
                 };
                 match step {
-                    Step::Send => send.push(operation),
-                    Step::Move(to) => elsewhere.push((operation, to)),
-                    Step::Stay => {}
+                    TryStep::Send => send.push(operation),
+                    TryStep::Move(to) => elsewhere.push((operation, to)),
+                    TryStep::Stay => {}
                 }
                 if let Some(Holder::OtherLane(key)) = held {
                     other_lane = Some(key);
@@ -169,13 +169,19 @@ impl KeyBatch {
     }
 
     /// Returns the fate that an outcome means for an operation that waited for a key.
-    pub(super) fn outcome(&self, operation: usize, outcome: Outcome, key: &Key, age_max: Duration) -> Fate {
+    pub(super) fn outcome(
+        &self,
+        operation: usize,
+        outcome: Outcome,
+        key: &ParkKey,
+        age_max: Duration,
+    ) -> Fate {
         let again = match outcome {
             Outcome::Done => return Fate::Gone,
             Outcome::Refused(error) => return Fate::Dead(error),
             // The operation waits by itself now: operations behind it do not wait for it.
-            Outcome::Park(Scope::Document, _) if *key != Key::Documents => {
-                return Fate::Elsewhere(Key::Documents);
+            Outcome::Park(Scope::Document, _) if *key != ParkKey::Documents => {
+                return Fate::Elsewhere(ParkKey::Documents);
             }
             Outcome::Park(_, again) | Outcome::Again(again) => again,
             Outcome::AtOnce(error) | Outcome::Split(error) | Outcome::Shared(error) => {
@@ -266,9 +272,9 @@ impl KeyBatch {
         self.pieces[piece].tried.gone.push(op);
     }
 
-    pub(super) fn moves(&mut self, operation: usize, to: Key) {
+    pub(super) fn moves(&mut self, operation: usize, to: ParkKey) {
         let (piece, op) = self.of[operation];
-        let moved: &mut BTreeMap<Key, Vec<u32>> = &mut self.pieces[piece].tried.moved;
+        let moved: &mut BTreeMap<ParkKey, Vec<u32>> = &mut self.pieces[piece].tried.moved;
         moved.entry(to).or_default().push(op);
     }
 
@@ -290,7 +296,7 @@ impl KeyBatch {
 
 /// Returns where the operations of one of an entry's requests come from, as a batch has it from its operation
 /// `first` on.
-fn origin_of(entry: &Entry, request: u32, first: usize) -> Origin {
+fn origin_of(entry: &ParkedEntry, request: u32, first: usize) -> Origin {
     let of_it = entry.led_to.iter().filter(|(number, ..)| *number == request);
     let led_to: Vec<_> = of_it
         .map(|(_, name, index)| (name.clone(), index.clone()))

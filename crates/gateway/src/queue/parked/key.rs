@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-pub(crate) enum Key {
+pub(crate) enum ParkKey {
     /// Everything for an index: it is blocked, closed or missing, or the gateway's account may not write to
     /// it.
     Index { index: String },
@@ -50,7 +50,7 @@ pub(crate) enum Scope {
 
 /// The names of an operation, which tell whether it must wait behind parked operations.
 #[derive(Clone, Debug)]
-pub(crate) struct Named {
+pub(crate) struct OperationNames {
     /// The index as its action or its URL names it.
     pub(crate) written: String,
     /// The index that the written name stands for now, if that is known.
@@ -60,63 +60,63 @@ pub(crate) struct Named {
     pub(crate) document: [u64; 2],
 }
 
-// === impl Key ===
+// === impl ParkKey ===
 
-impl Key {
+impl ParkKey {
     /// Returns the rank of the key. An operation that several keys hold waits for the key of the lowest rank
     /// first. An operation that leaves that line is checked against the ranks behind it, so no operation
     /// passes an earlier one on the same document.
     pub(crate) fn rank(&self) -> u8 {
         match self {
-            Key::Index { .. } => 0,
-            Key::Shards { .. } => 1,
-            Key::Request { .. } => 2,
-            Key::Documents => 3,
-            Key::Letters { .. } => 4,
+            ParkKey::Index { .. } => 0,
+            ParkKey::Shards { .. } => 1,
+            ParkKey::Request { .. } => 2,
+            ParkKey::Documents => 3,
+            ParkKey::Letters { .. } => 4,
         }
     }
 
     /// Whether the key's operations hold back later ones by document, and not only by name.
     pub(crate) fn holds_documents(&self) -> bool {
-        matches!(self, Key::Request { .. } | Key::Documents)
+        matches!(self, ParkKey::Request { .. } | ParkKey::Documents)
     }
 
     /// Whether the key holds an operation for one of its indices; `shard` returns where the operation goes
     /// now, if that can be told.
     pub(crate) fn holds(&self, lane: u32, target: &str, shard: &dyn Fn() -> Option<ShardOf>) -> bool {
         match self {
-            Key::Index { .. } => true,
-            Key::Shards {
+            ParkKey::Index { .. } => true,
+            ParkKey::Shards {
                 lane: held,
                 shard: of,
                 ..
             } => *held == lane && of.is_none_or(|of| !shard().is_some_and(|own| own.is_beside(of))),
-            Key::Request { target: held, .. } => held == target,
-            Key::Documents | Key::Letters { .. } => false,
+            ParkKey::Request { target: held, .. } => held == target,
+            ParkKey::Documents | ParkKey::Letters { .. } => false,
         }
     }
 
     /// Whether the key's operations hold back later ones for their index.
     pub(crate) fn holds_names(&self) -> bool {
-        !matches!(self, Key::Documents | Key::Letters { .. })
+        !matches!(self, ParkKey::Documents | ParkKey::Letters { .. })
     }
 
     /// Whether the key's operations are refused already.
     pub(crate) fn is_letters(&self) -> bool {
-        matches!(self, Key::Letters { .. })
+        matches!(self, ParkKey::Letters { .. })
     }
 
     /// Returns the key as people are shown it.
     pub(crate) fn shown(&self) -> String {
         match self {
-            Key::Index { index } => format!("index:{index}"),
-            Key::Shards { index, lane, shard } => {
+            ParkKey::Index { index } => format!("index:{index}"),
+            ParkKey::Shards { index, lane, shard } => {
                 let shard = shard.map_or_else(String::new, |shard| format!(":{}", shard.number));
                 format!("shards:{index}:{lane}{shard}")
             }
-            Key::Request { index, target } => format!("request:{index}:{target}"),
-            Key::Documents => "documents".to_owned(),
-            Key::Letters { index } => format!("letters:{index}"),
+            ParkKey::Request { index, target } => format!("request:{index}:{target}"),
+            ParkKey::Documents => "documents".to_owned(),
+            ParkKey::Letters { index } => format!("letters:{index}"),
         }
     }
 }
@@ -150,9 +150,9 @@ impl ShardOf {
     }
 }
 
-// === impl Named ===
+// === impl OperationNames ===
 
-impl Named {
+impl OperationNames {
     pub(crate) fn new(written: String, concrete: Option<String>, id: Option<&str>) -> Self {
         let document = match id {
             // No other operation can mean the document that this one will make.
@@ -181,7 +181,7 @@ impl Named {
 }
 
 /// Says that an operation waits for its index until operations that another lane has parked are done.
-pub(crate) fn behind_other_lane(key: &Key) -> String {
+pub(crate) fn behind_other_lane(key: &ParkKey) -> String {
     let key = key.shown();
     format!("earlier writes, from when the index had other shards, wait for {key}")
 }

@@ -7,14 +7,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::key::Key;
+use super::key::ParkKey;
 use super::state::order_of;
-use super::store::Entry;
+use super::store::ParkedEntry;
 
 /// The operations in lines that do not hold documents, by the numbers of their documents.
 #[derive(Default)]
 pub(super) struct Lines {
-    earlier: HashMap<u64, Vec<(Place, Key)>>,
+    earlier: HashMap<u64, Vec<(Place, ParkKey)>>,
 }
 
 /// An operation's request, and its place there.
@@ -22,7 +22,7 @@ type Place = (u64, u32);
 
 impl Lines {
     /// Makes the lines of entries and the numbers of their operations that are left.
-    pub(super) fn of<'e, I>(entries: impl Iterator<Item = (&'e Entry, I)> + Clone) -> Self
+    pub(super) fn of<'e, I>(entries: impl Iterator<Item = (&'e ParkedEntry, I)> + Clone) -> Self
     where
         I: Iterator<Item = &'e u32>,
     {
@@ -50,10 +50,10 @@ impl Lines {
     /// Returns the operations that are left of an entry, by the key of the line that each joins.
     pub(super) fn split<'e>(
         &self,
-        entry: &Entry,
+        entry: &ParkedEntry,
         left: impl Iterator<Item = &'e u32>,
-    ) -> BTreeMap<Key, Vec<u32>> {
-        let mut by_key: BTreeMap<Key, Vec<u32>> = BTreeMap::new();
+    ) -> BTreeMap<ParkKey, Vec<u32>> {
+        let mut by_key: BTreeMap<ParkKey, Vec<u32>> = BTreeMap::new();
         for op in left {
             let key = self.earlier_key(entry, *op).unwrap_or(&entry.key);
             match by_key.get_mut(key) {
@@ -64,7 +64,7 @@ impl Lines {
         by_key
     }
 
-    fn earlier_key(&self, entry: &Entry, op: u32) -> Option<&Key> {
+    fn earlier_key(&self, entry: &ParkedEntry, op: u32) -> Option<&ParkKey> {
         if self.earlier.is_empty() || !entry.key.holds_documents() {
             return None;
         }
@@ -76,7 +76,7 @@ impl Lines {
 }
 
 /// Returns the numbers of an operation's document.
-fn documents(entry: &Entry, op: u32) -> impl Iterator<Item = u64> {
+fn documents(entry: &ParkedEntry, op: u32) -> impl Iterator<Item = u64> {
     let numbers = entry.documents.get(op as usize).copied().unwrap_or_default();
     numbers.into_iter().filter(|document| *document != 0)
 }
@@ -85,25 +85,25 @@ fn documents(entry: &Entry, op: u32) -> impl Iterator<Item = u64> {
 mod tests {
     use super::*;
 
-    fn entry(key: Key, position: u64, documents: &[u64]) -> Entry {
-        Entry {
+    fn entry(key: ParkKey, position: u64, documents: &[u64]) -> ParkedEntry {
+        ParkedEntry {
             key,
             origins: vec![(position, 1)],
             ops: (0..documents.len() as u32).map(|place| (0, place)).collect(),
             documents: documents.iter().map(|document| [*document, 0]).collect(),
-            ..Entry::sample()
+            ..ParkedEntry::sample()
         }
     }
 
     #[test]
     fn a_later_operation_joins_the_line_of_an_earlier_one_on_its_document_and_no_other_does() {
-        let index = Key::Index {
+        let index = ParkKey::Index {
             index: "logs".to_owned(),
         };
         let entries = [
-            entry(Key::Documents, 1, &[3]),
+            entry(ParkKey::Documents, 1, &[3]),
             entry(index.clone(), 2, &[1, 2, 3]),
-            entry(Key::Documents, 3, &[1, 4]),
+            entry(ParkKey::Documents, 3, &[1, 4]),
         ];
         let left: [Vec<u32>; 3] = [vec![0], vec![0, 1, 2], vec![0, 1]];
         let all = || entries.iter().zip(left.iter().map(|left| left.iter()));
@@ -111,19 +111,19 @@ mod tests {
         let split = |at: usize| lines.split(&entries[at], left[at].iter());
         assert_eq!(
             split(0),
-            [(Key::Documents, vec![0])].into(),
+            [(ParkKey::Documents, vec![0])].into(),
             "it is the earlier one"
         );
         assert_eq!(split(1), [(index.clone(), vec![0, 1, 2])].into());
         assert_eq!(
             split(2),
-            [(index.clone(), vec![0]), (Key::Documents, vec![1])].into()
+            [(index.clone(), vec![0]), (ParkKey::Documents, vec![1])].into()
         );
         // The earlier one is gone.
         let lines = Lines::of(entries.iter().zip([[].iter(), [1].iter(), [0].iter()]));
         assert_eq!(
             lines.split(&entries[2], [0].iter()),
-            [(Key::Documents, vec![0])].into()
+            [(ParkKey::Documents, vec![0])].into()
         );
     }
 }

@@ -36,16 +36,16 @@ use crate::queue::unconfirmed_letters::UnconfirmedLetters;
 
 pub(crate) use error::ParkedError;
 pub(crate) use find::{ParkedFound, ParkedSought};
-pub(crate) use key::{Key, Named, Scope, ShardOf, behind_other_lane};
+pub(crate) use key::{OperationNames, ParkKey, Scope, ShardOf, behind_other_lane};
 use lines::Lines;
 use putting::Putting;
-pub(crate) use state::{Asking, Holder, ParkedState, Picked, Tried};
-use state::{Piece, Standing};
+use state::{EntryPiece, Standing};
+pub(crate) use state::{Holder, HolderQuery, ParkedState, Picked, Tried};
 use store::Bound;
-use store::Record;
 use store::Resolved;
-pub(crate) use store::{Entry, Refused, Store};
-pub(crate) use topic::{Gone, ParkedTopic};
+use store::StoreRecord;
+pub(crate) use store::{ParkedEntry, RefusalReason, Store};
+pub(crate) use topic::{GoneEntry, ParkedTopic};
 
 /// The parked operations of one queue and consumer group.
 pub(crate) struct Parked {
@@ -168,15 +168,15 @@ impl ParkedOfQueue {
 
     /// Parks an operation of the group `g`, for tests that need no store.
     #[cfg(test)]
-    pub(crate) fn park_sample(&self, key: Key, position: u64) {
-        let entry = Entry {
+    pub(crate) fn park_sample(&self, key: ParkKey, position: u64) {
+        let entry = ParkedEntry {
             key: key.clone(),
             origins: vec![(position, 1)],
             ops: vec![(0, 0)],
             documents: vec![[1; 2]],
-            ..Entry::sample()
+            ..ParkedEntry::sample()
         };
-        let piece = Piece::new(position, 100, &entry, None, Standing::Ready);
+        let piece = EntryPiece::new(position, 100, &entry, None, Standing::Ready);
         let group = self.group("g").expect("a group on disk");
         group.state().insert(key, &entry.names, "", piece);
     }
@@ -275,7 +275,7 @@ impl Parked {
         let (mut entries, mut dead) = (BTreeMap::new(), 0);
         let (mut settled_before, mut last_resolved) = (0, 0);
         let read = store.each(|at, bytes, record| match record {
-            Record::Put(entry, _) => {
+            StoreRecord::Put(entry, _) => {
                 if let Some(before) = entry.instead_of {
                     entries.remove(&before);
                 }
@@ -283,7 +283,7 @@ impl Parked {
                 left.retain(|op| !entry.gone.contains(op));
                 entries.insert(at, (entry, bytes, left));
             }
-            Record::Resolved(resolved) => {
+            StoreRecord::Resolved(resolved) => {
                 dead = dead.max(resolved.dead);
                 last_resolved = at;
                 for (at, ops) in resolved.ops {
@@ -299,7 +299,7 @@ impl Parked {
                     }
                 }
             }
-            Record::Settled => settled_before = at,
+            StoreRecord::Settled => settled_before = at,
         });
         read?;
         let mut state = self.state.lock();
@@ -368,7 +368,7 @@ impl Parked {
     /// returns. If it fails, `copy` says where the operations are on this disk already.
     pub(crate) async fn put(
         &self,
-        entry: Entry,
+        entry: ParkedEntry,
         lines: &[u8],
         doubt: bool,
         copy: &mut Option<(u64, u64)>,
@@ -400,7 +400,7 @@ impl Parked {
         if bound == Bound::None {
             self.letters_wait.store(true, Ordering::Relaxed);
         }
-        let mut piece = Piece::new(at, bytes, &entry, None, Standing::Unsettled);
+        let mut piece = EntryPiece::new(at, bytes, &entry, None, Standing::Unsettled);
         piece.doubt = doubt;
         let mut state = self.state();
         state.insert(entry.key.clone(), &entry.names, &entry.why, piece);
@@ -427,7 +427,7 @@ impl Parked {
     }
 
     /// Records durably that operations are gone.
-    pub(crate) async fn resolve(&self, gone: Vec<Gone>) -> Result<(), ParkedError> {
+    pub(crate) async fn resolve(&self, gone: Vec<GoneEntry>) -> Result<(), ParkedError> {
         let dead = self.state().will_die(&gone);
         let result = match &self.topic {
             Some(topic) => topic.resolve(&gone, &dead.by_lane).await,
@@ -439,7 +439,7 @@ impl Parked {
         result
     }
 
-    async fn resolve_on_disk(&self, gone: &[Gone], dead: u64) -> Result<(), ParkedError> {
+    async fn resolve_on_disk(&self, gone: &[GoneEntry], dead: u64) -> Result<(), ParkedError> {
         let store = self.open_store()?;
         let ops = gone.iter().map(|one| (one.at, one.ops.clone())).collect();
         let resolved = Resolved { ops, dead };

@@ -15,12 +15,12 @@ use cluster::Snapshot;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::key::Key;
+use super::key::ParkKey;
 use super::lines::Lines;
-use super::store::Entry;
-use super::topic::Gone;
+use super::store::ParkedEntry;
+use super::topic::GoneEntry;
 use super::{DOCUMENTS_MAX, PIECES_MAX, now_ms};
-pub(crate) use holder::{Asking, Holder};
+pub(crate) use holder::{Holder, HolderQuery};
 use lanes::OfLane;
 
 /// The order in which pieces go out: by the first operation's request and its place there, then by the
@@ -30,13 +30,13 @@ type Order = (u64, u32, u64);
 /// All that is parked of a group.
 #[derive(Default)]
 pub(crate) struct ParkedState {
-    keys: BTreeMap<Key, ParkedKey>,
+    keys: BTreeMap<ParkKey, ParkedKey>,
     /// The keys that hold a name.
-    names: HashMap<Box<str>, Vec<Key>>,
+    names: HashMap<Box<str>, Vec<ParkKey>>,
     /// The keys that hold a document.
-    documents: HashMap<u64, Vec<Key>>,
+    documents: HashMap<u64, Vec<ParkKey>>,
     /// By lane, the pieces that its batch under way has parked.
-    unsettled: HashMap<u32, Vec<(Key, Order)>>,
+    unsettled: HashMap<u32, Vec<(ParkKey, Order)>>,
     /// The generation of the cluster's topology that the names were looked up in.
     followed: Option<u64>,
     pieces: usize,
@@ -55,7 +55,7 @@ struct ParkedKey {
     names: BTreeSet<Box<str>>,
     /// Bytes of the records of its pieces.
     bytes: u64,
-    pieces: BTreeMap<Order, Piece>,
+    pieces: BTreeMap<Order, EntryPiece>,
     why: Arc<str>,
     since_ms: u64,
     attempts: u64,
@@ -67,7 +67,7 @@ struct ParkedKey {
 }
 
 /// Operations of one entry that wait for the same key.
-pub(crate) struct Piece {
+pub(crate) struct EntryPiece {
     pub(crate) at: u64,
     /// The operations of the entry; `None` means all.
     pub(crate) ops: Option<Vec<u32>>,
@@ -119,14 +119,14 @@ pub(crate) struct Tried {
     /// How many of these are dead letters.
     pub(crate) dead: u64,
     /// The operations that are to wait for other keys.
-    pub(crate) moved: BTreeMap<Key, Vec<u32>>,
+    pub(crate) moved: BTreeMap<ParkKey, Vec<u32>>,
     pub(crate) attempted: bool,
     pub(crate) refusals: u32,
     pub(crate) doubt: bool,
 }
 
 /// A key, as the admin port shows it.
-pub(crate) struct Shown(pub(crate) Value);
+pub(crate) struct ShownKey(pub(crate) Value);
 
 // === impl ParkedKey ===
 
@@ -138,10 +138,16 @@ impl ParkedKey {
     }
 }
 
-// === impl Piece ===
+// === impl EntryPiece ===
 
-impl Piece {
-    pub(crate) fn new(at: u64, bytes: u64, entry: &Entry, ops: Option<Vec<u32>>, standing: Standing) -> Self {
+impl EntryPiece {
+    pub(crate) fn new(
+        at: u64,
+        bytes: u64,
+        entry: &ParkedEntry,
+        ops: Option<Vec<u32>>,
+        standing: Standing,
+    ) -> Self {
         let docs = ops.as_ref().map_or(entry.ops.len(), Vec::len);
         let first = ops.as_ref().and_then(|ops| ops.first()).copied().unwrap_or(0);
         Self {
@@ -166,7 +172,7 @@ impl Piece {
     }
 }
 
-pub(super) fn order_of(entry: &Entry, op: u32) -> (u64, u32) {
+pub(super) fn order_of(entry: &ParkedEntry, op: u32) -> (u64, u32) {
     let (origin, place) = entry.ops.get(op as usize).copied().unwrap_or_default();
     let position = entry
         .origins
@@ -196,7 +202,7 @@ impl ParkedState {
         self.pieces >= PIECES_MAX || documents > 0 && self.documents.len() + 2 * documents > 2 * DOCUMENTS_MAX
     }
 
-    pub(crate) fn insert(&mut self, key: Key, names: &[String], why: &str, piece: Piece) {
+    pub(crate) fn insert(&mut self, key: ParkKey, names: &[String], why: &str, piece: EntryPiece) {
         for document in piece.documents.iter().flatten() {
             let keys = self.documents.entry(*document).or_default();
             keys.push(key.clone());
@@ -235,7 +241,7 @@ impl ParkedState {
             let unsettled = self.unsettled.entry(piece.lane).or_default();
             unsettled.push((key.clone(), order));
         }
-        if key == Key::Documents && piece.next_try.is_none() {
+        if key == ParkKey::Documents && piece.next_try.is_none() {
             held.next_try = held.next_try.min(Instant::now() + super::SOON);
         }
         held.bytes += piece.bytes;
@@ -246,7 +252,7 @@ impl ParkedState {
     pub(super) fn insert_again(
         &mut self,
         lines: &Lines,
-        entry: &Entry,
+        entry: &ParkedEntry,
         left: &BTreeSet<u32>,
         (at, bytes): (u64, u64),
         standing: Standing,
@@ -256,7 +262,7 @@ impl ParkedState {
             let of_line = match key == entry.key {
                 true => entry,
                 false => {
-                    moved = Entry {
+                    moved = ParkedEntry {
                         key: key.clone(),
                         ..entry.clone()
                     };
@@ -264,19 +270,19 @@ impl ParkedState {
                 }
             };
             let ops = (ops.len() < entry.ops.len()).then_some(ops);
-            let mut piece = Piece::new(at, bytes, of_line, ops, standing);
+            let mut piece = EntryPiece::new(at, bytes, of_line, ops, standing);
             piece.doubt = true;
             self.insert(key, &entry.names, &entry.why, piece);
         }
     }
 
     /// Returns the bytes that a key holds.
-    pub(crate) fn bytes_of(&self, key: &Key) -> u64 {
+    pub(crate) fn bytes_of(&self, key: &ParkKey) -> u64 {
         self.keys.get(key).map_or(0, |held| held.bytes)
     }
 
     /// Returns the key of an index that already has one of these names.
-    pub(crate) fn index_key<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<Key> {
+    pub(crate) fn index_key<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<ParkKey> {
         let known = names.filter_map(|name| self.names.get(name)).flatten();
         known.filter(|key| key.rank() == 0).min().cloned()
     }
@@ -303,7 +309,7 @@ impl ParkedState {
     }
 
     /// Whether a piece of the key counts that is not yet durably committed.
-    pub(crate) fn counts_some(&self, key: &Key) -> bool {
+    pub(crate) fn counts_some(&self, key: &ParkKey) -> bool {
         let held = self.keys.get(key);
         held.is_some_and(|held| {
             let mut standings = held.pieces.values().map(|piece| piece.standing);
@@ -321,13 +327,13 @@ impl ParkedState {
     }
 
     /// Returns the parked pieces of batches that are not committed, of one lane or of all, from a place on.
-    pub(crate) fn unsettled(&self, lane: Option<u32>, since: u64) -> Vec<Gone> {
+    pub(crate) fn unsettled(&self, lane: Option<u32>, since: u64) -> Vec<GoneEntry> {
         let lanes = self.unsettled.iter();
         let places = lanes.filter(|(of, _)| lane.is_none_or(|lane| lane == **of));
         let places = places.flat_map(|(_, places)| places);
         let pieces = places.filter_map(|(key, order)| self.keys.get(key)?.pieces.get(order));
         let pieces = pieces.filter(|piece| piece.at >= since);
-        let gone = pieces.map(|piece| Gone {
+        let gone = pieces.map(|piece| GoneEntry {
             at: piece.at,
             lane: piece.lane,
             ops: piece.ops.clone(),
@@ -338,7 +344,7 @@ impl ParkedState {
 
     pub(crate) fn drop_unsettled(&mut self, lane: Option<u32>, since: u64) {
         let (keys, mut dropped) = (&self.keys, Vec::new());
-        let is_since = |(key, order): &(Key, Order)| {
+        let is_since = |(key, order): &(ParkKey, Order)| {
             let piece = keys.get(key).and_then(|held| held.pieces.get(order));
             piece.is_none_or(|piece| piece.at >= since)
         };
@@ -363,7 +369,7 @@ impl ParkedState {
     }
 
     /// Records that the operations of a key may have been executed.
-    pub(crate) fn doubt(&mut self, key: &Key) {
+    pub(crate) fn doubt(&mut self, key: &ParkKey) {
         let pieces = self.keys.get_mut(key).into_iter();
         for piece in pieces.flat_map(|held| held.pieces.values_mut()) {
             piece.doubt = true;
@@ -371,7 +377,7 @@ impl ParkedState {
     }
 
     /// Whether an operation of an entry still waits for a key.
-    pub(crate) fn holds(&self, key: &Key, at: u64, op: u32) -> bool {
+    pub(crate) fn holds(&self, key: &ParkKey, at: u64, op: u32) -> bool {
         let pieces = self
             .keys
             .get(key)
@@ -382,13 +388,13 @@ impl ParkedState {
     }
 
     /// Returns the keys whose turn it is, at most `most`; each is under way until [`ParkedState::rest`].
-    pub(crate) fn due(&mut self, most: usize) -> Vec<Key> {
+    pub(crate) fn due(&mut self, most: usize) -> Vec<ParkKey> {
         let now = Instant::now();
         let due = self
             .keys
             .iter_mut()
             .filter(|(_, held)| !held.running && held.next_try <= now && held.may_try());
-        let mut due: Vec<(Instant, Key, &mut ParkedKey)> = due
+        let mut due: Vec<(Instant, ParkKey, &mut ParkedKey)> = due
             .map(|(key, held)| (held.next_try, key.clone(), held))
             .collect();
         due.sort_by_key(|(next, ..)| *next);
@@ -445,7 +451,7 @@ impl ParkedState {
     /// documents and bytes, but at least one piece.
     pub(crate) fn pick(
         &self,
-        key: &Key,
+        key: &ParkKey,
         docs_max: usize,
         bytes_max: u64,
     ) -> (Vec<Picked>, Option<Arc<(String, String)>>) {
@@ -462,7 +468,7 @@ impl ParkedState {
                 waiting.insert(piece.lane);
                 continue;
             }
-            if *key == Key::Documents {
+            if *key == ParkKey::Documents {
                 let held_back = piece.documents.iter().flatten().any(|one| seen.contains(one));
                 seen.extend(piece.documents.iter().flatten());
                 let is_due = held.given_up || piece.next_try.is_none_or(|next| next <= now);
@@ -494,16 +500,16 @@ impl ParkedState {
         (picked, wording)
     }
 
-    pub(crate) fn is_given_up(&self, key: &Key) -> bool {
+    pub(crate) fn is_given_up(&self, key: &ParkKey) -> bool {
         self.keys.get(key).is_some_and(|held| held.given_up)
     }
 
     /// Takes over the result of a piece's try; `tried.dead` of its documents are dead letters now.
     pub(crate) fn tried(
         &mut self,
-        key: &Key,
+        key: &ParkKey,
         order: Order,
-        entry: &Entry,
+        entry: &ParkedEntry,
         tried: Tried,
         again: impl Fn(u32) -> Duration,
     ) {
@@ -520,12 +526,12 @@ impl ParkedState {
         }
         self.dead += tried.dead;
         self.lanes.entry(piece.lane).or_default().dead += tried.dead;
-        let remake = |ops: Vec<u32>, key: &Key| {
-            let entry = Entry {
+        let remake = |ops: Vec<u32>, key: &ParkKey| {
+            let entry = ParkedEntry {
                 key: key.clone(),
                 ..entry.clone()
             };
-            let mut made = Piece::new(piece.at, piece.bytes, &entry, Some(ops), standing);
+            let mut made = EntryPiece::new(piece.at, piece.bytes, &entry, Some(ops), standing);
             made.parked_ms = piece.parked_ms;
             made.attempts = piece.attempts + u32::from(tried.attempted);
             made.refusals = tried.refusals.max(piece.refusals);
@@ -542,7 +548,7 @@ impl ParkedState {
         }
         if !left.is_empty() {
             let mut piece = remake(left.into_iter().collect(), key);
-            let waits = *key == Key::Documents && tried.attempted;
+            let waits = *key == ParkKey::Documents && tried.attempted;
             let failures = piece.attempts.saturating_sub(entry.attempts);
             piece.next_try = waits.then(|| Instant::now() + again(failures));
             self.insert(key.clone(), names, "", piece);
@@ -553,7 +559,7 @@ impl ParkedState {
     /// Ends a key's turn.
     pub(crate) fn rest(
         &mut self,
-        key: &Key,
+        key: &ParkKey,
         progress: bool,
         why: Option<&str>,
         delay: impl FnOnce(u32) -> Duration,
@@ -568,7 +574,7 @@ impl ParkedState {
             held.why = why.into();
         }
         let mut next = Instant::now() + delay(held.failures);
-        if *key == Key::Documents {
+        if *key == ParkKey::Documents {
             let pieces = held.pieces.values();
             let earliest = pieces.map(|piece| piece.next_try.unwrap_or(next)).min();
             next = earliest.unwrap_or(next).max(Instant::now() + super::SOON);
@@ -583,7 +589,7 @@ impl ParkedState {
         oldest.map_or(self.last_resolved, |oldest| oldest.min(self.last_resolved))
     }
 
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &EntryPiece> {
         self.keys.values().flat_map(|held| held.pieces.values())
     }
 
@@ -667,7 +673,7 @@ impl ParkedState {
     }
 
     /// Returns at most `most` keys, those with most documents first.
-    pub(crate) fn shown(&self, most: usize) -> Vec<Shown> {
+    pub(crate) fn shown(&self, most: usize) -> Vec<ShownKey> {
         let docs = |held: &ParkedKey| {
             held.pieces
                 .values()
@@ -689,12 +695,12 @@ impl ParkedState {
             value["since_ms"] = json!(held.since_ms);
             value["attempts"] = json!(held.attempts);
             value["next_try_s"] = json!(held.next_try.saturating_duration_since(now).as_secs_f64());
-            Shown(value)
+            ShownKey(value)
         });
         shown.collect()
     }
 
-    fn remove(&mut self, key: &Key, order: Order) -> Option<Piece> {
+    fn remove(&mut self, key: &ParkKey, order: Order) -> Option<EntryPiece> {
         let leaving = self.keys.get(key)?.pieces.get(&order)?;
         if leaving.standing != Standing::Unsettled {
             self.take_off(leaving.lane, leaving.docs.into());
@@ -716,7 +722,7 @@ impl ParkedState {
         Some(piece)
     }
 
-    fn forget_if_empty(&mut self, key: &Key) {
+    fn forget_if_empty(&mut self, key: &ParkKey) {
         if self.keys.get(key).is_none_or(|held| !held.pieces.is_empty()) {
             return;
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::lines::Lines;
 use super::state::{ParkedState, Standing};
-use super::{Entry, Parked, ParkedError};
+use super::{Parked, ParkedEntry, ParkedError};
 
 impl Parked {
     /// Whether lanes come and go, along with their parked operations.
@@ -18,7 +18,8 @@ impl Parked {
         let Some(topic) = &self.topic else { return Ok(()) };
         let store = self.open_store()?;
         store.keep_from(store.end());
-        let keep = |entry: &Entry, lines: &[u8]| store.put_copy(entry, lines).map_err(ParkedError::NoCopy);
+        let keep =
+            |entry: &ParkedEntry, lines: &[u8]| store.put_copy(entry, lines).map_err(ParkedError::NoCopy);
         let found = topic.take_over(lanes, keep)?;
         let mut state = ParkedState::of_copy();
         let live = found.iter().flat_map(|one| one.history.live.values());

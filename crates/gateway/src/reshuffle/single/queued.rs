@@ -10,13 +10,13 @@ use http::{Method, Response, StatusCode};
 use wire::{Incoming, Outgoing, PooledBytes};
 
 use super::answer;
-use super::head::{self, Kind, SingleHead};
+use super::head::{self, SingleHead, SingleKind};
 use crate::answer::with_head;
 use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
 use crate::nodes::Body;
-use crate::reshuffle::decide::{Coming, Decided};
-use crate::reshuffle::filter::{Held, NO_BULK, Passing, Reshuffle, Step, Unread};
+use crate::reshuffle::decide::{BulkRequest, Decided};
+use crate::reshuffle::filter::{HeldBody, NO_BULK, Passing, Reshuffle, Taken, Unread};
 use crate::reshuffle::queued_answer::whole;
 use crate::why::SingleWhy;
 
@@ -27,30 +27,30 @@ impl Reshuffle {
         head: Parts,
         target: &str,
         incoming: Incoming,
-    ) -> Result<Step, Rejection> {
+    ) -> Result<Taken, Rejection> {
         let arrived = Instant::now();
         let write = match head::classify(&head.method, target, &head.headers) {
-            Kind::Other => {
-                return Ok(Step::Next(
+            SingleKind::Other => {
+                return Ok(Taken::Next(
                     head,
                     Body::Streamed(incoming),
                     Passing::unknown(NO_BULK),
                 ));
             }
             // Its answer would contain the document, which is not known before it is written.
-            Kind::Write(write) if write.single.op == Op::Update && write.target.contains("_source") => {
+            SingleKind::Write(write) if write.single.op == Op::Update && write.target.contains("_source") => {
                 return Ok(self.pass_unread(head, incoming, SingleWhy::Parameter));
             }
-            Kind::Write(write) if write.single.op == Op::Delete && incoming.length() != Some(0) => {
+            SingleKind::Write(write) if write.single.op == Op::Delete && incoming.length() != Some(0) => {
                 return Ok(self.pass_unread(head, incoming, SingleWhy::Body));
             }
-            Kind::Pass(why) => return Ok(self.pass_unread(head, incoming, why)),
-            Kind::Write(write) => write,
+            SingleKind::Pass(why) => return Ok(self.pass_unread(head, incoming, why)),
+            SingleKind::Write(write) => write,
         };
         let Some(snapshot) = self.learnt().await else {
             return Err(Fault::nothing_learnt().into());
         };
-        let Held { body, original } = match self.collect(&head, incoming, &snapshot).await {
+        let HeldBody { body, original } = match self.collect(&head, incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
                 return Ok(self.pass_single(head, original, SingleWhy::ContentEncoding, None));
@@ -86,15 +86,15 @@ impl Reshuffle {
         lines: PooledBytes,
         came: PooledBytes,
         arrived: Instant,
-    ) -> Result<Step, Rejection> {
+    ) -> Result<Taken, Rejection> {
         let no_defaults = BulkHead::default();
-        let coming = Coming {
+        let bulk = BulkRequest {
             target: &write.target,
             bulk_head: &no_defaults,
             arrived,
         };
         let mut introduced = Vec::new();
-        let mut held = Held {
+        let mut held = HeldBody {
             body: lines.clone(),
             original: None,
         };
@@ -104,16 +104,16 @@ impl Reshuffle {
                 let lanes = self.lanes_of(&lines, &snapshot);
                 return Ok(self.pass_single(head, came, SingleWhy::Update, lanes));
             }
-            let decided = self.decide(as_bulk, held, coming, &mut introduced);
+            let decided = self.decide(as_bulk, held, bulk, &mut introduced);
             match Box::pin(decided).await? {
                 Decided::Done(answer) => {
                     let routing = answer::routing(&write.single, &snapshot.table);
                     if answer.status() == StatusCode::OK {
                         self.counters.single_joined.add(1);
                     }
-                    return Ok(Step::Done(of_one(answer, routing)));
+                    return Ok(Taken::Done(of_one(answer, routing)));
                 }
-                Decided::Next(_, _, passing) => return Ok(Step::Next(head, Body::Held(came), passing)),
+                Decided::Next(_, _, passing) => return Ok(Taken::Next(head, Body::Held(came), passing)),
                 Decided::Again(again, still_held) => (as_bulk, held) = (again, still_held),
             }
         }
@@ -128,15 +128,15 @@ impl Reshuffle {
         }
     }
 
-    fn pass_unread(&self, head: Parts, incoming: Incoming, why: SingleWhy) -> Step {
+    fn pass_unread(&self, head: Parts, incoming: Incoming, why: SingleWhy) -> Taken {
         self.counters.pass_single(why);
-        Step::Next(head, Body::Streamed(incoming), Passing::unknown(why.as_str()))
+        Taken::Next(head, Body::Streamed(incoming), Passing::unknown(why.as_str()))
     }
 
-    fn pass_single(&self, head: Parts, came: PooledBytes, why: SingleWhy, lanes: Option<Vec<u32>>) -> Step {
+    fn pass_single(&self, head: Parts, came: PooledBytes, why: SingleWhy, lanes: Option<Vec<u32>>) -> Taken {
         self.counters.pass_single(why);
         let why = why.as_str();
-        Step::Next(head, Body::Held(came), Passing { why, lanes })
+        Taken::Next(head, Body::Held(came), Passing { why, lanes })
     }
 }
 

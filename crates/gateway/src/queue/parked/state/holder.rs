@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::super::key::{Key, Named, ShardOf};
+use super::super::key::{OperationNames, ParkKey, ShardOf};
 use super::ParkedState;
 use crate::queue::fence::{Fence, is_behind};
 
 /// An operation, as it asks whether it has to wait behind parked ones.
-pub(crate) struct Asking<'a> {
-    pub(crate) named: &'a Named,
+pub(crate) struct HolderQuery<'a> {
+    pub(crate) named: &'a OperationNames,
     pub(crate) lane: u32,
     /// Where its request lies in the log.
     pub(crate) position: u64,
@@ -22,33 +22,33 @@ pub(crate) struct Asking<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// The operations of a key, whose line it joins.
-    Key(Key),
+    Key(ParkKey),
     /// The operations of this key, which another lane has parked, or which go to one shard. Documents of the
     /// index have changed their lane or their shard since, so an earlier write to the same document may be
     /// among them. Others may be parked elsewhere, and no line has all: so the operation waits for its whole
     /// index until the key has gone.
-    OtherLane(Key),
+    OtherLane(ParkKey),
 }
 
-// === impl Asking ===
+// === impl HolderQuery ===
 
-impl Asking<'_> {
-    fn is_behind_lane_of(&self, key: &Key) -> bool {
+impl HolderQuery<'_> {
+    fn is_behind_lane_of(&self, key: &ParkKey) -> bool {
         let at = (self.lane, self.position);
         // An operation that names no document follows none.
         self.named.document[0] != 0
-            && matches!(key, Key::Shards { lane, .. } if is_behind(self.fences, self.named, at, *lane))
+            && matches!(key, ParkKey::Shards { lane, .. } if is_behind(self.fences, self.named, at, *lane))
     }
 
-    fn is_held_by(&self, key: &Key) -> bool {
+    fn is_held_by(&self, key: &ParkKey) -> bool {
         // An operation that names no document follows none, and its shard is the server's choice.
-        let is_free = self.named.document[0] == 0 && matches!(key, Key::Shards { shard: Some(_), .. });
+        let is_free = self.named.document[0] == 0 && matches!(key, ParkKey::Shards { shard: Some(_), .. });
         !is_free && key.holds(self.lane, self.target, self.shard)
     }
 
     /// Whether the document may have been in the shard of a key that holds the operation, and may not be now.
-    fn may_have_left(&self, key: &Key) -> bool {
-        let Key::Shards { shard: Some(of), .. } = key else {
+    fn may_have_left(&self, key: &ParkKey) -> bool {
+        let ParkKey::Shards { shard: Some(of), .. } = key else {
             return false;
         };
         self.is_held_by(key) && !(self.shard)().is_some_and(|own| own.is_by_rule_of(*of))
@@ -60,30 +60,30 @@ impl Asking<'_> {
 impl ParkedState {
     /// Returns what an operation has to wait for, if there is anything; only keys of a rank behind that of
     /// `after` count.
-    pub(crate) fn holder(&self, asking: &Asking<'_>, after: Option<&Key>) -> Option<Holder> {
-        let named = asking.named;
+    pub(crate) fn holder(&self, query: &HolderQuery<'_>, after: Option<&ParkKey>) -> Option<Holder> {
+        let named = query.named;
         let of_names = || named.names().filter_map(|name| self.names.get(name)).flatten();
         let documents = named.document.iter().filter(|document| **document != 0);
         let by_document = documents
             .filter_map(|document| self.documents.get(document))
             .flatten();
-        let behind = |key: &&Key| after.is_none_or(|after| key.rank() > after.rank());
+        let behind = |key: &&ParkKey| after.is_none_or(|after| key.rank() > after.rank());
         let key = of_names()
-            .filter(|key| asking.is_held_by(key))
+            .filter(|key| query.is_held_by(key))
             .chain(by_document)
             .filter(behind)
             .min_by_key(|key| (key.rank(), *key));
         match key {
-            Some(key @ Key::Index { .. }) => Some(Holder::Key(key.clone())),
+            Some(key @ ParkKey::Index { .. }) => Some(Holder::Key(key.clone())),
             _ => {
                 // Two lines for shards hold it only if one of them is for all shards.
-                let is_second = |other: &Key| {
-                    matches!(other, Key::Shards { .. })
-                        && key.is_some_and(|key| matches!(key, Key::Shards { .. }) && key != other)
-                        && asking.is_held_by(other)
+                let is_second = |other: &ParkKey| {
+                    matches!(other, ParkKey::Shards { .. })
+                        && key.is_some_and(|key| matches!(key, ParkKey::Shards { .. }) && key != other)
+                        && query.is_held_by(other)
                 };
                 let other = of_names().filter(behind).find(|other| {
-                    asking.is_behind_lane_of(other) || asking.may_have_left(other) || is_second(other)
+                    query.is_behind_lane_of(other) || query.may_have_left(other) || is_second(other)
                 });
                 other.or(key).map(|key| match other {
                     Some(_) => Holder::OtherLane(key.clone()),
@@ -98,7 +98,7 @@ impl ParkedState {
         let of_lanes = self
             .keys
             .iter()
-            .filter(|(key, _)| matches!(key, Key::Shards { .. }));
+            .filter(|(key, _)| matches!(key, ParkKey::Shards { .. }));
         let positions = of_lanes.filter_map(|(_, held)| held.pieces.keys().next());
         positions.map(|(position, ..)| *position).min()
     }
@@ -109,13 +109,13 @@ mod tests {
     use bulk::{Formula, IndexRoute, Target};
     use serde_json::json;
 
-    use super::super::tests::{asking, entry, named, park};
+    use super::super::tests::{entry, named, park, query};
     use super::*;
 
     #[test]
     fn an_operation_waits_for_what_another_lane_has_parked_if_documents_have_changed_their_lane() {
         let mut state = ParkedState::default();
-        let shards = Key::Shards {
+        let shards = ParkKey::Shards {
             index: "logs".to_owned(),
             lane: 3,
             shard: None,
@@ -132,9 +132,8 @@ mod tests {
             [Arc::new(fence)]
         };
         let logs = named("logs", "1");
-        let holder = |lane, position, fences: &[Arc<Fence>]| {
-            state.holder(&asking(&logs, lane, position, fences), None)
-        };
+        let holder =
+            |lane, position, fences: &[Arc<Fence>]| state.holder(&query(&logs, lane, position, fences), None);
         let of_lane = Some(Holder::Key(shards.clone()));
         let of_other = Some(Holder::OtherLane(shards.clone()));
         for fences in [fence(&["logs"]), fence(&[])] {
@@ -149,10 +148,10 @@ mod tests {
             assert_eq!(holder(4, 30, &fences), None, "no lane of these documents");
         }
         assert_eq!(holder(5, 30, &fence(&["other"])), None, "another name has moved");
-        let index = Key::Index {
+        let index = ParkKey::Index {
             index: "logs".to_owned(),
         };
-        let after = |key| state.holder(&asking(&logs, 5, 30, &fence(&["logs"])), Some(key));
+        let after = |key| state.holder(&query(&logs, 5, 30, &fence(&["logs"])), Some(key));
         assert_eq!(after(&index), of_other, "a line for the index waits, too");
         assert_eq!(after(&shards), None);
     }
@@ -166,21 +165,24 @@ mod tests {
         };
         let of = |number, target: &Target| ShardOf::new(number, target);
         let six = of(2, &Target::Index(route(6)));
-        let key = |shard| Key::Shards {
+        let key = |shard| ParkKey::Shards {
             index: "logs".to_owned(),
             lane: 3,
             shard,
         };
         let mut state = ParkedState::default();
         park(&mut state, &entry(key(six), 10, &["1"]), 10);
-        let (logs, no_id) = (named("logs", "1"), Named::new("logs".to_owned(), None, None));
+        let (logs, no_id) = (
+            named("logs", "1"),
+            OperationNames::new("logs".to_owned(), None, None),
+        );
         let holder = |state: &ParkedState, named, lane, shard: Option<ShardOf>| {
             let shard = || shard;
-            let asking = Asking {
+            let query = HolderQuery {
                 shard: &shard,
-                ..asking(named, lane, 30, &[])
+                ..query(named, lane, 30, &[])
             };
-            state.holder(&asking, None)
+            state.holder(&query, None)
         };
         let (joins, waits) = (Some(Holder::Key(key(six))), Some(Holder::OtherLane(key(six))));
         assert_eq!(holder(&state, &logs, 3, six), joins);
@@ -207,7 +209,7 @@ mod tests {
         // As earlier versions write and read it.
         let written = serde_json::to_value(key(None)).unwrap();
         assert_eq!(written, json!({"kind": "shards", "index": "logs", "lane": 3}));
-        let read: Key = serde_json::from_value(serde_json::to_value(key(six)).unwrap()).unwrap();
+        let read: ParkKey = serde_json::from_value(serde_json::to_value(key(six)).unwrap()).unwrap();
         assert_eq!((read, key(six).shown()), (key(six), "shards:logs:3:2".to_owned()));
     }
 }
