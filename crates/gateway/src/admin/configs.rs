@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Json, Response};
-use config::diff::{Change, Changes, EntryChange, changes_of};
+use config::diff::{Changes, EntryChange, SectionChange, changes_of};
 use config::kept::KeptFile;
 use config::masked::{mask, unmask};
 use config::{Config, Loaded, Problem, Secret, Severity};
@@ -234,12 +234,12 @@ fn sections(changes: &Changes) -> Value {
             (name.to_string(), json!(word))
         })
         .collect();
-    let named = |of: &std::collections::BTreeMap<Arc<str>, Change>| {
+    let named = |of: &std::collections::BTreeMap<Arc<str>, SectionChange>| {
         let words = of.iter().map(|(name, change)| {
             let word = match change {
-                Change::Added => "added",
-                Change::Removed => "removed",
-                Change::Changed => "changed",
+                SectionChange::Added => "added",
+                SectionChange::Removed => "removed",
+                SectionChange::Changed => "changed",
             };
             (name.to_string(), json!(word))
         });

@@ -9,7 +9,6 @@ mod lane;
 mod produce;
 mod seek;
 mod side_topic;
-mod side_topic;
 mod size_limit;
 mod threads;
 mod topic;

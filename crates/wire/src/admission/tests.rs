@@ -139,7 +139,7 @@ async fn small_bodies_find_their_room_behind_however_many_large_ones() {
     let second = Duration::from_secs(1);
     let waiting = large
         .iter()
-        .map(|claim| Place::take(&budget, claim, 8 * MIB, second));
+        .map(|claim| QueuePlace::take(&budget, claim, 8 * MIB, second));
     let waiting: Vec<_> = waiting.map(|place| place.expect("a place")).collect();
     assert!(waiting.iter().all(|place| !place.waiter.is_granted()));
     assert!(wait(&budget, &small, 100 << 10, 0).await);

@@ -42,7 +42,7 @@ pub(super) struct Dead {
 
 /// The fate of an operation after a try.
 pub(super) enum Fate {
-    GoneEntry,
+    Gone,
     Dead(Arc<Error>),
     Elsewhere(ParkKey),
     Stays(Arc<Again>),
