@@ -1,7 +1,7 @@
 //! Configurations that are applied through the admin port. The file is replaced and reloaded; unless somebody
 //! confirms it in time, and the gateway is ready with it, the former file is put back and reloaded.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use config::Config;
@@ -18,6 +18,14 @@ pub(crate) struct Applying<'a> {
     pending: Option<Pending>,
 }
 
+/// The former file cannot be put back.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: it was applied and never confirmed, and the former file cannot be put back: {error}", file.display())]
+pub(crate) struct NotPutBack {
+    file: PathBuf,
+    error: std::io::Error,
+}
+
 struct Pending {
     kept: KeptFile,
     /// The fingerprint of the text.
@@ -29,16 +37,14 @@ struct Pending {
 /// Puts the former file back if the present one was applied and never confirmed. Returns whether it was.
 ///
 /// # Errors
-/// Returns why the former file cannot be put back.
-pub(crate) fn go_back_at_start(file: &Path) -> Result<bool, String> {
+/// Fails if the former file cannot be put back.
+pub(crate) fn go_back_at_start(file: &Path) -> Result<bool, NotPutBack> {
     let Ok(kept) = KeptFile::find(file) else {
         return Ok(false); // reading it says why
     };
-    kept.go_back_if_unconfirmed().map_err(|error| {
-        format!(
-            "{}: it was applied and never confirmed, and the former file cannot be put back: {error}",
-            file.display()
-        )
+    kept.go_back_if_unconfirmed().map_err(|error| NotPutBack {
+        file: file.to_owned(),
+        error,
     })
 }
 

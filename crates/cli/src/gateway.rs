@@ -100,8 +100,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let file = arguments.from.config.as_deref();
     // A trial beside a running gateway leaves the file to that gateway.
     let taken_back = match file.filter(|_| !arguments.trial).map(applied::go_back_at_start) {
-        Some(Err(reason)) => return instead(left.as_ref(), exit::FAILED, &reason),
-        taken_back => taken_back.is_some_and(|taken_back| taken_back == Ok(true)),
+        Some(Err(error)) => return instead(left.as_ref(), exit::FAILED, &error.to_string()),
+        Some(Ok(taken_back)) => taken_back,
+        None => false,
     };
     let loaded = match load(arguments) {
         Ok(loaded) => loaded,

@@ -100,7 +100,8 @@ impl KeptFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             read => read?,
         };
-        if fs::read(&self.file)? != unconfirmed {
+        // Somebody wrote another file, or removed the former one, by hand: the present one is all there is.
+        if fs::read(&self.file)? != unconfirmed || !self.beside(FORMER).try_exists()? {
             self.confirm()?;
             return Ok(false);
         }
@@ -204,6 +205,16 @@ mod tests {
         fs::write(&file, "by hand").unwrap();
         assert!(!kept.go_back_if_unconfirmed().unwrap());
         assert_eq!(fs::read_to_string(&file).unwrap(), "by hand");
+    }
+
+    #[test]
+    fn without_a_former_file_the_present_one_is_kept_and_the_gateway_starts() {
+        let (folder, kept, file) = kept();
+        kept.replace("new").unwrap();
+        fs::remove_file(folder.path().join("tidegate.yml.former")).unwrap();
+        assert!(!kept.go_back_if_unconfirmed().unwrap());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(names(folder.path()), ["link.yml", "tidegate.yml"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-// What all editors share: their look, and the shadow root, where CodeMirror's styles are adopted style sheets,
-// which the page's strict policy allows.
+// What all editors share: their look, and the shadow root, where CodeMirror's styles are adopted style
+// sheets, which the page's strict policy allows.
 import { type EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 
