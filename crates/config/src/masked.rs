@@ -164,6 +164,12 @@ impl Search<'_> {
             let key = [&key[..list], &[url]].concat();
             let within = written.start + password.start..written.start + password.end;
             self.found.push(found(key, within, false));
+        } else if scalar.text == MASK
+            || password_in(&self.text[written.clone()]).is_none()
+                && password_in(&scalar.text).is_some_and(|password| !is_reference(&scalar.text[password]))
+        {
+            // Escapes hide where the password is written: the mask stands for the whole URL.
+            self.found.push(found(key.to_vec(), written, true));
         }
     }
 }
@@ -246,6 +252,19 @@ tracing: {otlp: {endpoint: http://c, headers: {authorization: "Bearer x", "x-k":
         }
         assert_eq!(masked.matches(MASK).count(), 8, "{masked}");
         assert_eq!(mask("a: ["), None);
+    }
+
+    #[test]
+    fn a_url_that_is_written_with_escapes_is_masked_as_a_whole() {
+        // Programs that write JSON may escape slashes.
+        let text =
+            r#"{"elasticsearch": [{"name": "c", "endpoints": ["http:\/\/u:urlpw@h1", "http:\/\/h2"]}]}"#;
+        let masked = mask(text).unwrap();
+        assert!(
+            !masked.contains("urlpw") && masked.contains(r"http:\/\/h2"),
+            "{masked}"
+        );
+        assert_eq!(unmask(&masked, text, None).unwrap(), text);
     }
 
     #[test]
