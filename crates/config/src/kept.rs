@@ -57,11 +57,24 @@ impl KeptFile {
     /// Permissions stay.
     ///
     /// # Errors
-    /// Fails if a file cannot be written. The old file is then still there.
+    /// Fails if a file cannot be written. The old file is then there, and no copy of the new one: it would
+    /// take back the same text, once somebody has written it by hand.
     pub fn replace(&self, text: &str) -> io::Result<()> {
         self.may_be_replaced()?;
         let former = fs::read(&self.file)?;
         self.write(FORMER, &former)?;
+        let replaced = self.put_in_place(text);
+        if replaced.is_err() {
+            if fs::read(&self.file).is_ok_and(|now| now != former) {
+                self.go_back()?;
+            }
+            let _ = fs::remove_file(self.beside(NEW)); // it may not be there
+            self.confirm()?;
+        }
+        replaced
+    }
+
+    fn put_in_place(&self, text: &str) -> io::Result<()> {
         self.write(UNCONFIRMED, text.as_bytes())?;
         self.sync()?;
         self.write(NEW, text.as_bytes())?;
@@ -77,6 +90,17 @@ impl KeptFile {
         match fs::remove_file(self.beside(UNCONFIRMED)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => self.sync(),
+        }
+    }
+
+    /// Writes the former text beside the file again, if somebody has removed it.
+    ///
+    /// # Errors
+    /// Fails if it cannot be written.
+    pub fn keep_former(&self, text: &str) -> io::Result<()> {
+        match self.beside(FORMER).try_exists()? {
+            true => Ok(()),
+            false => self.write(FORMER, text.as_bytes()),
         }
     }
 
@@ -196,6 +220,20 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), "old");
         assert!(!kept.go_back_if_unconfirmed().unwrap());
         assert_eq!(names(folder.path()), ["link.yml", "tidegate.yml"]);
+    }
+
+    #[test]
+    fn a_replacement_that_fails_takes_nothing_back_at_the_next_start() {
+        let (folder, kept, file) = kept();
+        // As a full disk, or a file that is a mount of its own, fails it: after the copy is written.
+        let obstacle = folder.path().join("tidegate.yml.new");
+        fs::create_dir(&obstacle).unwrap();
+        kept.replace("new").unwrap_err();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        // Somebody writes the text by hand instead.
+        fs::write(&file, "new").unwrap();
+        assert!(!kept.go_back_if_unconfirmed().unwrap());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
     }
 
     #[test]
