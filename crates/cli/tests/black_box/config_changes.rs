@@ -230,6 +230,44 @@ fn a_text_is_checked_and_compared_and_what_cannot_be_put_in_force_changes_nothin
 }
 
 #[test]
+fn a_text_with_masked_values_of_env_can_be_applied_and_its_problems_have_their_places() {
+    let (cluster, folder) = (cluster(), tempfile::tempdir().unwrap());
+    let with_env = text(&cluster)
+        .replace("max_concurrency: 500", "max_concurrency: '$[[env.MOST]]'")
+        .replace("password: hunter2", "password: hunter2hunter2hunter2")
+        + "env: {MOST: '500'}\nlogging.level: info\n";
+    std::fs::write(folder.path().join("tidegate.yml"), &with_env).unwrap();
+    let gateway = start(folder.path());
+    let changing = Changing {
+        gateway,
+        cluster,
+        folder,
+    };
+    let shown = changing.get("/config/_file")["text"].as_str().unwrap().to_owned();
+    assert!(!shown.contains("500") && !shown.contains("hunter2"), "{shown}");
+    let told = changing.post("/config/_check", &shown);
+    assert_eq!(told.json["valid"], true, "{}", told.json);
+    let wrong = shown.replace("\"********\"}}", "\"********\"}, endpiont: x}");
+    let told = changing.post("/config/_check", &wrong);
+    let line = wrong.lines().position(|line| line.contains("endpiont")).unwrap();
+    let column = wrong.lines().nth(line).unwrap().find("endpiont").unwrap();
+    let problem = &told.json["problems"][0];
+    assert_eq!(
+        (&told.json["errors"], &problem["line"], &problem["column"]),
+        (&Value::from(1), &Value::from(line + 1), &Value::from(column + 1)),
+        "{}",
+        told.json
+    );
+    let applied = changing.apply(&shown.replace("info", "debug"), 600);
+    assert_eq!(
+        applied.json["changes"], "changed: logging.level",
+        "{}",
+        applied.json
+    );
+    assert_eq!(changing.on_disk(), with_env.replace("info", "debug"));
+}
+
+#[test]
 fn what_is_confirmed_stays_and_the_former_file_is_beside_it() {
     let changing = Changing::start();
     let before = changing.on_disk();

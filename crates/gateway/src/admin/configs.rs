@@ -134,12 +134,17 @@ impl AdminState {
     fn read(&self, text: &str) -> Result<(Loaded, String), Vec<Problem>> {
         let file = self.config_file().ok();
         let name = file.as_ref().map(|(name, _)| &**name);
-        // The places of problems are those of the text as it was sent.
         let environment = |name: &str| std::env::var(name).ok();
-        Config::parse(text, name, &environment).map_err(|rejected| rejected.problems)?;
+        let parse =
+            |text: &str| Config::parse(text, name, &environment).map_err(|rejected| rejected.problems);
         let former = file.as_ref().and_then(|(_, kept)| kept.text().ok());
-        let whole = unmask(text, &former.unwrap_or_default(), name)?;
-        let loaded = Config::parse(&whole, name, &environment).map_err(|rejected| rejected.problems)?;
+        // Masks stand for values of `env` too, so the text as it was sent may be invalid and the whole not.
+        let whole = unmask(text, &former.unwrap_or_default(), name)
+            .map_err(|masks| [masks, parse(text).err().unwrap_or_default()].concat())?;
+        let loaded = parse(&whole).map_err(|mut problems| {
+            place_in(&mut problems, &parse(text).err().unwrap_or_default());
+            problems
+        })?;
         let problems = tls_problems(&loaded);
         match problems.is_empty() {
             true => Ok((loaded, whole)),
@@ -167,6 +172,19 @@ impl AdminState {
             _ => Value::Null,
         };
         told
+    }
+}
+
+/// Gives the problems of a text the places that they have in the text as it was sent, with masks.
+fn place_in(problems: &mut [Problem], as_sent: &[Problem]) {
+    for problem in problems {
+        let same = |sent: &&Problem| (&sent.path, &sent.message) == (&problem.path, &problem.message);
+        let line = |at: &Problem| at.place.map(|place| place.line);
+        let sent = as_sent
+            .iter()
+            .filter(same)
+            .find(|sent| line(sent) == line(problem));
+        problem.place = sent.map_or(problem.place, |sent| sent.place);
     }
 }
 
