@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use config::Config;
 use config::kept::KeptFile;
 use config::reload::fingerprint;
+use config::{Config, Secret};
 use gateway::{Applied, AppliedState, ConfigAsk, ConfigAsked, Gateway, NotApplied};
 
 /// Reads the file again and puts it in force.
@@ -20,7 +20,11 @@ pub(crate) struct Applying<'a> {
 
 /// The former file cannot be put back.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: it was applied and never confirmed, and the former file cannot be put back: {error}", file.display())]
+#[error(
+    "{0}: it was applied and never confirmed, and the former file cannot be put back: {error}; put it back by \
+     hand, or remove {0}.unconfirmed to keep what was applied",
+    file.display()
+)]
 pub(crate) struct NotPutBack {
     file: PathBuf,
     error: std::io::Error,
@@ -28,6 +32,8 @@ pub(crate) struct NotPutBack {
 
 struct Pending {
     kept: KeptFile,
+    /// The former text, in case that its file is removed meanwhile.
+    former: Secret,
     /// The fingerprint of the text.
     text: u64,
     /// Since when the gateway has not been ready.
@@ -95,8 +101,23 @@ impl<'a> Applying<'a> {
                 });
                 ("apply", applied)
             }
-            ConfigAsk::Confirm => ("confirm", self.confirm(gateway, &actor)),
-            ConfigAsk::Revert { within } => ("revert", self.revert(gateway, &actor, within, reload)),
+            ConfigAsk::Confirm => (
+                "confirm",
+                self.not_overtaken(gateway)
+                    .and_then(|()| self.confirm(gateway, &actor)),
+            ),
+            ConfigAsk::Revert {
+                within,
+                only_unconfirmed,
+            } => {
+                let reverted = self.not_overtaken(gateway).and_then(|()| {
+                    if only_unconfirmed && !self.is_pending() {
+                        return Err(refused(NOTHING_WAITS));
+                    }
+                    self.revert(gateway, &actor, within, reload)
+                });
+                ("revert", reverted)
+            }
         };
         if let Err(error) = &done {
             tracing::warn!(actor, action, %error, "configuration: not done");
@@ -106,26 +127,12 @@ impl<'a> Applying<'a> {
 
     /// Takes the configuration back if its time is over or the gateway is not ready with it.
     pub(crate) fn look(&mut self, gateway: &Gateway, reload: Reload<'_>) {
+        if self.not_overtaken(gateway).is_err() {
+            return;
+        }
         let (Some(pending), Some(mut applied)) = (&mut self.pending, gateway.applied()) else {
             return;
         };
-        if pending
-            .kept
-            .text()
-            .is_ok_and(|text| fingerprint(&text) != pending.text)
-        {
-            // Somebody has written the file. That text is a decision of its own, whatever becomes of it.
-            if let Err(error) = pending.kept.confirm() {
-                tracing::warn!(%error, "the copy of an applied configuration cannot be removed");
-            }
-            tracing::info!("the applied configuration is overtaken: its file was changed");
-            self.end(
-                gateway,
-                AppliedState::Overtaken,
-                Some("the file was changed".to_owned()),
-            );
-            return;
-        }
         applied.not_ready = gateway.why_not_ready();
         let bad_since = match applied.not_ready.is_empty() {
             true => None,
@@ -147,6 +154,27 @@ impl<'a> Applying<'a> {
         if let Some(why) = why {
             self.go_back(gateway, why, reload);
         }
+    }
+
+    /// Checks that nobody has written the file since it was applied. Such a text is a decision of its own,
+    /// whatever becomes of it, and ends what is pending.
+    fn not_overtaken(&mut self, gateway: &Gateway) -> Result<(), NotApplied> {
+        let is_other = |pending: &&Pending| {
+            let text = pending.kept.text();
+            text.is_ok_and(|text| fingerprint(&text) != pending.text)
+        };
+        let Some(pending) = self.pending.as_ref().filter(is_other) else {
+            return Ok(());
+        };
+        if let Err(error) = pending.kept.confirm() {
+            tracing::warn!(%error, "the copy of an applied configuration cannot be removed");
+        }
+        tracing::info!("the applied configuration is overtaken: its file was changed");
+        let why = "the file was changed";
+        self.end(gateway, AppliedState::Overtaken, Some(why.to_owned()));
+        Err(refused(format!(
+            "{why}, so nothing waits for a confirmation any more"
+        )))
     }
 
     /// Returns the file and the version in force, if the file is what is in force and nothing is pending.
@@ -196,6 +224,7 @@ impl<'a> Applying<'a> {
         let was_ready = gateway.why_not_ready().is_empty();
         let trouble =
             |error: std::io::Error| refused(format!("{}: {error}", name.as_deref().unwrap_or_default()));
+        let former = kept.text().map(Secret::new).map_err(trouble)?;
         kept.replace(text).map_err(trouble)?;
         if let Err(error) = reload() {
             kept.go_back().map_err(trouble)?;
@@ -221,6 +250,7 @@ impl<'a> Applying<'a> {
         gateway.set_applied(applied);
         self.pending = Some(Pending {
             kept,
+            former,
             text: fingerprint(text),
             bad_since: None,
         });
@@ -229,7 +259,7 @@ impl<'a> Applying<'a> {
 
     fn confirm(&mut self, gateway: &Gateway, actor: &str) -> Result<(), NotApplied> {
         let (Some(pending), Some(applied)) = (&self.pending, gateway.applied()) else {
-            return Err(refused("no configuration waits for its confirmation"));
+            return Err(refused(NOTHING_WAITS));
         };
         let not_ready = gateway.why_not_ready();
         if applied.was_ready && !not_ready.is_empty() {
@@ -267,7 +297,11 @@ impl<'a> Applying<'a> {
     /// Puts the former file back and in force. If that is not possible, the next look tries again.
     fn go_back(&mut self, gateway: &Gateway, mut why: String, reload: Reload<'_>) {
         let Some(pending) = &self.pending else { return };
-        if let Err(error) = pending.kept.go_back() {
+        let kept = &pending.kept;
+        let gone_back = kept
+            .keep_former(pending.former.expose())
+            .and_then(|()| kept.go_back());
+        if let Err(error) = gone_back {
             tracing::error!(%error, "the former configuration cannot be put back, and is tried again");
             return;
         }
@@ -300,6 +334,8 @@ fn unix_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
+
+const NOTHING_WAITS: &str = "no configuration waits for its confirmation";
 
 /// The part of the time that a gateway may be without readiness, as it reads a new cluster for the first
 /// time.

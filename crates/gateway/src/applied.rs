@@ -39,6 +39,8 @@ pub enum ConfigAsk {
     Revert {
         /// Time to confirm it, if a confirmation is needed.
         within: Duration,
+        /// Whether only what is not confirmed is to be taken back.
+        only_unconfirmed: bool,
     },
 }
 

@@ -327,10 +327,25 @@ fn what_nobody_confirms_goes_back_by_itself_or_at_once_when_told() {
         (Some("reverted"), Some("ada took it back"))
     );
     assert_eq!(changing.on_disk(), before);
+    changing.apply(&another(&changing), 600);
+    std::fs::remove_file(changing.folder.path().join("tidegate.yml.former")).unwrap();
+    assert_eq!(changing.post("/config/_revert", "").json["state"], "reverted");
+    assert_eq!(
+        changing.on_disk(),
+        before,
+        "the gateway itself knows the former text"
+    );
     // Whoever writes the file decides.
     changing.apply(&another(&changing), 600);
     let by_hand = before.replace("500", "700");
     crate::gateway::replace_text(&changing.path(), &by_hand);
+    let told = changing.post("/config/_revert", "");
+    assert_eq!(
+        (told.status, changing.on_disk()),
+        (409, by_hand.clone()),
+        "{}",
+        told.json
+    );
     changing.becomes("overtaken");
     let changing = changing.killed();
     assert_eq!(changing.on_disk(), by_hand);

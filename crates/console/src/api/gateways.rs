@@ -162,12 +162,21 @@ pub(super) async fn call(
     }
     let method =
         Method::from_bytes(method.as_bytes()).map_err(|_| Refusal::bad("method: there is no such one"))?;
+    let target_path = match known.path.contains(&"_revert") {
+        // Nothing was asked, so a confirmed configuration is not replaced.
+        true => format!(
+            "{}{}only_unconfirmed=true",
+            call.path,
+            if call.path.contains('?') { '&' } else { '?' }
+        ),
+        false => call.path,
+    };
     let ask = Ask {
         method,
         headers,
         body: call.body.unwrap_or_default().into_bytes(),
         bytes_max: BYTES_MAX,
-        ..Ask::get(&call.path, CALL_WITHIN)
+        ..Ask::get(&target_path, CALL_WITHIN)
     };
     let began = Instant::now();
     let answer = api

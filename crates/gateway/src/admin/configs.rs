@@ -24,6 +24,8 @@ use crate::front::tls_problems;
 pub(super) struct How {
     version: Option<String>,
     within_s: Option<u64>,
+    #[serde(default)]
+    only_unconfirmed: bool,
 }
 
 /// Answers with the text of the file, its secrets masked, and with the version that a change has to name.
@@ -115,7 +117,11 @@ pub(super) async fn revert(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let within = within(how.within_s)?;
-    admin.ask(&headers, ConfigAsk::Revert { within }).await
+    let ask = ConfigAsk::Revert {
+        within,
+        only_unconfirmed: how.only_unconfirmed,
+    };
+    admin.ask(&headers, ask).await
 }
 
 impl AdminState {

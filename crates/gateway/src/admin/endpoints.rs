@@ -197,7 +197,14 @@ const CONFIGS: &[Endpoint] = &[
         method: "POST",
         path: "/config/_revert",
         says: "Takes back what was applied; if it is confirmed already, applies the former text.",
-        parameters: &[WITHIN],
+        parameters: &[
+            WITHIN,
+            parameter(
+                "only_unconfirmed",
+                "boolean",
+                "`true`: only takes back what is not confirmed; 409 if nothing waits for its confirmation.",
+            ),
+        ],
         body: None,
         route: || post(configs::revert),
     },

@@ -65,9 +65,19 @@ fn a_change_through_the_console_has_its_users_name_and_is_asked_about_once() {
             .logged("applied configuration confirmed")
             .contains("\"actor\":\"ada\"")
     );
-    let audit = console.get("/api/audit?limit=2");
-    assert_eq!(audit.json["entries"][1]["what"], format!("POST {apply}"));
-    assert_eq!(audit.json["entries"][1]["reason"], "to see more");
+    // That would be another change, with nobody asked.
+    let late = call(
+        "POST",
+        "/config/_revert?only_unconfirmed=false",
+        None,
+        Value::Null,
+    );
+    assert_eq!(late.json["status"], 400, "{}", late.text);
+    let late = call("POST", "/config/_revert", None, Value::Null);
+    assert_eq!(late.json["status"], 409, "{}", late.text);
+    let audit = console.get("/api/audit?limit=4");
+    assert_eq!(audit.json["entries"][3]["what"], format!("POST {apply}"));
+    assert_eq!(audit.json["entries"][3]["reason"], "to see more");
     assert!(
         !audit.text.contains("logging"),
         "the text is not stored: {}",
