@@ -3,7 +3,8 @@
 //! An operation may go from the line of its entry's key into another one while it is tried, and only memory
 //! knows. Later operations on its document have followed it there, and their entries say so. Read again, the
 //! first one is in the line of its entry's key, and the others are in a line of a higher rank, which does not
-//! wait for it. So these join the line of the earlier one.
+//! wait for it. So these join the line of the earlier one. Operations in lines for shards join the line of an
+//! earlier one for their index, whatever its document is: their number has no bound.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,10 +12,13 @@ use super::key::ParkKey;
 use super::state::order_of;
 use super::store::ParkedEntry;
 
-/// The operations in lines that do not hold documents, by the numbers of their documents.
+/// The operations that others join.
 #[derive(Default)]
 pub(super) struct Lines {
+    /// Those in lines that hold names, by the numbers of their documents.
     earlier: HashMap<u64, Vec<(Place, ParkKey)>>,
+    /// The first one of each line for an index, by the index's names.
+    of_index: HashMap<String, Vec<(Place, ParkKey)>>,
 }
 
 /// An operation's request, and its place there.
@@ -31,20 +35,35 @@ impl Lines {
             later.extend(left.flat_map(|op| documents(entry, *op)));
         }
         let mut lines = Self::default();
-        if later.is_empty() {
-            return lines;
+        for (entry, left) in entries.clone().filter(|(entry, _)| entry.key.rank() == 0) {
+            left.for_each(|op| lines.add_of_index(entry, order_of(entry, *op)));
         }
-        for (entry, left) in
-            entries.filter(|(entry, _)| !entry.key.holds_documents() && entry.key.holds_names())
-        {
+        for (entry, left) in entries.filter(|(entry, _)| entry.key.holds_names()) {
             for op in left {
                 for document in documents(entry, *op).filter(|document| later.contains(document)) {
-                    let of_document = lines.earlier.entry(document).or_default();
-                    of_document.push((order_of(entry, *op), entry.key.clone()));
+                    let joined = match entry.key {
+                        ParkKey::Shards { .. } => lines.earlier_key(entry, *op),
+                        _ => None, // an earlier one on the same document is known by itself
+                    };
+                    let line = (order_of(entry, *op), joined.unwrap_or(&entry.key).clone());
+                    lines.earlier.entry(document).or_default().push(line);
                 }
             }
         }
         lines
+    }
+
+    fn add_of_index(&mut self, entry: &ParkedEntry, order: Place) {
+        for name in &entry.names {
+            let firsts = match self.of_index.get_mut(name) {
+                Some(firsts) => firsts,
+                None => self.of_index.entry(name.clone()).or_default(),
+            };
+            match firsts.iter_mut().find(|(_, key)| *key == entry.key) {
+                Some((first, _)) => *first = order.min(*first),
+                None => firsts.push((order, entry.key.clone())),
+            }
+        }
     }
 
     /// Returns the operations that are left of an entry, by the key of the line that each joins.
@@ -65,14 +84,29 @@ impl Lines {
     }
 
     fn earlier_key(&self, entry: &ParkedEntry, op: u32) -> Option<&ParkKey> {
-        if self.earlier.is_empty() || !entry.key.holds_documents() {
-            return None;
-        }
         let order = order_of(entry, op);
-        let of_documents = documents(entry, op).filter_map(|document| self.earlier.get(&document));
-        let earlier = of_documents.flatten().filter(|(before, _)| *before < order);
-        earlier.map(|(_, key)| key).min_by_key(|key| (key.rank(), *key))
+        match entry.key {
+            ParkKey::Shards { .. } => {
+                let names = entry.names.iter().filter_map(|name| self.of_index.get(name));
+                first_of(names.flatten(), order, entry.key.rank())
+            }
+            ParkKey::Request { .. } | ParkKey::Documents => {
+                let documents = documents(entry, op).filter_map(|document| self.earlier.get(&document));
+                first_of(documents.flatten(), order, entry.key.rank())
+            }
+            ParkKey::Index { .. } | ParkKey::Letters { .. } => None,
+        }
     }
+}
+
+/// Returns the key of the line to join: of a lower rank than an operation's own, with an earlier operation.
+fn first_of<'l>(
+    lines: impl Iterator<Item = &'l (Place, ParkKey)>,
+    order: Place,
+    rank: u8,
+) -> Option<&'l ParkKey> {
+    let earlier = lines.filter(|(before, key)| *before < order && key.rank() < rank);
+    earlier.map(|(_, key)| key).min_by_key(|key| (key.rank(), *key))
 }
 
 /// Returns the numbers of an operation's document.
@@ -125,5 +159,49 @@ mod tests {
             lines.split(&entries[2], [0].iter()),
             [(ParkKey::Documents, vec![0])].into()
         );
+    }
+
+    #[test]
+    fn what_went_from_one_line_to_the_next_is_followed_at_every_rank() {
+        let index = ParkKey::Index {
+            index: "logs".to_owned(),
+        };
+        let shards = ParkKey::Shards {
+            index: "logs".to_owned(),
+            lane: 0,
+            shard: None,
+        };
+        let request = ParkKey::Request {
+            index: "logs".to_owned(),
+            target: "/_bulk?wait_for_active_shards=3".to_owned(),
+        };
+        let joined = |first: &ParkKey, second: &ParkKey| {
+            // The first was parked for this key, and went on in memory; the second followed it there.
+            let entries = [entry(first.clone(), 2, &[7]), entry(second.clone(), 3, &[7])];
+            let left = [0];
+            let lines = Lines::of(entries.iter().map(|entry| (entry, left.iter())));
+            let split = |entry: &ParkedEntry| lines.split(entry, left.iter()).into_keys().next().unwrap();
+            assert_eq!(split(&entries[0]), *first);
+            split(&entries[1])
+        };
+        let entries = [
+            entry(index.clone(), 2, &[8]),
+            entry(shards.clone(), 3, &[7]),
+            entry(ParkKey::Documents, 4, &[7]),
+        ];
+        let lines = Lines::of(entries.iter().map(|entry| (entry, [0].iter())));
+        for entry in &entries {
+            let lines = lines.split(entry, [0].iter());
+            assert_eq!(lines, [(index.clone(), vec![0])].into(), "{:?}", entry.key);
+        }
+        let ranks = [index, shards, request, ParkKey::Documents];
+        for (rank, first) in ranks.iter().enumerate() {
+            for second in &ranks[rank..] {
+                assert_eq!(joined(first, second), *first, "{second:?}");
+            }
+            for second in &ranks[..rank] {
+                assert_eq!(joined(first, second), *second, "it is checked against {first:?}");
+            }
+        }
     }
 }
