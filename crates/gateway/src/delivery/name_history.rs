@@ -53,7 +53,15 @@ impl NameHistory {
     /// accepted then; taking it for one that can would leave a write out that finds its like there.
     pub(crate) fn since(&self, name: &str, index: &str, accepted_ms: u64) -> Vec<String> {
         let indices = self.names.get(name).map_or(&[][..], Vec::as_slice);
-        let since = match indices.iter().rposition(|known| known.index == index) {
+        // A name that came back to an index has led elsewhere in between. When parked writes were accepted is
+        // not known.
+        let is_left = |led: &Led| {
+            led.left_ms
+                .is_some_and(|left| left <= accepted_ms || accepted_ms == 0)
+        };
+        let led_there = |led: &Led| led.index == index;
+        let at = indices.iter().position(|led| led_there(led) && !is_left(led));
+        let since = match at.or_else(|| indices.iter().rposition(led_there)) {
             Some(at) => &indices[at + 1..],
             // The name led there before it was followed, or for so short a time that nobody saw it here.
             None => indices,
@@ -145,6 +153,14 @@ mod tests {
         let led_to = followed(&[("i1", 0), ("i2", 100), ("i1", 200)]);
         assert!(led_to.since("a", "i1", 250).is_empty());
         assert_eq!(led_to.since("a", "i2", 150), ["i1"]);
+    }
+
+    #[test]
+    fn where_a_name_led_before_it_came_back_is_told_of_what_was_accepted_before() {
+        let led_to = followed(&[("i1", 0), ("i2", 100_000), ("i1", 200_000)]);
+        assert_eq!(led_to.since("a", "i1", 50_000), ["i2", "i1"]);
+        assert!(led_to.since("a", "i1", 250_000).is_empty());
+        assert!(led_to.since("a", "i1", 0).is_empty(), "the time is not known");
     }
 
     #[test]
