@@ -13,7 +13,7 @@ use crate::{exit, interrupt};
 
 /// Run a fake cluster, for measuring a gateway or a client without a real one
 ///
-///     tidegate sink --index loadgen:6
+///     tidegate sink --index loadgen:6 &
 ///     tidegate gateway --cluster http://127.0.0.1:9200 &
 ///     ES_ENDPOINT=http://127.0.0.1:8000 \
 ///         tidegate loadgen -config examples/loadgen/bulk.yml
