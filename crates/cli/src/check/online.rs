@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cluster::WatchState;
@@ -208,8 +209,13 @@ impl Unreachable {
 
 /// Checks that something listens at the endpoint.
 fn reach(endpoint: &Endpoint) -> Result<(), Unreachable> {
-    let host = || endpoint.host.to_string();
-    let addresses = (&*endpoint.host, endpoint.port).to_socket_addrs();
+    reach_port(&endpoint.host, endpoint.port)
+}
+
+/// Checks that something listens at a port of a host.
+fn reach_port(name: &str, port: u16) -> Result<(), Unreachable> {
+    let host = || name.to_owned();
+    let addresses = (name, port).to_socket_addrs();
     let addresses = addresses.map_err(|error| Unreachable::NameUnknown { host: host(), error })?;
     let mut last = None;
     for address in addresses {
@@ -219,7 +225,7 @@ fn reach(endpoint: &Endpoint) -> Result<(), Unreachable> {
         }
     }
     let (address, error) = last.ok_or_else(|| Unreachable::NoAddress(host()))?;
-    let place = format!("{}:{}", endpoint.host, endpoint.port);
+    let place = format!("{name}:{port}");
     Err(match error.kind() {
         io::ErrorKind::ConnectionRefused => Unreachable::Refused { place, address },
         io::ErrorKind::TimedOut => Unreachable::Silent { place, address },
@@ -254,6 +260,28 @@ fn look_at_collector(tracing: &Tracing) -> Finding {
     }
 }
 
+/// Checks that something listens at the brokers. One that answers is enough: it names the others.
+fn look_at_brokers(brokers: &[Arc<str>]) -> (Level, String, Option<&'static str>) {
+    let away: Vec<String> = brokers
+        .iter()
+        .filter_map(|broker| {
+            let (host, port) = broker.rsplit_once(':').unwrap_or((broker, ""));
+            let host = host.trim_matches(['[', ']']);
+            let reached = reach_port(host, port.parse().unwrap_or(KAFKA_PORT));
+            reached.err().map(|why| why.to_string())
+        })
+        .collect();
+    let then = "start the brokers, or correct `queue.brokers`";
+    match away.len() {
+        0 => {
+            let says = "its brokers accept connections; whether they take the account shows at the start";
+            (Level::Fine, says.to_owned(), None)
+        }
+        all if all == brokers.len() => (Level::Away, away.join(", "), Some(then)),
+        _ => (Level::Warning, away.join(", "), Some(then)),
+    }
+}
+
 fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
     let found = |level, says: String, then: Option<&str>| Finding {
         level,
@@ -283,12 +311,10 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
             Some("correct `path.data`, or the owner of the folder"),
         );
     }
-    if queue.kafka.is_some() {
-        return found(
-            Level::Fine,
-            format!("in Kafka; {} can be written", folder.display()),
-            None,
-        );
+    if let Some(kafka) = &queue.kafka {
+        let (level, says, then) = look_at_brokers(&kafka.brokers);
+        let says = format!("in Kafka; {} can be written; {says}", folder.display());
+        return found(level, says, then);
     }
     let free = match log::RealDisk::default().free_bytes(folder) {
         Ok(free) => free,
@@ -384,18 +410,21 @@ fn look_at_open_files(config: &Config) -> Finding {
         .iter()
         .map(|entry| entry.connections_max as u64)
         .sum();
-    let (level, then) = match allowed < promised {
+    let (level, relation, then) = match allowed < promised {
         true => (
             Level::Warning,
+            "but",
             Some("allow more (LimitNOFILE of a service, ulimit -n), or lower `max_concurrency`".to_owned()),
         ),
-        false => (Level::Fine, None),
+        false => (Level::Fine, "and", None),
     };
     Finding {
         level,
         of: "limit",
         name: "open files".to_owned(),
-        says: format!("{allowed} are allowed here, but `max_concurrency` promises {promised} connections"),
+        says: format!(
+            "{allowed} are allowed here, {relation} `max_concurrency` promises {promised} connections"
+        ),
         then,
     }
 }
@@ -524,6 +553,8 @@ impl fmt::Display for Bytes {
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The port of a broker that is written without one.
+const KAFKA_PORT: u16 = 9092;
 /// Time limit for reading a cluster's topology.
 const LEARN_TIMEOUT: Duration = Duration::from_secs(8);
 /// Time limit, from then on, for the watch to report another state than starting.

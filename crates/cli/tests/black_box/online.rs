@@ -99,10 +99,37 @@ fn a_file_before_a_healthy_cluster_is_fine_and_nothing_is_left_behind() {
     assert_eq!((status, &report["valid"]), (0, &true.into()));
     let found = report["online"].as_array().unwrap();
     // The limit on open files depends on the machine.
+    let limit = found.iter().find(|one| one["of"] == "limit").unwrap();
+    let but = limit["says"].as_str().unwrap().contains("here, but");
+    assert_eq!(but, limit["level"] != "fine", "{limit}");
     let mut found = found.iter().filter(|one| one["of"] != "limit");
     assert!(found.all(|one| one["level"] == "fine"), "{text}");
     let (status, text) = checked.run(&["--quiet"]);
     assert_eq!((status, text.as_str()), (0, ""));
+}
+
+#[test]
+fn brokers_at_which_nothing_listens_are_named() {
+    let (cluster, broker) = (cluster(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = broker.local_addr().unwrap().to_string();
+    let mut checked = Checked::new(&cluster.urls()[0]);
+    let brokers = |list: &str| format!(", type: kafka, topic: t, brokers: [{list}]");
+    checked.queue = brokers(&format!("'{address}'"));
+    checked.says(0, &["fine: queue q: in Kafka", "its brokers accept connections"]);
+    checked.queue = brokers(&format!("'{address}', '127.0.0.1:9'"));
+    checked.says(
+        0,
+        &["warning: queue q: in Kafka", "nothing listens at 127.0.0.1:9"],
+    );
+    checked.queue = brokers("'127.0.0.1:9'");
+    checked.says(
+        3,
+        &[
+            "error: queue q: in Kafka",
+            "nothing listens at 127.0.0.1:9",
+            "start the brokers",
+        ],
+    );
 }
 
 #[test]
