@@ -180,7 +180,10 @@ impl<'a> Applying<'a> {
     /// Returns the file and the version in force, if the file is what is in force and nothing is pending.
     fn in_force(&self, gateway: &Gateway) -> Result<(KeptFile, String), NotApplied> {
         if self.is_pending() {
-            return Err(refused("another configuration waits for its confirmation"));
+            return Err(refused(
+                "another configuration waits for its confirmation: confirm it (POST /config/_confirm), \
+                 or take it back (POST /config/_revert)",
+            ));
         }
         let (Some(file), Some((version, in_force))) = (self.file, gateway.version()) else {
             let why = "the gateway was started with options and has no configuration file";

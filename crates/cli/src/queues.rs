@@ -247,15 +247,16 @@ fn print(
 }
 
 fn write_queue(name: &str, queue: &Value, out: &mut dyn Write) -> io::Result<()> {
+    let number = |key: &str| queue[key].as_u64().unwrap_or(0);
     writeln!(
         out,
-        "{name}: {} documents accepted, {} bytes in {} segments, positions {} to {}, {} dead letters",
-        queue["accepted"],
-        queue["bytes"],
-        queue["segments"],
+        "{name}: {} accepted, {} in {}, positions {} to {}, {}",
+        counted(number("accepted"), "document"),
+        counted(number("bytes"), "byte"),
+        counted(number("segments"), "segment"),
         queue["start"],
         queue["end"],
-        queue["dead_letters"]
+        counted(number("dead_letters"), "dead letter")
     )?;
     if let Some(rate) = queue["accepted_per_s"].as_f64() {
         let over = queue["rates_over_s"].as_f64().unwrap_or(0.0);

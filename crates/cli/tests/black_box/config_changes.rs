@@ -285,6 +285,8 @@ fn what_is_confirmed_stays_and_the_former_file_is_beside_it() {
     assert!(changing.in_force().contains("max_concurrency: 600"));
     let second = changing.apply(&before, 30);
     assert_eq!(second.status, 409, "one at a time: {}", second.json);
+    let reason = second.json["error"]["reason"].as_str().unwrap();
+    assert!(reason.contains("take it back (POST /config/_revert)"), "{reason}");
     assert_eq!(changing.post("/config/_confirm", "").status, 200);
     assert_eq!(
         changing.post("/config/_confirm", "").status,

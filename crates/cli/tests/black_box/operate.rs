@@ -203,6 +203,7 @@ fn a_queue_shows_its_depth_its_lanes_and_its_records() {
     assert!(status == 0 && listed.contains("120"), "{listed}");
     let (status, shown) = run(&gateway, &["queues", "show", "q"]);
     assert!(status == 0 && shown.contains("120 documents accepted"), "{shown}");
+    assert!(shown.contains(" in 1 segment, "), "{shown}");
     let (status, browsed) = run(&gateway, &["queues", "browse", "q", "--text", "--limit", "1"]);
     assert!(
         status == 0 && browsed.contains("\"a-7\"") && browsed.contains("more: --from"),
