@@ -98,10 +98,12 @@ impl KeptFile {
     /// # Errors
     /// Fails if it cannot be written.
     pub fn keep_former(&self, text: &str) -> io::Result<()> {
-        match self.beside(FORMER).try_exists()? {
-            true => Ok(()),
-            false => self.write(FORMER, text.as_bytes()),
+        if !self.beside(FORMER).try_exists()? {
+            // A kill must not leave a part of it, which the next start would put back.
+            self.write(NEW, text.as_bytes())?;
+            fs::rename(self.beside(NEW), self.beside(FORMER))?;
         }
+        Ok(())
     }
 
     /// Puts the former file back in its place.
@@ -234,6 +236,19 @@ mod tests {
         fs::write(&file, "new").unwrap();
         assert!(!kept.go_back_if_unconfirmed().unwrap());
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_former_file_that_was_removed_is_written_again_and_one_that_is_there_stays() {
+        let (folder, kept, file) = kept();
+        kept.replace("new").unwrap();
+        kept.keep_former("other").unwrap();
+        assert_eq!(kept.former_text().as_deref(), Some("old"));
+        fs::remove_file(folder.path().join("tidegate.yml.former")).unwrap();
+        kept.keep_former("old").unwrap();
+        kept.go_back().unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        assert_eq!(names(folder.path()), ["link.yml", "tidegate.yml"]);
     }
 
     #[test]
