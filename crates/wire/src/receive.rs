@@ -120,7 +120,12 @@ impl Receiver {
         let read_bytes = self.read_bytes();
         let buffer = self.buffer.get_or_insert_with(|| self.pool.take(read_bytes));
         if buffer.spare() < READ_BYTES_MIN {
-            let mut larger = self.pool.take((buffer.len() * 2).max(read_bytes));
+            let little = READ_BYTES_SCARCE.max(buffer.len() + read_bytes);
+            let more = match self.pool.budget().is_scarce() {
+                true => little.min(buffer.len() * 2),
+                false => buffer.len() * 2,
+            };
+            let mut larger = self.pool.take(more.max(read_bytes));
             larger.extend_from_slice(buffer);
             *buffer = larger;
         }
@@ -444,4 +449,6 @@ fn end_of_connection(read: Poll<io::Result<usize>>, cut: &mut bool) -> Poll<io::
 
 pub(crate) const READ_BYTES: usize = 128 << 10;
 pub(crate) const READ_BYTES_MIN: usize = 2 << 10;
-const READ_BYTES_SCARCE: usize = 16 << 10;
+/// A body waits for room once [`FIRST_BYTES`] of it have come, which most heads leave room for in this. With
+/// less, nearly every body that waits would grow its buffer for the last few bytes.
+const READ_BYTES_SCARCE: usize = FIRST_BYTES + (4 << 10);

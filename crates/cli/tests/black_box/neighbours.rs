@@ -358,6 +358,40 @@ fn beside_thousands_of_bodies(sent: usize) {
     });
 }
 
+/// Many clients behind one address, as behind a balancer: each finds a place, since each keeps little more than
+/// the 16 KiB for which a body gets room.
+#[test]
+fn hundreds_of_bodies_of_an_address_that_is_alone_all_find_a_place_to_wait() {
+    let cluster = cluster();
+    let (gateway, _folder) = gateway(&cluster, ", max_request_body_size: 24mb", ", body_memory: 48mb");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _at_end = StopAtEnd(&stop);
+        for _ in 0..2 {
+            let socket = begin_bulk(connect_from(1, gateway.address), 16 << 20, 1 << 20);
+            let stop = &stop;
+            scope.spawn(move || trickle(socket, 40_000, Duration::from_millis(100), stop));
+        }
+        // A body waits for five seconds at most. A machine that is too busy to tell in time tries again.
+        let refused = (0..5).find_map(|_| {
+            let began = Instant::now();
+            let mut waiting: Vec<TcpStream> = (0..270)
+                .map(|_| begin_bulk(connect_from(1, gateway.address), 8 << 20, 40_000))
+                .collect();
+            std::thread::sleep(Duration::from_millis(300));
+            let mut answer = [0; 12];
+            let refused = waiting.iter_mut().filter(|socket| {
+                socket.set_nonblocking(true).unwrap();
+                (&**socket).read(&mut answer).is_ok()
+            });
+            let refused = refused.count();
+            (began.elapsed() < Duration::from_secs(4)).then_some(refused)
+        });
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(refused, Some(0), "of 270");
+    });
+}
+
 /// Begins heads, and never ends them.
 fn begin_heads(count: usize, from: u8, to: SocketAddr) -> Vec<TcpStream> {
     let begin = |_| {
