@@ -120,7 +120,7 @@ pub struct Verify {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthRules {
     /// The failures in a row after which a node leaves the rotation. A refused connection takes it out at
-    /// once, and so does its own statement that it can do nothing ([`NodeOutcome`](crate::Outcome)).
+    /// once, and so does its own statement that it can do nothing ([`NodeOutcome`](crate::NodeOutcome)).
     pub failures_max: u32,
     /// The first pause before a node that is out is probed; it is doubled up to `probe_interval_max`.
     pub probe_interval_min: Duration,
