@@ -174,8 +174,18 @@ fn count(client: &Client, index: &str) -> Result<u64> {
     client
         .send("POST", &format!("/{index}/_refresh"), &[], b"")?
         .ok()?;
-    let answer = client.get(&format!("/{index}/_count"))?.ok()?.json()?;
-    answer["count"].as_u64().context("a count is a number")
+    // An index that was made just now answers 503 until one of its shards has started.
+    let ends = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    loop {
+        let answer = client.get(&format!("/{index}/_count"))?;
+        if answer.status == 503 && std::time::Instant::now() < ends {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            continue;
+        }
+        return answer.ok()?.json()?["count"]
+            .as_u64()
+            .context("a count is a number");
+    }
 }
 
 #[test]
@@ -252,6 +262,8 @@ fn the_walk_throughs_load_with_types_is_split_before_elasticsearch_7_and_queued(
     let _alone = GUIDES_INDICES.lock();
     let indices = ["test-10", "test-11", "test-12", "test-13"];
     let settings = json!({"settings": {"number_of_shards": 3, "number_of_replicas": 0}});
+    // A test that failed before this one may have left them.
+    client.delete("/test-*?ignore_unavailable=true")?.ok()?;
     for index in indices {
         client.put(&format!("/{index}"), &settings)?.ok()?;
     }
@@ -373,6 +385,7 @@ fn every_load_of_the_guides_goes_through_their_gateway_to_elasticsearch_7() -> R
             210,
         ),
     ];
+    client.delete("/test-*,medcl*?ignore_unavailable=true")?.ok()?; // of a run that failed
     // Searches of a missing index are 404, in the guide's world too.
     client.put("/medcl", &json!({}))?.ok()?;
     for (file, guides_place, how, indices, documents) in loads {
