@@ -358,8 +358,8 @@ fn beside_thousands_of_bodies(sent: usize) {
     });
 }
 
-/// Many clients behind one address, as behind a balancer: each finds a place, since each keeps little more than
-/// the 16 KiB for which a body gets room.
+/// Many clients behind one address, as behind a balancer: each finds a place, since each keeps little more
+/// than the 16 KiB for which a body gets room.
 #[test]
 fn hundreds_of_bodies_of_an_address_that_is_alone_all_find_a_place_to_wait() {
     let cluster = cluster();
