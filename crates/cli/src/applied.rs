@@ -38,6 +38,10 @@ struct Pending {
     text: u64,
     /// Since when the gateway has not been ready.
     bad_since: Option<Instant>,
+    /// Why it is taken back, once the former file is in its place and only has to be put in force.
+    taken_back: Option<String>,
+    /// When to try again to take it back.
+    again_at: Instant,
 }
 
 /// Puts the former file back if the present one was applied and never confirmed. Returns whether it was.
@@ -133,6 +137,13 @@ impl<'a> Applying<'a> {
         let (Some(pending), Some(mut applied)) = (&mut self.pending, gateway.applied()) else {
             return;
         };
+        let may_go_back = Instant::now() >= pending.again_at;
+        if let Some(why) = pending.taken_back.clone() {
+            if may_go_back {
+                self.go_back(gateway, why, reload);
+            }
+            return;
+        }
         applied.not_ready = gateway.why_not_ready();
         let bad_since = match applied.not_ready.is_empty() {
             true => None,
@@ -151,7 +162,9 @@ impl<'a> Applying<'a> {
                 .then(|| format!("nobody confirmed it within {} s", applied.within_s)),
         };
         gateway.set_applied(applied);
-        if let Some(why) = why {
+        if let Some(why) = why
+            && may_go_back
+        {
             self.go_back(gateway, why, reload);
         }
     }
@@ -161,7 +174,7 @@ impl<'a> Applying<'a> {
     fn not_overtaken(&mut self, gateway: &Gateway) -> Result<(), NotApplied> {
         let is_other = |pending: &&Pending| {
             let text = pending.kept.text();
-            text.is_ok_and(|text| fingerprint(&text) != pending.text)
+            pending.taken_back.is_none() && text.is_ok_and(|text| fingerprint(&text) != pending.text)
         };
         let Some(pending) = self.pending.as_ref().filter(is_other) else {
             return Ok(());
@@ -256,6 +269,8 @@ impl<'a> Applying<'a> {
             former,
             text: fingerprint(text),
             bad_since: None,
+            taken_back: None,
+            again_at: Instant::now(),
         });
         Ok(())
     }
@@ -264,6 +279,9 @@ impl<'a> Applying<'a> {
         let (Some(pending), Some(applied)) = (&self.pending, gateway.applied()) else {
             return Err(refused(NOTHING_WAITS));
         };
+        if let Some(why) = &pending.taken_back {
+            return Err(refused(format!("it is being taken back: {why}")));
+        }
         let not_ready = gateway.why_not_ready();
         if applied.was_ready && !not_ready.is_empty() {
             let why = not_ready.join("; ");
@@ -287,7 +305,9 @@ impl<'a> Applying<'a> {
         if self.is_pending() {
             self.go_back(gateway, format!("{actor} took it back"), reload);
             return match self.is_pending() {
-                true => Err(refused("the former file cannot be put back; the log says why")),
+                true => Err(refused(
+                    "the former configuration cannot be put in force yet, which is tried again; the log says why",
+                )),
                 false => Ok(()),
             };
         }
@@ -297,21 +317,31 @@ impl<'a> Applying<'a> {
         self.apply(kept, gateway, actor, (&former, within), reload)
     }
 
-    /// Puts the former file back and in force. If that is not possible, the next look tries again.
-    fn go_back(&mut self, gateway: &Gateway, mut why: String, reload: Reload<'_>) {
-        let Some(pending) = &self.pending else { return };
-        let kept = &pending.kept;
-        let gone_back = kept
-            .keep_former(pending.former.expose())
-            .and_then(|()| kept.go_back());
-        if let Err(error) = gone_back {
-            tracing::error!(%error, "the former configuration cannot be put back, and is tried again");
-            return;
+    /// Puts the former file back and in force. As long as that is not possible, it is tried again.
+    fn go_back(&mut self, gateway: &Gateway, why: String, reload: Reload<'_>) {
+        let Some(pending) = &mut self.pending else { return };
+        pending.again_at = Instant::now() + AGAIN;
+        if pending.taken_back.is_none() {
+            let (kept, former) = (&pending.kept, pending.former.expose());
+            let gone_back = kept.keep_former(former).and_then(|()| kept.go_back());
+            // If only the copy of the new text is left, it is another text than the file's and means nothing.
+            if let Err(error) = gone_back
+                && !kept.text().is_ok_and(|text| text == former)
+            {
+                tracing::error!(%error, "the former configuration cannot be put back, and is tried again");
+                return;
+            }
+            pending.taken_back = Some(why.clone());
         }
-        if reload().is_err() {
-            why.push_str(
-                "; the former file is in its place, but cannot be put in force, and the log says why",
+        if let Err(error) = reload() {
+            let error = first_problem(&error);
+            tracing::error!(
+                error,
+                "the former configuration is in its file, but cannot be put in force, and is tried again"
             );
+            let why = format!("{why}; the former file is in its place, but cannot be put in force: {error}");
+            self.set(gateway, AppliedState::Unconfirmed, Some(why));
+            return;
         }
         tracing::warn!("an applied configuration was taken back, the former one is in force: {why}");
         self.end(gateway, AppliedState::Reverted, Some(why));
@@ -319,6 +349,10 @@ impl<'a> Applying<'a> {
 
     fn end(&mut self, gateway: &Gateway, state: AppliedState, why: Option<String>) {
         self.pending = None;
+        self.set(gateway, state, why);
+    }
+
+    fn set(&self, gateway: &Gateway, state: AppliedState, why: Option<String>) {
         if let Some(applied) = gateway.applied() {
             gateway.set_applied(Applied {
                 state,
@@ -326,6 +360,13 @@ impl<'a> Applying<'a> {
                 ..applied
             });
         }
+    }
+}
+
+fn first_problem(error: &NotApplied) -> String {
+    match error {
+        NotApplied::Problems(problems) if !problems.is_empty() => problems[0].to_string(),
+        error => error.to_string(),
     }
 }
 
@@ -340,6 +381,8 @@ fn unix_ms() -> u64 {
 
 const NOTHING_WAITS: &str = "no configuration waits for its confirmation";
 
+/// The time until a former configuration that could not be put back or in force is tried again.
+const AGAIN: Duration = Duration::from_secs(2);
 /// The part of the time that a gateway may be without readiness, as it reads a new cluster for the first
 /// time.
 const PATIENCE_PART: u64 = 3;

@@ -122,6 +122,8 @@ impl KeptFile {
     /// # Errors
     /// Fails if the former file cannot be put back.
     pub fn go_back_if_unconfirmed(&self) -> io::Result<bool> {
+        // What a kill left may have secrets that the file has no more. It is not worth a failed start.
+        let _ = fs::remove_file(self.beside(NEW));
         let unconfirmed = match fs::read(self.beside(UNCONFIRMED)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             read => read?,
@@ -172,7 +174,8 @@ impl KeptFile {
 
 const FORMER: &str = ".former";
 const UNCONFIRMED: &str = ".unconfirmed";
-const NEW: &str = ".new";
+/// Not `.new`, which people and package managers use for files of their own.
+const NEW: &str = ".replacing";
 
 #[cfg(test)]
 mod tests {
@@ -228,7 +231,7 @@ mod tests {
     fn a_replacement_that_fails_takes_nothing_back_at_the_next_start() {
         let (folder, kept, file) = kept();
         // As a full disk, or a file that is a mount of its own, fails it: after the copy is written.
-        let obstacle = folder.path().join("tidegate.yml.new");
+        let obstacle = folder.path().join("tidegate.yml.replacing");
         fs::create_dir(&obstacle).unwrap();
         kept.replace("new").unwrap_err();
         assert_eq!(fs::read_to_string(&file).unwrap(), "old");
@@ -276,12 +279,14 @@ mod tests {
         for (unconfirmed, now) in [(false, "old"), (true, "old"), (true, "new")] {
             let (_folder, kept, file) = kept();
             kept.write(FORMER, b"old").unwrap();
+            kept.write(NEW, b"ne").unwrap();
             if unconfirmed {
                 kept.write(UNCONFIRMED, b"new").unwrap();
             }
             fs::write(&file, now).unwrap();
             kept.go_back_if_unconfirmed().unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), "old", "{unconfirmed} {now}");
+            assert!(!kept.beside(NEW).exists());
         }
     }
 }

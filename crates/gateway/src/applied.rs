@@ -74,7 +74,7 @@ pub struct Applied {
     pub state: AppliedState,
     /// What it changes, in words.
     pub changes: String,
-    /// Why it is not in force any more.
+    /// Why it is not in force any more, or why it still is, although it is taken back.
     pub why: Option<String>,
     /// When it was applied, in milliseconds since 1970.
     pub at_ms: u64,

@@ -353,6 +353,44 @@ fn what_nobody_confirms_goes_back_by_itself_or_at_once_when_told() {
     assert_eq!(changing.on_disk(), by_hand);
 }
 
+/// The former configuration's address was taken meanwhile.
+#[test]
+fn what_cannot_be_put_in_force_again_at_once_is_tried_until_it_can_and_not_said_to_be_in_force() {
+    let changing = Changing::start();
+    let address = free_address();
+    let moved = "binding: '127.0.0.1:0'}, max";
+    let before = changing
+        .on_disk()
+        .replace(moved, &format!("binding: '{address}'}}, max"));
+    assert_eq!(changing.apply(&before, 600).status, 200);
+    assert_eq!(changing.post("/config/_confirm", "").status, 200);
+    let there = std::net::TcpStream::connect(address);
+    there.expect("the entry is there");
+    changing.apply(&before.replace(&address.to_string(), "127.0.0.1:0"), 600);
+    let began = Instant::now();
+    let taken = loop {
+        match std::net::TcpListener::bind(address) {
+            Ok(taken) => break taken,
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(changing.post("/config/_revert", "").status, 409);
+    let applied = changing.get("/config/_applied");
+    let why = applied["why"].as_str().unwrap();
+    assert!(
+        applied["state"] == "unconfirmed" && why.contains("cannot be put in force: "),
+        "{applied}"
+    );
+    assert_eq!(changing.on_disk(), before);
+    assert!(!changing.in_force().contains(&address.to_string()));
+    assert_eq!(changing.post("/config/_confirm", "").status, 409);
+    drop(taken);
+    let applied = changing.becomes("reverted");
+    assert_eq!(applied["why"], "ada took it back");
+    assert!(changing.in_force().contains(&address.to_string()));
+}
+
 #[test]
 fn a_configuration_with_which_the_gateway_is_not_ready_goes_back() {
     let changing = Changing::start();
