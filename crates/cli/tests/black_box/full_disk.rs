@@ -51,6 +51,14 @@ impl Drop for SmallDisk {
     }
 }
 
+/// Starts a gateway that uses its disk of 4 MB nearly to the last byte.
+fn start_on_small_disk(place: &GatewayHome) -> Option<(SmallDisk, Gateway)> {
+    let disk = SmallDisk::mount(&place.data(), 4)?;
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("min_free: 1mb", "min_free: 128kb")).unwrap();
+    Some((disk, place.start()))
+}
+
 fn picky() -> FakeCluster {
     let behaviour = Behaviour {
         unfit: Some(Unfit {
@@ -121,12 +129,9 @@ fn dead_letters_find_room_on_a_disk_that_the_queue_has_filled() {
 fn a_disk_that_is_full_to_the_last_byte_loses_nothing_and_keeps_nobody_from_starting() {
     let cluster = picky();
     let place = GatewayHome::before(&[&cluster], "");
-    let Some(disk) = SmallDisk::mount(&place.data(), 4) else {
+    let Some((disk, gateway)) = start_on_small_disk(&place) else {
         return;
     };
-    let text = std::fs::read_to_string(&place.file).unwrap();
-    std::fs::write(&place.file, text.replace("min_free: 1mb", "min_free: 128kb")).unwrap();
-    let gateway = place.start();
     away(&cluster);
     for number in 0..9 {
         gateway.bulk(&fit(number)).ok().unwrap();
@@ -168,12 +173,9 @@ fn a_disk_that_is_full_to_the_last_byte_loses_nothing_and_keeps_nobody_from_star
 fn what_was_refused_is_not_sent_again_while_the_disk_takes_no_dead_letters() {
     let cluster = picky();
     let place = GatewayHome::before(&[&cluster], "");
-    let Some(disk) = SmallDisk::mount(&place.data(), 4) else {
+    let Some((disk, gateway)) = start_on_small_disk(&place) else {
         return;
     };
-    let text = std::fs::read_to_string(&place.file).unwrap();
-    std::fs::write(&place.file, text.replace("min_free: 1mb", "min_free: 128kb")).unwrap();
-    let gateway = place.start();
     away(&cluster);
     gateway.bulk(&partly_unfit(0)).ok().unwrap();
     disk.fill();
@@ -201,12 +203,9 @@ fn what_was_refused_is_not_sent_again_while_the_disk_takes_no_dead_letters() {
 fn what_was_parked_and_is_then_refused_is_not_sent_again_while_the_disk_takes_no_dead_letters() {
     let cluster = picky();
     let place = GatewayHome::before(&[&cluster], "");
-    let Some(disk) = SmallDisk::mount(&place.data(), 4) else {
+    let Some((disk, gateway)) = start_on_small_disk(&place) else {
         return;
     };
-    let text = std::fs::read_to_string(&place.file).unwrap();
-    std::fs::write(&place.file, text.replace("min_free: 1mb", "min_free: 128kb")).unwrap();
-    let gateway = place.start();
     let blocked = r#"{"type":"cluster_block_exception","reason":"index [logs] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
     cluster.refuse_writes("logs", Some((403, blocked)));
     let unfit = "{\"index\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n{\"n\":\"x\"}\n";

@@ -284,10 +284,19 @@ const REASON_CHARS_MAX: usize = 500;
 mod tests {
     use axum::body::to_bytes;
 
-    use super::super::testing::{on_api, send};
+    use super::super::testing::{on_api, send, session_of};
     use super::*;
     use crate::roles::Roles;
-    use crate::store::{ClusterEntry, GatewayEntry};
+    use crate::store::{ClusterEntry, GatewayEntry, Store};
+
+    fn keep_cluster(store: &Store, id: &str) {
+        let cluster = ClusterEntry {
+            id: id.into(),
+            name: id.into(),
+            ..ClusterEntry::default()
+        };
+        store.keep_cluster(&cluster, None).unwrap();
+    }
 
     #[test]
     fn another_receiver_learns_of_the_active_alerts_and_the_same_one_is_not_told_again() {
@@ -296,9 +305,7 @@ mod tests {
                 role: Role::Admin,
                 clusters: [].into(),
             };
-            store.add_user("ada", "hash", &roles).unwrap();
-            let (user, _) = store.user("ada").unwrap().unwrap();
-            let token = store.begin_session(user.id).unwrap();
+            let token = session_of(&store, "ada", &roles);
             let row = AlertRow {
                 rule: "cluster_red".into(),
                 kind: "cluster".into(),
@@ -327,12 +334,7 @@ mod tests {
     fn a_silence_does_not_reveal_which_ids_exist() {
         on_api(async |store, routes| {
             for id in ["a", "b"] {
-                let cluster = ClusterEntry {
-                    id: id.into(),
-                    name: id.into(),
-                    ..ClusterEntry::default()
-                };
-                store.keep_cluster(&cluster, None).unwrap();
+                keep_cluster(&store, id);
             }
             let gateway = GatewayEntry {
                 id: "g".into(),
@@ -351,9 +353,7 @@ mod tests {
                     clusters: [("a".to_owned(), on_a), ("b".to_owned(), on_b)].into(),
                 };
                 let name = format!("general {general}");
-                store.add_user(&name, "hash", &roles).unwrap();
-                let (user, _) = store.user(&name).unwrap().unwrap();
-                let token = store.begin_session(user.id).unwrap();
+                let token = session_of(&store, &name, &roles);
                 let mut told = Vec::new();
                 for (kind, id) in [
                     ("cluster", "b"),
@@ -364,7 +364,7 @@ mod tests {
                     let body = json!({
                         "rule": "no_answer", "kind": kind, "id": id, "minutes": 1, "reason": "known",
                     });
-                    let body: &'static str = body.to_string().leak();
+                    let body = body.to_string();
                     let answer = send(&routes, "POST", "/alerts/_silence", Some(&token), body).await;
                     let status = answer.status();
                     let text = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
@@ -390,12 +390,7 @@ mod tests {
                 store.resolve_alert(&row(id), 1, |_, _| None).unwrap();
             }
             for id in ["a", "b"] {
-                let cluster = ClusterEntry {
-                    id: id.into(),
-                    name: id.into(),
-                    ..ClusterEntry::default()
-                };
-                store.keep_cluster(&cluster, None).unwrap();
+                keep_cluster(&store, id);
             }
             for (role, expected) in [(Role::Admin, vec!["removed", "b"]), (Role::Viewer, vec!["b"])] {
                 let roles = Roles {
@@ -403,9 +398,7 @@ mod tests {
                     clusters: [("a".to_owned(), Role::None)].into(),
                 };
                 let name = format!("{role}");
-                store.add_user(&name, "hash", &roles).unwrap();
-                let (user, _) = store.user(&name).unwrap().unwrap();
-                let token = store.begin_session(user.id).unwrap();
+                let token = session_of(&store, &name, &roles);
                 let answer = send(&routes, "GET", "/alerts", Some(&token), "").await;
                 let told = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
                 let told: Value = serde_json::from_slice(&told).unwrap();

@@ -10,6 +10,7 @@ use hyper_util::service::TowerToHyperService;
 
 use super::{Peer, router};
 use crate::Options;
+use crate::roles::Roles;
 use crate::store::Store;
 
 /// Runs a test on an API whose store has the admin `root`.
@@ -33,13 +34,20 @@ pub(super) fn on_api<T>(test: impl AsyncFnOnce(Store, Router) -> T) -> T {
     .unwrap()
 }
 
+/// Adds a user with these roles, and returns the token of a session.
+pub(super) fn session_of(store: &Store, name: &str, roles: &Roles) -> String {
+    store.add_user(name, "hash", roles).unwrap();
+    let (user, _) = store.user(name).unwrap().unwrap();
+    store.begin_session(user.id).unwrap()
+}
+
 /// Sends a request of the page, with a session's token.
 pub(super) async fn send(
     routes: &Router,
     method: &str,
     path: &str,
     token: Option<&str>,
-    body: &'static str,
+    body: impl Into<Body>,
 ) -> Response<Body> {
     let mut request = Request::builder()
         .method(method)
@@ -51,6 +59,6 @@ pub(super) async fn send(
         request = request.header("cookie", format!("tidegate-console={token}"));
     }
     let service = TowerToHyperService::new(routes.clone());
-    let request = request.body(Body::from(body)).unwrap();
+    let request = request.body(body.into()).unwrap();
     hyper::service::Service::call(&service, request).await.unwrap()
 }
