@@ -426,6 +426,25 @@ fn the_cluster_may_be_named_as_for_all_other_commands_and_a_load_file_s_own_name
 }
 
 #[test]
+fn a_variable_as_shells_write_it_is_an_error_in_an_address_with_the_way_to_write_it() {
+    let cluster = FakeCluster::start(Spec::default()).unwrap();
+    for url in ["$ES_ENDPOINT/_bulk", "${ES_ENDPOINT}/", "http://$HOST:9200/"] {
+        let output = run_file(
+            &cluster,
+            "no_warm: true",
+            &format!("  - request: {{url: '{url}'}}\n"),
+            &[],
+        );
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{url}: {text}");
+        assert!(
+            text.contains("for a variable write `$[[env.NAME]]`"),
+            "{url}: {text}"
+        );
+    }
+}
+
+#[test]
 fn wrong_usage_is_2_and_an_answer_of_the_warm_up_that_is_not_fine_is_1() {
     let cluster = FakeCluster::start(Spec::default()).unwrap();
     let output = loadgen(&cluster, &["-config", "examples/loadgen/search.yml", "-nonsense"]);

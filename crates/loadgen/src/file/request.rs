@@ -359,6 +359,13 @@ impl Scope<'_> {
         if url.text[..server_end].contains("$[[") || url.text.starts_with("$[[") {
             return Some((Url::Moving(whole), None));
         }
+        let host = url.text[..server_end].rsplit('@').next().unwrap_or_default();
+        if url.text.starts_with('$') || host.contains('$') {
+            let message = "variables in the shell's notation are not replaced";
+            let help = Some("for a variable write `$[[env.NAME]]`".to_owned());
+            problems.error(url.place, &url.path, message, help);
+            return None;
+        }
         let (server, at, account) = match Server::of(&url.text) {
             Ok(parts) => parts,
             Err(why) => {
