@@ -86,8 +86,8 @@ pub(super) fn split_behind(cluster: &RealCluster, alias: &str, last: &str, next:
     };
     let settings = json!({"settings": {
         "index.number_of_shards": shards,
-        // Templates do not count here. A replica may lack documents (`Setup::with_unfit`), and it would keep a
-        // later shrink from finding all shards on one node.
+        // Templates do not count here. A replica may lack documents (`Setup::with_unfit`), and it would keep
+        // a later shrink from finding all shards on one node.
         "index.number_of_replicas": 0,
         "index.blocks.write": null,
         "index.routing.allocation.require._name": null,
