@@ -27,7 +27,7 @@ use crate::metrics::{Count, Counters};
 use crate::nodes::{Body, Fallback, Outbound, Proxy};
 use crate::queue::Accept;
 use crate::request_id::{RequestId, RequestIds};
-use crate::reshuffle::{ChosenFlows, Directory, Reshuffle, Taken, named_in_body, whole};
+use crate::reshuffle::{ChosenFlows, Directory, Queueing, Reshuffle, Taken, named_in_body, whole};
 use crate::split::Combiner;
 use crate::switches::calls::Call;
 use crate::switches::{ClusterSwitches, Switches};
@@ -448,12 +448,12 @@ impl Core<'_> {
             settings: settings.clone(),
             round_robins: self.directory.of(&settings.cluster),
             switches: self.switches.of(&settings.cluster),
-            accept: settings.queue.as_ref().map(|name| {
-                Accept::new(
+            queueing: settings.queue.as_ref().map(|name| Queueing {
+                accept: Accept::new(
                     Arc::clone(&self.live.queues[name]),
-                    self.rights.of(&settings.cluster),
                     self.live.other_clusters(name),
-                )
+                ),
+                rights: self.rights.of(&settings.cluster),
             }),
             body_bytes_max: self.body_bytes_max,
             pool: self.worker.pool().clone(),

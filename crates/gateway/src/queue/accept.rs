@@ -10,29 +10,25 @@ use std::time::Instant;
 use bulk::{Ask, Plan, Scratch};
 use cluster::{Cluster, Snapshot};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderName, HeaderValue, Response};
 use traces::SpanKind;
 use wire::{Buffer, Chunk, Outgoing, Pool, PooledBytes};
 
 use crate::admission::form::AnswerHead;
-use crate::admission::rights::{Caller, ClusterRights, Denied};
+use crate::admission::keys::Occurrence;
+use crate::admission::plan_room::PlanTurn;
 use crate::answer::json_response;
 use crate::error::Fault;
 use crate::nodes::Outbound;
 use crate::queue::journal::{NewRecord, Receipt};
-use crate::queue::plan_room::PlanTurn;
 use crate::queue::queues::Queue;
 use crate::queue::record::Params;
 use crate::queue::whereabouts::{NameNote, NamesOfCore};
 use crate::request_id::RequestId;
 
-pub(crate) use keyed::{KeyedRequest, Occurrence};
-
 /// Puts bulks into a queue; there is one instance per core.
 pub(crate) struct Accept {
     pub(crate) queue: Arc<Queue>,
-    /// Checks who may write to the queue.
-    rights: Arc<ClusterRights>,
     /// The other clusters that a queue in Kafka is delivered to, each with its consumer group.
     others: Vec<(Arc<str>, Arc<Cluster>)>,
     /// Names of the queue's documents that this core need not ask about.
@@ -60,31 +56,12 @@ pub(crate) struct Queued<'a> {
 }
 
 impl Accept {
-    pub(crate) fn new(
-        queue: Arc<Queue>,
-        rights: Arc<ClusterRights>,
-        others: Vec<(Arc<str>, Arc<Cluster>)>,
-    ) -> Self {
+    pub(crate) fn new(queue: Arc<Queue>, others: Vec<(Arc<str>, Arc<Cluster>)>) -> Self {
         Self {
             queue,
-            rights,
             others,
             known: RefCell::default(),
         }
-    }
-
-    /// Returns a number for the user who sends a request with these headers, if the cluster has let them in
-    /// lately.
-    pub(crate) fn user_of(&self, headers: &HeaderMap, snapshot: &Snapshot) -> Option<u128> {
-        let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default();
-        self.rights.user_of(uuid, headers)
-    }
-
-    /// Finds out whether the cluster would let the client write all of this, which is delivered with the
-    /// gateway's account.
-    pub(crate) async fn admit(&self, caller: Caller<'_>, plan: &Plan) -> Result<(), Denied> {
-        let client = self.rights.authenticate(caller).await?;
-        self.rights.authorize(client, plan.writes(), caller).await
     }
 
     /// Appends a request that was admitted, and answers it; the answer says 200 only if the request is

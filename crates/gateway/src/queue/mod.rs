@@ -4,21 +4,18 @@
 //! [`Accept`] makes a bulk one record and answers once [`Journal`] has the record (on disk, or in a Kafka
 //! topic). A [`Queue`] has a [`Group`] for each cluster that it is delivered to, with a cursor for each lane.
 //! [`Whereabouts`] says where names lead, and so to which lanes; a `fence` keeps the order when a name moves.
-//! Besides the records there are the keys of requests that must not be written twice ([`idempotency`]),
-//! operations that wait for their index ([`parked`]) and operations that were given up ([`dead_letters`]).
-//! `accounts` counts all of it, `standstill` says why something does not move, and [`trace`] says where a
-//! document is.
+//! Besides the records there are operations that wait for their index ([`parked`]) and operations that were
+//! given up ([`dead_letters`]). `accounts` counts all of it, `standstill` says why something does not move,
+//! and [`trace`] says where a document is.
 
 mod accept;
 mod accounts;
 mod at_nodes;
 pub(crate) mod dead_letters;
 mod fence;
-pub(crate) mod idempotency;
 mod journal;
 pub mod moving;
 pub(crate) mod parked;
-mod plan_room;
 mod queues;
 mod record;
 pub(crate) mod sent_marks;
@@ -27,11 +24,10 @@ pub(crate) mod trace;
 mod unconfirmed_letters;
 mod whereabouts;
 
-pub(crate) use accept::{Accept, KeyedRequest, Occurrence, Queued};
+pub(crate) use accept::{Accept, Queued};
 pub(crate) use accounts::GroupAccount;
 pub(crate) use fence::{Fences, Fronts};
 pub(crate) use journal::{Consumer, Journal, LaneReader};
-pub(crate) use plan_room::PlanTurn;
 pub(crate) use queues::{Group, LaneActivity, Phase, Queue, Queues};
 pub(crate) use record::{DELIVERED_TYPE, Params, Recorded, delivered_headers, minted, written};
 pub(crate) use standstill::of_group as waits_of;

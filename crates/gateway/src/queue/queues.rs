@@ -12,16 +12,16 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::admission::form::Forms;
+use crate::admission::keys::{Keys, SEGMENTS_STAY};
+use crate::admission::plan_room::PlanRoom;
 use crate::metrics::Count;
 use crate::queue::at_nodes::{AtNodes, tenths};
 use crate::queue::dead_letters::{Committed, DeadLetters};
-use crate::queue::idempotency::{Keys, SEGMENTS_STAY};
 use crate::queue::journal::{Consumer, Journal};
 use crate::queue::parked::{Parked, ParkedOfQueue, ParkedTopic};
-use crate::queue::plan_room::PlanRoom;
 use crate::queue::sent_marks::SentMarks;
 use crate::queue::whereabouts::Whereabouts;
-use crate::queue::{dead_letters, moving, parked};
+use crate::queue::{dead_letters, moving, parked, record};
 use crate::start_error::StartError;
 
 /// All open queues, and the consumer groups that deliver from them.
@@ -227,7 +227,8 @@ impl Queue {
                 ..Options::default()
             };
             let folder = data.join("idempotency").join(&*settings.name);
-            Keys::open(&folder, idempotency, options, log)
+            let in_queue = |from| record::keys_from(log, from);
+            Keys::open(&folder, idempotency, options, log.status().end, in_queue)
         });
         Ok(Self {
             name: Arc::clone(&settings.name),

@@ -1,17 +1,19 @@
 //! The parameters of a record, and the form in which all records are delivered.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
 use bulk::{ID_LENGTH, Minted, Plan, RouteTable};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
+use log::{Log, ReadError};
 use serde::{Deserialize, Serialize};
 use traces::Context;
 
+use crate::admission::keys::{Accepted, Keyed};
 use crate::bulk_request::{self, BulkHead, RequestKind};
-use crate::queue::idempotency::Keyed;
 use crate::queue::journal::Journal;
 
 /// A record's parameters: everything about its documents besides the documents. They never hold a secret.
@@ -159,6 +161,21 @@ pub(crate) fn head_of(target: &str) -> Option<BulkHead<'_>> {
     }
 }
 
+/// Returns the keys of the records of a queue's log from a place on.
+pub(crate) fn keys_from(queue: &Log, from: u64) -> Result<Vec<Accepted>, ReadError> {
+    let mut accepted = Vec::new();
+    queue.browse(from).each(|record| {
+        let params = Params::read(&record.params);
+        let keyed = params.and_then(|params| params.idempotency);
+        accepted.extend(keyed.map(|keyed| Accepted {
+            keyed,
+            position: record.receipt.position,
+        }));
+        ControlFlow::Continue(())
+    })?;
+    Ok(accepted)
+}
+
 /// Returns the minted ids, from the first and the last of them as records have them.
 pub(crate) fn minted((first, last): &(String, String)) -> Option<Minted> {
     let id = |id: &str| <[u8; ID_LENGTH]>::try_from(id.as_bytes()).ok();
@@ -187,6 +204,8 @@ const LED_TO_MAX: usize = 32;
 
 #[cfg(test)]
 mod tests {
+    use log::{Options, RealDisk};
+
     use super::*;
 
     #[test]
@@ -211,6 +230,36 @@ mod tests {
         let recorded = Recorded::read(raw).unwrap();
         assert!(recorded.head.is_none() && recorded.minted.is_none());
         assert!(Recorded::read(b"{").is_none());
+    }
+
+    #[test]
+    fn the_keys_of_a_queue_are_those_of_its_records_from_a_place_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            lanes: 1,
+            free_bytes_min: 0,
+            ..Options::default()
+        };
+        let queue = Log::open(folder.path(), options, RealDisk::default()).unwrap();
+        let keyed = |seed: u64| {
+            let print = "e3b0c44298fc1c149afbf4c8996fb924";
+            format!(r#","idempotency":{{"key":"{print}","digest":"{print}","seed":{seed},"ms":1,"took":2}}"#)
+        };
+        let append = |key: &str| {
+            let params = format!(r#"{{"target":"/_bulk","content_type":"application/x-ndjson"{key}}}"#);
+            let mut record = queue.record(0, params.as_bytes());
+            record.group(0, 1, |out| out.extend_from_slice(b"{\"index\":{}}\n{}\n"));
+            queue.append_blocking(record).unwrap().position
+        };
+        let first = append(&keyed(7));
+        append("");
+        let last = append(&keyed(8));
+        let found = |from| -> Vec<(u64, u64)> {
+            let accepted = keys_from(&queue, from).unwrap().into_iter();
+            accepted.map(|one| (one.position, one.keyed.seed)).collect()
+        };
+        assert_eq!(found(first), [(first, 7), (last, 8)]);
+        assert_eq!(found(last), [(last, 8)]);
     }
 
     #[test]

@@ -13,15 +13,17 @@ use traces::OpenSpan;
 use wire::guard::fault;
 use wire::{Buffer, Outgoing};
 
-use crate::admission::rights::{Caller, Denied};
+use crate::admission::keys::{self, KeyedRequest, Occurrence};
+use crate::admission::plan_room::PlanTurn;
+use crate::admission::rights::{Caller, ClusterRights, Denied};
 use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
 use crate::nodes::lines::PlannedBody;
 use crate::nodes::{Body, Message, Purpose, strip_for_parts};
-use crate::queue::{Accept, KeyedRequest, Occurrence, PlanTurn, Queued};
+use crate::queue::Queued;
 use crate::request_id::RequestId;
 use crate::reshuffle::directed::Assignments;
-use crate::reshuffle::filter::{HeldBody, LEARNT_WITHIN, Passing, Reshuffle, own_mint};
+use crate::reshuffle::filter::{HeldBody, LEARNT_WITHIN, Passing, Queueing, Reshuffle, own_mint};
 use crate::reshuffle::introduce::{self, Introduced};
 use crate::scratch::with_scratch;
 use crate::split::Split;
@@ -76,7 +78,7 @@ impl Reshuffle {
         // A request with a key gets the same ids however often it comes, so its ids are derived from the key.
         let ask = Ask {
             // The other clusters that receive what is queued may not know types.
-            without_types: self.accept.is_some() && snapshot.table.dialect().types_are_optional(),
+            without_types: self.queueing.is_some() && snapshot.table.dialect().types_are_optional(),
             ..self.ask(
                 bulk.bulk_head,
                 Some(&assignments).filter(|_| occurrence.is_none()),
@@ -88,7 +90,7 @@ impl Reshuffle {
             assignments: &assignments,
             ask: &ask,
         };
-        let Some(accept) = &self.accept else {
+        let Some(queueing) = &self.queueing else {
             let planning = RequestId::begin_in(&head.extensions, "plan");
             let verdict = self.plan(&held.body, &ask, &snapshot.table).await;
             planned(planning, &verdict);
@@ -100,7 +102,7 @@ impl Reshuffle {
                 Verdict::Pass(pass) => self.pass_it(head, held, pass, &basis, introduced).await,
             };
         };
-        let turn = accept.queue.plan_room.enter(held.body.len()).await;
+        let turn = queueing.accept.queue.plan_room.enter(held.body.len()).await;
         let planning = RequestId::begin_in(&head.extensions, "plan");
         let (verdict, items) = self
             .plan_acknowledged(&held.body, occurrence.as_ref(), &basis)
@@ -114,7 +116,7 @@ impl Reshuffle {
                     items,
                     occurrence,
                 };
-                self.queue_it(accept, head, held, acknowledged, &basis).await
+                self.queue_it(queueing, head, held, acknowledged, &basis).await
             }
             // The request was accepted before and must not be executed again, as it would be if it passed.
             Verdict::Pass(pass) if let Some(Occurrence::Again(accepted)) = &occurrence => {
@@ -200,7 +202,7 @@ impl Reshuffle {
     /// Queues a planned bulk if its client may do all of it, and answers it.
     async fn queue_it(
         &self,
-        accept: &Accept,
+        Queueing { accept, rights }: &Queueing,
         mut head: Parts,
         HeldBody { body, original }: HeldBody,
         Acknowledged {
@@ -219,7 +221,7 @@ impl Reshuffle {
         self.counters.docs_directed.add(assignments.docs());
         let repeats = matches!(occurrence, Some(Occurrence::Again(_)));
         // A repeated request writes nothing.
-        if !repeats && let Err(denied) = self.permit(accept, &head, snapshot, &plan).await {
+        if !repeats && let Err(denied) = self.permit(rights, &head, snapshot, &plan).await {
             assignments.give_back_all();
             let lanes = plan.parts.iter().map(|part| part.lane).collect();
             self.scratch.borrow_mut().recycle(plan);
@@ -276,7 +278,7 @@ impl Reshuffle {
         introduced: &mut Vec<String>,
     ) -> Result<Decided, Rejection> {
         basis.assignments.give_back_all();
-        if self.accept.is_some() && self.awaits_index(&head, &held, &pass, basis, introduced).await? {
+        if self.queueing.is_some() && self.awaits_index(&head, &held, &pass, basis, introduced).await? {
             return Ok(Decided::Again(head, held));
         }
         self.counters.pass(pass.why);
@@ -334,7 +336,7 @@ impl Reshuffle {
     /// Checks that the client of a request may do everything that is planned for it.
     async fn permit(
         &self,
-        accept: &Accept,
+        rights: &ClusterRights,
         head: &Parts,
         snapshot: &Snapshot,
         plan: &Plan,
@@ -349,7 +351,7 @@ impl Reshuffle {
             headers: &headers,
             request_id: &RequestId::of(&head.extensions),
         };
-        accept.admit(caller, plan).await
+        rights.permit(caller, plan.writes()).await
     }
 
     /// Returns what has to be done with a request that has a key, or `None` if it has no key.
@@ -360,22 +362,28 @@ impl Reshuffle {
         body: &[u8],
         snapshot: &Snapshot,
     ) -> Result<Option<Occurrence>, Rejection> {
-        let Some(accept) = &self.accept else {
+        let Some(Queueing { accept, rights }) = &self.queueing else {
             return Ok(None);
         };
-        let Some(keys) = accept.keys_for(&head.headers) else {
+        let keys = accept.queue.keys.as_ref();
+        let Some(keys) = keys.filter(|_| keys::is_given(&head.headers)) else {
             return Ok(None);
         };
         let mut headers = head.headers.clone();
         self.fallback.fill(&mut headers);
         let asked = KeyedRequest {
-            head,
-            headers: &headers,
+            caller: Caller {
+                outbound: &self.outbound,
+                snapshot,
+                headers: &headers,
+                request_id: &RequestId::of(&head.extensions),
+            },
+            headers: &head.headers,
             target,
             body,
-            snapshot,
         };
-        accept.claim(&self.outbound, keys, asked).await.map(Some)
+        let end = accept.queue.log.status().end;
+        keys.admit(rights, asked, end).await.map(Some)
     }
 }
 

@@ -19,6 +19,7 @@ use wire::guard::fault;
 use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool, PooledBytes};
 
 use crate::admission::form::FormQuestion;
+use crate::admission::rights::ClusterRights;
 use crate::answer::{json_response, with_head};
 use crate::bulk_request;
 use crate::bulk_request::{BulkHead, RequestKind};
@@ -48,14 +49,21 @@ pub(crate) struct Reshuffle {
     /// The round robins that direct documents without id and routing.
     pub(crate) round_robins: Arc<RoundRobins>,
     pub(crate) switches: ClusterSwitches,
-    /// In asynchronous mode: the queue for bulks that would otherwise be split.
-    pub(crate) accept: Option<Accept>,
+    /// In asynchronous mode: the way into the queue for bulks that would otherwise be split.
+    pub(crate) queueing: Option<Queueing>,
     /// The largest decoded body in bytes. The cluster's own limit applies too.
     pub(crate) body_bytes_max: u64,
     pub(crate) pool: Pool,
     pub(crate) ids: RefCell<IdMint>,
     pub(crate) scratch: RefCell<Scratch>,
     pub(crate) counters: Arc<Counters>,
+}
+
+/// The way into a queue.
+pub(crate) struct Queueing {
+    pub(crate) accept: Accept,
+    /// Who may write to the queue's cluster.
+    pub(crate) rights: Arc<ClusterRights>,
 }
 
 /// What the filter did with a request.
@@ -130,7 +138,7 @@ impl Reshuffle {
             .path_and_query()
             .map_or("/", |target| target.as_str())
             .to_owned();
-        if self.accept.is_none() {
+        if self.queueing.is_none() {
             return self.take_as(head, &target, incoming).await;
         }
         let (shape, target) = AnswerShape::take_off(&target);
@@ -143,7 +151,7 @@ impl Reshuffle {
     /// Takes a request that may be a bulk. `target` is the part of its path and query that counts.
     async fn take_as(&self, head: Parts, target: &str, incoming: Incoming) -> Result<Taken, Rejection> {
         let arrived = Instant::now();
-        let queues = self.accept.is_some();
+        let queues = self.queueing.is_some();
         let bulk_head = match bulk_request::classify(&head.method, target, &head.headers) {
             RequestKind::Other if queues => return self.queue_single(head, target, incoming).await,
             RequestKind::Other if self.settings.rewrite_to_bulk => {
@@ -202,7 +210,7 @@ impl Reshuffle {
         snapshot: &Snapshot,
     ) -> Result<Taken, Rejection> {
         let mut target = Cow::Borrowed(bulk.target);
-        if let Some(accept) = &self.accept {
+        if let Some(Queueing { accept, .. }) = &self.queueing {
             // This precedes every change to the request: the cluster judges the request as it came.
             self.admit_form(accept, &mut head, &target, snapshot).await?;
             if bulk.bulk_head.typed && snapshot.table.dialect().types_are_optional() {
@@ -245,8 +253,9 @@ impl Reshuffle {
         snapshot: &Snapshot,
     ) -> Result<HeldBody, Unread> {
         if incoming.may_be_large()
-            && let Some(accept) = &self.accept
-            && let Some(user) = accept.user_of(&head.headers, snapshot)
+            && let Some(Queueing { rights, .. }) = &self.queueing
+            && let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default()
+            && let Some(user) = rights.user_of(uuid, &head.headers)
         {
             incoming.sent_by(user);
         }
@@ -295,17 +304,19 @@ impl Reshuffle {
             suppose_new: false,
             without_types: false,
             level: match self.settings.level {
-                _ if let Some(accept) = &self.accept => bulk::Level::Lane(accept.queue.log.lanes()),
+                _ if let Some(Queueing { accept, .. }) = &self.queueing => {
+                    bulk::Level::Lane(accept.queue.log.lanes())
+                }
                 Level::Cluster => bulk::Level::Cluster,
                 Level::Node => bulk::Level::Node,
                 Level::Index => bulk::Level::Index,
                 Level::Shard => bulk::Level::Shard,
             },
             lanes_by_id: self
-                .accept
+                .queueing
                 .as_ref()
-                .is_some_and(|accept| accept.queue.log.has_lanes_by_id()),
-            null_id: match (&self.accept, self.settings.fix_null_id) {
+                .is_some_and(|queueing| queueing.accept.queue.log.has_lanes_by_id()),
+            null_id: match (&self.queueing, self.settings.fix_null_id) {
                 (Some(_), _) => NullId::Always,
                 (None, true) => NullId::Mint,
                 (None, false) => NullId::Keep,

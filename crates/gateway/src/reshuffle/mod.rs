@@ -24,5 +24,5 @@ mod touched;
 
 pub(crate) use chosen_flows::ChosenFlows;
 pub(crate) use directed::Directory;
-pub(crate) use filter::{Reshuffle, Taken};
+pub(crate) use filter::{Queueing, Reshuffle, Taken};
 pub(crate) use queued_answer::whole;

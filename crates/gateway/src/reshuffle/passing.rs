@@ -17,9 +17,9 @@ use wire::Presence;
 
 use crate::error::Fault;
 use crate::nodes::Body;
-use crate::queue::{Accept, Group, Journal, Queue, Queues};
+use crate::queue::{Group, Journal, Queue, Queues};
 use crate::reshuffle::document_write::writes_documents;
-use crate::reshuffle::filter::{Passing, Reshuffle};
+use crate::reshuffle::filter::{Passing, Queueing, Reshuffle};
 use crate::reshuffle::touched::TouchedLanes;
 use crate::why::HeadWhy;
 
@@ -72,9 +72,10 @@ impl Reshuffle {
         passing: &Passing,
         presence: &Presence,
     ) -> Result<Body, Fault> {
-        let Some(Accept { queue, .. }) = &self.accept else {
+        let Some(Queueing { accept, .. }) = &self.queueing else {
             return Ok(body);
         };
+        let queue = &accept.queue;
         let takes_types = |snapshot: &Snapshot| snapshot.table.dialect().takes_types();
         let types = self.outbound.cluster().look(takes_types);
         if !writes_documents(&head.method, head.uri.path(), types) {

@@ -254,13 +254,15 @@ impl ClusterRights {
         }
     }
 
+    /// Finds out whether the cluster would let the client of a request make all of these writes, which are
+    /// delivered with the gateway's account.
+    pub(crate) async fn permit(&self, caller: Caller<'_>, writes: &[Writes]) -> Result<(), Denied> {
+        let client = self.authenticate(caller).await?;
+        self.authorize(client, writes, caller).await
+    }
+
     /// Finds out whether a client may do all of this.
-    pub(crate) async fn authorize(
-        &self,
-        client: Client,
-        writes: &[Writes],
-        caller: Caller<'_>,
-    ) -> Result<(), Denied> {
+    async fn authorize(&self, client: Client, writes: &[Writes], caller: Caller<'_>) -> Result<(), Denied> {
         let Client::Known(Authenticated { identity, .. }) = client else {
             return Ok(());
         };

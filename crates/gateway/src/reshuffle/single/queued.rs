@@ -16,7 +16,7 @@ use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
 use crate::nodes::Body;
 use crate::reshuffle::decide::{BulkRequest, Decided};
-use crate::reshuffle::filter::{HeldBody, NO_BULK, Passing, Reshuffle, Taken, Unread};
+use crate::reshuffle::filter::{HeldBody, NO_BULK, Passing, Queueing, Reshuffle, Taken, Unread};
 use crate::reshuffle::queued_answer::whole;
 use crate::why::SingleWhy;
 
@@ -61,7 +61,7 @@ impl Reshuffle {
         // This comes before anything in the body is read: the cluster judges the parameters and media types,
         // as it does for a bulk.
         let mut as_bulk = parts_of_bulk(&head, &write);
-        if let Some(accept) = &self.accept {
+        if let Some(Queueing { accept, .. }) = &self.queueing {
             self.admit_form(accept, &mut as_bulk, &write.target, &snapshot)
                 .await?;
         }

@@ -1,10 +1,9 @@
-use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
-use log::RealDisk;
+use log::{Log, RealDisk};
 
 use super::*;
 use crate::fingerprint::{Fingerprint, fingerprint_of};
-use crate::queue::record::Params;
 
 fn settings() -> config::Idempotency {
     config::Idempotency {
@@ -37,7 +36,8 @@ impl Setup {
             free_bytes_min: 0,
             ..Options::default()
         };
-        Keys::open(&self.folder.path().join("keys"), &settings(), options, queue).unwrap()
+        let (folder, end) = (self.folder.path().join("keys"), queue.status().end);
+        Keys::open(&folder, &settings(), options, end, |from| in_queue(queue, from)).unwrap()
     }
 }
 
@@ -70,19 +70,23 @@ fn claim_of(keys: &Arc<Keys>, queue: &Log, client: &str, key: &str, digest: &str
     block(keys.claim(named, print(digest), queue.status().end))
 }
 
+/// Returns the keys of the records from a place on; the parameters of a record are its key here.
+fn in_queue(queue: &Log, from: u64) -> Result<Vec<Accepted>, ReadError> {
+    let mut accepted = Vec::new();
+    queue.browse(from).each(|record| {
+        let keyed = serde_json::from_slice(&record.params).ok();
+        accepted.extend(keyed.map(|keyed| Accepted {
+            keyed,
+            position: record.receipt.position,
+        }));
+        ControlFlow::Continue(())
+    })?;
+    Ok(accepted)
+}
+
 /// Appends the record of a keyed request.
 fn append(queue: &Log, keyed: Keyed) -> Receipt {
-    let params = Params {
-        target: "/_bulk".to_owned(),
-        content_type: "application/x-ndjson".to_owned(),
-        minted: None,
-        replay: None,
-        idempotency: Some(keyed),
-        led_to: Vec::new(),
-        led_to_in: BTreeMap::new(),
-        trace: None,
-    };
-    let mut record = queue.record(0, &serde_json::to_vec(&params).unwrap());
+    let mut record = queue.record(0, &serde_json::to_vec(&keyed).unwrap());
     record.group(1, 1, |out| out.extend_from_slice(b"{\"index\":{}}\n{}\n"));
     queue.append_blocking(record).unwrap()
 }

@@ -10,7 +10,6 @@ use log::{Discard, Event, Fsync, Log, OpenError, Options, ReadError, RealDisk, R
 use serde::{Deserialize, Serialize};
 
 use super::{Accepted, Keyed};
-use crate::queue::record::Params;
 
 /// The log of keys.
 pub(super) struct KeyLog {
@@ -124,21 +123,6 @@ impl KeyLog {
     pub(super) fn close(&self) {
         self.log.close();
     }
-}
-
-/// Returns the keys of the records of a queue's log from a place on.
-pub(super) fn in_queue(queue: &Log, from: u64) -> Result<Vec<Accepted>, ReadError> {
-    let mut accepted = Vec::new();
-    queue.browse(from).each(|record| {
-        let params = Params::read(&record.params);
-        let keyed = params.and_then(|params| params.idempotency);
-        accepted.extend(keyed.map(|keyed| Accepted {
-            keyed,
-            position: record.receipt.position,
-        }));
-        ControlFlow::Continue(())
-    })?;
-    Ok(accepted)
 }
 
 /// Room for a few tens of thousands of keys.

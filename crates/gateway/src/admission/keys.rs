@@ -1,8 +1,8 @@
 //! Repeated requests: a request with the `Idempotency-Key` of another is answered as that one was, and is
 //! written only once.
 //!
-//! The key lies in the record of its request ([`Keyed`] in `accept::Params`), so there is no moment in which
-//! one is durable and the other is not. Since records go once they are delivered, keys are also kept in a
+//! The key lies in the record of its request ([`Keyed`]), so there is no moment in which one is durable and
+//! the other is not. Since records go once they are delivered, keys are also kept in a
 //! small log of their own ([`kept`]), for as long as they count; keys that this log does not have yet when a
 //! process ends are in the last records of the queue. Answers are not kept: the repeated request has the same
 //! body, and the ids that were made for it follow from the name and the moment of the mint that made them,
@@ -10,6 +10,7 @@
 
 mod fingerprint;
 mod kept;
+mod occurrence;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
@@ -18,14 +19,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use bulk::IdMint;
-use log::{AppendError, Log, Options, Receipt};
+use log::{AppendError, Options, ReadError, Receipt};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::fingerprint::Fingerprint;
-pub(crate) use fingerprint::{HEADER, NamedKey, digest_of, key_of};
+use fingerprint::NamedKey;
 use kept::{KeyLog, KeysError};
+pub(crate) use occurrence::{KeyedRequest, Occurrence, is_given};
 
 /// The key of a record's request, with everything that is needed to repeat its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,14 +134,15 @@ impl Keyed {
 // === impl Keys ===
 
 impl Keys {
-    /// Opens the keys of a queue, or makes them, and reads those that only the queue's log has.
+    /// Opens the keys of a queue, or makes them, and adds those that only the queue's log has. `end` is the
+    /// end of that log; `in_queue` reads the keys of its records from a place on.
     pub(crate) fn open(
         folder: &Path,
         settings: &config::Idempotency,
         options: Options,
-        queue: &Log,
+        end: u64,
+        in_queue: impl FnOnce(u64) -> Result<Vec<Accepted>, ReadError>,
     ) -> Result<Arc<Self>, KeysError> {
-        let end = queue.status().end;
         let (kept, found) = KeyLog::open(folder, settings, options)?;
         let mut keys = Self {
             window: settings.window,
@@ -162,7 +165,7 @@ impl Keys {
             known.put_at(accepted, accepted.keyed.ms.min(now));
         }
         if let Some(from) = found.told_up_to {
-            for accepted in kept::in_queue(queue, from)? {
+            for accepted in in_queue(from)? {
                 if known.put_at(accepted, accepted.keyed.ms.min(now)) {
                     // Only the line that follows all of these keys says that none is missing.
                     keys.kept.put(Some(accepted), from, |_| ());
