@@ -11,13 +11,13 @@
 //! # The folders
 //!
 //! Each folder is one part of the story, which its `mod.rs` tells: `front` (a request finds its filters),
-//! `reshuffle` (what a bulk is, and what is decided about it), then either `split` (its parts travel to their
-//! nodes and back) or `queue` (its record, and what is known about the record) and `delivery` (from the queue
-//! to a cluster), `gather` (what waits for a busy node), `admission` (what may be queued) and `nodes` (the
-//! way to the nodes). Beside them are `admin` (the admin port) and `switches` (settings that change without a
-//! reload). The files in this folder serve all of them: `error.rs` is the only place where an error becomes
-//! HTTP for the clients of an entry (the admin port has `admin::refusal`), `bulk_request.rs` recognizes bulk
-//! requests by their heads, and `metrics.rs` counts.
+//! `intake` (what a request for documents is, and which way it goes), `admission` (what may be queued) and
+//! `reshuffle` (what goes where), then either `split` (a bulk's parts travel to their nodes and back) or
+//! `queue` (its record, and what is known about the record) and `delivery` (from the queue to a cluster),
+//! `gather` (what waits for a busy node) and `nodes` (the way to the nodes). Beside them are `admin` (the
+//! admin port) and `switches` (settings that change without a reload). The files in this folder serve all of
+//! them: `error.rs` is the only place where an error becomes HTTP for the clients of an entry (the admin port
+//! has `admin::refusal`), `bulk_request.rs` recognizes bulk requests by their heads, and `metrics.rs` counts.
 //!
 //! ```no_run
 //! use config::Config;
@@ -52,6 +52,7 @@ mod front;
 mod gateway;
 mod gather;
 mod heat;
+mod intake;
 mod live;
 mod metrics;
 mod nodes;
@@ -64,6 +65,7 @@ mod replace;
 mod request_id;
 mod requeue;
 mod reshuffle;
+mod sample;
 mod scratch;
 mod split;
 mod start_error;

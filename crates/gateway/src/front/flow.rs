@@ -22,12 +22,13 @@ use crate::front::access_log;
 use crate::front::access_log::{AccessLog, RequestFacts};
 use crate::front::listening::Label;
 use crate::front::traced;
+use crate::intake::{ChosenFlows, Intake, Queueing, Taken, named_in_body, whole};
 use crate::live::{GatewayState, Live, node_choice};
 use crate::metrics::{Count, Counters};
 use crate::nodes::{Body, Fallback, Outbound, Proxy};
 use crate::queue::Accept;
 use crate::request_id::{RequestId, RequestIds};
-use crate::reshuffle::{ChosenFlows, Directory, Queueing, Reshuffle, Taken, named_in_body, whole};
+use crate::reshuffle::{Directory, Lanes, Reshuffle};
 use crate::split::Combiner;
 use crate::switches::calls::Call;
 use crate::switches::{ClusterSwitches, Switches};
@@ -63,7 +64,7 @@ struct Stage {
 }
 
 enum Action {
-    Reshuffle(Box<Reshuffle>),
+    Reshuffle(Box<Intake>),
     Forward(Box<Proxy>, ClusterSwitches),
 }
 
@@ -161,12 +162,12 @@ impl Front {
                     };
                     return Ok(answer?);
                 }
-                (Action::Reshuffle(reshuffle), Body::Streamed(incoming)) => {
-                    match reshuffle.take(head, incoming).await? {
+                (Action::Reshuffle(intake), Body::Streamed(incoming)) => {
+                    match intake.take(head, incoming).await? {
                         Taken::Done(answer) => return Ok(answer),
                         Taken::Next(next_head, next_body, passing) => {
                             let (next, queues) = ((&next_head, next_body), &self.shared.queues);
-                            body = reshuffle.admit(queues, next, &passing, &presence).await?;
+                            body = intake.admit(queues, next, &passing, &presence).await?;
                             head = next_head;
                         }
                     }
@@ -332,7 +333,7 @@ impl Compiled {
                     FilterAction::BulkReshuffle(settings) => {
                         let choice = choice_after(&flow.filters[at..], &settings.cluster);
                         let filter = format!("{name} {at}").into_bytes();
-                        Action::Reshuffle(Box::new(core.reshuffle(settings, choice, filter)))
+                        Action::Reshuffle(Box::new(core.intake(settings, choice, filter)))
                     }
                     FilterAction::Elasticsearch(settings) => Action::Forward(
                         Box::new(core.proxy(settings)),
@@ -426,7 +427,7 @@ impl Core<'_> {
     }
 
     /// Creates a filter. `filter` distinguishes it from the other filters.
-    fn reshuffle(&self, settings: &BulkReshuffle, choice: NodeChoice, filter: Vec<u8>) -> Reshuffle {
+    fn intake(&self, settings: &BulkReshuffle, choice: NodeChoice, filter: Vec<u8>) -> Intake {
         let (outbound, fallback) = self.outbound(&settings.cluster, choice, &settings.sending);
         let outbound = Rc::new(outbound);
         let combiner = settings.queue.is_none().then(|| {
@@ -441,24 +442,35 @@ impl Core<'_> {
                 Arc::clone(self.counters),
             )
         });
-        Reshuffle {
-            outbound,
+        let queueing = settings.queue.as_ref().map(|name| Queueing {
+            accept: Accept::new(
+                Arc::clone(&self.live.queues[name]),
+                self.live.other_clusters(name),
+            ),
+            rights: self.rights.of(&settings.cluster),
+        });
+        let reshuffle = Reshuffle {
+            outbound: Rc::clone(&outbound),
             combiner,
-            fallback,
+            fallback: fallback.clone(),
             settings: settings.clone(),
+            lanes: queueing.as_ref().map(|queueing| Lanes {
+                count: queueing.accept.queue.log.lanes(),
+                by_id: queueing.accept.queue.log.has_lanes_by_id(),
+            }),
             round_robins: self.directory.of(&settings.cluster),
             switches: self.switches.of(&settings.cluster),
-            queueing: settings.queue.as_ref().map(|name| Queueing {
-                accept: Accept::new(
-                    Arc::clone(&self.live.queues[name]),
-                    self.live.other_clusters(name),
-                ),
-                rights: self.rights.of(&settings.cluster),
-            }),
-            body_bytes_max: self.body_bytes_max,
             pool: self.worker.pool().clone(),
             ids: RefCell::new(bulk::IdMint::new(fastrand::u64(..))),
             scratch: RefCell::default(),
+            counters: Arc::clone(self.counters),
+        };
+        Intake {
+            reshuffle,
+            queueing,
+            outbound,
+            fallback,
+            body_bytes_max: self.body_bytes_max,
             counters: Arc::clone(self.counters),
         }
     }

@@ -4,7 +4,7 @@
 //! [`Listeners`] opens, adjusts and closes the sockets of the entries, with the certificates that
 //! `certificate` loads. Each connection gets a `Front` (`flow`), which is one core's view of the
 //! configuration in force; its `call` takes a request from its head to its answer. The filters are described
-//! in [`crate::reshuffle`] and [`crate::nodes`].
+//! in [`crate::intake`] and [`crate::nodes`].
 
 mod access_log;
 mod certificate;

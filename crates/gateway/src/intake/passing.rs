@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use wire::Presence;
 
 use crate::error::Fault;
+use crate::intake::document_write::writes_documents;
+use crate::intake::filter::{Intake, Passing, Queueing};
+use crate::intake::touched::TouchedLanes;
 use crate::nodes::Body;
 use crate::queue::{Group, Journal, Queue, Queues};
-use crate::reshuffle::document_write::writes_documents;
-use crate::reshuffle::filter::{Passing, Queueing, Reshuffle};
-use crate::reshuffle::touched::TouchedLanes;
 use crate::why::HeadWhy;
 
 /// What a request waits for.
@@ -62,7 +62,7 @@ impl Awaited {
     }
 }
 
-impl Reshuffle {
+impl Intake {
     /// Lets a request go on, together with its body: at once if it is no write or if nothing is queued here,
     /// otherwise when it is its turn. After an error nothing of it has been executed.
     pub(crate) async fn admit(

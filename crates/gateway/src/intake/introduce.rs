@@ -14,9 +14,9 @@ use serde_json::Value;
 use wire::{Chunk, Outgoing};
 
 use crate::admission::rights::IDENTITY;
+use crate::intake::filter::Intake;
 use crate::nodes::{Message, Purpose};
 use crate::request_id::RequestId;
-use crate::reshuffle::filter::Reshuffle;
 
 /// Returns the index of the operation on this line, if writing to it may create the index.
 pub(crate) fn named(body: &[u8], line: Option<u32>, url_index: Option<&str>) -> Option<String> {
@@ -41,7 +41,7 @@ pub(crate) enum Introduced {
     NotYet,
 }
 
-impl Reshuffle {
+impl Intake {
     /// Has the cluster create an index, if the cluster is willing, and waits until the topology has the
     /// index.
     pub(crate) async fn introduce(&self, index: &str, head: &Parts, snapshot: &Snapshot) -> Introduced {

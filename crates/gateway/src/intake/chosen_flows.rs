@@ -10,7 +10,7 @@ use memchr::memmem;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::error::Fault;
-use crate::reshuffle::lines::actions;
+use crate::intake::lines::actions;
 
 /// The flows that a request takes, and the router that chose them. Stored in the extensions of the request's
 /// head.

@@ -14,13 +14,14 @@ use super::head::{self, SingleHead, SingleKind};
 use crate::answer::with_head;
 use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
+use crate::intake::decide::Decided;
+use crate::intake::filter::{HeldBody, Intake, NO_BULK, Passing, Queueing, Taken, Unread};
+use crate::intake::queued_answer::whole;
 use crate::nodes::Body;
-use crate::reshuffle::decide::{BulkRequest, Decided};
-use crate::reshuffle::filter::{HeldBody, NO_BULK, Passing, Queueing, Reshuffle, Taken, Unread};
-use crate::reshuffle::queued_answer::whole;
+use crate::reshuffle::BulkRequest;
 use crate::why::SingleWhy;
 
-impl Reshuffle {
+impl Intake {
     /// Takes a request that may write a single document. `target` is its path and query.
     pub(crate) async fn queue_single(
         &self,
@@ -65,7 +66,7 @@ impl Reshuffle {
             self.admit_form(accept, &mut as_bulk, &write.target, &snapshot)
                 .await?;
         }
-        let mut lines = self.pool.take(write.single.bytes_expected(&body));
+        let mut lines = self.reshuffle.pool.take(write.single.bytes_expected(&body));
         if let Err(why) = write.single.write_spaced(&body, lines.as_mut_vec()) {
             let why = match why {
                 NotALine::NoObject => SingleWhy::NoObject,
@@ -122,7 +123,10 @@ impl Reshuffle {
     /// Returns the lanes that these lines would be in, if they can be determined.
     fn lanes_of(&self, lines: &[u8], snapshot: &Snapshot) -> Option<Vec<u32>> {
         let no_defaults = BulkHead::default();
-        match self.plan_at_once(lines, &self.ask(&no_defaults, None), &snapshot.table) {
+        match self
+            .reshuffle
+            .plan_at_once(lines, &self.reshuffle.ask(&no_defaults, None), &snapshot.table)
+        {
             Verdict::Plan(plan) => Some(plan.parts.iter().map(|part| part.lane).collect()),
             Verdict::Pass(_) => None,
         }

@@ -2,42 +2,27 @@
 //! as it came.
 
 use std::borrow::Cow;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bulk::{Ask, Pass, Plan, Verdict};
 use cluster::Snapshot;
 use http::Response;
 use http::request::Parts;
 use traces::OpenSpan;
-use wire::guard::fault;
 use wire::{Buffer, Outgoing};
 
 use crate::admission::keys::{self, KeyedRequest, Occurrence};
 use crate::admission::plan_room::PlanTurn;
 use crate::admission::rights::{Caller, ClusterRights, Denied};
-use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
-use crate::nodes::lines::PlannedBody;
-use crate::nodes::{Body, Message, Purpose, strip_for_parts};
+use crate::intake::filter::{HeldBody, Intake, LEARNT_WITHIN, Passing, Queueing};
+use crate::intake::introduce::{self, Introduced};
+use crate::nodes::Body;
 use crate::queue::Queued;
 use crate::request_id::RequestId;
-use crate::reshuffle::directed::Assignments;
-use crate::reshuffle::filter::{HeldBody, LEARNT_WITHIN, Passing, Queueing, Reshuffle, own_mint};
-use crate::reshuffle::introduce::{self, Introduced};
-use crate::scratch::with_scratch;
-use crate::split::Split;
-use crate::turns::{AT_ONCE_BYTES, Turns};
+use crate::reshuffle::{BulkRequest, PlanBasis};
+use crate::sample::sample;
 use crate::why::HeadWhy;
-
-/// A bulk that is being decided about, besides its head and body.
-#[derive(Clone, Copy)]
-pub(crate) struct BulkRequest<'a> {
-    /// The path and query that count.
-    pub(crate) target: &'a str,
-    pub(crate) bulk_head: &'a BulkHead<'a>,
-    pub(crate) arrived: Instant,
-}
 
 /// The outcome of the decision about a bulk.
 pub(crate) enum Decided {
@@ -49,15 +34,7 @@ pub(crate) enum Decided {
     Again(Parts, HeldBody),
 }
 
-/// What a bulk is planned by.
-struct PlanBasis<'a> {
-    bulk: BulkRequest<'a>,
-    snapshot: &'a Arc<Snapshot>,
-    assignments: &'a Assignments<'a>,
-    ask: &'a Ask<'a>,
-}
-
-impl Reshuffle {
+impl Intake {
     /// Decides about a bulk whose body has been read. `introduced` lists the indices that were created for
     /// it.
     pub(crate) async fn decide(
@@ -68,18 +45,14 @@ impl Reshuffle {
         introduced: &mut Vec<String>,
     ) -> Result<Decided, Rejection> {
         let snapshot = self.outbound.cluster().snapshot();
-        let switched = self.switches.now();
-        let assignments =
-            self.round_robins
-                .assignments(self.settings.direct_routing, Arc::clone(&switched), &snapshot);
-        drop(switched);
         let occurrence = self.occurrence(&head, bulk.target, &held.body, &snapshot).await;
         let occurrence = occurrence.inspect_err(|_| self.counters.bulk_key_refused.add(1))?;
+        let assignments = self.reshuffle.assignments(&snapshot);
         // A request with a key gets the same ids however often it comes, so its ids are derived from the key.
         let ask = Ask {
             // The other clusters that receive what is queued may not know types.
             without_types: self.queueing.is_some() && snapshot.table.dialect().types_are_optional(),
-            ..self.ask(
+            ..self.reshuffle.ask(
                 bulk.bulk_head,
                 Some(&assignments).filter(|_| occurrence.is_none()),
             )
@@ -92,12 +65,14 @@ impl Reshuffle {
         };
         let Some(queueing) = &self.queueing else {
             let planning = RequestId::begin_in(&head.extensions, "plan");
-            let verdict = self.plan(&held.body, &ask, &snapshot.table).await;
+            let verdict = self.reshuffle.plan(&held.body, &ask, &snapshot.table).await;
             planned(planning, &verdict);
             return match verdict {
                 Verdict::Plan(plan) => {
-                    self.count_shards(&plan, &snapshot);
-                    self.split_it(head, held, plan, &basis).await
+                    // The bulk cannot pass any more, so the compressed original is not needed.
+                    drop(held.original);
+                    let answer = self.reshuffle.split(head, held.body, plan, &basis).await;
+                    Ok(Decided::Done(answer?))
                 }
                 Verdict::Pass(pass) => self.pass_it(head, held, pass, &basis, introduced).await,
             };
@@ -105,7 +80,8 @@ impl Reshuffle {
         let turn = queueing.accept.queue.plan_room.enter(held.body.len()).await;
         let planning = RequestId::begin_in(&head.extensions, "plan");
         let (verdict, items) = self
-            .plan_acknowledged(&held.body, occurrence.as_ref(), &basis)
+            .reshuffle
+            .plan_acknowledged(&held.body, occurrence.as_ref().map(Occurrence::mint), &basis)
             .await;
         planned(planning, &verdict);
         match verdict {
@@ -129,74 +105,6 @@ impl Reshuffle {
                 self.pass_it(head, held, pass, &basis, introduced).await
             }
         }
-    }
-
-    /// Plans a bulk for the queue, and writes the items of its answer: it is answered before it is executed.
-    async fn plan_acknowledged(
-        &self,
-        body: &[u8],
-        occurrence: Option<&Occurrence>,
-        &PlanBasis { snapshot, ask, .. }: &PlanBasis<'_>,
-    ) -> (Verdict, Buffer) {
-        let (mut items, table) = (self.pool.take(bulk::acknowledged_bytes(body)), &snapshot.table);
-        let out = items.as_mut_vec();
-        fault("request", body);
-        if body.len() > AT_ONCE_BYTES {
-            let mut ids = occurrence.map_or_else(own_mint, Occurrence::mint);
-            let (mut scratch, mut turns) = (self.scratch.take(), Turns::begin());
-            let (ids, kept, turn) = (&mut ids, &mut scratch, async || turns.pass().await);
-            let planned = bulk::plan_acknowledged_in_turns(body, ask, table, ids, kept, out, turn);
-            let verdict = planned.await;
-            self.scratch.replace(scratch);
-            return (verdict, items);
-        }
-        let verdict = with_scratch(&self.scratch, |scratch| match occurrence {
-            None => bulk::plan_acknowledged(body, ask, table, &mut self.mint(ask), scratch, out),
-            Some(occurrence) => {
-                bulk::plan_acknowledged(body, ask, table, &mut occurrence.mint(), scratch, out)
-            }
-        });
-        (verdict, items)
-    }
-
-    /// Sends each part of a planned bulk to its node, and merges the answers.
-    async fn split_it(
-        &self,
-        mut head: Parts,
-        held: HeldBody,
-        plan: Plan,
-        basis: &PlanBasis<'_>,
-    ) -> Result<Decided, Rejection> {
-        let (ask, snapshot) = (basis.ask, basis.snapshot);
-        self.counters.docs_directed.add(basis.assignments.docs());
-        // The bulk cannot pass any more, so the compressed original is not needed.
-        let body = held.body;
-        drop(held.original);
-        let load = Arc::new(PlannedBody { body, plan });
-        strip_for_parts(&mut head.headers);
-        let lent = self.fallback.fill(&mut head.headers);
-        let request_id = RequestId::of(&head.extensions);
-        let split = Split {
-            load: &load,
-            ask,
-            snapshot,
-            message: Message {
-                request_id: &request_id,
-                purpose: Purpose::Part(load.plan.docs()),
-                method: &head.method,
-                target: basis.bulk.target,
-                headers: &head.headers,
-            },
-            lent,
-            deadline: self.outbound.deadline(),
-        };
-        let answer = self.send(split, basis.assignments).await;
-        self.sample(&load.body, ask, &snapshot.table);
-        if let Ok(load) = Arc::try_unwrap(load) {
-            self.scratch.borrow_mut().recycle(load.plan);
-        }
-        self.counters.bulk_latency.observe(basis.bulk.arrived.elapsed());
-        Ok(Decided::Done(answer?))
     }
 
     /// Queues a planned bulk if its client may do all of it, and answers it.
@@ -224,7 +132,7 @@ impl Reshuffle {
         if !repeats && let Err(denied) = self.permit(rights, &head, snapshot, &plan).await {
             assignments.give_back_all();
             let lanes = plan.parts.iter().map(|part| part.lane).collect();
-            self.scratch.borrow_mut().recycle(plan);
+            self.reshuffle.scratch.borrow_mut().recycle(plan);
             return match denied {
                 Denied::Rejected(rejection) => Err(rejection),
                 Denied::Pass => {
@@ -239,16 +147,16 @@ impl Reshuffle {
         }
         assert_lanes(&plan, accept.queue.log.lanes());
         self.fallback.fill(&mut head.headers);
-        self.sample(&body, ask, &snapshot.table);
+        sample(self.outbound.cluster(), &body, ask, &snapshot.table);
         drop(original);
         let docs = plan.docs();
         let queued = Queued {
             head: &head,
             target: bulk.target,
             body,
-            pool: &self.pool,
+            pool: &self.reshuffle.pool,
             plan,
-            scratch: &self.scratch,
+            scratch: &self.reshuffle.scratch,
             turn,
             ask,
             items,
@@ -306,7 +214,10 @@ impl Reshuffle {
     ) -> Result<bool, Rejection> {
         if pass.why == bulk::Why::UnknownIndex
             && let Some(index) = introduce::named(&held.body, pass.line, bulk.bulk_head.index.as_deref())
-            && self.is_acceptable_but_new(&held.body, ask, &snapshot.table).await
+            && self
+                .reshuffle
+                .is_acceptable_but_new(&held.body, ask, &snapshot.table)
+                .await
         {
             // The index existed and is gone again, or one request would have to wait for too many indices.
             if introduced.contains(&index) || introduced.len() >= INTRODUCED_MAX {

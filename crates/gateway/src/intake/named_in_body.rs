@@ -14,8 +14,8 @@ use serde_json::Value;
 use wire::Collected;
 
 use crate::error::Fault;
+use crate::intake::chosen_flows::{self, ChosenFlows};
 use crate::nodes::{Body, Proxy};
-use crate::reshuffle::chosen_flows::{self, ChosenFlows};
 use config::router::decode;
 
 /// The way in which a body names indices.

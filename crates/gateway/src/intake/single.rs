@@ -26,12 +26,13 @@ use wire::{Incoming, Outgoing, PooledBytes};
 use crate::answer::with_head;
 use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
+use crate::intake::filter::{HeldBody, Intake, NO_BULK, Passing, Taken, Unread};
 use crate::nodes::lines::PlannedBody;
 use crate::nodes::strip_for_parts;
 use crate::nodes::{Body, Message, Purpose};
 use crate::request_id::RequestId;
-use crate::reshuffle::filter::{HeldBody, NO_BULK, Passing, Reshuffle, Taken, Unread};
-use crate::split::{PartAnswer, Sender, Split};
+use crate::sample::sample;
+use crate::split::{PartAnswer, Split};
 use head::{SingleHead, SingleKind};
 
 /// The outcome of a write that was sent as a bulk.
@@ -42,7 +43,7 @@ enum Sent {
     Refused,
 }
 
-impl Reshuffle {
+impl Intake {
     /// Takes a request that may write a single document; `target` is its path and query.
     pub(crate) async fn take_single(
         &self,
@@ -67,7 +68,7 @@ impl Reshuffle {
         };
         let snapshot = self.outbound.cluster().snapshot();
         let odd = match write.single.op {
-            _ if self.settings.level == Level::Cluster => Some(SingleWhy::Level),
+            _ if self.reshuffle.settings.level == Level::Cluster => Some(SingleWhy::Level),
             _ if !snapshot.learnt() => Some(SingleWhy::NoTopology),
             Op::Delete if incoming.length() != Some(0) => Some(SingleWhy::Body),
             _ => None,
@@ -89,16 +90,16 @@ impl Reshuffle {
         let no_defaults = BulkHead::default();
         // Without direct routing: the client does not know a routing given here, and it would be missing in
         // the answer's `Location`.
-        let ask = self.ask(&no_defaults, None);
+        let ask = self.reshuffle.ask(&no_defaults, None);
         let Some(load) = self.one_operation(&write.single, &body, &ask, &snapshot) else {
             let passing = Passing::unknown(NO_BULK);
             return Ok(Taken::Next(head, Body::Held(original.unwrap_or(body)), passing));
         };
         self.counters.single_joined.add(1);
-        self.count_shards(&load.plan, &snapshot);
+        self.reshuffle.count_shards(&load.plan, &snapshot);
         let sent = self.send_single(&head, write, &load, &ask, &snapshot).await;
         if let Ok(load) = Arc::try_unwrap(load) {
-            self.scratch.borrow_mut().recycle(load.plan);
+            self.reshuffle.scratch.borrow_mut().recycle(load.plan);
         }
         match sent? {
             Sent::Answer(answer) => Ok(Taken::Done(answer)),
@@ -119,7 +120,7 @@ impl Reshuffle {
         ask: &Ask<'_>,
         snapshot: &Snapshot,
     ) -> Option<Arc<PlannedBody>> {
-        let mut lines = self.pool.take(single.bytes_expected(source));
+        let mut lines = self.reshuffle.pool.take(single.bytes_expected(source));
         if let Err(why) = single.write(source, lines.as_mut_vec()) {
             self.counters.pass_single(match why {
                 NotALine::NoObject => SingleWhy::NoObject,
@@ -128,7 +129,7 @@ impl Reshuffle {
             return None;
         }
         let body = lines.freeze();
-        match self.plan_at_once(&body, ask, &snapshot.table) {
+        match self.reshuffle.plan_at_once(&body, ask, &snapshot.table) {
             Verdict::Plan(plan) if single.op == Op::Update && is_peculiar(single, &plan, &snapshot.table) => {
                 self.counters.pass_single(SingleWhy::Update);
                 None
@@ -168,18 +169,10 @@ impl Reshuffle {
             lent,
             deadline: self.outbound.deadline(),
         };
-        let combiner = self.combiner.as_ref().filter(|combiner| combiner.is_on());
-        let family = combiner.map(|combiner| combiner.family(split.message, &load.plan));
-        let sender = Sender {
-            outbound: &self.outbound,
-            pool: &self.pool,
-            counters: &self.counters,
-            combine: combiner.zip(family.as_ref()),
-        };
-        let answer = sender.deliver(0, split).await;
-        let reply = self.read(&answer, 1, split);
-        self.count_docs(1, &answer, &reply);
-        self.sample(&load.body, ask, &snapshot.table);
+        let answer = self.reshuffle.deliver(split).await.swap_remove(0);
+        let reply = self.reshuffle.read(&answer, 1, split);
+        self.reshuffle.count_docs(1, &answer, &reply);
+        sample(self.outbound.cluster(), &load.body, ask, &snapshot.table);
         let turned = reply.map(|reply| bulk::single_answer(reply.item(0)));
         Ok(match (answer, turned) {
             (PartAnswer::Items(items), Ok(Turned::Answer(turned))) => {

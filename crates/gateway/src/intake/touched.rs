@@ -9,8 +9,8 @@ use bulk::{RouteTable, lanes_of};
 use http::Uri;
 use serde_json::Value;
 
+use crate::intake::lines::actions;
 use crate::queue::Queue;
-use crate::reshuffle::lines::actions;
 use config::router::{decode, overlap};
 
 /// The lanes and names of what a request may touch.
