@@ -3,6 +3,7 @@
 
 mod bars;
 mod chart;
+mod figure;
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

@@ -1,9 +1,9 @@
 //! Bars side by side, and intervals, drawn as SVG.
 
-use std::fmt::Write as _;
+use svg::Node as _;
+use svg::node::element::{Rectangle, Title};
 
-use super::chart::{round_up, short};
-use super::escape;
+use super::figure::{LEFT, RIGHT, TOP, WIDTH, figure, line, picture, point, round_up, scale, tenths, text};
 
 /// Groups of bars.
 pub(crate) struct Bars<'c> {
@@ -38,27 +38,8 @@ impl Bars<'_> {
         let values = self.groups.iter().flat_map(|(_, bars)| bars).map(|bar| bar.value);
         let top = round_up(values.fold(0.0, f64::max)).max(1e-6);
         let y = |value: f64| HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM);
-        let mut out = format!("<figure><figcaption>{}", escape(self.title));
-        for (name, colour) in &self.kinds {
-            // Writing to a string can't fail.
-            let _ = write!(out, "<i style=\"color:{colour}\">{}</i>", escape(name));
-        }
-        let _ = write!(
-            out,
-            "</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">"
-        );
-        for at in 0..=4 {
-            let value = top * f64::from(at) / 4.0;
-            let (y, right) = (y(value), WIDTH - RIGHT);
-            let _ = write!(
-                out,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 6.0,
-                y + 4.0,
-                short(label(value))
-            );
-        }
+        let mut picture = picture(HEIGHT);
+        scale(&mut picture, top, y, label);
         let room = (WIDTH - LEFT - RIGHT) / self.groups.len().max(1) as f64;
         for (at, (name, bars)) in self.groups.iter().enumerate() {
             let left = LEFT + room * at as f64;
@@ -67,25 +48,15 @@ impl Bars<'_> {
             for (place, bar) in bars.iter().enumerate() {
                 let (name, colour) = self.kinds.get(bar.kind).copied().unwrap_or(("", ""));
                 let (x, y) = (begin + width * place as f64, y(bar.value));
-                let _ = write!(
-                    out,
-                    "<rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" fill=\"{colour}\">\
-                     <title>{}: {}</title></rect>",
-                    x + 1.0,
-                    (width - 2.0).max(1.0),
-                    HEIGHT - BOTTOM - y,
-                    escape(name),
-                    label(bar.value)
-                );
+                let tooltip = Title::new(format!("{name}: {}", label(bar.value)));
+                let drawn = Rectangle::new().set("x", tenths(x + 1.0)).set("y", tenths(y));
+                let drawn = drawn.set("width", tenths((width - 2.0).max(1.0)));
+                let drawn = drawn.set("height", tenths(HEIGHT - BOTTOM - y)).set("rx", 2);
+                picture.append(drawn.set("fill", colour).add(tooltip));
             }
-            let (x, y) = (left + room / 2.0, HEIGHT - 8.0);
-            let _ = write!(
-                out,
-                "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>",
-                escape(name)
-            );
+            picture.append(text((left + room / 2.0, HEIGHT - 8.0), "middle", name));
         }
-        out + "</svg></figure>"
+        figure(self.title, self.kinds.iter().copied(), &picture)
     }
 }
 
@@ -99,52 +70,29 @@ pub(crate) fn whiskers(title: &str, rows: &[Whiskers<'_>]) -> String {
     let end = round_up(ends.fold(1.0, f64::max).min(PERCENT_MAX));
     let x = |value: f64| NAMES + (value.clamp(-end, end) + end) / (2.0 * end) * (WIDTH - NAMES - RIGHT);
     let bottom = TOP + ROW * rows.len() as f64;
-    let mut out = format!("<figure><figcaption>{}</figcaption>", escape(title));
-    let _ = write!(
-        out,
-        "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\">",
-        bottom + BOTTOM
-    );
+    let mut picture = picture(bottom + BOTTOM);
     for at in -2..=2 {
         let value = end * f64::from(at) / 2.0;
-        let (x, class) = (x(value), ["grid", "zero"][usize::from(at == 0)]);
-        let _ = write!(
-            out,
-            "<line class=\"{class}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
-             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            bottom + 18.0,
-            if at == 0 {
-                "0 %".to_owned()
-            } else {
-                format!("{value:+} %")
-            }
-        );
+        let (x, class, name) = match at {
+            0 => (x(value), "zero", "0 %".to_owned()),
+            _ => (x(value), "grid", format!("{value:+} %")),
+        };
+        picture.append(line((x, TOP), (x, bottom)).set("class", class));
+        picture.append(text((x, bottom + 18.0), "middle", &name));
     }
     for (at, row) in rows.iter().enumerate() {
         let y = TOP + ROW * (at as f64 + 0.5);
         let (low, high) = row.interval.unwrap_or((row.value, row.value));
-        let _ = write!(
-            out,
-            "<text x=\"0\" y=\"{:.1}\">{}</text>\
-             <line x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{y}\" y2=\"{y}\" stroke=\"{colour}\" stroke-width=\"3\"/>\
-             <circle cx=\"{:.1}\" cy=\"{y}\" r=\"6\" fill=\"{colour}\"><title>{:+.1} % ({low:+.1} to {high:+.1})</title></circle>",
-            y + 4.0,
-            escape(&row.name),
-            x(low),
-            x(high),
-            x(row.value),
-            row.value,
-            colour = row.colour,
-        );
+        let tooltip = format!("{:+.1} % ({low:+.1} to {high:+.1})", row.value);
+        let interval = line((x(low), y), (x(high), y)).set("stroke-width", 3);
+        picture.append(text((0.0, y + 4.0), "start", &row.name));
+        picture.append(interval.set("stroke", row.colour));
+        picture.append(point((x(row.value), y), 6.0, row.colour, &tooltip));
     }
-    out + "</svg></figure>"
+    figure(title, std::iter::empty(), &picture)
 }
 
-const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 240.0;
-const LEFT: f64 = 76.0;
-const RIGHT: f64 = 24.0;
-const TOP: f64 = 14.0;
 const BOTTOM: f64 = 28.0;
 const BAR_WIDTH_MAX: f64 = 48.0;
 const NAMES: f64 = 250.0;

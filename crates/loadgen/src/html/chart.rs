@@ -1,8 +1,9 @@
 //! A line chart, drawn as SVG.
 
-use std::fmt::Write as _;
+use svg::Node as _;
+use svg::node::element::Polyline;
 
-use super::escape;
+use super::figure::{LEFT, RIGHT, TOP, WIDTH, figure, picture, point, round_up, scale, text};
 
 /// A chart.
 pub(super) struct Chart<'c> {
@@ -42,128 +43,37 @@ impl<'c> Chart<'c> {
         let y_end = round_up(points().map(|(_, y)| *y).fold(0.0, f64::max)).max(1e-6);
         let x = |value: f64| LEFT + value / x_end * (WIDTH - LEFT - RIGHT);
         let y = |value: f64| HEIGHT - BOTTOM - value / y_end * (HEIGHT - TOP - BOTTOM);
-        let mut out = format!("<figure><figcaption>{}", escape(self.title));
-        for line in &self.lines {
-            // Writing to a string can't fail.
-            let _ = write!(
-                out,
-                "<i style=\"color:{}\">{}</i>",
-                line.colour,
-                escape(line.name)
-            );
-        }
-        let _ = write!(
-            out,
-            "</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">"
-        );
-        for at in 0..=4 {
-            let value = y_end * f64::from(at) / 4.0;
-            let (x, y, right) = (LEFT - 6.0, y(value), WIDTH - RIGHT);
-            let _ = write!(
-                out,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
-            );
-            let _ = write!(
-                out,
-                "<text x=\"{x}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                y + 4.0,
-                short(label(value))
-            );
-        }
+        let mut picture = picture(HEIGHT);
+        scale(&mut picture, y_end, y, label);
         for (at, mark) in &self.marks {
-            let (x, y) = (x(*at), HEIGHT - 6.0);
-            let _ = write!(
-                out,
-                "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>",
-                escape(mark)
-            );
+            picture.append(text((x(*at), HEIGHT - 6.0), "middle", mark));
         }
         for line in &self.lines {
-            let points = line
-                .points
-                .iter()
-                .map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value)));
-            let points: Vec<String> = points.collect();
             // Each point gets a tooltip for the pointer; of very many points, none could be hit.
-            for (at, value) in line
-                .points
-                .iter()
-                .filter(|_| line.points.len() <= POINTS_SHOWN_MAX)
-            {
-                out += &circle((x(*at), y(*value)), line, &label(*value));
+            if line.points.len() <= POINTS_SHOWN_MAX {
+                for (at, value) in &line.points {
+                    let tooltip = format!("{}: {}", line.name, label(*value));
+                    picture.append(point((x(*at), y(*value)), 2.5, line.colour, &tooltip));
+                }
             }
-            let _ = write!(
-                out,
-                "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-linejoin=\"round\" points=\"{}\"/>",
-                line.colour,
-                points.join(" ")
-            );
+            let points = line.points.iter();
+            let points = points.map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value)));
+            let drawn = Polyline::new().set("points", points.collect::<Vec<String>>());
+            let drawn = drawn.set("fill", "none").set("stroke", line.colour);
+            picture.append(drawn.set("stroke-width", 1.8).set("stroke-linejoin", "round"));
         }
-        out + "</svg></figure>"
+        let colours = self.lines.iter().map(|line| (line.name, line.colour));
+        figure(self.title, colours, &picture)
     }
-}
-
-/// Draws a point of a line, with its value as a tooltip.
-fn circle((x, y): (f64, f64), line: &Line<'_>, value: &str) -> String {
-    format!(
-        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\" fill=\"{}\"><title>{}: {value}</title></circle>",
-        line.colour,
-        escape(line.name),
-    )
-}
-
-/// Shortens a label of an axis: `50`, not `50.00`, and a plain zero without a unit.
-pub(super) fn short(label: String) -> String {
-    let label = label.replace(".00", "");
-    match label.split_once(' ') {
-        Some(("0", _)) => "0".to_owned(),
-        _ => label,
-    }
-}
-
-/// Rounds up to the next of 1, 2, 2.5, 5 times a power of ten.
-pub(super) fn round_up(value: f64) -> f64 {
-    if value <= 0.0 {
-        return 0.0;
-    }
-    let power = 10_f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 2.5, 5.0, 10.0];
-    let step = steps
-        .into_iter()
-        .find(|step| value <= step * power * (1.0 + 1e-9));
-    step.unwrap_or(10.0) * power
 }
 
 const POINTS_SHOWN_MAX: usize = 240;
-const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 240.0;
-const LEFT: f64 = 76.0;
-const RIGHT: f64 = 24.0;
-const TOP: f64 = 14.0;
 const BOTTOM: f64 = 26.0;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn axes_end_at_round_values() {
-        let ends = [0.0, 0.013, 1.0, 1.1, 2.3, 26.0, 99.0, 100.0].map(round_up);
-        let wanted = [0.0, 0.02, 1.0, 2.0, 2.5, 50.0, 100.0, 100.0];
-        assert!(
-            ends.iter()
-                .zip(wanted)
-                .all(|(end, wanted)| (end - wanted).abs() < 1e-9),
-            "{ends:?}"
-        );
-    }
-
-    #[test]
-    fn labels_of_axes_are_short() {
-        let labels =
-            ["0 µs", "50.00 ms", "12,500", "0", "2.50 s", "100 ms"].map(|label| short(label.to_owned()));
-        assert_eq!(labels, ["0", "50 ms", "12,500", "0", "2.50 s", "100 ms"]);
-    }
 
     #[test]
     fn a_chart_without_points_is_drawn_all_the_same() {

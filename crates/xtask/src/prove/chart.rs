@@ -1,6 +1,7 @@
 //! Draws a set of rows: throughput and cluster CPU as ratios to the direct way, with their intervals.
 
-use std::fmt::Write as _;
+use svg::node::element::{Line, Rectangle, Text};
+use svg::{Document, Node as _};
 
 use super::row::{Measured, Ratio};
 
@@ -13,12 +14,13 @@ const GAP: f64 = 60.0;
 pub(super) fn of(measured: &Measured) -> String {
     let height = 60.0 + ROW * measured.rows.len() as f64;
     let whole = NAMES + 2.0 * (WIDTH + GAP);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {whole} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"{whole}\" height=\"{height}\" fill=\"#fff\"/>\n\
-         <text x=\"10\" y=\"20\" font-weight=\"bold\">{}: Tidegate to direct</text>\n",
-        measured.title
-    );
+    let title = format!("{}: Tidegate to direct", measured.title);
+    let paper = Rectangle::new().set("width", whole).set("height", height);
+    let mut svg = Document::new().set("viewBox", (0, 0, whole, height));
+    svg.assign("font-family", "sans-serif");
+    svg.assign("font-size", 13);
+    svg.append(paper.set("fill", "#fff"));
+    svg.append(text(10.0, 20.0, title).set("font-weight", "bold"));
     let speed = Column {
         left: NAMES,
         title: "documents a second",
@@ -38,12 +40,25 @@ pub(super) fn of(measured: &Measured) -> String {
     }
     for (at, row) in measured.rows.iter().enumerate() {
         let y = 56.0 + ROW * at as f64;
-        let _ = writeln!(svg, "<text x=\"10\" y=\"{}\">{}</text>", y + 13.0, row.name);
+        svg.append(text(10.0, y + 13.0, row.name.clone()));
         speed.bar(&mut svg, y, &row.speed);
         cpu.bar(&mut svg, y, &row.cpu);
     }
-    svg.push_str("</svg>\n");
-    svg
+    format!("{svg}\n")
+}
+
+fn text(x: f64, y: f64, text: String) -> Text {
+    Text::new(text).set("x", tenths(x)).set("y", y)
+}
+
+fn line(from: (f64, f64), to: (f64, f64), colour: &str) -> Line {
+    let line = Line::new().set("x1", tenths(from.0)).set("y1", from.1);
+    let line = line.set("x2", tenths(to.0)).set("y2", to.1);
+    line.set("stroke", colour)
+}
+
+fn tenths(length: f64) -> f64 {
+    (length * 10.0).round() / 10.0
 }
 
 struct Column {
@@ -60,48 +75,33 @@ impl Column {
         self.left + share.clamp(0.0, 1.0) * WIDTH
     }
 
-    fn head(&self, svg: &mut String, height: f64) {
-        let _ = writeln!(svg, "<text x=\"{}\" y=\"36\">{}</text>", self.left, self.title);
+    fn head(&self, svg: &mut Document, height: f64) {
+        svg.append(text(self.left, 36.0, self.title.to_owned()));
         let mut at = self.from;
         while at <= self.to {
-            let (x, line) = (self.x(at), if at == 1.0 { "#333" } else { "#ddd" });
-            let _ = writeln!(
-                svg,
-                "<line x1=\"{x:.1}\" y1=\"52\" x2=\"{x:.1}\" y2=\"{height}\" stroke=\"{line}\"/>\
-                 <text x=\"{x:.1}\" y=\"50\" font-size=\"10\" text-anchor=\"middle\">{}</text>",
-                (at * 100.0).round() / 100.0
-            );
+            let (x, colour) = (self.x(at), if at == 1.0 { "#333" } else { "#ddd" });
+            let label = text(x, 50.0, ((at * 100.0).round() / 100.0).to_string());
+            svg.append(line((x, 52.0), (x, height), colour));
+            svg.append(label.set("font-size", 10).set("text-anchor", "middle"));
             at *= 2.0;
         }
     }
 
-    fn bar(&self, svg: &mut String, y: f64, ratio: &Ratio) {
+    fn bar(&self, svg: &mut Document, y: f64, ratio: &Ratio) {
         if !ratio.value.is_finite() {
             return;
         }
         let (one, end) = (self.x(1.0), self.x(ratio.value));
-        let _ = write!(
-            svg,
-            "<rect x=\"{:.1}\" y=\"{y}\" width=\"{:.1}\" height=\"16\" fill=\"{}\"/>",
-            one.min(end),
-            (one - end).abs().max(1.0),
-            self.colour
-        );
+        let bar = Rectangle::new().set("x", tenths(one.min(end))).set("y", y);
+        let bar = bar.set("width", tenths((one - end).abs().max(1.0)));
+        svg.append(bar.set("height", 16).set("fill", self.colour));
         let mut right = one.max(end);
         if let Some((low, high)) = ratio.interval {
             let (low, high, middle) = (self.x(low), self.x(high), y + 8.0);
             right = right.max(high);
-            let _ = write!(
-                svg,
-                "<line x1=\"{low:.1}\" y1=\"{middle}\" x2=\"{high:.1}\" y2=\"{middle}\" stroke=\"#000\"/>"
-            );
+            svg.append(line((low, middle), (high, middle), "#000"));
         }
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{}\" font-size=\"12\">{:.2}</text>",
-            right + 4.0,
-            y + 13.0,
-            ratio.value
-        );
+        let value = text(right + 4.0, y + 13.0, format!("{:.2}", ratio.value));
+        svg.append(value.set("font-size", 12));
     }
 }
