@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 use super::file::scalar;
 use super::problem::{Position, Problems, nearest};
 use super::vocabulary;
-use super::yaml::{Node, Scalar, Value};
+use super::yaml::{Key, Node, Scalar, Value};
 
 /// The place of each key path: from `entry[0].network.binding` to the place of its value.
 #[derive(Debug, Default)]
@@ -231,12 +231,12 @@ impl<'a> Checker<'a> {
                 (None, None) => self.unknown(key.place, &key.name, &key_path, section, known),
             }
         }
-        for required in schema["required"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Json::as_str)
-        {
+        let required: &[Json] = match self.has_missing_choice(entries, known) {
+            // Another choice may need other keys.
+            true => &[],
+            false => schema["required"].as_array().map_or(&[], Vec::as_slice),
+        };
+        for required in required.iter().filter_map(Json::as_str) {
             let written = entries.iter().find(|(key, _)| key.name == required);
             if written.is_none_or(|(_, value)| value.is_null()) {
                 let message = format!("`{required}` is missing");
@@ -245,6 +245,19 @@ impl<'a> Checker<'a> {
             }
         }
         Some(Json::Object(out))
+    }
+
+    /// Whether the value of a key is a choice that users may know from elsewhere, and that is not there.
+    fn has_missing_choice(&self, entries: &[(Key, Node)], known: Option<&'a Map<String, Json>>) -> bool {
+        entries.iter().any(|(key, value)| {
+            let (Value::Scalar(scalar), Some(schema)) =
+                (&value.value, known.and_then(|known| known.get(&key.name)))
+            else {
+                return false;
+            };
+            let (schema, _) = self.branch(value, schema, "");
+            vocabulary::missing_choice(&scalar.text, &choices(schema)).is_some()
+        })
     }
 
     /// Reads a map whose keys are names chosen by the user (node attributes). A dot is part of such a name,

@@ -179,10 +179,12 @@ impl Resolver<'_> {
             ("username", sasl.username.as_str()),
             ("password", sasl.password.expose()),
         ] {
-            if text.is_empty() {
-                self.error(&format!("{path}.{key}"), "is empty");
+            let path = format!("{path}.{key}");
+            // A missing key has already been reported.
+            if text.is_empty() && self.places.is_none_or(|places| places.has(&path)) {
+                self.error(&path, "is empty");
             } else if text.contains('\0') {
-                self.error(&format!("{path}.{key}"), "holds a NUL, which no account has");
+                self.error(&path, "holds a NUL, which no account has");
             }
         }
         if !file.tls.enabled {
