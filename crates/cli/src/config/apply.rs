@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use config::{Position, Problem, Severity};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::admin::{self, Admin, AdminArguments, Terms};
 use crate::output::plain;
@@ -23,10 +23,12 @@ use crate::output::plain;
 /// the former file back by itself, even if it was killed meanwhile.
 ///
 /// Secrets may be masked, as in the text of GET /config/_file: a masked secret
-/// stays as it is. A file whose changes need a restart is refused.
+/// stays as it is. A file whose changes need a restart is refused. If the
+/// gateway runs with the same text already, nothing is done.
 ///
-/// Exit status: 0 confirmed, 1 the file can't be used, or it was taken back, 2
-/// wrong usage, or not possible now, 3 the gateway could not be asked.
+/// Exit status: 0 confirmed, or unchanged, 1 the file can't be used, or it was
+/// taken back, 2 wrong usage, or not possible now, 3 the gateway could not be
+/// asked.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Apply {
@@ -76,6 +78,10 @@ pub(super) fn apply(arguments: &Apply) -> Result<bool> {
     if diff["valid"] != true {
         bail!(admin::refuse(404, format!("{name} can't be used")));
     }
+    if is_settled(&before) && diff["unchanged"] == true {
+        tell(&json!({"state": "unchanged"}), &arguments.admin, &mut out)?;
+        return Ok(true);
+    }
     if !arguments.admin.json {
         writeln!(out, "{}", plain(diff["words"].as_str().unwrap_or_default()))?;
     }
@@ -86,6 +92,11 @@ pub(super) fn apply(arguments: &Apply) -> Result<bool> {
     let query = vec![("version", version), ("within_s", within(arguments.watch))];
     gateway.post_text("/config/_apply", &query, &text)?;
     watch(&gateway, arguments.watch, &arguments.admin, &mut out)
+}
+
+/// Whether the gateway's file is what is in force, and nothing waits for its confirmation.
+fn is_settled(file: &Value) -> bool {
+    file["in_force"] == true && file["applied"]["state"] != "unconfirmed"
 }
 
 pub(super) fn revert(arguments: &Revert) -> Result<bool> {

@@ -63,9 +63,9 @@ pub(super) async fn check(State(admin): State<Arc<AdminState>>, text: String) ->
     })
 }
 
-/// Answers with the problems of a text and with what it would change.
+/// Answers with the problems of a text, with what it would change, and whether it is the text in force.
 pub(super) async fn diff(State(admin): State<Arc<AdminState>>, text: String) -> Json<Value> {
-    let (loaded, _) = match admin.read(&text) {
+    let (loaded, whole) = match admin.read(&text) {
         Ok(read) => read,
         Err(problems) => return Json(verdict(&problems)),
     };
@@ -74,6 +74,7 @@ pub(super) async fn diff(State(admin): State<Arc<AdminState>>, text: String) -> 
     let changes = changes_of(loaded, &live.config, &live.file);
     told["changes"] = sections(&changes);
     told["words"] = json!(changes.to_string());
+    told["unchanged"] = json!(live.fingerprint == Some(config::reload::fingerprint(&whole)));
     Json(told)
 }
 
