@@ -12,7 +12,8 @@ use testkit::fake::{Behaviour, FakeCluster, Spec};
 
 use crate::collector::{Collector, number, text};
 use crate::gateway::{Gateway, body, cluster, replace_text};
-use crate::home::{GatewayHome, drained};
+use crate::home::{GatewayHome, drained, wait};
+use crate::parked::{docs, two_indices};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CLIENT: &str = "00f067aa0ba902b7";
@@ -296,6 +297,70 @@ fn what_is_queued_is_linked_from_its_delivery_to_its_acceptance() {
             .iter()
             .any(|one| one.contains(TRACE) && one.contains(CLIENT))
     );
+}
+
+#[test]
+fn a_later_try_of_what_is_parked_has_a_span_that_is_linked_to_its_acceptance() {
+    let (cluster, collector) = (two_indices(), Collector::start());
+    let home = GatewayHome::before(&[&cluster], "");
+    home.append(&section(&collector.endpoint(), ""));
+    let gateway = home.start();
+    let blocked = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
+    cluster.refuse_writes("blocked", Some((403, blocked)));
+    let headers = [
+        ("content-type", "application/x-ndjson"),
+        ("traceparent", &*traceparent("01")),
+    ];
+    for (lines, headers) in [
+        (docs("blocked", 20, 1), &headers[..]),
+        (docs("blocked", 5, 2), &headers[..1]),
+    ] {
+        let client = gateway.client();
+        client
+            .send("POST", "/_bulk", headers, lines.as_bytes())
+            .unwrap()
+            .ok()
+            .unwrap();
+    }
+    wait(&gateway, "c0", |one| one["parked"] == 25 && one["pending"] == 0);
+    let spans = collector.wait("the acceptance", |spans| !named(spans, "append").is_empty());
+    let append = one(&spans, "append").clone();
+    // What is parked is read again from the disk.
+    drop(gateway);
+    let before = collector.spans().len();
+    let gateway = home.start();
+    cluster.refuse_writes("blocked", None);
+    drained(&gateway, "c0");
+    let retried = |spans: &[Span]| {
+        let of_parked = |span: &Span| text(&span.attributes, "tidegate.parked").is_some();
+        let all = named(spans, "deliver")
+            .into_iter()
+            .filter(|span| of_parked(span))
+            .cloned();
+        all.collect::<Vec<_>>()
+    };
+    let carried_by = |spans: &[Span], deliver: &Span| {
+        let parts = named(spans, "part").into_iter();
+        let mut own = parts.filter(|part| part.parent_span_id == deliver.span_id);
+        own.any(|part| cluster.traceparents().contains(&told(part)))
+    };
+    let spans = collector.wait("a later try, with its part", |spans| {
+        let spans = &spans[before..];
+        retried(spans).iter().any(|deliver| carried_by(spans, deliver))
+    });
+    for deliver in retried(&spans) {
+        assert_eq!(deliver.kind(), SpanKind::Consumer);
+        assert_ne!(hex(&deliver.trace_id), TRACE, "it is a trace of its own");
+        let [link] = &deliver.links[..] else {
+            panic!("{deliver:?}")
+        };
+        assert_eq!(
+            (&link.trace_id, &link.span_id),
+            (&append.trace_id, &append.span_id)
+        );
+        let key = text(&deliver.attributes, "tidegate.parked");
+        assert_eq!(key.as_deref(), Some("index:blocked"));
+    }
 }
 
 #[test]

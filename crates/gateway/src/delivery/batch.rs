@@ -148,7 +148,12 @@ impl Lane {
     ) -> Option<u64> {
         let group = Arc::clone(&self.route.group);
         let (mut body, mut held) = (body, held);
-        let span = self.route.traced(batch, self.number);
+        let mut span = self.route.traced(batch);
+        if let Some(span) = &mut span {
+            span.set("tidegate.lane", self.number);
+            span.set("tidegate.operations", batch.documents);
+            batch.accepted_by.iter().for_each(|(_, from)| span.link(*from));
+        }
         // A cluster that was never read may be away for long, and other lanes may want the memory.
         while self.known_topology().is_none() {
             self.rest_lightly(batch, &mut body, &mut held, LOOK_AGAIN).await?;
@@ -394,7 +399,7 @@ impl Lane {
 
 impl Route {
     /// Begins the span of a batch that has records of traced requests.
-    fn traced(&self, batch: &Batch, lane: u32) -> Option<OpenSpan> {
+    pub(crate) fn traced(&self, batch: &Batch) -> Option<OpenSpan> {
         if batch.accepted_by.is_empty() {
             return None;
         }
@@ -403,9 +408,6 @@ impl Route {
         let settings = &self.group.settings;
         span.set("tidegate.queue", settings.queue.to_string());
         span.set("tidegate.group", settings.group.to_string());
-        span.set("tidegate.lane", lane);
-        span.set("tidegate.operations", batch.documents);
-        batch.accepted_by.iter().for_each(|from| span.link(*from));
         Some(span)
     }
 

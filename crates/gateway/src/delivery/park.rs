@@ -249,6 +249,7 @@ impl Lane {
             content_type: DELIVERED_TYPE.to_owned(),
             minted: self.minted(work, to_park),
             led_to: Vec::new(),
+            spans: Vec::new(),
             lane: self.number,
             origins: Vec::new(),
             ops: Vec::with_capacity(to_park.operations.len()),
@@ -267,6 +268,9 @@ impl Lane {
             let origin = batch.origin(*operation);
             let request = (origin.position, origin.time_ms);
             if entry.origins.last() != Some(&request) {
+                let span = batch.span_of(origin.position);
+                let number = entry.origins.len() as u32;
+                entry.spans.extend(span.map(|span| (number, span.to_string())));
                 entry.origins.push(request);
             }
             let place = origin.place_of(*operation);
@@ -335,9 +339,11 @@ impl ToPark {
                 .map_or(0, |one| 6 * (one.kind.len() + one.reason.len()));
             let named = work.named(operation, snapshot);
             let names: usize = named.names().map(|name| name.len() + 8).sum();
-            let led_to = work.batch.origin(operation).led_to(&named.written);
+            let origin = work.batch.origin(operation);
+            let led_to = origin.led_to(&named.written);
             let led_to = led_to.map_or(0, |index| named.written.len() + index.len() + 24);
-            let more = (at.end - at.start) + OPERATION_BYTES + said + names + led_to;
+            let span = work.batch.span_of(origin.position).map_or(0, |_| SPAN_BYTES);
+            let more = (at.end - at.start) + OPERATION_BYTES + said + names + led_to + span;
             if pieces.is_empty() || bytes + more > bytes_max {
                 bytes = head;
                 pieces.push(Self {
@@ -391,6 +397,8 @@ const PIECE_BYTES: usize = 1 << 20;
 /// operation: its request, its place, its document, and an id that was made for it.
 const HEAD_BYTES: usize = 8 << 10;
 const OPERATION_BYTES: usize = 256;
+/// The most bytes of a span and its request's number.
+const SPAN_BYTES: usize = 80;
 const WHY_BYTES_MAX: usize = 2 << 10;
 /// The most refused operations that are parked together.
 const LETTERS_AT_ONCE: usize = 1000;

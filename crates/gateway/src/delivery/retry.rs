@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use traces::OpenSpan;
 use wire::PooledBytes;
 use wire::guard::{Work as GuardedWork, caught, fault, guarded, spawn_in};
 
@@ -343,6 +344,8 @@ async fn send_due(
     load: &mut KeyBatch,
 ) -> TryResult {
     let group = &route.group;
+    let span = traced(route, work, key, send);
+    work.trace = span.as_ref().map(OpenSpan::trace);
     let (mut left, mut held) = (send.to_vec(), Vec::new());
     let mut outcomes = route.look_back(work, &mut left, outbound, snapshot).await;
     if !left.is_empty() {
@@ -383,6 +386,26 @@ async fn send_due(
     };
     went.failed = went.failed.filter(|_| !split);
     went
+}
+
+/// Begins the span of a try of these operations, if there are some of traced requests among them.
+fn traced(route: &Route, work: &Work<'_>, key: &ParkKey, send: &[usize]) -> Option<OpenSpan> {
+    let batch = work.batch;
+    let positions: BTreeSet<u64> = match batch.accepted_by.is_empty() {
+        true => BTreeSet::new(),
+        false => send.iter().map(|at| batch.origin(*at).position).collect(),
+    };
+    let mut links = batch
+        .accepted_by
+        .iter()
+        .filter(|(at, _)| positions.contains(at))
+        .peekable();
+    links.peek()?;
+    let mut span = route.traced(batch)?;
+    span.set("tidegate.parked", key.shown());
+    span.set("tidegate.operations", send.len());
+    links.for_each(|(_, from)| span.link(*from));
+    Some(span)
 }
 
 /// Makes dead letters of operations. Returns the operations that have become dead letters, and the reason why

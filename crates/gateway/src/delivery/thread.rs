@@ -28,7 +28,9 @@ use crate::delivery::work::{Batch, NamesLedTo, Origin};
 use crate::live::GatewayState;
 use crate::queue::dead_letters::REPLAYED;
 use crate::queue::parked::now_ms;
-use crate::queue::{Consumer, Fences, Fronts, Group, LaneActivity, LaneReader, Recorded, Whereabouts};
+use crate::queue::{
+    Consumer, Fences, Fronts, Group, LaneActivity, LaneReader, Recorded, Whereabouts, apart_from_span,
+};
 
 /// The result of reading a lane.
 enum Read {
@@ -535,9 +537,8 @@ fn read(
             Ok(Some(Next::Group(group))) => group,
         };
         // Most requests have the same parameters as the request before them, and need not be read again.
-        let same = batch
-            .as_ref()
-            .is_some_and(|batch| batch.raw_params == group.params);
+        let (params, span) = apart_from_span(&group.params);
+        let same = batch.as_ref().is_some_and(|batch| batch.raw_params == params);
         let recorded = (!same).then(|| Recorded::read(&group.params)).flatten();
         let ours = same || is_for(settings, group.kind, recorded.as_ref());
         let origin = Origin {
@@ -564,7 +565,7 @@ fn read(
                     && awaited(group.position).is_none()
                     && (same || batch.may_take(recorded.as_ref())) =>
             {
-                batch.take(recorded.as_ref(), origin, group.mark);
+                batch.take((recorded.as_ref(), span), origin, group.mark);
             }
             Some(_) => {
                 body.truncate(start);
@@ -631,6 +632,7 @@ mod tests {
     use wire::{Budget, Pool};
 
     use super::*;
+    use crate::queue::PARAMS_READ;
     use config::Config;
 
     fn settings() -> config::Delivery {
@@ -711,6 +713,57 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
         fs::remove_dir(&segments[1]).unwrap();
         fs::rename(&aside, &segments[1]).unwrap();
         assert_eq!(read(), Some(14));
+    }
+
+    #[test]
+    fn a_batch_has_the_spans_of_its_traced_records_and_reads_equal_parameters_once() {
+        let span = |number: usize| format!("00-{:032x}-{:016x}-01", 7, number);
+        let traced = |number| {
+            format!(
+                r#"{{"target":"/_bulk","content_type":"x","trace":"{}"}}"#,
+                span(number)
+            )
+        };
+        let plain = r#"{"target":"/_bulk","content_type":"x"}"#.to_owned();
+        for order in [
+            [traced(1), plain.clone(), plain.clone(), traced(2), plain.clone()],
+            [plain.clone(), traced(1), plain.clone(), plain, traced(2)],
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let options = Options {
+                lanes: 1,
+                ..Options::default()
+            };
+            let log = Log::open(folder.path(), options, RealDisk::default()).unwrap();
+            for params in &order {
+                let mut record = log.record(0, params.as_bytes());
+                record.group(0, 1, |out| out.resize(100, b' '));
+                log.append_blocking(record).unwrap();
+            }
+            let reader = log.consumer("g", StartAt::Oldest).unwrap().reader(0).unwrap();
+            let (settings, pool) = (settings(), Pool::new(Arc::new(Budget::new(64 << 20))));
+            let room = Room {
+                lines: settings.batch_bytes_max,
+                all: usize::MAX,
+            };
+            let (mut reader, mut body) = (LaneReader::Disk(reader), pool.take(0));
+            let before = PARAMS_READ.get();
+            let read = read(&mut reader, &settings, room, &mut body, None, &|_| None);
+            let Ok(Some(Read::Batch(batch))) = read else {
+                panic!("a batch")
+            };
+            assert_eq!(batch.documents, 5);
+            assert_eq!(PARAMS_READ.get() - before, 1);
+            let spans = batch.accepted_by.iter();
+            let spans: Vec<_> = spans.map(|(_, span)| span.to_string()).collect();
+            assert_eq!(spans, [span(1), span(2)]);
+            let first = batch
+                .origins
+                .iter()
+                .find(|origin| origin.position == batch.accepted_by[0].0);
+            let at = order.iter().position(|params| *params == traced(1)).unwrap();
+            assert_eq!(first.unwrap().first, at);
+        }
     }
 
     fn mark(lane: u32, position: u64, documents: u64) -> Mark {

@@ -19,8 +19,8 @@ use crate::delivery::lane::Route;
 use crate::delivery::memory::LaneMemory;
 use crate::delivery::parcel::Wording;
 use crate::delivery::sent_as::sent_as;
-use crate::queue::Recorded;
 use crate::queue::parked::{OperationNames, ShardOf};
+use crate::queue::{Recorded, apart_from_span};
 use crate::scratch::with_scratch;
 
 /// Groups of a lane that are delivered together: requests with the same parameters, one after another.
@@ -28,6 +28,7 @@ pub(crate) struct Batch {
     /// The parameters of its first record; `None` if the record cannot be read, and nobody knows how to send
     /// it.
     pub(crate) recorded: Option<Recorded>,
+    /// The parameters of its first record as they are written, apart from its span.
     pub(crate) raw_params: Vec<u8>,
     pub(crate) minted: Vec<Minted>,
     pub(crate) documents: usize,
@@ -36,8 +37,8 @@ pub(crate) struct Batch {
     pub(crate) mark: Mark,
     /// The mark from which its first group is read.
     pub(crate) from: Option<Mark>,
-    /// The spans that put the first of its traced records into the queue.
-    pub(crate) accepted_by: Vec<Context>,
+    /// The positions of the first of its traced records, each with the span that put it into the queue.
+    pub(crate) accepted_by: Vec<(u64, Context)>,
 }
 
 /// Names, each with the index that it led to.
@@ -89,7 +90,13 @@ pub(crate) struct Work<'b> {
 // === impl Batch ===
 
 impl Batch {
-    pub(crate) fn new(recorded: Option<Recorded>, raw_params: Vec<u8>, origin: Origin, mark: Mark) -> Self {
+    pub(crate) fn new(
+        recorded: Option<Recorded>,
+        mut raw_params: Vec<u8>,
+        origin: Origin,
+        mark: Mark,
+    ) -> Self {
+        raw_params.truncate(apart_from_span(&raw_params).0.len());
         let minted = recorded.as_ref().and_then(|recorded| recorded.minted);
         let accepted_by = recorded
             .as_ref()
@@ -99,10 +106,13 @@ impl Batch {
             raw_params,
             minted: minted.into_iter().collect(),
             documents: 0,
-            origins: vec![origin],
             mark,
             from: None,
-            accepted_by: accepted_by.into_iter().collect(),
+            accepted_by: accepted_by
+                .map(|span| (origin.position, span))
+                .into_iter()
+                .collect(),
+            origins: vec![origin],
         }
     }
 
@@ -129,13 +139,19 @@ impl Batch {
         }
     }
 
-    /// Takes a record along; `recorded` is `None` if its parameters are those of the batch.
+    /// Takes a record along; `recorded` is `None` if its parameters are those of the batch, apart from its
+    /// span.
     ///
     /// # Panics
     ///
     /// If the record is of another lane, or lies before those that the batch has: writes to one document
     /// would overtake each other. A log makes an index that does not ascend anew before anybody reads by it.
-    pub(crate) fn take(&mut self, recorded: Option<&Recorded>, origin: Origin, mark: Mark) {
+    pub(crate) fn take(
+        &mut self,
+        (recorded, span): (Option<&Recorded>, Option<Context>),
+        origin: Origin,
+        mark: Mark,
+    ) {
         assert_eq!(mark.lane, self.mark.lane, "the groups of a batch are of one lane");
         let last = self.first_and_last().1;
         assert!(
@@ -144,12 +160,24 @@ impl Batch {
             origin.position
         );
         self.minted.extend(recorded.and_then(|recorded| recorded.minted));
-        if self.accepted_by.len() < LINKS_MAX {
-            let accepted_by = recorded.and_then(|recorded| recorded.params.accepted_by());
-            self.accepted_by.extend(accepted_by);
+        if let Some(span) = recorded.map_or(span, |recorded| recorded.params.accepted_by()) {
+            self.goes_on_from(origin.position, span);
         }
         self.origins.push(origin);
         self.mark = mark;
+    }
+
+    /// Notes the span that put a record into the queue.
+    pub(super) fn goes_on_from(&mut self, position: u64, span: Context) {
+        if self.accepted_by.len() < LINKS_MAX && self.span_of(position).is_none() {
+            self.accepted_by.push((position, span));
+        }
+    }
+
+    /// Returns the span that put the record at this position into the queue, if it is recorded.
+    pub(super) fn span_of(&self, position: u64) -> Option<Context> {
+        let mut spans = self.accepted_by.iter();
+        spans.find(|(of, _)| *of == position).map(|(_, span)| *span)
     }
 
     /// Returns the commit of the batch when all of its operations are settled, of which `dead` are dead.
@@ -367,21 +395,21 @@ mod tests {
     fn a_batch_takes_the_next_groups_of_its_lane_and_commits_behind_the_last() {
         let mut batch = batch();
         // A record may have several groups of a lane.
-        batch.take(None, origin(512), mark(3, 700));
-        batch.take(None, origin(800), mark(3, 900));
+        batch.take((None, None), origin(512), mark(3, 700));
+        batch.take((None, None), origin(800), mark(3, 900));
         assert_eq!(batch.settled(2), mark(3, 900).done_with(2));
     }
 
     #[test]
     #[should_panic(expected = "a lane's groups come in ascending positions: 504 after 512")]
     fn no_group_overtakes_another_of_its_lane() {
-        batch().take(None, origin(504), mark(3, 700));
+        batch().take((None, None), origin(504), mark(3, 700));
     }
 
     #[test]
     #[should_panic(expected = "the groups of a batch are of one lane")]
     fn no_group_comes_from_another_lane() {
-        batch().take(None, origin(520), mark(2, 700));
+        batch().take((None, None), origin(520), mark(2, 700));
     }
 
     #[test]

@@ -29,6 +29,10 @@ pub(crate) use accounts::GroupAccount;
 pub(crate) use fence::{Fences, Fronts};
 pub(crate) use journal::{Consumer, Journal, LaneReader};
 pub(crate) use queues::{Group, LaneActivity, Phase, Queue, Queues};
-pub(crate) use record::{DELIVERED_TYPE, Params, Recorded, delivered_headers, minted, written};
+#[cfg(test)]
+pub(crate) use record::PARAMS_READ;
+pub(crate) use record::{
+    DELIVERED_TYPE, Params, Recorded, apart_from_span, delivered_headers, minted, written,
+};
 pub(crate) use standstill::of_group as waits_of;
 pub(crate) use whereabouts::Whereabouts;

@@ -103,6 +103,8 @@ impl Params {
 
     /// Reads a record's parameters; `None` if this version cannot.
     pub(crate) fn read(raw: &[u8]) -> Option<Self> {
+        #[cfg(test)]
+        PARAMS_READ.with(|read| read.set(read.get() + 1));
         serde_json::from_slice(raw).ok()
     }
 }
@@ -131,6 +133,27 @@ impl Recorded {
         }
     }
 }
+
+/// Returns parameters as they are written, up to the span that put the record into the queue, and that span
+/// if there is one. It is written last, so parameters that are equal but for it are equal up to there.
+pub(crate) fn apart_from_span(raw: &[u8]) -> (&[u8], Option<Context>) {
+    let length = SPAN_BEFORE.len() + SPAN_LENGTH + SPAN_BEHIND.len();
+    let (before, end) = raw.split_at(raw.len().saturating_sub(length));
+    let span = end
+        .strip_prefix(SPAN_BEFORE)
+        .and_then(|span| span.strip_suffix(SPAN_BEHIND));
+    match span.and_then(Context::parse) {
+        Some(span) => (before, Some(span)),
+        None => (raw.strip_suffix(b"}").unwrap_or(raw), None),
+    }
+}
+
+/// What stands in parameters before a span, and behind it. A quotation mark within a text has a backslash
+/// before it, so no text reads like this.
+const SPAN_BEFORE: &[u8] = br#","trace":""#;
+const SPAN_BEHIND: &[u8] = br#""}"#;
+/// The length of a span as a `traceparent`.
+const SPAN_LENGTH: usize = 55;
 
 /// Returns the names that a plan made with this table uses.
 fn names_of<'t>(plan: &'t Plan, table: &'t RouteTable) -> impl Iterator<Item = &'t str> {
@@ -201,6 +224,12 @@ pub(crate) const DELIVERED_TYPE: &str = "application/x-ndjson";
 
 /// The most names of a request whose indices a message says: each part of a bulk has its own copy of them.
 const LED_TO_MAX: usize = 32;
+
+#[cfg(test)]
+thread_local! {
+    /// How many parameters this thread has read.
+    pub(crate) static PARAMS_READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
 
 #[cfg(test)]
 mod tests {
@@ -280,6 +309,19 @@ mod tests {
         let raw = serde_json::to_vec(&traced).unwrap();
         let accepted_by = Params::read(&raw).unwrap().accepted_by().unwrap();
         assert_eq!(accepted_by.to_string(), span);
+        assert_eq!(
+            apart_from_span(&raw),
+            (&untraced.as_bytes()[..untraced.len() - 1], Some(accepted_by))
+        );
+        assert_eq!(
+            apart_from_span(untraced.as_bytes()),
+            (&untraced.as_bytes()[..untraced.len() - 1], None)
+        );
+        let text = serde_json::to_vec(&Params {
+            target: format!(r#"/_bulk?pipeline=,"trace":"{span}"#),
+            ..Params::read(br#"{"target":"","content_type":""}"#).unwrap()
+        });
+        assert_eq!(apart_from_span(&text.unwrap()).1, None, "it is part of a text");
 
         /// What earlier versions read.
         #[derive(Deserialize)]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bulk::Op;
 use cluster::Snapshot;
+use traces::Context;
 use wire::Buffer;
 
 use super::NotTried;
@@ -83,6 +84,7 @@ impl KeyBatch {
                 return Err(NotTried::OtherOperations(picked.at));
             }
             load.batch.minted.extend(entry.minted.iter().filter_map(minted));
+            spans_of(&entry).for_each(|(position, span)| load.batch.goes_on_from(position, span));
             body.reserve(lines.len());
             let mut request = None;
             for (op, range) in known.into_iter().enumerate() {
@@ -309,6 +311,14 @@ fn origin_of(entry: &ParkedEntry, request: u32, first: usize) -> Origin {
         time_ms: 0,
         led_to: (!led_to.is_empty()).then(|| led_to.into()),
     }
+}
+
+/// Returns the positions of an entry's traced requests, each with the span that put it into the queue.
+fn spans_of(entry: &ParkedEntry) -> impl Iterator<Item = (u64, Context)> {
+    entry.spans.iter().filter_map(|(request, span)| {
+        let (position, _) = entry.origins.get(*request as usize)?;
+        Some((*position, Context::parse(span.as_bytes())?))
+    })
 }
 
 /// Returns where each operation of these lines is: an action, and a source unless the action is a `delete`.

@@ -30,6 +30,10 @@ pub(crate) struct ParkedEntry {
     /// ([`Params::led_to`](crate::queue::record::Params::led_to)).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) led_to: Vec<(u32, String, String)>,
+    /// The span that put a request into the queue, as a `traceparent`, by the request's number in `origins`.
+    /// Earlier versions do not know it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) spans: Vec<(u32, String)>,
     pub(crate) lane: u32,
     /// The position of each request, and when it was accepted, in ms since 1970.
     pub(crate) origins: Vec<(u64, u64)>,
@@ -65,6 +69,7 @@ impl ParkedEntry {
             content_type: "application/x-ndjson".to_owned(),
             minted: Vec::new(),
             led_to: Vec::new(),
+            spans: Vec::new(),
             lane: 0,
             origins: vec![(1, 1)],
             ops: vec![(0, 0)],
