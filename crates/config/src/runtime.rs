@@ -642,6 +642,8 @@ pub struct Tracing {
     pub path: Arc<str>,
     /// The protocol that the collector speaks.
     pub protocol: TracingProtocol,
+    /// How each request is compressed.
+    pub compression: TracingCompression,
     /// The headers of each request. All of them are marked as sensitive.
     pub headers: HeaderMap,
     /// The longest time that the collector may take for a request.
@@ -663,6 +665,16 @@ pub enum TracingProtocol {
     /// gRPC.
     #[serde(rename = "grpc")]
     Grpc,
+}
+
+/// A compression of what is sent to a collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TracingCompression {
+    /// None.
+    None,
+    /// Gzip.
+    Gzip,
 }
 
 /// Cores and memory.

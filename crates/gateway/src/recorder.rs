@@ -35,6 +35,7 @@ pub(crate) fn start(
     let settings = Settings {
         origin,
         protocol,
+        gzip: tracing.compression == config::TracingCompression::Gzip,
         headers: tracing.headers.clone(),
         timeout: tracing.timeout,
         sample: tracing.sample,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout_at};
@@ -13,6 +14,7 @@ use wire::guard::{self, Work};
 use wire::{Origin, Pool};
 
 use crate::grpc::Grpc;
+use crate::gzip;
 use crate::http1::Http;
 use crate::proto;
 use crate::recorder::{Counts, Outlet, QUEUE_SPANS_MAX, Recorder};
@@ -25,6 +27,8 @@ pub struct Settings {
     pub origin: Origin,
     /// The protocol that it speaks.
     pub protocol: Protocol,
+    /// Whether requests are compressed.
+    pub gzip: bool,
     /// Headers of each request, such as credentials.
     pub headers: HeaderMap,
     /// The longest time that the collector may take for a request.
@@ -70,6 +74,7 @@ enum Way {
 struct Exporter {
     outlet: Mutex<Outlet>,
     way: Way,
+    gzip: bool,
     resource: Vec<(String, String)>,
     authority: String,
     counts: Arc<Counts>,
@@ -100,13 +105,22 @@ impl Recorder {
 impl Exporter {
     fn new(outlet: Outlet, settings: Settings, counts: Arc<Counts>, pool: &Pool) -> Self {
         let authority = settings.origin.authority().to_owned();
+        let mut headers = settings.headers;
+        if settings.gzip {
+            let encoding = match settings.protocol {
+                Protocol::Http { .. } => CONTENT_ENCODING,
+                Protocol::Grpc { .. } => GRPC_ENCODING,
+            };
+            headers.insert(encoding, HeaderValue::from_static("gzip"));
+        }
         let way = match settings.protocol {
-            Protocol::Http { path } => Way::Http(Http::new(settings.origin, path, settings.headers, pool)),
-            Protocol::Grpc { tls } => Way::Grpc(Grpc::new(settings.origin, tls, settings.headers)),
+            Protocol::Http { path } => Way::Http(Http::new(settings.origin, path, headers, pool)),
+            Protocol::Grpc { tls } => Way::Grpc(Grpc::new(settings.origin, tls, headers)),
         };
         Self {
             outlet: Mutex::new(outlet),
             way,
+            gzip: settings.gzip,
             resource: settings.resource,
             authority,
             counts,
@@ -132,7 +146,7 @@ impl Exporter {
 
     /// Exports these spans, again if that may help.
     async fn export(&self, spans: &[Span], close: &mut watch::Receiver<Option<Instant>>) {
-        let body = Bytes::from(proto::request(spans, &self.resource, self.way.room()));
+        let body = self.body(spans);
         let (count, mut pause) = (spans.len() as u64, PAUSE_MIN);
         for left in (0..TRIES).rev() {
             let limit = ends(close, Instant::now() + self.timeout);
@@ -162,6 +176,15 @@ impl Exporter {
             }
         }
         self.counts.settle(count, count);
+    }
+
+    fn body(&self, spans: &[Span]) -> Bytes {
+        let room = self.way.room();
+        let body = proto::request(spans, &self.resource, room);
+        Bytes::from(match self.gzip {
+            true => gzip::compressed(&body, room),
+            false => body,
+        })
     }
 
     fn tell(&self, spans: u64, why: &str) {
@@ -237,6 +260,8 @@ impl Way {
     }
 }
 
+/// How the messages of a gRPC call are compressed.
+pub(crate) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 /// The most spans of one request: far below the 4 MiB that a gRPC server takes.
 const REQUEST_SPANS_MAX: usize = QUEUE_SPANS_MAX / 8;
 /// How long spans wait for others.

@@ -10,7 +10,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, Version};
 use wire::Origin;
 use wire::guard::{self, Work};
 
-use crate::export::Failure;
+use crate::export::{Failure, GRPC_ENCODING};
+use crate::gzip;
 use crate::http1::OWN_NAME;
 use crate::proto;
 
@@ -21,7 +22,7 @@ pub(crate) struct Grpc {
     connection: RefCell<Option<SendRequest<Bytes>>>,
 }
 
-/// What stands before a message: that it is not compressed, and its length.
+/// What stands before a message: whether it is compressed, and its length.
 pub(crate) const PREFIX_BYTES: usize = 5;
 
 impl Grpc {
@@ -45,7 +46,9 @@ impl Grpc {
         let connection = self.connection().await?;
         let mut connection = connection.ready().await.map_err(failed)?;
         let (answer, mut stream) = connection.send_request(self.request()?, false).map_err(failed)?;
-        stream.send_data(framed(body), true).map_err(failed)?;
+        stream
+            .send_data(framed(body, self.headers.contains_key(GRPC_ENCODING)), true)
+            .map_err(failed)?;
         let (head, mut answer) = answer.await.map_err(failed)?.into_parts();
         if !head.status.is_success() {
             return Err(Failure::Passing(
@@ -60,7 +63,7 @@ impl Grpc {
         ended(told)?;
         // The next call goes on the same connection.
         *self.connection.borrow_mut() = Some(connection);
-        Ok(message.get(PREFIX_BYTES..).and_then(proto::refused))
+        Ok(refused(&message))
     }
 
     /// Takes the connection, or makes one. It is put back only after a call that came to its end.
@@ -94,10 +97,21 @@ impl Grpc {
     }
 }
 
-/// Returns the message with its length before it.
-fn framed(body: Bytes) -> Bytes {
+/// Returns how many spans the collector refused, and why, from the message of its answer, which it may
+/// compress as the request was.
+fn refused(message: &[u8]) -> Option<(u64, String)> {
+    let (prefix, message) = message.split_at_checked(PREFIX_BYTES)?;
+    match prefix[0] {
+        0 => proto::refused(message),
+        _ => proto::refused(&gzip::decompressed(message, ANSWER_BYTES_MAX)?),
+    }
+}
+
+/// Returns the message with its length before it, and whether it is compressed.
+fn framed(body: Bytes, compressed: bool) -> Bytes {
     let length = u32::try_from(body.len() - PREFIX_BYTES).expect("a request is far below 4 GiB");
     let mut framed = BytesMut::from(body);
+    framed[0] = u8::from(compressed);
     (&mut framed[1..PREFIX_BYTES]).put_u32(length);
     framed.freeze()
 }
@@ -145,7 +159,9 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 mod tests {
     use std::net::Ipv4Addr;
 
-    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+    use opentelemetry_proto::tonic::collector::trace::v1::{
+        ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+    };
     use prost::Message as _;
     use tokio::net::TcpListener;
     use tokio::sync::mpsc;
@@ -187,6 +203,27 @@ mod tests {
                 });
             }
         }
+    }
+
+    #[test]
+    fn an_answer_that_is_compressed_is_read() {
+        let answer = ExportTraceServiceResponse {
+            partial_success: Some(ExportTracePartialSuccess {
+                rejected_spans: 3,
+                error_message: "too old".to_owned(),
+            }),
+        };
+        let plain = framed(
+            [&[0; PREFIX_BYTES][..], &answer.encode_to_vec()].concat().into(),
+            false,
+        );
+        let packed = framed(gzip::compressed(&plain, PREFIX_BYTES).into(), true);
+        assert_eq!((plain[0], packed[0]), (0, 1));
+        for message in [plain, packed] {
+            assert_eq!(refused(&message), Some((3, "too old".to_owned())));
+        }
+        assert_eq!(refused(&[1, 0, 0, 0, 2, 7, 7]), None);
+        assert_eq!(refused(&[0]), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@
 mod context;
 mod export;
 mod grpc;
+mod gzip;
 mod http1;
 mod proto;
 mod recorder;

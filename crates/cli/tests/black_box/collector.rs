@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use flate2::read::GzDecoder;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -151,11 +152,18 @@ fn head(socket: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<String> {
 }
 
 fn keep(kept: &mut Kept, head: String, message: &[u8]) -> u16 {
+    let is_packed = head.contains("content-encoding: gzip\r\n");
     kept.heads.push(head);
     if let Some(status) = kept.statuses.pop_front() {
         return status;
     }
-    let request = ExportTraceServiceRequest::decode(message).unwrap();
+    let mut unpacked = Vec::new();
+    if is_packed {
+        GzDecoder::new(message).read_to_end(&mut unpacked).unwrap();
+    } else {
+        unpacked.extend_from_slice(message);
+    }
+    let request = ExportTraceServiceRequest::decode(&*unpacked).unwrap();
     for group in request.resource_spans {
         kept.resource = group.resource.unwrap_or_default().attributes;
         for scope in group.scope_spans {

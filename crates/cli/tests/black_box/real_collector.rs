@@ -160,11 +160,17 @@ tracing: {{enabled: true, sample: 0, otlp: {{{otlp}}}}}
 #[ignore = "builds a receiver with Go"]
 fn a_real_collector_takes_spans_by_both_protocols() {
     let receiver = Receiver::start(&[]);
-    export(&receiver, &format!("endpoint: 'http://{}'", receiver.http));
-    export(
-        &receiver,
-        &format!("endpoint: 'http://{}', protocol: grpc", receiver.grpc),
-    );
+    for compression in ["none", "gzip"] {
+        let more = format!("compression: {compression}");
+        export(
+            &receiver,
+            &format!("endpoint: 'http://{}', {more}", receiver.http),
+        );
+        export(
+            &receiver,
+            &format!("endpoint: 'http://{}', protocol: grpc, {more}", receiver.grpc),
+        );
+    }
 }
 
 #[test]

@@ -460,6 +460,39 @@ fn a_request_that_the_collector_has_no_time_for_comes_again_and_one_that_it_refu
 }
 
 #[test]
+fn what_is_exported_is_compressed_if_the_configuration_says_so_and_else_not() {
+    let collector = Collector::start();
+    let traced = Traced::with(&section(&collector.endpoint(), ""));
+    let mut bytes = Vec::new();
+    for compression in ["none", "gzip"] {
+        traced.change(&format!(
+            "tracing: {{enabled: true, sample: 0, otlp: {{endpoint: '{}', compression: {compression}}}}}\n",
+            collector.endpoint()
+        ));
+        let before = (collector.spans().len(), collector.heads().len());
+        traced.bulk(&traceparent("01"));
+        let spans = collector.wait("the request's own span", |spans| {
+            spans[before.0..].iter().any(|span| span.name == "POST _bulk")
+        });
+        assert_eq!(named(&spans[before.0..], "part").len(), 3);
+        let heads = collector.heads().split_off(before.1);
+        let packed = heads
+            .iter()
+            .filter(|head| head.contains("content-encoding: gzip\r\n"));
+        assert_eq!(
+            packed.count(),
+            if compression == "gzip" { heads.len() } else { 0 }
+        );
+        let length = |head: &String| {
+            let after = head.split_once("content-length: ").unwrap().1;
+            after.split("\r\n").next().unwrap().parse::<usize>().unwrap()
+        };
+        bytes.push(heads.iter().map(length).sum::<usize>());
+    }
+    assert!(bytes[1] < bytes[0], "{bytes:?}");
+}
+
+#[test]
 fn a_stop_exports_what_was_traced_until_then() {
     let collector = Collector::start();
     let mut traced = Traced::with(&section(&collector.endpoint(), ""));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use settings::Secret;
 
 use super::{Share, Time, section};
-use crate::runtime::TracingProtocol;
+use crate::runtime::{TracingCompression, TracingProtocol};
 
 section! {
     /// Traces of requests, for OpenTelemetry collectors.
@@ -35,6 +35,8 @@ section! {
         endpoint: Option<String> = None,
         /// Protocol.
         protocol: TracingProtocol = TracingProtocol::HttpProtobuf,
+        /// How each request is compressed. `gzip` takes CPU time.
+        compression: TracingCompression = TracingCompression::None,
         /// Headers of each request, such as a token. Their values are secrets.
         headers: BTreeMap<String, Secret> = BTreeMap::new(),
         /// Longest time that the collector may take for a request.

@@ -36,6 +36,7 @@ impl Resolver<'_> {
             collector,
             path: path.into(),
             protocol: file.otlp.protocol,
+            compression: file.otlp.compression,
             headers,
             timeout: file.otlp.timeout.0,
             tls,
@@ -100,10 +101,12 @@ const PATH: &str = "/v1/traces";
 const HTTP_PORT: u16 = 4318;
 const GRPC_PORT: u16 = 4317;
 /// Headers that follow from the protocol.
-const OURS: [&str; 6] = [
+const OURS: [&str; 8] = [
     "connection",
+    "content-encoding",
     "content-length",
     "content-type",
+    "grpc-encoding",
     "host",
     "te",
     "transfer-encoding",
