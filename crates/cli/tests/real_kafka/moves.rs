@@ -2,7 +2,7 @@
 
 use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
-use super::concerns::{until, with};
+use super::concerns::{BLOCKED, until, with};
 use super::gateway::Gateway;
 use super::{GatewayHome, broker, send, wait};
 
@@ -82,4 +82,86 @@ fn ids_of(gateway: &Gateway, lane: usize) -> [Vec<String>; 2] {
         ids[usize::from(is_first != (lane == 0))].push(id);
     }
     ids
+}
+
+/// Returns operations through the alias on these documents.
+fn on(ids: std::ops::Range<usize>, operation: &str, v: usize) -> String {
+    let line = |id| {
+        let action = format!("{{\"{operation}\":{{\"_index\":\"a\",\"_id\":\"{id}\"}}}}\n");
+        match operation {
+            "delete" => action,
+            _ => format!("{action}{{\"v\":{v}}}\n"),
+        }
+    };
+    ids.map(line).collect()
+}
+
+/// Writes through an alias while the indices that it leads to are blocked, moves it twice, has another
+/// gateway take over, and returns which document has which version in the end.
+fn moved_while_parked(round: usize) -> Vec<Option<String>> {
+    let spec = Spec::default().index("i1", 2).index("i2", 5).index("i3", 3);
+    let cluster = FakeCluster::start(spec.storing()).unwrap();
+    cluster.alias("a", &["i1"]);
+    for index in ["i1", "i2", "i3"] {
+        block(&cluster, index);
+    }
+    let topic = format!("moved-while-parked-{round}");
+    let place = || GatewayHome::new(&cluster, broker(), &topic, ", partitions: 4");
+    let [first, second] = [place(), place()];
+    let gateway = first.start();
+    wait(&gateway, |one| one["lanes_held"] == 4);
+    let some_time = || std::thread::sleep(std::time::Duration::from_millis(fastrand::u64(..200)));
+    let write = |operations: String| {
+        gateway.bulk(&operations).ok().unwrap();
+        some_time();
+    };
+    write(on(0..40, "index", 1));
+    write(on(0..40, "index", 2));
+    move_to(&cluster, &gateway, "i2", round);
+    write(on(0..10, "delete", 0));
+    write(on(10..40, "index", 3));
+    move_to(&cluster, &gateway, "i3", round);
+    write(on(5..25, "index", 4));
+    gateway.signal("KILL");
+    drop(gateway);
+    let gateway = second.start();
+    wait(&gateway, |one| one["lanes_held"] == 4);
+    gateway.bulk(&on(20..30, "index", 5)).ok().unwrap();
+    some_time();
+    for index in ["i1", "i2", "i3"] {
+        cluster.refuse_writes(index, None);
+    }
+    wait(&gateway, |one| {
+        one["parked"] == 0 && one["pending_messages"] == 0 && one["pending"] == 0
+    });
+    let docs = cluster.docs("i3");
+    let versions = (0..40).map(|id| docs.get(&id.to_string()).map(|doc| doc.source.clone()));
+    versions.collect()
+}
+
+fn block(cluster: &FakeCluster, index: &str) {
+    let error = BLOCKED.replace("[blocked]", &format!("[{index}]"));
+    cluster.refuse_writes(index, Some((403, &error)));
+}
+
+/// Moves the alias; in every other round, the gateway need not know before it goes on.
+fn move_to(cluster: &FakeCluster, gateway: &Gateway, index: &str, round: usize) {
+    match round % 2 {
+        0 => move_alias(cluster, gateway, index, "probe"),
+        _ => cluster.alias("a", &[index]),
+    }
+}
+
+#[test]
+fn writes_parked_through_an_alias_that_moves_twice_keep_their_order_when_another_gateway_takes_over() {
+    let newest = |id: usize| match id {
+        0..5 => None,
+        5..20 => Some("{\"v\":4}".to_owned()),
+        20..30 => Some("{\"v\":5}".to_owned()),
+        _ => Some("{\"v\":3}".to_owned()),
+    };
+    let newest: Vec<_> = (0..40).map(newest).collect();
+    for round in 0..2 {
+        assert_eq!(moved_while_parked(round), newest, "round {round}");
+    }
 }
