@@ -2,8 +2,9 @@
 
 use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
-use super::concerns::{BLOCKED, until, with};
+use super::concerns::{BLOCKED, until, with, writes};
 use super::gateway::Gateway;
+use super::parked::records_of;
 use super::{GatewayHome, broker, send, wait};
 
 /// Moves the alias, and waits until writes through it are queued for the index; deletes of this document show
@@ -68,6 +69,63 @@ fn no_document_is_in_two_indices_if_its_alias_moved_before_it_was_sent_and_moves
         .filter(|id| earlier.contains_key(*id) && later.contains_key(*id));
     assert_eq!(twice.count(), 0);
     assert_eq!(with(&cluster, "i2", 1) + with(&cluster, "i3", 1), ours.len());
+}
+
+#[test]
+fn no_document_is_in_two_indices_if_its_alias_moves_twice_and_its_next_owner_saw_neither() {
+    for (topic, parked) in [("unseen-moves-parked", true), ("unseen-moves", false)] {
+        let spec = Spec::default().index("i1", 2).index("i2", 5).index("i3", 3);
+        let cluster = FakeCluster::start(spec.storing()).unwrap();
+        cluster.alias("a", &["i1"]);
+        let place = || GatewayHome::new(&cluster, broker(), topic, ", partitions: 2");
+        let [first, second] = [place(), place()];
+        let gateway = first.start();
+        wait(&gateway, |one| one["lanes_held"] == 2);
+        // What is accepted while the alias leads to `i1` cannot be sent before it leads to `i2`.
+        match parked {
+            true => ["i1", "i2"].iter().for_each(|index| block(&cluster, index)),
+            false => cluster.inject(Injection::bulk(unavailable()).always()),
+        }
+        gateway.bulk(&writes("index", "a", 40, 1)).ok().unwrap();
+        wait(&gateway, |one| match parked {
+            true => one["parked"] == 40,
+            false => one["retrying_lanes"] == 2,
+        });
+        move_alias(&cluster, &gateway, "i2", "probe");
+        cluster.behave();
+        cluster.inject(Injection::bulk(Fault::HangWritten).always());
+        cluster.refuse_writes("i2", None);
+        until("some is written", &gateway, || with(&cluster, "i2", 1) > 0);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        gateway.signal("KILL");
+        drop(gateway);
+        cluster.behave();
+        cluster.refuse_writes("i1", None);
+        cluster.alias("a", &["i3"]);
+        let gateway = second.start();
+        wait(&gateway, |one| {
+            one["lanes_held"] == 2 && one["pending_messages"] == 0 && one["parked"] == 0
+        });
+        let [first, earlier, later] = ["i1", "i2", "i3"].map(|index| cluster.docs(index));
+        let twice = earlier.keys().filter(|id| later.contains_key(*id)).count();
+        assert_eq!(twice, 0, "{topic}: of {}", earlier.len());
+        assert_eq!((first.len(), earlier.len() + later.len()), (0, 40), "{topic}");
+        if !parked {
+            // What was written down for an owner does not outlast it: its own two records, what former owners
+            // have written down, and where the alias leads now are left.
+            let topic = format!("{topic}.c.parked");
+            until("records are deleted", &gateway, || {
+                records_of(&topic, 2).iter().all(|records| *records <= 4)
+            });
+        }
+    }
+}
+
+fn unavailable() -> Fault {
+    Fault::Status {
+        status: 503,
+        body: "{}".to_owned(),
+    }
 }
 
 /// Returns ids of documents of this lane, and of the other one.

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use serde_json::{Value, json};
 use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
@@ -84,6 +86,25 @@ fn what_a_gateway_has_parked_the_next_one_has_after_kill_9_and_delivers_it_in_or
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(wait(&gateway, |_| true)["parked"], 0);
     assert_eq!(cluster.counts().docs, sent, "nothing was executed again");
+    // Nothing is needed of what former owners have written.
+    until("records are deleted", &gateway, || {
+        let records = records_of("parked-kill.c.parked", 4);
+        records.iter().all(|records| *records <= 3)
+    });
+}
+
+/// Returns how many records each partition of a topic has.
+pub(super) fn records_of(topic: &str, partitions: i32) -> Vec<i64> {
+    let asking: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", broker().address())
+        .set("group.id", "nobody")
+        .create()
+        .unwrap();
+    let of = |partition| {
+        let ends = asking.fetch_watermarks(topic, partition, Duration::from_secs(10));
+        ends.map(|(first, end)| end - first).unwrap()
+    };
+    (0..partitions).map(of).collect()
 }
 
 #[test]

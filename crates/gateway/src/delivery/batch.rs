@@ -278,15 +278,21 @@ impl Lane {
         let mut held = Vec::new();
         let mut not_done = route.look_back(work, &mut operations, &outbound, &snapshot).await;
         if !operations.is_empty() {
-            work.past.send_by(&snapshot);
-            let mode = match apart {
-                true => SendMode::Apart,
-                false => SendMode::Together,
-            };
-            let by = (mode, Some(self.number));
-            let tried = route.attempt(by, work, &operations, &outbound, &snapshot).await;
-            not_done.extend(tried.not_done);
-            held = tried.held;
+            let lane = [self.number];
+            match route.note_names(&lane, work.batch, &snapshot.table).await {
+                Ok(()) => {
+                    work.past.send_by(&snapshot);
+                    let mode = match apart {
+                        true => SendMode::Apart,
+                        false => SendMode::Together,
+                    };
+                    let by = (mode, Some(self.number));
+                    let tried = route.attempt(by, work, &operations, &outbound, &snapshot).await;
+                    not_done.extend(tried.not_done);
+                    held = tried.held;
+                }
+                Err(why) => not_done.extend(again(operations, &why)),
+            }
         }
         let mut undone = Undone::default();
         for (operation, outcome) in not_done {
@@ -493,6 +499,12 @@ impl Route {
             }
         }
     }
+}
+
+/// Returns that operations are to be sent again, for one reason.
+pub(crate) fn again(operations: Vec<usize>, why: &Arc<Again>) -> impl Iterator<Item = (usize, Outcome)> {
+    let again = |operation| (operation, Outcome::Again(Arc::clone(why)));
+    operations.into_iter().map(again)
 }
 
 /// Whether a conflict of an operation means that another writer came between its reading and its writing of

@@ -16,7 +16,7 @@ use crate::delivery::lane::{Lane, Route, stopped};
 use crate::delivery::parked_topic::{ParkedTopicRequest, told};
 use crate::delivery::retry;
 use crate::delivery::suspect::Suspect;
-use crate::queue::parked::Parked;
+use crate::queue::parked::{NameLed, Parked, now_ms};
 use crate::queue::{Group, LaneActivity};
 
 /// How this gateway's part in the group has ended.
@@ -93,7 +93,8 @@ async fn take_part(
                 continue;
             }
             change = changes.recv() => change,
-            () = found(&mut held.starting) => {
+            led_to = found(&mut held.starting) => {
+                route.led_to.borrow_mut().hear(led_to, now_ms());
                 held.begin();
                 continue;
             }
@@ -166,8 +167,8 @@ struct HeldLanes {
 
 struct StartingLanes {
     numbers: Vec<u32>,
-    /// Receives a message once the parked operations are found.
-    found: oneshot::Receiver<()>,
+    /// Receives, once the parked operations are found, where names led when former owners sent operations.
+    found: oneshot::Receiver<Vec<NameLed>>,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -229,9 +230,9 @@ impl HeldLanes {
             Arc::clone(&cancelled),
         );
         let looking = guard::thread("parked-lanes", Work::Parked, move || {
-            if find_parked(&group, &parked, &lanes, &until) {
+            if let Some(led_to) = find_parked(&group, &parked, &lanes, &until) {
                 // Nobody waits for this if the lanes have gone again.
-                let _ = tell.send(());
+                let _ = tell.send(led_to);
             }
         });
         if let Err(error) = looking {
@@ -311,28 +312,40 @@ impl HeldLanes {
 }
 
 /// Waits until the parked operations of the lanes that came are known.
-async fn found(starting: &mut Option<StartingLanes>) {
+async fn found(starting: &mut Option<StartingLanes>) -> Vec<NameLed> {
     let told = match starting {
         Some(starting) => (&mut starting.found).await,
         None => std::future::pending().await,
     };
-    if told.is_err() {
-        // The thread has ended without an answer: the lanes wait until they go.
-        *starting = None;
-        std::future::pending().await
+    match told {
+        Ok(led_to) => led_to,
+        Err(_) => {
+            // The thread has ended without an answer: the lanes wait until they go.
+            *starting = None;
+            std::future::pending().await
+        }
     }
 }
 
-/// Finds the parked operations of lanes, however often it has to try; returns `false` if the lanes have gone
-/// before.
-fn find_parked(group: &Group, parked: &Parked, lanes: &[u32], cancelled: &AtomicBool) -> bool {
+/// Finds the parked operations of lanes, however often it has to try; returns where names led when former
+/// owners sent operations, or `None` if the lanes have gone before.
+fn find_parked(
+    group: &Group,
+    parked: &Parked,
+    lanes: &[u32],
+    cancelled: &AtomicBool,
+) -> Option<Vec<NameLed>> {
     // One search runs at a time, and a cancelled search never after another one: each search replaces the
     // knowledge of the one before.
     let _one = parked.taking_over.lock();
     if cancelled.load(Ordering::Relaxed) {
-        return false;
+        return None;
     }
-    while let Err(why) = parked.take_over(lanes) {
+    let led_to = loop {
+        let why = match parked.take_over(lanes) {
+            Ok(led_to) => break led_to,
+            Err(why) => why,
+        };
         let why = format!("what is parked of this lane cannot be read: {why}");
         for lane in lanes {
             group.set(*lane, LaneActivity::Paused, Some(&why));
@@ -340,16 +353,16 @@ fn find_parked(group: &Group, parked: &Parked, lanes: &[u32], cancelled: &Atomic
         #[allow(clippy::disallowed_methods, reason = "this thread does nothing else")]
         std::thread::sleep(FIND_AGAIN);
         if cancelled.load(Ordering::Relaxed) {
-            return false;
+            return None;
         }
-    }
+    };
     // Drops the letters of tries that did not come to their end: their operations are still parked.
     let letters = &group.queue.dead_letters;
     let dropped = letters.drop_parked(&group.settings.group, |(at, op)| parked.holds(at, op));
     if let Err(error) = dropped {
         tracing::warn!(%error, "dead letters of operations that are still parked may be told of twice");
     }
-    true
+    Some(led_to)
 }
 
 /// Drops the dead letters of batches that were not committed: their operations are delivered once more, here

@@ -25,6 +25,7 @@ mod lane;
 mod lookup;
 mod memory;
 mod name_history;
+mod note_names;
 mod outcome;
 mod outlet;
 mod parcel;

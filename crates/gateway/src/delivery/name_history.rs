@@ -1,10 +1,11 @@
-//! Where names have led while this process has delivered a queue in Kafka.
+//! Where names have led while a queue in Kafka was delivered.
 //!
 //! Before a write in doubt is sent again, it is looked for where its name may have led when it was sent.
 //! A message says where its names led when it was accepted ([`Params::led_to`]); a name may have come to
 //! lead elsewhere since, before an earlier owner of the lane sent the message. A gateway that was there
-//! then has seen that, whichever lanes and messages it had. A queue on disk keeps more
-//! ([`crate::queue::whereabouts`]).
+//! then has seen that, whichever lanes and messages it had. One that was not has it from the owners, which
+//! write down where a name leads before they send anything through it ([`super::note_names`]). A queue on
+//! disk keeps this at one place ([`crate::queue::whereabouts`]).
 //!
 //! [`Params::led_to`]: crate::queue::record::Params::led_to
 
@@ -12,6 +13,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bulk::RouteTable;
+
+use crate::queue::parked::NameLed;
 
 /// The names of aliases and data streams, each with the indices that it has led to, the newest last.
 #[derive(Default)]
@@ -23,15 +26,15 @@ pub(crate) struct NameHistory {
 /// An index that a name has led to.
 struct Led {
     index: String,
-    /// When the name was seen to lead elsewhere, ms since 1970; `None` while it leads here.
-    left_ms: Option<u64>,
+    /// When the name was first seen to lead here, ms since 1970.
+    since_ms: u64,
 }
 
 impl NameHistory {
-    /// Follows all names in a topology, if it is another one than the last.
-    pub(crate) fn look(&mut self, table: &Arc<RouteTable>, now_ms: u64) {
+    /// Follows all names in a topology; returns whether it is another one than the last.
+    pub(crate) fn look(&mut self, table: &Arc<RouteTable>, now_ms: u64) -> bool {
         if self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, table)) {
-            return;
+            return false;
         }
         self.seen = Some(Arc::clone(table));
         for name in table.known_names() {
@@ -46,6 +49,16 @@ impl NameHistory {
                 self.names.insert(name.to_owned(), indices);
             }
         }
+        true
+    }
+
+    /// Takes in where names led for former owners of lanes. Their clocks may be ahead of this gateway's.
+    pub(crate) fn hear(&mut self, all: Vec<NameLed>, now_ms: u64) {
+        for led in all {
+            // The number of these names is bounded where they come from.
+            let indices = self.names.entry(led.name).or_default();
+            add(indices, &led.index, led.since_ms.min(now_ms));
+        }
     }
 
     /// Returns the indices that a name has led to since it led to `index`, where it led when a message was
@@ -53,49 +66,50 @@ impl NameHistory {
     /// accepted then; taking it for one that can would leave a write out that finds its like there.
     pub(crate) fn since(&self, name: &str, index: &str, accepted_ms: u64) -> Vec<String> {
         let indices = self.names.get(name).map_or(&[][..], Vec::as_slice);
-        // A name that came back to an index has led elsewhere in between. When parked writes were accepted is
-        // not known.
-        let is_left = |led: &Led| {
-            led.left_ms
-                .is_some_and(|left| left <= accepted_ms || accepted_ms == 0)
-        };
-        let led_there = |led: &Led| led.index == index;
-        let at = indices.iter().position(|led| led_there(led) && !is_left(led));
-        let since = match at.or_else(|| indices.iter().rposition(led_there)) {
-            Some(at) => &indices[at + 1..],
+        // The name was seen to lead elsewhere when it was first seen to lead to the next index.
+        let left_ms = |at: usize| indices.get(at + 1).map(|next| next.since_ms);
+        // A name that came back to an index has led elsewhere in between.
+        let is_left = |at: usize| left_ms(at).is_some_and(|left| left <= accepted_ms);
+        let led_there = |at: &usize| indices[*at].index == index;
+        let all = 0..indices.len();
+        let at = all.clone().find(|at| led_there(at) && !is_left(*at));
+        let since = match at.or_else(|| all.clone().rfind(led_there)) {
+            Some(at) => at + 1..indices.len(),
             // The name led there before it was followed, or for so short a time that nobody saw it here.
-            None => indices,
+            None => all,
         };
-        let may_have = |led: &&Led| led.left_ms.is_none_or(|left| left + CLOCKS_MS > accepted_ms);
+        let may_have = |at: &usize| left_ms(*at).is_none_or(|left| left + CLOCKS_MS > accepted_ms);
         since
-            .iter()
             .filter(may_have)
-            .map(|led| led.index.clone())
+            .map(|at| indices[at].index.clone())
             .collect()
     }
 }
 
-fn index_of<'t>(table: &'t RouteTable, name: &str) -> Option<&'t str> {
+/// Returns the index that writes through a name go to.
+pub(super) fn index_of<'t>(table: &'t RouteTable, name: &str) -> Option<&'t str> {
     table.laned(name)?.write().ok().map(|route| &*route.name)
 }
 
-fn add(indices: &mut Vec<Led>, index: &str, now_ms: u64) {
-    if indices.last().is_some_and(|last| last.index == index) {
+/// Adds an index where its time has it. What several have seen stands here once, unless one of them saw it so
+/// late that another had seen the name lead elsewhere already.
+fn add(indices: &mut Vec<Led>, index: &str, since_ms: u64) {
+    let at = indices.partition_point(|led| led.since_ms <= since_ms);
+    if at > 0 && indices[at - 1].index == index {
         return;
     }
-    if let Some(last) = indices.last_mut() {
-        last.left_ms = Some(now_ms);
+    if let Some(next) = indices.get_mut(at).filter(|next| next.index == index) {
+        next.since_ms = since_ms;
+        return;
     }
-    indices.push(Led {
-        index: index.to_owned(),
-        left_ms: None,
-    });
+    let index = index.to_owned();
+    indices.insert(at, Led { index, since_ms });
     if indices.len() > INDICES_MAX {
         indices.remove(0);
     }
 }
 
-/// The most names that are followed, and indices of each.
+/// The most names that are followed besides those that former owners have written down, and indices of each.
 const NAMES_MAX: usize = 4096;
 const INDICES_MAX: usize = 16;
 /// How much later than the cluster a gateway may see that a name leads elsewhere, and how far the clocks of
@@ -160,7 +174,29 @@ mod tests {
         let led_to = followed(&[("i1", 0), ("i2", 100_000), ("i1", 200_000)]);
         assert_eq!(led_to.since("a", "i1", 50_000), ["i2", "i1"]);
         assert!(led_to.since("a", "i1", 250_000).is_empty());
-        assert!(led_to.since("a", "i1", 0).is_empty(), "the time is not known");
+    }
+
+    #[test]
+    fn what_former_owners_have_written_down_stands_where_its_time_has_it() {
+        let heard = |index: &str, since_ms| NameLed {
+            name: "a".to_owned(),
+            index: index.to_owned(),
+            since_ms,
+            sent_before: None,
+        };
+        let mut led_to = followed(&[("i4", 400_000)]);
+        led_to.hear(vec![heard("i1", 100_000), heard("i2", 200_000)], 400_000);
+        // Of another lane.
+        led_to.hear(vec![heard("i2", 250_000), heard("i3", 300_000)], 400_000);
+        led_to.hear(vec![heard("i1", 90_000), heard("i4", 350_000)], 400_000);
+        assert_eq!(led_to.since("a", "i1", 95_000), ["i2", "i3", "i4"]);
+        assert_eq!(led_to.since("a", "i2", 240_000), ["i3", "i4"]);
+        assert!(led_to.since("a", "i4", 360_000).is_empty());
+        // The clock of its owner is ahead.
+        led_to.hear(vec![heard("i5", 900_000)], 450_000);
+        assert_eq!(led_to.since("a", "i4", 440_000), ["i5"]);
+        led_to.look(&table("i6"), 460_000);
+        assert_eq!(led_to.since("a", "i5", 455_000), ["i6"]);
     }
 
     #[test]

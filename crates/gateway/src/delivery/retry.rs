@@ -17,6 +17,7 @@ use traces::OpenSpan;
 use wire::PooledBytes;
 use wire::guard::{Work as GuardedWork, caught, fault, guarded, spawn_in};
 
+use crate::delivery::batch::again;
 use crate::delivery::lane::{Route, stopped};
 use crate::delivery::memory::{AnswerHeld, LaneMemory, with_notes};
 use crate::delivery::outcome::{Again, Outcome};
@@ -349,10 +350,16 @@ async fn send_due(
     let (mut left, mut held) = (send.to_vec(), Vec::new());
     let mut outcomes = route.look_back(work, &mut left, outbound, snapshot).await;
     if !left.is_empty() {
-        let attempt = route.attempt((mode, None), work, &left, outbound, snapshot);
-        let tried = attempt.await;
-        outcomes.extend(tried.not_done);
-        held = tried.held;
+        let lanes = load.lanes(&left);
+        match route.note_names(&lanes, work.batch, &snapshot.table).await {
+            Ok(()) => {
+                let attempt = route.attempt((mode, None), work, &left, outbound, snapshot);
+                let tried = attempt.await;
+                outcomes.extend(tried.not_done);
+                held = tried.held;
+            }
+            Err(why) => outcomes.extend(again(left, &why)),
+        }
     }
     group.retried.add(send.len() as u64);
     load.sent(send);

@@ -141,7 +141,10 @@ impl Route {
             let newest = || Arc::clone(&self.outbound().cluster().snapshot().table);
             whereabouts.look(table, newest, &self.group.queue.log);
         } else if self.group.queue.log.topic().is_some() {
-            self.led_to.borrow_mut().look(table, now_ms());
+            let is_new = self.led_to.borrow_mut().look(table, now_ms());
+            if is_new {
+                self.note_moves(table);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Parked operations of one key that are tried together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -254,6 +254,13 @@ impl KeyBatch {
         dead.collect()
     }
 
+    /// Returns the lanes of operations.
+    pub(super) fn lanes(&self, operations: &[usize]) -> Vec<u32> {
+        let pieces = operations.iter().map(|operation| self.of[*operation].0);
+        let lanes: BTreeSet<u32> = pieces.map(|piece| self.pieces[piece].entry.lane).collect();
+        lanes.into_iter().collect()
+    }
+
     pub(super) fn sent(&mut self, operations: &[usize]) {
         for operation in operations {
             self.pieces[self.of[*operation].0].tried.attempted = true;
@@ -308,7 +315,7 @@ fn origin_of(entry: &ParkedEntry, request: u32, first: usize) -> Origin {
         first,
         place: 0,
         position: at.map_or(0, |(position, _)| *position),
-        time_ms: 0,
+        time_ms: at.map_or(0, |(_, time_ms)| *time_ms),
         led_to: (!led_to.is_empty()).then(|| led_to.into()),
     }
 }

@@ -4,6 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kafka::SENT_AHEAD_MAX;
+
+use super::led_to::{LaneNames, NameLed};
 use super::store::{ParkedEntry, Resolved};
 
 /// A lane's past, as far as it was read. `T` goes with each entry.
@@ -16,6 +19,8 @@ pub(super) struct History<T> {
     /// Where each owner came to hold the lane, and where it had begun.
     owners: Vec<(u64, u64)>,
     pub(super) live: BTreeMap<u64, LiveEntry<T>>,
+    /// Where the names of the lane's operations led when its owners sent them.
+    pub(super) names: LaneNames,
     /// The number of the lane's parked documents that became dead letters, in all.
     pub(super) dead: u64,
     /// The place of the last record that resolves entries.
@@ -45,6 +50,7 @@ impl<T> Default for History<T> {
             owner: None,
             owners: Vec::new(),
             live: BTreeMap::new(),
+            names: LaneNames::default(),
             dead: 0,
             last_resolved: None,
         }
@@ -78,6 +84,8 @@ impl<T> History<T> {
             !live.unsettled || position < begun.committed
         });
         self.live.values_mut().for_each(|live| live.unsettled = false);
+        self.names
+            .owner_gone(begun.committed.saturating_add(SENT_AHEAD_MAX));
         self.owner = Some(owner);
         self.owners.push((at, begun.at));
         self.begun.retain(|_, other| other.at > begun.at);
@@ -99,6 +107,11 @@ impl<T> History<T> {
             unsettled: true,
         };
         self.live.insert(at, live);
+    }
+
+    /// Records where names led when the owner was about to send operations through them.
+    pub(super) fn led_to(&mut self, all: Vec<NameLed>) {
+        all.into_iter().for_each(|led| self.names.add(led));
     }
 
     /// Records that operations of the owner are gone.

@@ -1,10 +1,11 @@
 //! Takes over, and gives up, the parked operations of lanes of a queue in Kafka, as the lanes come and go.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::lines::Lines;
 use super::state::{ParkedState, Standing};
-use super::{Parked, ParkedEntry, ParkedError};
+use super::{NameLed, Parked, ParkedEntry, ParkedError, now_ms};
 
 impl Parked {
     /// Whether lanes come and go, along with their parked operations.
@@ -12,10 +13,12 @@ impl Parked {
         self.topic.is_some()
     }
 
-    /// Finds the parked operations of lanes that came, before anything of them is delivered. Blocks on the
-    /// brokers.
-    pub(crate) fn take_over(&self, lanes: &[u32]) -> Result<(), ParkedError> {
-        let Some(topic) = &self.topic else { return Ok(()) };
+    /// Finds the parked operations of lanes that came, before anything of them is delivered. Returns where
+    /// names led when former owners sent operations that are in doubt. Blocks on the brokers.
+    pub(crate) fn take_over(&self, lanes: &[u32]) -> Result<Vec<NameLed>, ParkedError> {
+        let Some(topic) = &self.topic else {
+            return Ok(Vec::new());
+        };
         let store = self.open_store()?;
         store.keep_from(store.end());
         let keep =
@@ -24,7 +27,9 @@ impl Parked {
         let mut state = ParkedState::of_copy();
         let live = found.iter().flat_map(|one| one.history.live.values());
         let lines = Lines::of(live.map(|live| (&*live.entry, live.left.iter())));
+        let mut led_to = Vec::new();
         for mut one in found {
+            led_to.append(&mut one.led_to);
             state.died_before(one.lane, one.dead);
             let mut copies = Vec::new();
             for (offset, live) in std::mem::take(&mut one.history.live) {
@@ -41,7 +46,32 @@ impl Parked {
         self.tell(&held, lanes.iter().copied());
         drop(held);
         self.tidy();
-        Ok(())
+        Ok(led_to)
+    }
+
+    /// Has the next owner of these lanes know where names lead, before operations of the lanes are sent
+    /// through them: in a queue in Kafka, that is written into the topic if it is news.
+    pub(crate) async fn note_names(
+        &self,
+        lanes: &[u32],
+        names: &BTreeMap<&str, &str>,
+    ) -> Result<(), ParkedError> {
+        match &self.topic {
+            Some(topic) => topic.note_names(lanes, names, now_ms()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Has the next owner know where names lead now through which operations were sent that led elsewhere:
+    /// operations that are under way may be executed there.
+    pub(crate) async fn note_moves(
+        &self,
+        index_of: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), ParkedError> {
+        match &self.topic {
+            Some(topic) => topic.note_moves(index_of, now_ms()).await,
+            None => Ok(()),
+        }
     }
 
     /// Lets go of the lanes, with their parked operations: they are others' from now on. To be called only

@@ -15,6 +15,7 @@ use wire::guard::{Work, thread};
 use super::ParkedError;
 use super::error::Foreign;
 use super::history::{History, kept_from};
+use super::led_to::{NAMES_MAX, NameLed, in_records};
 use super::store::{ParkedEntry, Resolved};
 
 /// The parked topic of one consumer group.
@@ -43,6 +44,8 @@ struct OwnedLane {
     owners: Vec<(u64, u64)>,
     last_resolved: Option<u64>,
     deleted_before: u64,
+    /// The names that this owner has written down, each with the index that it led to last.
+    led_to: HashMap<String, String>,
 }
 
 /// The parameters of every record.
@@ -69,6 +72,8 @@ pub(crate) struct GoneEntry {
 pub(super) struct ParkedOfLane<T> {
     pub(super) lane: u32,
     pub(super) history: History<T>,
+    /// Where names led when former owners sent operations that are in doubt.
+    pub(super) led_to: Vec<NameLed>,
     /// How many documents have died: as the partition says, or as the group's totals say if that is more.
     pub(super) dead: u64,
 }
@@ -142,16 +147,131 @@ impl ParkedTopic {
                 });
             }
         }
+        let found = found.into_iter().map(|(lane, mut history)| {
+            let (committed, any) = (done(lane).offset, !history.live.is_empty());
+            let is_in_doubt = any || committed < self.group.end_when_taken(lane);
+            let led_to = history.names.take_from(committed, any);
+            ParkedOfLane {
+                lane,
+                led_to: if is_in_doubt { led_to } else { Vec::new() },
+                dead: history.dead.max(done(lane).parked_dead),
+                history,
+            }
+        });
+        let mut found: Vec<_> = found.collect();
+        self.say_again(owner, &mut found)?;
         *self.owned.lock() = Owned {
             owner: Some(owner),
             ..Owned::default()
         };
-        let found = found.into_iter().map(|(lane, history)| ParkedOfLane {
-            lane,
-            dead: history.dead.max(done(lane).parked_dead),
-            history,
+        Ok(found)
+    }
+
+    /// Writes again what is needed of former owners' records besides their entries: so these can be deleted.
+    fn say_again<T>(&self, owner: u64, found: &mut [ParkedOfLane<T>]) -> Result<(), ParkedError> {
+        let names = self.parts_of_names(found.iter().map(|one| (one.lane, &*one.led_to)));
+        if !names.is_empty() {
+            self.side_topic.append_blocking(LED_TO, &said(owner), names)?;
+        }
+        let totals = found.iter().filter(|one| one.history.last_resolved.is_some());
+        let totals = totals.map(|one| {
+            let resolved = Resolved {
+                ops: Vec::new(),
+                dead: one.dead,
+            };
+            Part {
+                lane: one.lane,
+                documents: 1,
+                bytes: serde_json::to_vec(&resolved).unwrap_or_default(),
+            }
         });
-        Ok(found.collect())
+        let totals: Vec<_> = totals.collect();
+        if totals.is_empty() {
+            return Ok(());
+        }
+        let receipt = self.side_topic.append_blocking(RESOLVED, &said(owner), totals)?;
+        for (lane, offset) in receipt.places {
+            let of_lane = found.iter_mut().find(|one| one.lane == lane);
+            if let Some(one) = of_lane {
+                one.history.last_resolved = Some(offset);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down where names lead, if that is news, before operations of these lanes are sent through them;
+    /// all in-sync replicas have it when this returns.
+    pub(super) async fn note_names(
+        &self,
+        lanes: &[u32],
+        names: &BTreeMap<&str, &str>,
+        now_ms: u64,
+    ) -> Result<(), ParkedError> {
+        let (owner, mut news) = (self.owner()?, Vec::new());
+        {
+            let owned = self.owned.lock();
+            for number in lanes {
+                let known = owned.lanes.get(number).map(|lane| &lane.led_to);
+                let led = names.iter().filter(|(name, index)| {
+                    let known = known.and_then(|known| known.get(**name));
+                    known.map(String::as_str) != Some(**index)
+                });
+                let led = led.map(|(name, index)| NameLed::now(name, index, now_ms));
+                news.push((*number, led.collect::<Vec<_>>()));
+            }
+        }
+        self.write_down(owner, news).await
+    }
+
+    /// Writes down where those names lead now through which operations were sent that led elsewhere then.
+    pub(super) async fn note_moves(
+        &self,
+        index_of: impl Fn(&str) -> Option<String>,
+        now_ms: u64,
+    ) -> Result<(), ParkedError> {
+        let (owner, mut news) = (self.owner()?, Vec::new());
+        for (number, lane) in &self.owned.lock().lanes {
+            let led = lane.led_to.iter().filter_map(|(name, known)| {
+                let index = index_of(name).filter(|index| index != known)?;
+                Some(NameLed::now(name, &index, now_ms))
+            });
+            news.push((*number, led.collect::<Vec<_>>()));
+        }
+        self.write_down(owner, news).await
+    }
+
+    async fn write_down(&self, owner: u64, news: Vec<(u32, Vec<NameLed>)>) -> Result<(), ParkedError> {
+        let parts = self.parts_of_names(news.iter().map(|(lane, led)| (*lane, &**led)));
+        if parts.is_empty() {
+            return Ok(());
+        }
+        self.side_topic.append(LED_TO, &said(owner), parts).await?;
+        let mut owned = self.owned.lock();
+        if owned.owner != Some(owner) {
+            return Err(ParkedError::NotOwner);
+        }
+        for (number, led) in news {
+            let known = &mut owned.lanes.entry(number).or_default().led_to;
+            if known.len() + led.len() > NAMES_MAX {
+                // They are written down once more when they are used again.
+                known.clear();
+            }
+            known.extend(led.into_iter().map(|led| (led.name, led.index)));
+        }
+        Ok(())
+    }
+
+    fn parts_of_names<'l>(&self, all: impl Iterator<Item = (u32, &'l [NameLed])>) -> Vec<Part> {
+        let bytes_max = self.record_bytes_max();
+        let parts = all.flat_map(|(lane, led)| {
+            let records = in_records(led, bytes_max).into_iter();
+            records.map(move |bytes| Part {
+                lane,
+                documents: 1,
+                bytes,
+            })
+        });
+        parts.collect()
     }
 
     /// Takes over the places of a lane's entries.
@@ -398,8 +518,9 @@ fn take_in<T>(
             history.begins(at, said.owner, begins.committed);
         }
         HOLDS => history.holds(at, said.owner),
-        PUT | RESOLVED if !history.counts(said.owner) => {}
+        PUT | RESOLVED | LED_TO if !history.counts(said.owner) => {}
         RESOLVED => history.resolved(at, serde_json::from_slice(&record.lines).map_err(json)?),
+        LED_TO => history.led_to(serde_json::from_slice(&record.lines).map_err(json)?),
         PUT => {
             let ends = memchr::memchr(b'\n', &record.lines).ok_or_else(|| foreign(Foreign::NoLines))?;
             let entry: Box<ParkedEntry> = serde_json::from_slice(&record.lines[..ends]).map_err(json)?;
@@ -431,6 +552,7 @@ const PUT: u8 = 0;
 const RESOLVED: u8 = 1;
 const BEGINS: u8 = 2;
 const HOLDS: u8 = 3;
+const LED_TO: u8 = 4;
 const PARAMS_BYTES_MAX: usize = 64;
 /// How often the gateway tries to record that operations are gone; after that they stay parked, and may be
 /// executed once more.
