@@ -8,13 +8,17 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use testkit::client::Client;
-use testkit::fake::{FakeCluster, Spec, User};
+use testkit::fake::{FakeCluster, Fault, Injection, On, Spec, User};
 
 use crate::gateway::{Gateway, PATIENCE, cluster};
 use crate::home::GatewayHome;
 
 /// Starts a gateway with these settings of the entry and the workers, before a cluster.
 fn gateway(cluster: &FakeCluster, entry: &str, worker: &str) -> (Gateway, tempfile::TempDir) {
+    gateway_at(&cluster.urls()[0], entry, worker)
+}
+
+fn gateway_at(url: &str, entry: &str, worker: &str) -> (Gateway, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidegate.yml");
     let text = format!(
@@ -24,10 +28,9 @@ worker: {{count: 2{worker}}}
 entry: [{{name: e, router: r, network: {{binding: '0.0.0.0:0'}}{entry}}}]
 router: [{{name: r, default_flow: f}}]
 flow: [{{name: f, filter: [{{bulk_reshuffle: {{elasticsearch: c, mode: sync}}}}, {{elasticsearch: {{elasticsearch: c}}}}]}}]
-elasticsearch: [{{name: c, endpoint: '{}'}}]
+elasticsearch: [{{name: c, endpoint: '{url}'}}]
 ",
         folder.path().join("data").display(),
-        cluster.urls()[0]
     );
     std::fs::write(&file, text).unwrap();
     let mut gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
@@ -166,21 +169,65 @@ fn bodies_that_are_declared_and_trickle_take_no_memory_from_others() {
 /// Users are known by their credentials, which the cluster has let in.
 #[test]
 fn a_user_has_one_share_of_the_memory_for_all_its_addresses() {
-    let may_write = |name: &str| User::new(name, "p").may("logs*", &["index"]);
-    let spec = Spec::default().index("logs", 6).basic_auth("u", "p");
-    let spec = spec.user(may_write("greedy")).user(may_write("modest"));
-    let cluster = FakeCluster::start(spec).unwrap();
+    let cluster = cluster_with_users(&["greedy", "modest"]);
     let place = GatewayHome::at(&[cluster.urls()[0].replace("http://", "http://u:p@")], "");
     let text = std::fs::read_to_string(&place.file).unwrap();
     let smaller = text.replace("router: r,", "router: r, max_request_body_size: 32mb,");
     std::fs::write(&place.file, smaller).unwrap();
-    place.append("worker: {count: 2, body_memory: 64mb}\n"); // 48 for bodies, 24 for a user
+    place.append("worker: {count: 2, body_memory: 64mb}\n");
     let gateway = place.start();
-    let modest = client(&gateway).basic_auth("modest", "p");
-    for client in [client(&gateway).basic_auth("greedy", "p"), modest.clone()] {
+    for name in ["greedy", "modest"] {
+        let client = client(&gateway).basic_auth(name, "p");
         let queued = client.post_ndjson("/_bulk", bulk_of(40_000).as_bytes());
         queued.unwrap().ok().unwrap();
     }
+    greedy_is_refused_and_modest_is_served(&gateway);
+}
+
+/// In synchronous mode, the cluster is asked about a client once it has let the client's bulk in.
+#[test]
+fn a_user_has_one_share_of_the_memory_in_synchronous_mode_too() {
+    let cluster = cluster_with_users(&["greedy", "modest", "third"]);
+    let who = On::Exactly("/_plugins/_security/authinfo".to_owned());
+    let counted = Fault::StatusIfHolds {
+        text: "no question holds this".to_owned(),
+        status: 500,
+        body: String::new(),
+    };
+    cluster.inject(Injection::new(who, counted).always());
+    let url = cluster.urls()[0].replace("http://", "http://u:p@");
+    let (gateway, folder) = gateway_at(&url, ", max_request_body_size: 32mb", ", body_memory: 64mb");
+    let wrong = client(&gateway).basic_auth("greedy", "wrong");
+    let refused = wrong.post_ndjson("/_bulk", bulk_of(40_000).as_bytes()).unwrap();
+    assert_eq!(refused.status, 401);
+    // A stranger asks where users are told, and then each client itself does. One question is asked at a
+    // time, so the last one says that those before have been answered.
+    for (name, asked) in [("greedy", 2), ("modest", 3), ("third", 4)] {
+        let client = client(&gateway).basic_auth(name, "p");
+        let until = Instant::now() + PATIENCE;
+        while cluster.struck() < asked {
+            let answer = client.post_ndjson("/_bulk", bulk_of(40_000).as_bytes());
+            answer.unwrap().ok().unwrap();
+            assert!(Instant::now() < until, "{name}: {}", cluster.struck());
+        }
+    }
+    greedy_is_refused_and_modest_is_served(&gateway);
+    assert_eq!(cluster.struck(), 4, "nobody is asked about anybody twice");
+    let rights = folder.path().join("data/rights");
+    assert!(!rights.exists(), "no queue needs it");
+}
+
+/// Starts a cluster whose users have the password `p`.
+fn cluster_with_users(names: &[&str]) -> FakeCluster {
+    let spec = Spec::default().index("logs", 6).basic_auth("u", "p");
+    let may_write = |spec: Spec, name: &&str| spec.user(User::new(name, "p").may("logs*", &["index"]));
+    FakeCluster::start(names.iter().fold(spec, may_write)).unwrap()
+}
+
+/// Checks that a user cannot hold more than its share from two addresses, before a gateway with 64 MB of
+/// memory: 48 are for bodies, 24 for a user.
+fn greedy_is_refused_and_modest_is_served(gateway: &Gateway) {
+    let modest = client(gateway).basic_auth("modest", "p");
     let begin = |last: u8, declared: usize| {
         let mut socket = connect_from(last, gateway.address);
         // greedy:p

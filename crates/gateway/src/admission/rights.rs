@@ -16,6 +16,7 @@ mod identity;
 mod kept;
 mod memory;
 mod probe;
+mod senders;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ pub use account::{AccountRight, AccountRights, AccountUse, RightVerdict, account
 pub(crate) use ask::{Caller, covers};
 pub(crate) use cluster::{ClusterRights, Denied};
 pub(crate) use identity::IDENTITY;
+pub(crate) use senders::{Senders, Sent, Stranger};
 
 use identity::HashKey;
 use kept::Keeper;
@@ -38,6 +40,8 @@ pub(crate) struct Rights {
     folder: PathBuf,
     clusters: Mutex<BTreeMap<Arc<str>, Arc<ClusterRights>>>,
     kept: OnceLock<Persistent>,
+    /// What is known where nothing outlives the process, because no queue needs it.
+    in_memory: Mutex<BTreeMap<Arc<str>, Arc<ClusterRights>>>,
 }
 
 /// The state that outlives the process; it is read when the first filter needs it.
@@ -67,6 +71,7 @@ impl Rights {
             folder: data.join("rights"),
             clusters: Mutex::default(),
             kept: OnceLock::new(),
+            in_memory: Mutex::default(),
         }
     }
 
@@ -82,6 +87,20 @@ impl Rights {
                 kept.clock,
                 note,
             ))
+        });
+        Arc::clone(rights)
+    }
+
+    /// Returns what is known of the clients of a cluster, without anything on the disk: as [`Rights::of`], if
+    /// that was called for a queue, or else for as long as the process lives.
+    pub(crate) fn in_memory(self: &Arc<Self>, cluster: &Arc<str>) -> Arc<ClusterRights> {
+        if self.kept.get().is_some() {
+            return self.of(cluster);
+        }
+        let mut clusters = self.in_memory.lock();
+        let rights = clusters.entry(Arc::clone(cluster)).or_insert_with(|| {
+            let (key, clock) = (HashKey::new(), Clock(Instant::now()));
+            Arc::new(ClusterRights::new(Arc::clone(cluster), key, clock, None))
         });
         Arc::clone(rights)
     }

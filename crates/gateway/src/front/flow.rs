@@ -16,7 +16,7 @@ use traces::OpenSpan;
 use wire::guard::{Work, guarded};
 use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 
-use crate::admission::rights::Rights;
+use crate::admission::rights::{Rights, Senders};
 use crate::error::{Fault, Rejection};
 use crate::front::access_log;
 use crate::front::access_log::{AccessLog, RequestFacts};
@@ -468,6 +468,7 @@ impl Core<'_> {
         Intake {
             reshuffle,
             queueing,
+            senders: Senders::new(Arc::clone(self.rights), Arc::clone(&settings.cluster)),
             outbound,
             fallback,
             body_bytes_max: self.body_bytes_max,

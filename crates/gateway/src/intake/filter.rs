@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use cluster::Snapshot;
 use config::Level;
-use http::Response;
 use http::request::Parts;
+use http::{Response, StatusCode};
 use wire::{BodyError, Collected, Incoming, Outgoing, PooledBytes};
 
 use crate::admission::form::FormQuestion;
-use crate::admission::rights::ClusterRights;
+use crate::admission::rights::{ClusterRights, Senders, Sent, Stranger};
 use crate::bulk_request;
 use crate::bulk_request::RequestKind;
 use crate::error::{Fault, Rejection};
@@ -32,6 +32,8 @@ pub(crate) struct Intake {
     pub(crate) reshuffle: Reshuffle,
     /// In asynchronous mode: the way into the queue for bulks that would otherwise be split.
     pub(crate) queueing: Option<Queueing>,
+    /// The users whose shares of memory bodies count for.
+    pub(crate) senders: Senders,
     /// The way to the nodes, for questions.
     pub(crate) outbound: Rc<Outbound>,
     pub(crate) fallback: Fallback,
@@ -132,7 +134,7 @@ impl Intake {
     }
 
     /// Takes a request that may be a bulk. `target` is the part of its path and query that counts.
-    async fn take_as(&self, head: Parts, target: &str, incoming: Incoming) -> Result<Taken, Rejection> {
+    async fn take_as(&self, head: Parts, target: &str, mut incoming: Incoming) -> Result<Taken, Rejection> {
         let arrived = Instant::now();
         let queues = self.queueing.is_some();
         let bulk_head = match bulk_request::classify(&head.method, target, &head.headers) {
@@ -161,8 +163,9 @@ impl Intake {
         if bulk_head.typed && !snapshot.table.dialect().takes_types() {
             return Ok(self.pass_by_head(head, Body::Streamed(incoming), HeadWhy::TypedPath));
         }
+        let stranger = self.note_sender(&head, &mut incoming, &snapshot);
         let read = RequestId::begin_in(&head.extensions, "read");
-        let collected = self.collect(&head, incoming, &snapshot).await;
+        let collected = self.collect(incoming, &snapshot).await;
         drop(read);
         let held = match collected {
             Ok(held) => held,
@@ -180,7 +183,17 @@ impl Intake {
             bulk_head: &bulk_head,
             arrived,
         };
-        self.take_held(head, held, bulk, &snapshot).await
+        let Some(stranger) = stranger else {
+            return self.take_held(head, held, bulk, &snapshot).await;
+        };
+        let request_id = RequestId::of(&head.extensions);
+        let taken = self.take_held(head, held, bulk, &snapshot).await;
+        if let Ok(Taken::Done(answer)) = &taken
+            && answer.status() == StatusCode::OK
+        {
+            stranger.introduce(&self.outbound, snapshot, request_id);
+        }
+        taken
     }
 
     /// Takes a bulk whose body has been read. Decides about it again as long as its indices have to be
@@ -228,20 +241,33 @@ impl Intake {
         learnt.then(|| cluster.snapshot())
     }
 
-    /// Reads a body, within the limits of the cluster and of the gateway.
-    pub(crate) async fn collect(
+    /// Notes whose memory a large body counts for. Returns its sender if the cluster may be asked about it.
+    pub(crate) fn note_sender(
         &self,
         head: &Parts,
-        mut incoming: Incoming,
+        incoming: &mut Incoming,
         snapshot: &Snapshot,
-    ) -> Result<HeldBody, Unread> {
-        if incoming.may_be_large()
-            && let Some(Queueing { rights, .. }) = &self.queueing
-            && let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default()
-            && let Some(user) = rights.user_of(uuid, &head.headers)
-        {
-            incoming.sent_by(user);
+    ) -> Option<Stranger> {
+        if !incoming.may_be_large() {
+            return None;
         }
+        let sent = match &self.queueing {
+            Some(Queueing { rights, .. }) => {
+                let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default();
+                Sent::By(rights.user_of(uuid, &head.headers)?)
+            }
+            None => self.senders.of(&head.headers, snapshot),
+        };
+        match sent {
+            Sent::By(user) => incoming.sent_by(user),
+            Sent::ByStranger(stranger) => return Some(stranger),
+            Sent::ByAnybody => {}
+        }
+        None
+    }
+
+    /// Reads a body, within the limits of the cluster and of the gateway.
+    pub(crate) async fn collect(&self, incoming: Incoming, snapshot: &Snapshot) -> Result<HeldBody, Unread> {
         let limit = snapshot
             .max_content_length_bytes
             .map_or(self.body_bytes_max, |theirs| theirs.min(self.body_bytes_max));

@@ -49,7 +49,7 @@ impl Intake {
         &self,
         head: Parts,
         target: &str,
-        incoming: Incoming,
+        mut incoming: Incoming,
     ) -> Result<Taken, Rejection> {
         let write = match head::classify(&head.method, target, &head.headers) {
             SingleKind::Other => {
@@ -78,7 +78,8 @@ impl Intake {
             let passing = Passing::unknown(why.as_str());
             return Ok(Taken::Next(head, Body::Streamed(incoming), passing));
         }
-        let HeldBody { body, original } = match self.collect(&head, incoming, &snapshot).await {
+        self.note_sender(&head, &mut incoming, &snapshot);
+        let HeldBody { body, original } = match self.collect(incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
                 self.counters.pass_single(SingleWhy::ContentEncoding);

@@ -16,6 +16,7 @@ use super::ask::{self, Caller, Failure, Permission};
 use super::identity::{self, ClientIdentity, HashKey};
 use super::kept::SaveSignal;
 use super::memory::{FRESH, Judged, Memory, OpenCluster, WHILE_AWAY, is_within};
+use super::senders::Pause;
 use crate::answer::with_head;
 use crate::error::{Fault, Rejection};
 use crate::fingerprint::Fingerprint;
@@ -27,7 +28,7 @@ pub(crate) struct ClusterRights {
     key: HashKey,
     /// Distinguishes the cluster's users from those of the same names of other clusters.
     salt: u128,
-    clock: Clock,
+    pub(super) clock: Clock,
     memory: Mutex<Memory>,
     /// Told when there is something new to be saved.
     signal: Option<SaveSignal>,
@@ -38,6 +39,8 @@ pub(crate) struct ClusterRights {
     path: Mutex<Option<&'static str>>,
     /// Until when nobody tries again, because no node could be reached.
     away_until: AtomicI64,
+    /// Until when nobody is asked who the sender of an answered bulk is.
+    pub(super) pause: Pause,
 }
 
 /// The failure of the last question about a client, if it failed.
@@ -125,6 +128,7 @@ impl ClusterRights {
             asking: Mutex::default(),
             path: Mutex::default(),
             away_until: AtomicI64::new(i64::MIN),
+            pause: Pause::default(),
         }
     }
 
@@ -142,6 +146,11 @@ impl ClusterRights {
         let user = self.memory().while_away(identity, self.clock.now())?.user;
         let number = user.map_or(identity.0, |user| u128::from_be_bytes(user.to_bytes()));
         Some(number ^ self.salt)
+    }
+
+    /// Returns whether the cluster has said not long ago that it asks nobody who they are.
+    pub(super) fn is_open(&self, uuid: &str) -> bool {
+        self.memory().open(uuid, self.clock.now(), FRESH).is_some()
     }
 
     /// Finds out who a client is, and whether the cluster accepts its credentials.

@@ -27,7 +27,7 @@ impl Intake {
         &self,
         head: Parts,
         target: &str,
-        incoming: Incoming,
+        mut incoming: Incoming,
     ) -> Result<Taken, Rejection> {
         let arrived = Instant::now();
         let write = match head::classify(&head.method, target, &head.headers) {
@@ -51,7 +51,8 @@ impl Intake {
         let Some(snapshot) = self.learnt().await else {
             return Err(Fault::nothing_learnt().into());
         };
-        let HeldBody { body, original } = match self.collect(&head, incoming, &snapshot).await {
+        self.note_sender(&head, &mut incoming, &snapshot);
+        let HeldBody { body, original } = match self.collect(incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
                 return Ok(self.pass_single(head, original, SingleWhy::ContentEncoding, None));
