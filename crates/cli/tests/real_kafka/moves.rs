@@ -73,51 +73,58 @@ fn no_document_is_in_two_indices_if_its_alias_moved_before_it_was_sent_and_moves
 
 #[test]
 fn no_document_is_in_two_indices_if_its_alias_moves_twice_and_its_next_owner_saw_neither() {
-    for (topic, parked) in [("unseen-moves-parked", true), ("unseen-moves", false)] {
-        let spec = Spec::default().index("i1", 2).index("i2", 5).index("i3", 3);
-        let cluster = FakeCluster::start(spec.storing()).unwrap();
-        cluster.alias("a", &["i1"]);
-        let place = || GatewayHome::new(&cluster, broker(), topic, ", partitions: 2");
-        let [first, second] = [place(), place()];
-        let gateway = first.start();
-        wait(&gateway, |one| one["lanes_held"] == 2);
-        // What is accepted while the alias leads to `i1` cannot be sent before it leads to `i2`.
-        match parked {
-            true => ["i1", "i2"].iter().for_each(|index| block(&cluster, index)),
-            false => cluster.inject(Injection::bulk(unavailable()).always()),
-        }
-        gateway.bulk(&writes("index", "a", 40, 1)).ok().unwrap();
-        wait(&gateway, |one| match parked {
-            true => one["parked"] == 40,
-            false => one["retrying_lanes"] == 2,
+    std::thread::scope(|scope| {
+        scope.spawn(|| unseen_moves("unseen-moves-parked", true));
+        scope.spawn(|| unseen_moves("unseen-moves", false));
+    });
+}
+
+/// Moves an alias twice around the kill of a gateway that has sent documents through it, which were parked or
+/// waited in their lanes before.
+fn unseen_moves(topic: &str, parked: bool) {
+    let spec = Spec::default().index("i1", 2).index("i2", 5).index("i3", 3);
+    let cluster = FakeCluster::start(spec.storing()).unwrap();
+    cluster.alias("a", &["i1"]);
+    let place = || GatewayHome::new(&cluster, broker(), topic, ", partitions: 2");
+    let [first, second] = [place(), place()];
+    let gateway = first.start();
+    wait(&gateway, |one| one["lanes_held"] == 2);
+    // What is accepted while the alias leads to `i1` cannot be sent before it leads to `i2`.
+    match parked {
+        true => ["i1", "i2"].iter().for_each(|index| block(&cluster, index)),
+        false => cluster.inject(Injection::bulk(unavailable()).always()),
+    }
+    gateway.bulk(&writes("index", "a", 40, 1)).ok().unwrap();
+    wait(&gateway, |one| match parked {
+        true => one["parked"] == 40,
+        false => one["retrying_lanes"] == 2,
+    });
+    move_alias(&cluster, &gateway, "i2", "probe");
+    cluster.behave();
+    cluster.inject(Injection::bulk(Fault::HangWritten).always());
+    cluster.refuse_writes("i2", None);
+    until("some is written", &gateway, || with(&cluster, "i2", 1) > 0);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    gateway.signal("KILL");
+    drop(gateway);
+    cluster.behave();
+    cluster.refuse_writes("i1", None);
+    cluster.alias("a", &["i3"]);
+    let gateway = second.start();
+    wait(&gateway, |one| {
+        one["lanes_held"] == 2 && one["pending_messages"] == 0 && one["parked"] == 0
+    });
+    let [first, earlier, later] = ["i1", "i2", "i3"].map(|index| cluster.docs(index));
+    let twice = earlier.keys().filter(|id| later.contains_key(*id)).count();
+    assert_eq!(twice, 0, "{topic}: of {}", earlier.len());
+    assert_eq!((first.len(), earlier.len() + later.len()), (0, 40), "{topic}");
+    if !parked {
+        // What was written down for an owner does not outlast it: its own two records, what former owners
+        // have written down, and where the alias leads now are left.
+        let topic = format!("{topic}.c.parked");
+        until("records are deleted", &gateway, || {
+            records_of(&topic, 2).iter().all(|records| *records <= 4)
         });
-        move_alias(&cluster, &gateway, "i2", "probe");
-        cluster.behave();
-        cluster.inject(Injection::bulk(Fault::HangWritten).always());
-        cluster.refuse_writes("i2", None);
-        until("some is written", &gateway, || with(&cluster, "i2", 1) > 0);
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        gateway.signal("KILL");
-        drop(gateway);
-        cluster.behave();
-        cluster.refuse_writes("i1", None);
-        cluster.alias("a", &["i3"]);
-        let gateway = second.start();
-        wait(&gateway, |one| {
-            one["lanes_held"] == 2 && one["pending_messages"] == 0 && one["parked"] == 0
-        });
-        let [first, earlier, later] = ["i1", "i2", "i3"].map(|index| cluster.docs(index));
-        let twice = earlier.keys().filter(|id| later.contains_key(*id)).count();
-        assert_eq!(twice, 0, "{topic}: of {}", earlier.len());
-        assert_eq!((first.len(), earlier.len() + later.len()), (0, 40), "{topic}");
-        if !parked {
-            // What was written down for an owner does not outlast it: its own two records, what former owners
-            // have written down, and where the alias leads now are left.
-            let topic = format!("{topic}.c.parked");
-            until("records are deleted", &gateway, || {
-                records_of(&topic, 2).iter().all(|records| *records <= 4)
-            });
-        }
     }
 }
 
@@ -219,7 +226,10 @@ fn writes_parked_through_an_alias_that_moves_twice_keep_their_order_when_another
         _ => Some("{\"v\":3}".to_owned()),
     };
     let newest: Vec<_> = (0..40).map(newest).collect();
-    for round in 0..2 {
-        assert_eq!(moved_while_parked(round), newest, "round {round}");
-    }
+    std::thread::scope(|scope| {
+        let rounds = [0, 1].map(|round| scope.spawn(move || moved_while_parked(round)));
+        for (round, versions) in rounds.into_iter().enumerate() {
+            assert_eq!(versions.join().unwrap(), newest, "round {round}");
+        }
+    });
 }
