@@ -8,6 +8,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Json, Response};
+use bulk::RouteTable;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -225,6 +226,12 @@ pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) 
         .map(|group| Arc::clone(&group.settings.group))
         .collect();
     drop(queues);
+    let others = admin.shared.live.load().other_clusters(&queue.name).into_iter();
+    let others = others.filter_map(|(group, cluster)| {
+        let snapshot = cluster.snapshot();
+        snapshot.learnt().then(|| (group, Arc::clone(&snapshot.table)))
+    });
+    let others: Vec<(Arc<str>, Arc<RouteTable>)> = others.collect();
     blocking(move || {
         let way = ReplayTarget {
             log: &queue.log,
@@ -232,6 +239,7 @@ pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) 
             newest: &newest,
             whereabouts: queue.whereabouts.as_ref(),
             groups: &groups,
+            others: &others,
             within: REPLAY_MAX,
         };
         let letters = &queue.dead_letters;

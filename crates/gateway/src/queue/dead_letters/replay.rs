@@ -17,7 +17,7 @@ use log::{Log, ReadError, StartAt};
 
 use super::catalog::Catalog;
 use super::letter::Letter;
-use super::{Committed, DeadLetters, LetterFilter, LettersError, Picked};
+use super::{Cause, Committed, DeadLetters, LetterFilter, LettersError, Picked};
 use crate::error::NotQueued;
 use crate::queue::journal::Journal;
 use crate::queue::record::head_of;
@@ -47,6 +47,8 @@ pub(crate) struct ReplayTarget<'a> {
     pub(crate) whereabouts: Option<&'a Whereabouts>,
     /// The groups that deliver from the queue.
     pub(crate) groups: &'a [Arc<str>],
+    /// The routing tables of other clusters that a queue in Kafka is delivered to, by their groups.
+    pub(crate) others: &'a [(Arc<str>, Arc<RouteTable>)],
     /// How long the replay may take, or little longer.
     pub(crate) within: Duration,
 }
@@ -198,13 +200,7 @@ impl DeadLetters {
         let Some((run, plan)) = planned(all, &ask, way.table, done) else {
             return Ok(Ok(()));
         };
-        let params = Params {
-            replay: Some(Replay {
-                group: cause.group.clone(),
-                letters: run.letters.iter().map(|letter| letter.id).collect(),
-            }),
-            ..Params::of(&cause.target, &plan, way.table, way.log)
-        };
+        let params = way.params(cause, &run, &plan);
         let mut known = NamesOfCore::default();
         // Held until the letters are in the log.
         let _noted = way
@@ -335,6 +331,26 @@ fn chunks(picked: &[Picked]) -> impl Iterator<Item = &[Picked]> {
     })
 }
 
+// === impl ReplayTarget ===
+
+impl ReplayTarget<'_> {
+    /// Returns the parameters of the record that letters become.
+    fn params(&self, cause: &Cause, run: &Run<'_>, plan: &Plan) -> Params {
+        let mut params = Params {
+            replay: Some(Replay {
+                group: cause.group.clone(),
+                letters: run.letters.iter().map(|letter| letter.id).collect(),
+            }),
+            ..Params::of(&cause.target, plan, self.table, self.log)
+        };
+        let of_group = self.others.iter().find(|(group, _)| **group == *cause.group);
+        if let Some((group, other)) = of_group {
+            params.add_cluster(group, other, plan, self.table);
+        }
+        params
+    }
+}
+
 // === impl Replayed ===
 
 impl Replayed {
@@ -372,7 +388,6 @@ mod tests {
     use log::{Options, RealDisk};
 
     use super::*;
-    use crate::queue::dead_letters::Cause;
 
     fn options() -> Options {
         Options {
@@ -485,6 +500,7 @@ mod tests {
             newest: &|| unreachable!("nothing is put back"),
             whereabouts: None,
             groups: &groups,
+            others: &[],
             within: Duration::ZERO,
         };
         let replay = |way: &ReplayTarget<'_>| {
