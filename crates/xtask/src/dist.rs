@@ -41,8 +41,8 @@ pub(crate) struct Options {
 /// The largest size of any file that is made.
 const PACKED_MAX: u64 = 20_000_000;
 
-/// The largest size of the stripped program. It may only shrink: 20 MB is the aim.
-const PROGRAM_MAX: u64 = 33_000_000;
+/// The largest size of the stripped program, 3 % more than it has. It may only shrink: 20 MB is the aim.
+const PROGRAM_MAX: u64 = 30_400_000;
 
 /// The files to install, in a folder that stands for `/`.
 struct Tree {
@@ -57,7 +57,7 @@ struct Tree {
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => portable::build("release", "console,own-openssl")?,
+        None => portable::build("dist", "console,own-openssl")?,
     };
     let (program, to) = (std::path::absolute(program)?, std::path::absolute(&options.to)?);
     fs::create_dir_all(&to)?;
@@ -314,7 +314,7 @@ mod tests {
         assert!(
             refused
                 .to_string()
-                .contains("has 33000001 bytes, and may have 33000000"),
+                .contains("has 30400001 bytes, and may have 30400000"),
             "{refused}"
         );
     }

@@ -79,6 +79,7 @@ pub(crate) fn building(mut cargo: Command, profile: &str, features: &str) -> Res
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
     // OpenSSL records when it was compiled.
     cargo.env("SOURCE_DATE_EPOCH", epoch()?);
+    cargo.env("LIBSQLITE3_FLAGS", SQLITE.join(" "));
     let mut path = tools()?.into_os_string();
     if let Some(more) = std::env::var_os("PATH") {
         path.push(":");
@@ -94,6 +95,17 @@ pub(crate) fn building(mut cargo: Command, profile: &str, features: &str) -> Res
     }
     Ok(cargo)
 }
+
+/// SQLite is built without what the console's store does not use: full-text search, R-trees, statistics of
+/// pages and of samples.
+const SQLITE: [&str; 6] = [
+    "-USQLITE_ENABLE_FTS3",
+    "-USQLITE_ENABLE_FTS3_PARENTHESIS",
+    "-USQLITE_ENABLE_FTS5",
+    "-USQLITE_ENABLE_RTREE",
+    "-USQLITE_ENABLE_DBSTAT_VTAB",
+    "-USQLITE_ENABLE_STAT4",
+];
 
 fn triple() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
@@ -126,21 +138,37 @@ fn tools() -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// C is made small where it handles no documents: OpenSSL, whose ciphers are assembler, and of librdkafka the
+/// requests that are rare, the mock brokers and the tests that are always part of it. The log compresses with
+/// the first level of zstd, so the strategies of other levels are left out. No panic goes through C, so C
+/// needs no tables to unwind by.
+///
 /// `--undefined-version`: librdkafka's build also makes a shared library, whose list of functions names one
 /// that exists only in its tests.
 const WRAPPER: &str = r#"#!/bin/sh
-left=$#
+# Zig is where a variable says; looking for it in Python first takes 0.1 s at each call.
+export CARGO_ZIGBUILD_PYTHON_PATH=false
+left=$# small=
 while [ "$left" -gt 0 ]; do
     word=$1
     shift
     left=$((left - 1))
     case $word in
+        -DOPENSSL_BUILDING_OPENSSL) small=-Os ;;
+        rdkafka_admin.c|rdkafka_assign*.c|rdkafka_aux.c|rdkafka_background.c|rdkafka_c[egmo]*.c) small=-Os ;;
+        rdkafka_event.c|rdkafka_feature.c|rdkafka_idempotence.c|rdkafka_interceptor.c|rdkafka_m[eo]*.c) small=-Os ;;
+        rdkafka_offset.c|rdkafka_pattern.c|rdkafka_plugin.c|rdkafka_range_*.c|rdkafka_re*.c|rdkafka_ro*.c) small=-Os ;;
+        rdkafka_s*.c|rdkafka_t[eox]*.c|rdregex.c|rdunittest.c|cJSON.c|nanopb/*|opentelemetry/*) small=-Os ;;
         -DENGINESDIR=*) word='-DENGINESDIR="/usr/lib/tidegate/engines"' ;;
         -DMODULESDIR=*) word='-DMODULESDIR="/usr/lib/tidegate/modules"' ;;
     esac
     set -- "$@" "$word"
 done
-exec cargo-zigbuild zig VERB -- -fno-sanitize=all -target TARGET -Wl,--undefined-version -ffunction-sections -fdata-sections MAPPED "$@"
+exec cargo-zigbuild zig VERB -- -fno-sanitize=all -target TARGET -Wl,--undefined-version -ffunction-sections -fdata-sections \
+    -fno-asynchronous-unwind-tables -fno-unwind-tables -DZSTD_EXCLUDE_DFAST_BLOCK_COMPRESSOR \
+    -DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR \
+    -DZSTD_EXCLUDE_LAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTLAZY2_BLOCK_COMPRESSOR \
+    -DZSTD_EXCLUDE_BTOPT_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTULTRA_BLOCK_COMPRESSOR MAPPED "$@" $small
 "#;
 
 fn glibc_max() -> String {
