@@ -78,6 +78,7 @@ tracing:
   otlp:
     endpoint: {{ .Values.tracing.endpoint | quote }}
     protocol: {{ .Values.tracing.protocol }}
+    compression: {{ .Values.tracing.compression }}
 {{- end }}
 {{- end }}
 {{- end }}
