@@ -33,6 +33,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::budget::{Budget, OverBudget};
 use crate::claim::{BodyRecord, Claim};
+use crate::handover::Promises;
 use crate::holder::{Holder, Sender};
 use crate::place::{Places, QueuePlace};
 use crate::waiters::{Waiter, Waiters};
@@ -83,6 +84,7 @@ pub(crate) struct AdmissionQueue {
     latest_users: [Option<(Holder, Instant)>; 2],
     pub(crate) queue: Waiters,
     pub(crate) places: Places,
+    pub(crate) promises: Promises,
     /// Bodies that are arriving.
     pub(crate) arriving: HashMap<u64, Arc<BodyRecord>>,
     /// The bytes that small bodies hold.
@@ -170,6 +172,11 @@ impl Admission {
     /// Notes that the number of waiters is another one.
     pub(crate) fn counts(&self, state: &AdmissionQueue) {
         self.waiting.store(state.queue.len(), Ordering::SeqCst);
+    }
+
+    /// Has a release look at the waiters if there is so much room then.
+    pub(crate) fn look_at(&self, bytes: usize) {
+        self.useful.fetch_min(bytes, Ordering::SeqCst);
     }
 
     /// Has the next release look at the waiters, however small it is.
@@ -312,7 +319,13 @@ impl Budget {
 
     /// Returns the bytes that count against the room for bodies.
     pub(crate) fn used_by_bodies(&self) -> usize {
-        self.used().saturating_sub(self.aside())
+        self.used().saturating_sub(self.set_apart())
+    }
+
+    /// Returns the bytes that the part of the budget bears which is not for bodies: read buffers of bodies
+    /// that wait, and idle memory for other work.
+    fn set_apart(&self) -> usize {
+        self.aside() + self.idle_apart()
     }
 
     pub(crate) fn aside(&self) -> usize {
@@ -381,19 +394,30 @@ impl Budget {
         let room = self.room();
         if taken.is_none() {
             let limit = room.limit_for((claim.record().held(), bytes), state.small_held);
-            self.charge_or_reclaim(bytes, limit + self.aside()).ok()?;
+            self.charge_body(bytes, limit).ok()?;
         }
         state.give_room(claim.record(), bytes, room);
         Some(taken)
     }
 
-    /// Waits until there is room for `bytes`, and charges them; waits for at most `wait`.
+    /// Charges room for a body, and gives up idle memory if that helps.
+    fn charge_body(&self, bytes: usize, limit: usize) -> Result<(), OverBudget> {
+        match self.try_charge(bytes, limit + self.set_apart()) {
+            Err(_) if self.idle_in_the_way() && self.reclaim() > 0 => {
+                self.try_charge(bytes, limit + self.set_apart())
+            }
+            charged => charged,
+        }
+    }
+
+    /// Waits until there is room for `bytes`, and charges them; waits for at most `wait`. Returns the buffer
+    /// that another body had until then, if there is one.
     pub(crate) async fn wait_for_room(
         &self,
         claim: &Claim,
         bytes: usize,
         wait: Duration,
-    ) -> Result<(), OverBudget> {
+    ) -> Result<Option<Vec<u8>>, OverBudget> {
         let refused = || OverBudget {
             wanted: bytes,
             used: self.used(),
@@ -405,7 +429,7 @@ impl Budget {
         let place = QueuePlace::take(self, claim, bytes, wait).ok_or_else(refused)?;
         let until = tokio::time::Instant::now() + wait;
         while !place.waiter.is_granted() {
-            let look_again = (tokio::time::Instant::now() + LOOK_EVERY).min(until);
+            let look_again = (tokio::time::Instant::now() + place.looks_after()).min(until);
             let _ = tokio::time::timeout_at(look_again, place.waiter.wake.notified()).await;
             if place.waiter.is_granted() {
                 break;
@@ -418,8 +442,7 @@ impl Budget {
                 self.serve_waiting();
             }
         }
-        place.keep();
-        Ok(())
+        Ok(place.keep())
     }
 
     /// Returns whether there may be room enough for one of the waiters. This is called for each buffer that
@@ -427,6 +450,14 @@ impl Budget {
     pub(crate) fn can_serve(&self) -> bool {
         let room = self.admission_limit().saturating_sub(self.used_by_bodies());
         room >= self.admission.useful.load(Ordering::SeqCst)
+    }
+
+    /// Releases a buffer, and keeps it for a body that gets the room.
+    pub(crate) fn hand_over(&self, mut buffer: Vec<u8>) {
+        self.release(buffer.capacity());
+        buffer.clear();
+        let left = self.admission.state().promises.offer(buffer);
+        drop(left); // without the lock, since the system takes its time
     }
 
     /// Gives room to the waiters, as far as there is any.
@@ -447,11 +478,14 @@ impl Budget {
     fn serve(&self, state: &mut AdmissionQueue) -> usize {
         let now = Instant::now();
         let (mut last, mut unfit, mut small_unfit) = (None::<Arc<Waiter>>, 0, 0);
-        let (mut useful, mut reclaimed) = (usize::MAX, false);
+        let mut useful = usize::MAX;
         let (room, mut only_small) = (self.room(), false);
         while small_unfit < UNFIT_MAX
             && let Some(waiter) = state.queue.next(last.as_deref(), only_small)
         {
+            if let Some(needed) = self.lacks_room(state) {
+                return useful.min(needed);
+            }
             self.admission.counters.looked_at.fetch_add(1, Ordering::Relaxed);
             last = Some(Arc::clone(&waiter));
             // Only small bodies pass a body that collects, as far as their reserve goes. However many large
@@ -465,16 +499,11 @@ impl Budget {
                 continue;
             }
             let limit = room.limit_for(waiter.wants(), state.small_held);
-            let mut charged = self.try_charge(waiter.wanted, limit + self.aside());
-            // Nothing is kept idle while a body waits, so a second attempt would find nothing.
-            if charged.is_err() && !reclaimed && self.reclaim() > 0 {
-                charged = self.try_charge(waiter.wanted, limit + self.aside());
-            }
-            if charged.is_ok() {
+            if self.charge_body(waiter.wanted, limit).is_ok() {
                 self.grant(state, &waiter, room);
                 continue;
             }
-            (reclaimed, useful) = (true, useful.min(waiter.wanted + (room.limit - limit)));
+            useful = useful.min(waiter.wanted + (room.limit - limit));
             if unfit == 0 && waiter.collects(now) {
                 // A body that needs all the room gets it only if nobody takes any.
                 if limit == room.limit && !waiter.is_small {
@@ -489,10 +518,27 @@ impl Budget {
         useful
     }
 
+    /// Returns how much room would be of use, if there is not enough for anybody: thousands may want as much
+    /// as the first, and are not looked at in vain.
+    fn lacks_room(&self, state: &AdmissionQueue) -> Option<usize> {
+        let needed = self.room_of_use(state, state.queue.least_wanted()?);
+        let room = self.admission_limit().saturating_sub(self.used_by_bodies());
+        (needed > room && !self.idle_in_the_way()).then_some(needed)
+    }
+
+    /// Returns the least room that is of use to a waiter who wants this much, or more.
+    pub(crate) fn room_of_use(&self, state: &AdmissionQueue, wanted: usize) -> usize {
+        let room = self.room();
+        let reserved = room.limit - room.limit_for((0, wanted), state.small_held);
+        // A body that needs all the room leaves nothing to small ones.
+        (wanted + reserved).min(room.limit - room.reserve).max(wanted)
+    }
+
     fn grant(&self, state: &mut AdmissionQueue, waiter: &Waiter, room: Room) {
         state.queue.remove(waiter);
         self.admission.counts(state);
         state.give_room(&waiter.record, waiter.wanted, room);
+        state.promises.give(waiter.wanted);
         state.see(waiter.record.sender, Instant::now());
         waiter.grant();
         for holder in waiter.record.sender.holders() {
@@ -512,7 +558,7 @@ pub(crate) fn peer_of(address: IpAddr) -> IpAddr {
 /// A peer that has not wanted memory for this long does not count as being there.
 const PEER_LASTS: Duration = Duration::from_secs(10);
 /// The interval in which a waiter checks which bodies could make room.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The part of the room that is reserved for small bodies: a sixteenth. With the default budget a body of
 /// 100 MB fits beside it.
 const RESERVE_SHARE: usize = 16;

@@ -21,6 +21,8 @@ pub struct Budget {
     pub(crate) admission: Admission,
     /// The holders of idle buffers, which are given up when room is needed.
     idle: Mutex<Vec<Weak<dyn Idle>>>,
+    /// The bytes of idle buffers.
+    idle_bytes: AtomicUsize,
     /// The lock for large copies: a copy that has room reads, and one that has none writes, and so waits for
     /// all others.
     copying: Arc<RwLock<()>>,
@@ -62,6 +64,10 @@ pub struct OverBudget {
     pub limit: usize,
 }
 
+/// The part of the budget that may lie idle while bodies wait for room, a sixteenth: memory for chunks and
+/// answers, which is needed again at once. The part of the budget that is not for bodies bears it.
+const IDLE_APART_SHARE: usize = 16;
+
 /// Smaller copies are not waited for: there are few at once, one on each core.
 const LARGE_COPY: usize = 1 << 20;
 
@@ -84,6 +90,7 @@ impl Budget {
             used: AtomicUsize::new(0),
             admission: Admission::new(fairness),
             idle: Mutex::default(),
+            idle_bytes: AtomicUsize::new(0),
             copying: Arc::default(),
         }
     }
@@ -184,9 +191,38 @@ impl Budget {
         self.used.fetch_sub(bytes, Ordering::SeqCst);
     }
 
-    /// Returns whether somebody waits for room: nothing is kept idle then.
+    /// Returns whether somebody waits for room: hardly anything is kept idle then.
     pub(crate) fn somebody_waits(&self) -> bool {
         self.admission.waiting() > 0
+    }
+
+    /// Notes that so many bytes lie idle from now on.
+    pub(crate) fn rests(&self, bytes: usize) {
+        self.idle_bytes.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    /// Notes that so many bytes lie idle no longer.
+    pub(crate) fn rests_no_longer(&self, bytes: usize) {
+        self.idle_bytes.fetch_sub(bytes, Ordering::SeqCst);
+    }
+
+    /// Returns whether `bytes` more may lie idle while bodies wait for room.
+    pub(crate) fn may_rest(&self, bytes: usize) -> bool {
+        self.idle_bytes.load(Ordering::SeqCst) + bytes <= self.idle_apart_max()
+    }
+
+    /// Returns the idle bytes that do not count against the room for bodies.
+    pub(crate) fn idle_apart(&self) -> usize {
+        self.idle_bytes.load(Ordering::SeqCst).min(self.idle_apart_max())
+    }
+
+    /// Returns whether idle memory counts against the room for bodies.
+    pub(crate) fn idle_in_the_way(&self) -> bool {
+        !self.may_rest(0)
+    }
+
+    fn idle_apart_max(&self) -> usize {
+        self.limit / IDLE_APART_SHARE
     }
 
     pub(crate) fn has_idle(&self, idle: Weak<dyn Idle>) {

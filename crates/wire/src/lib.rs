@@ -59,6 +59,7 @@ mod connections;
 mod drain;
 pub mod exposition;
 pub mod guard;
+mod handover;
 mod holder;
 mod incoming;
 mod inflate;

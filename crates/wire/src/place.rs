@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::admission::{AdmissionQueue, FIRST_BYTES};
+use crate::admission::{AdmissionQueue, FIRST_BYTES, LOOK_EVERY};
 use crate::budget::{Budget, OverBudget};
 use crate::claim::Claim;
 use crate::holder::Holder;
@@ -85,15 +85,30 @@ impl<'a> QueuePlace<'a> {
             record.wait(true);
             let waiter = state.queue.push(record, (wanted, is_small), (since, wait));
             admission.counts(&state);
+            admission.look_at(budget.room_of_use(&state, wanted));
             waiter
         };
-        budget.serve_waiting();
+        if budget.can_serve() || budget.idle_in_the_way() {
+            budget.serve_waiting();
+        }
         Some(QueuePlace { budget, waiter })
     }
 
-    /// Passes the room to the caller.
-    pub(crate) fn keep(self) {
+    /// Returns when the waiter checks which bodies could make room. Where many wait, one in several does so
+    /// often, since one check serves them all, and each wake-up costs.
+    pub(crate) fn looks_after(&self) -> Duration {
+        let every = (self.budget.admission.waiting() / LOOK_TOGETHER).clamp(1, LOOK_APART_MAX);
+        match self.waiter.is_one_in(every) {
+            true => LOOK_EVERY,
+            false => LOOK_EVERY * every as u32,
+        }
+    }
+
+    /// Passes the room to the caller, with the buffer that is kept for it, if one is.
+    pub(crate) fn keep(self) -> Option<Vec<u8>> {
         self.waiter.passes_on();
+        let mut state = self.budget.admission.state();
+        state.promises.end(self.waiter.wanted)
     }
 }
 
@@ -111,7 +126,9 @@ impl Drop for QueuePlace<'_> {
         if self.waiter.is_granted() {
             state.take_back(record, self.waiter.wanted);
             admission.let_on(&mut state, record.sender);
+            let kept = state.promises.end(self.waiter.wanted);
             drop(state);
+            drop(kept);
             self.budget.release(self.waiter.wanted);
         }
     }
@@ -206,6 +223,10 @@ impl Places {
 
 /// The part of the whole budget that waiting bodies may count for: an eighth.
 const ASIDE_SHARE: usize = 8;
+/// So many waiters look often, however many there are, or one in [`LOOK_APART_MAX`].
+const LOOK_TOGETHER: usize = 8;
+/// The most times [`LOOK_EVERY`] that a waiter goes without looking.
+const LOOK_APART_MAX: usize = 10;
 
 #[cfg(test)]
 mod tests {
@@ -287,6 +308,31 @@ mod tests {
         assert!(
             looks.iter().all(|looked| *looked <= 100 * 2 * UNFIT_MAX as u64),
             "{looks:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn nobody_is_looked_at_while_there_is_too_little_room_for_anybody() {
+        let budget = Arc::new(Budget::new(64 * MIB)); // 48 for bodies, 3 of it for small ones
+        let holder = Claim::begin(&budget, sender(1));
+        assert!(wait(&budget, &holder, 40 * MIB, 1).await);
+        let looked_at = || budget.admission.counters.looked_at.load(Ordering::Relaxed);
+        let before = looked_at();
+        let claims: Vec<Claim> = (0..200).map(|n| Claim::begin(&budget, sender(n + 2))).collect();
+        let minute = Duration::from_secs(60);
+        let waiting = claims
+            .iter()
+            .map(|claim| QueuePlace::take(&budget, claim, 9 * MIB, minute));
+        let waiting: Vec<_> = waiting.map(|place| place.expect("a place")).collect();
+        for bytes in [1, 5 * MIB - 1, 7 * MIB] {
+            holder.give_back(bytes);
+            budget.release(bytes);
+        }
+        let granted = waiting.iter().filter(|place| place.waiter.is_granted()).count();
+        assert_eq!(
+            (granted, looked_at() - before),
+            (1, 1),
+            "17 MiB are free at the end"
         );
     }
 

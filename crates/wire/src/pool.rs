@@ -4,7 +4,8 @@
 //! A [`Pool`] serves one core. Buffers come in size classes (quarter steps between powers of two, 4 KiB to
 //! 128 MiB); the last one put back is the first one taken, since it is still in cache. Larger buffers are
 //! allocated to measure and given back to the system at once. All capacity is charged to the shared
-//! [`Budget`].
+//! [`Budget`]. While bodies wait for room, the buffer of a body that is done goes to one of them
+//! ([`handover`](crate::handover)), and only some buffers for other work stay.
 //!
 //! Buffers may move between cores: one core may send what another has read, without a copy, and when the last
 //! handle to the buffer is dropped, it goes back to the pool that it came from. So the free buffers are
@@ -139,10 +140,10 @@ impl Pool {
         match budget.room_now(claim, size, warm) {
             Some(Some(warm)) => Ok(warm),
             Some(None) => Ok(self.fresh(size)),
-            None => {
-                budget.wait_for_room(claim, size, wait).await?;
-                Ok(self.fresh(size))
-            }
+            None => match budget.wait_for_room(claim, size, wait).await? {
+                Some(handed_over) => Ok(self.buffer(handed_over)),
+                None => Ok(self.fresh(size)),
+            },
         }
     }
 
@@ -157,7 +158,7 @@ impl Pool {
         let budget = &self.free.budget;
         match budget.room_now(claim, bytes, || None::<()>) {
             Some(_) => Ok(()),
-            None => budget.wait_for_room(claim, bytes, wait).await,
+            None => budget.wait_for_room(claim, bytes, wait).await.map(drop),
         }
     }
 
@@ -168,7 +169,7 @@ impl Pool {
         let mut stock = free.stock();
         stock.tick = stock.tick.wrapping_add(1);
         let now = stock.tick;
-        if free.budget.somebody_waits() {
+        if free.budget.somebody_waits() && free.budget.idle_in_the_way() {
             drop(stock);
             free.drop_idle();
             return;
@@ -234,22 +235,22 @@ impl Pool {
 
     /// A buffer of what lay idle until now.
     fn woken(&self, mut stock: MutexGuard<'_, IdleBuffers>, idle: IdleConnection) -> Buffer {
-        let charged = idle.bytes.capacity();
-        stock.bytes -= charged;
-        Buffer {
-            bytes: idle.bytes,
-            start: 0,
-            charged,
-            home: Arc::clone(&self.free),
-            claim: None,
-        }
+        self.free.takes_out(&mut stock, idle.bytes.capacity());
+        self.buffer(idle.bytes)
     }
 
     fn fresh(&self, size: usize) -> Buffer {
+        let mut buffer = self.buffer(Vec::with_capacity(size));
+        buffer.charged = size;
+        buffer
+    }
+
+    /// A buffer of memory that is charged.
+    fn buffer(&self, bytes: Vec<u8>) -> Buffer {
         Buffer {
-            bytes: Vec::with_capacity(size),
+            charged: bytes.capacity(),
+            bytes,
             start: 0,
-            charged: size,
             home: Arc::clone(&self.free),
             claim: None,
         }
@@ -271,22 +272,37 @@ impl FreeBuffers {
         self.stock.lock()
     }
 
-    fn put(&self, mut bytes: Vec<u8>, charged: usize) {
+    fn put(&self, mut bytes: Vec<u8>, charged: usize, of_body: bool) {
         let (size, class) = class_of(charged);
-        let keep = bytes.capacity() == size && size == charged && !self.budget.somebody_waits();
+        let class = class.filter(|_| bytes.capacity() == size && size == charged);
+        let budget = &self.budget;
+        let somebody_waits = budget.somebody_waits();
+        let rests = || !of_body && size >= KEPT_BYTES_MIN && budget.may_rest(size);
         match class {
-            Some(class) if keep => {
+            Some(class) if !somebody_waits || rests() => {
                 bytes.clear();
                 let mut stock = self.stock();
                 let since_tick = stock.tick;
                 stock.by_class[class].push(IdleConnection { bytes, since_tick });
                 stock.bytes += size;
+                budget.rests(size);
+                drop(stock);
+                if somebody_waits {
+                    budget.release(0); // what rests leaves more room for bodies than what is used
+                }
             }
-            _ => {
+            Some(_) => budget.hand_over(bytes),
+            None => {
                 drop(bytes);
-                self.budget.release(charged);
+                budget.release(charged);
             }
         }
+    }
+
+    /// Notes that `bytes` bytes of the stock lie idle no longer.
+    fn takes_out(&self, stock: &mut IdleBuffers, bytes: usize) {
+        stock.bytes -= bytes;
+        self.budget.rests_no_longer(bytes);
     }
 
     fn drop_idle(&self) {
@@ -306,14 +322,14 @@ impl FreeBuffers {
         for class in &mut stock.by_class {
             freed += class.drain(..).map(|idle| idle.bytes.capacity()).sum::<usize>();
         }
-        stock.bytes -= freed;
+        self.takes_out(&mut stock, freed);
         freed
     }
 
     /// Subtracts freed bytes from the accounts.
     fn forget(&self, mut stock: MutexGuard<'_, IdleBuffers>, freed: usize) {
         if freed > 0 {
-            stock.bytes -= freed;
+            self.takes_out(&mut stock, freed);
             drop(stock);
             self.budget.release(freed);
         }
@@ -518,8 +534,10 @@ impl fmt::Debug for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.claim = None; // first, because whoever gets the freed room may be the same peer
-        self.home.put(std::mem::take(&mut self.bytes), self.charged);
+        // The claim first, because whoever gets the freed room may be the same peer.
+        let of_body = self.claim.take().is_some();
+        self.home
+            .put(std::mem::take(&mut self.bytes), self.charged, of_body);
     }
 }
 
@@ -577,6 +595,8 @@ fn class_of(bytes: usize) -> (usize, Option<usize>) {
     (size, Some(1 + (power as usize - 12) * 4 + quarter))
 }
 
+/// Smaller buffers are not kept while somebody waits for room, since the allocator keeps their memory.
+const KEPT_BYTES_MIN: usize = 64 << 10;
 const CLASS_BYTES_MIN: usize = 4 << 10;
 const CLASS_BYTES_MAX: usize = 128 << 20;
 const CLASSES_OF_A_DOUBLING: usize = 4;

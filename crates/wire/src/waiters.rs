@@ -36,6 +36,8 @@ pub(crate) struct Waiters {
     last: u64,
     large: BTreeMap<u64, Arc<Waiter>>,
     small: BTreeMap<u64, Arc<Waiter>>,
+    /// The bytes that these want, each with the number of waiters who want as much.
+    wanted: BTreeMap<usize, usize>,
     held_back: HashMap<Holder, BTreeMap<u64, Arc<Waiter>>>,
     held_back_count: usize,
 }
@@ -60,6 +62,11 @@ impl Waiter {
     /// Makes the waiter forget that it was granted its room, which somebody else has now.
     pub(crate) fn passes_on(&self) {
         *self.granted.lock() = false;
+    }
+
+    /// Returns whether the waiter is the one of so many that come one after another.
+    pub(crate) fn is_one_in(&self, many: usize) -> bool {
+        self.number.is_multiple_of(many as u64)
     }
 
     /// Returns whether no other waiter may pass this one now: in the middle of its wait. Later it evidently
@@ -97,8 +104,12 @@ impl Waiters {
 
     /// Removes a waiter; returns whether it was still there.
     pub(crate) fn remove(&mut self, waiter: &Waiter) -> bool {
-        let list = self.list(waiter.is_small);
-        list.remove(&waiter.number).is_some() || self.take_held_back(waiter)
+        self.take_out(waiter).is_some() || self.take_held_back(waiter)
+    }
+
+    /// Returns the least that anybody wants who is not held back.
+    pub(crate) fn least_wanted(&self) -> Option<usize> {
+        self.wanted.first_key_value().map(|(wanted, _)| *wanted)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -137,7 +148,7 @@ impl Waiters {
 
     /// Has nobody look at a waiter until `holder`, which holds its share, or everybody, is let on.
     pub(crate) fn hold_back(&mut self, waiter: &Waiter, holder: Holder) {
-        if let Some(waiter) = self.list(waiter.is_small).remove(&waiter.number) {
+        if let Some(waiter) = self.take_out(waiter) {
             let held_back = self.held_back.entry(holder).or_default();
             held_back.insert(waiter.number, waiter);
             self.held_back_count += 1;
@@ -164,7 +175,19 @@ impl Waiters {
         }
     }
 
+    fn take_out(&mut self, waiter: &Waiter) -> Option<Arc<Waiter>> {
+        let waiter = self.list(waiter.is_small).remove(&waiter.number)?;
+        if let Some(count) = self.wanted.get_mut(&waiter.wanted) {
+            *count -= 1;
+            if *count == 0 {
+                self.wanted.remove(&waiter.wanted);
+            }
+        }
+        Some(waiter)
+    }
+
     fn put(&mut self, waiter: Arc<Waiter>) {
+        *self.wanted.entry(waiter.wanted).or_default() += 1;
         self.list(waiter.is_small).insert(waiter.number, waiter);
     }
 
