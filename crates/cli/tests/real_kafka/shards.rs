@@ -5,7 +5,8 @@ use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use super::concerns::{until, with, writes};
 use super::gateway::Gateway;
-use super::{GatewayHome, broker, send, wait};
+use super::moves::{ids_of, move_alias};
+use super::{GatewayHome, broker, queue, send, wait};
 
 const NO_PRIMARY: &str =
     r#"{"type":"unavailable_shards_exception","reason":"[i1][0] primary shard is not active Timeout: [3s]"}"#;
@@ -104,4 +105,61 @@ fn the_newest_version_wins_if_the_alias_leads_to_other_shards_while_some_of_a_sh
     });
     assert_eq!((cluster.docs("i1").len(), indexed), (indexed, DOCS - parked));
     assert_eq!(with(&cluster, "i2", 3), DOCS);
+}
+
+#[test]
+fn what_is_parked_behind_many_writes_that_wait_for_a_shard_and_is_not_of_it_does_not_wait_for_them() {
+    let cluster = cluster();
+    let place = GatewayHome::new(&cluster, broker(), "behind-a-shard", ", partitions: 2");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let few = "{elasticsearch: c, bulk: {batch_size_in_docs: 5}}}]}";
+    std::fs::write(
+        &place.file,
+        text.replace("{elasticsearch: c}}]}]", &format!("{few}]")),
+    )
+    .unwrap();
+    let gateway = place.start();
+    let [mut held, free] = ids_of(&gateway, 0);
+    // What shows where the alias leads is of the lane that has parked something, too.
+    let probe = held.pop().unwrap();
+    let write = |ids: &[String], v: usize| {
+        let line = |id| format!("{{\"index\":{{\"_index\":\"a\",\"_id\":\"{id}\"}}}}\n{{\"v\":{v}}}\n");
+        gateway
+            .bulk(&ids.iter().map(line).collect::<String>())
+            .ok()
+            .unwrap();
+    };
+    let settled = || {
+        let all = queue(&gateway)["accepted"].as_u64().unwrap();
+        settled(&gateway, all as usize)
+    };
+    // Of two lanes, that with the lower offsets comes first.
+    (0..60).for_each(|_| write(&free, 0));
+    settled();
+    // Of either index, since what is parked goes where the alias leads.
+    let refused = Fault::Items {
+        every: 1,
+        status: 503,
+        error: NO_PRIMARY.replace("[i1][0] ", ""),
+    };
+    cluster.inject(Injection::bulk(refused).on_node(0).always());
+    write(&held, 1);
+    assert!(settled().1 > 0);
+    move_alias(&cluster, &gateway, "i2", &probe);
+    // All of the lane's documents may have been in that shard. They are more than are tried at once.
+    write(&held, 2);
+    settled();
+    write(&free, 3);
+    settled();
+    until("those of the other lane get there", &gateway, || {
+        with(&cluster, "i2", 3) > 4
+    });
+    assert_eq!(with(&cluster, "i2", 2), 0, "they wait");
+    cluster.behave();
+    send(&gateway, "POST", "/queue/q/parked/_release");
+    wait(&gateway, |one| one["pending"] == 0 && one["parked"] == 0);
+    assert_eq!(
+        (with(&cluster, "i2", 2), with(&cluster, "i2", 3)),
+        (held.len(), free.len())
+    );
 }

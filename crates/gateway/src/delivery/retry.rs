@@ -2,6 +2,7 @@
 //! key.
 
 mod key_batch;
+mod passed_over;
 
 use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
@@ -28,11 +29,14 @@ use crate::nodes::Outbound;
 use crate::queue::dead_letters::Cause;
 use crate::queue::parked::{GoneEntry, ParkKey, Parked, ParkedError, Picked, SOON, Store, behind_other_lane};
 use key_batch::{Dead, Fate, KeyBatch, PickedEntry};
+use passed_over::PassedOver;
 
 /// The result of one try of a key.
 enum KeyResult {
     /// Some operations are gone; the next ones are tried at once.
     Progress,
+    /// All operations that were looked at wait for another key; those behind them are looked at next.
+    PassedOver,
     /// Nothing may be tried now.
     Nothing,
     /// Why something did not go through, and whether anything did.
@@ -149,12 +153,15 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, sto
 async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: watch::Receiver<bool>) {
     let retry = &route.group.settings.retry;
     let (mut progress, mut limit) = (false, usize::MAX);
+    let mut passed = PassedOver::default();
     for _ in 0..STEPS_MAX {
         if *stop.borrow() {
             break;
         }
-        match step(&route, &parked, &key, (progress, &mut limit), &mut stop).await {
+        let so_far = (progress, &mut limit, &mut passed);
+        match step(&route, &parked, &key, so_far, &mut stop).await {
             Ok(KeyResult::Progress) => progress = true,
+            Ok(KeyResult::PassedOver) => {}
             Ok(KeyResult::Nothing) => {
                 parked.state().rest(&key, progress, None, |_| WAITS);
                 return;
@@ -202,7 +209,7 @@ async fn step(
     route: &Rc<Route>,
     parked: &Parked,
     key: &ParkKey,
-    (proven, limit): (bool, &mut usize),
+    (proven, limit, passed): (bool, &mut usize, &mut PassedOver),
     stop: &mut watch::Receiver<bool>,
 ) -> Result<KeyResult, NotTried> {
     let group = &route.group;
@@ -216,26 +223,37 @@ async fn step(
         return Ok(KeyResult::Failed(Arc::new(Again::unsent(why.to_owned())), false));
     }
     let (docs_max, bytes_max) = tried_at_once(route);
-    let (picked, wording) = parked.state().pick(key, docs_max.min(*limit), bytes_max);
-    let (false, Some(wording)) = (picked.is_empty(), wording) else {
-        return Ok(KeyResult::Nothing);
+    let outbound = route.outbound();
+    let snapshot = outbound.cluster().snapshot();
+    passed.follow(&snapshot);
+    let docs_max = docs_max.min(*limit);
+    let picked = parked
+        .state()
+        .pick(key, docs_max, bytes_max, |piece| passed.has(piece));
+    let (picked, Some(wording)) = picked else {
+        return Ok(passed.all());
     };
     let store = parked.open_store()?;
     let Some(_held) = memory(route, &picked, stop).await else {
         return Ok(KeyResult::Nothing);
     };
-    let outbound = route.outbound();
-    let snapshot = outbound.cluster().snapshot();
     let (mut load, body) = read(route, &store, picked, &wording).await?;
     let batch = std::mem::replace(&mut load.batch, Batch::empty());
     fault("parked", &body);
     let mut work = Work::new(route, &batch, &body, &snapshot, (0, false)).ok_or(NotTried::Unknown)?;
     load.recall(&mut work);
-    let (mut send, other_lane) = load.due((route, parked, given_up), key, &work, &snapshot, *limit);
+    let with = (&**route, parked, given_up, &*passed);
+    let (mut send, other_lane) = load.due(with, key, &work, &snapshot, *limit);
     let idle = send.is_empty();
+    let all_wait = idle && !given_up && load.moves_none();
+    if let Some(other) = other_lane.as_ref().filter(|_| all_wait)
+        && passed.pass(load.picked(), &work, &snapshot, other)
+    {
+        return Ok(KeyResult::PassedOver);
+    }
     let refused = load.refused_before(route, parked, &mut send);
     work.limit = send.len();
-    let went = if given_up || send.is_empty() {
+    let mut went = if given_up || send.is_empty() {
         let other_lane = other_lane.filter(|_| idle);
         TryResult {
             dead: load.give_up(send),
@@ -247,14 +265,24 @@ async fn step(
         let with = (&*outbound, &snapshot);
         send_due(route, with, key, (mode, &send, limit), &mut work, &mut load).await
     };
-    let TryResult {
-        mut dead,
+    went.dead.extend(refused);
+    settle(route, parked, key, (load, &work, &snapshot), went).await
+}
+
+/// Writes down the fate of the operations of a try.
+async fn settle(
+    route: &Rc<Route>,
+    parked: &Parked,
+    key: &ParkKey,
+    (load, work, snapshot): (KeyBatch, &Work<'_>, &Snapshot),
+    TryResult {
+        dead,
         mut failed,
         held,
-    } = went;
-    dead.extend(refused);
+    }: TryResult,
+) -> Result<KeyResult, NotTried> {
     let to_bury = dead.len();
-    let (buried, why) = bury(route, parked, &load, &work, dead, &snapshot).await;
+    let (buried, why) = bury(route, parked, &load, work, dead, snapshot).await;
     if buried.len() < to_bury {
         failed = Some(Arc::new(Again::unsent(format!(
             "dead letters cannot be written: {why}"
@@ -267,6 +295,18 @@ async fn step(
         Some(again) => KeyResult::Failed(again, some),
         None => KeyResult::Progress,
     })
+}
+
+// === impl PassedOver ===
+
+impl PassedOver {
+    /// Returns the result of a try that finds nothing besides what was passed over.
+    fn all(&self) -> KeyResult {
+        match self.behind() {
+            Some(key) => KeyResult::Failed(Arc::new(Again::unsent(behind_other_lane(key))), false),
+            None => KeyResult::Nothing,
+        }
+    }
 }
 
 /// Returns the reason why no operation of a key can go out now, if there is one.

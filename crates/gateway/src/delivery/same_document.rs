@@ -24,6 +24,11 @@ pub(super) enum TryStep {
 }
 
 impl SameDocument {
+    /// Records that an operation on a document stays.
+    pub(super) fn stay(&mut self, document: u64) {
+        self.here.insert(document);
+    }
+
     /// Returns what to do with the next operation on a document, by what it has to wait for. Nothing goes
     /// into another line while an earlier operation on the document is sent or stays: that one may still be
     /// here when the other line is tried.

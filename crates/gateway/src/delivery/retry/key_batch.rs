@@ -10,6 +10,7 @@ use traces::Context;
 use wire::Buffer;
 
 use super::NotTried;
+use super::passed_over::PassedOver;
 use crate::delivery::doubt::Doubt;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Error, Outcome};
@@ -112,7 +113,7 @@ impl KeyBatch {
     /// for another key; and the key of another lane that some of the rest wait for.
     pub(super) fn due(
         &mut self,
-        (route, parked, given_up): (&Route, &Parked, bool),
+        (route, parked, given_up, passed): (&Route, &Parked, bool, &PassedOver),
         key: &ParkKey,
         work: &Work<'_>,
         snapshot: &Snapshot,
@@ -137,6 +138,10 @@ impl KeyBatch {
                     ParkKey::Documents | ParkKey::Letters { .. } => None,
                     _ => {
                         let named = work.named(operation, snapshot);
+                        if passed.holds(&named) {
+                            same.stay(work.operations[operation].document);
+                            continue;
+                        }
                         let shard = || work.shard(operation, snapshot);
                         let query = HolderQuery {
                             named: &named,
@@ -168,6 +173,15 @@ impl KeyBatch {
             self.moves(operation, to);
         }
         (send, other_lane)
+    }
+
+    /// Whether no operation goes to another line.
+    pub(super) fn moves_none(&self) -> bool {
+        self.pieces.iter().all(|piece| piece.tried.moved.is_empty())
+    }
+
+    pub(super) fn picked(&self) -> impl Iterator<Item = &Picked> {
+        self.pieces.iter().map(|piece| &piece.picked)
     }
 
     /// Returns the fate that an outcome means for an operation that waited for a key.

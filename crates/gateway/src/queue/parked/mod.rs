@@ -42,7 +42,7 @@ pub(crate) use led_to::NameLed;
 use lines::Lines;
 use putting::Putting;
 use state::{EntryPiece, Standing};
-pub(crate) use state::{Holder, HolderQuery, ParkedState, Picked, Tried};
+pub(crate) use state::{Holder, HolderQuery, Order, ParkedState, Picked, Tried};
 use store::Bound;
 use store::Resolved;
 use store::StoreRecord;

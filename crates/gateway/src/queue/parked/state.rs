@@ -25,7 +25,7 @@ use lanes::OfLane;
 
 /// The order in which pieces go out: by the first operation's request and its place there, then by the
 /// piece's record.
-type Order = (u64, u32, u64);
+pub(crate) type Order = (u64, u32, u64);
 
 /// All that is parked of a group.
 #[derive(Default)]
@@ -448,12 +448,13 @@ impl ParkedState {
     }
 
     /// Returns the first pieces of a key that may go together: with one wording, and with a bounded number of
-    /// documents and bytes, but at least one piece.
+    /// documents and bytes, but at least one piece. `passed` says which pieces are passed over.
     pub(crate) fn pick(
         &self,
         key: &ParkKey,
         docs_max: usize,
         bytes_max: u64,
+        passed: impl Fn(&Order) -> bool,
     ) -> (Vec<Picked>, Option<Arc<(String, String)>>) {
         let Some(held) = self.keys.get(key) else {
             return (Vec::new(), None);
@@ -466,6 +467,9 @@ impl ParkedState {
             // A lane's later pieces wait for the commit of the earlier ones.
             if piece.standing != Standing::Ready || waiting.contains(&piece.lane) {
                 waiting.insert(piece.lane);
+                continue;
+            }
+            if passed(order) {
                 continue;
             }
             if *key == ParkKey::Documents {

@@ -69,7 +69,10 @@ fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
     let second = entry(ParkKey::Documents, 2, &["1", "2"]);
     park(&mut state, &second, 30);
     assert_eq!(
-        (state.counted, state.pick(&ParkKey::Documents, 10, 1000).0.len()),
+        (
+            state.counted,
+            state.pick(&ParkKey::Documents, 10, 1000, |_| false).0.len()
+        ),
         (0, 0)
     );
     assert!(state.count(3) && !state.count(3));
@@ -78,7 +81,7 @@ fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
     park(&mut state, &entry(ParkKey::Documents, 3, &["1"]), 40);
     state.count(3);
     state.ready();
-    let picked = state.pick(&ParkKey::Documents, 10, 1000).0;
+    let picked = state.pick(&ParkKey::Documents, 10, 1000, |_| false).0;
     let at: Vec<u64> = picked.iter().map(|picked| picked.at).collect();
     assert_eq!(at, [30], "the other one is a later write to the same document");
     let tried = Tried {
@@ -93,7 +96,7 @@ fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
         (state.counted, state.has(30, 0), state.has(30, 1)),
         (2, false, true)
     );
-    let picked = state.pick(&ParkKey::Documents, 10, 1000).0;
+    let picked = state.pick(&ParkKey::Documents, 10, 1000, |_| false).0;
     let at: Vec<u64> = picked.iter().map(|picked| picked.at).collect();
     assert_eq!(at, [30, 40], "the first write is done");
 }

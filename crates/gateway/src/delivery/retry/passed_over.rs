@@ -1,0 +1,78 @@
+//! The first operations of a key's line, if all of them wait for another key: others behind them need not
+//! wait with them, unless they are on the same documents.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use cluster::Snapshot;
+
+use crate::delivery::work::Work;
+use crate::queue::parked::{OperationNames, Order, ParkKey, Picked};
+
+/// The pieces of a key that were passed over since its turn began.
+#[derive(Default)]
+pub(super) struct PassedOver {
+    /// The topology by which the documents have their names.
+    snapshot: Option<Arc<Snapshot>>,
+    pieces: HashSet<Order>,
+    documents: HashSet<u64>,
+    times: usize,
+    /// The key that the last of them wait for.
+    behind: Option<ParkKey>,
+}
+
+impl PassedOver {
+    /// Forgets what was passed over by another topology: documents may have other names now.
+    pub(super) fn follow(&mut self, snapshot: &Arc<Snapshot>) {
+        let is_same = self
+            .snapshot
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, snapshot));
+        if !is_same {
+            self.snapshot = Some(Arc::clone(snapshot));
+            self.pieces.clear();
+            self.documents.clear();
+        }
+    }
+
+    pub(super) fn has(&self, piece: &Order) -> bool {
+        self.pieces.contains(piece)
+    }
+
+    /// Whether an operation has to stay because an earlier one on its document does.
+    pub(super) fn holds(&self, named: &OperationNames) -> bool {
+        let of_document = named.document.iter().filter(|document| **document != 0);
+        of_document
+            .into_iter()
+            .any(|document| self.documents.contains(document))
+    }
+
+    /// Passes over pieces that wait for this key; returns `false` if those behind them have to wait, too.
+    pub(super) fn pass<'p>(
+        &mut self,
+        pieces: impl Iterator<Item = &'p Picked>,
+        work: &Work<'_>,
+        snapshot: &Snapshot,
+        behind: &ParkKey,
+    ) -> bool {
+        self.times += 1;
+        if self.times > TIMES_MAX || self.documents.len() + 2 * work.operations.len() > DOCUMENTS_MAX {
+            return false;
+        }
+        self.pieces.extend(pieces.map(|piece| piece.order));
+        for operation in 0..work.operations.len() {
+            self.documents.extend(work.named(operation, snapshot).document);
+        }
+        self.behind = Some(behind.clone());
+        true
+    }
+
+    /// Returns the key that what was passed over waits for, if anything was.
+    pub(super) fn behind(&self) -> Option<&ParkKey> {
+        self.behind.as_ref()
+    }
+}
+
+/// How often a key passes pieces over in one turn, and the most numbers of documents that it remembers.
+const TIMES_MAX: usize = 32;
+const DOCUMENTS_MAX: usize = 200_000;
