@@ -7,9 +7,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::time::Instant;
 
 use crate::admission::{Admission, Fairness};
 
@@ -67,6 +69,9 @@ pub struct OverBudget {
 /// The part of the budget that may lie idle while bodies wait for room, a sixteenth: memory for chunks and
 /// answers, which is needed again at once. The part of the budget that is not for bodies bears it.
 const IDLE_APART_SHARE: usize = 16;
+
+/// How often a copy that waits for room looks for it.
+const ROOM_AGAIN: Duration = Duration::from_millis(20);
 
 /// Smaller copies are not waited for: there are few at once, one on each core.
 const LARGE_COPY: usize = 1 << 20;
@@ -150,22 +155,44 @@ impl Budget {
     /// log. The charge is never refused, and idle memory is given up for it; but where there is no room, it
     /// waits until no other such copy is being made, since bodies are released once they are copied.
     pub async fn hold(self: &Arc<Self>, bytes: usize) -> Charge {
-        let copying = || Arc::clone(&self.copying);
         let making = match self.charge_or_reclaim(bytes, self.limit) {
-            Ok(()) if bytes < LARGE_COPY => Making::Done,
-            Ok(()) => Making::WithOthers(copying().try_read_owned().ok()),
+            Ok(()) => self.making_with_others(bytes),
             Err(_) if bytes < LARGE_COPY => {
                 self.charge(bytes);
                 Making::Done
             }
             Err(_) => {
-                let alone = copying().write_owned().await;
+                let alone = Arc::clone(&self.copying).write_owned().await;
                 if self.charge_or_reclaim(bytes, self.limit).is_err() {
                     self.charge(bytes);
                 }
                 Making::Alone(alone)
             }
         };
+        self.charged(bytes, making)
+    }
+
+    /// Like [`Budget::hold`], but first waits for room, for at most `wait`: for work that nobody waits for.
+    /// Bodies are released meanwhile.
+    pub async fn hold_in_time(self: &Arc<Self>, bytes: usize, wait: Duration) -> Charge {
+        let until = Instant::now() + wait;
+        while bytes <= self.limit && Instant::now() < until {
+            if self.charge_or_reclaim(bytes, self.limit).is_ok() {
+                return self.charged(bytes, self.making_with_others(bytes));
+            }
+            tokio::time::sleep(ROOM_AGAIN).await;
+        }
+        self.hold(bytes).await
+    }
+
+    fn making_with_others(&self, bytes: usize) -> Making {
+        match bytes < LARGE_COPY {
+            true => Making::Done,
+            false => Making::WithOthers(Arc::clone(&self.copying).try_read_owned().ok()),
+        }
+    }
+
+    fn charged(self: &Arc<Self>, bytes: usize, making: Making) -> Charge {
         Charge {
             budget: Arc::clone(self),
             bytes,
@@ -278,6 +305,28 @@ mod tests {
 
     fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
         future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_that_nobody_waits_for_waits_for_room_and_no_longer_than_it_may() {
+        let budget = Arc::new(Budget::new(100 << 20));
+        let mut body = budget.hold(80 << 20).await;
+        body.made(80 << 20);
+        let (second, began) = (Duration::from_secs(1), Instant::now());
+        let late = budget.hold_in_time(40 << 20, second).await;
+        assert_eq!((began.elapsed(), budget.used()), (second, 120 << 20));
+        drop(late);
+        let (copy, ()) = tokio::join!(budget.hold_in_time(40 << 20, second), async {
+            tokio::time::sleep(second / 2).await;
+            assert_eq!(budget.used(), 80 << 20);
+            drop(body);
+        });
+        assert_eq!((began.elapsed(), budget.used()), (second / 2 * 3, 40 << 20));
+        drop(copy);
+        let larger = budget.hold_in_time(101 << 20, second).await;
+        assert_eq!(began.elapsed(), second / 2 * 3, "there will never be room for it");
+        drop(larger);
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

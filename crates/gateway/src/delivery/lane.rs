@@ -92,12 +92,12 @@ impl Route {
     }
 
     /// Has the memory for bodies bear a copy that is made of a large document for the disk, until this is
-    /// dropped; none of a small one.
+    /// dropped; none of a small one. Waits a while for room, since bodies are released meanwhile.
     pub(crate) async fn large_copy(&self, bytes: usize) -> Option<Charge> {
         if bytes <= LARGE_COPY {
             return None;
         }
-        Some(self.shared.body_memory.hold(bytes).await)
+        Some(self.shared.body_memory.hold_in_time(bytes, ROOM_WITHIN).await)
     }
 
     /// Returns the gateway's own account at the cluster.
@@ -184,3 +184,5 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Copies of smaller documents are counted nowhere: a lane makes one at a time.
 const LARGE_COPY: usize = 1 << 20;
+/// How long a large copy waits for room; then it is made all the same.
+const ROOM_WITHIN: Duration = Duration::from_secs(2);

@@ -85,6 +85,16 @@ impl Codec {
         }
         checked
     }
+
+    /// Like [`Codec::unpack`], for all of `stored`; bytes that are not packed are not copied.
+    pub(crate) fn unpacked(self, stored: Vec<u8>, raw_bytes: usize) -> io::Result<Vec<u8>> {
+        if self == Self::None && stored.len() == raw_bytes {
+            return Ok(stored);
+        }
+        let mut raw = Vec::new();
+        self.unpack(&stored, raw_bytes, &mut raw)?;
+        Ok(raw)
+    }
 }
 
 fn with_zstd<T>(pack: impl FnOnce(&mut zstd::bulk::Compressor<'static>) -> io::Result<T>) -> io::Result<T> {
@@ -120,6 +130,9 @@ mod tests {
             assert!(out.starts_with(b"kept") && out[4..] == raw);
             assert!(codec.unpack(&packed[6..], raw.len() - 1, &mut out).is_err());
             assert_eq!(out.len(), 4 + raw.len());
+            let stored = packed.split_off(6);
+            assert!(codec.unpacked(stored.clone(), raw.len() - 1).is_err());
+            assert_eq!(codec.unpacked(stored, raw.len()).unwrap(), raw);
             assert_eq!(Codec::of(codec.number()), Some(codec));
         }
     }

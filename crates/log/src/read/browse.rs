@@ -131,15 +131,14 @@ pub(crate) fn whole(file: &dyn File, at: u64, parsed: &Parsed<'_>) -> io::Result
         groups: Vec::with_capacity(parsed.directory.len()),
     };
     for (range, entry) in parsed.groups() {
-        let (mut stored, mut raw) = (vec![0; entry.stored as usize], Vec::new());
+        let mut stored = vec![0; entry.stored as usize];
         let read = file.read_at(&mut stored, at + range.start as u64)?;
-        let right = read == stored.len()
-            && checksum::of(&stored) == entry.crc
-            && head.codec.unpack(&stored, entry.raw as usize, &mut raw).is_ok();
+        let right = read == stored.len() && checksum::of(&stored) == entry.crc;
+        let unpacked = right.then(|| head.codec.unpacked(stored, entry.raw as usize).ok());
         browsed.groups.push(BrowsedGroup {
             lane: entry.lane,
             documents: entry.documents,
-            bytes: right.then_some(raw),
+            bytes: unpacked.flatten(),
         });
     }
     Ok(browsed)

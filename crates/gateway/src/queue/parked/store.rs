@@ -299,10 +299,11 @@ fn parse(record: Browsed) -> Option<StoreRecord> {
     let bytes = record.groups.into_iter().next()?.bytes;
     match record.kind {
         PUT => {
-            let bytes = bytes?;
-            let head = bytes.iter().position(|byte| *byte == b'\n')?;
-            let entry = serde_json::from_slice(&bytes[..head]).ok()?;
-            Some(StoreRecord::Put(entry, bytes[head + 1..].to_vec()))
+            let mut lines = bytes?;
+            let head = lines.iter().position(|byte| *byte == b'\n')?;
+            let entry = serde_json::from_slice(&lines[..head]).ok()?;
+            lines.drain(..=head); // in place: the lines may be as large as a body
+            Some(StoreRecord::Put(entry, lines))
         }
         RESOLVED => serde_json::from_slice(&bytes?).ok().map(StoreRecord::Resolved),
         SETTLED => Some(StoreRecord::Settled),
