@@ -452,12 +452,10 @@ impl Budget {
         room >= self.admission.useful.load(Ordering::SeqCst)
     }
 
-    /// Releases a buffer, and keeps it for a body that gets the room.
-    pub(crate) fn hand_over(&self, mut buffer: Vec<u8>) {
+    /// Releases a buffer, and keeps it for a body that gets the room; gives it back if there is none.
+    pub(crate) fn hand_over(&self, buffer: Vec<u8>) -> Option<Vec<u8>> {
         self.release(buffer.capacity());
-        buffer.clear();
-        let left = self.admission.state().promises.offer(buffer);
-        drop(left); // without the lock, since the system takes its time
+        self.admission.state().promises.offer(buffer)
     }
 
     /// Gives room to the waiters, as far as there is any.

@@ -66,9 +66,9 @@ pub struct OverBudget {
     pub limit: usize,
 }
 
-/// The part of the budget that may lie idle while bodies wait for room, a sixteenth: memory for chunks and
+/// The part of the budget that may lie idle while bodies wait for room, an eighth: memory for chunks and
 /// answers, which is needed again at once. The part of the budget that is not for bodies bears it.
-const IDLE_APART_SHARE: usize = 16;
+const IDLE_APART_SHARE: usize = 8;
 
 /// How often a copy that waits for room looks for it.
 const ROOM_AGAIN: Duration = Duration::from_millis(20);

@@ -149,18 +149,37 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_buffer_whose_room_goes_to_other_work_is_kept_for_the_body_that_waits() {
+        let (pool, first) = full().await;
+        let body = admitted(&pool, 5 * MIB).await;
+        let address = body.as_ptr();
+        let (second, ()) = tokio::join!(admitted(&pool, 5 * MIB), async {
+            until_wait(&pool, 1).await;
+            let chunks: Vec<_> = (0..16).map(|_| pool.take(256 << 10)).collect();
+            drop(body);
+            assert_eq!((open(&pool), pool.idle_bytes()), ((0, 0), 5 * MIB));
+            assert_eq!(pool.budget().used_by_bodies(), 44 * MIB);
+            drop(chunks);
+        });
+        assert_eq!(second.as_ptr(), address);
+        assert_eq!(pool.budget().used(), 45 * MIB, "charged once");
+        drop((first, second));
+        assert_eq!(pool.idle_bytes(), pool.budget().used());
+    }
+
+    #[tokio::test]
     async fn what_work_needs_again_stays_while_bodies_wait_and_takes_no_room_from_them() {
         let (pool, first) = full().await;
-        let chunks: Vec<_> = (0..20).map(|_| pool.take(256 << 10)).collect();
-        let address = chunks[15].as_ptr();
+        let chunks: Vec<_> = (0..36).map(|_| pool.take(256 << 10)).collect();
+        let address = chunks[31].as_ptr();
         let (second, ()) = tokio::join!(admitted(&pool, 40 * MIB), async {
             until_wait(&pool, 1).await;
             drop(chunks);
-            assert_eq!(pool.idle_bytes(), 4 * MIB, "a sixteenth of the budget");
+            assert_eq!(pool.idle_bytes(), 8 * MIB, "an eighth of the budget");
             assert_eq!(pool.take(256 << 10).as_ptr(), address, "and is taken again");
             assert_eq!(pool.budget().used_by_bodies(), 40 * MIB);
             pool.tick(5);
-            assert_eq!(pool.idle_bytes(), 4 * MIB, "as long as nobody else needs it");
+            assert_eq!(pool.idle_bytes(), 8 * MIB, "as long as nobody else needs it");
             drop(first);
         });
         assert_eq!(pool.budget().used(), 40 * MIB);

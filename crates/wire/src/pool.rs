@@ -142,7 +142,9 @@ impl Pool {
             Some(None) => Ok(self.fresh(size)),
             None => match budget.wait_for_room(claim, size, wait).await? {
                 Some(handed_over) => Ok(self.buffer(handed_over)),
-                None => Ok(self.fresh(size)),
+                None => Ok(warm()
+                    .inspect(|_| budget.release(size)) // it is charged already
+                    .unwrap_or_else(|| self.fresh(size))),
             },
         }
     }
@@ -276,27 +278,31 @@ impl FreeBuffers {
         let (size, class) = class_of(charged);
         let class = class.filter(|_| bytes.capacity() == size && size == charged);
         let budget = &self.budget;
-        let somebody_waits = budget.somebody_waits();
-        let rests = || !of_body && size >= KEPT_BYTES_MIN && budget.may_rest(size);
-        match class {
-            Some(class) if !somebody_waits || rests() => {
-                bytes.clear();
-                let mut stock = self.stock();
-                let since_tick = stock.tick;
-                stock.by_class[class].push(IdleConnection { bytes, since_tick });
-                stock.bytes += size;
-                budget.rests(size);
-                drop(stock);
-                if somebody_waits {
-                    budget.release(0); // what rests leaves more room for bodies than what is used
-                }
-            }
-            Some(_) => budget.hand_over(bytes),
-            None => {
-                drop(bytes);
-                budget.release(charged);
-            }
+        let Some(class) = class else {
+            drop(bytes);
+            return budget.release(charged);
+        };
+        bytes.clear();
+        let may_rest = || size >= KEPT_BYTES_MIN && budget.may_rest(size);
+        if !budget.somebody_waits() {
+            self.keep(bytes, class);
+        } else if !of_body && may_rest() {
+            self.keep(bytes, class);
+            budget.release(0); // what rests leaves more room for bodies than what is used
+        } else if let Some(left) = budget.hand_over(bytes)
+            && may_rest()
+        {
+            budget.charge(size);
+            self.keep(left, class);
         }
+    }
+
+    fn keep(&self, bytes: Vec<u8>, class: usize) {
+        let mut stock = self.stock();
+        let (since_tick, size) = (stock.tick, bytes.capacity());
+        stock.by_class[class].push(IdleConnection { bytes, since_tick });
+        stock.bytes += size;
+        self.budget.rests(size);
     }
 
     /// Notes that `bytes` bytes of the stock lie idle no longer.
