@@ -322,7 +322,7 @@ impl ParkedTopic {
                     self.has_resolved(&receipt);
                     return Ok(());
                 }
-                Err(error) if tries == RESOLVE_TRIES || !self.may_write() => return Err(error.into()),
+                Err(error) if tries == TRIES_MAX || !self.may_write() => return Err(error.into()),
                 Err(_) => {}
             }
             tries += 1;
@@ -398,13 +398,24 @@ impl ParkedTopic {
         }
         let topic = Arc::clone(self);
         // Only the brokers' disks depend on this.
-        let tidied = thread("parked-tidy", Work::Parked, move || {
-            if let Err(error) = topic.side_topic.delete_before(&places) {
-                let topic = topic.side_topic.name();
-                tracing::debug!(topic, %error, "what is needed no more stays");
-            }
-        });
+        let tidied = thread("parked-tidy", Work::Parked, move || topic.delete_before(&places));
         drop(tidied);
+    }
+
+    /// Deletes the records before these places. What the brokers refuse is tried again, and in the end left to
+    /// the next time.
+    fn delete_before(&self, places: &[(u32, u64)]) {
+        for tries in 1.. {
+            let Err(error) = self.side_topic.delete_before(places) else {
+                return self.owned.lock().deleted_before(places);
+            };
+            if tries == TRIES_MAX || !self.may_write() {
+                let topic = self.side_topic.name();
+                tracing::debug!(topic, %error, "what is needed no more stays");
+                return;
+            }
+            std::thread::sleep(AGAIN);
+        }
     }
 
     pub(super) fn close(&self) {
@@ -480,24 +491,31 @@ impl Owned {
     }
 
     /// Returns for each lane the place before which nothing is needed, where that is news.
-    fn needless(&mut self) -> Vec<(u32, u64)> {
+    fn needless(&self) -> Vec<(u32, u64)> {
         let mut oldest: BTreeMap<u32, u64> = BTreeMap::new();
         for (lane, offset) in self.places.values() {
             let least = oldest.entry(*lane).or_insert(*offset);
             *least = (*least).min(*offset);
         }
         let mut places = Vec::new();
-        for (number, lane) in &mut self.lanes {
+        for (number, lane) in &self.lanes {
             let held_from = lane.owners.last().map_or(0, |(holds, _)| *holds);
             let oldest = oldest.get(number).copied();
             let needed = oldest.into_iter().chain(lane.last_resolved).min();
             let before = kept_from(&lane.owners, needed.unwrap_or(held_from));
             if before > lane.deleted_before {
-                lane.deleted_before = before;
                 places.push((*number, before));
             }
         }
         places
+    }
+
+    fn deleted_before(&mut self, places: &[(u32, u64)]) {
+        for (number, before) in places {
+            if let Some(lane) = self.lanes.get_mut(number) {
+                lane.deleted_before = lane.deleted_before.max(*before);
+            }
+        }
     }
 }
 
@@ -554,9 +572,9 @@ const BEGINS: u8 = 2;
 const HOLDS: u8 = 3;
 const LED_TO: u8 = 4;
 const PARAMS_BYTES_MAX: usize = 64;
-/// How often the gateway tries to record that operations are gone; after that they stay parked, and may be
-/// executed once more.
-const RESOLVE_TRIES: u32 = 10;
+/// How often the gateway tries to record that operations are gone, after which they stay parked and may be
+/// executed once more; and how often it tries to delete records.
+const TRIES_MAX: u32 = 10;
 const AGAIN: Duration = Duration::from_millis(500);
 /// The number of resolving records after which records that are no longer needed are deleted.
 const TIDY_AFTER: usize = 1000;
