@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use cluster::Snapshot;
 use config::Level;
+use http::Response;
 use http::request::Parts;
-use http::{Response, StatusCode};
 use wire::{BodyError, Collected, Incoming, Outgoing, PooledBytes};
 
 use crate::admission::form::FormQuestion;
@@ -24,7 +24,7 @@ use crate::metrics::Counters;
 use crate::nodes::{Body, Fallback, Outbound};
 use crate::queue::Accept;
 use crate::request_id::RequestId;
-use crate::reshuffle::{BulkRequest, Reshuffle};
+use crate::reshuffle::{BulkRequest, Reshuffle, is_of_nodes};
 use crate::why::HeadWhy;
 
 /// Takes bulks and leads them through the gateway, with one instance per core.
@@ -189,7 +189,7 @@ impl Intake {
         let request_id = RequestId::of(&head.extensions);
         let taken = self.take_held(head, held, bulk, &snapshot).await;
         if let Ok(Taken::Done(answer)) = &taken
-            && answer.status() == StatusCode::OK
+            && is_of_nodes(answer)
         {
             stranger.introduce(&self.outbound, snapshot, request_id);
         }

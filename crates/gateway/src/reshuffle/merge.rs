@@ -22,6 +22,10 @@ use crate::sample::sample;
 use crate::split::{ItemError, PartAnswer, Sender, Split};
 use crate::turns::Turns;
 
+/// Marks an answer that has items of nodes, so that the cluster has let its client in.
+#[derive(Clone, Copy)]
+struct OfNodes;
+
 impl Reshuffle {
     /// Sends each part of a planned bulk to its node, and merges the answers.
     pub(crate) async fn split(
@@ -105,7 +109,7 @@ impl Reshuffle {
                     unreachable!("it has just been looked at")
                 };
                 let (head, body) = items.into_answer(began.elapsed(), &self.pool);
-                Ok(with_head(head, &[], body))
+                Ok(of_nodes(with_head(head, &[], body)))
             }
             (answers, _) => match whole_answer(answers) {
                 Some(whole) => whole,
@@ -174,7 +178,7 @@ impl Reshuffle {
         }
         let body = chunks.into_iter().collect();
         Ok(match heads.split_first() {
-            Some((first, others)) => with_head((*first).clone(), others, body),
+            Some((first, others)) => of_nodes(with_head((*first).clone(), others, body)),
             None => json_response(body),
         })
     }
@@ -204,6 +208,16 @@ impl Reshuffle {
             self.outbound.cluster().hint();
         }
     }
+}
+
+fn of_nodes(mut answer: Response<Outgoing>) -> Response<Outgoing> {
+    answer.extensions_mut().insert(OfNodes);
+    answer
+}
+
+/// Returns whether nodes have executed at least a part of a bulk with this answer.
+pub(crate) fn is_of_nodes(answer: &Response<Outgoing>) -> bool {
+    answer.extensions().get::<OfNodes>().is_some()
 }
 
 /// Returns the answer to the request as a whole, in the cluster's words, if no part was taken.

@@ -10,4 +10,5 @@ mod merge;
 mod plan;
 
 pub(crate) use directed::Directory;
+pub(crate) use merge::is_of_nodes;
 pub(crate) use plan::{BulkRequest, Lanes, PlanBasis, Reshuffle};

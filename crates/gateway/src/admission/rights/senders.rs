@@ -1,9 +1,9 @@
-//! The users who send bulks in synchronous mode. Their credentials travel with their bulks, so the cluster is
-//! not asked what they may write. But the memory for bodies is shared among users and not only among
+//! The users who send bulks in synchronous mode. Their credentials travel with their bulks, so the cluster
+//! is not asked what they may write. But the memory for bodies is shared among users and not only among
 //! addresses ([`wire::Incoming::sent_by`]), and anybody can write any name into credentials. So the cluster
-//! is asked who a client is, once it has answered a bulk of this client with 200. It is never asked about
-//! credentials that may be wrong: clusters count failed logins, and the client's own request has been one
-//! already.
+//! is asked who a client is, once one of its nodes has answered a bulk of this client with 200. It is never
+//! asked about credentials that may be wrong: clusters count failed logins, and the client's own request has
+//! been one already.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
