@@ -45,8 +45,11 @@ impl LaneNames {
         }
         let indices = self.0.entry(led.name.clone()).or_default();
         let is_same = |known: &NameLed| (&known.index, known.since_ms) == (&led.index, led.since_ms);
-        match indices.iter_mut().find(|known| is_same(known)) {
-            Some(known) => known.sent_before = led.sent_before,
+        // The next owners of a lane write an index down once more: it displaces no other.
+        let is_newest = |at: usize| at + 1 == indices.len() && indices[at].index == led.index;
+        let at = (0..indices.len()).find(|at| is_same(&indices[*at]) || is_newest(*at));
+        match at {
+            Some(at) => indices[at].sent_before = led.sent_before,
             None => indices.push(led),
         }
         if indices.len() > INDICES_MAX {
@@ -138,6 +141,18 @@ mod tests {
             (indices(&left), ends),
             (vec!["i1", "i2"], vec![Some(100), Some(300)])
         );
+    }
+
+    #[test]
+    fn owners_that_come_and_go_while_a_name_leads_to_one_index_displace_no_other() {
+        let mut names = lane(&[("a", "i1", 1)]);
+        for owner in 0..2 * INDICES_MAX as u64 {
+            names.owner_gone(100 + owner);
+            names.add(NameLed::now("a", "i2", 10 + owner));
+        }
+        let left = names.take_from(0, true);
+        assert_eq!(indices(&left), ["i1", "i2"]);
+        assert_eq!((left[1].since_ms, left[1].sent_before), (10, None));
     }
 
     #[test]
