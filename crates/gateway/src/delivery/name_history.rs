@@ -74,7 +74,14 @@ impl NameHistory {
         let all = 0..indices.len();
         let at = all.clone().find(|at| led_there(at) && !is_left(*at));
         let since = match at.or_else(|| all.clone().rfind(led_there)) {
-            Some(at) => at + 1..indices.len(),
+            Some(at) if indices[at].since_ms <= accepted_ms.saturating_add(CLOCKS_MS) => {
+                at + 1..indices.len()
+            }
+            // The name led there before it was followed, and may have led elsewhere before it came back.
+            Some(_) => {
+                let is_earlier = |led: &Led| led.since_ms.saturating_add(CLOCKS_MS) <= accepted_ms;
+                indices.partition_point(is_earlier)..indices.len()
+            }
             // The name led there before it was followed, or for so short a time that nobody saw it here.
             None => all,
         };
@@ -197,6 +204,27 @@ mod tests {
         assert_eq!(led_to.since("a", "i4", 440_000), ["i5"]);
         led_to.look(&table("i6"), 460_000);
         assert_eq!(led_to.since("a", "i5", 455_000), ["i6"]);
+    }
+
+    #[test]
+    fn where_a_name_led_is_told_if_it_came_back_before_it_was_followed() {
+        // Its owner sent something through the name while it led to `i2`, and nothing before.
+        let mut led_to = followed(&[("i1", 200_000)]);
+        let heard = NameLed {
+            name: "a".to_owned(),
+            index: "i2".to_owned(),
+            since_ms: 100_000,
+            sent_before: None,
+        };
+        led_to.hear(vec![heard], 200_000);
+        assert_eq!(led_to.since("a", "i1", 50_000), ["i2", "i1"]);
+        // The name had led to `i2` before this was accepted.
+        assert_eq!(led_to.since("a", "i1", 150_000), ["i1"]);
+        assert_eq!(led_to.since("a", "i1", 105_000), ["i2", "i1"], "clocks differ");
+        assert!(
+            led_to.since("a", "i1", 195_000).is_empty(),
+            "it may have led there"
+        );
     }
 
     #[test]
