@@ -268,7 +268,7 @@ impl Lane {
             let origin = batch.origin(*operation);
             let request = (origin.position, origin.time_ms);
             if entry.origins.last() != Some(&request) {
-                let span = batch.span_of(origin.position);
+                let span = batch.span_of((self.number, origin.position));
                 let number = entry.origins.len() as u32;
                 entry.spans.extend(span.map(|span| (number, span.to_string())));
                 entry.origins.push(request);
@@ -342,7 +342,10 @@ impl ToPark {
             let origin = work.batch.origin(operation);
             let led_to = origin.led_to(&named.written);
             let led_to = led_to.map_or(0, |index| named.written.len() + index.len() + 24);
-            let span = work.batch.span_of(origin.position).map_or(0, |_| SPAN_BYTES);
+            let span = work
+                .batch
+                .span_of((work.batch.mark.lane, origin.position))
+                .map_or(0, |_| SPAN_BYTES);
             let more = (at.end - at.start) + OPERATION_BYTES + said + names + led_to + span;
             if pieces.is_empty() || bytes + more > bytes_max {
                 bytes = head;

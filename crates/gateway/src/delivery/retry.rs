@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use traces::OpenSpan;
+use traces::{Context, OpenSpan};
 use wire::PooledBytes;
 use wire::guard::{Work as GuardedWork, caught, fault, guarded, spawn_in};
 
@@ -385,7 +385,7 @@ async fn send_due(
     load: &mut KeyBatch,
 ) -> TryResult {
     let group = &route.group;
-    let span = traced(route, work, key, send);
+    let span = traced(route, (work, load), key, send);
     work.trace = span.as_ref().map(OpenSpan::trace);
     let (mut left, mut held) = (send.to_vec(), Vec::new());
     let mut outcomes = route.look_back(work, &mut left, outbound, snapshot).await;
@@ -436,22 +436,29 @@ async fn send_due(
 }
 
 /// Begins the span of a try of these operations, if there are some of traced requests among them.
-fn traced(route: &Route, work: &Work<'_>, key: &ParkKey, send: &[usize]) -> Option<OpenSpan> {
+fn traced(
+    route: &Route,
+    (work, load): (&Work<'_>, &KeyBatch),
+    key: &ParkKey,
+    send: &[usize],
+) -> Option<OpenSpan> {
     let batch = work.batch;
-    let positions: BTreeSet<u64> = match batch.accepted_by.is_empty() {
+    let position = |at: &usize| (load.lane(*at), batch.origin(*at).position);
+    let positions: BTreeSet<(u32, u64)> = match batch.accepted_by.is_empty() {
         true => BTreeSet::new(),
-        false => send.iter().map(|at| batch.origin(*at).position).collect(),
+        false => send.iter().map(position).collect(),
     };
-    let mut links = batch
-        .accepted_by
-        .iter()
-        .filter(|(at, _)| positions.contains(at))
-        .peekable();
-    links.peek()?;
-    let mut span = route.traced(batch)?;
+    let mut links: Vec<Context> = Vec::new();
+    for (at, from) in &batch.accepted_by {
+        // A request may have operations in several lanes.
+        if positions.contains(at) && !links.contains(from) {
+            links.push(*from);
+        }
+    }
+    let mut span = (!links.is_empty()).then(|| route.traced(batch))??;
     span.set("tidegate.parked", key.shown());
     span.set("tidegate.operations", send.len());
-    links.for_each(|(_, from)| span.link(*from));
+    links.into_iter().for_each(|from| span.link(from));
     Some(span)
 }
 

@@ -763,7 +763,7 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
             let first = batch
                 .origins
                 .iter()
-                .find(|origin| origin.position == batch.accepted_by[0].0);
+                .find(|origin| origin.position == batch.accepted_by[0].0.1);
             let at = order.iter().position(|params| *params == traced(1)).unwrap();
             assert_eq!(first.unwrap().first, at);
         }

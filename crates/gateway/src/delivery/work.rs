@@ -37,8 +37,10 @@ pub(crate) struct Batch {
     pub(crate) mark: Mark,
     /// The mark from which its first group is read.
     pub(crate) from: Option<Mark>,
-    /// The positions of the first of its traced records, each with the span that put it into the queue.
-    pub(crate) accepted_by: Vec<(u64, Context)>,
+    /// The lanes and positions of the first of its traced records, each with the span that put it into the
+    /// queue. Parked operations that are tried together are of several lanes, and in Kafka each lane has
+    /// positions of its own.
+    pub(crate) accepted_by: Vec<((u32, u64), Context)>,
 }
 
 /// Names, each with the index that it led to.
@@ -109,7 +111,7 @@ impl Batch {
             mark,
             from: None,
             accepted_by: accepted_by
-                .map(|span| (origin.position, span))
+                .map(|span| ((mark.lane, origin.position), span))
                 .into_iter()
                 .collect(),
             origins: vec![origin],
@@ -161,21 +163,21 @@ impl Batch {
         );
         self.minted.extend(recorded.and_then(|recorded| recorded.minted));
         if let Some(span) = recorded.map_or(span, |recorded| recorded.params.accepted_by()) {
-            self.goes_on_from(origin.position, span);
+            self.goes_on_from((mark.lane, origin.position), span);
         }
         self.origins.push(origin);
         self.mark = mark;
     }
 
-    /// Notes the span that put a record into the queue.
-    pub(super) fn goes_on_from(&mut self, position: u64, span: Context) {
+    /// Notes the span that put the record at this position of a lane into the queue.
+    pub(super) fn goes_on_from(&mut self, position: (u32, u64), span: Context) {
         if self.accepted_by.len() < LINKS_MAX && self.span_of(position).is_none() {
             self.accepted_by.push((position, span));
         }
     }
 
-    /// Returns the span that put the record at this position into the queue, if it is recorded.
-    pub(super) fn span_of(&self, position: u64) -> Option<Context> {
+    /// Returns the span that put the record at this position of a lane into the queue, if it is recorded.
+    pub(super) fn span_of(&self, position: (u32, u64)) -> Option<Context> {
         let mut spans = self.accepted_by.iter();
         spans.find(|(of, _)| *of == position).map(|(_, span)| *span)
     }

@@ -85,7 +85,8 @@ impl KeyBatch {
                 return Err(NotTried::OtherOperations(picked.at));
             }
             load.batch.minted.extend(entry.minted.iter().filter_map(minted));
-            spans_of(&entry).for_each(|(position, span)| load.batch.goes_on_from(position, span));
+            spans_of(&entry)
+                .for_each(|(position, span)| load.batch.goes_on_from((entry.lane, position), span));
             body.reserve(lines.len());
             let mut request = None;
             for (op, range) in known.into_iter().enumerate() {
@@ -268,10 +269,14 @@ impl KeyBatch {
         dead.collect()
     }
 
+    /// Returns the lane of an operation.
+    pub(super) fn lane(&self, operation: usize) -> u32 {
+        self.pieces[self.of[operation].0].entry.lane
+    }
+
     /// Returns the lanes of operations.
     pub(super) fn lanes(&self, operations: &[usize]) -> Vec<u32> {
-        let pieces = operations.iter().map(|operation| self.of[*operation].0);
-        let lanes: BTreeSet<u32> = pieces.map(|piece| self.pieces[piece].entry.lane).collect();
+        let lanes: BTreeSet<u32> = operations.iter().map(|operation| self.lane(*operation)).collect();
         lanes.into_iter().collect()
     }
 
@@ -360,4 +365,51 @@ fn lines_of(lines: &[u8]) -> Vec<std::ops::Range<usize>> {
         at = ends;
     }
     ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use log::Options;
+    use wire::{Budget, Pool};
+
+    use super::*;
+
+    #[test]
+    fn requests_at_one_position_of_two_lanes_go_on_from_their_own_spans() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), Options::default()).unwrap();
+        let span = |lane: u32| format!("00-{:032x}-{:016x}-01", 7, lane + 1);
+        let picked = (0..2).map(|lane| {
+            let entry = ParkedEntry {
+                lane,
+                spans: vec![(0, span(lane))],
+                ..ParkedEntry::sample()
+            };
+            let lines = b"{\"delete\":{\"_index\":\"i\",\"_id\":\"1\"}}\n";
+            let (at, bytes) = store.put_copy(&entry, lines).unwrap();
+            Picked {
+                order: Default::default(),
+                at,
+                ops: None,
+                docs: 1,
+                bytes,
+                attempts: 0,
+                refusals: 0,
+                doubt: false,
+                parked_ms: 5,
+            }
+        });
+        let picked = picked.collect();
+        let mut body = Pool::new(Arc::new(Budget::new(1 << 20))).take(0);
+        let wording = ("/_bulk".to_owned(), "application/x-ndjson".to_owned());
+        let load = KeyBatch::read(&store, picked, &wording, &mut body);
+        let load = load.unwrap_or_else(|_| panic!("both are there"));
+        for operation in 0..2 {
+            let (lane, position) = (load.lane(operation), load.batch.origin(operation).position);
+            let from = load.batch.span_of((lane, position)).unwrap();
+            assert_eq!((lane, from.to_string()), (operation as u32, span(lane)));
+        }
+    }
 }
