@@ -402,8 +402,9 @@ impl ParkedTopic {
         drop(tidied);
     }
 
-    /// Deletes the records before these places. What the brokers refuse is tried again, and in the end left to
-    /// the next time.
+    /// Deletes the records before these places. What the brokers refuse is tried again, and in the end left
+    /// to the next time.
+    #[allow(clippy::disallowed_methods, reason = "it has a thread of its own")]
     fn delete_before(&self, places: &[(u32, u64)]) {
         for tries in 1.. {
             let Err(error) = self.side_topic.delete_before(places) else {
