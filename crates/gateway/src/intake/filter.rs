@@ -12,7 +12,7 @@ use http::request::Parts;
 use wire::{BodyError, Collected, Incoming, Outgoing, PooledBytes};
 
 use crate::admission::form::FormQuestion;
-use crate::admission::rights::{ClusterRights, Senders, Sent, Stranger};
+use crate::admission::rights::{ClusterRights, Senders, SentBy, Stranger};
 use crate::bulk_request;
 use crate::bulk_request::RequestKind;
 use crate::error::{Fault, Rejection};
@@ -254,14 +254,14 @@ impl Intake {
         let sent = match &self.queueing {
             Some(Queueing { rights, .. }) => {
                 let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default();
-                Sent::By(rights.user_of(uuid, &head.headers)?)
+                SentBy::User(rights.user_of(uuid, &head.headers)?)
             }
             None => self.senders.of(&head.headers, snapshot),
         };
         match sent {
-            Sent::By(user) => incoming.sent_by(user),
-            Sent::ByStranger(stranger) => return Some(stranger),
-            Sent::ByAnybody => {}
+            SentBy::User(user) => incoming.sent_by(user),
+            SentBy::Stranger(stranger) => return Some(stranger),
+            SentBy::Anybody => {}
         }
         None
     }

@@ -30,13 +30,13 @@ pub(crate) struct Senders {
 
 /// The sender of a request.
 #[derive(Debug)]
-pub(crate) enum Sent {
+pub(crate) enum SentBy {
     /// The user of this number.
-    By(u128),
+    User(u128),
     /// Somebody of whom the cluster may be asked.
-    ByStranger(Stranger),
+    Stranger(Stranger),
     /// Somebody who shows no credentials, or whose cluster asks nobody for them.
-    ByAnybody,
+    Anybody,
 }
 
 /// A client of whom the cluster has not been asked lately.
@@ -109,16 +109,16 @@ impl Senders {
     }
 
     /// Returns who sends a request with these headers to the cluster of this snapshot.
-    pub(crate) fn of(&self, headers: &HeaderMap, snapshot: &Snapshot) -> Sent {
+    pub(crate) fn of(&self, headers: &HeaderMap, snapshot: &Snapshot) -> SentBy {
         if !is_shown(headers) {
-            return Sent::ByAnybody;
+            return SentBy::Anybody;
         }
         let rights = self.known.get_or_init(|| self.rights.in_memory(&self.cluster));
         let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default();
         match rights.user_of(uuid, headers) {
-            Some(user) => Sent::By(user),
-            None if rights.is_open(uuid) => Sent::ByAnybody,
-            None => Sent::ByStranger(Stranger {
+            Some(user) => SentBy::User(user),
+            None if rights.is_open(uuid) => SentBy::Anybody,
+            None => SentBy::Stranger(Stranger {
                 headers: shown(headers),
                 rights: Arc::clone(rights),
             }),
