@@ -211,13 +211,9 @@ impl ParkedTopic {
         {
             let owned = self.owned.lock();
             for number in lanes {
-                let known = owned.lanes.get(number).map(|lane| &lane.led_to);
-                let led = names.iter().filter(|(name, index)| {
-                    let known = known.and_then(|known| known.get(**name));
-                    known.map(String::as_str) != Some(**index)
-                });
-                let led = led.map(|(name, index)| NameLed::now(name, index, now_ms));
-                news.push((*number, led.collect::<Vec<_>>()));
+                let none = OwnedLane::default();
+                let lane = owned.lanes.get(number).unwrap_or(&none);
+                news.push((*number, lane.news(names, now_ms)));
             }
         }
         self.write_down(owner, news).await
@@ -252,10 +248,6 @@ impl ParkedTopic {
         }
         for (number, led) in news {
             let known = &mut owned.lanes.entry(number).or_default().led_to;
-            if known.len() + led.len() > NAMES_MAX {
-                // They are written down once more when they are used again.
-                known.clear();
-            }
             known.extend(led.into_iter().map(|led| (led.name, led.index)));
         }
         Ok(())
@@ -483,6 +475,28 @@ impl ParkedTopic {
     }
 }
 
+// === impl OwnedLane ===
+
+impl OwnedLane {
+    /// Returns which of these names have not been written down with the index that they lead to now. Of names
+    /// beyond [`NAMES_MAX`], the next owner keeps nothing, so they are not written down.
+    fn news(&self, names: &BTreeMap<&str, &str>, now_ms: u64) -> Vec<NameLed> {
+        let mut room = NAMES_MAX.saturating_sub(self.led_to.len());
+        let led = names
+            .iter()
+            .filter(|(name, index)| match self.led_to.get(**name) {
+                Some(known) => known != **index,
+                None if room == 0 => false,
+                None => {
+                    room -= 1;
+                    true
+                }
+            });
+        led.map(|(name, index)| NameLed::now(name, index, now_ms))
+            .collect()
+    }
+}
+
 // === impl Owned ===
 
 impl Owned {
@@ -583,6 +597,23 @@ const TIDY_AFTER: usize = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_beyond_those_that_the_next_owner_keeps_are_not_written_down_again_and_again() {
+        let mut lane = OwnedLane::default();
+        let numbered = |number: usize| (format!("n{number:04}"), "i".to_owned());
+        lane.led_to.extend((1..NAMES_MAX).map(numbered));
+        let names = BTreeMap::from([("n0001", "i"), ("n0002", "j"), ("x1", "i"), ("x2", "i")]);
+        let news = lane.news(&names, 5);
+        let news: Vec<_> = news.iter().map(|led| (&*led.name, &*led.index)).collect();
+        assert_eq!(
+            news,
+            [("n0002", "j"), ("x1", "i")],
+            "what is news, as far as there is room"
+        );
+        lane.led_to.insert("x1".to_owned(), "i".to_owned());
+        assert!(lane.news(&BTreeMap::from([("x2", "i")]), 5).is_empty());
+    }
 
     #[test]
     fn a_group_has_a_topic_of_its_own_whatever_its_name() {
