@@ -315,6 +315,17 @@ fn the_image_is_what_its_digests_say_and_runs_with_nothing_of_this_machine() {
         (&"/usr/bin/tidegate".into(), &"health".into())
     );
     let docker = json(&layout.join("manifest.json"));
+    // Docker, podman and containerd each read the name elsewhere.
+    let (name, names) = (
+        docker[0]["RepoTags"][0].as_str().unwrap(),
+        &index["manifests"][0]["annotations"],
+    );
+    assert!(name.starts_with("tidegate:"), "{name}");
+    assert_eq!(names["org.opencontainers.image.ref.name"], name);
+    assert_eq!(
+        names["io.containerd.image.name"],
+        format!("docker.io/library/{name}")
+    );
     let named = docker[0]["Layers"][0].as_str().unwrap();
     assert!(
         manifest["layers"][0]["digest"]

@@ -66,7 +66,12 @@ fn build(tree: &Tree, work: &Path, file: &Path, compression: &str) -> Result<()>
     fs::write(&manifest, text.to_string())?;
     let mut manifest = blob(&blobs, &manifest, "application/vnd.oci.image.manifest.v1+json")?;
     manifest["platform"] = json!({"architecture": architecture()?, "os": "linux"});
-    manifest["annotations"] = json!({"org.opencontainers.image.ref.name": tree.version});
+    // podman takes the whole name from the first, containerd from the second; Docker reads `manifest.json`.
+    let name = format!("tidegate:{}", tree.version);
+    manifest["annotations"] = json!({
+        "org.opencontainers.image.ref.name": name,
+        "io.containerd.image.name": format!("docker.io/library/{name}"),
+    });
     let index = json!({
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.index.v1+json",
@@ -83,7 +88,7 @@ fn build(tree: &Tree, work: &Path, file: &Path, compression: &str) -> Result<()>
     };
     let docker = json!([{
         "Config": path(&config),
-        "RepoTags": [format!("tidegate:{}", tree.version)],
+        "RepoTags": [name],
         "Layers": [path(&layer)],
     }]);
     fs::write(layout.join("manifest.json"), docker.to_string())?;
