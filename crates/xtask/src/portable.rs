@@ -86,6 +86,11 @@ pub(crate) fn building(mut cargo: Command, profile: &str, features: &str) -> Res
         path.push(more);
     }
     cargo.env("PATH", path);
+    // A linker that the caller has chosen would be taken in place of Zig's.
+    cargo.env_remove(format!(
+        "CARGO_TARGET_{}_LINKER",
+        triple.replace('-', "_").to_uppercase()
+    ));
     // Crates ask for the compiler of their target; librdkafka's own build asks for the compiler.
     for variable in ["CC".to_owned(), format!("CC_{}", triple.replace('-', "_"))] {
         cargo.env(variable, "tidegate-cc");
