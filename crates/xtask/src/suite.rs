@@ -153,7 +153,7 @@ fn collector() -> Result<()> {
     run(test_target("black_box", "real_collector::").arg("--ignored"))
 }
 
-/// Lets rsyslog, which `./dev` fetches, ship lines through gateways.
+/// Lets rsyslog and syslog-ng, which `./dev` fetches, ship lines through gateways.
 fn shipper() -> Result<()> {
     run(test_target("black_box", "shippers::").arg("--ignored"))
 }
