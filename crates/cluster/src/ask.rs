@@ -25,7 +25,7 @@ pub(crate) enum AskError {
     #[error(transparent)]
     Send(#[from] SendError),
     /// The answer is 401 or 403.
-    #[error("{target} is answered with {status}: the configured credentials are not accepted for it")]
+    #[error("{target} is answered with {status}: the cluster does not let the gateway read it")]
     Unauthorized {
         /// The path asked for, without its query.
         target: String,

@@ -124,9 +124,8 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
             findings.push(found(Level::Error, says, Some(then)));
         }
         _ if !learnt => {
-            let then = "check that this is an Elasticsearch or OpenSearch, and read its log";
             let says = format!("its topology cannot be read: {told}");
-            findings.push(found(Level::Away, says, Some(then)));
+            findings.push(found(Level::Away, says, Some(unread(settings, &told))));
         }
         _ => {
             let up = status.nodes.iter().filter(|node| node.health.up).count();
@@ -170,6 +169,21 @@ fn unauthorized(settings: &Cluster, told: &str) -> (String, &'static str) {
             format!("it requires an account, and none is configured: {told}"),
             "write `basic_auth` or `api_key`; without an account, bulks pass whole",
         ),
+    }
+}
+
+/// Returns what to do about a cluster that accepts connections, but whose topology cannot be read.
+fn unread(settings: &Cluster, told: &str) -> &'static str {
+    let clear = settings.endpoints.iter().any(|endpoint| !endpoint.tls);
+    match () {
+        () if told.contains("as the CA to trust") => {
+            "write its file as `tls.ca_file` of this cluster (`--ca` of `tidegate init`)"
+        }
+        // Servers that speak TLS close a connection that begins with anything else, without a word.
+        () if clear && told.contains("connection closed") => {
+            "if the cluster speaks TLS, write its endpoint with https://; otherwise read its log"
+        }
+        () => "check that this is an Elasticsearch or OpenSearch, and read its log",
     }
 }
 

@@ -1,7 +1,7 @@
 //! `tidegate check --online`: distinguishes each thing that can be wrong outside the file, with what to do
 //! and an exit status.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
@@ -189,8 +189,20 @@ fn a_name_a_port_a_protocol_and_an_authority_that_are_wrong_are_told_apart() {
         3,
         &[
             "error: cluster c: its topology cannot be read",
-            "as the CA to trust",
+            "as the CA to trust; write its file as `tls.ca_file`",
         ],
+    );
+    // This is how Elasticsearch and OpenSearch with TLS answer plain HTTP.
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mute_url = format!("http://{}", mute.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut socket in mute.incoming().map_while(Result::ok) {
+            let _ = socket.read(&mut [0; 1024]);
+        }
+    });
+    Checked::new(&mute_url).says(
+        3,
+        &["its topology cannot be read", "write its endpoint with https://"],
     );
     // This is how servers with plain HTTP answer something that is not HTTP.
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -218,7 +230,10 @@ fn a_wrong_account_is_an_error_and_says_what_to_mend() {
     let mut checked = Checked::new(&cluster.urls()[0]);
     checked.says(
         1,
-        &["error: cluster c: it requires an account, and none is configured"],
+        &[
+            "error: cluster c: it requires an account, and none is configured",
+            "the cluster does not let the gateway read it",
+        ],
     );
     checked.more = ", basic_auth: {username: u, password: wrong}".to_owned();
     checked.says(
@@ -358,6 +373,17 @@ fn what_the_watch_may_not_ask_is_told_with_what_comes_of_it() {
     ] {
         told(&text, &[wanted]);
     }
+    // Without the nodes nobody knows which kind of cluster this is.
+    let cluster = with_few_rights(Flavour::Elasticsearch9, &["/_nodes"]);
+    let (status, text) = as_gate(&cluster).run(&[]);
+    assert_eq!(status, 1, "{text}");
+    told(
+        &text,
+        &[
+            "the account may not ask which nodes there are; give the account `cluster:monitor/nodes/info` \
+             in OpenSearch, cluster privilege `monitor` in Elasticsearch: without it",
+        ],
+    );
 }
 
 #[test]

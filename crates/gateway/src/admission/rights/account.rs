@@ -34,8 +34,8 @@ pub struct AccountUse {
 pub struct AccountRight {
     /// The gateway's use of the right, for example `index documents`.
     pub action: String,
-    /// The name that this kind of cluster has for the right.
-    pub called: &'static str,
+    /// The name that this kind of cluster has for the right; of both kinds, if the kind is unknown.
+    pub called: String,
     /// Whether the account has the right.
     pub verdict: RightVerdict,
     /// The consequence of running without the right.
@@ -345,10 +345,11 @@ fn verdict(denied: Vec<String>, asked: usize) -> RightVerdict {
     }
 }
 
-fn called(snapshot: &Snapshot, elasticsearch: &'static str, opensearch: &'static str) -> &'static str {
-    match snapshot.table.dialect().flavour {
-        Flavour::Elasticsearch => elasticsearch,
-        Flavour::OpenSearch => opensearch,
+fn called(snapshot: &Snapshot, elasticsearch: &str, opensearch: &str) -> String {
+    match snapshot.flavour {
+        Some(Flavour::Elasticsearch) => elasticsearch.to_owned(),
+        Some(Flavour::OpenSearch) => opensearch.to_owned(),
+        None => format!("{opensearch} in OpenSearch, {elasticsearch} in Elasticsearch"),
     }
 }
 
