@@ -26,8 +26,8 @@ use crate::{exit, typed};
 ///     tidegate explain bulk.ndjson --cluster http://127.0.0.1:9200
 ///     tidegate explain --cluster http://127.0.0.1:9200 - < bulk.ndjson
 ///
-/// Exit status: 0 it would be split, 1 it would be passed through whole, 2 wrong
-/// usage, 3 the cluster or the file can't be read.
+/// Exit status: 0 it would be split, 1 it would be passed through whole or the file
+/// can't be read, 2 wrong usage, 3 the cluster can't be read.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

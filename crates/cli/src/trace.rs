@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::admin::{self, AdminArguments, Terms};
-use crate::output::time;
+use crate::output::{counted, time};
 
 /// Say where a document is, or what became of a request
 ///
@@ -139,7 +139,7 @@ fn write_group(group: &Value, out: &mut dyn Write) -> io::Result<()> {
             one["position"], one["lane"]
         )?;
         if let Some(ahead) = one["documents_ahead"].as_u64() {
-            write!(out, ", {ahead} documents ahead")?;
+            write!(out, ", {} ahead", counted(ahead, "document"))?;
         }
         if let Some(seconds) = one["estimated_s"].as_f64() {
             write!(
@@ -182,18 +182,19 @@ fn write_searched(queue: &Value, out: &mut dyn Write) -> io::Result<()> {
     if !searched.is_object() {
         return writeln!(out, "  {}", text(&queue["not_searched"]));
     }
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
     write!(
         out,
-        "  {} writes of it in {} records, positions {} to {} of {} to {}",
-        queue["write_count"],
-        searched["records"],
+        "  {} of it in {}, searched from position {} to {}; the queue has {} to {}",
+        counted(number(&queue["write_count"]), "write"),
+        counted(number(&searched["records"]), "record"),
         searched["from"],
         searched["to"],
         searched["start"],
         searched["end"]
     )?;
     match searched["since_ms"].as_u64() {
-        Some(since) => writeln!(out, ", since {}", time(since))?,
+        Some(since) => writeln!(out, ", accepted since {}", time(since))?,
         None => writeln!(out)?,
     }
     if let Some(next) = searched["next"].as_u64() {
@@ -226,8 +227,8 @@ fn write_request(answer: &Value, out: &mut dyn Write) -> io::Result<()> {
     match answer["in_log"] == true {
         true => writeln!(
             out,
-            "{queue} {position}: {} documents, accepted {}, {}",
-            answer["documents"],
+            "{queue} {position}: {}, accepted {}, {}",
+            counted(answer["documents"].as_u64().unwrap_or(0), "document"),
             time(answer["time_ms"].as_u64().unwrap_or(0)),
             text(&answer["target"])
         )?,
@@ -244,7 +245,7 @@ fn write_request(answer: &Value, out: &mut dyn Write) -> io::Result<()> {
         };
         writeln!(
             out,
-            "  {}: {} pending, {} gone on; of these {} parked, {} dead letters{}",
+            "  {}: {} pending, {} have left their lanes; of these, {} parked, {} dead letters{}",
             text(&group["group"]),
             documents("pending"),
             documents("delivered"),

@@ -181,6 +181,10 @@ fn hostile_names_and_aliases_are_found_by_the_port_and_by_the_command() {
         out.contains("q / c0: indexed") && out.contains("has it, in logs-1"),
         "{out}"
     );
+    assert!(
+        out.contains("  1 write of it in 6 records, searched from position "),
+        "{out}"
+    );
     let (code, out) = run(&gateway, &["trace", "logs", "a"]);
     assert_eq!(code, 1, "{out}");
     assert!(out.contains("not seen") && out.contains("6 records"), "{out}");
@@ -246,7 +250,7 @@ fn a_request_is_traced_by_the_position_that_its_answer_told() {
     );
     assert_eq!(code, 0, "{out}");
     assert!(
-        out.contains("0 pending, 3 gone on; of these 1 parked, 0 dead letters"),
+        out.contains("0 pending, 3 have left their lanes; of these, 1 parked, 0 dead letters"),
         "{out}"
     );
 }

@@ -30,7 +30,7 @@ pub(super) fn trace(admin: &AdminState, queue: &Arc<Queue>, position: u64) -> Re
     if record.is_none() && position >= status.start {
         let (start, end) = (status.start, status.end);
         return Err(Refusal::not_found(format!(
-            "no request lies at {position} of this queue, which has {start} to {end}"
+            "no request begins at position {position}; the queue has positions {start} to {end}"
         )));
     }
     let letters = queue
