@@ -56,24 +56,28 @@ const fn parameter(name: &'static str, r#type: &'static str, says: &'static str)
 }
 
 const OBSERVE: &[Endpoint] = &[
-    reads("/", "What there is.", || get(observe::index)),
+    reads("/", "The endpoints of this port.", || get(observe::index)),
     reads(
         "/health",
-        "The clusters' health as colours: 503 while one of them has no healthy node.",
+        "The health of each cluster as a colour; 503 while a cluster has no healthy node.",
         || get(health::health),
     ),
-    reads("/health/live", "Whether the process answers: 200.", || {
-        get(health::live)
-    }),
+    reads(
+        "/health/live",
+        "Answers 200 as long as the process answers.",
+        || get(health::live),
+    ),
     reads(
         "/health/ready",
-        "Whether this gateway can do what its entries promise: 200 or 503, with the reasons.",
+        "Whether this gateway can do what its entries promise: 200, or 503 with the reasons.",
         || get(health::ready),
     ),
     reads("/stats", "Counters, entries, queues, memory.", || {
         get(observe::stats)
     }),
-    reads("/metrics", "The same for Prometheus.", || get(observe::metrics)),
+    reads("/metrics", "Metrics in Prometheus' text format.", || {
+        get(observe::metrics)
+    }),
     reads(
         "/elasticsearch",
         "Each cluster: nodes and their health, versions, routes, hit rate.",
@@ -97,28 +101,28 @@ const OBSERVE: &[Endpoint] = &[
             parameter(
                 "index",
                 "string",
-                "Its index, an alias or a data stream; with `id`.",
+                "The document's index, an alias or a data stream; with `id`.",
             ),
             parameter("id", "string", "The document's id."),
             parameter(
                 "routing",
                 "string",
-                "Its routing; that of its writes is known without, where there are some.",
+                "The document's routing; not needed if the queue still has a write to the document.",
             ),
             parameter(
                 "queue",
                 "string",
-                "In this queue alone; with `position`, the queue of the answer.",
+                "Searches only this queue; with `position`, the queue that the position is in.",
             ),
             parameter(
                 "position",
                 "integer",
-                "A request's position, as its answer told: what became of all of it.",
+                "The position of a request, from `X-Tidegate-Ack` of its answer: what became of all its documents.",
             ),
             parameter(
                 "from",
                 "integer",
-                "Look through records from here on: `next` of a search that time cut off.",
+                "Searches records from this position on: `next` of an answer that is not complete.",
             ),
         ],
         body: None,
@@ -130,20 +134,22 @@ const OBSERVE: &[Endpoint] = &[
     Endpoint {
         method: "POST",
         path: "/upgrade",
-        says: "Puts the program that was installed meanwhile in this one's place; 409 with the reason if it is not fit.",
+        says: "Replaces the running program with the one that is installed now; 409 with the reason if that one cannot be used.",
         parameters: &[],
         body: None,
         route: || post(upgrade::upgrade),
     },
-    reads("/openapi.json", "All of this for tools: OpenAPI.", || {
-        get(openapi::describe)
-    }),
+    reads(
+        "/openapi.json",
+        "This description of the port, for tools (OpenAPI).",
+        || get(openapi::describe),
+    ),
 ];
 
 const WITHIN: Parameter = parameter(
     "within_s",
     "integer",
-    "Seconds in which it has to be confirmed; 30 unless said otherwise, 5 to 3600.",
+    "Seconds within which it has to be confirmed; 30 by default, 5 to 3600.",
 );
 const TEXT: &str = "The text of the file (YAML). Secrets may be masked as `GET /config/_file` shows them.";
 
@@ -169,7 +175,7 @@ const CONFIGS: &[Endpoint] = &[
     Endpoint {
         method: "POST",
         path: "/config/_diff",
-        says: "The same, and what a text would change of what is in force.",
+        says: "The problems of a text, and what it would change of what is in force.",
         parameters: &[],
         body: Some(TEXT),
         route: || post(configs::diff),
@@ -226,24 +232,24 @@ const QUEUES: &[Endpoint] = &[
     Endpoint {
         method: "GET",
         path: "/queue/{name}/records",
-        says: "Records of a queue: when, where to, which lanes, and the beginning of their documents.",
+        says: "Records of a queue: when each was accepted, for which URL, its lanes, and the beginning of its documents.",
         parameters: &[
             NAME,
             parameter("lane", "integer", "Only documents of this lane."),
             parameter(
                 "from",
                 "integer",
-                "Begin with the first record at or after this position; `next` of the answer before.",
+                "Begins with the first record at or after this position: `next` of the previous answer.",
             ),
             parameter(
                 "limit",
                 "integer",
-                "At most so many; 20 unless said otherwise, 1000 at most.",
+                "The most records; 20 by default, 1000 at most.",
             ),
             parameter(
                 "text_bytes",
                 "integer",
-                "Bytes of documents shown of a record; 4096 unless said otherwise.",
+                "How many bytes of each record's documents are shown; 4096 by default.",
             ),
         ],
         body: None,
@@ -252,7 +258,7 @@ const QUEUES: &[Endpoint] = &[
     Endpoint {
         method: "GET",
         path: "/queue/{name}/groups/{group}/offset",
-        says: "Where a consumer group is, lane by lane.",
+        says: "The position of a consumer group, lane by lane.",
         parameters: &[NAME, OF_GROUP],
         body: None,
         route: || get(queues::offset),
@@ -260,7 +266,7 @@ const QUEUES: &[Endpoint] = &[
     Endpoint {
         method: "POST",
         path: "/queue/{name}/groups/{group}/offset",
-        says: "Sets a consumer group to another place while nothing delivers for it.",
+        says: "Moves a consumer group to another position, while its pipeline is stopped.",
         parameters: &[
             NAME,
             OF_GROUP,
@@ -269,7 +275,11 @@ const QUEUES: &[Endpoint] = &[
                 "string",
                 "`earliest`, `latest`, a position, or a time (RFC 3339).",
             ),
-            parameter("lane", "integer", "Of a queue in Kafka: this partition alone."),
+            parameter(
+                "lane",
+                "integer",
+                "Moves only this partition, of a queue in Kafka.",
+            ),
             CONFIRM,
         ],
         body: None,
@@ -278,15 +288,11 @@ const QUEUES: &[Endpoint] = &[
     Endpoint {
         method: "GET",
         path: "/queue/{name}/parked",
-        says: "What is parked of a queue, by what it waits for.",
+        says: "The parked operations of a queue, by what they wait for.",
         parameters: &[
             NAME,
             PARKED_GROUP,
-            parameter(
-                "limit",
-                "integer",
-                "At most so many keys of a group; 100 unless said otherwise.",
-            ),
+            parameter("limit", "integer", "The most keys of each group; 100 by default."),
         ],
         body: None,
         route: || get(parked::list),
@@ -294,7 +300,7 @@ const QUEUES: &[Endpoint] = &[
     Endpoint {
         method: "POST",
         path: "/queue/{name}/parked/_release",
-        says: "Tries what is parked at once.",
+        says: "Tries parked operations again at once.",
         parameters: &[NAME, PARKED_GROUP, PARKED_KEY],
         body: None,
         route: || post(parked::release),
@@ -302,7 +308,7 @@ const QUEUES: &[Endpoint] = &[
     Endpoint {
         method: "POST",
         path: "/queue/{name}/parked/_give_up",
-        says: "Makes dead letters of what is parked.",
+        says: "Turns parked operations into dead letters.",
         parameters: &[NAME, PARKED_GROUP, PARKED_KEY, CONFIRM],
         body: None,
         route: || post(parked::give_up),
@@ -310,30 +316,32 @@ const QUEUES: &[Endpoint] = &[
     Endpoint {
         method: "DELETE",
         path: "/queue/{name}/groups/{group}",
-        says: "Forgets a consumer group that the configuration does not have any more.",
+        says: "Removes a consumer group that the configuration no longer has.",
         parameters: &[NAME, OF_GROUP, CONFIRM],
         body: None,
         route: || delete(queues::remove_group),
     },
 ];
 
-const PARKED_GROUP: Parameter = parameter("group", "string", "Of this consumer group alone.");
+const PARKED_GROUP: Parameter = parameter("group", "string", "Only of this consumer group.");
 const PARKED_KEY: Parameter = parameter(
     "key",
     "string",
-    "What waits for this alone: a `key` as the list shows it.",
+    "Only what waits for this `key`, as the list shows it.",
 );
 
 const SWITCHES: &[Endpoint] = &[
-    reads("/switches", "What has been switched at run time.", || {
-        get(switches::list)
-    }),
+    reads(
+        "/switches",
+        "The settings that have been switched at run time.",
+        || get(switches::list),
+    ),
     Endpoint {
         method: "PUT",
         path: "/switches/{cluster}",
-        says: "Switches at run time, for a cluster and its indices.",
+        says: "Switches settings at run time, for a cluster and its indices.",
         parameters: &[parameter("cluster", "string", "The cluster.")],
-        body: Some("What to switch: see docs/combine.md."),
+        body: Some("The settings to switch: see docs/combine.md."),
         route: || put(switches::set),
     },
 ];
@@ -349,7 +357,7 @@ const PIPELINES: &[Endpoint] = &[
     Endpoint {
         method: "POST",
         path: "/pipeline/{name}/_start",
-        says: "Starts a pipeline, until it is stopped or the gateway is.",
+        says: "Starts a pipeline; it runs until it is stopped, or the gateway is.",
         parameters: &[PIPELINE],
         body: None,
         route: || post(pipelines::start),
@@ -357,13 +365,13 @@ const PIPELINES: &[Endpoint] = &[
     Endpoint {
         method: "POST",
         path: "/pipeline/{name}/_stop",
-        says: "Lets a pipeline's batches under way finish, and stops it until it is started or the gateway is.",
+        says: "Lets a pipeline finish its batches under way, and stops it until it is started, or the gateway restarts.",
         parameters: &[
             PIPELINE,
             parameter(
                 "wait_s",
                 "integer",
-                "Answer after so many seconds at the latest; 10 unless said otherwise, 60 at most.",
+                "Answers after this many seconds at the latest; 10 by default, 60 at most.",
             ),
         ],
         body: None,
@@ -371,18 +379,14 @@ const PIPELINES: &[Endpoint] = &[
     },
 ];
 
-const QUEUE: Parameter = parameter(
-    "queue",
-    "string",
-    "The queue; not needed where there is only one.",
-);
+const QUEUE: Parameter = parameter("queue", "string", "The queue; not needed if there is only one.");
 const ID: Parameter = parameter("id", "integer", "The dead letter's id, as lists show it.");
 
 const DEAD_LETTERS: &[Endpoint] = &[
     Endpoint {
         method: "GET",
         path: "/dead_letters",
-        says: "Operations that a cluster would not take, with the reason; those that fit all that is said.",
+        says: "Dead letters, operations that a cluster has refused for good, with the reason: those that match every parameter.",
         parameters: &[
             QUEUE,
             GROUP,
@@ -394,11 +398,15 @@ const DEAD_LETTERS: &[Endpoint] = &[
             FIELD,
             SINCE,
             UNTIL,
-            parameter("from", "integer", "Where to go on: `next` of the answer before."),
+            parameter(
+                "from",
+                "integer",
+                "Where to continue: `next` of the previous answer.",
+            ),
             parameter(
                 "limit",
                 "integer",
-                "At most so many; 100 unless said otherwise, 10000 at most.",
+                "The most letters; 100 by default, 10000 at most.",
             ),
         ],
         body: None,
@@ -407,7 +415,7 @@ const DEAD_LETTERS: &[Endpoint] = &[
     Endpoint {
         method: "GET",
         path: "/dead_letters/_facets",
-        says: "Those that fit, counted: by reasons that are alike, field, index, type, status and group.",
+        says: "How many dead letters match, by reasons that are alike, field, index, type, status and group.",
         parameters: &[
             QUEUE, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL,
         ],
@@ -417,7 +425,7 @@ const DEAD_LETTERS: &[Endpoint] = &[
     Endpoint {
         method: "POST",
         path: "/dead_letters/_patch",
-        says: "Changes fields in the sources of many: `set`, `remove`, `rename`, `convert`. All else stays byte for byte.",
+        says: "Changes fields in the sources of the matching dead letters: `set`, `remove`, `rename`, `convert`. Other fields stay byte for byte.",
         parameters: &[
             QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL, ALL, DRY_RUN,
         ],
@@ -427,7 +435,7 @@ const DEAD_LETTERS: &[Endpoint] = &[
     Endpoint {
         method: "GET",
         path: "/dead_letters/{id}",
-        says: "One of them, with what it was before it was edited.",
+        says: "One dead letter, with its lines from before the first edit.",
         parameters: &[ID, QUEUE],
         body: None,
         route: || get(dead_letters::show),
@@ -435,7 +443,7 @@ const DEAD_LETTERS: &[Endpoint] = &[
     Endpoint {
         method: "PUT",
         path: "/dead_letters/{id}",
-        says: "Gives it another action or source; what is not given stays. The first lines are kept beside them.",
+        says: "Replaces the action or the source of a dead letter, or both. The lines from before the first edit are kept.",
         parameters: &[ID, QUEUE],
         body: Some("{\"action\": {\"index\": {…}}, \"source\": {…}}"),
         route: || put(dead_letters::edit),
@@ -443,7 +451,7 @@ const DEAD_LETTERS: &[Endpoint] = &[
     Endpoint {
         method: "POST",
         path: "/dead_letters/_replay",
-        says: "Puts dead letters back into the queue, for the consumer group that had given them up.",
+        says: "Puts the matching dead letters back into the queue, for the consumer group that gave them up.",
         parameters: &[
             QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL, ALL, DRY_RUN,
         ],
@@ -453,7 +461,7 @@ const DEAD_LETTERS: &[Endpoint] = &[
     Endpoint {
         method: "POST",
         path: "/dead_letters/_purge",
-        says: "Throws dead letters away for good.",
+        says: "Deletes the matching dead letters for good.",
         parameters: &[
             QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL, ALL, DRY_RUN, CONFIRM,
         ],
@@ -462,43 +470,43 @@ const DEAD_LETTERS: &[Endpoint] = &[
     },
 ];
 
-const GROUP: Parameter = parameter("group", "string", "Of this consumer group.");
+const GROUP: Parameter = parameter("group", "string", "Only of this consumer group.");
 const INDEX: Parameter = parameter(
     "index",
     "string",
-    "For this index, as the action or the URL names it.",
+    "Only for this index, as the action or the URL names it.",
 );
 const STATUS: Parameter = parameter(
     "status",
     "string",
-    "With such a status: `400`, `4xx` or `400-404`.",
+    "Only with this status, as in `400`, `4xx` or `400-404`.",
 );
-const TYPE: Parameter = parameter("type", "string", "With this type of error.");
+const TYPE: Parameter = parameter("type", "string", "Only with this type of error.");
 const REASON: Parameter = parameter(
     "reason",
     "string",
-    "With this text in the reason; case doesn't matter.",
+    "Only with this text in the reason, in upper or lower case.",
 );
 const LIKE: Parameter = parameter(
     "like",
     "string",
-    "With a reason like this, numbers and quoted text aside: a reason, or a value of `like` in the facets.",
+    "Only with a reason like this, numbers and quoted text aside: a reason, or a value of `like` in the facets.",
 );
-const FIELD: Parameter = parameter("field", "string", "With a reason that is about this field.");
+const FIELD: Parameter = parameter("field", "string", "Only with a reason that is about this field.");
 const SINCE: Parameter = parameter(
     "since",
     "string",
-    "Given up at this time or later: RFC 3339, or ms since 1970.",
+    "Only those given up at this time or later: RFC 3339, or ms since 1970.",
 );
 const UNTIL: Parameter = parameter(
     "until",
     "string",
-    "Given up before this time: RFC 3339, or ms since 1970.",
+    "Only those given up before this time: RFC 3339, or ms since 1970.",
 );
-const IDS: Parameter = parameter("id", "string", "These: ids with commas between.");
+const IDS: Parameter = parameter("id", "string", "Only these: ids, separated by commas.");
 const ALL: Parameter = parameter(
     "all",
     "boolean",
-    "`true`: all of them. Needed where nothing else says which.",
+    "`true`: all dead letters. Needed if no other parameter selects some.",
 );
 const DRY_RUN: Parameter = parameter("dry_run", "boolean", "`true`: only counts them.");
