@@ -7,17 +7,17 @@
 pub(super) fn refused(section: &str, key: &str) -> Option<&'static str> {
     let why = match (section, key) {
         ("FilterFile", key) if FILTERS.contains(&key) => {
-            "this filter is not there; the filters are `bulk_reshuffle`, `rewrite_to_bulk` and `elasticsearch`"
+            "Tidegate has no such filter; its filters are `bulk_reshuffle`, `rewrite_to_bulk` and `elasticsearch`"
         }
         ("ProcessorFile", key) if PROCESSORS.contains(&key) => {
-            "this processor is not there, and leaving it out in silence would lose what it is for"
+            "Tidegate has no such processor, and does not ignore it, because its effect would be missing; the only processor is `bulk_indexing`"
         }
         ("EntryFile" | "RouterFile" | "ConfigFile", "ip_access_control")
         | ("RouterFile", "permitted_client_ip_list" | "denied_client_ip_list" | "ip_access_rules") => {
             "clients are not told apart by address here, and ignoring this would let in whom it keeps out; use a firewall"
         }
         ("ConfigFile", "http_client" | "keystore" | "web" | "redis" | "queue" | "s3") => {
-            "this section is not there"
+            "Tidegate has no such section"
         }
         ("BulkIndexingFile", "waiting_after") => {
             "queues are delivered independently of one another here, and ignoring this would deliver what is to wait"
@@ -36,14 +36,14 @@ pub(super) fn refused(section: &str, key: &str) -> Option<&'static str> {
         ("ElasticsearchFile", "credential_id") => "accounts are written as `basic_auth` or `api_key`",
         ("ElasticsearchFile", "http_proxy") => "clusters are reached directly, without a proxy",
         ("ConditionFile", "network" | "cluster_available" | "consumer_has_lag" | "queue_has_lag") => {
-            "this condition is not there"
+            "Tidegate has no such condition"
         }
         _ => return None,
     };
     Some(why)
 }
 
-/// Returns why a choice is not there that users may know from elsewhere; `known` has those that are.
+/// Returns why a choice that users may know from elsewhere is missing; `known` has the choices that exist.
 pub(super) fn missing_choice(choice: &str, known: &[&str]) -> Option<&'static str> {
     if !known.contains(&"SCRAM-SHA-512") {
         return None;
