@@ -439,6 +439,7 @@ fn the_page_for_beginners_leads_to_documents_in_the_cluster() {
             "http://127.0.0.1:9200" => cluster.urls()[0].clone(),
             "127.0.0.1:8000" => "127.0.0.1:0".to_owned(),
             "/etc/tidegate/tidegate.yml" => file.to_str().unwrap().to_owned(),
+            "/var/lib/tidegate/data" => folder.path().join("data").to_str().unwrap().to_owned(),
             word => word.to_owned(),
         });
         let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
