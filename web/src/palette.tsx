@@ -22,6 +22,7 @@ function entries(): Entry[] {
     return [
       to(name, t.nav.cluster, ["c", id]),
       to(`${name}: ${t.nav.heat}`, t.nav.cluster, ["c", id, "heat"]),
+      to(`${name}: ${t.nav.indices}`, t.nav.cluster, ["c", id, "indices"]),
       to(`${name}: ${t.nav.templates}`, t.nav.cluster, ["c", id, "templates"]),
       to(`${name}: ${t.nav.dev}`, t.nav.cluster, ["dev"], { cluster: id }),
       ...(reaches(roleOn(id), "admin") ? [to(`${name}: ${t.palette.edit}`, t.nav.registry, ["registry", "cluster", id])] : []),

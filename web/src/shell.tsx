@@ -28,6 +28,7 @@ const lazy = {
   config: () => import("./pages/config.tsx").then((m) => m.ConfigPage),
   cluster: () => import("./pages/cluster.tsx").then((m) => m.ClusterPage),
   heat: () => import("./pages/heat.tsx").then((m) => m.HeatPage),
+  indices: () => import("./pages/indices.tsx").then((m) => m.Indices),
   templates: () => import("./pages/templates.tsx").then((m) => m.Templates),
   dev: () => import("./pages/dev.tsx").then((m) => m.Dev),
   registry: () => import("./pages/registry.tsx").then((m) => m.Registry),
@@ -95,6 +96,7 @@ function places() {
     o: to(),
     c: id ? to("c", id) : undefined,
     h: id ? to("c", id, "heat") : undefined,
+    i: id ? to("c", id, "indices") : undefined,
     t: id ? to("c", id, "templates") : undefined,
     d: to("dev"),
     r: to("registry"),
@@ -115,10 +117,10 @@ function Here() {
     case "c":
       if (registry.value && !clusterOf(id)) return <Absent kind="clusters" id={id} text={t.problems.noCluster} />;
       if (third === "heat") return <Lazy name="heat" id={id} />;
-      return third === "templates" ? (
+      return third === "templates" || third === "indices" ? (
         <>
           <ClusterWhys id={id} />
-          <Lazy name="templates" id={id} />
+          <Lazy name={third} id={id} />
         </>
       ) : (
         <Lazy name="cluster" id={id} />
@@ -181,7 +183,7 @@ function Rail() {
   const choose = (to: string) => {
     menuOpen.value = false;
     if (parts[0] === "dev") return go(link(["dev"], { cluster: to }));
-    const kept = parts[0] === "c" && ["templates", "heat"].includes(parts[2] ?? "") ? [parts[2]!] : [];
+    const kept = parts[0] === "c" && ["templates", "heat", "indices"].includes(parts[2] ?? "") ? [parts[2]!] : [];
     go(link(["c", to, ...kept]));
   };
   const session = gate.value.at === "in" ? gate.value.session : null;
@@ -222,6 +224,7 @@ function Rail() {
             <ul>
               <NavLink to={link(["c", id])} icon="cluster" label={t.nav.cluster} on={parts[0] === "c" && !parts[2]} />
               <NavLink to={link(["c", id, "heat"])} icon="heat" label={t.nav.heat} on={parts[0] === "c" && parts[2] === "heat"} />
+              <NavLink to={link(["c", id, "indices"])} icon="table" label={t.nav.indices} on={parts[0] === "c" && parts[2] === "indices"} />
               <NavLink to={link(["c", id, "templates"])} icon="templates" label={t.nav.templates} on={parts[2] === "templates"} />
               <NavLink to={link(["dev"])} icon="dev" label={t.nav.dev} on={parts[0] === "dev"} />
             </ul>
@@ -326,7 +329,7 @@ function StaleBar() {
 function titleOf(): string {
   const [first, id, third] = route.value.parts;
   const cluster = first === "g" ? gatewayOf(id) : clusterOf(id);
-  const page = { g: t.nav.gateway, c: third === "templates" ? t.templates.title : third === "heat" ? t.heat.title : t.nav.cluster, dev: t.dev.title, registry: t.registry.title, alerts: t.alerts.title, audit: t.audit.title, users: t.users.title }[first ?? ""] ?? t.overview.title;
+  const page = { g: t.nav.gateway, c: third === "templates" ? t.templates.title : third === "heat" ? t.heat.title : third === "indices" ? t.indices.title : t.nav.cluster, dev: t.dev.title, registry: t.registry.title, alerts: t.alerts.title, audit: t.audit.title, users: t.users.title }[first ?? ""] ?? t.overview.title;
   return `${page}${cluster ? ` · ${visible(cluster.name).slice(0, 60)}` : ""} · ${t.product}`;
 }
 

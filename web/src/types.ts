@@ -214,6 +214,34 @@ export interface Heat {
   readonly problems: readonly { readonly gateway: string | null; readonly why: string }[];
 }
 
+export interface IndexRow {
+  readonly name: string;
+  readonly health: string | null;
+  readonly status: string | null;
+  readonly primaries: number | null;
+  readonly replicas: number | null;
+  readonly docs: number | null;
+  readonly deleted: number | null;
+  readonly bytes: number | null;
+  readonly primary_bytes: number | null;
+  readonly created_ms: number | null;
+}
+
+export interface IndexPage {
+  /** When the cluster told the list. */
+  readonly at_ms: number;
+  /** Why the list is not newer. */
+  readonly problem: string | null;
+  readonly total: number;
+  readonly matched: number;
+  readonly hidden: number;
+  readonly docs: number;
+  readonly bytes: number;
+  readonly from: number;
+  readonly page_rows: number;
+  readonly rows: readonly IndexRow[];
+}
+
 export type Severity = "bad" | "warn";
 
 export interface Alert {

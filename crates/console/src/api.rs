@@ -8,6 +8,7 @@ mod endpoints;
 mod gateways;
 mod guard;
 mod heat;
+mod indices;
 mod live;
 mod refusal;
 mod registry;
@@ -43,6 +44,7 @@ use access::Needs;
 use endpoints::ENDPOINTS;
 pub(crate) use gateways::Asked;
 pub(crate) use heat::Heats;
+pub(crate) use indices::IndexLists;
 pub(crate) use refusal::Refusal;
 
 /// The state as handlers get it.
@@ -63,6 +65,8 @@ pub(crate) struct ApiState {
     pub(crate) asked: Asked,
     /// Recent answers of gateways about shards.
     pub(crate) heats: Heats,
+    /// Recent lists of clusters' indices.
+    pub(crate) indices: IndexLists,
     /// The overview as of this second.
     pub(crate) overview: watch::Receiver<Arc<Value>>,
     /// Host names of this server, besides addresses and `localhost`.

@@ -31,6 +31,7 @@ mod clock;
 mod draft;
 mod heat;
 mod import;
+mod indices;
 mod names;
 mod outbound;
 mod page;
@@ -267,6 +268,7 @@ fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) ->
         names: names::Names::default(),
         asked: api::Asked::default(),
         heats: api::Heats::default(),
+        indices: api::IndexLists::default(),
         overview,
         hosts: options.hosts.clone(),
         tls: options.tls.is_some(),

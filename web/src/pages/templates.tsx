@@ -1,12 +1,13 @@
 // Templates of both kinds: the list, the editor of one, and the answer to which of them sets a value.
 import { useState } from "preact/hooks";
-import { callJson, Confirm } from "../call.tsx";
+import { Confirm } from "../call.tsx";
 import { visible } from "../format.ts";
 import { reaches, roleOn } from "../roles.ts";
 import { link, requery, route } from "../router.ts";
 import { clusterOf } from "../state.ts";
 import { t } from "../strings.ts";
-import { dict, readTemplates, toFields, whoSets, type Dict, type Json, type Origin, type Template } from "../templates.ts";
+import { loadTemplates, type AllTemplates } from "../template_load.ts";
+import { toFields, whoSets, type Origin } from "../templates.ts";
 import { Button, Empty, Header, Loading, Name, Note, Num, Tag, Trouble } from "../ui/bits.tsx";
 import { Text } from "../ui/field.tsx";
 import { RoleNote } from "../ui/forbidden.tsx";
@@ -15,30 +16,8 @@ import { Editor } from "./template_edit.tsx";
 
 const s = t.templates;
 
-interface All {
-  readonly templates: readonly Template[];
-  readonly components: ReadonlyMap<string, Dict>;
-  /** If a part could not be read, the others are still shown. */
-  readonly problems: readonly string[];
-}
-
-async function load(id: string, signal: AbortSignal): Promise<All> {
-  const get = (path: string) => callJson<Json>(id, { method: "GET", path }, signal);
-  const [composable, legacy, components] = await Promise.allSettled([get("/_index_template"), get("/_template"), get("/_component_template")]);
-  signal.throwIfAborted();
-  if (composable.status === "rejected" && legacy.status === "rejected") throw composable.reason;
-  const value = (r: PromiseSettledResult<Json>): Json => (r.status === "fulfilled" ? r.value : null);
-  const why = (r: PromiseSettledResult<Json>, what: string) => (r.status === "rejected" ? [s.partly(what, String((r.reason as Error).message))] : []);
-  const list = dict(value(components))["component_templates"];
-  return {
-    templates: readTemplates(value(composable), value(legacy)),
-    components: new Map((Array.isArray(list) ? list : []).map((c) => [String(dict(c)["name"] ?? ""), dict(dict(c)["component_template"])])),
-    problems: [...why(composable, "_index_template"), ...why(legacy, "_template"), ...why(components, "_component_template")],
-  };
-}
-
 export function Templates({ id }: { id: string }) {
-  const { data, problem, again } = usePoll((signal) => load(id, signal), 0, [id]);
+  const { data, problem, again } = usePoll((signal) => loadTemplates(id, signal), 0, [id]);
   const [, , , kind, name] = route.value.parts;
   const entry = clusterOf(id);
   const lead = entry ? (
@@ -86,7 +65,7 @@ export function Templates({ id }: { id: string }) {
   );
 }
 
-function List({ id, all }: { id: string; all: All }) {
+function List({ id, all }: { id: string; all: AllTemplates }) {
   const word = (route.value.query.get("q") ?? "").toLowerCase();
   const [system, setSystem] = useState(false);
   const found = all.templates.filter((one) => `${one.name} ${one.patterns.join(" ")}`.toLowerCase().includes(word));
@@ -160,7 +139,7 @@ function List({ id, all }: { id: string; all: All }) {
   );
 }
 
-function Who({ all }: { all: All }) {
+function Who({ all }: { all: AllTemplates }) {
   const index = route.value.query.get("index") ?? "";
   const answer = index ? whoSets(index, all.templates, all.components) : null;
   return (

@@ -102,6 +102,8 @@ export const PAGES = {
   cluster: "#/c/production",
   heat: "#/c/production/heat",
   "heat-none": "#/c/branch-office/heat",
+  indices: "#/c/staging/indices",
+  index: "#/c/staging/indices/logs-2026.11.23",
   templates: "#/c/staging/templates",
   template: "#/c/staging/templates/index/logs",
   "template-new": "#/c/staging/templates/new",

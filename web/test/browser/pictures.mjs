@@ -30,6 +30,7 @@ for (const [name, colorScheme, hash] of [
   ["console-alerts", "light", "#/alerts"],
   ["console-audit", "light", "#/audit?user=ann"],
   ["console-users", "light", "#/users"],
+  ["console-index", "light", "#/c/staging/indices/logs-2026.11.23"],
   ["console-who", "dark", "#/c/staging/templates/who?index=logs-2026.11.23"],
 ]) {
   const p = await page(url, { colorScheme, viewport: { width: 1280, height: 700 } });

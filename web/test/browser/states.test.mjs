@@ -62,6 +62,8 @@ test("hostile names are words on every page, and nothing of them runs", async ()
     const pages = {
       ...PAGES,
       "evil-cluster": `#/c/${encodeURIComponent(evil.id)}`,
+      "evil-indices": `#/c/${encodeURIComponent(evil.id)}/indices`,
+      "evil-index": `#/c/${encodeURIComponent(evil.id)}/indices/${encodeURIComponent(hostile[0])}`,
       "evil-templates": `#/c/${encodeURIComponent(evil.id)}/templates`,
       "evil-template": `#/c/${encodeURIComponent(evil.id)}/templates/legacy/${encodeURIComponent(hostile[0])}`,
       "evil-who": `#/c/${encodeURIComponent(evil.id)}/templates/who?index=${encodeURIComponent(hostile[0])}`,

@@ -1,4 +1,6 @@
 // The part of a cluster's own API that the page's tests use.
+import { tellIndex } from "./indices.mjs";
+
 const parse = (text) => (text ? JSON.parse(text) : {});
 
 export class Cluster {
@@ -42,6 +44,7 @@ export class Cluster {
       return good(wrap(map));
     };
     const list = (key, inner) => (map) => ({ [key]: [...map].map(([name, value]) => ({ name, [inner]: value })) });
+    let told;
     switch (parts[0]) {
       case undefined:
         return good({ name: "node-1", cluster_name: this.name, version: { distribution: this.flavour, number: this.version } });
@@ -55,6 +58,7 @@ export class Cluster {
       case "_cluster":
         return good({ cluster_name: this.name, status: "green", number_of_nodes: 3, timed_out: false, big: 0 }).text && { status: 200, text: `{"cluster_name":${JSON.stringify(this.name)},"status":"green","number_of_nodes":3,"exact":12345678901234567890,"one":1.0}` };
       case "_cat":
+        if (parts[1] === "shards") return (told = tellIndex(this, parts[2], "shards")) ? good(told) : missing();
         return { status: 200, text: "health status index pri rep docs.count\ngreen  open   orders   3   1      81422\n" };
       case "_big": {
         const rows = Number(new URLSearchParams(query).get("rows") ?? 1000);
@@ -63,6 +67,7 @@ export class Cluster {
       case "_bulk":
         return good({ errors: false, lines: body.split("\n").length - 1 });
       default:
+        if (["_settings", "_mapping"].includes(parts[1])) return (told = tellIndex(this, parts[0], parts[1])) ? good(told) : missing();
         if (method === "PUT") {
           this.indices.push(parts[0]);
           return good({ acknowledged: true, index: parts[0] });

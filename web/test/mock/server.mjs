@@ -14,6 +14,7 @@ import { Cluster } from "./cluster.mjs";
 import { configOf } from "./config.mjs";
 import { hostile } from "./names.mjs";
 import { heatOf } from "./heat.mjs";
+import { indicesOf } from "./indices.mjs";
 import { missing, seen, usersOf } from "./roles.mjs";
 import { trafficOf } from "./traffic.mjs";
 
@@ -316,6 +317,7 @@ async function inner(mock, method, parts, query, body, request) {
       if (third === "series") return mock.series(entry, Number(query.get("minutes") ?? 15));
       if (third === "nodes") return mock.nodes(entry);
       if (third === "heat") return heatOf(mock, entry);
+      if (third === "indices") return indicesOf(mock, entry, query);
       if (third === "names") return { names: mock.live.get(`cluster ${entry.id}`).cluster.names(query.get("kind"), query.get("prefix") ?? "") };
     }
   }

@@ -170,6 +170,19 @@ test("the walk-through", async () => {
     await p.waitForTimeout(500);
   }
 
+  // The index is in the list with as many documents as were sent, and its settings say which template set them.
+  const told = await (await fetch(`${env.CLUSTER_URL}/_cat/indices/${index}?format=json`)).json();
+  await to(p, `#/c/${encodeURIComponent(ids.first)}/indices?q=${index}`);
+  await until("all documents are counted", async () => (await row(p, index).locator("data.num").nth(2).getAttribute("value")) === String(sent));
+  assert.equal(await row(p, index).locator("data.num").first().getAttribute("value"), told[0].pri);
+  await row(p, index).getByRole("link").click();
+  const setting = (key) => p.getByRole("row").filter({ has: p.getByRole("rowheader", { name: key, exact: true }) });
+  assert.equal(await setting("index.number_of_shards").locator("td").last().textContent(), `legacy template ${index}`);
+  assert.equal(await setting("index.uuid").locator("td").last().textContent(), "the server, when the index was made");
+  assert.equal(await setting("message").locator("td").first().textContent(), "text");
+  await shot(p, "real-index", { fullPage: true });
+  assert.deepEqual(await violations(p), []);
+
   // The template is in the list with its settings, the page says which template sets an index's values, and
   // the template is deleted again.
   await to(p, `#/c/${encodeURIComponent(ids.first)}/templates`);

@@ -83,6 +83,7 @@ pub(super) async fn call(
             ..AuditedChange::default()
         })?;
         api.names.forget(&id);
+        api.indices.forget(&id);
     }
     let headers = headers_of(&call.headers, !body.is_empty())?;
     let target = Target::of_cluster(store, &cluster).map_err(|error| Refusal::bad(error.to_string()))?;

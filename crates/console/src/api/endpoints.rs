@@ -4,7 +4,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::Needs::{self, Cluster, Everywhere, Gateway, Nothing, Session};
-use super::{Shared, alerts, audit, calls, gateways, heat, live, registry, sessions, texts, users};
+use super::{Shared, alerts, audit, calls, gateways, heat, indices, live, registry, sessions, texts, users};
 use crate::roles::Role::{Admin, Viewer};
 
 /// One method of one path.
@@ -90,6 +90,9 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
         get(live::nodes)
     }),
     endpoint("GET", "/clusters/{id}/heat", Cluster(Viewer), || get(heat::show)),
+    endpoint("GET", "/clusters/{id}/indices", Cluster(Viewer), || {
+        get(indices::list)
+    }),
     endpoint("GET", "/clusters/{id}/names", Cluster(Viewer), || {
         get(calls::names)
     }),

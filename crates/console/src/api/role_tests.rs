@@ -77,7 +77,7 @@ type Row = (
     &'static str,
 );
 
-const MATRIX: [Row; 75] = [
+const MATRIX: [Row; 77] = [
     ("GET", "/session", "", "", ANY),
     ("POST", "/setup", "", "{}", ANY),
     ("POST", "/login", "", "{}", ANY),
@@ -118,6 +118,8 @@ const MATRIX: [Row; 75] = [
     ("GET", "/clusters/{id}/nodes", "b", "", VIEW_B),
     ("GET", "/clusters/{id}/heat", "a", "", VIEW_A),
     ("GET", "/clusters/{id}/heat", "b", "", VIEW_B),
+    ("GET", "/clusters/{id}/indices", "a", "", VIEW_A),
+    ("GET", "/clusters/{id}/indices", "b", "", VIEW_B),
     ("GET", "/clusters/{id}/names", "a", "", VIEW_A),
     ("GET", "/clusters/{id}/names", "b", "", VIEW_B),
     ("POST", "/clusters/{id}/call", "a", READ, VIEW_A),
