@@ -133,7 +133,7 @@ impl<'o> Items<'o> {
 impl OperationObserver for Items<'_> {
     #[inline]
     fn take(&mut self, doc: &Doc<'_, '_>, id: Option<&[u8]>) {
-        let op = doc.action.op;
+        let op = doc.op;
         let place = (doc.ordinal as usize * Ops::ALL.len() + op as usize) % OPENINGS;
         if self.openings.get(place).and_then(|opening| opening.of) != Some((doc.ordinal, op)) {
             self.open(doc, place);
@@ -166,11 +166,11 @@ impl Items<'_> {
         if self.openings.is_empty() {
             self.openings.resize(OPENINGS, Opening::default());
         }
-        self.openings[place].of = Some((doc.ordinal, doc.action.op));
+        self.openings[place].of = Some((doc.ordinal, doc.op));
         let opening = &mut self.openings[place].text;
         opening.clear();
         opening.extend_from_slice(b"{\"");
-        opening.extend_from_slice(doc.action.op.as_str().as_bytes());
+        opening.extend_from_slice(doc.op.as_str().as_bytes());
         opening.extend_from_slice(b"\":{\"_index\":");
         write_string(opening, &doc.route.name);
         if self.typed {

@@ -105,7 +105,7 @@ impl Iterator for Explain<'_, '_> {
                     (ShardChoice::Pack | ShardChoice::Route, _) => DecidedBy::RoundRobin,
                     (ShardChoice::Shard(_), _) if node.is_none() => DecidedBy::Unassigned,
                     (ShardChoice::Shard(_), Some(_)) => DecidedBy::Routing,
-                    (ShardChoice::Shard(_), None) if doc.action.id.is_some() => DecidedBy::Id,
+                    (ShardChoice::Shard(_), None) if doc.id.is_some() => DecidedBy::Id,
                     (ShardChoice::Shard(_), None) => DecidedBy::RoundRobin,
                 };
                 self.lines += memchr::memchr_iter(b'\n', &self.body[self.counted..doc.start]).count() as u32;
@@ -113,10 +113,10 @@ impl Iterator for Explain<'_, '_> {
                 self.docs += 1;
                 Ok(Explained {
                     line: self.lines,
-                    op: doc.action.op,
+                    op: doc.op,
                     name: self.table.name_of(doc.name).to_owned(),
                     index: doc.route.name.to_string(),
-                    id: doc.action.id.map(text),
+                    id: doc.id.map(text),
                     routing: doc.routing.map(text),
                     shard,
                     node,

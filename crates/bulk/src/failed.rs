@@ -38,21 +38,14 @@ impl Reply<'static> {
         if let Ok(mut walk) = walk {
             while let Ok(Some(doc)) = walk.next() {
                 let id = if doc.choice.mints() {
-                    let id = minted_id(plan, &mut minted, doc.action.id_gap.form);
+                    let id = minted_id(plan, &mut minted, doc.id_gap.form);
                     Some(id)
                 } else {
-                    doc.action.id
+                    doc.id
                 };
                 if plan.part_of(doc_number) == part {
                     let start = text.len() as u32;
-                    write_item(
-                        &mut text,
-                        doc.action.op,
-                        &doc.route.name,
-                        id,
-                        table.dialect(),
-                        error,
-                    );
+                    write_item(&mut text, doc.op, &doc.route.name, id, table.dialect(), error);
                     bounds.push((start, text.len() as u32));
                 }
                 doc_number += 1;

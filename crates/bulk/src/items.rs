@@ -7,10 +7,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use memchr::{memchr2, memmem};
 
 use crate::action::Op;
+use crate::boundaries;
 
 /// The answer to one part: it has as many items as the part has operations.
 #[derive(Debug)]
@@ -265,16 +267,17 @@ fn cut_compact(bytes: &[u8], from: usize, docs: u32) -> Option<Cut> {
     }
     let mut bounds = Vec::with_capacity(docs as usize);
     let mut start = from as u32;
-    for boundary in memmem::find_iter(inner, b"}},{\"") {
-        if !begins_item(&inner[boundary + 3..]) {
-            return None;
+    let cut = boundaries::each(inner, |boundary| {
+        if bounds.len() + 1 >= docs as usize || !begins_item(&inner[boundary + 3..]) {
+            return ControlFlow::Break(());
         }
         let end = (from + boundary) as u32 + 2;
         bounds.push((start, end));
         start = end + 1;
-        if bounds.len() >= docs as usize {
-            return None;
-        }
+        ControlFlow::Continue(())
+    });
+    if cut.is_break() {
+        return None;
     }
     bounds.push((start, (from + inner.len()) as u32));
     if bounds.len() == docs as usize {

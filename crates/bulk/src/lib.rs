@@ -64,6 +64,7 @@
 mod acknowledge;
 mod action;
 mod ask;
+mod boundaries;
 mod condense;
 mod dialect;
 mod direct;

@@ -27,11 +27,19 @@ pub(crate) struct Model<'b, 't> {
     /// The line up to its id; the whole line if it has none.
     before: &'b [u8],
     /// The line from the end of its id.
-    after: &'b [u8],
+    after: Ending<'b>,
     action: Action<'b>,
-    pub(crate) found: ResolvedName<'t>,
+    found: ResolvedName<'t>,
     /// The model of the line that followed the last line like this one.
     next: usize,
+}
+
+/// The end of a line. It is short, and compared as a number.
+struct Ending<'b> {
+    bytes: &'b [u8],
+    /// The first eight bytes, and those of their bits that count.
+    word: u64,
+    mask: u64,
 }
 
 /// The most kinds of lines that are remembered.
@@ -127,7 +135,7 @@ impl<'b, 't> Model<'b, 't> {
         };
         Self {
             before,
-            after,
+            after: Ending::of(after),
             action,
             found,
             next,
@@ -137,7 +145,7 @@ impl<'b, 't> Model<'b, 't> {
     /// Returns the id and the length of the line that `rest` begins with, if it matches this model.
     #[inline(always)]
     fn read(&self, rest: &'b [u8]) -> Option<(Option<&'b [u8]>, usize)> {
-        if !rest.starts_with(self.before) {
+        if !begins_with(rest, self.before) {
             return None;
         }
         let at = self.before.len();
@@ -146,19 +154,27 @@ impl<'b, 't> Model<'b, 't> {
         }
         let id = scan::plain_string(rest, at)?;
         let end = at + id.len();
-        (id.len() <= ID_BYTES_MAX && rest[end..].starts_with(self.after))
-            .then_some((Some(id), end + self.after.len()))
+        (id.len() <= ID_BYTES_MAX && self.after.begins(&rest[end..]))
+            .then_some((Some(id), end + self.after.bytes.len()))
     }
 
-    /// Returns the action of a line that matches this model and has this id.
+    /// Returns the action of the line that was parsed.
     #[inline(always)]
-    pub(crate) fn action(&self, id: Option<&'b [u8]>) -> Action<'b> {
-        let length = id.map_or(0, <[u8]>::len);
-        Action {
-            id,
-            type_at: self.action.type_at.map(|place| self.moved(place, length)),
-            ..self.action
-        }
+    pub(crate) fn action(&self) -> &Action<'b> {
+        &self.action
+    }
+
+    /// Returns the meaning of the name in lines that match this model.
+    #[inline(always)]
+    pub(crate) fn found(&self) -> &ResolvedName<'t> {
+        &self.found
+    }
+
+    /// Returns the place of the type in a line that matches this model and has this id.
+    #[inline(always)]
+    pub(crate) fn type_at(&self, id: Option<&[u8]>) -> Option<TypeAt> {
+        let place = self.action.type_at?;
+        Some(self.moved(place, id.map_or(0, <[u8]>::len)))
     }
 
     /// Moves the place of a type that stands behind the id, as the id's length requires.
@@ -172,6 +188,72 @@ impl<'b, 't> Model<'b, 't> {
                 ..place
             },
             false => place,
+        }
+    }
+}
+
+// === impl Ending ===
+
+impl<'b> Ending<'b> {
+    fn of(bytes: &'b [u8]) -> Self {
+        let mut word = [0; 8];
+        let length = bytes.len().min(word.len());
+        word[..length].copy_from_slice(&bytes[..length]);
+        Self {
+            bytes,
+            word: u64::from_le_bytes(word),
+            mask: u64::MAX.checked_shr(64 - 8 * length as u32).unwrap_or(0),
+        }
+    }
+
+    /// Returns whether `rest` begins with these bytes.
+    #[inline(always)]
+    fn begins(&self, rest: &[u8]) -> bool {
+        match rest.first_chunk() {
+            Some(word) if self.bytes.len() <= word.len() => {
+                (u64::from_le_bytes(*word) ^ self.word) & self.mask == 0
+            }
+            _ => rest.starts_with(self.bytes),
+        }
+    }
+}
+
+/// Like `text.starts_with(start)`, without a call if `start` is long.
+#[inline(always)]
+fn begins_with(text: &[u8], start: &[u8]) -> bool {
+    let Some(text) = text.get(..start.len()) else {
+        return false;
+    };
+    let (Some(end), Some(text_end)) = (start.last_chunk::<16>(), text.last_chunk::<16>()) else {
+        return text == start;
+    };
+    let chunks = start.as_chunks::<16>().0.iter();
+    end == text_end
+        && chunks
+            .zip(text.as_chunks::<16>().0)
+            .all(|(one, other)| one == other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_and_endings_are_compared_to_their_last_byte() {
+        let text: Vec<u8> = (0..60).collect();
+        for length in 0..50 {
+            let (start, short) = (&text[..length], &text[..length.saturating_sub(1)]);
+            assert!(begins_with(&text, start) && Ending::of(start).begins(&text));
+            assert!(begins_with(start, start) && Ending::of(start).begins(start));
+            assert_eq!(begins_with(short, start), length == 0);
+            assert_eq!(Ending::of(start).begins(short), length == 0);
+            for changed in 0..length {
+                let mut other = text.clone();
+                other[changed] ^= 0x80;
+                assert!(!begins_with(&other, start), "{length}, {changed}");
+                assert!(!Ending::of(start).begins(&other), "{length}, {changed}");
+                assert!(!Ending::of(start).begins(&other[..length]), "{length}, {changed}");
+            }
         }
     }
 }

@@ -16,6 +16,13 @@ pub fn hash(text: &str) -> i32 {
 /// Returns the hash of a text that is known to be UTF-8.
 #[inline]
 pub(crate) fn hash_utf8(text: &[u8]) -> i32 {
+    #[cfg(target_arch = "x86_64")]
+    if text.len() >= wide::CHUNK_BYTES && is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        if let Some(hash) = unsafe { wide::hash_ascii(text) } {
+            return hash;
+        }
+    }
     if text.is_ascii() {
         hash_ascii(text)
     } else {
@@ -87,6 +94,67 @@ pub(crate) fn finish(h: u32, length: u32) -> i32 {
     (h ^ (h >> 16)) as i32
 }
 
+/// The hash of ASCII texts, eight blocks at a time. The state depends on each block in turn, but to scramble
+/// the blocks is most of the work, and they are scrambled together.
+#[cfg(target_arch = "x86_64")]
+mod wide {
+    use std::arch::x86_64::{
+        __m128i, __m256i, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128, _mm_setzero_si128,
+        _mm256_cvtepu8_epi16, _mm256_mullo_epi32, _mm256_or_si256, _mm256_set1_epi32, _mm256_slli_epi32,
+        _mm256_srli_epi32, _mm256_storeu_si256,
+    };
+
+    use super::{C1, C2, absorb, finish, mix_tail};
+
+    /// The characters that are scrambled together.
+    pub(super) const CHUNK_BYTES: usize = 16;
+    const BLOCKS: usize = CHUNK_BYTES / 2;
+
+    /// Returns the hash of a text of [`CHUNK_BYTES`] or more; `None` if it is not ASCII.
+    #[target_feature(enable = "avx2")]
+    pub(super) fn hash_ascii(text: &[u8]) -> Option<i32> {
+        let (pairs, odd) = text.split_at(text.len() & !1);
+        let (chunks, rest) = pairs.as_chunks::<CHUNK_BYTES>();
+        let (mut h, mut all) = (0, _mm_setzero_si128());
+        for chunk in chunks {
+            let bytes = load(chunk);
+            all = _mm_or_si128(all, bytes);
+            h = scrambled(bytes).iter().fold(h, |h, block| absorb(h, *block));
+        }
+        if !rest.is_empty() {
+            // The last bytes are scrambled once more together with those before them.
+            let bytes = load(pairs.last_chunk()?);
+            all = _mm_or_si128(all, bytes);
+            let blocks = &scrambled(bytes)[BLOCKS - rest.len() / 2..];
+            h = blocks.iter().fold(h, |h, block| absorb(h, *block));
+        }
+        let mut ascii = _mm_movemask_epi8(all) == 0;
+        if let [last] = odd {
+            h = mix_tail(h, u32::from(*last));
+            ascii &= last.is_ascii();
+        }
+        ascii.then(|| finish(h, text.len() as u32 * 2))
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn load(bytes: &[u8; CHUNK_BYTES]) -> __m128i {
+        // SAFETY: the load needs no alignment, and the bytes are as many as it reads.
+        unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+    }
+
+    /// Like [`super::scramble`], for the blocks of all pairs of bytes.
+    #[target_feature(enable = "avx2")]
+    fn scrambled(bytes: __m128i) -> [u32; BLOCKS] {
+        let blocks = _mm256_mullo_epi32(_mm256_cvtepu8_epi16(bytes), _mm256_set1_epi32(C1 as i32));
+        let turned = _mm256_or_si256(_mm256_slli_epi32::<15>(blocks), _mm256_srli_epi32::<17>(blocks));
+        let blocks: __m256i = _mm256_mullo_epi32(turned, _mm256_set1_epi32(C2 as i32));
+        let mut out = [0; BLOCKS];
+        // SAFETY: the store needs no alignment, and `out` has the size of what is stored.
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), blocks) };
+        out
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,7 +181,24 @@ mod tests {
             let text: String = (0..length)
                 .map(|i| char::from(b' ' + (i * 7 % 90) as u8))
                 .collect();
-            assert_eq!(hash_ascii(text.as_bytes()), hash_units(text.encode_utf16()));
+            let expected = hash_units(text.encode_utf16());
+            assert_eq!(hash_ascii(text.as_bytes()), expected);
+            assert_eq!(hash_utf8(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_character_beyond_ascii_is_seen_at_every_place() {
+        for length in 1..70 {
+            for place in 0..length {
+                let mut text = "x".repeat(length);
+                text.replace_range(place..=place, "é");
+                assert_eq!(
+                    hash_utf8(text.as_bytes()),
+                    hash_units(text.encode_utf16()),
+                    "{text}"
+                );
+            }
         }
     }
 }

@@ -117,8 +117,8 @@ impl OperationObserver for Cuts<'_> {
         self.operations.push(Operation {
             start: doc.start,
             end: doc.end,
-            op: doc.action.op,
-            versioned: doc.action.versioned,
+            op: doc.op,
+            versioned: doc.versioned,
             document: self.fingerprint.of(doc.ordinal, id, doc.routing),
         });
     }

@@ -59,23 +59,22 @@ impl Repeat {
             if plan.part_of(doc_number - 1) != part {
                 continue;
             }
-            let action = &doc.action;
             let minted = doc.choice.mints();
-            let has_id = action.id.is_some() || minted;
-            if action.op == Op::Update || action.versioned || !has_id {
+            let has_id = doc.id.is_some() || minted;
+            if doc.op == Op::Update || doc.versioned || !has_id {
                 return None;
             }
-            let name = action.index.or(ask.default_index.map(str::as_bytes))?;
+            let name = doc.index.or(ask.default_index.map(str::as_bytes))?;
             let write = now.entry(name)?.target.write().ok()?;
             if write.name != doc.route.name {
                 return None;
             }
-            if matches!(action.op, Op::Create | Op::Delete) {
+            if matches!(doc.op, Op::Create | Op::Delete) {
                 doubts.push(Doubt {
                     item,
-                    op: action.op,
+                    op: doc.op,
                     index: doc.route.name.clone(),
-                    id: action.id.map(Into::into),
+                    id: doc.id.map(Into::into),
                 });
             }
             item += 1;

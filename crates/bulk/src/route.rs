@@ -48,6 +48,20 @@ pub struct IndexRoute {
     pub numbered: bool,
 }
 
+/// A [`Formula`] whose divisions are multiplications by inverses (Lemire, Kaser, Kurz: "Faster remainder by
+/// direct computation", 2019): a document waits for its shard before anything else is done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShardFinder {
+    /// The number of values of the hash's remainder.
+    slots: u32,
+    /// 2^64 by `slots`, rounded up; 0 for a single slot.
+    slots_inverse: u64,
+    /// What the slot of the least hash, made a number without sign, is away from that of hash 0.
+    zero_at: u32,
+    /// 2^63 by the number of slots of a shard, rounded up.
+    width_inverse: u64,
+}
+
 // === impl IndexRoute ===
 
 impl IndexRoute {
@@ -104,6 +118,17 @@ impl IndexRoute {
         }
     }
 
+    /// Returns the formula with its divisions prepared.
+    pub(crate) fn shard_finder(&self) -> ShardFinder {
+        let shards = self.shards().max(1);
+        match self.formula {
+            Formula::Classic { routing_num_shards } => {
+                ShardFinder::new(routing_num_shards, routing_num_shards / shards)
+            }
+            Formula::Modulo => ShardFinder::new(shards, 1),
+        }
+    }
+
     /// Returns the node that holds a shard's primary; `None` while it is unassigned, and for a shard that
     /// does not exist.
     pub fn node(&self, shard: u32) -> Option<NodeIx> {
@@ -130,5 +155,66 @@ impl IndexRoute {
     }
 }
 
+// === impl ShardFinder ===
+
+impl ShardFinder {
+    /// Prepares `floorMod(hash, slots) / width`; both are sound numbers ([`IndexRoute::why_opaque`]), or what
+    /// is found means nothing.
+    fn new(slots: u32, width: u32) -> Self {
+        let (slots, width) = (slots.clamp(1, i32::MAX as u32), width.clamp(1, i32::MAX as u32));
+        Self {
+            slots,
+            slots_inverse: (u64::MAX / u64::from(slots)).wrapping_add(1),
+            zero_at: (slots - SIGN % slots) % slots,
+            width_inverse: (1_u64 << 63).div_ceil(u64::from(width)),
+        }
+    }
+
+    /// Like [`IndexRoute::shard_of_hash`].
+    #[inline(always)]
+    pub(crate) fn shard_of_hash(&self, hash: i32) -> u32 {
+        let fraction = self.slots_inverse.wrapping_mul(u64::from(hash as u32 ^ SIGN));
+        let above = ((u128::from(fraction) * u128::from(self.slots)) >> 64) as u32 + self.zero_at;
+        let slot = above.min(above.wrapping_sub(self.slots));
+        ((u128::from(slot) * u128::from(self.width_inverse)) >> 63) as u32
+    }
+}
+
+/// What is added to a hash to make it a number without sign.
+const SIGN: u32 = 1 << 31;
+
 /// Servers allow 1,024 shards an index unless configured otherwise; this leaves room and bounds our tables.
 const SHARDS_MAX: u32 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prepared_divisions_find_the_shards_that_the_formulas_give() {
+        let mut hashes: Vec<i32> = (0..2_000)
+            .map(|number: u32| number.wrapping_mul(0x9e37_79b1) as i32)
+            .collect();
+        for near in [i32::MIN, -1 << 30, -1024, -768, 0, 768, 1024, 1 << 30, i32::MAX] {
+            hashes.extend((-3..=3).map(|offset| near.wrapping_add(offset)));
+        }
+        let shards_of = |shards: u32| vec![Some(NodeIx(0)); shards as usize];
+        for shards in [1, 2, 3, 5, 6, 7, 30, 300, 1_000, 1_023, 1_024, 65_535, 65_536] {
+            let classic =
+                [1, 2, 3, 7, 16, 128, 1_000, i32::MAX as u32 / shards].map(|width| Formula::Classic {
+                    routing_num_shards: shards * width,
+                });
+            for formula in classic.into_iter().chain([Formula::Modulo]) {
+                let route = IndexRoute::new("logs", formula, shards_of(shards));
+                let finder = route.shard_finder();
+                for hash in &hashes {
+                    assert_eq!(
+                        finder.shard_of_hash(*hash),
+                        route.shard_of_hash(*hash),
+                        "{formula:?}, {shards} shards, {hash}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -187,6 +187,15 @@ fn expect(line: &[u8], p: usize, byte: u8) -> Option<usize> {
 pub(crate) fn plain_string(line: &[u8], p: usize) -> Option<&[u8]> {
     let rest = line.get(p..)?;
     let mut at = 0;
+    #[cfg(target_arch = "x86_64")]
+    while let Some(chunk) = rest.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
+        // SAFETY: every x86-64 processor has SSE2.
+        let stops = unsafe { sixteen_stops(chunk) };
+        if stops != 0 {
+            return finish(rest, at + stops.trailing_zeros() as usize);
+        }
+        at += 16;
+    }
     // Eight bytes per step. The lowest flagged byte is exact; above it a borrow may flag more.
     while let Some(word) = rest.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let stops = stops(u64::from_le_bytes(*word));
@@ -218,6 +227,23 @@ fn finish(rest: &[u8], length: usize) -> Option<&[u8]> {
     } else {
         None
     }
+}
+
+/// Returns a bit for every byte that ends a plain string, as [`stops`] sees them.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "sse2")]
+fn sixteen_stops(bytes: &[u8; 16]) -> u32 {
+    use std::arch::x86_64::{
+        _mm_cmpeq_epi8, _mm_cmplt_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
+    };
+    // SAFETY: the load needs no alignment, and reads these sixteen bytes.
+    let bytes = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
+    let is = |byte: u8| _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8));
+    // As signed numbers, bytes beyond ASCII are below the space too.
+    let control = _mm_cmplt_epi8(bytes, _mm_set1_epi8(b' ' as i8));
+    let ends = _mm_or_si128(_mm_or_si128(is(b'"'), is(b'\\')), _mm_or_si128(is(0x7f), control));
+    _mm_movemask_epi8(ends) as u32
 }
 
 /// Returns the high bit of every byte that ends a plain string: quote, backslash, control, not ASCII.

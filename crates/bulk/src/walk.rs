@@ -1,11 +1,14 @@
 //! A walk through a body, operation by operation, with the shard of each: the common part of planning,
 //! explaining and making failed items.
 
+use std::ops::Range;
+
 use memchr::memchr;
 
-use crate::action::{Action, Op};
+use crate::action::{Action, IdGap, Op, TypeAt};
 use crate::models::Models;
 use crate::packed::mints_in_order;
+use crate::route::ShardFinder;
 use crate::slow::SlowAction;
 use crate::table::NameEntry;
 use crate::{
@@ -14,7 +17,16 @@ use crate::{
 
 /// One operation and its destination.
 pub(crate) struct Doc<'s, 't> {
-    pub(crate) action: Action<'s>,
+    pub(crate) op: Op,
+    /// The index that the line names.
+    pub(crate) index: Option<&'s [u8]>,
+    pub(crate) id: Option<&'s [u8]>,
+    /// The place where an id can be written into the line.
+    pub(crate) id_gap: IdGap,
+    /// The place of the type, if it is to be left out.
+    pub(crate) type_at: Option<TypeAt>,
+    /// Whether a version or a sequence number is given.
+    pub(crate) versioned: bool,
     /// The start of the operation's lines in the body; `end` is after its last newline.
     pub(crate) start: usize,
     pub(crate) end: usize,
@@ -65,9 +77,22 @@ pub(crate) struct Walk<'b, 't> {
 pub(crate) struct ResolvedName<'t> {
     entry: &'t NameEntry,
     route: &'t IndexRoute,
+    shards: ShardFinder,
     /// The aim of the index's documents that have neither id nor routing, or why a request with such a
     /// document passes.
     neither: Result<ShardChoice, Why>,
+}
+
+/// An action line that was read and resolved.
+struct Line<'l, 's, 't> {
+    /// The line's start in the body; `end` is after its newline.
+    start: usize,
+    end: usize,
+    /// What the line says. It may be a model's, whose id, and therefore place of a type, is another.
+    action: &'l Action<'s>,
+    id: Option<&'s [u8]>,
+    type_at: Option<TypeAt>,
+    found: &'l ResolvedName<'t>,
 }
 
 /// Resolves names, and remembers the last one.
@@ -146,8 +171,15 @@ impl<'b, 't> Walk<'b, 't> {
         let (body, start) = (self.body, self.at);
         if let Some((id, length)) = self.models.read(&body[start..]) {
             let model = self.models.last();
-            let (action, found) = (model.action(id), model.found);
-            return self.doc(start, action, start + length, found).map(Some);
+            let line = Line {
+                start,
+                end: start + length,
+                action: model.action(),
+                id,
+                type_at: model.type_at(id),
+                found: model.found(),
+            };
+            return line.doc(&self.resolver, body, &mut self.at);
         }
         self.next_unlike()
     }
@@ -166,7 +198,8 @@ impl<'b, 't> Walk<'b, 't> {
             let resolved = self.resolver.resolve(&action);
             let found = resolved.map_err(|why| pass_at(body, start, why))?;
             self.models.learn(&body[start..after], action, found);
-            return self.doc(start, action, after, found).map(Some);
+            let line = Line::of(start..after, &action, &found);
+            return line.doc(&self.resolver, body, &mut self.at);
         }
         let Some((start, after)) = self.read_slowly()? else {
             return Ok(None);
@@ -174,25 +207,10 @@ impl<'b, 't> Walk<'b, 't> {
         let slow = self.slow.as_ref().expect("read_slowly has just left an action");
         let mut action = slow.action();
         action.settle_type(self.resolver.ask.without_types);
-        let (body, at) = (self.body, &mut self.at);
         let resolved = self.resolver.resolve(&action);
-        let found = resolved.map_err(|why| pass_at(body, start, why))?;
-        let doc = doc(&self.resolver, body, start, action, after, found)?;
-        *at = doc.end;
-        Ok(Some(doc))
-    }
-
-    #[inline(always)]
-    fn doc(
-        &mut self,
-        start: usize,
-        action: Action<'b>,
-        after: usize,
-        found: ResolvedName<'t>,
-    ) -> Result<Doc<'_, 't>, Pass> {
-        let doc = doc(&self.resolver, self.body, start, action, after, found)?;
-        self.at = doc.end;
-        Ok(doc)
+        let found = resolved.map_err(|why| pass_at(self.body, start, why))?;
+        let line = Line::of(start..after, &action, &found);
+        line.doc(&self.resolver, self.body, &mut self.at)
     }
 
     /// Returns whether some operation so far may go through an ingest pipeline.
@@ -227,31 +245,56 @@ impl<'b, 't> Walk<'b, 't> {
     }
 }
 
-/// Returns the operation once its action line, which ends at `after`, is resolved.
-#[inline(always)]
-fn doc<'s, 'b: 's, 't: 's>(
-    resolver: &Resolver<'b, 't>,
-    body: &'b [u8],
-    start: usize,
-    action: Action<'s>,
-    after: usize,
-    found: ResolvedName<'t>,
-) -> Result<Doc<'s, 't>, Pass> {
-    let ResolvedName { entry, route, .. } = found;
-    let routing = resolver.routing(&action, entry);
-    let choice = resolver.choice(&action, found, routing);
-    let choice = choice.map_err(|why| pass_at(body, start, why))?;
-    let end = source_end(body, after, &action).map_err(|why| pass_at(body, after, why))?;
-    Ok(Doc {
-        action,
-        start,
-        end,
-        route,
-        ordinal: entry.ordinal,
-        name: entry.number,
-        routing,
-        choice,
-    })
+// === impl Line ===
+
+impl<'s, 't: 's> Line<'_, 's, 't> {
+    fn of<'l>(range: Range<usize>, action: &'l Action<'s>, found: &'l ResolvedName<'t>) -> Line<'l, 's, 't> {
+        Line {
+            start: range.start,
+            end: range.end,
+            action,
+            id: action.id,
+            type_at: action.type_at,
+            found,
+        }
+    }
+
+    /// Returns the operation, and moves `at` behind it. The operation is made in the place of the result, and
+    /// not moved there.
+    #[inline(always)]
+    fn doc<'b: 's>(
+        &self,
+        resolver: &Resolver<'b, 't>,
+        body: &'b [u8],
+        at: &mut usize,
+    ) -> Result<Option<Doc<'s, 't>>, Pass> {
+        let (action, found) = (self.action, self.found);
+        let routing = resolver.routing(action, found.entry);
+        let choice = match resolver.choice(self, routing) {
+            Ok(choice) => choice,
+            Err(why) => return Err(pass_at(body, self.start, why)),
+        };
+        let end = match source_end(body, self.end, action) {
+            Ok(end) => end,
+            Err(why) => return Err(pass_at(body, self.end, why)),
+        };
+        *at = end;
+        Ok(Some(Doc {
+            op: action.op,
+            index: action.index,
+            id: self.id,
+            id_gap: action.id_gap,
+            type_at: self.type_at,
+            versioned: action.versioned,
+            start: self.start,
+            end,
+            route: found.route,
+            ordinal: found.entry.ordinal,
+            name: found.entry.number,
+            routing,
+            choice,
+        }))
+    }
 }
 
 /// Returns the end of the operation whose action line ends at `at`.
@@ -351,19 +394,15 @@ impl<'b, 't> Resolver<'b, 't> {
     }
 
     #[inline(always)]
-    fn choice(
-        &self,
-        action: &Action<'_>,
-        found: ResolvedName<'_>,
-        routing: Option<&[u8]>,
-    ) -> Result<ShardChoice, Why> {
-        let ResolvedName { route, neither, .. } = found;
-        Ok(match (action.id, routing) {
-            (Some(id), None) => ShardChoice::Shard(route.shard_of_hash(murmur::hash_utf8(id))),
+    fn choice(&self, line: &Line<'_, '_, '_>, routing: Option<&[u8]>) -> Result<ShardChoice, Why> {
+        let (action, route, neither) = (line.action, line.found.route, line.found.neither);
+        let shards = &line.found.shards;
+        Ok(match (line.id, routing) {
+            (Some(id), None) => ShardChoice::Shard(shards.shard_of_hash(murmur::hash_utf8(id))),
             (Some(id), Some(routing)) => ShardChoice::Shard(route.shard_of(id, Some(routing))),
             (None, Some(_)) if self.ask.null_id == NullId::Always => ShardChoice::Mint,
             (None, Some(routing)) if route.partition_size == 1 => {
-                ShardChoice::Shard(route.shard_of_hash(murmur::hash_utf8(routing)))
+                ShardChoice::Shard(shards.shard_of_hash(murmur::hash_utf8(routing)))
             }
             // The line takes no second routing.
             (None, None) if action.routing_null && neither == Ok(ShardChoice::Route) => self.without_id(),
@@ -447,6 +486,7 @@ impl<'b, 't> Resolver<'b, 't> {
         let found = ResolvedName {
             entry,
             route,
+            shards: route.shard_finder(),
             neither,
         };
         self.last = Some(found);

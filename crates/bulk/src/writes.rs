@@ -72,7 +72,7 @@ impl Written {
     pub(crate) fn of(doc: &Doc<'_, '_>) -> Self {
         Self {
             name: doc.name,
-            op: doc.action.op,
+            op: doc.op,
         }
     }
 
@@ -93,7 +93,7 @@ impl WritesSoFar {
             self.list[place].ops.insert(of.op);
             return;
         }
-        let name = match (doc.action.index, default_index) {
+        let name = match (doc.index, default_index) {
             (Some(name), _) => String::from_utf8_lossy(name).into(),
             (None, name) => name.unwrap_or_default().into(),
         };
