@@ -89,12 +89,12 @@ pub fn acknowledged_bytes(body: &[u8]) -> usize {
 /// Bytes of a body's beginning that are looked at.
 const SAMPLE_BYTES: usize = 16 << 10;
 /// Bytes of an item beside what its action line gives.
-const ITEM_BYTES: usize = CREATED.len() + 8;
+const ITEM_BYTES: usize = CREATED.len() + 7;
 
-/// The text after an item's id.
-const CREATED: &[u8] = b",\"_version\":-1,\"result\":\"created\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":201}}";
-const UPDATED: &[u8] = b",\"_version\":-1,\"result\":\"updated\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":200}}";
-const DELETED: &[u8] = b",\"_version\":-1,\"result\":\"deleted\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":200}}";
+/// The text after an item's id, whose closing quote is the first of it.
+const CREATED: &[u8] = b"\",\"_version\":-1,\"result\":\"created\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":201}}";
+const UPDATED: &[u8] = b"\",\"_version\":-1,\"result\":\"updated\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":200}}";
+const DELETED: &[u8] = b"\",\"_version\":-1,\"result\":\"deleted\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":200}}";
 
 /// Items in the making.
 struct Items<'o> {
@@ -107,7 +107,8 @@ struct Items<'o> {
     openings: Vec<Opening>,
 }
 
-/// The text that items of one index and operation begin with.
+/// The text that items of one index and operation begin with: the comma after the item before, and all up to
+/// the opening quote of the id.
 #[derive(Clone, Default)]
 struct Opening {
     text: Vec<u8>,
@@ -139,24 +140,28 @@ impl OperationObserver for Items<'_> {
             self.open(doc, place);
         }
         let out = &mut *self.out;
-        if out.len() > self.start {
-            out.push(b',');
-        }
-        out.extend_from_slice(&self.openings[place].text);
-        match id {
-            Some(id) if scan::is_plain(id) => {
-                out.push(b'"');
-                out.extend_from_slice(id);
-                out.push(b'"');
-            }
-            Some(id) => write_string(out, &String::from_utf8_lossy(id)),
-            None => out.extend_from_slice(b"null"),
-        }
-        out.extend_from_slice(match op {
+        let opening = &self.openings[place].text[usize::from(out.len() == self.start)..];
+        let closing = match op {
             Op::Index | Op::Create => CREATED,
             Op::Update => UPDATED,
             Op::Delete => DELETED,
-        });
+        };
+        match id {
+            Some(id) if scan::is_plain(id) => {
+                out.reserve(opening.len() + id.len() + closing.len());
+                out.extend_from_slice(opening);
+                out.extend_from_slice(id);
+                out.extend_from_slice(closing);
+            }
+            _ => {
+                out.extend_from_slice(&opening[..opening.len() - 1]);
+                match id {
+                    Some(id) => write_string(out, &String::from_utf8_lossy(id)),
+                    None => out.extend_from_slice(b"null"),
+                }
+                out.extend_from_slice(&closing[1..]);
+            }
+        }
     }
 }
 
@@ -169,14 +174,14 @@ impl Items<'_> {
         self.openings[place].of = Some((doc.ordinal, doc.op));
         let opening = &mut self.openings[place].text;
         opening.clear();
-        opening.extend_from_slice(b"{\"");
+        opening.extend_from_slice(b",{\"");
         opening.extend_from_slice(doc.op.as_str().as_bytes());
         opening.extend_from_slice(b"\":{\"_index\":");
         write_string(opening, &doc.route.name);
         if self.typed {
             opening.extend_from_slice(b",\"_type\":\"_doc\"");
         }
-        opening.extend_from_slice(b",\"_id\":");
+        opening.extend_from_slice(b",\"_id\":\"");
     }
 }
 

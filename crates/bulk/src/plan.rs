@@ -447,13 +447,12 @@ impl<'a, 's> Draft<'a, 's> {
             let scratch = &mut *self.scratch;
             together::keep(&mut self.plan, self.body, ask, self.table, scratch)?;
         }
-        if self.plan.docs == 0 {
-            Err(Pass {
-                why: Why::Empty,
-                line: None,
-            })
-        } else {
-            Ok(())
+        match self.plan.docs {
+            0 => {
+                let why = Why::Empty;
+                Err(Pass { why, line: None })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -492,12 +491,11 @@ impl<'a, 's> Draft<'a, 's> {
     }
 
     /// Returns the number of the part that a document goes to, and makes the part if need be.
-    #[inline]
+    #[inline(always)]
     fn part(&mut self, doc: &Doc<'_, '_>, shard: Option<u32>, id: Option<&[u8]>) -> Result<u16, Pass> {
         let nodes = self.table.nodes();
-        let node = shard
-            .and_then(|shard| doc.route.node(shard))
-            .filter(|node| node.0 < nodes);
+        let node = shard.and_then(|shard| doc.route.node(shard));
+        let node = node.filter(|node| node.0 < nodes);
         let slots = &mut self.scratch.slots;
         let lane = match (self.level, shard) {
             (Level::Lane(lanes), Some(shard)) => {
@@ -532,12 +530,18 @@ impl<'a, 's> Draft<'a, 's> {
         }
         let number = self.plan.parts.len();
         if number >= usize::from(NO_PART) {
-            return Err(Pass {
-                why: Why::TooManyParts,
-                line: None,
-            });
+            let why = Why::TooManyParts;
+            return Err(Pass { why, line: None });
         }
         *slot = number as u16;
+        self.begin_part(doc, shard, node, lane);
+        Ok(number as u16)
+    }
+
+    /// Adds a part for a document, which is not yet in it.
+    #[cold]
+    #[inline(never)]
+    fn begin_part(&mut self, doc: &Doc<'_, '_>, shard: Option<u32>, node: Option<NodeIx>, lane: u32) {
         let known = match self.level {
             Level::Cluster | Level::Lane(_) => None,
             _ => node,
@@ -552,7 +556,6 @@ impl<'a, 's> Draft<'a, 's> {
             bytes: 0,
             pieces: self.scratch.pieces.pop().unwrap_or_default(),
         });
-        Ok(number as u16)
     }
 
     #[inline(always)]
@@ -659,10 +662,8 @@ impl<'a, 's> Draft<'a, 's> {
         cut: u32,
     ) -> Result<(), Pass> {
         if entry.end >= ARENA {
-            return Err(Pass {
-                why: Why::TooLarge,
-                line: None,
-            });
+            let why = Why::TooLarge;
+            return Err(Pass { why, line: None });
         }
         let part = self.part(doc, Some(shard), id)?;
         self.touch(doc, shard);
