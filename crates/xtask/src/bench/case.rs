@@ -223,9 +223,30 @@ pub(super) fn guides_table() -> Vec<Case> {
             ..alone.clone()
         },
     ];
+    cases.extend(small(&combined));
     cases.extend(connections(&combined));
     cases.extend(styles(&combined, &alone));
     cases
+}
+
+/// Small bulks. What HAProxy takes for a bulk of 33 documents beside one of 100 says what two exchanges cost,
+/// whatever is in them: Tidegate needs two more of them for a bulk of 100 that goes to three nodes.
+fn small(combined: &Case) -> [Case; 2] {
+    let together = Case {
+        name: "guides-100",
+        about: "guides with 100 lines a request",
+        bulk: 100,
+        of_haproxy: None,
+        ..combined.clone()
+    };
+    let third = Case {
+        name: "guides-33-alone",
+        about: "guides-alone with 33 lines a request: a third of guides-100-alone",
+        bulk: 33,
+        combine: false,
+        ..together.clone()
+    };
+    [together, third]
 }
 
 /// Few and many connections: the target limits how much more the second case may cost than the first.
