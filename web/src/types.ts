@@ -115,6 +115,66 @@ export interface TrafficNow {
   readonly clusters: Readonly<Record<string, ClusterView>> | null;
 }
 
+export interface TrialLoad {
+  readonly documents: number;
+  readonly batch: number;
+  readonly rounds: number;
+  readonly clients: number;
+  readonly shards: number;
+  readonly replicas: number;
+  readonly ids: boolean;
+}
+
+export interface Change {
+  readonly percent: Num;
+  /** Null after a single round. */
+  readonly interval: readonly [Num, Num] | null;
+  readonly verdict: "more" | "less" | "within_noise" | "unknown";
+}
+
+interface TrialAverages {
+  readonly counted_per_s: number;
+  readonly acknowledged_per_s: number;
+  readonly cpu_s: Num;
+}
+
+export interface TrialPhase {
+  readonly phase: string;
+  readonly direct: TrialAverages | null;
+  readonly gateway: TrialAverages | null;
+  readonly counted: Change | null;
+  readonly acknowledged: Change | null;
+  readonly cpu: Change | null;
+}
+
+export interface TrialRow {
+  readonly id: number;
+  /** The id of the cluster. */
+  readonly cluster: string;
+  readonly user: string;
+  readonly indices: string;
+  readonly load: TrialLoad;
+  readonly began_ms: number;
+  readonly ended_ms: number | null;
+  readonly state: string;
+  readonly figures: { readonly cluster: string; readonly runs: number; readonly flawed_runs: number; readonly phases: readonly TrialPhase[] } | null;
+}
+
+export interface Trials {
+  readonly can_run: boolean;
+  readonly is_busy: boolean;
+  readonly running: { readonly trial: TrialRow; readonly progress: { readonly done: number; readonly runs: number; readonly said: string; readonly state: string } } | null;
+  readonly last: TrialRow | null;
+  readonly why: string | null;
+  /** Null if the cluster could not be asked. */
+  readonly leftovers: readonly string[] | null;
+  readonly refused: readonly [string, string] | null;
+  readonly clusters: readonly { readonly id: string; readonly name: string }[];
+  /** The URLs by the entries' names. */
+  readonly entries: Readonly<Record<string, string>>;
+  readonly indices: string;
+}
+
 export interface EntryTraffic {
   readonly address: string;
   readonly connections: number;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use loadgen::{CompareError, CompareEvent, CompareOptions, Compared, Run, Stop};
 
 use crate::exit;
-use crate::interrupt::stop_at_interrupt;
+use crate::interrupt::{stop_at_end_of_input, stop_at_interrupt};
 use crate::output::write_file;
 
 /// Compare writing to a cluster directly with writing through a gateway
@@ -110,6 +110,10 @@ pub(crate) struct Arguments {
     /// Write the outcome with charts to this file, as HTML
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Stop as at Ctrl-C when standard input ends, for a program that starts this one: the indices are removed
+    /// even if that program is killed
+    #[arg(long)]
+    stop_at_eof: bool,
 }
 
 /// Runs the command.
@@ -120,6 +124,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     let stop = Stop::default();
     stop_at_interrupt(&stop, "stopping, and removing the indices of this comparison");
+    if arguments.stop_at_eof
+        && let Err(error) = stop_at_end_of_input(&stop)
+    {
+        return fail(&error.to_string());
+    }
     let mut watcher = Watcher {
         terminal: io::stderr().is_terminal(),
         ..Watcher::default()

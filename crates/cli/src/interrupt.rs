@@ -1,6 +1,6 @@
-//! Ctrl-C, and SIGTERM, which means the same.
+//! Ctrl-C, and SIGTERM, which means the same; and the end of standard input.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use loadgen::Stop;
 use tokio::runtime::Runtime;
@@ -34,6 +34,28 @@ pub(crate) fn stop_at_interrupt(stop: &Stop, saying: &'static str) {
     let _ = std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(watch);
+}
+
+/// Stops the run in good order when standard input ends. It does so when the process at its other end closes
+/// it, and also when that process is killed.
+pub(crate) fn stop_at_end_of_input(stop: &Stop) -> io::Result<()> {
+    let stop = stop.clone();
+    let watch = move || {
+        let mut input = io::stdin().lock();
+        let mut unused = [0; 512];
+        loop {
+            match input.read(&mut unused) {
+                Ok(0) => break,
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
+                _ => {}
+            }
+        }
+        stop.stop();
+    };
+    std::thread::Builder::new()
+        .name("input".to_owned())
+        .spawn(watch)?;
+    Ok(())
 }
 
 // === impl Signals ===

@@ -18,6 +18,7 @@ mod sessions;
 #[cfg(test)]
 mod testing;
 mod texts;
+mod trials;
 mod users;
 
 use std::net::SocketAddr;
@@ -39,6 +40,7 @@ use crate::password::Passwords;
 use crate::poll::Polls;
 use crate::refused::Refused;
 use crate::throttle::Throttle;
+use crate::trials::Trials;
 
 use access::Needs;
 use endpoints::ENDPOINTS;
@@ -46,6 +48,7 @@ pub(crate) use gateways::Asked;
 pub(crate) use heat::Heats;
 pub(crate) use indices::IndexLists;
 pub(crate) use refusal::Refusal;
+pub(crate) use trials::Leftovers;
 
 /// The state as handlers get it.
 type Shared = Arc<ApiState>;
@@ -67,6 +70,9 @@ pub(crate) struct ApiState {
     pub(crate) heats: Heats,
     /// Recent lists of clusters' indices.
     pub(crate) indices: IndexLists,
+    pub(crate) trials: Arc<Trials>,
+    /// Recent answers of clusters about indices that a trial may have left.
+    pub(crate) leftovers: Leftovers,
     /// The overview as of this second.
     pub(crate) overview: watch::Receiver<Arc<Value>>,
     /// Host names of this server, besides addresses and `localhost`.

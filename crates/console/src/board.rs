@@ -237,6 +237,13 @@ impl Board {
         }
     }
 
+    /// Returns the entries that a gateway has reported last; `null` before that.
+    pub(crate) fn entries(&self, id: &str) -> Value {
+        let watched = self.lock();
+        let one = watched.get(&Key::Gateway(id.to_owned()));
+        one.map_or(Value::Null, |one| one.traffic.entries())
+    }
+
     /// Returns a gateway's traffic of the last seconds, and over the last minutes.
     pub(crate) fn traffic(&self, id: &str, minutes: u32) -> Value {
         let (step_ms, span_ms) = step_for(minutes);

@@ -48,6 +48,7 @@ mod store;
 mod target;
 mod throttle;
 mod traffic;
+mod trials;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -72,6 +73,7 @@ use crate::outbound::Outbound;
 use crate::poll::Polls;
 use crate::refused::Refused;
 use crate::store::Store;
+use crate::trials::Trials;
 
 /// Options with which a console starts.
 #[derive(Debug, Clone)]
@@ -90,6 +92,8 @@ pub struct Options {
     pub insecure_http: bool,
     /// The entries to register at the start, as an import file.
     pub registry: Option<Secret>,
+    /// The program `tidegate`, whose command `compare` is run for trials; none: there are no trials.
+    pub program: Option<PathBuf>,
 }
 
 /// The addresses of a console, once it listens.
@@ -193,6 +197,7 @@ pub fn run(
                 source,
             })?;
         let address = listener.local_addr()?;
+        note_interrupted(&store)?;
         let first = store
             .is_first_start()
             .map_err(|error| StartError::Read(error.to_string()))?;
@@ -211,6 +216,7 @@ pub fn run(
             () = serve::serve(listener, tls, api::router(&api), options.base_path.as_str().into()) => {}
             () = stopped => {}
         }
+        api.trials.stop().await;
         settle(&api.polls.store, &api.refused, true);
         Ok(())
     })?
@@ -269,10 +275,24 @@ fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) ->
         asked: api::Asked::default(),
         heats: api::Heats::default(),
         indices: api::IndexLists::default(),
+        trials: Arc::new(Trials::new(options.program.clone(), options.data.clone())),
+        leftovers: api::Leftovers::default(),
         overview,
         hosts: options.hosts.clone(),
         tls: options.tls.is_some(),
     }
+}
+
+/// Notes that trials of an earlier process were interrupted, and names the indices that they may have left.
+fn note_interrupted(store: &Store) -> Result<(), StartError> {
+    let interrupted = store.interrupt_trials(clock::now_ms());
+    for trial in interrupted.map_err(|error| StartError::Read(error.to_string()))? {
+        tracing::warn!(
+            indices = %format!("{}-*", trial.indices),
+            "a trial was interrupted when the console ended; the page of its gateway says if indices were left"
+        );
+    }
+    Ok(())
 }
 
 /// Notes the counts of refused logins whose hour is over.

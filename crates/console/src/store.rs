@@ -5,6 +5,7 @@ mod alerts;
 mod audit;
 mod registry;
 mod sessions;
+mod trials;
 mod users;
 
 use std::path::Path;
@@ -20,6 +21,7 @@ pub(crate) use audit::{AuditFilter, AuditPosition, AuditedChange};
 pub(crate) use registry::GatewayCluster;
 pub(crate) use registry::{ClusterEntry, GatewayEntry};
 pub(crate) use sessions::SESSION_MS_MAX;
+pub(crate) use trials::TrialRow;
 pub(crate) use users::User;
 
 use crate::StartError;
@@ -110,7 +112,7 @@ fn migrate(connection: &mut Connection) -> Result<(), StartError> {
 }
 
 /// Each migration is applied once, in order; released ones are never changed.
-const MIGRATIONS: [&str; 4] = ["
+const MIGRATIONS: [&str; 5] = ["
 CREATE TABLE users (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE COLLATE NOCASE, role TEXT NOT NULL, password TEXT NOT NULL,
     made_ms INTEGER NOT NULL
@@ -169,6 +171,13 @@ CREATE TABLE links (
 ) STRICT;
 INSERT INTO links SELECT gateway, name, cluster FROM gateway_clusters;
 DROP TABLE gateway_clusters;
+", "
+CREATE TABLE trials (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, gateway TEXT NOT NULL REFERENCES gateways(id) ON DELETE CASCADE,
+    cluster TEXT NOT NULL REFERENCES clusters(id) ON DELETE CASCADE, user TEXT NOT NULL, indices TEXT NOT NULL,
+    load TEXT NOT NULL, began_ms INTEGER NOT NULL, ended_ms INTEGER, state TEXT NOT NULL, figures TEXT
+) STRICT;
+CREATE INDEX trials_by_gateway ON trials (gateway, id);
 "];
 
 /// How long a statement waits for another process, for example `sqlite3`.
@@ -218,7 +227,7 @@ mod tests {
             .sql()
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .unwrap();
-        assert_eq!(version, 4);
+        assert_eq!(version, 5);
     }
 
     #[test]

@@ -54,6 +54,12 @@ impl Traffic {
         self.clusters = Some((at_ms, Value::Object(shown(told))));
     }
 
+    /// Returns the entries as they were reported last; `null` before the first sample.
+    pub(crate) fn entries(&self) -> Value {
+        let last = self.samples.back();
+        last.map_or(Value::Null, |(_, _, last)| last["entries"].clone())
+    }
+
     /// Returns the totals and the rates over the last seconds; `null` before the first sample.
     pub(crate) fn told(&self) -> Value {
         let (Some((from, _, first)), Some((to, at_ms, last))) = (self.samples.front(), self.samples.back())

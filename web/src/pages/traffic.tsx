@@ -9,6 +9,7 @@ import type { Num as Maybe, Traffic as Told, TrafficNow } from "../types.ts";
 import { Loading, Name, Note, Num, Tag, Trouble } from "../ui/bits.tsx";
 import { Chart } from "../ui/chart.tsx";
 import { usePoll } from "../ui/poll.ts";
+import { Trial } from "./trial.tsx";
 
 const f = t.traffic;
 const RANGES = [5, 15, 60, 120];
@@ -46,7 +47,7 @@ export function Traffic({ id }: { id: string }) {
         <>
           <Entries entries={told.entries} />
           <Flows flows={told.flows ?? {}} />
-          <Gain told={told} />
+          <Gain id={id} told={told} />
           <Passed told={told} />
           <Clusters id={id} told={told} />
         </>
@@ -155,7 +156,7 @@ function Entries({ entries }: { entries: TrafficNow["entries"] }) {
 }
 
 /** An estimate, named as such, with its formulas. */
-function Gain({ told }: { told: TrafficNow }) {
+function Gain({ id, told }: { id: string; told: TrafficNow }) {
   const gain = told.gain;
   if (!gain) return null;
   return (
@@ -185,6 +186,7 @@ function Gain({ told }: { told: TrafficNow }) {
           <li>{f.gainCoresHow(exact(gain.request_cpu_ms))}</li>
         </ul>
       </details>
+      <Trial id={id} />
     </section>
   );
 }

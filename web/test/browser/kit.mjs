@@ -181,6 +181,7 @@ export function numbersDiffer(made, ms = 4000) {
         if (row.id === decodeURIComponent(id ?? gateway ?? "")) keep("lead", row);
       }
       if (gateway) {
+        keep("trial", await json(`api/gateways/${gateway}/trial`));
         const { now, series } = await json(`api/gateways/${gateway}/traffic?minutes=15`);
         keep("traffic", now);
         // The charts' legends show the newest value.

@@ -1,6 +1,7 @@
 // Makes the pictures of docs/console.md from the mock's figures: `npm run pictures`.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { figures } from "../mock/trial.mjs";
 import { closeAll, logIn, page, server, settled, to, write } from "./kit.mjs";
 
 const OUT = new URL("../../../docs/pictures/", import.meta.url).pathname;
@@ -32,7 +33,9 @@ for (const [name, colorScheme, hash] of [
   ["console-users", "light", "#/users"],
   ["console-index", "light", "#/c/staging/indices/logs-2026.11.23"],
   ["console-who", "dark", "#/c/staging/templates/who?index=logs-2026.11.23"],
+  ["console-trial", "light", "#/g/gateway-3"],
 ]) {
+  const tried = name === "console-trial" && mock.addGateway({ name: "gateway-3", url: "http://10.0.1.10:2900", clusters: ["staging"], base: 900 });
   const p = await page(url, { colorScheme, viewport: { width: 1280, height: 700 } });
   await logIn(p, url);
   await to(p, hash);
@@ -53,6 +56,12 @@ for (const [name, colorScheme, hash] of [
     await p.getByRole("button", { name: "Compare and apply" }).click();
     await p.getByRole("button", { name: "Apply", exact: true }).click();
     await p.getByRole("button", { name: "Keep it" }).waitFor();
+  }
+  if (name === "console-trial") {
+    const load = { documents: 20_000, batch: 1000, rounds: 4, clients: 4, shards: 3, replicas: 0, ids: true };
+    tried.trial.last = { id: 1, gateway: tried.id, cluster: "staging", user: "ann", indices: "tidegate-trial-1", load, began_ms: Date.now() - 190_000, ended_ms: Date.now() - 120_000, state: "compared", figures: figures() };
+    await p.getByText("Compared. Begun by ann.").waitFor();
+    await p.getByRole("heading", { name: "What the gateway saves its clusters (estimate)" }).evaluate((at) => at.scrollIntoView());
   }
   if (name === "console-audit") {
     await p.getByRole("button", { name: /^Show: change roles cleo/ }).first().click();

@@ -19,7 +19,7 @@ export function missing(mock, method, [first, second, third], body) {
   if (!entry) return method === "GET" ? null : everywhere("admin");
   const has = first === "clusters" ? roleOn(mock.you, entry.id) : roleOnGateway(mock.you, entry);
   const writes = third === "call" && body.method !== "GET" && !/_search|_count|_simulate|_analyze|_msearch|dry_run=true/.test(body.path);
-  const needs = method === "GET" || (third === "call" && !writes) ? "viewer" : third === "call" ? "operator" : "admin";
+  const needs = method === "GET" || (third === "call" && !writes) ? "viewer" : third === "call" || third === "trial" ? "operator" : "admin";
   return reaches(has, needs) ? null : [needs, has, first === "clusters" ? "on this cluster" : "on all clusters of this gateway"];
 }
 

@@ -17,6 +17,7 @@ import { heatOf } from "./heat.mjs";
 import { indicesOf } from "./indices.mjs";
 import { missing, seen, usersOf } from "./roles.mjs";
 import { trafficOf } from "./traffic.mjs";
+import { trialOf } from "./trial.mjs";
 
 const DIST = new URL("../../dist/", import.meta.url).pathname;
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
@@ -280,6 +281,7 @@ async function inner(mock, method, parts, query, body, request) {
         await new Promise((done) => setTimeout(done, 120));
         return testOf(gateway ? body.url : (body.endpoints?.[0] ?? ""), !!(body.password ?? body.token), gateway);
       }
+      if (third === "trial" && gateway) return trialOf(mock, entryOf(mock.gateways), method, body, refuse);
       if (third === "call" && gateway) return gatewayCall(mock, entryOf(mock.gateways), body);
       if (third === "call") return mock.live.get(`cluster ${second}`) ? callOf(mock, entryOf(mock.clusters), body, request) : refuse(404, "unknown", "There is no such cluster.");
       const { password, token, ...entry } = body;
@@ -300,6 +302,7 @@ async function inner(mock, method, parts, query, body, request) {
     }
     case "DELETE clusters":
     case "DELETE gateways": {
+      if (third === "trial") return trialOf(mock, entryOf(mock.gateways), method, body, refuse);
       const entry = entryOf(mock[first]);
       mock[first] = mock[first].filter((e) => e !== entry);
       mock.note(`${first.slice(0, -1)} removed`, entry.name, { before: entry });
@@ -309,6 +312,7 @@ async function inner(mock, method, parts, query, body, request) {
       const entry = entryOf(mock.gateways);
       if (third === "queues") return mock.queues(entry);
       if (third === "traffic") return trafficOf(mock, entry, Number(query.get("minutes") ?? 15));
+      if (third === "trial") return trialOf(mock, entry, method, body, refuse);
       if (third === "lag") return mock.lag(Number(query.get("minutes") ?? 15));
       break;
     }

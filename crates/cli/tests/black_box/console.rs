@@ -8,6 +8,7 @@ mod process;
 mod queues;
 mod roles;
 mod starting;
+mod trials;
 mod watching;
 
 use serde_json::{Value, json};

@@ -4,8 +4,10 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::Needs::{self, Cluster, Everywhere, Gateway, Nothing, Session};
-use super::{Shared, alerts, audit, calls, gateways, heat, indices, live, registry, sessions, texts, users};
-use crate::roles::Role::{Admin, Viewer};
+use super::{
+    Shared, alerts, audit, calls, gateways, heat, indices, live, registry, sessions, texts, trials, users,
+};
+use crate::roles::Role::{Admin, Operator, Viewer};
 
 /// One method of one path.
 pub(super) struct Endpoint {
@@ -119,6 +121,15 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
     }),
     endpoint("GET", "/gateways/{id}/traffic", Gateway(Viewer), || {
         get(gateways::traffic)
+    }),
+    endpoint("GET", "/gateways/{id}/trial", Gateway(Viewer), || {
+        get(trials::show)
+    }),
+    endpoint("POST", "/gateways/{id}/trial", Gateway(Operator), || {
+        post(trials::begin)
+    }),
+    endpoint("DELETE", "/gateways/{id}/trial", Gateway(Operator), || {
+        delete(trials::cancel)
     }),
     endpoint("POST", "/gateways/{id}/call", Gateway(Viewer), || {
         post(gateways::call)

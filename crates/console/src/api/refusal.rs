@@ -40,6 +40,10 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", reason)
     }
 
+    pub(crate) fn conflict(kind: &'static str, reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, kind, reason)
+    }
+
     pub(crate) fn not_found(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", reason)
     }

@@ -66,6 +66,8 @@ const SILENCE_GA: &str =
     r#"{"rule": "no_answer", "kind": "gateway", "id": "ga", "minutes": 1, "reason": "known"}"#;
 const SILENCE_GAB: &str =
     r#"{"rule": "no_answer", "kind": "gateway", "id": "gab", "minutes": 1, "reason": "known"}"#;
+const TRIAL: &str = r#"{"cluster": "a", "entry": "e", "indices": "tidegate-trial-12345678", "load":
+    {"documents": 1, "batch": 1, "rounds": 1, "clients": 1, "shards": 1, "replicas": 0, "ids": true}}"#;
 const HOOK: &str = r#"{"url": "http://127.0.0.1:9/hook"}"#;
 
 /// Method, path of the table, what stands for its parameter, body, who is let in.
@@ -77,7 +79,7 @@ type Row = (
     &'static str,
 );
 
-const MATRIX: [Row; 77] = [
+const MATRIX: [Row; 83] = [
     ("GET", "/session", "", "", ANY),
     ("POST", "/setup", "", "{}", ANY),
     ("POST", "/login", "", "{}", ANY),
@@ -138,6 +140,12 @@ const MATRIX: [Row; 77] = [
     ("GET", "/gateways/{id}/lag", "gab", "?queue=q", VIEW_AB),
     ("GET", "/gateways/{id}/traffic", "ga", "", VIEW_A),
     ("GET", "/gateways/{id}/traffic", "gab", "?minutes=5", VIEW_AB),
+    ("GET", "/gateways/{id}/trial", "ga", "", VIEW_A),
+    ("GET", "/gateways/{id}/trial", "gab", "", VIEW_AB),
+    ("POST", "/gateways/{id}/trial", "ga", TRIAL, ACT_A),
+    ("POST", "/gateways/{id}/trial", "gab", TRIAL, ACT_AB),
+    ("DELETE", "/gateways/{id}/trial", "ga", "", ACT_A),
+    ("DELETE", "/gateways/{id}/trial", "gab", "", ACT_AB),
     ("POST", "/gateways/{id}/call", "ga", LETTERS, VIEW_A),
     ("POST", "/gateways/{id}/call", "gab", LETTERS, VIEW_AB),
     ("POST", "/gateways/{id}/call", "ga", COUNT, VIEW_A),

@@ -26,6 +26,7 @@ pub(super) fn on_api<T>(test: impl AsyncFnOnce(Store, Router) -> T) -> T {
         hosts: Vec::new(),
         insecure_http: false,
         registry: None,
+        program: None,
     };
     wire::run_local(1 << 20, async |worker| {
         let api = Arc::new(crate::api(store.clone(), &options, None, worker));

@@ -19,6 +19,11 @@ impl AdminState {
         listeners.counts()
     }
 
+    /// Returns the names of the entries that have TLS.
+    pub(super) fn secured(&self) -> Vec<Arc<str>> {
+        self.listeners.lock().secured()
+    }
+
     /// Returns the certificate chain (PEM) that each entry with TLS presents now.
     pub(super) fn certificates(&self) -> Vec<(Arc<str>, Vec<u8>)> {
         let listeners = self.listeners.lock();

@@ -29,12 +29,14 @@ pub(super) async fn index() -> Json<Value> {
 }
 
 pub(super) async fn stats(State(admin): State<Arc<AdminState>>) -> Json<Value> {
+    let secured = admin.secured();
     let entries: serde_json::Map<String, Value> = admin
         .counts()
         .into_iter()
         .map(|(name, address, counts)| {
             let entry = json!({
                 "address": address,
+                "tls": secured.contains(&name),
                 "connections": counts.connections,
                 "accepted": counts.accepted,
                 "turned_away": counts.turned_away,

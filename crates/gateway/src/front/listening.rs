@@ -237,6 +237,12 @@ impl Listeners {
         self.open.iter().map(count).collect()
     }
 
+    /// Returns the names of the entries that have TLS.
+    pub(crate) fn secured(&self) -> Vec<Arc<str>> {
+        let secured = self.open.iter().filter(|open| open.identity.is_some());
+        secured.map(|open| Arc::clone(&open.entry.name)).collect()
+    }
+
     /// Returns the certificate chain (PEM) of each entry that has TLS.
     pub(crate) fn certificates(&self) -> Vec<(Arc<str>, Vec<u8>)> {
         let chain = |open: &Listening| {

@@ -47,8 +47,9 @@ impl<'l> Runner<'l> {
         watch: &mut dyn FnMut(CompareEvent<'_>),
     ) -> Result<Vec<Run>, CompareError> {
         let index = format!("{}-{}-{round}-{}", self.options.index, self.stamp, way.name());
-        self.servers.create(&index, &index_body(self.options))?;
+        // A creation that was not answered may have succeeded.
         self.made.push(index.clone());
+        self.servers.create(&index, &index_body(self.options))?;
         self.servers.settle(&index)?;
         // The gateway has to learn of the index. The direct way waits just as long, so that both are treated
         // alike.

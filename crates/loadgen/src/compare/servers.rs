@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use http::Method;
 use http::header::HeaderValue;
+use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use wire::ClientTls;
@@ -159,11 +159,13 @@ impl Servers {
         })
     }
 
+    /// Deletes an index, if it is there.
     pub(super) fn delete(&self, index: &str) -> Result<(), CompareError> {
         self.with(&self.direct, async |ask| {
-            ask.bytes(&Method::DELETE, &format!("/{index}"), None)
-                .await
-                .map(drop)
+            match ask.bytes(&Method::DELETE, &format!("/{index}"), None).await {
+                Err(AskError::Refused(_, StatusCode::NOT_FOUND, _)) | Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            }
         })
     }
 

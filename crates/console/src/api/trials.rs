@@ -1,0 +1,299 @@
+//! Trials of a gateway: what may be compared, what is running, and what came out.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, Path, State};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{ApiState, Refusal};
+use crate::clock::now_ms;
+use crate::secrets;
+use crate::store::{AuditedChange, ClusterEntry, GatewayEntry, Store, StoreError, TrialRow, User};
+use crate::target::Target;
+use crate::trials::{NotBegun, TrialLoad, TrialPlan};
+
+/// Recent answers of clusters about indices that a trial may have left, by the trial's id.
+#[derive(Default)]
+pub(crate) struct Leftovers(Mutex<BTreeMap<i64, (Instant, Value)>>);
+
+#[derive(Deserialize)]
+pub(super) struct Wish {
+    cluster: String,
+    entry: String,
+    /// What the names of the indices begin with, as the page has shown it.
+    indices: String,
+    load: TrialLoad,
+}
+
+/// Returns what may be compared, the progress of a running trial, and the last one that has ended.
+pub(super) async fn show(
+    State(api): State<Arc<ApiState>>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Refusal> {
+    let store = &api.polls.store;
+    let gateway = store.gateway(&id)?.ok_or(StoreError::Missing)?;
+    let trials = store.trials(&id)?;
+    // The outcome of a trial of a cluster that is no longer the gateway's is not for its viewers.
+    let is_linked = |row: &&TrialRow| clusters_of(&gateway).any(|cluster| cluster == row.cluster);
+    let mut linked = trials.iter().filter(is_linked);
+    let last = linked.find(|row| row.ended_ms.is_some());
+    let running = trials.iter().find(|row| row.ended_ms.is_none());
+    let progress = api.trials.progress(&id);
+    let leftovers = match last {
+        Some(row) if !matches!(&*row.state, "compared" | "flawed") => leftovers(&api, row).await,
+        _ => json!([]),
+    };
+    let clusters = clusters(store, &gateway)?;
+    Ok(Json(json!({
+        "can_run": api.trials.can_run(),
+        "is_busy": api.trials.busy_with().is_some(),
+        "running": running.zip(progress).map(|(row, progress)| json!({"trial": row, "progress": progress})),
+        "last": last,
+        "why": last.and_then(|row| api.trials.why_failed(row.id)),
+        "leftovers": leftovers,
+        "refused": refused(&gateway, &clusters),
+        "clusters": clusters.iter().map(|one| json!({"id": one.id, "name": one.name})).collect::<Vec<_>>(),
+        "entries": entries(&api, &gateway),
+        "indices": format!("{PREFIX}{:016x}", u64::from_ne_bytes(secrets::random())),
+    })))
+}
+
+/// Begins a trial.
+pub(super) async fn begin(
+    State(api): State<Arc<ApiState>>,
+    Extension(user): Extension<User>,
+    Path(id): Path<String>,
+    Json(wish): Json<Wish>,
+) -> Result<Json<Value>, Refusal> {
+    let store = &api.polls.store;
+    let gateway = store.gateway(&id)?.ok_or(StoreError::Missing)?;
+    let clusters = clusters(store, &gateway)?;
+    if let Some((kind, reason)) = refused(&gateway, &clusters) {
+        return Err(Refusal::forbidden(kind, reason));
+    }
+    let cluster = clusters.iter().find(|one| one.id == wish.cluster);
+    let cluster = cluster.ok_or_else(|| Refusal::bad("cluster: it is not one of this gateway's"))?;
+    let entries = entries(&api, &gateway);
+    let entry = entries.get(&wish.entry);
+    let entry =
+        entry.ok_or_else(|| Refusal::bad("entry: the gateway has not reported an entry of that name"))?;
+    if !is_prefix(&wish.indices) {
+        return Err(Refusal::bad(format!(
+            "indices: `{PREFIX}` and 8 to 40 letters and digits"
+        )));
+    }
+    let plan = plan(store, &gateway, cluster, entry, &wish)?;
+    let row = TrialRow {
+        id: 0,
+        gateway: id,
+        cluster: cluster.id.clone(),
+        user: user.name.clone(),
+        indices: wish.indices.clone(),
+        load: json!(wish.load),
+        began_ms: now_ms(),
+        ended_ms: None,
+        state: String::new(),
+        figures: None,
+    };
+    let row = api.trials.begin(store, &row, &plan)?;
+    store.note(&AuditedChange {
+        user: &user.name,
+        what: "begin trial",
+        target: &gateway.name,
+        after: Some(&json!({"cluster": cluster.name, "indices": row.indices, "load": row.load})),
+        ..AuditedChange::default()
+    })?;
+    Ok(Json(json!(row)))
+}
+
+/// Cancels the gateway's trial, if one is running. Its indices are removed.
+pub(super) async fn cancel(
+    State(api): State<Arc<ApiState>>,
+    Extension(user): Extension<User>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Refusal> {
+    let store = &api.polls.store;
+    let gateway = store.gateway(&id)?.ok_or(StoreError::Missing)?;
+    let is_cancelled = api.trials.cancel(&id);
+    if is_cancelled {
+        store.note(&AuditedChange {
+            user: &user.name,
+            what: "cancel trial",
+            target: &gateway.name,
+            ..AuditedChange::default()
+        })?;
+    }
+    Ok(Json(json!({"cancelled": is_cancelled})))
+}
+
+impl From<NotBegun> for Refusal {
+    fn from(error: NotBegun) -> Self {
+        match error {
+            NotBegun::Bounds { .. } => Self::bad(error.to_string()),
+            NotBegun::Busy => Self::conflict("busy", error.to_string()),
+            NotBegun::Store(error) => error.into(),
+            NotBegun::NoProgram | NotBegun::Start(_) => Self::failed(error.to_string()),
+        }
+    }
+}
+
+fn clusters_of(gateway: &GatewayEntry) -> impl Iterator<Item = &str> {
+    gateway
+        .clusters
+        .iter()
+        .filter_map(|link| link.cluster_id.as_deref())
+}
+
+fn clusters(store: &Store, gateway: &GatewayEntry) -> Result<Vec<ClusterEntry>, StoreError> {
+    let linked = clusters_of(gateway).map(|id| store.cluster(id));
+    linked.filter_map(Result::transpose).collect()
+}
+
+/// Returns why no trial of this gateway is allowed.
+fn refused(gateway: &GatewayEntry, clusters: &[ClusterEntry]) -> Option<(&'static str, String)> {
+    let mut names: Vec<&str> = gateway.clusters.iter().map(|link| &*link.name).collect();
+    names.dedup();
+    if clusters.is_empty() {
+        let reason = "no cluster of this gateway is registered";
+        return Some(("no_cluster", reason.to_owned()));
+    }
+    if names.len() > 1 {
+        // An entry may deliver to all of them, and an index is removed from one.
+        let reason = format!(
+            "the gateway delivers to several clusters ({}), and the index could stay on one of them; run `tidegate \
+             compare` where you know which",
+            names.join(", ")
+        );
+        return Some(("several_clusters", reason));
+    }
+    let reason = |cluster: &ClusterEntry| match (cluster.read_only, cluster.protected) {
+        (true, _) => Some((
+            "read_only",
+            format!("{} is registered as read-only", cluster.name),
+        )),
+        (_, true) => Some((
+            "protected",
+            format!("{} is registered as protected", cluster.name),
+        )),
+        _ => None,
+    };
+    clusters.iter().find_map(reason)
+}
+
+/// Returns the gateway's entries with their URLs. An entry that listens on all addresses is reached where the
+/// admin API is. One that listens on the loopback address of another machine is not reached.
+fn entries(api: &ApiState, gateway: &GatewayEntry) -> BTreeMap<String, String> {
+    let told = api.polls.board.entries(&gateway.id);
+    let Ok(admin) = cluster::Address::from_endpoint(&gateway.url) else {
+        return BTreeMap::new();
+    };
+    let url = |entry: &Value| {
+        let address: SocketAddr = entry["address"].as_str()?.parse().ok()?;
+        if address.ip().is_loopback() && !admin.is_loopback() {
+            return None;
+        }
+        let scheme = if entry["tls"] == true { "https" } else { "http" };
+        Some(match address.ip().is_unspecified() {
+            true if admin.host.contains(':') => format!("{scheme}://[{}]:{}", admin.host, address.port()),
+            true => format!("{scheme}://{}:{}", admin.host, address.port()),
+            false => format!("{scheme}://{address}"),
+        })
+    };
+    let entries = told.as_object().into_iter().flatten();
+    entries
+        .filter_map(|(name, entry)| Some((name.clone(), url(entry)?)))
+        .collect()
+}
+
+fn plan(
+    store: &Store,
+    gateway: &GatewayEntry,
+    cluster: &ClusterEntry,
+    entry: &str,
+    wish: &Wish,
+) -> Result<TrialPlan, Refusal> {
+    let is_tls = |url: &str| url.starts_with("https://");
+    let direct_tls = cluster.endpoints.iter().any(|url| is_tls(url));
+    let secured: Vec<(&Option<String>, bool)> = [
+        (direct_tls, (&cluster.ca_pem, cluster.verify)),
+        (is_tls(entry), (&gateway.ca_pem, gateway.verify)),
+    ]
+    .into_iter()
+    .filter_map(|(is_tls, how)| is_tls.then_some(how))
+    .collect();
+    let differ = secured
+        .windows(2)
+        .any(|pair| pair[0].1 != pair[1].1 || pair[0].0.is_some() != pair[1].0.is_some());
+    if differ {
+        return Err(Refusal::bad(
+            "cluster and gateway both use TLS, and are registered with different ways to check certificates",
+        ));
+    }
+    let authorities: Vec<&str> = secured.iter().filter_map(|(ca, _)| ca.as_deref()).collect();
+    let password = store.cluster_secret(cluster)?;
+    let account = match (&cluster.username, password) {
+        (Some(user), password) => Some((user.clone(), password.unwrap_or_default())),
+        (None, None) => None,
+        (None, Some(_)) => {
+            return Err(Refusal::bad(
+                "the cluster is registered with an API key, and a comparison takes a user name and a password",
+            ));
+        }
+    };
+    Ok(TrialPlan {
+        direct: cluster.endpoints.clone(),
+        gateway: entry.to_owned(),
+        account,
+        ca_pem: (!authorities.is_empty()).then(|| authorities.join("\n")),
+        insecure: secured.iter().any(|(_, verify)| !verify),
+        indices: wish.indices.clone(),
+        load: wish.load,
+    })
+}
+
+/// Asks the cluster which indices of a trial are still there; `null` if it does not say.
+async fn leftovers(api: &ApiState, row: &TrialRow) -> Value {
+    let known = |(at, told): &(Instant, Value)| (at.elapsed() < KEPT).then(|| told.clone());
+    if let Some(told) = api.leftovers.0.lock().get(&row.id).and_then(known) {
+        return told;
+    }
+    let told = json!(ask(api, row).await);
+    let mut kept = api.leftovers.0.lock();
+    kept.retain(|_, (at, _)| at.elapsed() < KEPT);
+    kept.insert(row.id, (Instant::now(), told.clone()));
+    told
+}
+
+async fn ask(api: &ApiState, row: &TrialRow) -> Option<Vec<String>> {
+    let store = &api.polls.store;
+    let cluster = store.cluster(&row.cluster).ok()??;
+    let target = Arc::new(Target::of_cluster(store, &cluster).ok()?);
+    let path = format!("/{}-*/_settings/index.uuid?flat_settings=true", row.indices);
+    let told = api.polls.outbound.get(&target, &path, WITHIN).await.ok()?;
+    let names = told
+        .as_object()?
+        .keys()
+        .filter(|name| name.starts_with(&row.indices));
+    Some(names.take(NAMES_MAX).cloned().collect())
+}
+
+fn is_prefix(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|rest| {
+        (8..=40).contains(&rest.len())
+            && rest
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    })
+}
+
+const PREFIX: &str = "tidegate-trial-";
+const KEPT: Duration = Duration::from_secs(10);
+const WITHIN: Duration = Duration::from_secs(5);
+const NAMES_MAX: usize = 100;
