@@ -594,6 +594,7 @@ export const t = {
     old: (age: string) => `This traffic is ${age} old`,
     entries: "Entries",
     flows: "Flows",
+    more: (n: number) => `and ${many(n, "other reason")}`,
     gain: "What the gateway saves its clusters (estimate)",
     gainHops: "Hops between nodes/s",
     gainRequests: "Requests to nodes/s",
@@ -609,7 +610,7 @@ export const t = {
     up: "in use",
     out: "out",
     watch: { watching: "watching", starting: "starting", off: "not watched", unauthorized: "refuses the gateway", unreachable: "does not answer" } as Readonly<Record<string, string>>,
-    columns: { flow: "Flow", entry: "Entry", address: "Address", connections: "Connections", requests: "Requests/s", inFlight: "In flight", refused: "Refused", turnedAway: "Turned away", handshakes: "Failed handshakes", why: "Reason", kind: "Of", perSecond: "A second", total: "Since its start", node: "Node", state: "State", limit: "Limit", latency: "Latency", slowness: "Slowness", busy: "429", failures: "Failures" },
+    columns: { flow: "Flow", split: "Documents split/s", queued: "Documents queued/s", passed: "Bulks passed on/s", whys: "Passed on whole, since its start", entry: "Entry", address: "Address", connections: "Connections", requests: "Requests/s", inFlight: "In flight", refused: "Refused", turnedAway: "Turned away", handshakes: "Failed handshakes", why: "Reason", kind: "Of", perSecond: "A second", total: "Since its start", node: "Node", state: "State", limit: "Limit", latency: "Latency", slowness: "Slowness", busy: "429", failures: "Failures" },
     whys: {
       typed_path: "The path has a type other than _doc.",
       url_index: "The index in the URL is not one plain name.",

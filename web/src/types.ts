@@ -102,13 +102,30 @@ export interface Traffic {
   readonly series: Readonly<Record<string, readonly Num[]>>;
 }
 
+type Counters = Readonly<Record<string, { readonly total: number; readonly per_s: Num }>>;
+
+/** Why bulks or single writes went on whole. */
+export interface Passed {
+  readonly kind: string;
+  readonly why: string;
+  readonly meaning: string | null;
+  readonly total: number;
+  readonly per_s: Num;
+}
+
+export interface FlowTraffic {
+  /** Older gateways report `requests` alone. */
+  readonly counters: Counters;
+  readonly passed: readonly Passed[];
+}
+
 export interface TrafficNow {
   readonly at_ms: number;
-  readonly counters: Readonly<Record<string, { readonly total: number; readonly per_s: Num }>>;
-  readonly passed: readonly { readonly kind: string; readonly why: string; readonly meaning: string | null; readonly total: number; readonly per_s: Num }[];
+  readonly counters: Counters;
+  readonly passed: readonly Passed[];
   readonly entries: Readonly<Record<string, EntryTraffic>>;
   /** Older gateways leave this key out. */
-  readonly flows?: Readonly<Record<string, { readonly requests: number; readonly requests_per_s: Num }>>;
+  readonly flows?: Readonly<Record<string, FlowTraffic>>;
   readonly gain?: { readonly nodes: Num; readonly hops_per_s: Num; readonly requests_per_s: Num; readonly cores: Num; readonly request_cpu_ms: number };
   readonly memory: { readonly buffers_bytes: Num; readonly buffers_bytes_max: Num };
   readonly delivery_memory: { readonly bytes: Num; readonly bytes_max: Num } | null;

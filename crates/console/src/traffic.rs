@@ -79,17 +79,7 @@ impl Traffic {
         let counters = counters(&last["gateway"], |name| {
             rate(&last["gateway"][name], &first["gateway"][name])
         });
-        let mut passed = Vec::new();
-        for (kind, list) in [("bulk", "passed_because"), ("single", "single_passed_because")] {
-            for (why, total) in last["gateway"][list].as_object().into_iter().flatten() {
-                let per_s = rate(total, &first["gateway"][list][why]);
-                let meaning = (kind == "bulk").then(|| meaning(why)).flatten();
-                passed.push(json!({
-                    "kind": kind, "why": why, "meaning": meaning, "total": total, "per_s": per_s,
-                }));
-            }
-        }
-        passed.sort_by_key(|one| std::cmp::Reverse(one["total"].as_u64()));
+        let passed = passed(&last["gateway"], &first["gateway"], &rate);
         let mut entries = Map::new();
         for (name, entry) in last["entries"].as_object().into_iter().flatten() {
             let mut told = entry.clone();
@@ -98,15 +88,7 @@ impl Traffic {
             }
             entries.insert(name.clone(), told);
         }
-        let mut flows = Map::new();
-        for (name, flow) in last["flows"].as_object().into_iter().flatten() {
-            // A flow that is new counts from zero.
-            let per_s = rate(&flow["requests"], &first["flows"][name]["requests"]);
-            flows.insert(
-                name.clone(),
-                json!({"requests": flow["requests"], "requests_per_s": per_s}),
-            );
-        }
+        let flows = flows(&last["flows"], &first["flows"], &rate);
         let clusters = self.clusters.as_ref();
         let gain = gain(&counters, clusters.map(|(_, told)| told));
         json!({
@@ -116,6 +98,36 @@ impl Traffic {
             "clusters_at_ms": clusters.map(|(at_ms, _)| at_ms), "clusters": clusters.map(|(_, told)| told),
         })
     }
+}
+
+/// Returns each flow's counters with their rates, and why it passed requests on whole.
+fn flows(last: &Value, first: &Value, rate: &impl Fn(&Value, &Value) -> Value) -> Map<String, Value> {
+    let flows = last.as_object().into_iter().flatten();
+    flows
+        .map(|(name, flow)| {
+            // A flow that is new counts from zero.
+            let before = &first[name];
+            let counters = counters(flow, |counter| rate(&flow[counter], &before[counter]));
+            let told = json!({"counters": counters, "passed": passed(flow, before, rate)});
+            (name.clone(), told)
+        })
+        .collect()
+}
+
+/// Returns why bulks and single writes went on whole, with the rates, the most frequent reason first.
+fn passed(last: &Value, first: &Value, rate: &impl Fn(&Value, &Value) -> Value) -> Vec<Value> {
+    let mut passed = Vec::new();
+    for (kind, list) in [("bulk", "passed_because"), ("single", "single_passed_because")] {
+        for (why, total) in last[list].as_object().into_iter().flatten() {
+            let per_s = rate(total, &first[list][why]);
+            let meaning = (kind == "bulk").then(|| meaning(why)).flatten();
+            passed.push(json!({
+                "kind": kind, "why": why, "meaning": meaning, "total": total, "per_s": per_s,
+            }));
+        }
+    }
+    passed.sort_by_key(|one| std::cmp::Reverse(one["total"].as_u64()));
+    passed
 }
 
 /// Returns an estimate of what a gateway saves its clusters. A document that goes straight to the node of its
@@ -205,7 +217,10 @@ mod tests {
             "gateway": {"docs": docs, "direct_share": 0.5, "passed_because": passed, "single_passed_because": {}},
             "entries": {"e": {"requests": docs / 10, "in_flight": 3}},
             "flows": if uptime < 5 { json!({"f": {"requests": docs / 20}}) } else {
-                json!({"f": {"requests": docs / 20}, "new": {"requests": 30}})
+                json!({
+                    "f": {"requests": docs / 20, "docs": docs / 2, "passed_because": {"empty": uptime}},
+                    "new": {"requests": 30},
+                })
             },
         })
     }
@@ -245,10 +260,17 @@ mod tests {
             (&entry["requests_per_s"], &entry["in_flight"]),
             (&json!(10.0), &json!(3))
         );
+        let flow = &told["flows"]["f"];
         assert_eq!(
-            told["flows"]["f"],
-            json!({"requests": 150, "requests_per_s": 5.0})
+            flow["counters"],
+            json!({"requests": {"total": 150, "per_s": 5.0}, "docs": {"total": 1500, "per_s": 50.0}})
         );
+        assert_eq!(
+            flow["passed"],
+            json!([{"kind": "bulk", "why": "empty", "meaning": "The body has no operation.", "total": 20,
+                "per_s": 1.0}])
+        );
+        assert_eq!(told["flows"]["new"]["counters"]["requests"]["total"], 30);
         traffic.take(at(21), 0, &stats(1, 40, &json!({})));
         assert_eq!(
             traffic.told()["counters"]["docs"],

@@ -48,6 +48,7 @@ mod bulk_request;
 mod delivery;
 mod error;
 mod fingerprint;
+mod flow_counts;
 mod front;
 mod gateway;
 mod gather;

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use wire::exposition::Exposition;
 use wire::guard;
 
+use crate::flow_counts::{FlowCounts, FlowSums};
 use crate::heat::{ClusterHeat, Heat};
 use crate::why::{HeadWhy, SingleWhy};
 
@@ -63,8 +64,8 @@ macro_rules! counters {
             pub(crate) responses: Counts<5>,
             /// Documents by the shard that they were sent to.
             pub(crate) heat: Heat,
-            /// Requests by the flow that they went through first. Flows keep their counts through reloads.
-            flows: Mutex<BTreeMap<Arc<str>, Arc<Count>>>,
+            /// Counts by flow. Flows keep them through reloads.
+            flows: Mutex<BTreeMap<Arc<str>, Arc<FlowCounts>>>,
             pub(crate) bulk_latency: Histogram,
             pub(crate) request_latency: Histogram,
         }
@@ -197,8 +198,8 @@ impl Counters {
         self.single_passed_by_plan[why as usize].add(1);
     }
 
-    /// Returns the count of requests that go through a flow.
-    pub(crate) fn flow(&self, name: &Arc<str>) -> Arc<Count> {
+    /// Returns the counts of a flow.
+    pub(crate) fn flow(&self, name: &Arc<str>) -> Arc<FlowCounts> {
         let mut flows = self.flows.lock();
         Arc::clone(flows.entry(Arc::clone(name)).or_default())
     }
@@ -234,12 +235,15 @@ impl Metrics {
         self.cores.iter().map(|core| of(core).get()).sum()
     }
 
-    /// Returns the number of requests that went through a flow.
-    pub(crate) fn flow_requests(&self, name: &str) -> u64 {
-        let cores = self.cores.iter();
-        cores
-            .filter_map(|core| core.flows.lock().get(name).map(|count| count.get()))
-            .sum()
+    /// Returns the counts of a flow, from all cores.
+    pub(crate) fn flow(&self, name: &str) -> FlowSums {
+        let mut sums = FlowSums::default();
+        for core in self.cores.iter() {
+            if let Some(flow) = core.flows.lock().get(name) {
+                flow.add_to(&mut sums);
+            }
+        }
+        sums
     }
 
     /// Has documents counted by shard for a while; returns since when all cores have done so.

@@ -5,7 +5,7 @@ import { now } from "../live.ts";
 import { requery, route } from "../router.ts";
 import { gatewayOf } from "../state.ts";
 import { t } from "../strings.ts";
-import type { Num as Maybe, Traffic as Told, TrafficNow } from "../types.ts";
+import type { FlowTraffic, Num as Maybe, Traffic as Told, TrafficNow } from "../types.ts";
 import { Loading, Name, Note, Num, Tag, Trouble } from "../ui/bits.tsx";
 import { Chart } from "../ui/chart.tsx";
 import { usePoll } from "../ui/poll.ts";
@@ -16,6 +16,8 @@ const RANGES = [5, 15, 60, 120];
 /** Older figures are shown with their age. */
 const OLD_MS = 5000;
 const SHOWN = 200;
+/** Reasons that are shown of each flow. */
+const WHYS_SHOWN = 3;
 
 export function Traffic({ id }: { id: string }) {
   const asked = Number(route.value.query.get("minutes"));
@@ -191,11 +193,18 @@ function Gain({ id, told }: { id: string; told: TrafficNow }) {
   );
 }
 
-/** Requests by flow, the busiest flow first. */
+/** What each flow takes, and why it passes requests on whole, the busiest flow first. */
 function Flows({ flows }: { flows: NonNullable<TrafficNow["flows"]> }) {
   const c = f.columns;
-  const busiest = Object.entries(flows).sort(([, a], [, b]) => (b.requests_per_s ?? 0) - (a.requests_per_s ?? 0) || b.requests - a.requests);
+  const rate = (one: FlowTraffic, name: string): number => one.counters[name]?.per_s ?? 0;
+  const busiest = Object.entries(flows).sort(([, a], [, b]) => rate(b, "requests") - rate(a, "requests") || (b.counters["requests"]?.total ?? 0) - (a.counters["requests"]?.total ?? 0));
   if (!busiest.length) return null;
+  const columns = [
+    [c.requests, "requests"],
+    [c.split, "docs"],
+    [c.queued, "docs_queued"],
+    [c.passed, "bulk_passed"],
+  ] as const;
   return (
     <section class="panel">
       <table class="grid rows flows">
@@ -205,11 +214,12 @@ function Flows({ flows }: { flows: NonNullable<TrafficNow["flows"]> }) {
         <thead>
           <tr>
             <th scope="col">{c.flow}</th>
-            {[c.requests, c.total].map((head) => (
+            {[...columns.map(([head]) => head), c.total].map((head) => (
               <th key={head} scope="col" class="right">
                 {head}
               </th>
             ))}
+            <th scope="col">{c.whys}</th>
           </tr>
         </thead>
         <tbody>
@@ -218,11 +228,21 @@ function Flows({ flows }: { flows: NonNullable<TrafficNow["flows"]> }) {
               <th scope="row" data-label={c.flow}>
                 <Name value={name} />
               </th>
-              <td data-label={c.requests} class="right">
-                <Num value={one.requests_per_s} as="rate" />
-              </td>
+              {columns.map(([head, counter]) => (
+                <td key={head} data-label={head} class="right">
+                  <Num value={one.counters[counter]?.per_s} as="rate" />
+                </td>
+              ))}
               <td data-label={c.total} class="right">
-                <Num value={one.requests} />
+                <Num value={one.counters["requests"]?.total} />
+              </td>
+              <td data-label={c.whys}>
+                {one.passed.slice(0, WHYS_SHOWN).map((why) => (
+                  <span key={`${why.kind} ${why.why}`} class="item" title={visible(why.meaning ?? f.whys[why.why] ?? "")}>
+                    <code>{visible(why.why)}</code> <Num value={why.total} />
+                  </span>
+                ))}
+                {one.passed.length > WHYS_SHOWN ? <span class="sub">{f.more(one.passed.length - WHYS_SHOWN)}</span> : null}
               </td>
             </tr>
           ))}

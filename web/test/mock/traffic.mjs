@@ -1,3 +1,13 @@
+/** The first flow splits, the second one queues, and the others only forward. */
+function flowOf(i, whys) {
+  const counter = (total, per_s) => ({ total, per_s });
+  const passed = i === 0 ? whys.slice(0, 2) : i === 1 ? ["url_parameter", "unknown_index", "rights", "update", "ambiguous_alias"] : [];
+  return {
+    counters: { requests: counter(3e6 >> i, [71, 96, 2][i] ?? 0.1), docs: counter(i ? 0 : 9e8, i ? 0 : 36_000), docs_queued: counter(i === 1 ? 4e8 : 0, i === 1 ? 9600 : 0), bulk_passed: counter(3750 * passed.length, 0.2 * passed.length), single_passed: counter(0, 0) },
+    passed: passed.map((why, n) => ({ kind: "bulk", why, meaning: null, total: 3000 >> n, per_s: 0.1 })),
+  };
+}
+
 // A gateway's traffic as the real server tells it: rates now and over the last minutes.
 export function trafficOf(mock, entry, minutes) {
   const { base } = mock.live.get(`gateway ${entry.id}`);
@@ -19,7 +29,7 @@ export function trafficOf(mock, entry, minutes) {
     counters: { docs: counter(Math.round(split(second))), docs_queued: counter(Math.round(base * 0.2)), requests: counter(Math.round(base / 500)), bulk_passed: counter(0.4) },
     passed: entry.quiet ? [] : whys.map((why, i) => ({ kind: i === 1 ? "single" : "bulk", why, meaning: why === "unknown_index" ? "The index does not exist (it may be created by this very request)." : null, total: 4000 >> (2 * i), per_s: 0.4 / (1 + i) })),
     entries: Object.fromEntries((names ?? ["bulk", "search"]).map((name, i) => [name, { address: `0.0.0.0:${8000 + i}`, connections: 128 >> i, accepted: 90_000, turned_away: i ? 7 : 0, made_room: 0, requests: 4e6, in_flight: 12 + i, refused: 3 * i, handshakes_failed: i, requests_per_s: Math.round(base / 500 / (1 + i)), refused_per_s: 0, accepted_per_s: 1.5 }])),
-    flows: Object.fromEntries((names ?? ["split", "queued", "search"]).map((name, i) => [name, { requests: 3e6 >> i, requests_per_s: [71, 96, 2][i] ?? 0.1 }])),
+    flows: Object.fromEntries((names ?? ["split", "queued", "search"]).map((name, i) => [name, flowOf(i, whys)])),
     gain: { nodes: 3, hops_per_s: Math.round((split(second) * 2) / 3), requests_per_s: 180, cores: 0.1584, request_cpu_ms: 0.88 },
     memory: { buffers_bytes: 131_072_000, buffers_bytes_max: 150_994_944 },
     delivery_memory: { bytes: 8_388_608, bytes_max: 50_331_648, lanes_waiting: 0 },

@@ -135,6 +135,37 @@ fn requests_are_counted_by_flow_and_a_reload_keeps_the_counts() {
 }
 
 #[test]
+fn documents_and_what_passes_whole_are_counted_by_the_flow_that_has_taken_them() {
+    let one = free();
+    let changing = Changing::with(&entry("one", one, ""), "");
+    let stats = || -> serde_json::Value { changing.gateway.admin().get("/stats").unwrap().json().unwrap() };
+    (0..3).for_each(|_| assert_eq!(post(one), 200));
+    let client = Client::new(&format!("http://{one}")).unwrap();
+    let passed = client.post_ndjson("/_bulk?filter_path=items", body(2).as_bytes());
+    assert_eq!(passed.unwrap().status, 200);
+    let told = stats();
+    let (all, flow) = (&told["gateway"], &told["flows"]["f"]);
+    assert_eq!((&flow["docs"], &all["docs"]), (&9.into(), &9.into()), "{told:#}");
+    for name in [
+        "docs_queued",
+        "bulk_passed",
+        "passed_because",
+        "single_passed_because",
+    ] {
+        assert_eq!(flow[name], all[name], "{name}: {told:#}");
+    }
+    assert_eq!(flow["bulk_passed"], 1);
+    assert_eq!(told["flows"]["whole"]["docs"], 0);
+    let metrics = changing.gateway.admin().get("/metrics").unwrap().text();
+    for line in [
+        "flow_docs_total{flow=\"f\"} 9\n",
+        "flow_bulk_passed_total{flow=\"f\"} 1\n",
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+}
+
+#[test]
 fn added_entries_are_opened_and_removed_ones_finish_what_they_have_in_flight() {
     let (one, two) = (free(), free());
     let changing = Changing::with(&entry("one", one, ""), "");

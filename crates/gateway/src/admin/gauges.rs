@@ -10,6 +10,7 @@ use super::process::write_process;
 use wire::exposition::{Exposition, Metric, escape};
 
 use crate::delivery::Usage;
+use crate::flow_counts::FlowSums;
 use crate::metrics::PREFIX;
 use crate::switches::admin;
 
@@ -44,9 +45,9 @@ impl AdminState {
         let live = self.shared.live.load_full();
         let flows = live.config.flows.keys();
         let flows: Vec<_> = flows
-            .map(|name| (of("flow", name), self.shared.metrics.flow_requests(name)))
+            .map(|name| (of("flow", name), self.shared.metrics.flow(name)))
             .collect();
-        let flows = flows.iter().map(|(labels, requests)| (labels.clone(), requests));
+        let flows = flows.iter().map(|(labels, sums)| (labels.clone(), sums));
         out.table(PREFIX, &OF_FLOWS, &flows.collect::<Vec<_>>());
         out.table(PREFIX, &OF_BODIES, &[(String::new(), &*self.budget)]);
         out.table(
@@ -125,12 +126,38 @@ const OF_ENTRIES: [Metric<ServerCounts>; 6] = [
 ];
 
 /// Metrics of each flow.
-const OF_FLOWS: [Metric<u64>; 1] = [(
-    "flow_requests_total",
-    "counter",
-    "Requests that went through a flow; of several flows, the first that had a filter for them counts.",
-    |requests| Some(*requests as f64),
-)];
+const OF_FLOWS: [Metric<FlowSums>; 5] = [
+    (
+        "flow_requests_total",
+        "counter",
+        "Requests that went through a flow; of several flows, the first that had a filter for them counts.",
+        |flow| Some(flow.requests as f64),
+    ),
+    (
+        "flow_docs_total",
+        "counter",
+        "Documents of bulk requests that a flow has split, and of single writes that it has sent as bulks.",
+        |flow| Some(flow.docs as f64),
+    ),
+    (
+        "flow_docs_queued_total",
+        "counter",
+        "Documents that a flow has put into a queue.",
+        |flow| Some(flow.docs_queued as f64),
+    ),
+    (
+        "flow_bulk_passed_total",
+        "counter",
+        "Bulk requests that a flow has passed through whole.",
+        |flow| Some(flow.bulk_passed() as f64),
+    ),
+    (
+        "flow_single_passed_total",
+        "counter",
+        "Single-document writes that a flow has passed on as they came.",
+        |flow| Some(flow.single_passed() as f64),
+    ),
+];
 
 /// Metrics of request bodies.
 const OF_BODIES: [Metric<Budget>; 4] = [

@@ -55,8 +55,8 @@ pub(super) async fn stats(State(admin): State<Arc<AdminState>>) -> Json<Value> {
         .flows
         .keys()
         .map(|name| {
-            let requests = admin.shared.metrics.flow_requests(name);
-            (name.to_string(), json!({"requests": requests}))
+            let flow = admin.shared.metrics.flow(name);
+            (name.to_string(), flow.to_json())
         })
         .collect();
     let delivery = admin.shared.delivery_memory.usage();

@@ -18,13 +18,14 @@ use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 
 use crate::admission::rights::{Rights, Senders};
 use crate::error::{Fault, Rejection};
+use crate::flow_counts::FlowCounts;
 use crate::front::access_log;
 use crate::front::access_log::{AccessLog, RequestFacts};
 use crate::front::listening::Label;
 use crate::front::traced;
 use crate::intake::{ChosenFlows, Intake, Queueing, Taken, named_in_body, whole};
 use crate::live::{GatewayState, Live, node_choice};
-use crate::metrics::{Count, Counters};
+use crate::metrics::Counters;
 use crate::nodes::{Body, Fallback, Outbound, Proxy};
 use crate::queue::Accept;
 use crate::request_id::{RequestId, RequestIds};
@@ -57,8 +58,8 @@ struct Compiled {
 }
 
 struct Stage {
-    /// The requests of its flow on this core.
-    requests: Arc<Count>,
+    /// The counts of its flow on this core.
+    counts: Arc<FlowCounts>,
     when: Option<When>,
     action: Action,
 }
@@ -151,7 +152,7 @@ impl Front {
                 continue;
             }
             if !std::mem::replace(&mut is_counted, true) {
-                stage.requests.add(1);
+                stage.counts.requests.add(1);
             }
             match (&stage.action, body) {
                 (Action::Forward(proxy, switches), whole) => {
@@ -325,15 +326,16 @@ impl Compiled {
                 return (Arc::clone(name), stages);
             }
             let filters = flow.filters.iter().enumerate();
-            let requests = counters.flow(name);
+            let counts = counters.flow(name);
             let stages = filters.map(|(at, filter)| Stage {
-                requests: Arc::clone(&requests),
+                counts: Arc::clone(&counts),
                 when: filter.when.clone(),
                 action: match &filter.action {
                     FilterAction::BulkReshuffle(settings) => {
                         let choice = choice_after(&flow.filters[at..], &settings.cluster);
                         let filter = format!("{name} {at}").into_bytes();
-                        Action::Reshuffle(Box::new(core.intake(settings, choice, filter)))
+                        let flow = Arc::clone(&counts);
+                        Action::Reshuffle(Box::new(core.intake(settings, choice, filter, flow)))
                     }
                     FilterAction::Elasticsearch(settings) => Action::Forward(
                         Box::new(core.proxy(settings)),
@@ -427,7 +429,13 @@ impl Core<'_> {
     }
 
     /// Creates a filter. `filter` distinguishes it from the other filters.
-    fn intake(&self, settings: &BulkReshuffle, choice: NodeChoice, filter: Vec<u8>) -> Intake {
+    fn intake(
+        &self,
+        settings: &BulkReshuffle,
+        choice: NodeChoice,
+        filter: Vec<u8>,
+        flow: Arc<FlowCounts>,
+    ) -> Intake {
         let (outbound, fallback) = self.outbound(&settings.cluster, choice, &settings.sending);
         let outbound = Rc::new(outbound);
         let combiner = settings.queue.is_none().then(|| {
@@ -463,6 +471,7 @@ impl Core<'_> {
             pool: self.worker.pool().clone(),
             ids: RefCell::new(bulk::IdMint::new(fastrand::u64(..))),
             scratch: RefCell::default(),
+            flow,
             counters: Arc::clone(self.counters),
         };
         Intake {

@@ -136,7 +136,7 @@ impl Intake {
             return match denied {
                 Denied::Rejected(rejection) => Err(rejection),
                 Denied::Pass => {
-                    self.counters.pass_by_head(HeadWhy::Rights);
+                    self.count_pass_by_head(HeadWhy::Rights);
                     let passing = Passing {
                         why: HeadWhy::Rights.as_str(),
                         lanes: Some(lanes),
@@ -169,6 +169,7 @@ impl Intake {
         } else if answer.is_ok() {
             self.counters.bulk_queued.add(1);
             self.counters.docs_queued.add(u64::from(docs));
+            self.reshuffle.flow.docs_queued.add(u64::from(docs));
         } else {
             assignments.give_back_all();
         }
@@ -189,7 +190,7 @@ impl Intake {
         if self.queueing.is_some() && self.awaits_index(&head, &held, &pass, basis, introduced).await? {
             return Ok(Decided::Again(head, held));
         }
-        self.counters.pass(pass.why);
+        self.count_pass(pass.why);
         let request_id = RequestId::of(&head.extensions);
         tracing::debug!(%request_id, why = %pass.why, line = pass.line, "bulk passes whole");
         if matches!(pass.why, bulk::Why::UnknownIndex | bulk::Why::IndexClosed) {

@@ -230,7 +230,7 @@ impl Intake {
 
     /// Leaves a bulk to the next filter because of its head.
     fn pass_by_head(&self, head: Parts, body: Body, why: HeadWhy) -> Taken {
-        self.counters.pass_by_head(why);
+        self.count_pass_by_head(why);
         Taken::Next(head, body, Passing::unknown(why.as_str()))
     }
 

@@ -60,7 +60,7 @@ impl Intake {
                 ));
             }
             SingleKind::Pass(why) => {
-                self.counters.pass_single(why);
+                self.count_single(why);
                 let passing = Passing::unknown(why.as_str());
                 return Ok(Taken::Next(head, Body::Streamed(incoming), passing));
             }
@@ -74,7 +74,7 @@ impl Intake {
             _ => None,
         };
         if let Some(why) = odd {
-            self.counters.pass_single(why);
+            self.count_single(why);
             let passing = Passing::unknown(why.as_str());
             return Ok(Taken::Next(head, Body::Streamed(incoming), passing));
         }
@@ -82,7 +82,7 @@ impl Intake {
         let HeldBody { body, original } = match self.collect(incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
-                self.counters.pass_single(SingleWhy::ContentEncoding);
+                self.count_single(SingleWhy::ContentEncoding);
                 let passing = Passing::unknown(SingleWhy::ContentEncoding.as_str());
                 return Ok(Taken::Next(head, Body::Held(original), passing));
             }
@@ -123,7 +123,7 @@ impl Intake {
     ) -> Option<Arc<PlannedBody>> {
         let mut lines = self.reshuffle.pool.take(single.bytes_expected(source));
         if let Err(why) = single.write(source, lines.as_mut_vec()) {
-            self.counters.pass_single(match why {
+            self.count_single(match why {
                 NotALine::NoObject => SingleWhy::NoObject,
                 NotALine::LineBreak => SingleWhy::LineBreak,
             });
@@ -132,12 +132,12 @@ impl Intake {
         let body = lines.freeze();
         match self.reshuffle.plan_at_once(&body, ask, &snapshot.table) {
             Verdict::Plan(plan) if single.op == Op::Update && is_peculiar(single, &plan, &snapshot.table) => {
-                self.counters.pass_single(SingleWhy::Update);
+                self.count_single(SingleWhy::Update);
                 None
             }
             Verdict::Plan(plan) => Some(Arc::new(PlannedBody { body, plan })),
             Verdict::Pass(pass) => {
-                self.counters.pass_single_by_plan(pass.why);
+                self.count_single_by_plan(pass.why);
                 if pass.why == bulk::Why::UnknownIndex {
                     self.outbound.cluster().hint();
                 }

@@ -193,6 +193,7 @@ impl Reshuffle {
     pub(crate) fn count_docs(&self, docs: u32, answer: &PartAnswer, reply: &Result<Reply<'_>, ItemError>) {
         let (counters, docs) = (&self.counters, u64::from(docs));
         counters.docs.add(docs);
+        self.flow.docs.add(docs);
         match reply {
             Ok(_) if answer.items().is_some_and(|items| items.at_home) => counters.docs_direct.add(docs),
             Ok(_) => counters.docs_any.add(docs),

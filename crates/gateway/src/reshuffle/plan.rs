@@ -12,6 +12,7 @@ use wire::guard::fault;
 use wire::{Buffer, Pool};
 
 use crate::bulk_request::BulkHead;
+use crate::flow_counts::FlowCounts;
 use crate::metrics::Counters;
 use crate::nodes::{Fallback, Outbound};
 use crate::reshuffle::directed::{Assignments, RoundRobins};
@@ -35,6 +36,8 @@ pub(crate) struct Reshuffle {
     pub(crate) pool: Pool,
     pub(crate) ids: RefCell<IdMint>,
     pub(crate) scratch: RefCell<Scratch>,
+    /// The counts of the flow that the filter is in.
+    pub(crate) flow: Arc<FlowCounts>,
     pub(crate) counters: Arc<Counters>,
 }
 

@@ -102,7 +102,9 @@ fn a_gateways_traffic_is_what_the_gateway_counts_and_silence_has_no_rate() {
         "{gain}"
     );
     let flow = &now["flows"]["flow"];
-    assert_eq!(flow["requests"], 2, "{flow}");
+    assert_eq!(flow["counters"]["requests"]["total"], 2, "{flow}");
+    assert_eq!(flow["counters"]["docs"]["total"], 50, "{flow}");
+    assert_eq!(flow["passed"], now["passed"]);
     assert_eq!(
         now["passed"],
         json!([{"kind": "bulk", "why": "empty_id", "meaning": "The `_id` is an empty string.",

@@ -134,12 +134,12 @@ impl Intake {
     }
 
     fn pass_unread(&self, head: Parts, incoming: Incoming, why: SingleWhy) -> Taken {
-        self.counters.pass_single(why);
+        self.count_single(why);
         Taken::Next(head, Body::Streamed(incoming), Passing::unknown(why.as_str()))
     }
 
     fn pass_single(&self, head: Parts, came: PooledBytes, why: SingleWhy, lanes: Option<Vec<u32>>) -> Taken {
-        self.counters.pass_single(why);
+        self.count_single(why);
         let why = why.as_str();
         Taken::Next(head, Body::Held(came), Passing { why, lanes })
     }
