@@ -276,6 +276,9 @@ export interface ShardHeat {
   readonly docs: number;
   readonly docs_per_s: number;
   readonly bytes_per_s: number;
+  readonly rejected_per_s: number;
+  /** Null without an answer in the last seconds. */
+  readonly latency_ms: Num;
 }
 
 export interface Heat {

@@ -110,8 +110,8 @@ pub(crate) struct Arguments {
     /// Write the outcome with charts to this file, as HTML
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Stop as at Ctrl-C when standard input ends, for a program that starts this one: the indices are removed
-    /// even if that program is killed
+    /// Stop as at Ctrl-C when standard input ends, for a program that starts this one: the indices are
+    /// removed even if that program is killed
     #[arg(long)]
     stop_at_eof: bool,
 }

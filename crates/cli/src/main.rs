@@ -15,6 +15,7 @@ mod explain;
 mod gateway;
 mod handover;
 mod health;
+mod heat;
 mod init;
 mod interrupt;
 mod loadgen;
@@ -74,6 +75,7 @@ enum Command {
     #[command(visible_alias = "queue")]
     Queues(queues::Arguments),
     Trace(trace::Arguments),
+    Heat(heat::Arguments),
     Console(console::Arguments),
     Service(service::Arguments),
     Manual(manual::ManualArguments),
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
         Command::Pipelines(arguments) => pipelines::run(&arguments),
         Command::Queues(arguments) => queues::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Heat(arguments) => heat::run(&arguments),
         Command::Console(arguments) => console::run(&arguments),
         Command::Service(arguments) => service::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments),

@@ -34,6 +34,13 @@ struct OfIndex {
     docs: Vec<u64>,
     bytes: Vec<u64>,
     nodes: Vec<Option<usize>>,
+    /// Older gateways do not count these.
+    #[serde(default)]
+    rejected: Vec<u64>,
+    #[serde(default)]
+    answers: Vec<u64>,
+    #[serde(default)]
+    answer_us: Vec<u64>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -61,6 +68,10 @@ struct Shard {
     docs: u64,
     docs_per_s: f64,
     bytes_per_s: f64,
+    rejected_per_s: f64,
+    /// Answers since the first sample, and the time that they took.
+    answers: u64,
+    answer_us: u64,
 }
 
 impl Samples {
@@ -120,11 +131,16 @@ impl Sums {
                 let was = |list: fn(&OfIndex) -> &Vec<u64>| {
                     old.and_then(|old| list(old).get(number).copied()).unwrap_or(0)
                 };
-                let bytes = index.bytes.get(number).copied().unwrap_or(0);
+                let is = |list: fn(&OfIndex) -> &Vec<u64>| list(index).get(number).copied().unwrap_or(0);
+                let rate_of = |list: fn(&OfIndex) -> &Vec<u64>| rate(is(list), was(list));
+                let more = |list: fn(&OfIndex) -> &Vec<u64>| is(list).saturating_sub(was(list));
                 let shard = self.shards.entry((name.clone(), number as u32)).or_default();
                 shard.docs += docs;
-                shard.docs_per_s += rate(*docs, was(|one| &one.docs));
-                shard.bytes_per_s += rate(bytes, was(|one| &one.bytes));
+                shard.docs_per_s += rate_of(|one| &one.docs);
+                shard.bytes_per_s += rate_of(|one| &one.bytes);
+                shard.rejected_per_s += rate_of(|one| &one.rejected);
+                shard.answers += more(|one| &one.answers);
+                shard.answer_us += more(|one| &one.answer_us);
                 let node = index.nodes.get(number).copied().flatten();
                 let node = node.and_then(|at| now.nodes.get(at));
                 shard.node = node.map(|node| node.key().to_owned()).or(shard.node.take());
@@ -150,9 +166,12 @@ impl Sums {
             .into_iter()
             .map(|((index, number), shard)| {
                 let node = shard.node.as_ref().and_then(|id| nodes.binary_search(&id).ok());
+                let latency_ms =
+                    (shard.answers > 0).then(|| shard.answer_us as f64 / shard.answers as f64 / 1e3);
                 json!({
                     "index": index, "shard": number, "node": node, "docs": shard.docs,
                     "docs_per_s": shard.docs_per_s, "bytes_per_s": shard.bytes_per_s,
+                    "rejected_per_s": shard.rejected_per_s, "latency_ms": latency_ms,
                 })
             })
             .collect();
@@ -233,6 +252,40 @@ mod tests {
             (&told["others_per_s"], &told["window_s"]),
             (&json!(6.0), &json!(5.0))
         );
+    }
+
+    #[test]
+    fn rejections_are_rates_and_a_latency_is_the_mean_of_all_answers_of_all_gateways() {
+        let began = Instant::now();
+        let at = |s: u64| began + Duration::from_secs(s);
+        let with = |counted_s: u64, rejected: u64, answers: u64, answer_us: u64| {
+            let mut told = told(counted_s, &[counted_s * 10]);
+            let index = told
+                .clusters
+                .get_mut("c")
+                .unwrap()
+                .indices
+                .get_mut("logs")
+                .unwrap();
+            (index.rejected, index.answers, index.answer_us) =
+                (vec![rejected], vec![answers], vec![answer_us]);
+            told
+        };
+        let (mut one, mut other, mut old) = (Samples::default(), Samples::default(), Samples::default());
+        one.take(at(0), with(1, 7, 10, 99_000));
+        one.take(at(5), with(6, 107, 14, 139_000));
+        assert_eq!(sums(&[&one])["shards"][0]["latency_ms"], 10.0);
+        other.take(at(0), with(1, 0, 0, 0));
+        other.take(at(5), with(6, 0, 4, 120_000));
+        old.take(at(0), told(1, &[10]));
+        old.take(at(5), told(6, &[20]));
+        let told = sums(&[&one, &other, &old]);
+        let shard = &told["shards"][0];
+        assert_eq!(
+            (&shard["rejected_per_s"], &shard["latency_ms"]),
+            (&json!(20.0), &json!(20.0))
+        );
+        assert_eq!(sums(&[&old])["shards"][0]["latency_ms"], Value::Null);
     }
 
     #[test]

@@ -1,17 +1,19 @@
-//! Counts of the documents that are sent to each shard: which shards and nodes are written to most.
+//! Counts of the documents that are sent to each shard, of those that nodes reject (429), and of how long
+//! answers take: which shards and nodes are written to most, and where that is too much.
 //!
 //! Plans count while they are made ([`bulk::Plan::touched`]), but only while somebody asks: counting begins
 //! with a question, and ends a minute after the last one. This adds one number for each shard that a request
-//! touches. Each core has counts of its own, which only the admin port ever waits for. They are bounded: an
-//! index that finds no room, although those that were not written to lately have been forgotten, is counted
-//! with the others.
+//! touches. The time of an answer counts for each shard that its part is for, and documents are looked at one
+//! by one only where some of them were rejected. Each core has counts of its own, which only the admin port
+//! ever waits for. They are bounded: an index that finds no room, although those that were not written to
+//! lately have been forgotten, is counted with the others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use bulk::{RouteTable, Touched};
+use bulk::{Destination, Part, RouteTable, Touched};
 use cluster::Snapshot;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -51,6 +53,11 @@ struct IndexHeat {
 struct Sum {
     docs: u64,
     bytes: u64,
+    /// Documents that a node rejected (429).
+    rejected: u64,
+    /// Answers to parts with documents for the shard, and the time that they took, in microseconds.
+    answers: u64,
+    answer_us: u64,
 }
 
 // === impl Heat ===
@@ -99,6 +106,60 @@ impl Heat {
         }
     }
 
+    /// Counts the answer to a part of a plan for each shard that the part is for, as far as the table knows.
+    pub(crate) fn answered(
+        &self,
+        cluster: &str,
+        table: &RouteTable,
+        touched: &[Touched],
+        part: &Part,
+        took: Duration,
+    ) {
+        let Destination::Node(node) = part.destination else {
+            return;
+        };
+        let mut counted = self.counted.lock();
+        let Some(heat) = counted.clusters.get_mut(cluster) else {
+            return;
+        };
+        for run in touched.chunk_by(|one, next| one.index == next.index) {
+            let name = table.index_name(run[0].index);
+            let is_its = part.index.as_deref().is_none_or(|index| index == name);
+            let route = table.laned(name).and_then(|target| target.write().ok());
+            let (Some(route), Some(index), true) = (route, heat.indices.get_mut(name), is_its) else {
+                continue;
+            };
+            for one in run {
+                let is_its = part.shard.is_none_or(|shard| shard == one.shard);
+                if is_its
+                    && route.node(one.shard) == Some(node)
+                    && let Some(sum) = index.shards.get_mut(one.shard as usize)
+                {
+                    sum.answers += 1;
+                    let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+                    sum.answer_us = sum.answer_us.saturating_add(took_us);
+                }
+            }
+        }
+    }
+
+    /// Counts documents that a node rejected, each with its index and, if it is known, its shard.
+    pub(crate) fn rejected<'a>(
+        &self,
+        cluster: &str,
+        documents: impl Iterator<Item = (&'a str, Option<u32>)>,
+    ) {
+        let mut counted = self.counted.lock();
+        let Some(heat) = counted.clusters.get_mut(cluster) else {
+            return;
+        };
+        for (index, shard) in documents {
+            let sums = heat.indices.get_mut(index).zip(shard);
+            let sum = sums.and_then(|(index, shard)| index.shards.get_mut(shard as usize));
+            sum.unwrap_or(&mut heat.others).rejected += 1;
+        }
+    }
+
     /// Adds this core's counts of a cluster to those of others.
     pub(crate) fn add_to(&self, all: &mut ClusterHeat, cluster: &str) {
         let counted = self.counted.lock();
@@ -109,10 +170,10 @@ impl Heat {
             let sums = all.index(name, index.written);
             sums.widen(index.shards.len());
             for (sum, more) in sums.shards.iter_mut().zip(&index.shards) {
-                sum.add(more.docs, more.bytes);
+                sum.add_all(more);
             }
         }
-        all.others.add(heat.others.docs, heat.others.bytes);
+        all.others.add_all(&heat.others);
     }
 }
 
@@ -175,10 +236,7 @@ impl ClusterHeat {
         for (name, index) in indices {
             shards += index.shards.len();
             if shards > SHARDS_MAX {
-                index
-                    .shards
-                    .iter()
-                    .for_each(|sum| others.add(sum.docs, sum.bytes));
+                index.shards.iter().for_each(|sum| others.add_all(sum));
             } else {
                 told.insert(name.to_owned(), index.to_json(name, snapshot));
             }
@@ -189,7 +247,7 @@ impl ClusterHeat {
             .map(|node| json!({"id": node.id, "name": node.name, "up": node.health.is_up()}))
             .collect();
         json!({
-            "nodes": nodes, "indices": told, "others": {"docs": others.docs, "bytes": others.bytes},
+            "nodes": nodes, "indices": told, "others": {"docs": others.docs, "bytes": others.bytes, "rejected": others.rejected},
         })
     }
 }
@@ -209,10 +267,13 @@ impl IndexHeat {
             let node = route?.node(shard as u32)?;
             snapshot.node(node).is_some().then_some(node.0)
         };
-        let docs: Vec<u64> = self.shards.iter().map(|sum| sum.docs).collect();
-        let bytes: Vec<u64> = self.shards.iter().map(|sum| sum.bytes).collect();
+        let list = |of: fn(&Sum) -> u64| -> Vec<u64> { self.shards.iter().map(of).collect() };
         let nodes: Vec<Option<u16>> = (0..self.shards.len()).map(node).collect();
-        json!({"docs": docs, "bytes": bytes, "nodes": nodes})
+        json!({
+            "docs": list(|sum| sum.docs), "bytes": list(|sum| sum.bytes), "nodes": nodes,
+            "rejected": list(|sum| sum.rejected), "answers": list(|sum| sum.answers),
+            "answer_us": list(|sum| sum.answer_us),
+        })
     }
 }
 
@@ -222,6 +283,13 @@ impl Sum {
     fn add(&mut self, docs: u64, bytes: u64) {
         self.docs += docs;
         self.bytes += bytes;
+    }
+
+    fn add_all(&mut self, more: &Sum) {
+        self.add(more.docs, more.bytes);
+        self.rejected += more.rejected;
+        self.answers += more.answers;
+        self.answer_us = self.answer_us.saturating_add(more.answer_us);
     }
 }
 
@@ -269,7 +337,7 @@ mod tests {
             heat.add(&format!("i{n}"), &[touched(0, 1)], began);
         }
         assert_eq!((heat.shards, heat.indices.len()), (SHARDS_MAX, SHARDS_MAX));
-        assert_eq!(heat.others, Sum { docs: 10, bytes: 100 });
+        assert_eq!((heat.others.docs, heat.others.bytes), (10, 100));
         heat.add("i0", &[touched(0, 5)], began);
         assert_eq!(heat.indices["i0"].shards[0].docs, 6, "those that are there go on");
         let later = began + FORGOTTEN_AFTER;

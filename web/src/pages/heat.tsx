@@ -1,9 +1,10 @@
 // Which shards and nodes of a cluster are written to most, as its gateways count. The cluster is not asked.
 import { useEffect, useState } from "preact/hooks";
 import { api } from "../api.ts";
-import { bytes, exact, short, span, visible } from "../format.ts";
+import { bytes, exact, latency, short, span, visible } from "../format.ts";
 import { asTables } from "../keys.ts";
 import { now } from "../live.ts";
+import { requery, route } from "../router.ts";
 import { clusterOf } from "../state.ts";
 import { t } from "../strings.ts";
 import type { Heat, ShardHeat } from "../types.ts";
@@ -12,6 +13,19 @@ import { HeatMap, stepOf, STEPS, type Row } from "../ui/heat_map.tsx";
 import { usePoll } from "../ui/poll.ts";
 
 const h = t.heat;
+
+/** What the map, the legend and the list are about. */
+const SHOWS = {
+  docs: { of: (one: ShardHeat): number => one.docs_per_s, short: (v: number) => short(v < 10 ? Math.round(v * 10) / 10 : Math.round(v)), isSum: true },
+  bytes: { of: (one: ShardHeat): number => one.bytes_per_s, short: bytes, isSum: true },
+  rejected: { of: (one: ShardHeat): number => one.rejected_per_s, short: (v: number) => short(Math.round(v * 10) / 10), isSum: true },
+  latency: { of: (one: ShardHeat): number => one.latency_ms ?? 0, short: latency, isSum: false },
+} as const;
+type Show = keyof typeof SHOWS;
+const shown = (): Show => {
+  const asked = route.value.query.get("show") ?? "";
+  return asked in SHOWS ? (asked as Show) : "docs";
+};
 const NODES_SHOWN = 200;
 const TABLE_ROWS = 500;
 const TOP = 10;
@@ -57,8 +71,15 @@ function Found({ heat, old, age }: { heat: Heat; old: boolean; age: number }) {
           </ul>
         </Note>
       ) : null}
-      <Plan heat={heat} />
-      <Top heat={heat} />
+      <div class="segments heat-shows" role="group" aria-label={h.show}>
+        {(Object.keys(SHOWS) as Show[]).map((one) => (
+          <button key={one} type="button" aria-pressed={one === shown()} onClick={() => requery({ show: one === "docs" ? undefined : one })}>
+            {h.shows[one]}
+          </button>
+        ))}
+      </div>
+      <Plan heat={heat} show={shown()} />
+      <Top heat={heat} show={shown()} />
     </div>
   );
 }
@@ -82,10 +103,11 @@ function hottest(heat: Heat): { shard: ShardHeat; times: number; of: number }[] 
 }
 
 function words(heat: Heat, one: ShardHeat): string {
-  return `${visible(nameOf(one))}  ·  ${visible(nodeOf(heat, one))}  ·  ${h.rate(exact(one.docs_per_s))}  ·  ${h.bytes(bytes(one.bytes_per_s))}  ·  ${h.total(exact(one.docs))}`;
+  return `${visible(nameOf(one))}  ·  ${visible(nodeOf(heat, one))}  ·  ${h.rate(exact(one.docs_per_s))}  ·  ${h.bytes(bytes(one.bytes_per_s))}  ·  ${h.rejected(exact(one.rejected_per_s))}  ·  ${h.latency(one.latency_ms === null ? t.none : latency(one.latency_ms))}  ·  ${h.total(exact(one.docs))}`;
 }
 
-function rowsOf(heat: Heat): Row[] {
+function rowsOf(heat: Heat, show: Show): Row[] {
+  const { of, short: shortOf, isSum } = SHOWS[show];
   const byNode = new Map<string, ShardHeat[]>();
   for (const name of heat.nodes) byNode.set(name, []);
   for (const one of heat.shards) {
@@ -94,35 +116,36 @@ function rowsOf(heat: Heat): Row[] {
   }
   const order = new Intl.Collator("en", { numeric: true });
   const rows = [...byNode].map(([name, shards]) => {
-    const sum = shards.reduce((all, one) => all + one.docs_per_s, 0);
+    const most = Math.max(0, ...shards.map(of));
+    const sum = isSum ? shards.reduce((all, one) => all + of(one), 0) : most;
     // The order stays, whatever the rates are: what is looked at does not jump.
-    const cells = shards.sort((a, b) => order.compare(a.index, b.index) || a.shard - b.shard).map((one) => ({ key: nameOf(one), value: one.docs_per_s, words: words(heat, one) }));
-    return { name: visible(name), sum: short(Math.round(sum)), cells, total: sum };
+    const cells = shards.sort((a, b) => order.compare(a.index, b.index) || a.shard - b.shard).map((one) => ({ key: nameOf(one), value: of(one), words: words(heat, one) }));
+    return { name: visible(name), sum: shortOf(sum), cells, total: sum };
   });
   const shown = rows.sort((a, b) => b.total - a.total).slice(0, NODES_SHOWN);
   return shown.sort((a, b) => order.compare(a.name, b.name));
 }
 
-function Plan({ heat }: { heat: Heat }) {
+function Plan({ heat, show }: { heat: Heat; show: Show }) {
   const [own, setOwn] = useState<boolean | null>(null);
   const table = own ?? asTables.value;
   const all = asTables.value;
   useEffect(() => setOwn(null), [all]);
-  const most = Math.max(0, ...heat.shards.map((one) => one.docs_per_s));
+  const most = Math.max(0, ...heat.shards.map(SHOWS[show].of));
   return (
     <section class="panel chart" aria-label={h.map}>
       <header>
         <h2>{h.map}</h2>
-        <span class="unit">{h.unit(exact(Math.round(heat.window_s)))}</span>
-        {table ? <span class="legend" /> : <Legend most={most} />}
+        <span class="unit">{h.units[show](exact(Math.round(heat.window_s)))}</span>
+        {table ? <span class="legend" /> : <Legend most={most} show={show} />}
         <Button look="quiet" icon={table ? "chart" : "table"} aria-label={`${table ? t.cluster.asChart : t.cluster.asTable}: ${h.map}`} title={table ? t.cluster.asChart : t.cluster.asTable} onClick={() => setOwn(!table)} />
       </header>
       {table ? (
         <div class="scroll" tabIndex={0} role="region" aria-label={h.map}>
-          <Shards heat={heat} shards={heat.shards.slice(0, TABLE_ROWS)} />
+          <Shards heat={heat} shards={highest(heat, show).slice(0, TABLE_ROWS)} />
         </div>
       ) : (
-        <HeatMap title={h.map} rows={rowsOf(heat)} most={most} />
+        <HeatMap title={h.map} rows={rowsOf(heat, show)} most={most} />
       )}
       <p class="more">
         {heat.shards.length + heat.left_out > TABLE_ROWS && table ? `${h.shown(TABLE_ROWS, heat.shards.length + heat.left_out)} ` : null}
@@ -134,7 +157,10 @@ function Plan({ heat }: { heat: Heat }) {
   );
 }
 
-function Legend({ most }: { most: number }) {
+/** The shards, those with most of what is shown first. */
+const highest = (heat: Heat, show: Show): readonly ShardHeat[] => (show === "docs" ? heat.shards : [...heat.shards].sort((a, b) => SHOWS[show].of(b) - SHOWS[show].of(a)));
+
+function Legend({ most, show }: { most: number; show: Show }) {
   const ends = Array.from({ length: STEPS }, (_, i) => (most * (i + 1)) / STEPS);
   return (
     <ul class="legend heat-legend" aria-label={h.legend}>
@@ -143,18 +169,18 @@ function Legend({ most }: { most: number }) {
       </li>
       {ends.map((end, i) => (
         <li key={i}>
-          <span class={`key h${stepOf(end, most)}`} aria-hidden="true" /> {h.upTo(short(end < 10 ? Math.round(end * 10) / 10 : Math.round(end)))}
+          <span class={`key h${stepOf(end, most)}`} aria-hidden="true" /> {h.upTo(SHOWS[show].short(end))}
         </li>
       ))}
     </ul>
   );
 }
 
-function Top({ heat }: { heat: Heat }) {
+function Top({ heat, show }: { heat: Heat; show: Show }) {
   return (
     <section class="panel">
-      <h2 class="panel-head">{h.top}</h2>
-      <Shards heat={heat} shards={heat.shards.slice(0, TOP)} />
+      <h2 class="panel-head">{h.tops[show]}</h2>
+      <Shards heat={heat} shards={highest(heat, show).slice(0, TOP)} />
     </section>
   );
 }
@@ -166,7 +192,7 @@ function Shards({ heat, shards }: { heat: Heat; shards: readonly ShardHeat[] }) 
     <table class="grid rows heat">
       <thead>
         <tr>
-          {[c.index, c.shard, c.node, c.rate, c.bytes, c.share, c.docs].map((head) => (
+          {[c.index, c.shard, c.node, c.rate, c.bytes, c.share, c.rejected, c.latency, c.docs].map((head) => (
             <th key={head} scope="col" class={head === c.index || head === c.node ? "" : "right"}>
               {head}
             </th>
@@ -193,6 +219,12 @@ function Shards({ heat, shards }: { heat: Heat; shards: readonly ShardHeat[] }) 
             </td>
             <td class="right num" data-label={c.share}>
               {all > 0 ? `${exact(Math.round((1000 * one.docs_per_s) / all) / 10)} %` : t.none}
+            </td>
+            <td class="right" data-label={c.rejected}>
+              <Num value={one.rejected_per_s} as="rate" />
+            </td>
+            <td class="right" data-label={c.latency}>
+              <Num value={one.latency_ms} as="ms" />
             </td>
             <td class="right" data-label={c.docs}>
               <Num value={one.docs} />

@@ -237,12 +237,16 @@ function Flows({ flows }: { flows: NonNullable<TrafficNow["flows"]> }) {
                 <Num value={one.counters["requests"]?.total} />
               </td>
               <td data-label={c.whys}>
-                {one.passed.slice(0, WHYS_SHOWN).map((why) => (
-                  <span key={`${why.kind} ${why.why}`} class="item" title={visible(why.meaning ?? f.whys[why.why] ?? "")}>
-                    <code>{visible(why.why)}</code> <Num value={why.total} />
-                  </span>
-                ))}
-                {one.passed.length > WHYS_SHOWN ? <span class="sub">{f.more(one.passed.length - WHYS_SHOWN)}</span> : null}
+                {one.passed.length ? (
+                  <div>
+                    {one.passed.slice(0, WHYS_SHOWN).map((why) => (
+                      <span key={`${why.kind} ${why.why}`} class="item" title={visible(why.meaning ?? f.whys[why.why] ?? "")}>
+                        <code>{visible(why.why)}</code> <Num value={why.total} />{" "}
+                      </span>
+                    ))}
+                    {one.passed.length > WHYS_SHOWN ? <span class="sub">{f.more(one.passed.length - WHYS_SHOWN)}</span> : null}
+                  </div>
+                ) : null}
               </td>
             </tr>
           ))}

@@ -29,7 +29,7 @@ for (const colorScheme of ["light", "dark"]) {
     const map = p.locator(".heat-map canvas");
     const box = await map.boundingBox();
     await p.mouse.move(box.x + 200, box.y + 14);
-    await until("a shard is told", async () => /^logs-2026\.11\.2\d\[\d+\]  ·  node-1  ·  [\d.,]+ documents\/s  ·  [\d.]+ k?B\/s  ·  [\d,]+ counted$/.test(await told(p).textContent()));
+    await until("a shard is told", async () => /^logs-2026\.11\.2\d\[\d+\]  ·  node-1  ·  [\d.,]+ documents\/s  ·  [\d.]+ k?B\/s  ·  0 rejected\/s  ·  latency (–|[\d.]+ ms)  ·  [\d,]+ counted$/.test(await told(p).textContent()));
     await p.mouse.move(0, 0);
     // The keys go through all shards, node by node.
     await p.locator(".heat-map").focus();
@@ -76,6 +76,34 @@ test("hotter shards have a darker colour, and without writes there is none", asy
   await p.mouse.move(0, 0);
   await until("no shard is marked", async () => (await told(p).textContent()).trim() === "");
   assert.ok(light(await colourAt(p, ...hot)) < light(await colourAt(p, ...cold)) - 200);
+  await finish(p);
+  close();
+});
+
+test("rejections and latency are shown in place of documents, and the address keeps the choice", async () => {
+  const { url, close, mock } = await server();
+  mock.clusters.find((one) => one.name === "production").rejecting = "node-4";
+  const p = await page(url, { colorScheme: "dark" });
+  await logIn(p, url);
+  await to(p, "#/c/production/heat");
+  await settled(p);
+  const nodes = async () => [...new Set(await p.locator("table.heat tbody td[data-label=Node]").allTextContents())];
+  await p.getByRole("button", { name: "Rejections" }).click();
+  await p.getByRole("heading", { name: "Shards with the most rejections" }).waitFor();
+  await p.getByText("rejected documents (429) a second, over 10 s").waitFor();
+  await until("the node that rejects is first", async () => (await nodes())[0] === "node-4");
+  await shot(p, "heat-rejections-dark", { fullPage: true });
+  await p.getByRole("button", { name: "Latency" }).click();
+  await p.getByRole("heading", { name: "The slowest shards" }).waitFor();
+  await until("the slow node is first", async () => (await nodes())[0] === "node-4" && /840 ms/.test(await p.locator("table.heat tbody tr").first().textContent()));
+  assert.match(new URL(p.url()).hash, /show=latency/);
+  assert.match(await p.locator(".heat-legend").textContent(), /to 840 ms/);
+  await p.emulateMedia({ colorScheme: "light" });
+  assert.deepEqual(await violations(p), []);
+  await shot(p, "heat-latency-light", { fullPage: true });
+  await p.reload();
+  await p.getByRole("heading", { name: "The slowest shards" }).waitFor();
+  assert.equal(await p.getByRole("button", { name: "Latency" }).getAttribute("aria-pressed"), "true");
   await finish(p);
   close();
 });

@@ -1,4 +1,5 @@
-// A trial on a scratch index: what is asked first, progress, the outcome beside the estimate, and who may begin it.
+// A trial on a scratch index: what is asked first, progress, the outcome beside the estimate, and who may
+// begin it.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { assertFits, closeAll, finish, logIn, page, server, settled, shot, to, violations } from "./kit.mjs";

@@ -9,7 +9,9 @@ export function heatOf(mock, entry) {
     Array.from({ length: entry.manyShards ?? (i === 0 ? 24 : 12) }, (_, shard) => {
       const weight = i === 1 ? 0 : entry.hot === `${index}[${shard}]` ? 40 : (i === 0 ? 1 : 0.35) * (0.85 + 0.3 * Math.abs(Math.sin(shard * 7 + i)));
       const docs_per_s = Math.round((mock.rate(base, second + shard) / 40) * weight * 10) / 10;
-      return { index, shard, node: (shard * 5 + i) % nodes.length, docs: Math.round(weight * 1e6) + shard, docs_per_s, bytes_per_s: Math.round(docs_per_s * 310) };
+      const node = (shard * 5 + i) % nodes.length;
+      const rejects = entry.rejecting === nodes[node] && docs_per_s > 0;
+      return { index, shard, node, rejected_per_s: rejects ? Math.round(docs_per_s) / 4 : 0, latency_ms: docs_per_s ? (rejects ? 840 : 12 + shard / 4) : null, docs: Math.round(weight * 1e6) + shard, docs_per_s, bytes_per_s: Math.round(docs_per_s * 310) };
     }),
   );
   if (entry.quietHeat) shards.length = 0;

@@ -1,4 +1,5 @@
-// A gateway's trials as the real server tells them: a run is over whenever a test says so (`entry.trial.step()`).
+// A gateway's trials as the real server tells them: a run is over whenever a test says so
+// (`entry.trial.step()`).
 const averages = (counted, cpu) => ({ runs: 4, counted_s: 20_000 / counted, counted_per_s: counted, acknowledged_s: 20_000 / (1.1 * counted), acknowledged_per_s: 1.1 * counted, cpu_s: cpu });
 const change = (percent, low, high, verdict) => ({ percent, interval: [low, high], rounds: 4, verdict });
 

@@ -85,7 +85,7 @@ const OBSERVE: &[Endpoint] = &[
     ),
     reads(
         "/heat",
-        "Documents and bytes that were sent to each shard, by cluster and index, and the node that the shard's primary is on now. Counting begins with the first question, and ends a minute after the last.",
+        "Documents and bytes that were sent to each shard, by cluster and index, documents that nodes rejected (429), the time of answers, and the node that the shard's primary is on now. Counting begins with the first question, and ends a minute after the last.",
         || get(observe::heat),
     ),
     reads(

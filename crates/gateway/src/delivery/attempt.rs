@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bulk::{Ask, Destination, Op, Part, Plan, Verdict, Why};
 use cluster::{PickReason, Snapshot};
@@ -64,8 +65,7 @@ impl Route {
         snapshot: &Snapshot,
     ) -> Attempted {
         let (route, pool) = (self, self.worker.pool());
-        let docs = operations.len() as u32;
-        let wording = &work.wording;
+        let (docs, wording) = (operations.len() as u32, &work.wording);
         let body = work.lines(operations, pool);
         let planned = work
             .planned
@@ -89,7 +89,7 @@ impl Route {
                 let parts = load.plan.parts.iter().enumerate();
                 let sent = parts.map(|(part, one)| {
                     let parcel = Parcel::part(&load, part, wording).traced(&work.trace);
-                    self.send((way, lane), outbound, snapshot, Some(one), parcel)
+                    self.send_timed((way, lane), outbound, snapshot, (&load, one), parcel)
                 });
                 let sent = join_all(sent).await;
                 let held = sent.iter().filter_map(Outcomes::held).collect();
@@ -102,6 +102,7 @@ impl Route {
                         (*at, outcome)
                     }));
                 }
+                route.count_rejected(&load.plan, work, &not_done, snapshot);
                 if let Ok(load) = Arc::try_unwrap(load) {
                     route.scratch.borrow_mut().recycle(load.plan);
                 }
@@ -130,6 +131,52 @@ impl Route {
     fn count_shards(&self, plan: &Plan, snapshot: &Snapshot) {
         let cluster = &self.group.settings.cluster;
         self.counters.heat.add(cluster, &snapshot.table, plan.touched());
+    }
+
+    /// Counts the operations of a plan that nodes have rejected, by shard, if shards are counted.
+    fn count_rejected(
+        &self,
+        plan: &Plan,
+        work: &Work<'_>,
+        not_done: &[(usize, Outcome)],
+        snapshot: &Snapshot,
+    ) {
+        if plan.touched().is_empty() {
+            return;
+        }
+        let ask = ask_of(work.head, self.group.settings.level);
+        let rejected = not_done.iter().filter(|(_, outcome)| outcome.is_busy());
+        let documents: Vec<_> = rejected
+            .filter_map(|(at, _)| {
+                let at = work.operations[*at];
+                bulk::explain(&work.body[at.start..at.end], &ask, &snapshot.table)
+                    .next()?
+                    .ok()
+            })
+            .collect();
+        let documents = documents.iter().map(|one| (&*one.index, one.shard));
+        self.counters
+            .heat
+            .rejected(&self.group.settings.cluster, documents);
+    }
+
+    /// Sends a part, and counts how long its shards took.
+    async fn send_timed(
+        self: &Rc<Self>,
+        way: (SendMode, Option<u32>),
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+        (load, part): (&Arc<PlannedBody>, &Part),
+        parcel: Parcel,
+    ) -> Outcomes {
+        let began = (!load.plan.touched().is_empty()).then(Instant::now);
+        let outcomes = self.send(way, outbound, snapshot, Some(part), parcel).await;
+        if let Some(began) = began.filter(|_| outcomes.are_answered()) {
+            let (cluster, touched) = (&self.group.settings.cluster, load.plan.touched());
+            let heat = &self.counters.heat;
+            heat.answered(cluster, &snapshot.table, touched, part, began.elapsed());
+        }
+        outcomes
     }
 
     /// Sends one node its parcel: a part, or operations that any node may take.

@@ -209,6 +209,18 @@ impl Outcomes {
         }
     }
 
+    /// Whether a node has answered, and not the gateway in place of one.
+    pub(crate) fn are_answered(&self) -> bool {
+        let is_answered = |outcome: &Outcome| match outcome {
+            Outcome::Again(again) => again.busy || again.error.is_some(),
+            _ => true,
+        };
+        match self {
+            Outcomes::Done(_) => true,
+            Outcomes::Each(outcomes, _) => outcomes.iter().any(is_answered),
+        }
+    }
+
     /// Whether the node had too much to do for any of them.
     pub(crate) fn are_busy(&self) -> bool {
         match self {

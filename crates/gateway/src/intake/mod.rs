@@ -6,8 +6,8 @@
 //! bulk without a plan goes on as it came. The rest of this folder serves that decision: `chosen_flows` and
 //! `named_in_body` (rules for certain indices), `single` (writes of one document), and for asynchronous mode
 //! `introduce` (indices that do not exist yet), `passing`, `touched` and `document_write` (writes that cannot
-//! be queued) and `queued_answer` (parameters that only shape an answer). `packed` compresses answers, and `counted` counts
-//! what goes on whole.
+//! be queued) and `queued_answer` (parameters that only shape an answer). `packed` compresses answers, and
+//! `counted` counts what goes on whole.
 
 mod chosen_flows;
 mod counted;

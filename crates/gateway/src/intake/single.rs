@@ -173,6 +173,9 @@ impl Intake {
         let answer = self.reshuffle.deliver(split).await.swap_remove(0);
         let reply = self.reshuffle.read(&answer, 1, split);
         self.reshuffle.count_docs(1, &answer, &reply);
+        let replies = [reply];
+        self.reshuffle.count_rejected(split, &replies).await;
+        let [reply] = replies;
         sample(self.outbound.cluster(), &load.body, ask, &snapshot.table);
         let turned = reply.map(|reply| bulk::single_answer(reply.item(0)));
         Ok(match (answer, turned) {

@@ -76,10 +76,49 @@ impl Reshuffle {
             combine: combiner.zip(family.as_ref()),
         };
         let parts = 0..split.load.plan.parts.len();
+        if !split.load.plan.touched().is_empty() {
+            return join_all(parts.map(|part| self.deliver_timed(sender, part, split))).await;
+        }
         match parts.len() {
             1 => vec![sender.deliver(0, split).await],
             _ => join_all(parts.map(|part| sender.deliver(part, split))).await,
         }
+    }
+
+    /// Has a part executed, and counts how long its shards took.
+    async fn deliver_timed(&self, sender: Sender<'_>, part: usize, split: Split<'_>) -> PartAnswer {
+        let began = Instant::now();
+        let answer = sender.deliver(part, split).await;
+        if matches!(answer, PartAnswer::Items(_) | PartAnswer::Refused(..)) {
+            let (plan, table) = (&split.load.plan, &split.snapshot.table);
+            let (cluster, took) = (&self.settings.cluster, began.elapsed());
+            let heat = &self.counters.heat;
+            heat.answered(cluster, table, plan.touched(), &plan.parts[part], took);
+        }
+        answer
+    }
+
+    /// Counts the documents that nodes have rejected, by shard, if shards are counted.
+    pub(crate) async fn count_rejected(&self, split: Split<'_>, replies: &[Result<Reply<'_>, ItemError>]) {
+        let plan = &split.load.plan;
+        if plan.touched().is_empty() || !replies.iter().any(has_rejected) {
+            return;
+        }
+        let (mut items, mut turns) = (vec![0; replies.len()], Turns::begin());
+        let (mut rejected, table) = (Vec::new(), &split.snapshot.table);
+        for (doc, document) in bulk::explain(&split.load.body, split.ask, table).enumerate() {
+            let Ok(document) = document else { break };
+            let part = plan.part_of(doc as u32);
+            if is_rejected(&replies[part], items[part]) {
+                rejected.push((document.index, document.shard));
+            }
+            items[part] += 1;
+            if doc % EXPLAINED_AT_ONCE == 0 {
+                turns.pass().await;
+            }
+        }
+        let documents = rejected.iter().map(|(index, shard)| (&**index, *shard));
+        self.counters.heat.rejected(&self.settings.cluster, documents);
     }
 
     async fn send(
@@ -96,6 +135,7 @@ impl Reshuffle {
             turns.pass().await;
         }
         self.count(&split.load.plan, &answers, &replies);
+        self.count_rejected(split, &replies).await;
         for (part, answer) in split.load.plan.parts.iter().zip(&answers) {
             if matches!(answer, PartAnswer::Refused(..) | PartAnswer::Unsent(_)) {
                 assignments.give_back_part(part);
@@ -210,6 +250,26 @@ impl Reshuffle {
         }
     }
 }
+
+/// Whether a node has rejected documents of a part.
+fn has_rejected(reply: &Result<Reply<'_>, ItemError>) -> bool {
+    match reply {
+        Ok(reply) => reply.errors() && (0..reply.items()).any(|item| reply.status(item) == Some(REJECTED)),
+        Err(error) => error.is_rejection(),
+    }
+}
+
+/// Whether a node has rejected this item of a part.
+fn is_rejected(reply: &Result<Reply<'_>, ItemError>, item: u32) -> bool {
+    match reply {
+        Ok(reply) => item < reply.items() && reply.status(item) == Some(REJECTED),
+        Err(error) => error.is_rejection(),
+    }
+}
+
+const REJECTED: u16 = 429;
+/// The number of documents that are looked at before others get their turn.
+const EXPLAINED_AT_ONCE: usize = 64;
 
 fn of_nodes(mut answer: Response<Outgoing>) -> Response<Outgoing> {
     answer.extensions_mut().insert(OfNodes);

@@ -329,6 +329,11 @@ impl ItemError {
         ))
     }
 
+    /// Returns whether a node has rejected the part because it has too much to do.
+    pub(crate) fn is_rejection(&self) -> bool {
+        self.refused && self.status == StatusCode::TOO_MANY_REQUESTS.as_u16()
+    }
+
     /// Returns the reason in words.
     pub(crate) fn reason(&self) -> &str {
         &self.reason
