@@ -1,6 +1,6 @@
 // The overview, once a second. One tab of the browser holds the stream and passes it on to the others: with
 // HTTP/1.1 a browser has six connections to a server, and six tabs would take all of them.
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { api, Problem } from "./api.ts";
 import { tellYou } from "./roles.ts";
 import type { Overview } from "./types.ts";
@@ -13,6 +13,11 @@ export const now = signal(Date.now());
 /** The page reports it when the server has been silent for this long. */
 const SILENCE_MS = 4000;
 const RETRY_MS = 2000;
+
+/** The gateways whose tokens have only the right to read. One text, so that the news of each second changes nothing. */
+const onlyRead = computed(() => (overview.value?.rows ?? []).filter((row) => row.right === "read").map((row) => row.id).join(" "));
+/** Whether the console's token lets it act on a gateway. The gateway decides; the page does not offer what it would refuse. */
+export const tokenActs = (gateway: string): boolean => !onlyRead.value.split(" ").includes(gateway);
 
 export const isStale = (): boolean => heardAt.value > 0 && now.value - heardAt.value > SILENCE_MS;
 

@@ -760,6 +760,9 @@ export const t = {
     nothingText: "You have no role on any cluster. An admin of this console can give you one, on the page Users.",
     saving: "Saving and deleting templates",
     acting: "Changing, replaying and throwing away dead letters",
+    ordering: "Starting and stopping pipelines",
+    configuring: "Checking and changing the configuration",
+    token: (what: string) => `${what} needs a token of the gateway with the right operate, and the console has one with the right read.`,
     writing: "A call that writes",
   },
   users: {

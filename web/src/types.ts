@@ -76,6 +76,8 @@ export interface Row {
   readonly bytes?: Num;
   readonly requests_per_s?: Num;
   readonly errors_per_s?: Num;
+  /** What the console's token of a gateway allows; older gateways and clusters leave it out. */
+  readonly right?: "read" | "operate" | null;
   readonly queues?: { readonly pending: number; readonly dead: number; readonly parked: number } | null;
   readonly spark: readonly Num[];
   readonly alerts: readonly { readonly rule: string; readonly severity: Severity; readonly words: string; readonly since_ms: number; readonly silenced: boolean }[];

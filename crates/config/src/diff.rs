@@ -65,6 +65,7 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
         ("logging.access", was.access != is.access),
         ("tracing", old.tracing != new.tracing),
         ("admin.token", old.admin.token != new.admin.token),
+        ("admin.tokens", old.admin.tokens != new.admin.tokens),
         (
             "worker.drain_timeout",
             old.worker.drain_timeout != new.worker.drain_timeout,
@@ -311,11 +312,11 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
             .replace("'127.0.0.1:8000'", "'127.0.0.1:8000', max_concurrency: 5")
             .replace(":9200", ":9201")
             + "logging: {level: debug, slow_request: 1s, access.enabled: true}\n"
-            + "admin.token: t\nconfigs.auto_reload: false\nworker.drain_timeout: 1s\n";
+            + "admin: {token: t, tokens: [{name: a, token: b}]}\nconfigs.auto_reload: false\nworker.drain_timeout: 1s\n";
         assert_eq!(
             said(FILE, &new),
             "entries: e changed; clusters: c changed; changed: logging.level, logging.slow_request, logging.access, \
-             admin.token, worker.drain_timeout, configs.auto_reload"
+             admin.token, admin.tokens, worker.drain_timeout, configs.auto_reload"
         );
     }
 

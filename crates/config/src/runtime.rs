@@ -582,8 +582,44 @@ pub struct Discovery {
 pub struct Admin {
     /// The address of the admin port. `None`: the port is switched off.
     pub binding: Option<SocketAddr>,
-    /// The `Authorization: Bearer` token that every request needs. Required when `binding` is not loopback.
+    /// `admin.token`: a token with the right to operate and without a name.
     pub token: Option<Secret>,
+    /// `admin.tokens`. Names are distinct, and so are tokens.
+    pub tokens: Vec<AdminToken>,
+}
+
+/// A token of the admin port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminToken {
+    /// The name, for the log.
+    pub name: Arc<str>,
+    /// The token, as `Authorization: Bearer` carries it.
+    pub token: Secret,
+    /// What requests with the token may do.
+    pub right: AdminRight,
+}
+
+/// What a request to the admin port may do. Each right includes those before it.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum AdminRight {
+    /// Ask: every `GET`, documents in queues and dead letters included.
+    #[default]
+    Read,
+    /// Ask and act: every request.
+    Operate,
 }
 
 /// Logging.
@@ -712,7 +748,26 @@ impl Default for Admin {
         Self {
             binding: Some(SocketAddr::from(([127, 0, 0, 1], 2900))),
             token: None,
+            tokens: Vec::new(),
         }
+    }
+}
+
+impl Admin {
+    /// Returns whether requests need a token. Without one, only this machine may reach the port.
+    pub fn needs_token(&self) -> bool {
+        self.token.is_some() || !self.tokens.is_empty()
+    }
+}
+
+// === impl AdminRight ===
+
+impl std::fmt::Display for AdminRight {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Read => "read",
+            Self::Operate => "operate",
+        })
     }
 }
 

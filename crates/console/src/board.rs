@@ -66,6 +66,8 @@ pub(crate) struct Facts {
     pub(crate) requests_per_s: Option<f64>,
     pub(crate) errors_per_s: Option<f64>,
     pub(crate) queues: Option<Value>,
+    /// What a gateway lets the console do, by the token that is registered.
+    pub(crate) right: Option<String>,
 }
 
 /// The present and past of one cluster or gateway.

@@ -60,7 +60,8 @@ struct Begun {
 impl Begun {
     fn begin(loaded: &Loaded) -> Result<Self, StartError> {
         let config = &loaded.config;
-        if let (Some(binding), None) = (config.admin.binding, &config.admin.token)
+        if let Some(binding) = config.admin.binding
+            && !config.admin.needs_token()
             && !binding.ip().is_loopback()
         {
             return Err(StartError::OpenAdmin(binding));

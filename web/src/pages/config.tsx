@@ -7,10 +7,12 @@ import { configEditor } from "../config_editor.ts";
 import { dateTime, exact, visible } from "../format.ts";
 import { ask, pathOf } from "../gateway_call.ts";
 import { lineDiff } from "../line_diff.ts";
+import { tokenActs } from "../live.ts";
 import { link } from "../router.ts";
 import { gatewayOf } from "../state.ts";
 import { t } from "../strings.ts";
 import { Button, Header, Loading, Name, Note, Trouble } from "../ui/bits.tsx";
+import { TokenNote } from "../ui/forbidden.tsx";
 import { usePoll } from "../ui/poll.ts";
 
 const c = t.config;
@@ -206,10 +208,12 @@ function Text({ id, file, pending, again, reload }: { id: string; file: File; pe
       again();
     });
   const errors = verdict?.problems.filter((one) => one.severity === "error").length ?? 0;
-  const mayNot = file.read_only !== null || !file.in_force || pending;
+  const acts = tokenActs(id);
+  const mayNot = file.read_only !== null || !file.in_force || pending || !acts;
   return (
     <>
       {file.read_only !== null ? <Note kind="info">{c.readOnly(visible(file.file), visible(file.read_only))}</Note> : null}
+      <TokenNote gateway={id} what={t.roles.configuring} />
       {file.in_force ? null : <Note kind="warn">{c.notInForce(visible(file.file))}</Note>}
       <section class="panel config" aria-label={c.text}>
         <div class="panel-head">
@@ -218,7 +222,7 @@ function Text({ id, file, pending, again, reload }: { id: string; file: File; pe
           </h2>
           <span class="sub">{c.masked}</span>
           <div class="actions">
-            <Button busy={busy === "check"} onClick={() => void check()}>
+            <Button busy={busy === "check"} disabled={!acts} onClick={() => void check()}>
               {c.check}
             </Button>
             <Button look="primary" busy={busy === "compare"} disabled={mayNot} onClick={() => void compare()}>

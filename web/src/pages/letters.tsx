@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { reason } from "../api.ts";
 import { dateTime, exact, visible } from "../format.ts";
 import { ask, pathOf, traceLink } from "../gateway_call.ts";
+import { tokenActs } from "../live.ts";
 import { reaches, roleOnGateway } from "../roles.ts";
 import { requery, route } from "../router.ts";
 import { gatewayOf } from "../state.ts";
@@ -10,7 +11,7 @@ import { t } from "../strings.ts";
 import { Button, Empty, Loading, Name, Note, Num, Trouble } from "../ui/bits.tsx";
 import { Ask, Dialog } from "../ui/dialog.tsx";
 import { Text } from "../ui/field.tsx";
-import { RoleNote } from "../ui/forbidden.tsx";
+import { RoleNote, TokenNote } from "../ui/forbidden.tsx";
 import { usePoll } from "../ui/poll.ts";
 import { tell } from "../ui/toast.tsx";
 
@@ -79,7 +80,8 @@ export function Letters({ id, queue }: { id: string; queue: string }) {
   const again = () => (facets.again(), setRound(round + 1));
   const done = () => (act(null), again());
   const role = roleOnGateway(gatewayOf(id));
-  const may = reaches(role, "operator");
+  const reached = reaches(role, "operator");
+  const may = reached && tokenActs(id);
   const n = facets.data?.letters ?? 0;
   // An action names its letters: without a filter it means all of them, and must say so.
   const narrowed = Object.entries(filter).some(([name, word]) => name !== "queue" && word);
@@ -105,7 +107,7 @@ export function Letters({ id, queue }: { id: string; queue: string }) {
         </span>
         <input type="search" class="filter" data-filter aria-label={l.filter} placeholder={`${l.filter}  /`} value={q.get("reason") ?? ""} onChange={(e) => requery({ reason: e.currentTarget.value })} />
       </div>
-      {may ? null : <RoleNote needs="operator" has={role} what={t.roles.acting} />}
+      {reached ? <TokenNote gateway={id} what={t.roles.acting} /> : <RoleNote needs="operator" has={role} what={t.roles.acting} />}
       {facets.problem ? <Trouble text={facets.problem} onRetry={facets.again} /> : null}
       {facets.data ? <FacetLists facets={facets.data} filter={filter} /> : facets.problem ? null : <Loading />}
       <List key={`${key} ${round}`} id={id} filter={filter} onOpen={open} narrowed={narrowed} />
@@ -230,7 +232,7 @@ function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: str
   const [problem, setProblem] = useState<string | null>(null);
   // Editing here would alter a number that the browser cannot represent. Such a source is edited as text
   // elsewhere.
-  const may = reaches(roleOnGateway(gatewayOf(id)), "operator");
+  const may = reaches(roleOnGateway(gatewayOf(id)), "operator") && tokenActs(id);
   const safe = !/\d{16,}|\d\.\d*0\b|[eE][+-]?\d/.test(json(letter.source));
   const only = { queue, id: String(letter.id) };
   const send = async (method: string, parts: string[], query: Words, body?: string) => {

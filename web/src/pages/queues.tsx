@@ -4,7 +4,7 @@ import { api, reason } from "../api.ts";
 import { ask, pathOf, STATES, type DocState, type Group, type Lag, type Lane, type Queue, type Queues, type Wait } from "../gateway_call.ts";
 import { Confirm } from "../call.tsx";
 import { exact, span, visible } from "../format.ts";
-import { now } from "../live.ts";
+import { now, tokenActs } from "../live.ts";
 import { reaches, roleEverywhere, roleOnGateway } from "../roles.ts";
 import { link, requery, route } from "../router.ts";
 import { gatewayOf } from "../state.ts";
@@ -12,6 +12,7 @@ import { t } from "../strings.ts";
 import { Button, Empty, Header, Loading, Name, Note, Num, StateBadge, Tag, Trouble } from "../ui/bits.tsx";
 import { Chart } from "../ui/chart.tsx";
 import { Ask } from "../ui/dialog.tsx";
+import { TokenNote } from "../ui/forbidden.tsx";
 import { usePoll, type Polled } from "../ui/poll.ts";
 import { tell } from "../ui/toast.tsx";
 import { Letters } from "./letters.tsx";
@@ -211,7 +212,7 @@ function Pipeline({ id, name, state }: { id: string; name: string; state: string
       <Tag kind={runs ? "" : "warn"}>
         {visible(name)}: {q.pipeline[state] ?? visible(state)}
       </Tag>
-      {state === "stopping" || !reaches(roleOnGateway(gatewayOf(id)), "operator") ? null : (
+      {state === "stopping" || !reaches(roleOnGateway(gatewayOf(id)), "operator") || !tokenActs(id) ? null : (
         <Button look="quiet" icon={runs ? "stop" : "play"} aria-label={`${runs ? q.stop : q.start} ${visible(name)}`} title={runs ? q.stop : q.start} onClick={() => (runs ? setStopping(true) : void order("_start"))} />
       )}
       {stopping ? <Ask title={q.stopTitle(visible(name))} text={q.stopText} yes={q.stop} onYes={() => void order("_stop")} onClose={() => setStopping(false)} /> : null}
@@ -235,6 +236,7 @@ function One({ id, name, polled, view }: { id: string; name: string; polled: Pol
           </a>
         ))}
       </nav>
+      {view === undefined ? <TokenNote gateway={id} what={t.roles.ordering} /> : null}
       {view === "letters" ? <Letters id={id} queue={name} /> : view === "records" && polled.data?.queues[name] ? <Records id={id} name={name} queue={polled.data.queues[name]} /> : <Backlog id={id} name={name} polled={polled} />}
     </>
   );

@@ -1,5 +1,6 @@
 // What the role does not reach: which one is missing, and who gives it.
 import { api, Problem, reason } from "../api.ts";
+import { tokenActs } from "../live.ts";
 import { link } from "../router.ts";
 import { roleEverywhere, you, type Role } from "../roles.ts";
 import { t } from "../strings.ts";
@@ -29,6 +30,11 @@ export function Forbidden({ needs, has = roleEverywhere(), on = r.everywhere }: 
 /** On a page that can be looked at, where what it does cannot be done. */
 export function RoleNote({ needs, has, what }: { needs: Role; has: Role; what: string }) {
   return <Note kind="info">{r.note(what, r.names[needs], r.names[has])}</Note>;
+}
+
+/** On a page of a gateway whose token only reads. */
+export function TokenNote({ gateway, what }: { gateway: string; what: string }) {
+  return tokenActs(gateway) ? null : <Note kind="info">{r.token(what)}</Note>;
 }
 
 /** The registry that the server tells has no such entry: it is not registered, or it is hidden. */

@@ -67,6 +67,32 @@ test("with less than the role, pages can be looked at and say what cannot be don
   close();
 });
 
+test("where the console's token only reads, pages say so and do not offer to act", async () => {
+  const { url, close, mock } = await server();
+  mock.gateways[0].right = "read";
+  const p = await page(url);
+  await logIn(p, url);
+  await to(p, "#/g/gateway-1/q/logs");
+  await p.getByText("Starting and stopping pipelines needs a token of the gateway with the right operate").waitFor();
+  await p.getByText("to-archive: running").waitFor();
+  assert.equal(await p.getByRole("button", { name: "Stop to-archive" }).count(), 0);
+  assert.deepEqual(await violations(p), []);
+  await to(p, "#/g/gateway-1/q/logs/letters");
+  await p.getByText("Changing, replaying and throwing away dead letters needs a token").waitFor();
+  for (const name of ["Change all", "Replay", "Throw away"]) assert.ok(await p.getByRole("button", { name, exact: true }).isDisabled(), name);
+  await shot(p, "letters-token-light");
+  await to(p, "#/g/gateway-1/config");
+  await p.getByText("Checking and changing the configuration needs a token").waitFor();
+  for (const name of ["Check", "Compare and apply"]) assert.ok(await p.getByRole("button", { name, exact: true }).isDisabled(), name);
+  // A token with more holds at once.
+  mock.gateways[0].right = "operate";
+  await p.getByText("Checking and changing the configuration needs a token").waitFor({ state: "detached" });
+  await to(p, "#/g/gateway-1/q/logs");
+  await p.getByRole("button", { name: "Stop to-archive" }).waitFor();
+  await finish(p);
+  close();
+});
+
 test("another role holds at once on a page that is open", async () => {
   const { url, close, mock } = await server();
   mock.you = { role: "viewer", clusters: {} };

@@ -103,7 +103,7 @@ class Mock {
       const spark = Array.from({ length: 60 }, (_, i) => (gone || (kind === "cluster" && entry.name === "staging" && i > 20 && i < 28) ? null : this.rate(live.base, second - 59 + i)));
       const row = { kind, id: entry.id, name: entry.name, colour: entry.colour ?? null, state: live.state, why: live.why, alerts: alertsShown(this, kind, entry.id), seen_ms_ago: gone ? live.seen + at - this.started : 300, docs_per_s: gone ? null : spark.at(-1), spark };
       if (kind === "cluster") return { ...row, nodes: gone ? null : 3, health: gone ? null : live.state === "ok" ? "green" : "yellow", version: live.version, flavour: live.flavour, docs: live.docs, bytes: live.docs * 312 };
-      return { ...row, version: "0.9.0", requests_per_s: Math.round(live.base / 500), errors_per_s: live.state === "ok" ? 0 : 0.05, queues: live.queues };
+      return { ...row, version: "0.9.0", requests_per_s: Math.round(live.base / 500), errors_per_s: live.state === "ok" ? 0 : 0.05, queues: live.queues, right: entry.right ?? "operate" };
     });
     const rank = { bad: 0, warn: 1, unknown: 2, ok: 3 };
     return { at_ms: at, you: { name: this.user.name, ...this.you }, rows: rows.sort((a, b) => rank[a.state] - rank[b.state] || (a.name < b.name ? -1 : 1)) };

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
 mod admin;
+mod admin_tokens;
 mod behind_the_queue;
 mod capacity;
 mod chart;

@@ -8,7 +8,7 @@ use super::{
     Bytes, ElasticsearchFile, EntryFile, FlowFile, Ignored, OneOrMany, PipelineFile, RouterFile, Time,
     TracingFile, section,
 };
-use crate::runtime::{LogFormat, LogLevel};
+use crate::runtime::{AdminRight, LogFormat, LogLevel};
 
 section! {
     /// Configuration of the gateway. Keys may be nested or dotted: `path: {data: x}` is `path.data: x`.
@@ -116,9 +116,24 @@ section! {
         enabled: bool = true,
         /// Address and port.
         binding: String = "127.0.0.1:2900".to_owned(),
-        /// Token that every request must carry as `Authorization: Bearer`. Required if `binding` is not
-        /// loopback.
+        /// Token that every request must carry as `Authorization: Bearer`, unless it carries one of `tokens`.
+        /// It has the right `operate`. One or the other is required if `binding` is not loopback.
         token: Option<Secret> = None,
+        /// Further tokens, each with a name and a right.
+        tokens: Vec<AdminTokenFile> = Vec::new(),
+    }
+}
+
+section! {
+    /// A token of the admin port.
+    #[schemars(extend("required" = ["name", "token"]))]
+    AdminTokenFile {
+        /// Name of the token, which the log says. Letters, digits and `.`, `_`, `-`.
+        name: String = String::new(),
+        /// The token.
+        token: Secret = Secret::default(),
+        /// What requests with the token may do.
+        right: AdminRight = AdminRight::Read,
     }
 }
 
@@ -133,7 +148,7 @@ section! {
         /// loopback.
         token: Option<Secret> = None,
         /// Accounts of the admin port.
-        #[schemars(extend("x-ignored" = "the admin port knows one secret, `admin.token`, and requires it unless it listens on loopback"))]
+        #[schemars(extend("x-ignored" = "the admin port has no accounts but tokens: `admin.token` and `admin.tokens`"))]
         security: Ignored = Ignored,
         /// TLS of the admin port.
         #[schemars(extend("x-ignored" = "the admin port speaks plain HTTP; keep it on loopback or behind a proxy"))]

@@ -21,7 +21,7 @@ use http::Method;
 use settings::Secret;
 
 use super::check::Positions;
-use super::file::{ConfigFile, RouterFile, RuleFile};
+use super::file::{AdminTokenFile, ConfigFile, RouterFile, RuleFile};
 use super::problem::{Position, Problems, Severity, nearest};
 use super::runtime::*;
 use crate::router::{Pattern, Router, Rule};
@@ -242,13 +242,20 @@ impl Resolver<'_> {
             (None, None) => return Admin::default(),
         };
         let token: Option<Secret> = token.clone().filter(|token| !token.is_empty());
+        let written = file.admin.as_ref().map_or(&[][..], |admin| &admin.tokens);
+        let tokens = self.admin_tokens(written, token.as_ref());
+        let mut admin = Admin {
+            binding: None,
+            token,
+            tokens,
+        };
         if !enabled {
-            return Admin { binding: None, token };
+            return admin;
         }
         let Some(binding) = self.address(path, text) else {
             return Admin::default();
         };
-        if !binding.ip().is_loopback() && token.is_none() {
+        if !binding.ip().is_loopback() && !admin.needs_token() {
             let help = Some("add `token` to the section, or bind to 127.0.0.1".to_owned());
             self.error_with_help(
                 path,
@@ -256,10 +263,34 @@ impl Resolver<'_> {
                 help,
             );
         }
-        Admin {
-            binding: Some(binding),
-            token,
+        admin.binding = Some(binding);
+        admin
+    }
+
+    /// Checks that each token can be told from the others, by its name and by itself.
+    fn admin_tokens(&mut self, written: &[AdminTokenFile], single: Option<&Secret>) -> Vec<AdminToken> {
+        self.names("admin.tokens", written.iter().map(|token| token.name.as_str()));
+        for (at, token) in written.iter().enumerate() {
+            let path = |key: &str| format!("admin.tokens[{at}].{key}");
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+            if !token.name.bytes().all(is_plain) {
+                self.error(&path("name"), "a name has letters, digits and `.`, `_`, `-` only");
+            }
+            if token.token.is_empty() {
+                self.error(&path("token"), "is empty: everybody would have it");
+                continue;
+            }
+            let others = written[..at].iter().map(|other| &other.token).chain(single);
+            if others.into_iter().any(|other| *other == token.token) {
+                self.error(&path("token"), "is another token of the port, too");
+            }
         }
+        let resolved = written.iter().map(|token| AdminToken {
+            name: token.name.as_str().into(),
+            token: token.token.clone(),
+            right: token.right,
+        });
+        resolved.collect()
     }
 }
 

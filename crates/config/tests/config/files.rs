@@ -320,6 +320,7 @@ fn the_admin_port_is_on_loopback_unless_there_is_a_token() {
             .contains("there is no token")
     );
     assert!(parse(&open.replace("2900'", "2900', token: x")).is_ok());
+    assert!(parse(&open.replace("2900'", "2900', tokens: [{name: a, token: x}]")).is_ok());
     let same = format!("{guide}admin: {{binding: '127.0.0.1:8000'}}\n");
     assert!(
         parse(&same)
@@ -356,4 +357,56 @@ fn a_collectors_url_gets_the_path_and_the_port_of_its_protocol() {
     let tracing = tracing("endpoint: 'http://c', headers: {x-token: hunter2}");
     assert_eq!(tracing.sample, 0.01);
     assert!(!format!("{tracing:?}").contains("hunter2"), "secrets never print");
+}
+
+#[test]
+fn tokens_of_the_admin_port_are_told_apart_and_never_shown() {
+    let guide = fixture("guide.yml");
+    let loaded = parse(&format!(
+        "{guide}admin.tokens: [{{name: watch, token: t0ken}}, {{name: ops, token: '$[[env.T]]', right: operate}}]\nenv.T: 0ther\n"
+    ))
+    .unwrap();
+    let tokens = &loaded.config.admin.tokens;
+    let told: Vec<(&str, &str, String)> = tokens
+        .iter()
+        .map(|one| (&*one.name, one.token.expose(), one.right.to_string()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("watch", "t0ken", "read".to_owned()),
+            ("ops", "0ther", "operate".to_owned())
+        ]
+    );
+    assert!(loaded.config.admin.needs_token());
+    let shown = config::show(&loaded.file);
+    assert!(
+        !shown.contains("t0ken") && !shown.contains("0ther") && shown.contains("name: watch"),
+        "{shown}"
+    );
+    for (section, told) in [
+        (
+            "tokens: [{name: a, token: x}, {name: a, token: y}]",
+            "`a` is the name of admin.tokens[0] too",
+        ),
+        (
+            "tokens: [{name: a, token: x}, {name: b, token: x}]",
+            "is another token of the port, too",
+        ),
+        (
+            "token: x, tokens: [{name: a, token: x}]",
+            "is another token of the port, too",
+        ),
+        ("tokens: [{name: a, token: ''}]", "is empty"),
+        ("tokens: [{token: x}]", "name"),
+        ("tokens: [{name: a}]", "token"),
+        ("tokens: [{name: 'a b', token: x}]", "letters, digits"),
+        ("tokens: [{name: a, token: x, right: write}]", "operate"),
+    ] {
+        let rejected = parse(&format!("{guide}admin: {{{section}}}\n"))
+            .unwrap_err()
+            .to_string();
+        assert!(rejected.contains(told), "{section}: {rejected}");
+        assert!(!rejected.contains("token: x"), "{rejected}");
+    }
 }

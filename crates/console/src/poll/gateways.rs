@@ -127,6 +127,7 @@ fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Opti
             keep_lag(one, told, since_ms, mark.at_ms);
         }
         one.facts.version = told["version"].as_str().map(str::to_owned);
+        one.facts.right = told["right"].as_str().map(str::to_owned);
         one.facts.flavour = Some("tidegate".to_owned());
         one.facts.docs_per_s = rate(mark.docs, last.as_ref().map(|last| last.docs));
         one.facts.requests_per_s = rate(mark.requests, last.as_ref().map(|last| last.requests));

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{Extension, Query, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Json, Response};
 use config::diff::{Changes, EntryChange, SectionChange, changes_of};
 use config::kept::KeptFile;
@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::AdminState;
+use super::guard::Asker;
 use super::refusal::Refusal;
 use crate::applied::{AppliedState, ConfigAsk, NotApplied};
 use crate::front::tls_problems;
@@ -82,7 +83,7 @@ pub(super) async fn diff(State(admin): State<Arc<AdminState>>, text: String) -> 
 pub(super) async fn apply(
     State(admin): State<Arc<AdminState>>,
     Query(how): Query<How>,
-    headers: HeaderMap,
+    Extension(asker): Extension<Asker>,
     text: String,
 ) -> Result<Response, Refusal> {
     let within = within(how.within_s)?;
@@ -100,29 +101,29 @@ pub(super) async fn apply(
         version,
         within,
     };
-    admin.ask(&headers, ask).await
+    admin.ask(&asker, ask).await
 }
 
 /// Keeps what was applied.
 pub(super) async fn confirm(
     State(admin): State<Arc<AdminState>>,
-    headers: HeaderMap,
+    Extension(asker): Extension<Asker>,
 ) -> Result<Response, Refusal> {
-    admin.ask(&headers, ConfigAsk::Confirm).await
+    admin.ask(&asker, ConfigAsk::Confirm).await
 }
 
 /// Takes back what was applied.
 pub(super) async fn revert(
     State(admin): State<Arc<AdminState>>,
     Query(how): Query<How>,
-    headers: HeaderMap,
+    Extension(asker): Extension<Asker>,
 ) -> Result<Response, Refusal> {
     let within = within(how.within_s)?;
     let ask = ConfigAsk::Revert {
         within,
         only_unconfirmed: how.only_unconfirmed,
     };
-    admin.ask(&headers, ask).await
+    admin.ask(&asker, ask).await
 }
 
 impl AdminState {
@@ -159,8 +160,8 @@ impl AdminState {
         }
     }
 
-    async fn ask(&self, headers: &HeaderMap, ask: ConfigAsk) -> Result<Response, Refusal> {
-        let done = self.shared.configs.ask(actor_of(headers), ask).await;
+    async fn ask(&self, asker: &Asker, ask: ConfigAsk) -> Result<Response, Refusal> {
+        let done = self.shared.configs.ask(asker.to_string(), ask).await;
         match done {
             Ok(()) => Ok(Json(self.applied()).into_response()),
             Err(NotApplied::Problems(problems)) => Ok(unusable(&problems)),
@@ -202,19 +203,6 @@ fn within(asked: Option<u64>) -> Result<Duration, Refusal> {
         _ => Err(Refusal::invalid(format!(
             "`within_s`: from {WITHIN_S_MIN} to {WITHIN_S_MAX} seconds"
         ))),
-    }
-}
-
-/// Returns who asks, for the log: the client says it.
-fn actor_of(headers: &HeaderMap) -> String {
-    let given = headers
-        .get(ACTOR)
-        .map(|actor| String::from_utf8_lossy(actor.as_bytes()));
-    let given = given.unwrap_or_default();
-    let actor: String = given.trim().chars().take(ACTOR_CHARS_MAX).collect();
-    match actor.is_empty() {
-        true => "unknown".to_owned(),
-        false => actor,
     }
 }
 
@@ -285,5 +273,3 @@ fn sections(changes: &Changes) -> Value {
 const WITHIN_S: u64 = 30;
 const WITHIN_S_MIN: u64 = 5;
 const WITHIN_S_MAX: u64 = 3600;
-const ACTOR: &str = "x-actor";
-const ACTOR_CHARS_MAX: usize = 200;

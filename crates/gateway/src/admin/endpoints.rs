@@ -72,9 +72,11 @@ const OBSERVE: &[Endpoint] = &[
         "Whether this gateway can do what its entries promise: 200, or 503 with the reasons.",
         || get(health::ready),
     ),
-    reads("/stats", "Counters, entries, queues, memory.", || {
-        get(observe::stats)
-    }),
+    reads(
+        "/stats",
+        "Counters, entries, queues, memory, and the right of the token that asks.",
+        || get(observe::stats),
+    ),
     reads("/metrics", "Metrics in Prometheus' text format.", || {
         get(observe::metrics)
     }),

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Json, Response};
 use config::show;
 use serde_json::{Value, json};
 
+use super::guard::Asker;
 use super::{AdminState, endpoints};
 
 /// Lists the endpoints.
@@ -28,7 +29,10 @@ pub(super) async fn index() -> Json<Value> {
     }))
 }
 
-pub(super) async fn stats(State(admin): State<Arc<AdminState>>) -> Json<Value> {
+pub(super) async fn stats(
+    State(admin): State<Arc<AdminState>>,
+    Extension(asker): Extension<Asker>,
+) -> Json<Value> {
     let secured = admin.secured();
     let entries: serde_json::Map<String, Value> = admin
         .counts()
@@ -63,6 +67,7 @@ pub(super) async fn stats(State(admin): State<Arc<AdminState>>) -> Json<Value> {
     Json(json!({
         "uptime_s": admin.started.elapsed().as_secs(),
         "version": env!("CARGO_PKG_VERSION"),
+        "right": asker.right,
         "gateway": admin.shared.metrics.to_json(),
         "entries": entries,
         "flows": flows,

@@ -1,9 +1,11 @@
 //! The description of the admin port for tools, in OpenAPI 3.1. It is made from the same table as the routes.
 
 use axum::response::Json;
+use config::AdminRight;
 use serde_json::{Map, Value, json};
 
 use super::endpoints::{self, Endpoint};
+use super::guard::right_for;
 
 pub(super) async fn describe() -> Json<Value> {
     Json(document())
@@ -27,7 +29,7 @@ fn document() -> Value {
         "paths": paths,
         "components": {
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "`admin.token` of the configuration, where there is one."},
+                "token": {"type": "http", "scheme": "bearer", "description": "A token of the configuration, where there is one: `admin.token`, or one of `admin.tokens` with the right that the operation names."},
             },
             "schemas": {
                 "Error": {
@@ -67,6 +69,7 @@ fn operation(endpoint: &Endpoint) -> Value {
         "operationId": id(endpoint),
         "summary": endpoint.says,
         "parameters": parameters.collect::<Vec<_>>(),
+        "security": [{}, {"token": [right_of(endpoint)]}],
         "responses": {
             "200": {"description": "As asked.", "content": {content: {}}},
             "default": {
@@ -83,6 +86,14 @@ fn operation(endpoint: &Endpoint) -> Value {
         operation["requestBody"] = json!({"required": true, "description": body, "content": content});
     }
     operation
+}
+
+/// Returns the right that a token needs for an operation.
+fn right_of(endpoint: &Endpoint) -> AdminRight {
+    endpoint
+        .method
+        .parse()
+        .map_or(AdminRight::Operate, |method| right_for(&method))
 }
 
 /// Returns the id of an operation, such as `postDeadLettersReplay`.

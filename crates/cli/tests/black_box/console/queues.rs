@@ -301,3 +301,31 @@ fn calls_to_a_gateway_are_those_of_the_pages_and_its_clusters_fences_hold_for_th
         "a repair"
     );
 }
+
+#[test]
+fn a_gateway_whose_token_only_reads_is_shown_and_refuses_to_be_acted_on_in_its_own_words() {
+    let cluster = FakeCluster::start(Spec::default()).unwrap();
+    let home = GatewayHome::before(&[&cluster], "");
+    let text = std::fs::read_to_string(&home.file).unwrap();
+    let guarded = "admin: {binding: '127.0.0.1:0', tokens: [{name: watch, token: only-looks-9}]}";
+    let text = text.replace("admin: {binding: '127.0.0.1:0'}", guarded);
+    std::fs::write(&home.file, text).unwrap();
+    let gateway = Gateway::start(&["--config", home.file.to_str().unwrap()]);
+    let console = Console::start(&[]).set_up();
+    let entry = json!({"name": "gw", "url": format!("http://{}", gateway.admin), "token": "only-looks-9"});
+    let told = console.post("/api/gateways", &entry);
+    assert_eq!(told.status, 200, "{}", told.text);
+    let row = console.wait_for_row("gw", |row| row["right"] == "read");
+    let id = row["id"].as_str().unwrap();
+    let queues = console.get(&format!("/api/gateways/{id}/queues"));
+    assert_eq!(queues.status, 200, "{}", queues.text);
+    let call = json!({"method": "POST", "path": "/pipeline/p0/_stop"});
+    let told = console.post(&format!("/api/gateways/{id}/call"), &call).json;
+    assert_eq!(told["status"], 403, "{told}");
+    let words = told["body"].as_str().unwrap();
+    assert!(
+        words.contains("the token `watch` has the right `read`"),
+        "{words}"
+    );
+    gateway.logged("\"actor\":\"ada (token watch)\"");
+}
