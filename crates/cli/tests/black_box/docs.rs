@@ -110,6 +110,7 @@ const BLOCKS: &[(&str, &str, Is)] = &[
         Is::Else("two ways to write one key: each_line_of_logging has both"),
     ),
     ("docs/tracing.md", "tracing:", Is::Config(AROUND_LOGGING)),
+    ("docs/operate.md", "admin:", Is::Config(AROUND_LOGGING)),
     (
         "docs/health.md",
         "livenessProbe:  {httpGet: {path: /health/live, port: 2900}}",
@@ -342,6 +343,8 @@ fn check(file: &Path, text: &str, block: &Block) {
         .arg("check")
         .arg(file)
         .env("KAFKA_PASSWORD", "secret")
+        .env("TOKEN_PROMETHEUS", "one")
+        .env("TOKEN_CONSOLE", "another")
         .output()
         .unwrap();
     let told: String = String::from_utf8_lossy(&output.stdout)
