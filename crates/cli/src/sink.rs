@@ -45,6 +45,15 @@ pub(crate) struct Arguments {
     /// Index that exists from the start; may be repeated
     #[arg(long, value_name = "NAME:SHARDS", value_parser = index)]
     index: Vec<(String, u32)>,
+    /// So many indices more, `index-0` and so on, with this many shards each
+    #[arg(long, value_name = "COUNT:SHARDS", value_parser = indices)]
+    indices: Option<(u32, u32)>,
+    /// Number of such clusters; each prints its nodes in a line of its own if there are several
+    #[arg(long, value_name = "CLUSTERS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    clusters: u16,
+    /// Documents a second that a cluster reports beside those it was sent
+    #[arg(long, value_name = "DOCUMENTS", default_value_t = 0)]
+    claim: u32,
     /// Delay of each answer to a bulk, write or search, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0)]
     latency_ms: u64,
@@ -77,12 +86,41 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn serve(arguments: &Arguments) -> io::Result<()> {
-    let cluster = FakeCluster::start(Spec {
+    let last = u32::from(arguments.port) + u32::from(arguments.clusters) * u32::from(arguments.nodes);
+    if last > u32::from(u16::MAX) {
+        return Err(io::Error::other(
+            "the ports of all nodes would go beyond 65535: give --port 0",
+        ));
+    }
+    let clusters = (0..arguments.clusters)
+        .map(|at| FakeCluster::start(spec(arguments, at)))
+        .collect::<io::Result<Vec<_>>>()?;
+    let between = if clusters.len() == 1 { "\n" } else { " " };
+    for cluster in &clusters {
+        writeln!(io::stdout(), "{}", cluster.urls().join(between))?;
+    }
+    io::stdout().flush()?;
+    interrupt::wait()?;
+    for cluster in &clusters {
+        writeln!(io::stdout(), "{}", json!(cluster.counts()))?;
+    }
+    Ok(())
+}
+
+/// Returns the parts of the cluster at this place among all clusters of the command.
+fn spec(arguments: &Arguments, at: u16) -> Spec {
+    let (count, shards) = arguments.indices.unwrap_or_default();
+    let more = (0..count).map(|number| (format!("index-{number}"), shards));
+    Spec {
         nodes: usize::from(arguments.nodes),
         host: arguments.host,
-        base_port: arguments.port,
+        base_port: match arguments.port {
+            0 => 0,
+            first => first + at * arguments.nodes,
+        },
         flavour: arguments.flavour,
-        indices: arguments.index.clone(),
+        indices: arguments.index.iter().cloned().chain(more).collect(),
+        claimed_docs_per_s: arguments.claim,
         store: arguments.store,
         content_length_max: BODY_BYTES_MAX,
         behaviour: Behaviour {
@@ -97,13 +135,7 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
             ..Behaviour::default()
         },
         ..Spec::default()
-    })?;
-    for url in cluster.urls() {
-        writeln!(io::stdout(), "{url}")?;
     }
-    io::stdout().flush()?;
-    interrupt::wait()?;
-    writeln!(io::stdout(), "{}", json!(cluster.counts()))
 }
 
 /// The type of error that servers give with a status.
@@ -134,6 +166,14 @@ fn refusal(text: &str) -> anyhow::Result<Refusal> {
             error: error_of(status),
         }),
         _ => bail!("`{every}` is not a number from 1"),
+    }
+}
+
+fn indices(text: &str) -> anyhow::Result<(u32, u32)> {
+    let (count, shards) = index(text)?;
+    match count.parse() {
+        Ok(count) if (1..=10_000).contains(&count) => Ok((count, shards)),
+        _ => bail!("`{count}` is not a number of indices from 1 to 10000"),
     }
 }
 

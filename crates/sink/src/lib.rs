@@ -90,6 +90,9 @@ pub struct Spec {
     pub compression: Option<bool>,
     /// How slow and how faulty answers are, all the time.
     pub behaviour: Behaviour,
+    /// The documents a second that the nodes report beside those they were sent, as if somebody else wrote
+    /// them: they make a cluster look alive without costing anything.
+    pub claimed_docs_per_s: u32,
 }
 
 /// A running fake cluster; dropping it stops its nodes and ends its connections.
@@ -147,6 +150,7 @@ impl Default for Spec {
             content_length_max: 100 << 20,
             compression: None,
             behaviour: Behaviour::default(),
+            claimed_docs_per_s: 0,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -37,6 +38,8 @@ pub(super) struct ClusterContext {
     tallies: Vec<Tally>,
     /// The latest `traceparent` headers.
     traceparents: Mutex<VecDeque<String>>,
+    /// Since when documents are claimed.
+    started: Instant,
 }
 
 /// The most `traceparent` headers that are kept.
@@ -128,7 +131,14 @@ impl ClusterContext {
             users: RwLock::new(Arc::new(known)),
             tallies,
             traceparents: Mutex::default(),
+            started: Instant::now(),
         }
+    }
+
+    /// Returns the documents that somebody else is said to have written since the start.
+    pub(super) fn claimed_docs(&self) -> u64 {
+        let since_ms = self.started.elapsed().as_millis() as u64;
+        since_ms * u64::from(self.spec.claimed_docs_per_s) / 1000
     }
 
     pub(super) fn state(&self) -> Arc<ClusterState> {

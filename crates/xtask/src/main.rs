@@ -1,5 +1,5 @@
-//! Dev tasks: `./dev demo | test | drill | bench | prove | dist | docs | ci | tidy | fuzz`, or
-//! `cargo xtask …` once everything is installed.
+//! Dev tasks: `./dev demo | test | drill | bench | prove | console-scale | dist | docs | ci | tidy | fuzz`,
+//! or `cargo xtask …` once everything is installed.
 
 mod bench;
 mod ci;
@@ -46,6 +46,8 @@ enum Verb {
     Bench(bench::Options),
     /// Measure what combining small bulks is worth on a real cluster, and write docs/proof.md
     Prove(prove::Options),
+    /// Measure the console before 100 clusters and 50 gateways, in a real browser
+    ConsoleScale(page::ScaleOptions),
     /// Build what people install into dist/: packages, an archive and an image
     Dist(dist::Options),
     /// Build the user guide as a site into dist/docs, and check all its links
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Verb::Drill(options) => drill::run_verb(&options),
         Verb::Bench(options) => bench::run(&options),
         Verb::Prove(options) => prove::run_verb(&options),
+        Verb::ConsoleScale(options) => page::scale(&options),
         Verb::Dist(options) => dist::run_verb(&options),
         Verb::Docs => docs::run_verb(),
         Verb::Ci(options) => ci::run_verb(&options),

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::gateway::Build;
 use crate::steps::{run, run_watched};
 use crate::tally::UNSTEADY_MAX;
 use crate::terminal::say;
@@ -41,6 +42,45 @@ fn drive() -> Result<Option<String>> {
     say(&format!("\nOnce more: {}", files.join(", ")));
     run(npm("browser:files").arg("--").args(files)).map_err(|_| error)?;
     Ok(Some(failed.join(", ")))
+}
+
+/// Options of `./dev console-scale`.
+#[derive(clap::Args)]
+pub(crate) struct ScaleOptions {
+    /// Number of clusters
+    #[arg(long, default_value_t = 100)]
+    clusters: u16,
+    /// Number of gateways, each with a queue for two of the clusters
+    #[arg(long, default_value_t = 50)]
+    gateways: u16,
+    /// Seconds for which each live page is watched
+    #[arg(long, default_value_t = 60)]
+    live: u32,
+    /// Minutes of a soak that walks through the pages and measures their heap
+    #[arg(long, default_value_t = 0)]
+    minutes: u32,
+}
+
+/// Measures the console before many clusters and gateways.
+///
+/// # Errors
+/// If Node is missing or too old, the program does not compile, or a bar is missed.
+pub(crate) fn scale(options: &ScaleOptions) -> Result<()> {
+    node_is_new_enough()?;
+    install()?;
+    Build::Release.make()?;
+    let mut tool = Command::new("node");
+    tool.arg(folder().join("tools/scale.mjs"))
+        .arg(Build::Release.program());
+    for (name, value) in [
+        ("--clusters", options.clusters.into()),
+        ("--gateways", options.gateways.into()),
+        ("--live", options.live),
+        ("--minutes", options.minutes),
+    ] {
+        tool.args([name, &value.to_string()]);
+    }
+    run(&mut tool)
 }
 
 fn folder() -> PathBuf {

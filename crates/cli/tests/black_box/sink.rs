@@ -58,3 +58,36 @@ fn a_sink_takes_a_load_with_the_mix_of_errors_that_was_asked_for_and_counts_it()
         "{rest}"
     );
 }
+
+#[test]
+fn a_sink_has_as_many_clusters_as_asked_for_which_report_documents_that_nobody_sends() {
+    let mut sink = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["sink", "--port", "0", "--clusters", "3", "--nodes", "2"])
+        .args(["--indices", "4:5", "--claim", "100000"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(sink.stdout.take().unwrap());
+    let lines: Vec<String> = said.by_ref().lines().take(3).map(Result::unwrap).collect();
+    for line in &lines {
+        let nodes: Vec<&str> = line.split(' ').collect();
+        assert_eq!(nodes.len(), 2, "{line}");
+        let asked = |path: &str| -> Value {
+            let answer = testkit::client::Client::new(nodes[0]).unwrap().get(path).unwrap();
+            answer.ok().unwrap().json().unwrap()
+        };
+        let health = asked("/_cluster/health");
+        assert_eq!(
+            (&health["number_of_nodes"], &health["active_shards"]),
+            (&2.into(), &20.into())
+        );
+        let written = || asked("/_stats/indexing")["_all"]["primaries"]["indexing"]["index_total"].as_u64();
+        let (began, first) = (std::time::Instant::now(), written());
+        while written() == first {
+            assert!(began.elapsed().as_secs() < 20, "{first:?}");
+        }
+    }
+    let kill = Command::new("kill").arg(sink.id().to_string()).status().unwrap();
+    assert!(kill.success() && sink.wait().unwrap().success());
+    assert_eq!(said.lines().count(), 3, "each cluster has its counts");
+}
