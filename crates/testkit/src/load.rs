@@ -1,7 +1,7 @@
-//! A closed-loop load source for bulk requests: each connection sends a prebuilt request, reads the whole
-//! reply, checks it, and sends the next one. It therefore reports documents per second at a given number of
-//! connections, and the time from the first byte sent to the last byte read, without correction for the
-//! waiting that an open loop would see.
+//! A closed-loop load source for bulk requests, on the [`driver`]: each connection sends a prebuilt request,
+//! reads the whole reply, checks it, and sends the next one. It therefore reports documents per second at a
+//! given number of connections, and the time from the first byte sent to the last byte read, without
+//! correction for the waiting that an open loop would see.
 //!
 //! Every reply is checked for its status, `"errors":false` and the number of its items. The first reply of
 //! each connection is also checked for its ids, one by one in request order.
@@ -18,24 +18,20 @@
 //! # anyhow::Ok(())
 //! ```
 
-mod reply;
-
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::io::Write as _;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hdrhistogram::Histogram;
-use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use memchr::memmem;
 
+use crate::driver::{self, Client, Connection, Outcome, Server};
 use crate::nginx::Bulk;
-use reply::Replies;
 
 /// The load: what to send, where, and with how many connections.
 #[derive(Debug, Clone)]
@@ -94,7 +90,7 @@ pub struct Report {
 /// Open connections and built requests: a run only has to send.
 #[derive(Debug)]
 pub struct Prepared {
-    requests: Arc<Vec<Request>>,
+    requests: Vec<Request>,
     docs: u64,
     fresh_ids: bool,
     connections: Vec<Connection>,
@@ -109,15 +105,16 @@ struct Request {
     ids: Vec<usize>,
 }
 
-trait Socket: Read + Write + Send {}
-impl<T: Read + Write + Send> Socket for T {}
-
-struct Connection {
-    socket: Box<dyn Socket>,
-    replies: Replies,
+/// One connection's part of a run.
+struct Source<'l> {
+    requests: &'l [Request],
+    docs: u64,
+    /// The request with ids of its own, if no id is sent twice.
+    renumbered: Option<Vec<u8>>,
+    /// Returns the number of the next request; none: there were enough.
+    next: &'l (dyn Fn() -> Option<u64> + Sync),
     ids_checked: bool,
-    /// The request with ids of its own.
-    renumbered: Vec<u8>,
+    tally: Tally,
 }
 
 // === impl Load ===
@@ -150,12 +147,16 @@ impl Load {
         let requests = (0..self.bodies)
             .map(|seed| self.request(seed as u64))
             .collect::<Result<Vec<_>>>()?;
-        let tls = self.ca_pem.as_deref().map(trusting).transpose()?;
+        let server = Server {
+            address: self.address,
+            timeout: ANSWER_TIME_MAX,
+            tls: self.ca_pem.as_deref().map(driver::trusting).transpose()?,
+        };
         let connections = (0..self.connections)
-            .map(|_| self.connect(tls.as_ref()))
+            .map(|_| Connection::open(&server))
             .collect::<Result<Vec<_>>>()?;
         Ok(Prepared {
-            requests: Arc::new(requests),
+            requests,
             docs: self.bulk.docs as u64,
             fresh_ids: self.fresh_ids,
             connections,
@@ -164,68 +165,24 @@ impl Load {
 
     fn request(&self, seed: u64) -> Result<Request> {
         let plain = self.bulk.body(seed);
-        let checked = match self.gzip {
-            true => Vec::new(),
-            false => reply::id_places(&plain).collect(),
-        };
-        let (body, packed) = if self.gzip {
+        let mut headers = vec![driver::NDJSON];
+        let (body, ids) = if self.gzip {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
             encoder.write_all(&plain)?;
-            (encoder.finish()?, "content-encoding: gzip\r\n")
+            headers.push(("content-encoding", "gzip"));
+            (encoder.finish()?, Vec::new())
         } else {
-            (plain, "")
+            let ids = id_places(&plain).collect();
+            (plain, ids)
         };
-        let mut bytes = format!(
-            "POST {} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/x-ndjson\r\n{packed}content-length: {}\r\n\r\n",
-            self.path,
-            self.address,
-            body.len()
-        )
-        .into_bytes();
-        let head = bytes.len();
-        bytes.extend_from_slice(&body);
+        let bytes = driver::request(("POST", &self.path), self.address, &headers, &body);
+        let head = bytes.len() - body.len();
         Ok(Request {
             bytes,
             body_bytes: body.len() as u64,
-            ids: checked.into_iter().map(|at: usize| head + at).collect(),
+            ids: ids.into_iter().map(|at: usize| head + at).collect(),
         })
     }
-
-    fn connect(&self, tls: Option<&Arc<ClientConfig>>) -> Result<Connection> {
-        let stream = TcpStream::connect(self.address)
-            .with_context(|| format!("cannot connect to {}", self.address))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
-        stream.set_write_timeout(Some(ANSWER_TIME_MAX))?;
-        let socket: Box<dyn Socket> = match tls {
-            None => Box::new(stream),
-            Some(config) => {
-                let name = ServerName::from(self.address.ip());
-                Box::new(StreamOwned::new(
-                    ClientConnection::new(Arc::clone(config), name)?,
-                    stream,
-                ))
-            }
-        };
-        Ok(Connection {
-            socket,
-            replies: Replies::default(),
-            ids_checked: false,
-            renumbered: Vec::new(),
-        })
-    }
-}
-
-fn trusting(pem: &str) -> Result<Arc<ClientConfig>> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        roots.add(certificate.map_err(|error| anyhow!("the certificate to trust: {error}"))?)?;
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(Arc::new(
-        config.with_root_certificates(roots).with_no_client_auth(),
-    ))
 }
 
 // === impl Prepared ===
@@ -236,7 +193,6 @@ impl Prepared {
     /// # Errors
     /// If a thread cannot be started. Failed requests are counted, and end their connection's part.
     pub fn run(self, until: Until) -> Result<Report> {
-        let tickets = Arc::new(AtomicU64::new(0));
         let requests_max = match until {
             Until::Docs(docs) => docs.div_ceil(self.docs),
             Until::Time(_) => u64::MAX,
@@ -246,94 +202,102 @@ impl Prepared {
             Until::Docs(_) => None,
             Until::Time(time) => Some(begun + time),
         };
-        let mut threads = Vec::new();
-        for mut connection in self.connections {
-            let (requests, tickets) = (Arc::clone(&self.requests), Arc::clone(&tickets));
-            let (docs, fresh) = (self.docs, self.fresh_ids);
-            let work = move || {
-                connection.work(&requests, docs, fresh, &|| {
-                    let ticket = tickets.fetch_add(1, Ordering::Relaxed);
-                    (ticket < requests_max && until.is_none_or(|until| Instant::now() < until))
-                        .then_some(ticket)
-                })
-            };
-            threads.push(thread::Builder::new().stack_size(256 << 10).spawn(work)?);
-        }
+        let tickets = AtomicU64::new(0);
+        let next = || {
+            let ticket = tickets.fetch_add(1, Ordering::Relaxed);
+            (ticket < requests_max && until.is_none_or(|until| Instant::now() < until)).then_some(ticket)
+        };
         let mut total = Tally::new();
-        for thread in threads {
-            total.add(
-                &thread
-                    .join()
-                    .map_err(|_| anyhow!("a connection's thread panicked"))?,
-            );
-        }
+        thread::scope(|scope| -> Result<()> {
+            let mut threads = Vec::new();
+            for connection in self.connections {
+                let source = Source {
+                    requests: &self.requests,
+                    docs: self.docs,
+                    renumbered: self.fresh_ids.then(Vec::new),
+                    next: &next,
+                    ids_checked: false,
+                    tally: Tally::new(),
+                };
+                let thread = thread::Builder::new().stack_size(256 << 10);
+                threads.push(thread.spawn_scoped(scope, move || source.work(connection))?);
+            }
+            for thread in threads {
+                total.add(
+                    &thread
+                        .join()
+                        .map_err(|_| anyhow!("a connection's thread panicked"))?,
+                );
+            }
+            Ok(())
+        })?;
         Ok(total.report(begun.elapsed(), self.docs, &self.requests))
     }
 }
 
-// === impl Connection ===
+// === impl Source ===
 
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection")
-            .field("ids_checked", &self.ids_checked)
-            .finish_non_exhaustive()
+impl Source<'_> {
+    fn work(mut self, connection: Connection) -> Tally {
+        if let Err(error) = driver::drive(connection, &mut self) {
+            self.tally.failed += 1;
+            self.tally.failure = Some(format!("{error:#}"));
+        }
+        self.tally
     }
 }
 
-impl Connection {
-    fn work(
-        &mut self,
-        requests: &[Request],
-        docs: u64,
-        fresh: bool,
-        next: &dyn Fn() -> Option<u64>,
-    ) -> Tally {
-        let mut tally = Tally::new();
-        while let Some(ticket) = next() {
-            let request = &requests[ticket as usize % requests.len()];
-            if fresh {
-                self.renumber(request, ticket * docs);
-            }
-            let begun = Instant::now();
-            if let Err(error) = self.exchange(request, docs, fresh) {
-                tally.failed += 1;
-                tally.failure.get_or_insert_with(|| format!("{error:#}"));
-                break;
-            }
-            let took = begun.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
-            tally.latency_us.saturating_record(took);
+impl<'l> Client for Source<'l> {
+    type Sent = &'l Request;
+
+    fn request(&mut self) -> Result<Option<(driver::Request<'_>, Self::Sent)>> {
+        let Some(number) = (self.next)() else {
+            return Ok(None);
+        };
+        let request = &self.requests[number as usize % self.requests.len()];
+        if let Some(renumbered) = &mut self.renumbered {
+            request.renumber(number * self.docs, renumbered);
         }
-        tally
+        let bytes = self.renumbered.as_deref().unwrap_or(&request.bytes).into();
+        let connect = None;
+        Ok(Some((driver::Request { connect, bytes }, request)))
     }
 
-    /// Copies a request and writes a number of this process into the first characters of each of its ids.
-    fn renumber(&mut self, request: &Request, first: u64) {
-        self.renumbered.clear();
-        self.renumbered.extend_from_slice(&request.bytes);
-        for (id, number) in request.ids.iter().zip(first..) {
+    /// Checks the reply. A failure ends the connection's part.
+    fn outcome(&mut self, request: Self::Sent, outcome: Outcome<'_>) -> Result<()> {
+        let reply = outcome.reply?;
+        ensure!(
+            reply.status == 200,
+            "status {}: {}",
+            reply.status,
+            beginning(reply.body)
+        );
+        check(reply.body, self.docs)?;
+        if !self.ids_checked {
+            let bytes = self.renumbered.as_deref().unwrap_or(&request.bytes);
+            check_ids(reply.body, bytes, &request.ids)?;
+            self.ids_checked = true;
+        }
+        let took = outcome.took.as_micros().try_into().unwrap_or(u64::MAX);
+        self.tally.latency_us.saturating_record(took);
+        Ok(())
+    }
+}
+
+// === impl Request ===
+
+impl Request {
+    /// Copies the request and writes a number of this process into the first characters of each of its ids.
+    fn renumber(&self, first: u64, renumbered: &mut Vec<u8>) {
+        renumbered.clear();
+        renumbered.extend_from_slice(&self.bytes);
+        for (id, number) in self.ids.iter().zip(first..) {
             let mut number = number | u64::from(std::process::id()) << 40;
-            for letter in &mut self.renumbered[*id..*id + NUMBER_LETTERS] {
+            for letter in &mut renumbered[*id..*id + NUMBER_LETTERS] {
                 *letter = b'A' + (number & 15) as u8;
                 number >>= 4;
             }
         }
-    }
-
-    fn exchange(&mut self, request: &Request, docs: u64, fresh: bool) -> Result<()> {
-        let bytes = if fresh { &self.renumbered } else { &request.bytes };
-        self.socket.write_all(bytes).context("while sending")?;
-        self.socket.flush()?;
-        let body = self
-            .replies
-            .read(self.socket.as_mut())
-            .context("while reading the reply")?;
-        reply::check(body, docs)?;
-        if !self.ids_checked {
-            reply::check_ids(body, bytes, &request.ids)?;
-            self.ids_checked = true;
-        }
-        Ok(())
     }
 }
 
@@ -383,8 +347,86 @@ impl Tally {
     }
 }
 
+// === the checks of replies ===
+
+/// No errors, and as many items as documents.
+fn check(body: &[u8], docs: u64) -> Result<()> {
+    let opening = &body[..body.len().min(64)];
+    ensure!(
+        memmem::find(opening, b"\"errors\":false").is_some(),
+        "errors: {}",
+        beginning(body)
+    );
+    ensure!(
+        body.ends_with(b"]}"),
+        "no end: {}",
+        String::from_utf8_lossy(&body[body.len().saturating_sub(80)..])
+    );
+    let items = memmem::find_iter(body, b"\"status\":20").count() as u64;
+    ensure!(items == docs, "{items} items for {docs} documents");
+    Ok(())
+}
+
+/// Checks that the ids of the items are those of the request, in its order. If the request has no ids, the
+/// items may have any.
+fn check_ids(body: &[u8], request: &[u8], places: &[usize]) -> Result<()> {
+    let mut got = id_places(body);
+    for (at, wanted) in places.iter().enumerate() {
+        let wanted = id_at(request, *wanted);
+        let got = got.next().map_or(&b""[..], |place| id_at(body, place));
+        let show = String::from_utf8_lossy;
+        ensure!(
+            got == wanted,
+            "item {at} is of {}, not {}",
+            show(got),
+            show(wanted)
+        );
+    }
+    Ok(())
+}
+
+/// Returns where the values of `"_id": "…"` begin, however the colon is spaced. None of the generated sources
+/// has such a key.
+fn id_places(text: &[u8]) -> impl Iterator<Item = usize> {
+    const KEY: &[u8] = b"\"_id\"";
+    memmem::find_iter(text, KEY).filter_map(|at| {
+        let mut value = at + KEY.len();
+        while matches!(text.get(value), Some(b' ' | b':')) {
+            value += 1;
+        }
+        (text.get(value) == Some(&b'"')).then_some(value + 1)
+    })
+}
+
+fn id_at(text: &[u8], place: usize) -> &[u8] {
+    let value = &text[place..];
+    &value[..memchr::memchr(b'"', value).unwrap_or(value.len())]
+}
+
+fn beginning(body: &[u8]) -> String {
+    String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned()
+}
+
 /// Number of letters of an id that hold 60 bits, of which the last 20 are the process's.
 const NUMBER_LETTERS: usize = 15;
 /// A request that takes longer than this has failed.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 const LATENCY_US_MAX: u64 = 120_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_replies_are_told_apart() {
+        let one = br#"{"took":1,"errors":false,"items":[{"index":{"_id":"a","status":201}}]}"#;
+        check(one, 1).unwrap();
+        check(one, 2).unwrap_err();
+        let failed = br#"{"took":1,"errors":true,"items":[{"index":{"_id":"a","status":201}}]}"#;
+        check(failed, 1).unwrap_err();
+        let (request, other) = (br#"{"_id" : "a"}{"_id": "b"}"#, br#"{"_id":"b"}{"_id":"a"}"#);
+        let places: Vec<_> = id_places(request).collect();
+        check_ids(request, request, &places).unwrap();
+        check_ids(other, request, &places).unwrap_err();
+    }
+}

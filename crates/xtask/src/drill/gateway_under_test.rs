@@ -241,10 +241,6 @@ pipeline:
         Some(kib * 1024)
     }
 
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.listen)
-    }
-
     pub(crate) fn admin_client(&self) -> Result<Client> {
         Client::build(&format!("http://{}", self.admin), None, Duration::from_secs(10))
     }

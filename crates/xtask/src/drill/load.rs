@@ -1,13 +1,14 @@
-//! The load of the drills: clients that each send one request after another, and enter the outcomes into the
+//! The load of the drills: clients of the load driver, which enter the outcomes of their requests into the
 //! ledger.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use serde_json::Value;
-use testkit::client::{Answer, Client};
+use testkit::driver::{self, Client, Connection, Outcome, Reply, Server};
 
 use super::gateway_under_test::GatewayUnderTest;
 use super::ledger::{Ledger, Request, Told, Write, WriteKind};
@@ -18,7 +19,7 @@ use super::world::{UNFIT, alias, made_again};
 /// The target of clients: its address, the requests that it takes, and the meaning of its answers.
 pub(super) trait Target: Sync {
     /// Returns the address for a request; none: no gateway is up.
-    fn url(&self, rng: &mut Rng) -> Option<String>;
+    fn address(&self, rng: &mut Rng) -> Option<SocketAddr>;
 
     /// Returns the way in which to send a request.
     fn way(&self, rng: &mut Rng) -> Way;
@@ -31,7 +32,7 @@ pub(super) trait Target: Sync {
     ///
     /// # Errors
     /// If the answer is not what the API promises.
-    fn told(&self, way: Way, answer: Result<Answer>, writes: &mut [Write], ended: u64) -> Result<Told>;
+    fn told(&self, way: Way, reply: Result<Reply<'_>>, writes: &mut [Write], ended: u64) -> Result<Told>;
 
     /// The time that a client waits, besides its usual pause, after a request that was not queued.
     fn after_failure(&self) -> Duration;
@@ -50,20 +51,28 @@ pub(super) struct Load<'l> {
     pub(super) begun: Instant,
 }
 
+/// What a client remembers of a request that it sends.
+pub(super) struct Sent {
+    way: Way,
+    writes: Vec<Write>,
+    process: u32,
+    moment: u64,
+}
+
 /// A gateway with its queue on its disk.
 impl Target for GatewayUnderTest {
-    fn url(&self, _rng: &mut Rng) -> Option<String> {
-        Some(GatewayUnderTest::url(self))
+    fn address(&self, _rng: &mut Rng) -> Option<SocketAddr> {
+        self.listens_at().parse().ok()
     }
 
     fn way(&self, rng: &mut Rng) -> Way {
         Way::any(rng)
     }
 
-    fn told(&self, way: Way, answer: Result<Answer>, writes: &mut [Write], _ended: u64) -> Result<Told> {
-        match answer {
+    fn told(&self, way: Way, reply: Result<Reply<'_>>, writes: &mut [Write], _ended: u64) -> Result<Told> {
+        match reply {
             Err(_) => Ok(Told::Nothing),
-            Ok(answer) => way.told(&answer, writes),
+            Ok(reply) => way.told(&reply, writes),
         }
     }
 
@@ -78,40 +87,11 @@ impl Load<'_> {
     /// # Errors
     /// If an answer is not what the API promises.
     pub(super) fn write(mut self) -> Result<()> {
-        while !self.is_over() {
-            let Some(url) = self.target.url(&mut self.rng) else {
-                std::thread::sleep(self.target.after_failure());
-                continue;
-            };
-            let way = self.target.way(&mut self.rng);
-            let (mut writes, body) = self.request_by(way)?;
-            // Each request gets a new client: a connection that broke while it was idle would cause another
-            // kind of failure.
-            let client = Client::build(&url, None, ANSWER_MAX)?;
-            let (first, sent) = (self.ledger.process(), self.ledger.now());
-            let answer = way.send(&client, self.index, &writes, &body);
-            let ended = self.ledger.now();
-            let told = self.target.told(way, answer, &mut writes, ended)?;
-            let is_good = matches!(told, Told::Queued(_));
-            self.ledger.enter(Request {
-                sent,
-                ended,
-                processes: (first, self.ledger.process()),
-                told,
-                writes,
-                said: Vec::new(),
-            });
-            self.pause(is_good);
-        }
-        Ok(())
+        driver::drive(Connection::default(), &mut self)
     }
 
-    /// Returns the next request: its operations and its body.
-    pub(super) fn request(&mut self) -> Result<(Vec<Write>, String)> {
-        self.request_by(Way::Bulk)
-    }
-
-    fn request_by(&mut self, way: Way) -> Result<(Vec<Write>, String)> {
+    /// Returns the operations of the next request, and its body if it goes as a bulk.
+    pub(super) fn request_by(&mut self, way: Way) -> Result<(Vec<Write>, String)> {
         let age_ms = u64::try_from(self.begun.elapsed().as_millis())?;
         let fresh = format!("{}-new-{}", self.index, age_ms / self.setup.index_ms);
         let mut writes = writes(self.ledger, self.setup, &fresh, &mut self.rng);
@@ -123,10 +103,6 @@ impl Load<'_> {
         self.target.rename(&mut writes, age_ms);
         let body = body(&writes, &mut self.rng);
         Ok((writes, body))
-    }
-
-    pub(super) fn path(&self) -> String {
-        format!("/{}/_bulk", self.index)
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -142,8 +118,59 @@ impl Load<'_> {
     }
 }
 
+/// A client that sends each request once.
+impl Client for Load<'_> {
+    type Sent = Sent;
+
+    fn request(&mut self) -> Result<Option<(driver::Request<'_>, Sent)>> {
+        let address = loop {
+            if self.is_over() {
+                return Ok(None);
+            }
+            match self.target.address(&mut self.rng) {
+                Some(address) => break address,
+                None => std::thread::sleep(self.target.after_failure()),
+            }
+        };
+        let way = self.target.way(&mut self.rng);
+        let (writes, body) = self.request_by(way)?;
+        let request = driver::Request {
+            // Each request gets a new connection: one that broke while it was idle would cause another kind
+            // of failure.
+            connect: Some(Server::plain(address, ANSWER_MAX)),
+            bytes: way.request(address, self.index, &writes, &body)?.into(),
+        };
+        let (process, moment) = (self.ledger.process(), self.ledger.now());
+        let sent = Sent {
+            way,
+            writes,
+            process,
+            moment,
+        };
+        Ok(Some((request, sent)))
+    }
+
+    fn outcome(&mut self, mut sent: Sent, outcome: Outcome<'_>) -> Result<()> {
+        let ended = self.ledger.now();
+        let told = self
+            .target
+            .told(sent.way, outcome.reply, &mut sent.writes, ended)?;
+        let is_good = matches!(told, Told::Queued(_));
+        self.ledger.enter(Request {
+            sent: sent.moment,
+            ended,
+            processes: (sent.process, self.ledger.process()),
+            told,
+            writes: sent.writes,
+            said: Vec::new(),
+        });
+        self.pause(is_good);
+        Ok(())
+    }
+}
+
 /// Reads an answer, and records ids that the gateway made.
-pub(super) fn told(answer: &Answer, writes: &mut [Write]) -> Result<Told> {
+pub(super) fn told(answer: &Reply<'_>, writes: &mut [Write]) -> Result<Told> {
     if answer.status != 200 {
         return Ok(Told::Refused(answer.status));
     }
@@ -156,7 +183,7 @@ pub(super) fn told(answer: &Answer, writes: &mut [Write]) -> Result<Told> {
 }
 
 /// Reads an answer that acknowledges everything, and records ids that the gateway made.
-pub(super) fn take_ids(answer: &Answer, writes: &mut [Write]) -> Result<()> {
+pub(super) fn take_ids(answer: &Reply<'_>, writes: &mut [Write]) -> Result<()> {
     let answer = answer.json()?;
     let items = answer["items"].as_array().context("items in an answer")?;
     anyhow::ensure!(
@@ -180,7 +207,7 @@ pub(super) fn take_ids(answer: &Answer, writes: &mut [Write]) -> Result<()> {
 }
 
 /// Returns the position in the queue that an answer names.
-pub(super) fn position(answer: &Answer) -> Result<u64> {
+pub(super) fn position(answer: &Reply<'_>) -> Result<u64> {
     let ack = answer.header("x-tidegate-ack").unwrap_or_default();
     let position = ack
         .rsplit_once("position=")

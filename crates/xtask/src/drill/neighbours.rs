@@ -154,15 +154,15 @@ fn neighbours(
 ) -> Result<NeighboursOutcome> {
     let (stop, phase) = (AtomicBool::new(false), AtomicU8::new(WARMING_UP));
     let hostilities = AtomicU64::new(0);
-    let control_url = fabric.urls().swap_remove(0);
+    let control_at = fabric.urls()[0].trim_start_matches("http://").parse()?;
     let (told, mut seen, control) = std::thread::scope(|scope| {
         let good: Vec<_> = (0..GOOD_CLIENTS)
             .map(|number| {
                 let client = Good {
-                    url: gateway.url(number % 2 == 0),
-                    index: if number % 2 == 0 { "good" } else { "good-sync" },
+                    address: gateway.entry(number % 2 == 0),
+                    told: Told::of(if number % 2 == 0 { "good" } else { "good-sync" }),
                     reads: (number % 2 == 0).then(|| gateway.url(false)),
-                    number,
+                    token: (number as u64 + 1) << 32,
                     stop: &stop,
                     phase: &phase,
                     pause: fabric.pause(),
@@ -171,7 +171,7 @@ fn neighbours(
                 scope.spawn(move || client.write())
             })
             .collect();
-        let control = scope.spawn(|| Control::run(&control_url, &stop, &phase, fabric.pause()));
+        let control = scope.spawn(|| Control::run(control_at, &stop, &phase, fabric.pause()));
         let watch = scope.spawn(|| gateway.watch(&stop));
         let mut leaks = Vec::new();
         std::thread::sleep(WARM_UP * fabric.slowness());

@@ -5,13 +5,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
-use testkit::client::{Answer, Client};
+use testkit::driver::{self, Client, Connection, Outcome, Reply, Server};
 
-use super::ledger::{Request, Said, Told};
+use super::ledger::{Ledger, Request, Said, Told};
 use super::load::{ANSWER_MAX, Load, position, told};
+use super::ways::Way;
+
+/// A client that names its requests.
+struct Keyed<'l> {
+    load: Load<'l>,
+    /// Requests that were answered, and are still to be sent again.
+    held: Vec<KeyedRequest>,
+    /// What is to be sent again at once.
+    next: Option<(KeyedRequest, Step)>,
+}
 
 /// A request that can be sent again, and its outcome so far.
-struct Keyed {
+struct KeyedRequest {
     key: String,
     body: String,
     /// The entry for the ledger; it is entered when the request will not be sent again.
@@ -19,47 +29,102 @@ struct Keyed {
     sent_before: bool,
 }
 
+/// Why a request is sent.
+#[derive(Clone, Copy)]
+enum Step {
+    /// Until it is queued. The moment is when the client gives up, once the load has ended.
+    Insist(Option<Instant>),
+    /// Although it was answered, so many times.
+    AtOnce { left: usize, is_queued: bool },
+    /// Much later.
+    Later,
+    /// Because the load has ended.
+    Last,
+}
+
 impl Load<'_> {
     /// Writes with keys until it is told to stop.
     ///
     /// # Errors
     /// If an answer is not what the API promises.
-    pub(super) fn write_keyed(mut self) -> Result<()> {
-        // Requests that were answered, and are still to be sent again.
-        let mut held: Vec<Keyed> = Vec::new();
-        while !self.is_over() {
-            if !held.is_empty() && self.rng.u32(..3) == 0 {
-                let one = self.rng.usize(..held.len());
-                self.send(&mut held[one])?;
-                self.pause(true);
-                continue;
-            }
-            let mut keyed = self.keyed()?;
-            let is_queued = self.insist(&mut keyed)?;
-            for _ in 0..AT_ONCE[self.rng.usize(..AT_ONCE.len())] {
-                self.send(&mut keyed)?;
-            }
-            match is_queued && self.rng.bool() {
-                true => held.push(keyed),
-                false => self.ledger.enter(keyed.request),
-            }
-            if held.len() > HELD_MAX {
-                let one = held.swap_remove(self.rng.usize(..held.len()));
-                self.ledger.enter(one.request);
-            }
-            self.pause(is_queued);
+    pub(super) fn write_keyed(self) -> Result<()> {
+        let mut keyed = Keyed {
+            load: self,
+            held: Vec::new(),
+            next: None,
+        };
+        driver::drive(Connection::default(), &mut keyed)
+    }
+}
+
+impl Client for Keyed<'_> {
+    type Sent = (KeyedRequest, Step);
+
+    fn request(&mut self) -> Result<Option<(driver::Request<'_>, Self::Sent)>> {
+        let next = match self.next.take() {
+            None => self.choose()?,
+            next => next,
+        };
+        let Some((mut keyed, step)) = next else {
+            return Ok(None);
+        };
+        let load = &mut self.load;
+        let address = load.target.address(&mut load.rng);
+        let address = address.context("a gateway to write to")?;
+        let headers = [driver::NDJSON, ("idempotency-key", keyed.key.as_str())];
+        let bulk = format!("/{}/_bulk", load.index);
+        let request = driver::Request {
+            // Some clients hang up before there can be an answer.
+            connect: Some(Server::plain(address, patience(&mut load.rng))),
+            bytes: driver::request(("POST", &bulk), address, &headers, keyed.body.as_bytes()).into(),
+        };
+        let (process, sent) = (load.ledger.process(), load.ledger.now());
+        if !keyed.sent_before {
+            keyed.sent_before = true;
+            (keyed.request.sent, keyed.request.processes.0) = (sent, process);
         }
-        for mut one in held {
-            self.send(&mut one)?;
-            self.ledger.enter(one.request);
+        Ok(Some((request, (keyed, step))))
+    }
+
+    fn outcome(&mut self, (mut keyed, step): Self::Sent, outcome: Outcome<'_>) -> Result<()> {
+        keyed.note(outcome.reply, self.load.ledger)?;
+        let step = match step {
+            Step::Later => {
+                self.held.push(keyed);
+                self.load.pause(true);
+                return Ok(());
+            }
+            Step::Last => {
+                self.load.ledger.enter(keyed.request);
+                return Ok(());
+            }
+            Step::Insist(give_up) => self.after_insisting(&keyed, give_up),
+            Step::AtOnce { left, is_queued } => {
+                let left = left - 1;
+                Step::AtOnce { left, is_queued }
+            }
+        };
+        match step {
+            Step::AtOnce { left: 0, is_queued } => self.conclude(keyed, is_queued),
+            step => self.next = Some((keyed, step)),
         }
         Ok(())
     }
+}
 
-    fn keyed(&mut self) -> Result<Keyed> {
-        let (writes, body) = self.request()?;
+impl Keyed<'_> {
+    /// Returns what to send next; none: the load has ended, and nothing is to be sent again.
+    fn choose(&mut self) -> Result<Option<(KeyedRequest, Step)>> {
+        if self.load.is_over() {
+            return Ok(self.held.pop().map(|one| (one, Step::Last)));
+        }
+        if !self.held.is_empty() && self.load.rng.u32(..3) == 0 {
+            let one = self.load.rng.usize(..self.held.len());
+            return Ok(Some((self.held.swap_remove(one), Step::Later)));
+        }
+        let (writes, body) = self.load.request_by(Way::Bulk)?;
         let token = writes.first().context("a request has an operation")?.token;
-        Ok(Keyed {
+        let keyed = KeyedRequest {
             key: format!("request-of-{token}"),
             body,
             request: Request {
@@ -71,48 +136,52 @@ impl Load<'_> {
                 said: Vec::new(),
             },
             sent_before: false,
-        })
+        };
+        Ok(Some((keyed, Step::Insist(None))))
     }
 
-    /// Sends the request until it is queued; now and then the client gives up before.
-    fn insist(&mut self, keyed: &mut Keyed) -> Result<bool> {
-        let mut give_up = None;
-        loop {
-            self.send(keyed)?;
-            if matches!(keyed.request.told, Told::Queued(_)) {
-                return Ok(true);
-            }
+    /// Decides whether the request is sent until it is queued; now and then the client gives up before.
+    fn after_insisting(&mut self, keyed: &KeyedRequest, give_up: Option<Instant>) -> Step {
+        let (load, told) = (&mut self.load, &keyed.request.told);
+        let is_queued = matches!(told, Told::Queued(_));
+        if !is_queued {
             let now = Instant::now();
-            let end = *give_up.get_or_insert(now + INSIST_MAX);
-            let is_enough = self.rng.u32(..GIVES_UP_ONE_IN) == 0 || keyed.request.told == Told::Passed;
-            if is_enough || self.is_over() && now > end {
-                return Ok(false);
+            let end = give_up.unwrap_or(now + INSIST_MAX);
+            let is_enough = load.rng.u32(..GIVES_UP_ONE_IN) == 0 || *told == Told::Passed;
+            if !(is_enough || load.is_over() && now > end) {
+                load.pause(false);
+                return Step::Insist(Some(end));
             }
-            self.pause(false);
         }
+        let left = AT_ONCE[load.rng.usize(..AT_ONCE.len())];
+        Step::AtOnce { left, is_queued }
     }
 
-    /// Sends the request once; some clients hang up before there can be an answer.
-    fn send(&mut self, keyed: &mut Keyed) -> Result<()> {
-        let url = self.target.url(&mut self.rng).context("a gateway to write to")?;
-        let client = Client::build(&url, None, patience(&mut self.rng))?;
-        let (first, sent) = (self.ledger.process(), self.ledger.now());
-        if !keyed.sent_before {
-            keyed.sent_before = true;
-            (keyed.request.sent, keyed.request.processes.0) = (sent, first);
+    /// Keeps a request for later, or enters it into the ledger.
+    fn conclude(&mut self, keyed: KeyedRequest, is_queued: bool) {
+        let load = &mut self.load;
+        match is_queued && load.rng.bool() {
+            true => self.held.push(keyed),
+            false => load.ledger.enter(keyed.request),
         }
-        let headers = [
-            ("content-type", "application/x-ndjson"),
-            ("idempotency-key", keyed.key.as_str()),
-        ];
-        let answer = client.send("POST", &self.path(), &headers, keyed.body.as_bytes());
-        let request = &mut keyed.request;
+        if self.held.len() > HELD_MAX {
+            let one = self.held.swap_remove(load.rng.usize(..self.held.len()));
+            load.ledger.enter(one.request);
+        }
+        load.pause(is_queued);
+    }
+}
+
+impl KeyedRequest {
+    /// Notes what one sending of the request came to.
+    fn note(&mut self, reply: Result<Reply<'_>>, ledger: &Ledger) -> Result<()> {
+        let request = &mut self.request;
         let was_queued = matches!(request.told, Told::Queued(_));
         if !was_queued {
-            request.ended = self.ledger.now();
-            request.processes.1 = self.ledger.process();
+            request.ended = ledger.now();
+            request.processes.1 = ledger.process();
         }
-        let Ok(answer) = answer else {
+        let Ok(answer) = reply else {
             if !was_queued {
                 request.told = Told::Nothing;
             }
@@ -145,7 +214,7 @@ impl Load<'_> {
     }
 }
 
-fn said(answer: &Answer) -> Result<Said> {
+fn said(answer: &Reply<'_>) -> Result<Said> {
     let repeated = match answer.header("x-tidegate-idempotency") {
         Some("kept") => false,
         Some("repeated") => true,

@@ -1,9 +1,11 @@
 //! The ways in which a client sends its operations: as a bulk, as a write of one document, or in a form that
 //! cannot be queued.
 
+use std::net::SocketAddr;
+
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
-use testkit::client::{Answer, Client};
+use testkit::driver::{self, Reply};
 
 use super::ledger::{Told, Write};
 use super::load::{position, told};
@@ -37,17 +39,20 @@ impl Way {
         }
     }
 
-    /// Sends the request; `body` has the lines of a bulk.
-    pub(super) fn send(self, client: &Client, index: &str, writes: &[Write], body: &str) -> Result<Answer> {
-        let bulk = format!("/{index}/_bulk");
-        match self {
-            Way::Bulk => client.post_ndjson(&bulk, body.as_bytes()),
+    /// Returns the request; `body` has the lines of a bulk.
+    pub(super) fn request(
+        self,
+        address: SocketAddr,
+        index: &str,
+        writes: &[Write],
+        body: &str,
+    ) -> Result<Vec<u8>> {
+        let bulk = ("POST", &*format!("/{index}/_bulk"));
+        Ok(match self {
+            Way::Bulk => driver::request(bulk, address, &[driver::NDJSON], body.as_bytes()),
             Way::Unqueued => {
-                let headers = [
-                    ("content-type", "application/x-ndjson"),
-                    ("accept", "application/yaml"),
-                ];
-                client.send("POST", &bulk, &headers, body.as_bytes())
+                let headers = [driver::NDJSON, ("accept", "application/yaml")];
+                driver::request(bulk, address, &headers, body.as_bytes())
             }
             Way::Single => {
                 let write = writes.first().context("a request has an operation")?;
@@ -58,13 +63,13 @@ impl Way {
                     None => ("POST", format!("/{index}/_doc")),
                 };
                 let headers = [("content-type", "application/json")];
-                client.send(method, &path, &headers, source.as_bytes())
+                driver::request((method, &path), address, &headers, source.as_bytes())
             }
-        }
+        })
     }
 
     /// Returns what the client knows from an answer, and records ids that the gateway made.
-    pub(super) fn told(self, answer: &Answer, writes: &mut [Write]) -> Result<Told> {
+    pub(super) fn told(self, answer: &Reply<'_>, writes: &mut [Write]) -> Result<Told> {
         match (self, answer.status) {
             (Way::Single, 201) if answer.header("x-tidegate-ack").is_some() => {
                 let said = answer.json()?;

@@ -1,10 +1,11 @@
 //! The target of clients before Kafka: any gateway that is up.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use fastrand::Rng;
-use testkit::client::Answer;
+use testkit::driver::Reply;
 
 use super::run::Gateway;
 use crate::drill::ledger::{Told, Write};
@@ -15,9 +16,9 @@ use crate::drill::ways::Way;
 pub(super) struct Gateways<'g>(pub(super) &'g [Gateway]);
 
 impl Target for Gateways<'_> {
-    fn url(&self, rng: &mut Rng) -> Option<String> {
+    fn address(&self, rng: &mut Rng) -> Option<SocketAddr> {
         let up: Vec<&Gateway> = self.0.iter().filter(|one| one.is_up()).collect();
-        rng.choice(up).map(|gateway| gateway.place.url())
+        rng.choice(up)?.place.listens_at().parse().ok()
     }
 
     fn way(&self, _rng: &mut Rng) -> Way {
@@ -33,8 +34,8 @@ impl Target for Gateways<'_> {
     }
 
     /// Identifies a request by the moment at which it ended, since it has no position that could be compared.
-    fn told(&self, _way: Way, answer: Result<Answer>, writes: &mut [Write], ended: u64) -> Result<Told> {
-        let Ok(answer) = answer else {
+    fn told(&self, _way: Way, reply: Result<Reply<'_>>, writes: &mut [Write], ended: u64) -> Result<Told> {
+        let Ok(answer) = reply else {
             return Ok(Told::Perhaps);
         };
         match answer.status {

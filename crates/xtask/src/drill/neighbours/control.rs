@@ -4,10 +4,12 @@
 //! Whatever holds the control up (other processes on few cores, the load generator's own threads, a slow
 //! cluster) also holds up the good clients, and is nothing that the gateway could have prevented.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use testkit::client::Client;
+use anyhow::Result;
+use testkit::driver::{self, Client, Connection, Outcome, Server};
 
 use super::good::{ALONE, BESIDE};
 
@@ -20,27 +22,53 @@ pub(super) struct Control {
     beside: Vec<Duration>,
 }
 
-impl Control {
-    /// Writes small bulks until it is told to stop.
-    pub(super) fn run(url: &str, stop: &AtomicBool, phase: &AtomicU8, pause: Duration) -> Self {
-        let mut control = Self::default();
-        let body = "{\"index\":{\"_index\":\"control\",\"_id\":\"1\"}}\n{\"n\":1}\n".repeat(5);
-        let Ok(client) = Client::build(url, None, Duration::from_secs(20)) else {
-            return control;
-        };
-        while !stop.load(Ordering::SeqCst) {
-            let (began, during) = (Instant::now(), phase.load(Ordering::SeqCst));
-            let answer = client.post_ndjson("/_bulk", body.as_bytes());
-            let took = began.elapsed();
-            if answer.is_ok_and(|answer| answer.status == 200) {
-                control.add(began, took);
-                if during == phase.load(Ordering::SeqCst) {
-                    control.count_in(during, took);
-                }
+/// The control at work.
+struct Working<'a> {
+    control: Control,
+    bytes: Vec<u8>,
+    stop: &'a AtomicBool,
+    phase: &'a AtomicU8,
+    pause: Duration,
+}
+
+impl Client for Working<'_> {
+    /// The phase in which the request was sent.
+    type Sent = u8;
+
+    fn request(&mut self) -> Result<Option<(driver::Request<'_>, u8)>> {
+        let during = self.phase.load(Ordering::SeqCst);
+        let (connect, bytes) = (None, self.bytes.as_slice().into());
+        let is_over = self.stop.load(Ordering::SeqCst);
+        Ok((!is_over).then_some((driver::Request { connect, bytes }, during)))
+    }
+
+    fn outcome(&mut self, during: u8, outcome: Outcome<'_>) -> Result<()> {
+        if outcome.reply.is_ok_and(|reply| reply.status == 200) {
+            self.control.add(outcome.began, outcome.took);
+            if during == self.phase.load(Ordering::SeqCst) {
+                self.control.count_in(during, outcome.took);
             }
-            std::thread::sleep(pause);
         }
-        control
+        std::thread::sleep(self.pause);
+        Ok(())
+    }
+}
+
+impl Control {
+    /// Writes small bulks until it is told to stop. A control that cannot connect has no waits, which is a
+    /// flaw of the run.
+    pub(super) fn run(to: SocketAddr, stop: &AtomicBool, phase: &AtomicU8, pause: Duration) -> Self {
+        let body = "{\"index\":{\"_index\":\"control\",\"_id\":\"1\"}}\n{\"n\":1}\n".repeat(5);
+        let mut working = Working {
+            control: Self::default(),
+            bytes: driver::request(("POST", "/_bulk"), to, &[driver::NDJSON], body.as_bytes()),
+            stop,
+            phase,
+            pause,
+        };
+        let connection = Connection::open(&Server::plain(to, Duration::from_secs(20)));
+        let _ = connection.and_then(|connection| driver::drive(connection, &mut working));
+        working.control
     }
 
     pub(super) fn add(&mut self, began: Instant, took: Duration) {

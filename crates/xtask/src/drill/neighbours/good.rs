@@ -1,21 +1,25 @@
 //! Good clients, which do everything right.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
 use fastrand::Rng;
-use serde_json::Value;
-use testkit::client::Client;
+use testkit::client;
+use testkit::driver::{self, Client, Connection, Outcome, Reply, Server};
 
 use super::verdict::Wait;
 
 /// A good client.
 pub(super) struct Good<'a> {
-    pub(super) url: String,
-    pub(super) index: &'static str,
+    pub(super) address: SocketAddr,
     /// The address where the documents can be read from the cluster, if they get there through the queue.
     pub(super) reads: Option<String>,
-    pub(super) number: usize,
+    /// The number in its last document.
+    pub(super) token: u64,
+    /// What it was told so far.
+    pub(super) told: Told,
     pub(super) stop: &'a AtomicBool,
     /// The phase, one of the constants here: whether hostile clients are there at the moment.
     pub(super) phase: &'a AtomicU8,
@@ -40,66 +44,15 @@ pub(super) struct Told {
 impl Good<'_> {
     /// Writes until it is told to stop.
     pub(super) fn write(mut self) -> Told {
-        let mut told = Told {
-            index: self.index,
-            ..Told::default()
-        };
-        let mut client: Option<Client> = None;
-        let mut token = (self.number as u64 + 1) << 32;
-        while !self.stop.load(Ordering::SeqCst) {
-            let mut documents = Vec::new();
-            let mut body = String::new();
-            // Some documents are so large that they need memory which others want too.
-            let padding = if self.rng.u32(..10) == 0 {
-                "x".repeat(30_000)
-            } else {
-                String::new()
-            };
-            for _ in 0..self.rng.usize(1..=10) {
-                token += 1;
-                let id = format!("g{token}");
-                body.push_str(&format!(
-                    "{{\"index\":{{\"_index\":\"{}\",\"_id\":\"{id}\"}}}}\n{{\"w\":{token},\"of_a_good_client\":true,\"p\":\"{padding}\"}}\n",
-                    self.index
-                ));
-                documents.push((id, token));
-            }
-            // The client sometimes uses a new connection, like clients that come and go.
-            if client.is_none() || self.rng.u32(..20) == 0 {
-                client = Client::build(&self.url, None, Duration::from_secs(20)).ok();
-            }
-            let Some(client) = &client else {
-                return Told::broken("a client that cannot be made");
-            };
-            let phase = self.phase.load(Ordering::SeqCst);
-            let began = Instant::now();
-            let answer = client.post_ndjson("/_bulk", body.as_bytes());
-            let took = began.elapsed();
-            // A request that spans two phases says nothing about either.
-            if phase != WARMING_UP && phase == self.phase.load(Ordering::SeqCst) {
-                let beside = phase == BESIDE;
-                told.waits.push(Wait { beside, began, took });
-            }
-            let last = documents.last().map(|(id, _)| id.clone());
-            match answer {
-                Err(error) => told.wronged.push(format!("no answer: {error:#}")),
-                Ok(answer) if answer.status != 200 => {
-                    told.wronged
-                        .push(format!("{}: {:.300}", answer.status, answer.text()));
-                }
-                Ok(answer) => match answer.json().unwrap_or_default() {
-                    Value::Object(said) if said.get("errors") == Some(&Value::Bool(false)) => {
-                        told.written.extend(documents);
-                    }
-                    said => told.wronged.push(format!("200 with errors: {said:.300}")),
-                },
-            }
-            if let (Some(id), 0) = (last, self.rng.u32(..20)) {
-                told.followed.push((Instant::now(), self.follow(&id)));
-            }
-            std::thread::sleep(self.pause);
+        let connection = Connection::open(&self.server());
+        match connection.and_then(|connection| driver::drive(connection, &mut self)) {
+            Ok(()) => self.told,
+            Err(why) => Told::broken(&format!("a good client: {why:#}")),
         }
-        told
+    }
+
+    fn server(&self) -> Server {
+        Server::plain(self.address, Duration::from_secs(20))
     }
 
     /// Returns how long a document takes to reach the cluster, as its client sees it.
@@ -108,15 +61,77 @@ impl Good<'_> {
         let Some(url) = &self.reads else {
             return Duration::ZERO;
         };
-        let path = format!("/{}/_doc/{id}", self.index);
+        let path = format!("/{}/_doc/{id}", self.told.index);
         let is_there = || {
-            let client = Client::build(url, None, Duration::from_secs(5)).ok()?;
+            let client = client::Client::build(url, None, Duration::from_secs(5)).ok()?;
             (client.get(&path).ok()?.status == 200).then_some(())
         };
         while is_there().is_none() && began.elapsed() < FOLLOWED_FOR {
             std::thread::sleep(self.pause);
         }
         began.elapsed()
+    }
+}
+
+impl Client for Good<'_> {
+    /// The documents, and the phase in which they were sent.
+    type Sent = (Vec<(String, u64)>, u8);
+
+    fn request(&mut self) -> Result<Option<(driver::Request<'_>, Self::Sent)>> {
+        if self.stop.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        let (mut documents, mut body) = (Vec::new(), String::new());
+        // Some documents are so large that they need memory which others want too.
+        let padding = "x".repeat(if self.rng.u32(..10) == 0 { 30_000 } else { 0 });
+        for _ in 0..self.rng.usize(1..=10) {
+            self.token += 1;
+            let (index, token) = (self.told.index, self.token);
+            let id = format!("g{token}");
+            body.push_str(&format!(
+                "{{\"index\":{{\"_index\":\"{index}\",\"_id\":\"{id}\"}}}}\n{{\"w\":{token},\"of_a_good_client\":true,\"p\":\"{padding}\"}}\n"
+            ));
+            documents.push((id, token));
+        }
+        // The client sometimes uses a new connection, like clients that come and go.
+        let is_new = self.rng.u32(..20) == 0;
+        let to = ("POST", "/_bulk");
+        let request = driver::Request {
+            connect: is_new.then(|| self.server()),
+            bytes: driver::request(to, self.address, &[driver::NDJSON], body.as_bytes()).into(),
+        };
+        Ok(Some((request, (documents, self.phase.load(Ordering::SeqCst)))))
+    }
+
+    fn outcome(&mut self, (documents, phase): Self::Sent, outcome: Outcome<'_>) -> Result<()> {
+        // A request that spans two phases says nothing about either.
+        if phase != WARMING_UP && phase == self.phase.load(Ordering::SeqCst) {
+            self.told.waits.push(Wait {
+                beside: phase == BESIDE,
+                began: outcome.began,
+                took: outcome.took,
+            });
+        }
+        let last = documents.last().map(|(id, _)| id.clone());
+        match outcome.reply.map(|reply| flaw(&reply)) {
+            Err(error) => self.told.wronged.push(format!("no answer: {error:#}")),
+            Ok(Some(flaw)) => self.told.wronged.push(flaw),
+            Ok(None) => self.told.written.extend(documents),
+        }
+        if let (Some(id), 0) = (last, self.rng.u32(..20)) {
+            self.told.followed.push((Instant::now(), self.follow(&id)));
+        }
+        std::thread::sleep(self.pause);
+        Ok(())
+    }
+}
+
+/// Returns what is wrong with a reply to a good client.
+fn flaw(reply: &Reply<'_>) -> Option<String> {
+    match reply.status {
+        200 if reply.json().is_ok_and(|said| said["errors"] == false) => None,
+        200 => Some(format!("200 with errors: {:.300}", reply.text())),
+        status => Some(format!("{status}: {:.300}", reply.text())),
     }
 }
 
@@ -129,6 +144,14 @@ pub(super) const BESIDE: u8 = 2;
 const FOLLOWED_FOR: Duration = Duration::from_secs(10);
 
 impl Told {
+    /// Returns the answers of a client that was told nothing yet.
+    pub(super) fn of(index: &'static str) -> Self {
+        Self {
+            index,
+            ..Self::default()
+        }
+    }
+
     /// Returns the outcome of a failure of something that has to work.
     pub(super) fn broken(what: &str) -> Self {
         Self {
