@@ -60,25 +60,26 @@ impl Chooser {
     /// # Panics
     /// Never: a snapshot has at least one node.
     pub fn pick(&self, snapshot: &Snapshot, reason: PickReason, not: &[&Node]) -> Arc<Node> {
-        let made = self.made(snapshot);
         let turn = match reason {
             PickReason::Request => &self.requests,
             PickReason::Documents => &self.documents,
         };
-        let picked = made.rotations.pick(&snapshot.nodes, turn, reason, not);
-        picked
+        let pick = |rotations: &Rotations| rotations.pick(&snapshot.nodes, turn, reason, not);
+        self.look(snapshot, pick)
             .expect("a snapshot has at least the endpoints, of which a configuration has one or more")
             .clone()
     }
 
-    /// Returns the rotations of a snapshot; they are rebuilt when the snapshot is another one than the last
-    /// time.
-    fn made(&self, snapshot: &Snapshot) -> Arc<Made> {
-        if let Some(made) = &*self.made.load()
-            && made.generation == snapshot.generation
-        {
-            return Arc::clone(made);
+    /// Reads something from the rotations of a snapshot; they are rebuilt when the snapshot is another one
+    /// than the last time. Reading counts no reference, so it touches nothing that other cores write.
+    fn look<T>(&self, snapshot: &Snapshot, read: impl FnOnce(&Rotations) -> T) -> T {
+        match &*self.made.load() {
+            Some(made) if made.generation == snapshot.generation => read(&made.rotations),
+            _ => read(&self.make(snapshot).rotations),
         }
+    }
+
+    fn make(&self, snapshot: &Snapshot) -> Arc<Made> {
         let first = (self.choice.frozen && snapshot.learnt()).then(|| {
             let addresses = || snapshot.nodes.iter().map(|node| node.address.clone()).collect();
             self.first.get_or_init(addresses).as_slice()
@@ -102,15 +103,16 @@ impl Chooser {
     }
 
     fn status(&self, snapshot: &Snapshot) -> ChoiceStatus {
-        let made = self.made(snapshot);
-        let weights = snapshot.nodes.iter().zip(made.rotations.weights());
-        ChoiceStatus {
-            nodes: weights
-                .filter(|(_, weight)| **weight > 0)
-                .map(|(node, weight)| (node.name.clone(), *weight))
-                .collect(),
-            ignored: made.rotations.filter_ignored,
-        }
+        self.look(snapshot, |rotations| {
+            let weights = snapshot.nodes.iter().zip(rotations.weights());
+            ChoiceStatus {
+                nodes: weights
+                    .filter(|(_, weight)| **weight > 0)
+                    .map(|(node, weight)| (node.name.clone(), *weight))
+                    .collect(),
+                ignored: rotations.filter_ignored,
+            }
+        })
     }
 }
 
@@ -135,5 +137,27 @@ impl Choosers {
         let living: Vec<Arc<Chooser>> = held.iter().filter_map(Weak::upgrade).collect();
         drop(held);
         living.iter().map(|chooser| chooser.status(snapshot)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes;
+
+    #[test]
+    fn a_pick_counts_no_reference_to_rotations_that_are_up_to_date() {
+        let chooser = Chooser::new("c", NodeChoice::default());
+        let nodes = vec![crate::testing::node("a", &[]), crate::testing::node("b", &[])];
+        let table = routes::nothing(None, nodes.len());
+        let snapshot = |generation| Snapshot::new(generation, nodes.clone(), table.clone());
+        let first = snapshot(1);
+        chooser.pick(&first, PickReason::Request, &[]);
+        let made = chooser.made.load_full().unwrap();
+        chooser.look(&first, |_| assert_eq!(Arc::strong_count(&made), 2));
+        // Another snapshot has other rotations.
+        chooser.pick(&snapshot(2), PickReason::Request, &[]);
+        assert_eq!((Arc::strong_count(&made), made.generation), (1, 1));
+        assert_eq!(chooser.made.load_full().unwrap().generation, 2);
     }
 }
