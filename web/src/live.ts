@@ -19,7 +19,9 @@ const onlyRead = computed(() => (overview.value?.rows ?? []).filter((row) => row
 /** Whether the console's token lets it act on a gateway. The gateway decides; the page does not offer what it would refuse. */
 export const tokenActs = (gateway: string): boolean => !onlyRead.value.split(" ").includes(gateway);
 
-export const isStale = (): boolean => heardAt.value > 0 && now.value - heardAt.value > SILENCE_MS;
+const stale = computed(() => heardAt.value > 0 && now.value - heardAt.value > SILENCE_MS);
+/** Who asks is drawn again when this changes, and not with each tick of the clock. */
+export const isStale = (): boolean => stale.value;
 
 let stopped = true;
 let source: EventSource | null = null;

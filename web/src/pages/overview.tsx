@@ -1,4 +1,5 @@
 // Answers whether anything is wrong: a row for each cluster and gateway, the worst first.
+import { useComputed } from "@preact/signals";
 import { heardAt, isStale, now, overview } from "../live.ts";
 import { reaches, roleEverywhere } from "../roles.ts";
 import { link, requery, route } from "../router.ts";
@@ -129,9 +130,21 @@ function ageOf(row: Row): number | null {
   return row.seen_ms_ago === null ? null : row.seen_ms_ago + Math.max(0, now.value - heardAt.value);
 }
 
-function Line({ row, heads }: { row: Row; heads: readonly string[] }) {
+/** The age of old figures; it alone is drawn again with each tick of the clock. */
+function Age({ row }: { row: Row }) {
   const age = ageOf(row);
-  const old = age === null || age > OLD_MS;
+  return (
+    <span class="age">
+      <Icon name="clock" size={12} /> {age === null ? t.cluster.neverSeen : t.cluster.seen(span(age))}
+    </span>
+  );
+}
+
+function Line({ row, heads }: { row: Row; heads: readonly string[] }) {
+  const old = useComputed(() => {
+    const age = ageOf(row);
+    return age === null || age > OLD_MS;
+  }).value;
   const to = row.kind === "cluster" ? link(["c", row.id]) : link(["g", row.id]);
   const entry = row.kind === "cluster" ? clusterOf(row.id) : undefined;
   const c = t.overview.columns;
@@ -150,11 +163,7 @@ function Line({ row, heads }: { row: Row; heads: readonly string[] }) {
           {entry?.protected ? <Tag icon="shield">{t.cluster.guarded}</Tag> : null}
           <span class="sub">
             {[row.flavour, row.version].filter(Boolean).map((x) => visible(String(x))).join(" ")}
-            {old ? (
-              <span class="age">
-                <Icon name="clock" size={12} /> {age === null ? t.cluster.neverSeen : t.cluster.seen(span(age))}
-              </span>
-            ) : null}
+            {old ? <Age row={row} /> : null}
           </span>
           {row.alerts?.length ? (
             <a class="alerts-link" href={link(["alerts"])}>
