@@ -310,9 +310,12 @@ fn settle(store: &Store, refused: &Refused, stopping: bool) {
     }
 }
 
+/// The moment of each second in which the overview goes out.
+const OVERVIEW_AT: Duration = Duration::from_millis(400);
+
 /// Publishes the overview once a second, for everybody who looks at it, while anybody does.
 async fn tell(polls: Polls, told: watch::Sender<Arc<Value>>) {
-    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    let mut seconds = tokio::time::interval_at(clock::next_second() + OVERVIEW_AT, Duration::from_secs(1));
     seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         seconds.tick().await;

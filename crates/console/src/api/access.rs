@@ -41,6 +41,10 @@ pub(super) async fn admit(
         .find(|(name, _)| *name == "id")
         .map_or("", |(_, id)| id);
     may(&api, &user.roles, needs, id)?;
+    // It is registered, or it would not have passed.
+    if matches!(needs, Needs::Cluster(_) | Needs::Gateway(_)) {
+        api.polls.attention.look_at(id);
+    }
     request.extensions_mut().insert(user);
     request.extensions_mut().insert(Token(token));
     Ok(next.run(request).await)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::pace::Pace;
+use super::pace::{Pace, spread};
 use super::{Polls, QUESTION_WITHIN, whole};
 use crate::alerts::Rule;
 use crate::board::{Key, Severity};
@@ -58,18 +58,29 @@ pub(super) async fn poll(polls: &Polls, entry: &ClusterEntry) {
         nodes: HashMap::new(),
         nodes_at_ms: None,
     };
-    let mut indexing = Pace::new(Duration::from_secs(1));
+    // Clusters are asked at different moments, or the console would work by fits and starts.
+    let beat = Instant::now() + spread(&entry.id, Duration::from_secs(1));
+    let every = |seconds| {
+        Pace::new(Duration::from_secs(seconds))
+            .elsewhere(ELSEWHERE)
+            .on(beat)
+    };
+    let mut indexing = every(1);
     let mut others = [
-        (Question::Version, Pace::new(Duration::from_secs(60))),
-        (Question::Health, Pace::new(Duration::from_secs(5))),
-        (Question::Nodes, Pace::new(Duration::from_secs(5))),
-        (Question::Holds, Pace::new(Duration::from_secs(15))),
+        (Question::Version, every(60)),
+        (Question::Health, every(5)),
+        (Question::Nodes, every(5)),
+        (Question::Holds, every(15)),
     ];
     loop {
-        let looked_at = polls.attention.is_there();
-        indexing.attend(looked_at);
-        others.iter_mut().for_each(|(_, pace)| pace.attend(looked_at));
+        let gaze = polls.attention.gaze(&entry.id);
+        indexing.attend(gaze);
+        others.iter_mut().for_each(|(_, pace)| pace.attend(gaze));
         let began = Instant::now();
+        if !indexing.is_due(began) {
+            polls.attention.rest(indexing.due()).await;
+            continue;
+        }
         let went = poll.indexing().await;
         polls.heard(&poll.key, went.as_ref().copied());
         match went {
@@ -96,9 +107,11 @@ pub(super) async fn poll(polls: &Polls, entry: &ClusterEntry) {
                 }
             }
         }
-        polls.attention.rest(indexing.due()).await;
     }
 }
+
+/// The factor by which pauses are longer while no page of the cluster is open.
+const ELSEWHERE: u32 = 2;
 
 #[derive(Debug, Clone, Copy)]
 enum Question {

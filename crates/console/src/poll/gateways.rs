@@ -9,12 +9,12 @@ use cluster::Address;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::pace::Pace;
+use super::pace::{Pace, spread};
 use super::{Polls, QUESTION_WITHIN};
 use crate::accounts;
 use crate::alerts::{Finding, Rule};
 use crate::board::{GATEWAY_SERIES, Key, Severity, Watched};
-use crate::clock::now_ms;
+use crate::clock::{next_second, now_ms};
 use crate::secrets::row_id;
 use crate::store::{AuditedChange, ClusterEntry, GatewayEntry, Store, StoreError};
 use crate::target::Target;
@@ -39,14 +39,20 @@ pub(super) async fn poll(polls: &Polls, entry: &GatewayEntry) {
         Ok(target) => Arc::new(target),
         Err(error) => return polls.cannot(&key, &error),
     };
-    let mut counters = Pace::new(Duration::from_secs(1));
+    // A little before the overview goes out to pages, so that what happens at a gateway is soon on a page.
+    let beat = next_second() + spread(&entry.id, BEFORE_OVERVIEW);
+    let mut counters = Pace::new(Duration::from_secs(1)).on(beat);
     let mut clusters = Pace::new(Duration::from_secs(5));
     let mut last = None;
     loop {
-        let looked_at = polls.attention.is_there();
-        counters.attend(looked_at);
-        clusters.attend(looked_at);
+        let gaze = polls.attention.gaze(&entry.id);
+        counters.attend(gaze);
+        clusters.attend(gaze);
         let began = Instant::now();
+        if !counters.is_due(began) {
+            polls.attention.rest(counters.due()).await;
+            continue;
+        }
         if !counters.is_failing() && clusters.is_due(began) {
             let told = polls
                 .outbound
@@ -81,9 +87,12 @@ pub(super) async fn poll(polls: &Polls, entry: &GatewayEntry) {
                 polls.board.change(&key, |one| one.traffic.interrupt());
             }
         }
-        polls.attention.rest(counters.due()).await;
     }
 }
+
+/// The part of each second in which gateways are asked; the rest of the time until the overview goes out
+/// ([`crate::OVERVIEW_AT`]) is for their answers.
+const BEFORE_OVERVIEW: Duration = Duration::from_millis(200);
 
 /// Puts a gateway's counters on the board.
 fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Option<Mark>) -> Mark {
