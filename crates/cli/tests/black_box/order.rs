@@ -160,25 +160,39 @@ fn refuses(cluster: &FakeCluster, v: Option<u32>, (status, kind, reason): (u16, 
     });
 }
 
+/// A refusal that parks a document by itself.
+const OF_A_PIPELINE: (u16, &str, &str) = (404, "index_not_found_exception", "no such index [elsewhere]");
+
 /// Parks the first version of documents for shards of `i1` that have no primary, lets `name` lead elsewhere,
 /// and checks that later versions neither overtake the first nor are lost, also after a restart.
 fn what_is_parked_is_not_overtaken(name: &str, moves: impl Fn(&FakeCluster), index: &str) {
+    let refuse = |cluster: &FakeCluster| without_primary(cluster, Some(1));
+    what_waits_is_not_overtaken((refuse, "shards:i1:"), (name, name), moves, index);
+}
+
+/// The same with what a refusal parks, and the name that later versions have.
+fn what_waits_is_not_overtaken(
+    (refuse, key): (impl Fn(&FakeCluster), &str),
+    (name, later): (&str, &str),
+    moves: impl Fn(&FakeCluster),
+    index: &str,
+) {
     let cluster = cluster();
     let place = place(&[&cluster], "retry_delay_in_ms: 30");
     let mut gateway = place.start();
-    without_primary(&cluster, Some(1));
+    refuse(&cluster);
     queued(&gateway, &writes("index", name, 60, 1));
     let one = wait(&gateway, "c0", |one| one["parked"] == 60 && one["pending"] == 0);
-    assert!(one["parked_for"].to_string().contains("shards:i1:"), "{one}");
+    assert!(one["parked_for"].to_string().contains(key), "{one}");
     moves(&cluster);
     noticed(&gateway, &cluster);
-    queued(&gateway, &writes("index", name, 60, 2));
+    queued(&gateway, &writes("index", later, 60, 2));
     let one = wait(&gateway, "c0", |one| one["pending"] == 0);
     assert_eq!(newest(&cluster.docs(index), 2), 0, "{one}");
     gateway.signal("KILL");
     drop(gateway);
     gateway = place.start();
-    queued(&gateway, &writes("index", name, 60, 3));
+    queued(&gateway, &writes("index", later, 60, 3));
     wait(&gateway, "c0", |one| one["pending"] == 0);
     assert_eq!(newest(&cluster.docs(index), 3), 0);
     without_primary(&cluster, None);
@@ -196,6 +210,14 @@ fn a_newer_version_waits_for_the_older_one_that_a_shard_took_not_before_its_inde
 #[test]
 fn a_newer_version_waits_for_the_older_one_that_a_shard_took_not_before_its_alias_was_swapped() {
     what_is_parked_is_not_overtaken("a", |cluster| cluster.alias("a", &["i2"]), "i2");
+}
+
+/// What is parked by itself goes where the alias leads when it is tried.
+#[test]
+fn a_newer_version_waits_for_the_older_one_of_an_alias_that_was_swapped_to_its_index() {
+    let refuse = |cluster: &FakeCluster| refuses(cluster, Some(1), OF_A_PIPELINE);
+    let moves = |cluster: &FakeCluster| cluster.alias("a", &["i2"]);
+    what_waits_is_not_overtaken((refuse, "documents"), ("a", "i2"), moves, "i2");
 }
 
 /// Writes of one document wait in the line of their index, the older one of another lane than the newer one,

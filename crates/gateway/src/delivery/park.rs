@@ -254,6 +254,7 @@ impl Lane {
             origins: Vec::new(),
             ops: Vec::with_capacity(to_park.operations.len()),
             documents: Vec::new(),
+            places: Vec::new(),
             why: to_park.why.clone(),
             attempts: 0,
             refusals: 0,
@@ -276,11 +277,8 @@ impl Lane {
             let place = origin.place_of(*operation);
             entry.ops.push((entry.origins.len() as u32 - 1, place));
             entry.documents.push(named.document);
-            for name in named.names() {
-                if !entry.names.iter().any(|known| known == name) {
-                    entry.names.push(name.to_owned());
-                }
-            }
+            let numbers = [&named.written, named.index()].map(|name| number_of(&mut entry.names, name));
+            entry.places.push((numbers[0], numbers[1], named.id));
             if let Some(index) = origin.led_to(&named.written) {
                 let pair = (
                     entry.origins.len() as u32 - 1,
@@ -319,6 +317,16 @@ impl Lane {
     pub(super) fn parked(&self) -> Option<Arc<Parked>> {
         self.route.group.parked().cloned()
     }
+}
+
+/// Returns the number of a name among others, after adding it if it is new.
+fn number_of(names: &mut Vec<String>, name: &str) -> u32 {
+    let known = names.iter().position(|known| known == name);
+    let number = known.unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    });
+    number as u32
 }
 
 // === impl ToPark ===
@@ -399,7 +407,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// The most bytes of an entry without its operations, its reason and its target; and the most bytes for each
 /// operation: its request, its place, its document, and an id that was made for it.
 const HEAD_BYTES: usize = 8 << 10;
-const OPERATION_BYTES: usize = 256;
+const OPERATION_BYTES: usize = 304;
 /// The most bytes of a span and its request's number.
 const SPAN_BYTES: usize = 80;
 const WHY_BYTES_MAX: usize = 2 << 10;

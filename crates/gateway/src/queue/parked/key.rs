@@ -58,6 +58,8 @@ pub(crate) struct OperationNames {
     /// The numbers of the document by its written name and by its concrete one. The numbers are the same if
     /// there is one name, and for operations without an id, which concern no document that is there.
     pub(crate) document: [u64; 2],
+    /// The number of the id, or 0.
+    pub(crate) id: u64,
 }
 
 // === impl ParkKey ===
@@ -166,12 +168,18 @@ impl OperationNames {
             written,
             concrete,
             document,
+            id: id.map_or(0, |id| fnv(id.bytes()).max(1)),
         }
     }
 
     /// Returns the name of the operation's index: the concrete one where it is known.
     pub(crate) fn index(&self) -> &str {
         self.concrete.as_deref().unwrap_or(&self.written)
+    }
+
+    /// Returns the number of the document by the index that its name leads to now ([`in_index`]), or 0.
+    pub(crate) fn place(&self) -> u64 {
+        in_index(name_number(self.index()), self.id)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
@@ -193,6 +201,21 @@ pub(crate) const SEVERAL: &str = "*";
 /// else comes of it.
 fn document(index: &str, id: &str) -> u64 {
     fnv(index.bytes().chain(std::iter::once(0)).chain(id.bytes()))
+}
+
+/// Returns the number of the name of an index.
+pub(super) fn name_number(index: &str) -> u64 {
+    fnv(index.bytes())
+}
+
+/// Returns the number of a document by the numbers of its index and of its id; 0 without an id. Unlike
+/// [`document`], it can be made anew when a name leads to another index and only the number of the id is
+/// known.
+pub(super) fn in_index(index: u64, id: u64) -> u64 {
+    match id {
+        0 => 0,
+        id => fnv(index.to_le_bytes().into_iter().chain(id.to_le_bytes())),
+    }
 }
 
 /// Returns a hash by FNV-1a, since these numbers stand in files that later versions read.

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::key::ParkKey;
+use super::key::{ParkKey, in_index};
 use super::state::order_of;
 use super::store::ParkedEntry;
 
@@ -32,7 +32,7 @@ impl Lines {
     {
         let mut later = HashSet::new();
         for (entry, left) in entries.clone().filter(|(entry, _)| entry.key.holds_documents()) {
-            later.extend(left.flat_map(|op| documents(entry, *op)));
+            later.extend(left.flat_map(|op| documents(entry, *op).chain(any_index(entry, *op))));
         }
         let mut lines = Self::default();
         for (entry, left) in entries.clone().filter(|(entry, _)| entry.key.rank() == 0) {
@@ -40,7 +40,10 @@ impl Lines {
         }
         for (entry, left) in entries.filter(|(entry, _)| entry.key.holds_names()) {
             for op in left {
-                for document in documents(entry, *op).filter(|document| later.contains(document)) {
+                // Where the name of the earlier one leads to is not known yet.
+                let moved = any_index(entry, *op).filter(|_| is_through_alias(entry, *op));
+                let documents = documents(entry, *op).chain(moved);
+                for document in documents.filter(|document| later.contains(document)) {
                     let joined = match entry.key {
                         ParkKey::Shards { .. } => lines.earlier_key(entry, *op),
                         _ => None, // an earlier one on the same document is known by itself
@@ -91,7 +94,8 @@ impl Lines {
                 first_of(names.flatten(), order, entry.key.rank())
             }
             ParkKey::Request { .. } | ParkKey::Documents => {
-                let documents = documents(entry, op).filter_map(|document| self.earlier.get(&document));
+                let documents = documents(entry, op).chain(any_index(entry, op));
+                let documents = documents.filter_map(|document| self.earlier.get(&document));
                 first_of(documents.flatten(), order, entry.key.rank())
             }
             ParkKey::Index { .. } | ParkKey::Letters { .. } => None,
@@ -113,6 +117,18 @@ fn first_of<'l>(
 fn documents(entry: &ParkedEntry, op: u32) -> impl Iterator<Item = u64> {
     let numbers = entry.documents.get(op as usize).copied().unwrap_or_default();
     numbers.into_iter().filter(|document| *document != 0)
+}
+
+/// Returns the number of an operation's document, whatever its index is.
+fn any_index(entry: &ParkedEntry, op: u32) -> Option<u64> {
+    let (.., id) = entry.places.get(op as usize)?;
+    (*id != 0).then(|| in_index(0, *id))
+}
+
+/// Whether an operation names another index than it was known to be for.
+fn is_through_alias(entry: &ParkedEntry, op: u32) -> bool {
+    let place = entry.places.get(op as usize);
+    place.is_some_and(|(written, concrete, _)| written != concrete)
 }
 
 #[cfg(test)]

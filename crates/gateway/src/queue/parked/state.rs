@@ -3,6 +3,7 @@
 mod holder;
 mod lanes;
 mod letters;
+mod places;
 mod shown;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use super::topic::GoneEntry;
 use super::{DOCUMENTS_MAX, PIECES_MAX, now_ms};
 pub(crate) use holder::{Holder, HolderQuery};
 use lanes::OfLane;
+use places::{DocumentPlace, Places};
 
 /// The order in which pieces go out: by the first operation's request and its place there, then by the
 /// piece's record.
@@ -35,6 +37,7 @@ pub(crate) struct ParkedState {
     names: HashMap<Box<str>, Vec<ParkKey>>,
     /// The keys that hold a document.
     documents: HashMap<u64, Vec<ParkKey>>,
+    places: Places,
     /// By lane, the pieces that its batch under way has parked.
     unsettled: HashMap<u32, Vec<(ParkKey, Order)>>,
     /// The generation of the cluster's topology that the names were looked up in.
@@ -83,6 +86,7 @@ pub(crate) struct EntryPiece {
     pub(crate) standing: Standing,
     wording: Arc<(String, String)>,
     documents: Vec<[u64; 2]>,
+    places: Vec<DocumentPlace>,
     next_try: Option<Instant>,
 }
 
@@ -166,9 +170,20 @@ impl EntryPiece {
                 true => pick(&entry.documents, ops.as_deref()),
                 false => Vec::new(),
             },
+            places: match entry.key.holds_documents() {
+                true => DocumentPlace::of(entry, ops.as_deref()),
+                false => Vec::new(),
+            },
             ops,
             next_try: None,
         }
+    }
+
+    /// Returns the numbers of its documents, by all their names.
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        let places = self.places.iter().map(|place| place.now);
+        let numbers = self.documents.iter().flatten().copied().chain(places);
+        numbers.filter(|number| *number != 0)
     }
 }
 
@@ -202,10 +217,13 @@ impl ParkedState {
         self.pieces >= PIECES_MAX || documents > 0 && self.documents.len() + 2 * documents > 2 * DOCUMENTS_MAX
     }
 
-    pub(crate) fn insert(&mut self, key: ParkKey, names: &[String], why: &str, piece: EntryPiece) {
+    pub(crate) fn insert(&mut self, key: ParkKey, names: &[String], why: &str, mut piece: EntryPiece) {
         for document in piece.documents.iter().flatten() {
             let keys = self.documents.entry(*document).or_default();
             keys.push(key.clone());
+        }
+        if self.places.enter(&key, &mut piece) {
+            self.followed = None;
         }
         if piece.standing != Standing::Unsettled {
             self.add(piece.lane, u64::from(piece.docs));
@@ -423,7 +441,9 @@ impl ParkedState {
     pub(crate) fn follow_topology(&mut self, snapshot: &Snapshot) {
         if self.followed != Some(snapshot.generation) {
             self.followed = Some(snapshot.generation);
-            self.follow(|name| snapshot.table.write_index(name.as_bytes()).map(str::to_owned));
+            let index = |name: &str| snapshot.table.write_index(name.as_bytes()).map(str::to_owned);
+            self.follow(index);
+            self.follow_documents(index);
         }
     }
 
@@ -473,8 +493,8 @@ impl ParkedState {
                 continue;
             }
             if *key == ParkKey::Documents {
-                let held_back = piece.documents.iter().flatten().any(|one| seen.contains(one));
-                seen.extend(piece.documents.iter().flatten());
+                let held_back = piece.numbers().any(|one| seen.contains(&one));
+                seen.extend(piece.numbers());
                 let is_due = held.given_up || piece.next_try.is_none_or(|next| next <= now);
                 if held_back || !is_due {
                     continue;
@@ -722,6 +742,7 @@ impl ParkedState {
                 }
             }
         }
+        self.places.leave(key, &piece);
         self.pieces -= 1;
         Some(piece)
     }

@@ -41,6 +41,11 @@ pub(crate) struct ParkedEntry {
     pub(crate) ops: Vec<(u32, u32)>,
     /// For each operation: its document by both names, where the key holds documents.
     pub(crate) documents: Vec<[u64; 2]>,
+    /// For each operation: its index as it is written and as it was known, by their numbers in `names`, and
+    /// the number of its id, by which it is known when the name leads elsewhere. Earlier versions do not
+    /// know it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) places: Vec<(u32, u32, u64)>,
     /// Why the operations wait.
     pub(crate) why: String,
     pub(crate) attempts: u32,
@@ -74,6 +79,7 @@ impl ParkedEntry {
             origins: vec![(1, 1)],
             ops: vec![(0, 0)],
             documents: Vec::new(),
+            places: Vec::new(),
             why: "why".to_owned(),
             attempts: 1,
             refusals: 0,

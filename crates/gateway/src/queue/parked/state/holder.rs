@@ -66,7 +66,8 @@ impl ParkedState {
         let documents = named.document.iter().filter(|document| **document != 0);
         let by_document = documents
             .filter_map(|document| self.documents.get(document))
-            .flatten();
+            .flatten()
+            .chain(self.places.holders(named.place()));
         let behind = |key: &&ParkKey| after.is_none_or(|after| key.rank() > after.rank());
         let key = of_names()
             .filter(|key| query.is_held_by(key))

@@ -64,6 +64,58 @@ fn an_operation_waits_for_its_index_first_and_then_for_its_document() {
 }
 
 #[test]
+fn an_operation_waits_for_the_earlier_one_whose_alias_leads_to_its_index_now() {
+    let through = |alias: &str, index: &str, position| {
+        let named = OperationNames::new(alias.to_owned(), Some(index.to_owned()), Some("1"));
+        ParkedEntry {
+            names: vec![alias.to_owned(), index.to_owned()],
+            documents: vec![named.document],
+            places: vec![(0, 1, named.id)],
+            ..entry(ParkKey::Documents, position, &["1"])
+        }
+    };
+    let mut state = ParkedState::default();
+    park(&mut state, &through("a", "i1", 1), 10);
+    let holder = |state: &ParkedState, index, id| {
+        let named = named(index, id);
+        state.holder(&query(&named, 3, 9, &[]), None)
+    };
+    let leads = |state: &mut ParkedState, to: &'static str| {
+        state.follow_documents(|name| Some(if name == "a" { to } else { name }.to_owned()));
+    };
+    let held = Some(Holder::Key(ParkKey::Documents));
+    assert_eq!(
+        (holder(&state, "i1", "1"), holder(&state, "i2", "1")),
+        (held.clone(), None)
+    );
+    leads(&mut state, "i2");
+    assert_eq!(
+        (holder(&state, "i2", "1"), holder(&state, "i2", "2")),
+        (held.clone(), None)
+    );
+    // The later one is parked behind it, and is not tried before it.
+    park(&mut state, &through("i2", "i2", 2), 20);
+    state.count(3);
+    state.ready();
+    let at = |state: &ParkedState| {
+        let picked = state.pick(&ParkKey::Documents, 10, 1000, |_| false).0;
+        picked.iter().map(|picked| picked.at).collect::<Vec<_>>()
+    };
+    assert_eq!(at(&state), [10]);
+    leads(&mut state, "i3");
+    assert_eq!((holder(&state, "i3", "1"), at(&state)), (held, vec![10, 20]));
+    let first = state.pick(&ParkKey::Documents, 10, 1000, |_| false).0[0].order;
+    let gone = Tried {
+        gone: vec![0],
+        ..Tried::default()
+    };
+    state.tried(&ParkKey::Documents, first, &through("a", "i1", 1), gone, |_| {
+        Duration::ZERO
+    });
+    assert_eq!(holder(&state, "i3", "1"), None);
+}
+
+#[test]
 fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
     let mut state = ParkedState::default();
     let second = entry(ParkKey::Documents, 2, &["1", "2"]);
