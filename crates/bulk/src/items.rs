@@ -91,52 +91,27 @@ impl<'r> Reply<'r> {
     /// [`MergeError::Malformed`] when it is not a bulk reply, [`MergeError::Count`] when it has another
     /// number of items.
     pub fn split(bytes: &'r [u8], docs: u32) -> Result<Self, MergeError> {
-        if u32::try_from(bytes.len()).is_err() {
-            return Err(MergeError::Malformed("longer than 4 GiB"));
+        let mut splitting = Splitting::new(bytes, docs)?;
+        while !splitting.advance(usize::MAX)? {}
+        splitting.end()
+    }
+
+    /// Like [`Reply::split`], for replies with many items: between two stretches of items it awaits `turn`,
+    /// so that other work on the thread can continue meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Reply::split`].
+    pub async fn split_in_turns(
+        bytes: &'r [u8],
+        docs: u32,
+        mut turn: impl AsyncFnMut(),
+    ) -> Result<Self, MergeError> {
+        let mut splitting = Splitting::new(bytes, docs)?;
+        while !splitting.advance(STRETCH_ITEMS)? {
+            turn().await;
         }
-        let mut read = Read { bytes, at: 0 };
-        let mut head = Head::default();
-        let (mut bounds, mut compact) = (Vec::new(), false);
-        read.take(b'{')?;
-        loop {
-            let start = read.spaces();
-            let key = read.string()?;
-            read.take(b':')?;
-            let value = read.spaces();
-            let known = match key {
-                b"items" if read.bytes.get(value) == Some(&b'[') => {
-                    (bounds, compact, read.at) = cut(bytes, value + 1, docs)?;
-                    HeadKey::Items
-                }
-                _ => {
-                    let text = read.scalar()?;
-                    head.key(key, text, &bytes[start..read.at])?
-                }
-            };
-            if known != HeadKey::Items && head.keys.contains(&known) {
-                return Err(MergeError::Malformed("a key stands twice"));
-            }
-            head.keys.push(known);
-            read.spaces();
-            if read.comma_or(b'}')? {
-                break;
-            }
-        }
-        if read.spaces() != bytes.len() {
-            return Err(MergeError::Malformed("it goes on after its end"));
-        }
-        for needed in [HeadKey::Took, HeadKey::Errors, HeadKey::Items] {
-            if head.keys.iter().filter(|key| **key == needed).count() != 1 {
-                return Err(MergeError::Malformed("took, errors and items must stand once"));
-            }
-        }
-        Ok(Self {
-            bytes: Cow::Borrowed(bytes),
-            bounds,
-            replaced: BTreeMap::new(),
-            head,
-            compact,
-        })
+        splitting.end()
     }
 
     /// Returns the number of items.
@@ -240,50 +215,249 @@ impl Head {
     }
 }
 
-type Cut = (Vec<(u32, u32)>, bool, usize);
+/// Items between two turns: they take some tenths of a millisecond.
+const STRETCH_ITEMS: usize = 4_096;
 
-/// Cuts the items that begin at `from` (after the bracket). Also returns whether they stand without space,
-/// and the place after the closing bracket.
-fn cut(bytes: &[u8], from: usize, docs: u32) -> Result<Cut, MergeError> {
-    if let Some(cut) = cut_compact(bytes, from, docs) {
-        return Ok(cut);
-    }
-    let (bounds, after) = cut_bytewise(bytes, from)?;
-    if bounds.len() != docs as usize {
-        return Err(MergeError::Count {
-            docs,
-            items: bounds.len() as u32,
-        });
-    }
-    Ok((bounds, false, after))
+/// A reply that is being cut.
+struct Splitting<'r> {
+    docs: u32,
+    read: Read<'r>,
+    head: Head,
+    /// The items, while they are cut.
+    cutting: Option<Cutting<'r>>,
+    bounds: Vec<(u32, u32)>,
+    compact: bool,
 }
 
-/// Cuts fast; `None` when the result would not be certain.
-fn cut_compact(bytes: &[u8], from: usize, docs: u32) -> Option<Cut> {
-    // Nothing may follow the items: then the last item's end is known from the reply's end.
-    let inner = bytes.get(from..)?.strip_suffix(b"]}")?;
-    if !begins_item(inner) || !inner.ends_with(b"}}") {
-        return None;
-    }
-    let mut bounds = Vec::with_capacity(docs as usize);
-    let mut start = from as u32;
-    let cut = boundaries::each(inner, |boundary| {
-        if bounds.len() + 1 >= docs as usize || !begins_item(&inner[boundary + 3..]) {
-            return ControlFlow::Break(());
+/// The items of a reply that are being cut.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one reply at a time is cut, and this spares an allocation for each"
+)]
+enum Cutting<'r> {
+    Compact(CompactCut<'r>),
+    Bytewise(BytewiseCut<'r>),
+}
+
+/// Cuts fast, as long as the result is certain.
+struct CompactCut<'r> {
+    /// The items.
+    inner: &'r [u8],
+    from: usize,
+    docs: usize,
+    bounds: Vec<(u32, u32)>,
+    /// Where the next item begins.
+    start: u32,
+}
+
+/// Cuts by following strings and brackets.
+struct BytewiseCut<'r> {
+    read: Read<'r>,
+    bounds: Vec<(u32, u32)>,
+}
+
+// === impl Splitting ===
+
+impl<'r> Splitting<'r> {
+    fn new(bytes: &'r [u8], docs: u32) -> Result<Self, MergeError> {
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(MergeError::Malformed("longer than 4 GiB"));
         }
-        let end = (from + boundary) as u32 + 2;
-        bounds.push((start, end));
-        start = end + 1;
-        ControlFlow::Continue(())
-    });
-    if cut.is_break() {
-        return None;
+        let mut read = Read { bytes, at: 0 };
+        read.take(b'{')?;
+        Ok(Self {
+            docs,
+            read,
+            head: Head::default(),
+            cutting: None,
+            bounds: Vec::new(),
+            compact: false,
+        })
     }
-    bounds.push((start, (from + inner.len()) as u32));
-    if bounds.len() == docs as usize {
-        Some((bounds, true, bytes.len() - 1))
-    } else {
-        None
+
+    /// Goes on by so many items at most; returns whether that was the end.
+    fn advance(&mut self, items: usize) -> Result<bool, MergeError> {
+        loop {
+            let known = match &mut self.cutting {
+                Some(cutting) => {
+                    if !cutting.advance(items, self.read.bytes)? {
+                        return Ok(false);
+                    }
+                    self.take_items()?;
+                    HeadKey::Items
+                }
+                None => {
+                    let start = self.read.spaces();
+                    let key = self.read.string()?;
+                    self.read.take(b':')?;
+                    let value = self.read.spaces();
+                    if key == b"items" && self.read.bytes.get(value) == Some(&b'[') {
+                        self.cutting = Some(Cutting::new(self.read.bytes, value + 1, self.docs));
+                        continue;
+                    }
+                    let text = self.read.scalar()?;
+                    self.head.key(key, text, &self.read.bytes[start..self.read.at])?
+                }
+            };
+            if known != HeadKey::Items && self.head.keys.contains(&known) {
+                return Err(MergeError::Malformed("a key stands twice"));
+            }
+            self.head.keys.push(known);
+            self.read.spaces();
+            if self.read.comma_or(b'}')? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Takes over the items that have been cut.
+    fn take_items(&mut self) -> Result<(), MergeError> {
+        match self.cutting.take() {
+            Some(Cutting::Compact(cut)) => {
+                (self.bounds, self.compact) = (cut.bounds, true);
+                // Behind the bracket that ends the items.
+                self.read.at = self.read.bytes.len() - 1;
+            }
+            Some(Cutting::Bytewise(cut)) => {
+                (self.bounds, self.compact, self.read.at) = (cut.bounds, false, cut.read.at);
+            }
+            None => {}
+        }
+        match self.bounds.len() == self.docs as usize {
+            true => Ok(()),
+            false => Err(MergeError::Count {
+                docs: self.docs,
+                items: self.bounds.len() as u32,
+            }),
+        }
+    }
+
+    fn end(mut self) -> Result<Reply<'r>, MergeError> {
+        if self.read.spaces() != self.read.bytes.len() {
+            return Err(MergeError::Malformed("it goes on after its end"));
+        }
+        for needed in [HeadKey::Took, HeadKey::Errors, HeadKey::Items] {
+            if self.head.keys.iter().filter(|key| **key == needed).count() != 1 {
+                return Err(MergeError::Malformed("took, errors and items must stand once"));
+            }
+        }
+        Ok(Reply {
+            bytes: Cow::Borrowed(self.read.bytes),
+            bounds: self.bounds,
+            replaced: BTreeMap::new(),
+            head: self.head,
+            compact: self.compact,
+        })
+    }
+}
+
+// === impl Cutting ===
+
+impl<'r> Cutting<'r> {
+    /// Begins to cut the items that begin at `from`, after the bracket.
+    fn new(bytes: &'r [u8], from: usize, docs: u32) -> Self {
+        match CompactCut::new(bytes, from, docs) {
+            Some(cut) => Cutting::Compact(cut),
+            None => Cutting::Bytewise(BytewiseCut::new(bytes, from)),
+        }
+    }
+
+    /// Cuts so many items at most; returns whether that was the last one.
+    fn advance(&mut self, items: usize, bytes: &'r [u8]) -> Result<bool, MergeError> {
+        match self {
+            Cutting::Compact(cut) => match cut.advance(items) {
+                Some(ended) => Ok(ended),
+                None => {
+                    *self = Cutting::Bytewise(BytewiseCut::new(bytes, cut.from));
+                    Ok(false)
+                }
+            },
+            Cutting::Bytewise(cut) => cut.advance(items),
+        }
+    }
+}
+
+// === impl CompactCut ===
+
+impl<'r> CompactCut<'r> {
+    /// Returns `None` if the result would not be certain.
+    fn new(bytes: &'r [u8], from: usize, docs: u32) -> Option<Self> {
+        // Nothing may follow the items: then the last item's end is known from the reply's end.
+        let inner = bytes.get(from..)?.strip_suffix(b"]}")?;
+        if !begins_item(inner) || !inner.ends_with(b"}}") {
+            return None;
+        }
+        Some(Self {
+            inner,
+            from,
+            docs: docs as usize,
+            bounds: Vec::with_capacity(docs as usize),
+            start: from as u32,
+        })
+    }
+
+    /// Cuts so many items at most; returns whether that was the last one, or `None` if the result would not
+    /// be certain.
+    fn advance(&mut self, items: usize) -> Option<bool> {
+        let begun = self.start as usize - self.from;
+        let (mut left, mut certain) = (items, true);
+        let cut = boundaries::each(&self.inner[begun..], |boundary| {
+            let end = begun + boundary + 2;
+            certain = self.bounds.len() + 1 < self.docs && begins_item(&self.inner[end + 1..]);
+            if !certain {
+                return ControlFlow::Break(());
+            }
+            let end = (self.from + end) as u32;
+            self.bounds.push((self.start, end));
+            self.start = end + 1;
+            left -= 1;
+            match left {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        });
+        if !certain {
+            return None;
+        }
+        if cut.is_break() {
+            return Some(false);
+        }
+        let end = self.from + self.inner.len();
+        self.bounds.push((self.start, end as u32));
+        (self.bounds.len() == self.docs).then_some(true)
+    }
+}
+
+// === impl BytewiseCut ===
+
+impl<'r> BytewiseCut<'r> {
+    fn new(bytes: &'r [u8], from: usize) -> Self {
+        Self {
+            read: Read { bytes, at: from },
+            bounds: Vec::new(),
+        }
+    }
+
+    /// Cuts so many items at most; returns whether that was the last one.
+    fn advance(&mut self, items: usize) -> Result<bool, MergeError> {
+        let read = &mut self.read;
+        if self.bounds.is_empty() && read.bytes.get(read.spaces()) == Some(&b']') {
+            read.at += 1;
+            return Ok(true);
+        }
+        for _ in 0..items {
+            let start = read.spaces();
+            if read.bytes.get(start) != Some(&b'{') {
+                return Err(MergeError::Malformed("an item is not an object"));
+            }
+            read.skip_nested()?;
+            self.bounds.push((start as u32, read.at as u32));
+            read.spaces();
+            if read.comma_or(b']')? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -298,28 +472,6 @@ fn begins_item(bytes: &[u8]) -> bool {
         b"{\"delete\":{",
     ];
     BEGINS.iter().any(|begin| bytes.starts_with(begin))
-}
-
-/// Cuts by following strings and brackets.
-fn cut_bytewise(bytes: &[u8], from: usize) -> Result<(Vec<(u32, u32)>, usize), MergeError> {
-    let mut read = Read { bytes, at: from };
-    let mut bounds = Vec::new();
-    read.spaces();
-    if bytes.get(read.at) == Some(&b']') {
-        return Ok((bounds, read.at + 1));
-    }
-    loop {
-        let start = read.spaces();
-        if bytes.get(start) != Some(&b'{') {
-            return Err(MergeError::Malformed("an item is not an object"));
-        }
-        read.skip_nested()?;
-        bounds.push((start as u32, read.at as u32));
-        read.spaces();
-        if read.comma_or(b']')? {
-            return Ok((bounds, read.at));
-        }
-    }
 }
 
 /// Returns the facts that an item states; `None` if it is not an item.
@@ -455,6 +607,10 @@ impl<'a> Read<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     const PLAIN: &str = r#"{"took":3,"errors":true,"items":[{"index":{"_index":"a","_id":"1","status":201}},{"create":{"_index":"a","_id":"2","status":409,"error":{"type":"version_conflict_engine_exception","reason":"y"}}},{"delete":{"_id":"3","result":"not_found","status":404}}]}"#;
@@ -470,6 +626,39 @@ mod tests {
             Reply::split(reply, 2).unwrap().item(1),
             br#"{"delete":{"status":404}}"#
         );
+    }
+
+    #[test]
+    fn a_reply_of_many_items_is_cut_in_turns_into_the_same_items() {
+        let items = 4 * STRETCH_ITEMS;
+        let item = |n| format!("{{\"index\":{{\"_id\":\"{n}\",\"status\":201}}}}");
+        // A boundary that looks like one and is none has the reply cut once more.
+        let tricky = |n| match n + 1 == items {
+            true => "{\"index\":{\"_id\":\"}},{\\\"\",\"status\":201}}".to_owned(),
+            false => item(n),
+        };
+        let joined = |item: &dyn Fn(usize) -> String, comma| {
+            let items: Vec<String> = (0..items).map(item).collect();
+            let items = items.join(comma);
+            format!("{{\"took\":1,\"errors\":false,\"items\":[{items}]}}")
+        };
+        for text in [joined(&item, ","), joined(&item, " , "), joined(&tricky, ",")] {
+            let at_once = Reply::split(text.as_bytes(), items as u32).unwrap();
+            let mut turns = 0;
+            let sliced = {
+                let turn = async || turns += 1;
+                let split = Reply::split_in_turns(text.as_bytes(), items as u32, turn);
+                match pin!(split).poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(reply) => reply.unwrap(),
+                    Poll::Pending => panic!("a turn takes no time"),
+                }
+            };
+            assert_eq!(
+                (&at_once.bounds, at_once.compact),
+                (&sliced.bounds, sliced.compact)
+            );
+            assert!(turns >= 3, "{turns}");
+        }
     }
 
     #[test]

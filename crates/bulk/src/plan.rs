@@ -134,7 +134,10 @@ pub(crate) fn plan_observed(
     let mut draft = Draft::new(body, ask, table, scratch);
     let filled = draft.begin_filling(ask).and_then(|mut filling| {
         draft.fill(&mut filling, ask, ids, observer, u32::MAX)?;
-        draft.end_filling(&mut filling, ask)
+        if draft.ends_mixed(&mut filling, ask) {
+            together::keep(&mut draft.plan, body, ask, table, draft.scratch)?;
+        }
+        draft.has_any()
     });
     draft.into_verdict(filled)
 }
@@ -170,16 +173,23 @@ pub(crate) async fn plan_observed_in_turns(
     let filled = loop {
         let until = draft.plan.docs.saturating_add(STRETCH_DOCS);
         match draft.fill(&mut filling, ask, ids, observer, until) {
-            Ok(true) => break draft.end_filling(&mut filling, ask),
+            Ok(true) => break Ok(()),
             Ok(false) => turn().await,
             Err(pass) => break Err(pass),
         }
     };
-    draft.into_verdict(filled)
+    let filled = match filled {
+        Ok(()) if draft.ends_mixed(&mut filling, ask) => {
+            together::keep_in_turns(&mut draft.plan, body, ask, table, draft.scratch, &mut turn).await
+        }
+        filled => filled,
+    };
+    let any = filled.and_then(|()| draft.has_any());
+    draft.into_verdict(any)
 }
 
 /// Operations between two turns: they take some tenths of a millisecond.
-const STRETCH_DOCS: u32 = 4_096;
+pub(crate) const STRETCH_DOCS: u32 = 4_096;
 
 /// The progress of a draft through its body.
 struct Filling<'b, 't> {
@@ -436,24 +446,20 @@ impl<'a, 's> Draft<'a, 's> {
         Ok(false)
     }
 
-    /// Finishes the plan once the whole body is read.
-    fn end_filling(&mut self, filling: &mut Filling<'_, 'a>, ask: &Ask<'_>) -> Result<(), Pass> {
+    /// Takes over what filling has found once the whole body is read. Returns whether documents whose shard
+    /// the server chooses are among others.
+    fn ends_mixed(&mut self, filling: &mut Filling<'_, 'a>, ask: &Ask<'_>) -> bool {
         if let Some(directing) = ask.direct {
             filling.runs.end(directing);
         }
         self.plan.ingests = filling.walk.ingests();
         self.plan.typed = filling.walk.typed();
-        if filling.free > 0 && filling.free < self.plan.docs {
-            let scratch = &mut *self.scratch;
-            together::keep(&mut self.plan, self.body, ask, self.table, scratch)?;
-        }
-        match self.plan.docs {
-            0 => {
-                let why = Why::Empty;
-                Err(Pass { why, line: None })
-            }
-            _ => Ok(()),
-        }
+        filling.free > 0 && filling.free < self.plan.docs
+    }
+
+    fn has_any(&self) -> Result<(), Pass> {
+        let (why, line) = (Why::Empty, None);
+        (self.plan.docs > 0).then_some(()).ok_or(Pass { why, line })
     }
 
     fn into_verdict(mut self, filled: Result<(), Pass>) -> Verdict {

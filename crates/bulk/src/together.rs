@@ -3,7 +3,11 @@
 //! operations of one request in the request's order. If they were sent apart, they would be numbered
 //! (`_seq_no`) in whatever order the requests arrive, so all of them go in one part, to any node.
 
-use crate::plan::{ARENA, Part, Piece};
+use std::future::Future as _;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::plan::{ARENA, Part, Piece, STRETCH_DOCS};
 use crate::walk::{ShardChoice, Walk};
 use crate::whole::assert_moved;
 use crate::{Ask, Destination, Pass, Plan, RouteTable, Scratch};
@@ -28,6 +32,24 @@ pub(crate) fn keep(
     table: &RouteTable,
     scratch: &mut Scratch,
 ) -> Result<(), Pass> {
+    let mut never = async || {};
+    let mut keeping = pin!(keep_in_turns(plan, body, ask, table, scratch, &mut never));
+    match keeping.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(kept) => kept,
+        Poll::Pending => unreachable!("there is nothing to wait for"),
+    }
+}
+
+/// Like [`keep`], for bodies with many operations: between two stretches of operations it awaits `turn`.
+#[cold]
+pub(crate) async fn keep_in_turns(
+    plan: &mut Plan,
+    body: &[u8],
+    ask: &Ask<'_>,
+    table: &RouteTable,
+    scratch: &mut Scratch,
+    turn: &mut impl AsyncFnMut(),
+) -> Result<(), Pass> {
     let any = plan
         .parts
         .iter()
@@ -36,11 +58,12 @@ pub(crate) fn keep(
         return Ok(());
     };
     let mut seen = vec![DocumentKinds::default(); table.indices() as usize];
-    each(body, ask, table, scratch, |_, _, ordinal, choice| {
+    let see = |_: usize, _: usize, ordinal: u32, choice| {
         let seen = &mut seen[ordinal as usize];
         seen.free |= choice == ShardChoice::Free;
         seen.placed |= matches!(choice, ShardChoice::Shard(_));
-    })?;
+    };
+    each(body, ask, table, scratch, see, turn).await?;
     let mixed = DocumentKinds {
         free: true,
         placed: true,
@@ -49,28 +72,33 @@ pub(crate) fn keep(
         return Ok(());
     }
     let mut moves = Moves::new(plan, any);
-    each(body, ask, table, scratch, |doc, end, ordinal, choice| {
+    let see = |doc: usize, end: usize, ordinal: u32, choice| {
         let moved =
             seen[ordinal as usize] == mixed && matches!(choice, ShardChoice::Free | ShardChoice::Shard(_));
         moves.take(doc, end, moved);
-    })?;
+    };
+    each(body, ask, table, scratch, see, turn).await?;
     moves.finish(scratch);
     Ok(())
 }
 
 /// Passes each operation's number, its end in the body, its index's number and its aim to `see`.
-fn each(
+async fn each(
     body: &[u8],
     ask: &Ask<'_>,
     table: &RouteTable,
     scratch: &Scratch,
     mut see: impl FnMut(usize, usize, u32, ShardChoice),
+    turn: &mut impl AsyncFnMut(),
 ) -> Result<(), Pass> {
     let mut walk = Walk::new(body, ask, table, scratch.fast)?;
     let mut number = 0;
     while let Some(doc) = walk.next()? {
         see(number, doc.end, doc.ordinal, doc.choice);
         number += 1;
+        if number % STRETCH_DOCS as usize == 0 {
+            turn().await;
+        }
     }
     Ok(())
 }
@@ -249,6 +277,34 @@ mod tests {
         }
         let all = split(&[("many", none), ("many", id)], Level::Node);
         assert_eq!(all, [(vec![0, 1], true)]);
+    }
+
+    #[test]
+    fn a_body_of_many_documents_is_kept_together_in_turns_and_alike() {
+        let table = table(Flavour::OpenSearch, Version::new(3, 8, 0));
+        let docs = 4 * STRETCH_DOCS as usize;
+        let lines = |n| {
+            let id = if n % 2 == 0 { ",\"_id\":\"a\"" } else { "" };
+            let index = ["many", "other"][usize::from(n % 3 == 0 && n % 2 == 0)];
+            format!("{{\"index\":{{\"_index\":\"{index}\"{id}}}}}\n{{\"n\":{n}}}\n")
+        };
+        let body: String = (0..docs).map(lines).collect();
+        let ask = Ask::default();
+        let (mut ids, mut scratch) = (IdMint::new(1), Scratch::default());
+        let at_once = plan(body.as_bytes(), &ask, &table, &mut ids, &mut scratch);
+        let (mut turns, mut scratch) = (0, Scratch::default());
+        let sliced = {
+            let turn = async || turns += 1;
+            let planned = crate::plan_in_turns(body.as_bytes(), &ask, &table, &mut ids, &mut scratch, turn);
+            match pin!(planned).poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(verdict) => verdict,
+                Poll::Pending => panic!("a turn takes no time"),
+            }
+        };
+        assert_eq!(format!("{at_once:?}"), format!("{sliced:?}"));
+        assert!(matches!(sliced, Verdict::Plan(plan) if plan.parts.len() == 2));
+        // The body is read three times.
+        assert!(turns >= 11, "{turns}");
     }
 
     #[test]

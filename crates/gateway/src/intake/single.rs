@@ -33,6 +33,7 @@ use crate::nodes::{Body, Message, Purpose};
 use crate::request_id::RequestId;
 use crate::sample::sample;
 use crate::split::{PartAnswer, Split};
+use crate::turns::Turns;
 use head::{SingleHead, SingleKind};
 
 /// The outcome of a write that was sent as a bulk.
@@ -171,7 +172,7 @@ impl Intake {
             deadline: self.outbound.deadline(),
         };
         let answer = self.reshuffle.deliver(split).await.swap_remove(0);
-        let reply = self.reshuffle.read(&answer, 1, split);
+        let reply = self.reshuffle.read(&answer, 1, split, &mut Turns::begin()).await;
         self.reshuffle.count_docs(1, &answer, &reply);
         let replies = [reply];
         self.reshuffle.count_rejected(split, &replies).await;

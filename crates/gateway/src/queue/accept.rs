@@ -25,6 +25,7 @@ use crate::queue::queues::Queue;
 use crate::queue::record::Params;
 use crate::queue::whereabouts::{NameNote, NamesOfCore};
 use crate::request_id::RequestId;
+use crate::turns::Turns;
 
 /// Puts bulks into a queue; there is one instance per core.
 pub(crate) struct Accept {
@@ -80,10 +81,10 @@ impl Accept {
         };
         self.finds_room(&queued)?;
         let millis = |since: Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let keyed = claim
-            .as_ref()
-            .map(|claim| keyed::kept(claim, millis(queued.arrived)));
-        let (log, table) = (&self.queue.log, &queued.snapshot.table);
+        let keyed = claim.as_ref();
+        let keyed = keyed.map(|claim| keyed::kept(claim, millis(queued.arrived)));
+        let (log, table, ask) = (&self.queue.log, &queued.snapshot.table, queued.ask);
+        let (plan, body) = (&queued.plan, &queued.body);
         let mut append = request_id.begin("append", SpanKind::Producer);
         let params = Params {
             idempotency: keyed,
@@ -92,9 +93,10 @@ impl Accept {
         };
         let mut charge = queued.pool.budget().hold(bytes_of(&queued.plan)).await;
         let noted = self.note(&queued, outbound);
-        let (plan, body) = (&queued.plan, &queued.body);
         let lend = |bytes| Some(queued.pool.take_charged(bytes, &mut charge));
-        let entry = log.entry((ACCEPTED, &params), plan, body, queued.ask, table, lend);
+        let (mut turns, what) = (Turns::begin(), (ACCEPTED, &params));
+        let entry = log.entry(what, plan, body, (ask, table), lend, async || turns.pass().await);
+        let entry = entry.await;
         // The record has a copy, and a request that waits for the disk should not hold both.
         drop(queued.body);
         queued.scratch.borrow_mut().recycle(queued.plan);

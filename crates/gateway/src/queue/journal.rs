@@ -19,7 +19,7 @@ use log::{
 use parking_lot::{Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
-use wire::Buffer;
+use wire::{Buffer, CHUNK_BYTES};
 
 use crate::error::NotQueued;
 use crate::queue::record::Params;
@@ -171,21 +171,16 @@ impl Journal {
     /// # Errors
     ///
     /// If the body cannot be brought into a shape that the journal has room for.
-    pub(crate) fn entry(
+    pub(crate) async fn entry(
         &self,
         (kind, params): (u8, &Params),
         plan: &Plan,
         body: &[u8],
-        ask: &Ask<'_>,
-        table: &RouteTable,
+        (ask, table): (&Ask<'_>, &RouteTable),
         lend: impl FnOnce(usize) -> Option<Buffer>,
+        mut turn: impl AsyncFnMut(),
     ) -> Result<NewRecord, NotQueued> {
         let params = serde_json::to_vec(params).unwrap_or_default();
-        let gather = |part, out: &mut Vec<u8>| {
-            let mut gather = Gather::default();
-            while gather.next(plan, part, body, out, usize::MAX) > 0 {}
-            assert_gathered(part, out.len() as u64);
-        };
         match self {
             Journal::Disk(log) => {
                 let mut record = log.record(kind, &params);
@@ -200,11 +195,12 @@ impl Journal {
                 record.reserve(bytes);
                 for part in &plan.parts {
                     let (mut gather, mut gathered) = (Gather::default(), 0);
-                    record.group_by_piece(part.lane, part.docs, |out, most| {
+                    let more = |out: &mut Vec<u8>, most| {
                         let more = gather.next(plan, part, body, out, most);
                         gathered += more as u64;
                         more
-                    });
+                    };
+                    record.group_in_turns(part.lane, part.docs, more, &mut turn).await;
                     assert_gathered(part, gathered);
                 }
                 Ok(NewRecord::Disk(record))
@@ -214,7 +210,11 @@ impl Journal {
                 let mut parts = Vec::with_capacity(plan.parts.len());
                 for part in &plan.parts {
                     let mut bytes = Vec::with_capacity(usize::try_from(part.bytes).unwrap_or_default());
-                    gather(part, &mut bytes);
+                    let mut gather = Gather::default();
+                    while gather.next(plan, part, body, &mut bytes, CHUNK_BYTES) > 0 {
+                        turn().await;
+                    }
+                    assert_gathered(part, bytes.len() as u64);
                     let whole = kafka::Part {
                         lane: part.lane,
                         documents: part.docs,

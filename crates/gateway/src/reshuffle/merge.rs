@@ -131,7 +131,7 @@ impl Reshuffle {
         let _merge = split.message.request_id.begin("merge", SpanKind::Internal);
         let (mut replies, mut turns) = (Vec::with_capacity(answers.len()), Turns::begin());
         for (answer, part) in answers.iter().zip(&split.load.plan.parts) {
-            replies.push(self.read(answer, part.docs, split));
+            replies.push(self.read(answer, part.docs, split, &mut turns).await);
             turns.pass().await;
         }
         self.count(&split.load.plan, &answers, &replies);
@@ -159,14 +159,15 @@ impl Reshuffle {
     }
 
     /// Returns a part's items as a node gave them, or the error that replaces them.
-    pub(crate) fn read<'a>(
+    pub(crate) async fn read<'a>(
         &self,
         answer: &'a PartAnswer,
         docs: u32,
         split: Split<'_>,
+        turns: &mut Turns,
     ) -> Result<Reply<'a>, ItemError> {
         match answer {
-            PartAnswer::Items(items) => items.read(docs, split).map_err(|error| {
+            PartAnswer::Items(items) => items.read(docs, split, turns).await.map_err(|error| {
                 self.counters.replies_malformed.add(1);
                 let request_id = split.message.request_id;
                 wire::rationed!(tracing::warn, %request_id, %error, "a node's bulk answer cannot be used");

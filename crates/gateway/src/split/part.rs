@@ -13,6 +13,7 @@ use crate::nodes::lines::{Body, Lines, PlannedBody};
 use crate::nodes::quote;
 use crate::nodes::{Message, Outbound, Purpose, Tries, is_unexecuted};
 use crate::split::combine::{Combined, Combiner, Family};
+use crate::turns::Turns;
 
 /// A request that is split: what its parts have in common.
 #[derive(Clone, Copy)]
@@ -278,9 +279,15 @@ impl Items {
     }
 
     /// Returns the items, with their number checked. Those that answer a second try are corrected.
-    pub(crate) fn read(&self, docs: u32, split: Split<'_>) -> Result<Reply<'_>, bulk::MergeError> {
+    pub(crate) async fn read(
+        &self,
+        docs: u32,
+        split: Split<'_>,
+        turns: &mut Turns,
+    ) -> Result<Reply<'_>, bulk::MergeError> {
+        let turn = async || turns.pass().await;
         let mut reply = match &self.words.share {
-            None => Reply::split(&self.words.all, docs)?,
+            None => Reply::split_in_turns(&self.words.all, docs, turn).await?,
             Some(share) => share.reply(&self.words.all),
         };
         for (item, words) in &self.reworded {

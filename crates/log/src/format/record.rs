@@ -55,6 +55,17 @@ pub struct Receipt {
     pub documents: u32,
 }
 
+/// A group that is being added.
+struct NewGroup {
+    lane: u32,
+    documents: u32,
+    /// Where it begins in the payload.
+    start: usize,
+    sum: Sum,
+    /// Its bytes, if they are to be compressed.
+    raw: Option<Vec<u8>>,
+}
+
 // === impl Record ===
 
 impl Record {
@@ -126,28 +137,41 @@ impl Record {
     /// # Panics
     /// If there is no such lane, if there are no documents, or if `fill` appends nothing.
     pub fn group(&mut self, lane: u32, documents: u32, fill: impl FnOnce(&mut Vec<u8>)) {
+        let mut group = self.begin_group(lane, documents);
         let mut fill = Some(fill);
-        self.group_by_piece(lane, documents, |out, _| {
+        let mut more = |out: &mut Vec<u8>, _| {
             let before = out.len();
             if let Some(fill) = fill.take() {
                 fill(out);
             }
             out.len() - before
-        });
+        };
+        while self.add_piece(&mut group, &mut more) {}
+        self.end_group(group);
     }
 
     /// Like [`Record::group`], but `more` appends the group's bytes piece by piece: at most as many as it is
     /// told, if it can. It returns how many it appended; 0 at the end. The checksum is computed while the
-    /// bytes are in the core's own cache.
+    /// bytes are in the core's own cache. After each piece this awaits `turn`, so that other work on the
+    /// thread can continue meanwhile; but a compressed group is compressed in one go.
     ///
     /// # Panics
     /// Like [`Record::group`].
-    pub fn group_by_piece(
+    pub async fn group_in_turns(
         &mut self,
         lane: u32,
         documents: u32,
         mut more: impl FnMut(&mut Vec<u8>, usize) -> usize,
+        turn: &mut impl AsyncFnMut(),
     ) {
+        let mut group = self.begin_group(lane, documents);
+        while self.add_piece(&mut group, &mut more) {
+            turn().await;
+        }
+        self.end_group(group);
+    }
+
+    fn begin_group(&mut self, lane: u32, documents: u32) -> NewGroup {
         assert!(
             lane < self.lanes,
             "there is no lane {lane}, the log has {}",
@@ -155,24 +179,47 @@ impl Record {
         );
         assert!(documents > 0, "a group has documents");
         self.reserve(0);
-        let (start, mut sum) = (self.payload.len(), Sum::default());
-        let raw = if self.codec == Codec::None {
-            loop {
-                let before = self.payload.len();
-                if more(&mut self.payload, PIECE_BYTES) == 0 {
-                    break;
-                }
-                sum.update(&self.payload[before..]);
+        NewGroup {
+            lane,
+            documents,
+            start: self.payload.len(),
+            sum: Sum::default(),
+            raw: (self.codec != Codec::None).then(|| self.pool.take(0)),
+        }
+    }
+
+    /// Adds a piece; returns whether there was one.
+    fn add_piece(
+        &mut self,
+        group: &mut NewGroup,
+        more: &mut impl FnMut(&mut Vec<u8>, usize) -> usize,
+    ) -> bool {
+        if let Some(raw) = &mut group.raw {
+            return more(raw, PIECE_BYTES) > 0;
+        }
+        let before = self.payload.len();
+        let is_more = more(&mut self.payload, PIECE_BYTES) > 0;
+        group.sum.update(&self.payload[before..]);
+        is_more
+    }
+
+    fn end_group(&mut self, group: NewGroup) {
+        let NewGroup {
+            lane,
+            documents,
+            start,
+            mut sum,
+            raw,
+        } = group;
+        let raw = match raw {
+            None => self.payload.len() - start,
+            Some(raw) => {
+                self.codec.pack(&raw, &mut self.payload);
+                sum.update(&self.payload[start..]);
+                let bytes = raw.len();
+                self.pool.give(raw);
+                bytes
             }
-            self.payload.len() - start
-        } else {
-            let mut raw = self.pool.take(0);
-            while more(&mut raw, usize::MAX) > 0 {}
-            self.codec.pack(&raw, &mut self.payload);
-            sum.update(&self.payload[start..]);
-            let bytes = raw.len();
-            self.pool.give(raw);
-            bytes
         };
         assert!(raw > 0, "a group has bytes");
         let stored = &self.payload[start..];
@@ -254,3 +301,46 @@ pub(crate) const HEAD_BYTES: usize = 64;
 pub(crate) const ENTRY_BYTES: usize = 20;
 /// Records start at multiples of this number.
 pub(crate) const ALIGN: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::{Log, Options, RealDisk};
+
+    #[test]
+    fn a_group_that_is_made_in_turns_is_the_same_group() {
+        let bytes: Vec<u8> = (0..PIECE_BYTES * 5 / 2).map(|n| (n / 7) as u8).collect();
+        for codec in [Codec::None, Codec::Zstd] {
+            let folder = tempfile::tempdir().unwrap();
+            let options = Options {
+                codec,
+                ..Options::default()
+            };
+            let log = Log::open(folder.path(), options, RealDisk::default()).unwrap();
+            let (mut at_once, mut sliced) = (log.record(0, b""), log.record(0, b""));
+            at_once.group(0, 2, |out| out.extend_from_slice(&bytes));
+            let (mut at, mut turns) = (0, 0);
+            {
+                let more = |out: &mut Vec<u8>, most: usize| {
+                    let piece = &bytes[at..bytes.len().min(at + most)];
+                    out.extend_from_slice(piece);
+                    at += piece.len();
+                    piece.len()
+                };
+                let mut turn = async || turns += 1;
+                let made = pin!(sliced.group_in_turns(0, 2, more, &mut turn));
+                assert!(matches!(
+                    made.poll(&mut Context::from_waker(Waker::noop())),
+                    Poll::Ready(())
+                ));
+            }
+            assert_eq!(turns, 3);
+            assert_eq!((&at_once.payload, at_once.documents), (&sliced.payload, 2));
+            let sums = |record: &Record| record.directory.iter().map(|one| one.crc).collect::<Vec<_>>();
+            assert_eq!(sums(&at_once), sums(&sliced));
+        }
+    }
+}

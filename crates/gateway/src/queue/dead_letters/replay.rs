@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bulk::{Ask, IdMint, NullId, Plan, RouteTable, Scratch, Verdict};
 use config::REPLAYING;
+use futures_util::FutureExt as _;
 use log::{Log, ReadError, StartAt};
 
 use super::catalog::Catalog;
@@ -206,10 +207,11 @@ impl DeadLetters {
         let _noted = way
             .whereabouts
             .map(|whereabouts| whereabouts.note(way.table, way.newest, plan.names(), &mut known, way.log));
-        let entry = match way
+        let (what, body) = ((REPLAYED, &params), &run.body);
+        let entry = way
             .log
-            .entry((REPLAYED, &params), &plan, &run.body, &ask, way.table, |_| None)
-        {
+            .entry(what, &plan, body, (&ask, way.table), |_| None, async || {});
+        let entry = match entry.now_or_never().expect("nobody else gets a turn") {
             Ok(entry) => entry,
             Err(error) => return Ok(Err(error)),
         };
