@@ -230,10 +230,6 @@ struct Splitting<'r> {
 }
 
 /// The items of a reply that are being cut.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one reply at a time is cut, and this spares an allocation for each"
-)]
 enum Cutting<'r> {
     Compact(CompactCut<'r>),
     Bytewise(BytewiseCut<'r>),
