@@ -1,5 +1,5 @@
 //! Rights in asynchronous mode, before real clusters with users of few rights: a write is queued if and only
-//! if the cluster itself would have accepted it from its user.
+//! if the cluster itself would have accepted it from its user. And the shares of users in synchronous mode.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +11,8 @@
 mod gateway;
 #[path = "real_rights/revoked.rs"]
 mod revoked;
+#[path = "real_rights/shares.rs"]
+mod shares;
 
 use std::time::{Duration, Instant};
 
@@ -58,6 +60,7 @@ fn an_opensearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
     closed(&cluster)?;
     through_a_pipeline(&cluster)?;
     stream(&cluster)?;
+    shares::hold_over_several_addresses(&cluster, OPENSEARCH)?;
     revoked.are_refused()
 }
 
@@ -156,6 +159,7 @@ fn an_elasticsearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
         &[("creator", "create", true), ("creator", "index", false)],
     )?;
     who_sent_it(&cluster)?;
+    shares::hold_over_several_addresses(&cluster, "admin")?;
     revoked.are_refused()
 }
 

@@ -17,7 +17,9 @@
 //!
 //! A peer is an IPv4 address, or 64 bits of an IPv6 address; and a user that is known to send a body, from
 //! whatever addresses ([`holder`](crate::holder)). While others are there, a peer may hold its share
-//! ([`Fairness::peer_share_percent`]) and one body.
+//! ([`Fairness::peer_share_percent`]) and one body. All senders whose credentials nobody has confirmed may
+//! hold half a share together while somebody else waits long; until then they are peers by their addresses
+//! alone, since none of them can help what the others hold.
 //!
 //! A body that waits has its first bytes in the read buffer of its connection. Those buffers are set aside
 //! from the room for bodies: the part of the budget that is not for bodies bears them, and they are bounded,
@@ -80,7 +82,8 @@ pub(crate) struct AdmissionQueue {
     peers: HashMap<Holder, Account>,
     /// The two addresses that came last, with the moment: they show whether anybody else is there.
     latest: [Option<(Holder, Instant)>; 2],
-    /// The two users that came last; an address whose user is not known counts as one.
+    /// The two users that came last; an address of which nobody asks who sends from there counts as one, and
+    /// all whose credentials nobody has confirmed as another.
     latest_users: [Option<(Holder, Instant)>; 2],
     pub(crate) queue: Waiters,
     pub(crate) places: Places,
@@ -199,7 +202,7 @@ impl Admission {
 impl AdmissionQueue {
     pub(crate) fn see(&mut self, sender: Sender, now: Instant) {
         let address = Holder::Address(sender.address);
-        let user = sender.user.map_or(address, Holder::User);
+        let user = sender.beside_address().unwrap_or(address);
         for (latest, holder) in [(&mut self.latest, address), (&mut self.latest_users, user)] {
             match latest[0] {
                 Some((last, _)) if last == holder => {}
@@ -214,7 +217,7 @@ impl AdmissionQueue {
     pub(crate) fn others_than(&self, holder: Holder, now: Instant) -> bool {
         let latest = match holder {
             Holder::Address(_) => &self.latest,
-            Holder::User(_) => &self.latest_users,
+            Holder::User(_) | Holder::Unproven => &self.latest_users,
         };
         let is_other = |(other, seen): &(Holder, Instant)| {
             *other != holder && now.saturating_duration_since(*seen) < PEER_LASTS
@@ -317,6 +320,15 @@ impl Budget {
         self.admission_limit() / 100 * usize::from(self.admission.fairness.peer_share_percent)
     }
 
+    /// Returns what a holder may hold while others wait. Those whose credentials nobody has confirmed have
+    /// half a share, so that a user who sends such bodies beside its own leaves room for others.
+    pub(crate) fn share_of(&self, holder: Holder) -> usize {
+        match holder {
+            Holder::Address(_) | Holder::User(_) => self.peer_share(),
+            Holder::Unproven => self.peer_share() / 2,
+        }
+    }
+
     /// Returns the bytes that count against the room for bodies.
     pub(crate) fn used_by_bodies(&self) -> usize {
         self.used().saturating_sub(self.set_apart())
@@ -370,7 +382,8 @@ impl Budget {
         bytes: usize,
         now: Instant,
     ) -> Option<Holder> {
-        record.sender.holders().find(|holder| {
+        let mut holders = record.sender.holders().filter(|one| *one != Holder::Unproven);
+        holders.find(|holder| {
             let held = state.held_by(*holder);
             held > record.held() && held + bytes > self.peer_share() && state.others_than(*holder, now)
         })

@@ -12,7 +12,7 @@ use crate::admission::{FIRST_BYTES, peer_of};
 use crate::budget::OverBudget;
 use crate::claim::{Claim, ClaimVerdict};
 use crate::connection::Connection;
-use crate::holder::Sender;
+use crate::holder::{Principal, Sender};
 use crate::inflate::{Encoding, Inflater, STEP_BYTES};
 use crate::outgoing::{Chunk, Outgoing, Source, SourceError};
 use crate::place::Beginning;
@@ -28,7 +28,7 @@ pub struct Incoming {
     request: u64,
     length: Option<u64>,
     encoding: Encoding,
-    user: Option<u128>,
+    principal: Principal,
 }
 
 /// The two ends of a connection.
@@ -110,15 +110,14 @@ impl Incoming {
             request,
             length,
             encoding,
-            user: None,
+            principal: Principal::Anybody,
         }
     }
 
-    /// Notes the user who sends the body: a number that each user of all requests has for itself. The memory
-    /// of the body counts for that user's share, too. To be called only for users whose credentials were
-    /// checked, and before the body is read.
-    pub fn sent_by(&mut self, user: u128) {
-        self.user = Some(user);
+    /// Notes who sends the body; each user of all requests has a number for itself. The memory of the body
+    /// counts for that sender's share, too. To be called before the body is read.
+    pub fn sent_by(&mut self, principal: Principal) {
+        self.principal = principal;
     }
 
     /// Returns whether the body is so large, or may be, that it is given memory of its own.
@@ -284,7 +283,7 @@ impl Incoming {
     fn claim(&self) -> Claim {
         let sender = Sender {
             address: peer_of(self.connection.peer.address.ip()),
-            user: self.user,
+            principal: self.principal,
         };
         Claim::begin(self.pool.budget(), sender)
     }

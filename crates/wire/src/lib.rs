@@ -87,6 +87,7 @@ pub use client::{
     SendErrorKind, dial,
 };
 pub use drain::DrainReport;
+pub use holder::Principal;
 pub use incoming::{BodyError, Collected, Incoming, Peer, Presence};
 pub use limits::Limits;
 pub use listener::Bound;

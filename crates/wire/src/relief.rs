@@ -6,7 +6,8 @@
 //! 1. a body that has been slow for a moment gives back the room that was promised and not used,
 //! 2. a body that has been slow for a second is cut off, beginning with the one that holds most and sends
 //!    least,
-//! 3. after a second of waiting, addresses and users that hold more than their share are cut down to it.
+//! 3. after a second of waiting, addresses and users that hold more than their share are cut down to it, and
+//!    so are those whose credentials nobody has confirmed, all together, if somebody else waits.
 //!
 //! For a body that waits because its own address or user already holds its share, only the slow bodies of
 //! that holder make room.
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use crate::admission::{AdmissionQueue, UNFIT_MAX};
 use crate::budget::Budget;
 use crate::claim::{BodyRecord, ClaimVerdict};
-use crate::holder::Holder;
+use crate::holder::{Holder, Sender};
 use crate::waiters::Waiter;
 
 /// The state of one body, as seen by a look.
@@ -69,11 +70,17 @@ impl Budget {
             self.slow_ones_make_room(its_own, more);
         }
         let waits_long = |waiter: &&Arc<Waiter>| now.saturating_duration_since(waiter.since) >= SHARE_AFTER;
-        let who_waits: HashSet<Holder> = wanting
-            .iter()
-            .filter(waits_long)
-            .flat_map(|waiter| waiter.record.sender.holders())
-            .collect();
+        let long = || {
+            wanting
+                .iter()
+                .filter(waits_long)
+                .map(|waiter| waiter.record.sender)
+        };
+        let mut who_waits: HashSet<Holder> = long().flat_map(Sender::holders).collect();
+        if long().any(|sender| !sender.is(Holder::Unproven)) {
+            // One of them that waits, too, does not keep the room for the others.
+            who_waits.remove(&Holder::Unproven);
+        }
         if missing > 0 && !who_waits.is_empty() {
             for one in self.over_share(&state, &seen, &who_waits) {
                 self.tell(one, ClaimVerdict::OverShare);
@@ -133,7 +140,7 @@ impl Budget {
             for holder in one.record.sender.holders().filter(|one| !who_waits.contains(one)) {
                 let left = over
                     .entry(holder)
-                    .or_insert_with(|| state.held_by(holder).saturating_sub(self.peer_share()));
+                    .or_insert_with(|| state.held_by(holder).saturating_sub(self.share_of(holder)));
                 is_over |= *left > 0;
             }
             if is_over {

@@ -181,7 +181,8 @@ fn a_user_has_one_share_of_the_memory_for_all_its_addresses() {
         let queued = client.post_ndjson("/_bulk", bulk_of(40_000).as_bytes());
         queued.unwrap().ok().unwrap();
     }
-    greedy_is_refused_and_modest_is_served(&gateway);
+    greedy_is_refused_and_modest_is_served(&gateway, &GREEDY_AS_IT_IS_KNOWN);
+    greedy_is_refused_and_modest_is_served(&gateway, &GREEDY_WITH_NEW_HEADERS);
 }
 
 /// In synchronous mode, the cluster is asked about a client once it has let the client's bulk in.
@@ -221,7 +222,7 @@ fn a_user_has_one_share_of_the_memory_in_synchronous_mode_too() {
             assert!(Instant::now() < until, "{name}: {}", cluster.struck());
         }
     }
-    greedy_is_refused_and_modest_is_served(&gateway);
+    greedy_is_refused_and_modest_is_served(&gateway, &GREEDY_AS_IT_IS_KNOWN);
     assert_eq!(
         cluster.struck(),
         BROKEN_OFF + 4,
@@ -229,6 +230,8 @@ fn a_user_has_one_share_of_the_memory_in_synchronous_mode_too() {
     );
     let rights = folder.path().join("data/rights");
     assert!(!rights.exists(), "no queue needs it");
+    greedy_is_refused_and_modest_is_served(&gateway, &GREEDY_WITH_NEW_HEADERS);
+    strangers_make_room_for_modest(&gateway);
 }
 
 /// Starts a cluster whose users have the password `p`.
@@ -238,15 +241,22 @@ fn cluster_with_users(names: &[&str]) -> FakeCluster {
     FakeCluster::start(names.iter().fold(spec, may_write)).unwrap()
 }
 
-/// Checks that a user cannot hold more than its share from two addresses, before a gateway with 64 MB of
-/// memory: 48 are for bodies, 24 for a user.
-fn greedy_is_refused_and_modest_is_served(gateway: &Gateway) {
+/// The headers of two bodies of the user `greedy`.
+const GREEDY_AS_IT_IS_KNOWN: [&str; 2] = ["Authorization: Basic Z3JlZWR5OnA="; 2];
+/// The same user, with headers and spellings that the gateway has not seen before. The cluster does not look
+/// at them.
+const GREEDY_WITH_NEW_HEADERS: [&str; 2] = [
+    "Authorization: Basic Z3JlZWR5OnA=\r\nX-Proxy-User: somebody",
+    "Authorization: basic  Z3JlZWR5OnA\r\nX-Proxy-Roles: else",
+];
+/// Checks that whoever sends these headers cannot hold more than one share from two addresses, before a
+/// gateway with 64 MB of memory: 48 are for bodies, 24 for a user.
+fn greedy_is_refused_and_modest_is_served(gateway: &Gateway, [first, second]: &[&str; 2]) {
     let modest = client(gateway).basic_auth("modest", "p");
-    let begin = |last: u8, declared: usize| {
+    let begin = |last: u8, headers: &str, declared: usize| {
         let mut socket = connect_from(last, gateway.address);
-        // greedy:p
         let head = format!(
-            "POST /_bulk HTTP/1.1\r\nHost: x\r\nAuthorization: Basic Z3JlZWR5OnA=\r\n\
+            "POST /_bulk HTTP/1.1\r\nHost: x\r\n{headers}\r\n\
              Content-Type: application/x-ndjson\r\nContent-Length: {declared}\r\n\r\n"
         );
         socket.write_all(head.as_bytes()).unwrap();
@@ -257,13 +267,13 @@ fn greedy_is_refused_and_modest_is_served(gateway: &Gateway) {
     std::thread::scope(|scope| {
         let _at_end = StopAtEnd(&stop);
         // It is not so slow that it would have to make room.
-        let (held, stop) = (begin(2, 20 << 20), &stop);
+        let (held, stop) = (begin(2, first, 20 << 20), &stop);
         scope.spawn(move || trickle(held, 40_000, Duration::from_millis(20), stop));
         std::thread::sleep(Duration::from_millis(300));
         // Another user wants memory, too.
         let queued = modest.post_ndjson("/_bulk", bulk_of(1 << 20).as_bytes());
         queued.unwrap().ok().unwrap();
-        let mut over = begin(3, 10 << 20);
+        let mut over = begin(3, second, 10 << 20);
         std::thread::sleep(Duration::from_millis(300));
         let answer = modest.post_ndjson("/_bulk", bulk_of(16 << 20).as_bytes());
         let answer = answer.unwrap();
@@ -273,6 +283,52 @@ fn greedy_is_refused_and_modest_is_served(gateway: &Gateway) {
         let read = over.read(&mut told).unwrap();
         let told = String::from_utf8_lossy(&told[..read]);
         assert!(told.starts_with("HTTP/1.1 429 "), "{told}");
+    });
+}
+
+/// Returns the bytes that bodies and answers take.
+fn buffers(gateway: &Gateway) -> usize {
+    let metrics = gateway.admin().get("/metrics").unwrap().text();
+    let line = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("tidegate_buffers_bytes "));
+    line.unwrap().parse().unwrap()
+}
+
+/// Checks that two addresses with credentials that the cluster has not let in give back room that a user
+/// waits for.
+fn strangers_make_room_for_modest(gateway: &Gateway) {
+    let modest = client(gateway).basic_auth("modest", "p");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _at_end = StopAtEnd(&stop);
+        // greedy:1 and greedy:2
+        let held = [(2, "Z3JlZWR5OjE="), (3, "Z3JlZWR5OjI=")].map(|(last, wrong)| {
+            let mut socket = connect_from(last, gateway.address);
+            let head = format!(
+                "POST /_bulk HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {wrong}\r\n\
+                 Content-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
+                20 << 20
+            );
+            socket.write_all(head.as_bytes()).unwrap();
+            socket.write_all(&[b' '; 100_000]).unwrap();
+            let stop = &stop;
+            scope.spawn(move || trickle(socket, 20_000, Duration::from_millis(20), stop))
+        });
+        let until = Instant::now() + PATIENCE;
+        while buffers(gateway) < 40 << 20 {
+            assert!(Instant::now() < until, "{}", gateway.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let answer = modest.post_ndjson("/_bulk", bulk_of(16 << 20).as_bytes());
+        let answer = answer.unwrap();
+        assert_eq!(answer.status, 200, "they make room: {}", answer.text());
+        stop.store(true, Ordering::Relaxed);
+        let told = held.map(|held| held.join().unwrap());
+        assert!(
+            told.iter().any(|told| told.starts_with("HTTP/1.1 429 ")),
+            "{told:?}"
+        );
     });
 }
 

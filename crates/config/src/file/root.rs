@@ -216,7 +216,8 @@ section! {
         /// Memory for request bodies, over all entries. Requests beyond it wait, then get 429.
         body_memory: Bytes = Bytes(144 << 20),
         /// Share of `body_memory` that one client address (of IPv6, its first 64 bits) may hold while there
-        /// are others, in percent; also the share of one user over all addresses, in asynchronous mode. One
+        /// are others, in percent; also the share of one user over all addresses. All senders whose
+        /// credentials the cluster has not confirmed have half of it together when somebody else waits. One
         /// body is always allowed.
         #[schemars(range(min = 1, max = 100))]
         body_memory_peer_share: u8 = 50,

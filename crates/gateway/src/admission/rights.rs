@@ -29,7 +29,7 @@ pub use account::{AccountRight, AccountRights, AccountUse, RightVerdict, account
 pub(crate) use ask::{Caller, covers};
 pub(crate) use cluster::{ClusterRights, Denied};
 pub(crate) use identity::IDENTITY;
-pub(crate) use senders::{Senders, SentBy, Stranger};
+pub(crate) use senders::{Senders, Stranger};
 
 use identity::HashKey;
 use kept::Keeper;

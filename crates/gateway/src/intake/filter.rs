@@ -12,7 +12,7 @@ use http::request::Parts;
 use wire::{BodyError, Collected, Incoming, Outgoing, PooledBytes};
 
 use crate::admission::form::FormQuestion;
-use crate::admission::rights::{ClusterRights, Senders, SentBy, Stranger};
+use crate::admission::rights::{ClusterRights, Senders, Stranger};
 use crate::bulk_request;
 use crate::bulk_request::RequestKind;
 use crate::error::{Fault, Rejection};
@@ -248,22 +248,16 @@ impl Intake {
         incoming: &mut Incoming,
         snapshot: &Snapshot,
     ) -> Option<Stranger> {
-        if !incoming.may_be_large() {
+        // Clients that use the gateway's account are told apart by their addresses alone.
+        if !incoming.may_be_large() || self.fallback.would_fill(&head.headers) {
             return None;
         }
-        let sent = match &self.queueing {
-            Some(Queueing { rights, .. }) => {
-                let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default();
-                SentBy::User(rights.user_of(uuid, &head.headers)?)
-            }
+        let (principal, stranger) = match &self.queueing {
+            Some(Queueing { rights, .. }) => (rights.sender(&head.headers, snapshot).0, None),
             None => self.senders.of(&head.headers, snapshot),
         };
-        match sent {
-            SentBy::User(user) => incoming.sent_by(user),
-            SentBy::Stranger(stranger) => return Some(stranger),
-            SentBy::Anybody => {}
-        }
-        None
+        incoming.sent_by(principal);
+        stranger
     }
 
     /// Reads a body, within the limits of the cluster and of the gateway.

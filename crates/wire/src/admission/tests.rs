@@ -1,6 +1,8 @@
 use super::*;
 use crate::budget::BUDGET_BYTES_DEFAULT;
 use crate::claim::Claim;
+use crate::claim::ClaimVerdict;
+use crate::holder::Principal;
 
 const MIB: usize = 1 << 20;
 
@@ -222,7 +224,8 @@ async fn a_user_has_its_share_over_all_its_addresses_and_all_while_it_is_alone()
     let budget = Arc::new(Budget::new(60 * MIB)); // 45 for bodies
     let of = |user: Option<u128>, last: u8| {
         let address = peer(last);
-        Claim::begin(&budget, Sender { address, user })
+        let principal = user.map_or(Principal::Anybody, Principal::User);
+        Claim::begin(&budget, Sender { address, principal })
     };
     let greedy: Vec<Claim> = (1..=6).map(|last| of(Some(7), last)).collect();
     for claim in &greedy[..3] {
@@ -263,7 +266,7 @@ async fn a_user_that_gives_something_back_lets_on_its_own_body_at_another_addres
             &budget,
             Sender {
                 address,
-                user: Some(user),
+                principal: Principal::User(user),
             },
         )
     };
@@ -284,6 +287,51 @@ async fn a_user_that_gives_something_back_lets_on_its_own_body_at_another_addres
     );
     drop((other, first, second));
     assert!(budget.admission.state().peers.is_empty());
+}
+
+#[tokio::test]
+async fn what_the_unconfirmed_hold_beyond_half_a_share_is_cut_when_somebody_else_waits_long() {
+    let budget = Arc::new(Budget::new(64 * MIB)); // 48 for bodies, 24 for a user, 12 for all who are unproven
+    let of = |principal, last: u8| {
+        let address = peer(last);
+        Claim::begin(&budget, Sender { address, principal })
+    };
+    let unproven: Vec<Claim> = (1..=3).map(|last| of(Principal::Unproven, last)).collect();
+    for claim in &unproven[..2] {
+        assert!(wait(&budget, claim, 20 * MIB, 1).await, "there is room");
+    }
+    let told = || {
+        let told = |claim: &Claim| claim.record().told();
+        unproven.iter().map(told).collect::<Vec<_>>()
+    };
+    unproven[..2].iter().for_each(Claim::arrives);
+    // They arrive fast, all the time.
+    let arrive = async {
+        for times in 1.. {
+            unproven[..2]
+                .iter()
+                .for_each(|claim| claim.arrived(times * 100_000));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let late = async {
+        assert!(!wait(&budget, &unproven[2], 16 * MIB, 2).await);
+        assert!(
+            !told().contains(&Some(ClaimVerdict::OverShare)),
+            "they wait for one another"
+        );
+        let user = of(Principal::User(7), 9);
+        let (served, own) = tokio::join!(
+            wait(&budget, &user, 16 * MIB, 2),
+            wait(&budget, &unproven[2], 16 * MIB, 2)
+        );
+        assert!(!served && !own, "nobody has given anything back here");
+        assert!(told().contains(&Some(ClaimVerdict::OverShare)), "{:?}", told());
+    };
+    tokio::select! {
+        () = late => {}
+        () = arrive => panic!("it arrives for ever"),
+    }
 }
 
 #[tokio::test]

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use bulk::Writes;
+use cluster::Snapshot;
 use http::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Mutex as AsyncMutex;
-use wire::Outgoing;
+use wire::{Outgoing, Principal};
 
 use super::Clock;
 use super::ask::{self, Caller, Failure, Permission};
@@ -136,21 +137,47 @@ impl ClusterRights {
         self.memory.lock()
     }
 
-    /// Returns a number for the user who shows these headers, if the cluster has let them in not long ago.
-    /// Nobody is asked, and nothing is allowed by it.
-    pub(crate) fn user_of(&self, uuid: &str, headers: &HeaderMap) -> Option<u128> {
+    /// Returns what is known of who shows these headers, and whether that is all that can be known: the user
+    /// whom the cluster has named for them not long ago, or else for the credentials among them. Nobody is
+    /// asked, and nothing is allowed by it.
+    pub(crate) fn sender(&self, headers: &HeaderMap, snapshot: &Snapshot) -> (Principal, bool) {
+        let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default();
+        let now = self.clock.now();
         if !identity::is_shown(headers) {
-            return None;
+            let is_asked = self.path.lock().is_some();
+            return (
+                if is_asked {
+                    Principal::Unproven
+                } else {
+                    Principal::Anybody
+                },
+                true,
+            );
         }
+        let mut accounts = self.key.accounts(uuid, headers);
         let identity = self.key.identity(uuid, headers);
-        let user = self.memory().while_away(identity, self.clock.now())?.user;
-        let number = user.map_or(identity.0, |user| u128::from_be_bytes(user.to_bytes()));
-        Some(number ^ self.salt)
+        let memory = self.memory();
+        if memory.open(uuid, now, FRESH).is_some() {
+            return (Principal::Anybody, true);
+        }
+        let known = memory.while_away(identity, now).map(|known| known.user);
+        if let Some(Some(user)) = known {
+            return (self.user(user), true);
+        }
+        let named = accounts.find_map(|account| Some((account, memory.named(account, now)?)));
+        let principal = match named {
+            Some((_, Some(user))) => self.user(user),
+            // The cluster lets these credentials in, and does not say whose they are.
+            Some((account, None)) => Principal::User(account.0 ^ self.salt),
+            None if known.is_some() => Principal::User(identity.0 ^ self.salt),
+            None if memory.open(uuid, now, WHILE_AWAY).is_some() => Principal::Anybody,
+            None => Principal::Unproven,
+        };
+        (principal, known.is_some())
     }
 
-    /// Returns whether the cluster has said not long ago that it asks nobody who they are.
-    pub(super) fn is_open(&self, uuid: &str) -> bool {
-        self.memory().open(uuid, self.clock.now(), FRESH).is_some()
+    fn user(&self, user: Fingerprint) -> Principal {
+        Principal::User(u128::from_be_bytes(user.to_bytes()) ^ self.salt)
     }
 
     /// Finds out who a client is, and whether the cluster accepts its credentials.
@@ -183,7 +210,13 @@ impl ClusterRights {
                 Ok(Client::Anybody)
             }
             Ok(Some(user)) => {
-                self.memory().let_in(identity, user, now);
+                let mut memory = self.memory();
+                memory.let_in(identity, user, now);
+                let accounts: Vec<_> = self.key.accounts(uuid, caller.headers).collect();
+                if let [account] = accounts[..] {
+                    memory.names(account, user, now);
+                }
+                drop(memory);
                 Ok(Client::Known(Authenticated { identity, user }))
             }
             Err(failure) => {

@@ -4,6 +4,9 @@
 use std::fmt;
 
 use aws_lc_rs::{hmac, rand};
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 
@@ -17,7 +20,7 @@ pub(crate) static IDENTITY: [HeaderName; 5] = [
     HeaderName::from_static("x-proxy-roles"),
 ];
 
-/// A client of one cluster, by its headers.
+/// A client of one cluster, by its headers, or by its credentials alone ([`HashKey::accounts`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ClientIdentity(pub(super) u128);
 
@@ -57,22 +60,53 @@ impl HashKey {
     /// Returns the identity of the client that sends these headers to this cluster. A cluster that is built
     /// anew has other clients.
     pub(super) fn identity(&self, cluster_uuid: &str, headers: &HeaderMap) -> ClientIdentity {
+        let shown = IDENTITY.iter().flat_map(|name| {
+            let values = headers.get_all(name).into_iter();
+            values.flat_map(|value| [name.as_str().as_bytes(), value.as_bytes()])
+        });
+        self.hash(std::iter::once(cluster_uuid.as_bytes()).chain(shown))
+    }
+
+    /// Returns the identities of those who send these credentials to this cluster, whatever else they show
+    /// and however they spell it: servers take no notice of that, but it is in [`HashKey::identity`].
+    pub(super) fn accounts(
+        &self,
+        cluster_uuid: &str,
+        headers: &HeaderMap,
+    ) -> impl Iterator<Item = ClientIdentity> {
+        let values = headers.get_all(AUTHORIZATION).into_iter();
+        values.take(ACCOUNTS_MAX).map(move |value| {
+            let (scheme, credentials) = credentials(value.as_bytes());
+            self.hash([cluster_uuid.as_bytes(), ACCOUNT, &scheme, &credentials])
+        })
+    }
+
+    fn hash<'p>(&self, parts: impl IntoIterator<Item = &'p [u8]>) -> ClientIdentity {
         let mut context = hmac::Context::with_key(&self.hmac);
-        let mut update = |part: &[u8]| {
+        for part in parts {
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
-        };
-        update(cluster_uuid.as_bytes());
-        for name in &IDENTITY {
-            for value in headers.get_all(name) {
-                update(name.as_str().as_bytes());
-                update(value.as_bytes());
-            }
         }
         let tag = context.sign();
         let first = tag.as_ref().iter().take(16);
         ClientIdentity(first.fold(0, |print, byte| (print << 8) | u128::from(*byte)))
     }
+}
+
+/// Returns the scheme and the credentials of an `Authorization`, as servers read them: they take no notice
+/// of the scheme's case, of further spaces and of what comes behind them, and OpenSearch and Elasticsearch
+/// decode Base64 without padding too.
+fn credentials(value: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut words = value
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    let scheme = words.next().unwrap_or_default().to_ascii_lowercase();
+    let shown = words.next().unwrap_or_default();
+    let decoded = match &*scheme {
+        b"basic" | b"apikey" => LENIENT.decode(shown).ok(),
+        _ => None,
+    };
+    (scheme, decoded.unwrap_or_else(|| shown.to_vec()))
 }
 
 impl fmt::Debug for HashKey {
@@ -97,9 +131,58 @@ pub(super) fn shown(headers: &HeaderMap) -> HeaderMap {
     shown
 }
 
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+/// Distinguishes credentials from a client's headers.
+const ACCOUNT: &[u8] = b"account";
+/// A client has one account; the others are looked at only lest somebody hides it among them.
+const ACCOUNTS_MAX: usize = 4;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_account_is_the_same_however_it_is_spelled_and_whatever_is_beside_it() {
+        let key = HashKey::new();
+        let of = |lines: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in lines {
+                headers.append(*name, value.parse().unwrap());
+            }
+            key.accounts("c", &headers).collect::<Vec<_>>()
+        };
+        // u:pw
+        let account = of(&[("authorization", "Basic dTpwdw==")]);
+        assert_eq!(account.len(), 1);
+        for spelled in [
+            "basic dTpwdw==",
+            "BASIC   dTpwdw",
+            "Basic dTpwdx==",
+            "Basic dTpwdw== x",
+        ] {
+            assert_eq!(
+                of(&[("authorization", spelled), ("x-proxy-user", spelled)]),
+                account
+            );
+        }
+        let hidden = of(&[
+            ("authorization", "Basic eDp5"),
+            ("authorization", "Basic dTpwdw=="),
+        ]);
+        assert_eq!(hidden[1..], account);
+        for other in ["Basic dTpwdW==", "Bearer dTpwdw==", "Basic", "Basic !"] {
+            assert_ne!(of(&[("authorization", other)]), account, "{other}");
+        }
+        assert_eq!(of(&[("x-proxy-user", "u")]), []);
+        let mut shown = HeaderMap::new();
+        shown.append(AUTHORIZATION, "Basic dTpwdw==".parse().unwrap());
+        assert_ne!(key.accounts("d", &shown).collect::<Vec<_>>(), account);
+    }
 
     #[test]
     fn clients_are_told_apart_by_all_that_they_show_and_only_with_the_key() {

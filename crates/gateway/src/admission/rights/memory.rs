@@ -13,6 +13,8 @@ use crate::fingerprint::Fingerprint;
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     clients: HashMap<ClientIdentity, KnownClient>,
+    /// The users whom the cluster has named for credentials, whatever else was shown with them, and when.
+    accounts: HashMap<ClientIdentity, (Option<Fingerprint>, i64)>,
     /// The number of index names that clients have grants for, all together.
     names: usize,
     /// The cluster's last word, if it asks nobody who they are.
@@ -109,6 +111,24 @@ impl Memory {
         self.clients.insert(client, known);
     }
 
+    /// Records the user whom the cluster has named for credentials.
+    pub(super) fn names(&mut self, account: ClientIdentity, user: Option<Fingerprint>, now: i64) {
+        if self.accounts.len() >= CLIENTS_MAX && !self.accounts.contains_key(&account) {
+            self.accounts.retain(|_, (_, at)| is_within(*at, now, FRESH));
+            if self.accounts.len() >= CLIENTS_MAX {
+                return;
+            }
+        }
+        self.accounts.insert(account, (user, now));
+    }
+
+    /// Returns the user whom the cluster has named last for credentials; the inner `None` means that it let
+    /// them in and did not say.
+    pub(super) fn named(&self, account: ClientIdentity, now: i64) -> Option<Option<Fingerprint>> {
+        let (user, at) = self.accounts.get(&account)?;
+        is_within(*at, now, WHILE_AWAY).then_some(*user)
+    }
+
     /// Records that the cluster has turned a client away.
     pub(super) fn turned_away(&mut self, client: ClientIdentity) {
         if let Some(known) = self.clients.remove(&client) {
@@ -193,15 +213,42 @@ impl Memory {
         clients.map(|(client, known)| (*client, known))
     }
 
-    /// Forgets the quarter of the clients that was let in first.
+    /// Forgets clients: those who are one user many times, or else the quarter that was let in first. A user
+    /// can be a new client with each request, and does not have the others forgotten by that.
     fn make_room(&mut self) {
+        let before = self.clients.len();
+        self.forget_repeated();
+        if self.clients.len() > before / 4 * 3 {
+            self.forget_oldest();
+        }
+        self.names = self.clients.values().map(|known| known.grants.len()).sum();
+    }
+
+    /// Forgets all but the newest [`CLIENTS_OF_USER_MAX`] clients of each user.
+    fn forget_repeated(&mut self) {
+        let mut of_users: HashMap<Fingerprint, Vec<i64>> = HashMap::new();
+        for known in self.clients.values() {
+            if let Some(user) = known.user {
+                of_users.entry(user).or_default().push(known.at);
+            }
+        }
+        of_users.retain(|_, times| times.len() > CLIENTS_OF_USER_MAX);
+        for times in of_users.values_mut() {
+            times.sort_unstable();
+        }
+        self.clients.retain(|_, known| {
+            let times = known.user.and_then(|user| of_users.get(&user));
+            times.is_none_or(|times| known.at > times[times.len() - 1 - CLIENTS_OF_USER_MAX])
+        });
+    }
+
+    fn forget_oldest(&mut self) {
         let mut times: Vec<i64> = self.clients.values().map(|known| known.at).collect();
         times.sort_unstable();
         let Some(until) = times.get(times.len() / 4).copied() else {
             return;
         };
         self.clients.retain(|_, known| known.at > until);
-        self.names = self.clients.values().map(|known| known.grants.len()).sum();
     }
 }
 
@@ -217,6 +264,8 @@ const FRESH_NO: Duration = Duration::from_secs(5);
 /// How long an answer counts while no node can be reached.
 pub(super) const WHILE_AWAY: Duration = Duration::from_secs(3600);
 const CLIENTS_MAX: usize = 10_000;
+/// The most clients that are one user when others have to be forgotten.
+const CLIENTS_OF_USER_MAX: usize = 16;
 const NAMES_MAX: usize = 100_000;
 const NAMES_OF_CLIENT_MAX: usize = 5_000;
 

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use cluster::Snapshot;
 use http::HeaderMap;
+use wire::Principal;
 use wire::guard::{self, Work};
 
 use super::ask::Caller;
-use super::identity::{is_shown, shown};
+use super::identity::shown;
 use super::{ClusterRights, Rights};
 use crate::nodes::Outbound;
 use crate::request_id::RequestId;
@@ -26,17 +27,6 @@ pub(crate) struct Senders {
     rights: Arc<Rights>,
     cluster: Arc<str>,
     known: OnceCell<Arc<ClusterRights>>,
-}
-
-/// The sender of a request.
-#[derive(Debug)]
-pub(crate) enum SentBy {
-    /// The user of this number.
-    User(u128),
-    /// Somebody of whom the cluster may be asked.
-    Stranger(Stranger),
-    /// Somebody who shows no credentials, or whose cluster asks nobody for them.
-    Anybody,
 }
 
 /// A client of whom the cluster has not been asked lately.
@@ -108,21 +98,16 @@ impl Senders {
         }
     }
 
-    /// Returns who sends a request with these headers to the cluster of this snapshot.
-    pub(crate) fn of(&self, headers: &HeaderMap, snapshot: &Snapshot) -> SentBy {
-        if !is_shown(headers) {
-            return SentBy::Anybody;
-        }
+    /// Returns who sends a request with these headers to the cluster of this snapshot, as far as is known,
+    /// and whether the cluster is to be asked.
+    pub(crate) fn of(&self, headers: &HeaderMap, snapshot: &Snapshot) -> (Principal, Option<Stranger>) {
         let rights = self.known.get_or_init(|| self.rights.in_memory(&self.cluster));
-        let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default();
-        match rights.user_of(uuid, headers) {
-            Some(user) => SentBy::User(user),
-            None if rights.is_open(uuid) => SentBy::Anybody,
-            None => SentBy::Stranger(Stranger {
-                headers: shown(headers),
-                rights: Arc::clone(rights),
-            }),
-        }
+        let (principal, is_known) = rights.sender(headers, snapshot);
+        let stranger = (!is_known).then(|| Stranger {
+            headers: shown(headers),
+            rights: Arc::clone(rights),
+        });
+        (principal, stranger)
     }
 }
 
