@@ -1,4 +1,4 @@
-// The settings, fields and shards of one index, from the cluster's answers, and where each setting comes from. Pure.
+// The settings, fields and shards of one index, and where each setting comes from. Pure.
 import { dict, type Answer, type Dict, type Json } from "./templates.ts";
 
 /**

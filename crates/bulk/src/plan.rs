@@ -137,7 +137,7 @@ pub(crate) fn plan_observed(
         if draft.ends_mixed(&mut filling, ask) {
             together::keep(&mut draft.plan, body, ask, table, draft.scratch)?;
         }
-        draft.has_any()
+        Ok(())
     });
     draft.into_verdict(filled)
 }
@@ -184,8 +184,7 @@ pub(crate) async fn plan_observed_in_turns(
         }
         filled => filled,
     };
-    let any = filled.and_then(|()| draft.has_any());
-    draft.into_verdict(any)
+    draft.into_verdict(filled)
 }
 
 /// Operations between two turns: they take some tenths of a millisecond.
@@ -457,14 +456,10 @@ impl<'a, 's> Draft<'a, 's> {
         filling.free > 0 && filling.free < self.plan.docs
     }
 
-    fn has_any(&self) -> Result<(), Pass> {
-        let (why, line) = (Why::Empty, None);
-        (self.plan.docs > 0).then_some(()).ok_or(Pass { why, line })
-    }
-
     fn into_verdict(mut self, filled: Result<(), Pass>) -> Verdict {
         let plan = self.finish();
-        match filled {
+        let (why, line) = (Why::Empty, None);
+        match filled.and((plan.docs > 0).then_some(()).ok_or(Pass { why, line })) {
             Ok(()) => {
                 plan.assert_whole(self.body);
                 Verdict::Plan(plan)
@@ -699,8 +694,7 @@ impl Part {
     fn add(&mut self, doc: &Doc<'_, '_>, start: usize, end: usize) {
         match doc.type_at {
             None => self.push(start as u32, end as u32),
-            // Only numbers are passed on: a document whose address is taken would have to be put into memory
-            // in all cases.
+            // Only numbers are passed on: the address of a document would force it into memory in all cases.
             Some(place) => {
                 let at = doc.start as u32;
                 self.add_around(start as u32..end as u32, at + place.start..at + place.end);

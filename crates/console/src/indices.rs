@@ -30,7 +30,7 @@ pub(crate) struct Index {
     created_ms: Option<u64>,
 }
 
-/// What a list is sorted by. Names go upwards at first, everything else downwards, and what is not known last.
+/// What a list is sorted by: names upwards, everything else downwards, and what is not known last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {

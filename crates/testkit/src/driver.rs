@@ -210,12 +210,12 @@ mod tests {
     use super::*;
 
     /// Sends requests on these connections: a new one, or the one that is open. Notes the statuses.
-    struct Few {
+    struct Countdown {
         connects: Vec<Option<Server>>,
         statuses: Vec<Option<u16>>,
     }
 
-    impl Client for Few {
+    impl Client for Countdown {
         type Sent = usize;
 
         fn request(&mut self) -> Result<Option<(Request<'_>, usize)>> {
@@ -256,7 +256,7 @@ mod tests {
         const HALF: &str = "HTTP/1.1 201 X\r\ncontent-length: 9\r\n\r\n{}";
         let connections = vec![vec![KEPT, KEPT, LAST], vec![HALF], vec![KEPT], vec![KEPT]];
         let (server, answering) = server(connections);
-        let mut few = Few {
+        let mut few = Countdown {
             // The last is the first to be sent.
             connects: vec![Some(server.clone()), None, None, None, None, Some(server)],
             statuses: Vec::new(),

@@ -170,7 +170,7 @@ test("the walk-through", async () => {
     await p.waitForTimeout(500);
   }
 
-  // The index is in the list with as many documents as were sent, and its settings say which template set them.
+  // The index is in the list with as many documents as were sent, and its settings say where they come from.
   const told = await (await fetch(`${env.CLUSTER_URL}/_cat/indices/${index}?format=json`)).json();
   await to(p, `#/c/${encodeURIComponent(ids.first)}/indices?q=${index}`);
   await until("all documents are counted", async () => (await row(p, index).locator("data.num").nth(2).getAttribute("value")) === String(sent));

@@ -1,0 +1,38 @@
+// The words of the page of write heat.
+const many = (n: number, one: string, more = `${one}s`) => `${n} ${n === 1 ? one : more}`;
+
+export const heat = {
+  title: "Write heat",
+  map: "Nodes and their shards",
+  help: "Arrow keys move from shard to shard.",
+  show: "What is shown",
+  shows: { docs: "Documents", bytes: "Bytes", rejected: "Rejections", latency: "Latency" },
+  units: {
+    docs: (seconds: string) => `documents a second, over ${seconds} s`,
+    bytes: (seconds: string) => `bytes a second, over ${seconds} s`,
+    rejected: (seconds: string) => `rejected documents (429) a second, over ${seconds} s`,
+    latency: (seconds: string) => `mean time of answers, over ${seconds} s`,
+  },
+  legend: "Colours",
+  upTo: (rate: string) => `to ${rate}`,
+  tops: { docs: "The hottest shards", bytes: "Shards with the most bytes", rejected: "Shards with the most rejections", latency: "The slowest shards" },
+  noNode: "(no node)",
+  aGateway: "a gateway",
+  gatewayProblem: (name: string, why: string) => `The counts of ${name} are missing: ${why}`,
+  noGateway: "No registered gateway delivers to this cluster",
+  noGatewayText: "The heat map comes from the counts of gateways. Register the gateway that writes to this cluster.",
+  nothing: "No gateway has written to this cluster yet",
+  nothingText: "Shards appear here with the first bulk that is split, or with the first documents that a queue delivers.",
+  old: (age: string) => `These numbers are ${age} old`,
+  hot: (shard: string, node: string, times: string, of: number) => `${shard} on ${node} gets ${times} times the mean of the ${of} shards of its index.`,
+  rate: (n: string) => `${n} documents/s`,
+  bytes: (size: string) => `${size}/s`,
+  rejected: (n: string) => `${n} rejected/s`,
+  latency: (time: string) => `latency ${time}`,
+  total: (n: string) => `${n} counted`,
+  shown: (n: number, all: number) => `The ${n} hottest of ${all} shards.`,
+  leftOut: (n: number) => `${many(n, "colder shard")} left out.`,
+  nodesShown: (n: number, all: number) => `The ${n} hottest of ${all} nodes.`,
+  others: (rate: string) => `${rate} documents a second go to indices that the gateway has no room to count apart.`,
+  columns: { index: "Index", shard: "Shard", node: "Node", rate: "Docs/s", bytes: "Bytes/s", share: "Share", rejected: "Rejected/s", latency: "Latency", docs: "Counted" },
+};
