@@ -274,7 +274,7 @@ test("read-only refuses, protected asks for a name and a reason, and the audit l
   await to(p, "#/dev?cluster=production");
   await p.waitForFunction(() => document.querySelector(".bar select").value === "production");
   await run("DELETE orders");
-  await p.getByRole("heading", { name: "This cluster is protected" }).waitFor();
+  await p.getByRole("heading", { name: "This needs your confirmation" }).waitFor();
   assert.ok(await p.getByRole("button", { name: "Do it" }).isDisabled());
   await p.locator("dialog").getByLabel("Name").fill("orders");
   await p.locator("dialog").getByLabel("Reason").fill("moved to archive");
