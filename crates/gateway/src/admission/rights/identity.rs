@@ -94,19 +94,22 @@ impl HashKey {
 }
 
 /// Returns the scheme and the credentials of an `Authorization`, as servers read them: they take no notice
-/// of the scheme's case, of further spaces and of what comes behind them, and OpenSearch and Elasticsearch
-/// decode Base64 without padding too.
+/// of the scheme's case and of further spaces, nor of what comes behind Base64, which OpenSearch and
+/// Elasticsearch decode without padding too. In other schemes all words are credentials: the secret may be
+/// the last of them.
 fn credentials(value: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut words = value
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty());
     let scheme = words.next().unwrap_or_default().to_ascii_lowercase();
-    let shown = words.next().unwrap_or_default();
-    let decoded = match &*scheme {
-        b"basic" | b"apikey" => LENIENT.decode(shown).ok(),
-        _ => None,
+    let credentials = match &*scheme {
+        b"basic" | b"apikey" => {
+            let shown = words.next().unwrap_or_default();
+            LENIENT.decode(shown).unwrap_or_else(|_| shown.to_vec())
+        }
+        _ => words.collect::<Vec<_>>().join(&b' '),
     };
-    (scheme, decoded.unwrap_or_else(|| shown.to_vec()))
+    (scheme, credentials)
 }
 
 impl fmt::Debug for HashKey {
@@ -178,6 +181,18 @@ mod tests {
         for other in ["Basic dTpwdW==", "Bearer dTpwdw==", "Basic", "Basic !"] {
             assert_ne!(of(&[("authorization", other)]), account, "{other}");
         }
+        // A realm of its own may have its secret behind the name, and a signature stands behind the key.
+        for [one, other] in [
+            ["Own user=u password=a", "Own user=u password=b"],
+            [
+                "AWS4-HMAC-SHA256 Credential=k, Signature=a",
+                "AWS4-HMAC-SHA256 Credential=k, Signature=b",
+            ],
+        ] {
+            assert_ne!(of(&[("authorization", one)]), of(&[("authorization", other)]));
+        }
+        let spaced = of(&[("authorization", "own  user=u   password=a")]);
+        assert_eq!(of(&[("authorization", "Own user=u password=a")]), spaced);
         assert_eq!(of(&[("x-proxy-user", "u")]), []);
         let mut shown = HeaderMap::new();
         shown.append(AUTHORIZATION, "Basic dTpwdw==".parse().unwrap());
