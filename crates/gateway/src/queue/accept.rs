@@ -92,11 +92,12 @@ impl Accept {
             ..self.params(&queued)
         };
         let mut charge = queued.pool.budget().hold(bytes_of(&queued.plan)).await;
-        let noted = self.note(&queued, outbound);
         let lend = |bytes| Some(queued.pool.take_charged(bytes, &mut charge));
         let (mut turns, what) = (Turns::begin(), (ACCEPTED, &params));
         let entry = log.entry(what, plan, body, (ask, table), lend, async || turns.pass().await);
         let entry = entry.await;
+        // From here to the hand-over there is no waiting, as a note requires.
+        let noted = self.note(&queued, outbound);
         // The record has a copy, and a request that waits for the disk should not hold both.
         drop(queued.body);
         queued.scratch.borrow_mut().recycle(queued.plan);
