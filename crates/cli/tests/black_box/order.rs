@@ -220,6 +220,30 @@ fn a_newer_version_waits_for_the_older_one_of_an_alias_that_was_swapped_to_its_i
     what_waits_is_not_overtaken((refuse, "documents"), ("a", "i2"), moves, "i2");
 }
 
+/// Nothing comes after the restart that would have the names of parked operations looked up.
+#[test]
+fn a_newer_version_waits_for_the_older_one_of_a_swapped_alias_from_the_first_try_after_a_restart() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "retry_delay_in_ms: 30");
+    let mut gateway = place.start();
+    refuses(&cluster, Some(1), OF_A_PIPELINE);
+    queued(&gateway, &writes("index", "a", 60, 1));
+    wait(&gateway, "c0", |one| one["parked"] == 60 && one["pending"] == 0);
+    cluster.alias("a", &["i2"]);
+    noticed(&gateway, &cluster);
+    queued(&gateway, &writes("index", "i2", 60, 2));
+    wait(&gateway, "c0", |one| one["parked"] == 120 && one["pending"] == 0);
+    gateway.signal("KILL");
+    drop(gateway);
+    let tried = cluster.counts().bulks + 5;
+    gateway = place.start();
+    wait(&gateway, "c0", |_| cluster.counts().bulks >= tried);
+    assert_eq!(newest(&cluster.docs("i2"), 2), 0);
+    refuses(&cluster, None, OF_A_PIPELINE);
+    drained(&gateway, "c0");
+    assert_eq!(newest(&cluster.docs("i2"), 2), 60);
+}
+
 /// Writes of one document wait in the line of their index, the older one of another lane than the newer one,
 /// for whose lane there is a line, too.
 #[test]

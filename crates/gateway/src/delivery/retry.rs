@@ -227,9 +227,12 @@ async fn step(
     let snapshot = outbound.cluster().snapshot();
     passed.follow(&snapshot);
     let docs_max = docs_max.min(*limit);
-    let picked = parked
-        .state()
-        .pick(key, docs_max, bytes_max, |piece| passed.has(piece));
+    let picked = {
+        let mut state = parked.state();
+        // The operations go where their names lead in this snapshot, so no other decides which wait.
+        state.follow_topology(&snapshot);
+        state.pick(key, docs_max, bytes_max, |piece| passed.has(piece))
+    };
     let (picked, Some(wording)) = picked else {
         return Ok(passed.all());
     };
