@@ -8,7 +8,7 @@ use super::http::{Head, Reply, decode};
 use super::index::Index;
 use super::route::Formula;
 use super::state::{ClusterContext, ClusterState};
-use super::{document, search, settings, statistics, users};
+use super::{document, listing, search, settings, statistics, users};
 
 /// Returns whether the request carries a user that the cluster knows, if the cluster requires one.
 pub(super) fn authorized(shared: &ClusterContext, head: &Head) -> bool {
@@ -48,6 +48,7 @@ pub(super) fn answer(shared: &ClusterContext, node: usize, head: &Head, body: &[
     let (status, value) = users::refusal(shared, head, &parts)
         .or_else(|| users::answer(shared, head, &parts, body))
         .or_else(|| request.of_cluster())
+        .or_else(|| listing::answer(request.state, &head.method, &parts))
         .or_else(|| request.of_settings())
         .or_else(|| request.of_search())
         .or_else(|| request.of_document())

@@ -28,6 +28,7 @@ mod http;
 mod index;
 mod ingest;
 mod item;
+mod listing;
 mod node;
 mod refusal;
 mod route;
