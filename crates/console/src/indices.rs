@@ -190,12 +190,14 @@ pub(crate) fn read(told: &Value) -> Option<Vec<Index>> {
             deleted: number("docs.deleted"),
             bytes: number("store.size"),
             primary_bytes: number("pri.store.size"),
-            created_ms: number("creation.date"),
+            created_ms: number("creation.date").filter(|ms| *ms <= DATE_MS_MAX),
         })
     };
     Some(rows.iter().filter_map(read).collect())
 }
 
+/// The last moment that a browser can show; a cluster may name a later one.
+const DATE_MS_MAX: u64 = 8_640_000_000_000_000;
 /// The cluster asks all its nodes for this list.
 const FRESH: Duration = Duration::from_secs(30);
 /// The number of rows of a page.
@@ -264,6 +266,13 @@ mod tests {
         assert!(names(&listed.page(&wanted("s*l", false, 0))).is_empty());
         let beyond = listed.page(&wanted("", false, usize::MAX));
         assert_eq!((beyond.matched, beyond.rows.len()), (3, 0));
+    }
+
+    #[test]
+    fn a_moment_that_no_browser_can_show_is_not_told() {
+        let created = |ms: &str| read(&json!([{"index": "a", "creation.date": ms}])).unwrap()[0].created_ms;
+        assert_eq!(created("8640000000000000"), Some(DATE_MS_MAX));
+        assert_eq!(created("8640000000000001"), None);
     }
 
     #[test]

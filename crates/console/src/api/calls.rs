@@ -71,7 +71,8 @@ pub(super) async fn call(
     if body.len() > BYTES_MAX {
         return Err(Refusal::bad(format!("body: {BYTES_MAX} bytes at most")));
     }
-    if !path.only_reads(&method) {
+    let is_reading = path.only_reads(&method);
+    if !is_reading {
         demand(Role::Operator, user.roles.on_cluster(&id), ON_CLUSTER)?;
         admit(&cluster, &path, call.confirm.as_ref())?;
         let what = format!("{method} {}", call.path);
@@ -82,8 +83,7 @@ pub(super) async fn call(
             reason: call.confirm.as_ref().map(|confirm| confirm.reason.trim()),
             ..AuditedChange::default()
         })?;
-        api.names.forget(&id);
-        api.indices.forget(&id);
+        forget_lists(&api, &id);
     }
     let headers = headers_of(&call.headers, !body.is_empty())?;
     let target = Target::of_cluster(store, &cluster).map_err(|error| Refusal::bad(error.to_string()))?;
@@ -96,7 +96,12 @@ pub(super) async fn call(
         bytes_max: BYTES_MAX,
     };
     let began = Instant::now();
-    let answer = api.polls.outbound.send(&Arc::new(target), ask).await?;
+    let sent = api.polls.outbound.send(&Arc::new(target), ask).await;
+    if !is_reading {
+        // Somebody may have asked for the lists meanwhile.
+        forget_lists(&api, &id);
+    }
+    let answer = sent?;
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let kept = answer
@@ -111,6 +116,12 @@ pub(super) async fn call(
 }
 
 /// Checks whether a call that writes may be sent.
+/// Forgets what is known of a cluster's indices and templates, since a call may change them.
+fn forget_lists(api: &ApiState, cluster: &str) {
+    api.names.forget(cluster);
+    api.indices.forget(cluster);
+}
+
 fn admit(cluster: &ClusterEntry, path: &CallPath, confirm: Option<&Confirm>) -> Result<(), Refusal> {
     if cluster.read_only {
         let reason = "this cluster is registered as read-only, and the call is not known to only read";

@@ -18,11 +18,18 @@ use crate::store::StoreError;
 use crate::target::Target;
 
 /// The recent lists by cluster: however many pages are open, a cluster is asked twice a minute, and never a
-/// second time before it has answered.
+/// second time before it has answered. Pages that waited for an answer that did not come share the failure.
 #[derive(Default)]
 pub(crate) struct IndexLists(Mutex<HashMap<String, Slot>>);
 
-type Slot = Arc<tokio::sync::Mutex<Listed>>;
+type Slot = Arc<tokio::sync::Mutex<Kept>>;
+
+#[derive(Default)]
+struct Kept {
+    listed: Listed,
+    /// When the last question ended without an answer, and why.
+    failed: Option<(Instant, String)>,
+}
 
 /// Returns a page of the indices. If the cluster does not answer, the last list is shown with the reason.
 pub(super) async fn list(
@@ -33,20 +40,25 @@ pub(super) async fn list(
     let store = &api.polls.store;
     let cluster = store.cluster(&id)?.ok_or(StoreError::Missing)?;
     let slot = api.indices.slot(&id);
-    let mut listed = slot.lock().await;
-    let mut problem = None;
-    if !listed.is_fresh(Instant::now()) {
+    let came = Instant::now();
+    let mut kept = slot.lock().await;
+    if !kept.listed.is_fresh(Instant::now()) && !kept.has_failed_since(came) {
         let target = Target::of_cluster(store, &cluster).map_err(|error| Refusal::bad(error.to_string()))?;
         match ask(&api, &Arc::new(target)).await {
             Ok(indices) => {
-                *listed = Listed {
-                    at: Some((Instant::now(), now_ms())),
-                    indices,
-                }
+                let at = Some((Instant::now(), now_ms()));
+                *kept = Kept {
+                    listed: Listed { at, indices },
+                    failed: None,
+                };
             }
-            Err(error) if listed.at.is_none() => return Err(error.into()),
-            Err(error) => problem = Some(error.to_string()),
+            Err(error) => kept.failed = Some((Instant::now(), error.to_string())),
         }
+    }
+    let problem = kept.failed.as_ref().map(|(_, why)| why.clone());
+    let listed = &kept.listed;
+    if let (Some(why), None) = (&problem, listed.at) {
+        return Err(Refusal::unreachable(why));
     }
     let mut told = json!(listed.page(&wanted));
     told["at_ms"] = json!(listed.at.map(|(_, ms)| ms));
@@ -73,10 +85,85 @@ impl IndexLists {
         let mut slots = self.0.lock();
         let now = Instant::now();
         slots.retain(|_, slot| {
-            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|kept| kept.is_recent(now))
+            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|kept| kept.listed.is_recent(now))
         });
         Arc::clone(slots.entry(cluster.to_owned()).or_default())
     }
 }
 
+// === impl Kept ===
+
+impl Kept {
+    /// Whether a question has failed while a request that came at `came` waited.
+    fn has_failed_since(&self, came: Instant) -> bool {
+        self.failed.as_ref().is_some_and(|(at, _)| *at >= came)
+    }
+}
+
 const WITHIN: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::api::testing::{on_api, send, session_of};
+    use crate::roles::{Role, Roles};
+    use crate::store::ClusterEntry;
+
+    /// Starts a cluster that answers each request with 500, and counts those for its list of indices.
+    fn failing() -> (String, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut head = [0; 4096];
+                let read = stream.read(&mut head).unwrap_or(0);
+                if head[..read].starts_with(b"GET /_cat/indices") {
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                // The client may be gone.
+                let _ = stream.write_all(
+                    b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+                );
+            }
+        });
+        (url, asked)
+    }
+
+    #[test]
+    fn pages_that_wait_for_a_cluster_share_its_failure() {
+        let (url, asked) = failing();
+        on_api(async |store, routes| {
+            let entry = ClusterEntry {
+                id: "a".into(),
+                name: "a".into(),
+                endpoints: vec![url],
+                ..ClusterEntry::default()
+            };
+            store.keep_cluster(&entry, None).unwrap();
+            let roles = Roles {
+                role: Role::Viewer,
+                clusters: [].into(),
+            };
+            let token = session_of(&store, "ada", &roles);
+            let page = || send(&routes, "GET", "/clusters/a/indices", Some(&token), "");
+            let (one, two, three) = tokio::join!(page(), page(), page());
+            for answer in [one, two, three] {
+                assert_eq!(answer.status(), 502);
+            }
+            assert_eq!(asked.load(Ordering::Relaxed), 1, "asked once for three pages");
+            assert_eq!(page().await.status(), 502);
+            assert_eq!(
+                asked.load(Ordering::Relaxed),
+                2,
+                "and again for a page that comes later"
+            );
+        });
+    }
+}

@@ -44,6 +44,11 @@ impl Refusal {
         Self::new(StatusCode::CONFLICT, kind, reason)
     }
 
+    /// A server that was asked did not answer.
+    pub(crate) fn unreachable(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "unreachable", reason)
+    }
+
     pub(crate) fn not_found(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", reason)
     }
@@ -142,6 +147,6 @@ impl From<NotHashed> for Refusal {
 
 impl From<AskError> for Refusal {
     fn from(error: AskError) -> Self {
-        Self::new(StatusCode::BAD_GATEWAY, "unreachable", error.to_string())
+        Self::unreachable(error.to_string())
     }
 }
