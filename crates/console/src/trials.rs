@@ -195,8 +195,13 @@ impl Trials {
 
     /// Cancels the trial of a gateway. Returns whether there is one.
     pub(crate) fn cancel(&self, gateway: &str) -> bool {
+        self.cancel_where(|trial| trial.gateway == gateway)
+    }
+
+    /// Cancels the trial that is running, if it is one of these. Returns whether it is.
+    pub(crate) fn cancel_where(&self, is_meant: impl Fn(&TrialRow) -> bool) -> bool {
         let running = self.running.borrow();
-        let Some(running) = running.as_ref().filter(|one| one.row.gateway == gateway) else {
+        let Some(running) = running.as_ref().filter(|one| is_meant(&one.row)) else {
             return false;
         };
         running.progress.lock().state = "cancelled";

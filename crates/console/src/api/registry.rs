@@ -73,6 +73,9 @@ pub(super) async fn remove_cluster(
     let store = &api.polls.store;
     let stored = store.cluster(&id)?.ok_or(StoreError::Missing)?;
     store.forget_cluster(&id)?;
+    api.indices.forget(&id);
+    // Its page is gone, so that nobody could cancel it.
+    api.trials.cancel_where(|trial| trial.cluster == id);
     let before = json!(stored);
     let change = AuditedChange {
         before: Some(&before),
@@ -158,6 +161,7 @@ pub(super) async fn remove_gateway(
     let store = &api.polls.store;
     let stored = store.gateway(&id)?.ok_or(StoreError::Missing)?;
     store.forget_gateway(&id)?;
+    api.trials.cancel(&id);
     let before = json!(stored);
     let change = AuditedChange {
         before: Some(&before),
@@ -258,6 +262,8 @@ fn keep_cluster(
 ) -> Result<(), StoreError> {
     let store = &api.polls.store;
     store.keep_cluster(entry, draft.secret())?;
+    // Another cluster may be at its addresses.
+    api.indices.forget(&entry.id);
     let what = if stored.is_some() {
         "change cluster"
     } else {

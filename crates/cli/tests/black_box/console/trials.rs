@@ -244,6 +244,28 @@ fn a_trial_that_is_cancelled_and_one_whose_console_is_killed_remove_their_indice
 }
 
 #[test]
+fn a_trial_ends_with_the_registration_of_its_gateway_or_its_cluster() {
+    for of_gateway in [true, false] {
+        let mut setting = Setting::new();
+        // The trial takes longer than the test waits for its end.
+        assert_eq!(setting.begin(20_000, 10).status, 200);
+        setting.wait_for_index();
+        let entry = match of_gateway {
+            true => setting.path.trim_end_matches("/trial").to_owned(),
+            false => format!("/api/clusters/{}", setting.cluster_id),
+        };
+        let removed = setting.console.delete(&entry);
+        assert_eq!(removed.status, 200, "{}", removed.text);
+        // Any gateway's page says whether a trial is running.
+        let other = json!({"name": "other", "url": "http://127.0.0.1:9"});
+        let other = setting.console.post("/api/gateways", &other).json;
+        setting.path = format!("/api/gateways/{}/trial", other["id"].as_str().unwrap());
+        setting.wait_until("no trial is running", |told| told["is_busy"] == false);
+        assert_eq!(setting.indices(), [""; 0]);
+    }
+}
+
+#[test]
 fn a_trial_is_refused_where_writes_are_and_says_why_it_failed() {
     let setting = Setting::new();
     let wrong = setting.begin(400, 11);
