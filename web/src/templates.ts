@@ -61,6 +61,17 @@ export function matches(pattern: string, index: string): boolean {
   return true;
 }
 
+/**
+ * The name by which an index got its template: that of its data stream, if it is a part of one. Elasticsearch names such an
+ * index `.ds-STREAM-2026.01.31-000001`, and earlier versions and OpenSearch `.ds-STREAM-000001`.
+ */
+export function nameForTemplates(index: string, templates: readonly Template[]): string {
+  const stream = /^\.ds-(.+?)(?:-\d{4}\.\d{2}\.\d{2})?-\d{6,}$/.exec(index)?.[1];
+  if (stream === undefined) return index;
+  const winner = whoSets(stream, templates, new Map()).winner;
+  return winner?.body["data_stream"] !== undefined ? stream : index;
+}
+
 export interface Origin {
   readonly key: string;
   readonly value: string;

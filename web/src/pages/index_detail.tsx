@@ -6,7 +6,7 @@ import { fieldsOf, settingsOf, shardsOf, type Field, type Setting, type Shard } 
 import { link } from "../router.ts";
 import { t } from "../strings.ts";
 import { loadTemplates } from "../template_load.ts";
-import { dict, whoSets, type Json } from "../templates.ts";
+import { dict, nameForTemplates, whoSets, type Json } from "../templates.ts";
 import { Button, Empty, Header, Loading, Name, Num, Trouble } from "../ui/bits.tsx";
 import { Text } from "../ui/field.tsx";
 import { usePoll } from "../ui/poll.ts";
@@ -42,7 +42,7 @@ async function load(id: string, name: string, signal: AbortSignal): Promise<Told
   const value = (r: PromiseSettledResult<Json>): Json => (r.status === "fulfilled" ? r.value : null);
   return {
     names,
-    settings: settingsOf(dict(told[name]), whoSets(name, all.templates, all.components)),
+    settings: settingsOf(dict(told[name]), whoSets(nameForTemplates(name, all.templates), all.templates, all.components)),
     fields: fieldsOf(dict(dict(dict(value(mapping))[name])["mappings"])),
     shards: shardsOf(value(shards)),
     problems: [...why(mapping, "_mapping"), ...why(shards, "_cat/shards"), ...all.problems],

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fieldsOf, settingsOf, shardsOf } from "../../src/index_settings.ts";
-import { whoSets, type Template } from "../../src/templates.ts";
+import { nameForTemplates, whoSets, type Template } from "../../src/templates.ts";
 
 const template = (settings: Record<string, string>): Template => ({ kind: "index", name: "logs", patterns: ["logs-*"], rank: 1, composedOf: [], body: { template: { settings } } });
 
@@ -22,6 +22,19 @@ test("a setting comes from the template that sets it, from the index, from the s
     ["gc_deletes", "60s", "default", null],
   ]);
   assert.deepEqual(settingsOf({}, answer), []);
+});
+
+test("an index of a data stream has its settings from the template of the stream", () => {
+  const stream: Template = { ...template({ codec: "best_compression" }), body: { data_stream: {}, template: { settings: { codec: "best_compression" } } } };
+  const sources = (index: string, templates: readonly Template[]) => {
+    const answer = whoSets(nameForTemplates(index, templates), templates, new Map());
+    return settingsOf({ settings: { "index.codec": "best_compression" } }, answer).map((one) => one.source);
+  };
+  for (const index of [".ds-logs-app-2026.01.31-000001", ".ds-logs-app-000012", ".ds-logs-app-2026.01.31-1000000"]) {
+    assert.deepEqual(sources(index, [stream]), ["template"], index);
+  }
+  assert.deepEqual(sources(".ds-metrics-app-000001", [stream]), ["index"], "no template of this stream");
+  assert.deepEqual(sources(".ds-logs-app-000001", [template({ codec: "best_compression" })]), ["index"], "a template that makes no streams");
 });
 
 test("fields are listed with their subfields, under a type's name too, however deep a mapping claims to be", () => {
