@@ -96,7 +96,6 @@ impl Accept {
         let (mut turns, what) = (Turns::begin(), (ACCEPTED, &params));
         let entry = log.entry(what, plan, body, (ask, table), lend, async || turns.pass().await);
         let entry = entry.await;
-        // From here to the hand-over there is no waiting, as a note requires.
         let noted = self.note(&queued, outbound);
         // The record has a copy, and a request that waits for the disk should not hold both.
         drop(queued.body);
