@@ -94,7 +94,7 @@ impl OpenTopic {
             match lanes {
                 Some(lanes) => break lanes,
                 None if Instant::now() > until => {
-                    return Err(about(options, "it was made and is not there".to_owned()));
+                    return Err(away(options, "the topic was made and is not there".to_owned()));
                 }
                 None => lanes = partitions(&probe, options)?,
             }
@@ -312,8 +312,8 @@ fn partitions(probe: &BaseConsumer<Quiet>, options: &Options) -> Result<Option<u
                     Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
                         return Ok(None);
                     }
-                    Some(error) if late => return Err(about(options, error.to_string())),
-                    _ if late => return Err(about(options, "it has no partitions".to_owned())),
+                    Some(error) if late => return Err(failed(options, &KafkaError::MetadataFetch(error))),
+                    _ if late => return Err(away(options, "the topic has no partitions yet".to_owned())),
                     _ => {}
                 }
             }
@@ -377,13 +377,9 @@ fn make(admin: &AdminClient<Quiet>, options: &Options) -> Result<(), OpenError> 
         .request_timeout(Some(OPEN_TIMEOUT))
         .operation_timeout(Some(OPEN_TIMEOUT));
     let made = wait(admin.create_topics([&topic], &asking));
-    let failed = |error: KafkaError| match passes(&error) {
-        true => away(options, error.to_string()),
-        false => about(options, format!("it cannot be made: {error}")),
-    };
-    match made.map_err(failed)?.into_iter().next() {
+    match made.map_err(|error| failed(options, &error))?.into_iter().next() {
         Some(Err((_, error))) if error != RDKafkaErrorCode::TopicAlreadyExists => {
-            Err(failed(KafkaError::AdminOp(error)))
+            Err(failed(options, &KafkaError::AdminOp(error)))
         }
         _ => {
             let (topic, partitions) = (&options.topic, options.partitions.unwrap_or(PARTITIONS));
@@ -496,6 +492,14 @@ fn passes(error: &KafkaError) -> bool {
     )
 }
 
+/// Returns what an error about the topic means: what passes says nothing yet about the topic.
+fn failed(options: &Options, error: &KafkaError) -> OpenError {
+    match passes(error) {
+        true => away(options, error.to_string()),
+        false => about(options, format!("it cannot be used: {error}")),
+    }
+}
+
 fn away(options: &Options, why: String) -> OpenError {
     OpenError::Away {
         brokers: options.brokers.join(", "),
@@ -548,3 +552,32 @@ pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 const OVERHEAD_BYTES: usize = 512;
 /// The limit of Kafka's clients and brokers by default.
 const MESSAGE_BYTES: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_brokers_say_of_a_topic_for_a_moment_says_nothing_about_the_topic() {
+        let options = Options {
+            brokers: vec!["b:9092".to_owned()],
+            topic: "t".to_owned(),
+            partitions: None,
+            replicas: None,
+            retention: Duration::MAX,
+            message_bytes_max: None,
+            ack_timeout: Duration::ZERO,
+            session_timeout: Duration::ZERO,
+            tls: None,
+            sasl: None,
+        };
+        let is_away = |code| {
+            let told = failed(&options, &KafkaError::MetadataFetch(code));
+            matches!(told, OpenError::Away { .. })
+        };
+        assert!(is_away(RDKafkaErrorCode::LeaderNotAvailable));
+        assert!(is_away(RDKafkaErrorCode::NotController));
+        assert!(!is_away(RDKafkaErrorCode::TopicAuthorizationFailed));
+        assert!(!is_away(RDKafkaErrorCode::InvalidTopic));
+    }
+}
