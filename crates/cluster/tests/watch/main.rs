@@ -259,7 +259,7 @@ fn refused_credentials_are_said_clearly_and_requests_still_find_a_node() {
         status
             .warnings
             .iter()
-            .any(|w| w.contains("401") && w.contains("credentials")),
+            .any(|w| w.contains("401") && w.contains("does not let the gateway read")),
         "{:?}",
         status.warnings
     );
