@@ -87,7 +87,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 fn serve(arguments: &Arguments) -> io::Result<()> {
     let last = u32::from(arguments.port) + u32::from(arguments.clusters) * u32::from(arguments.nodes);
-    if last > u32::from(u16::MAX) {
+    // `last` is the port after the last one.
+    if last > u32::from(u16::MAX) + 1 {
         return Err(io::Error::other(
             "the ports of all nodes would go beyond 65535: give --port 0",
         ));
