@@ -71,7 +71,7 @@ fn dispatch(arguments: &Arguments) -> Result<bool> {
     let now = admin.get("/heat", &Terms::new())?;
     let seconds = began.elapsed().as_secs_f64();
     let mut rows = rows(&before, &now);
-    rows.retain(|row| row.docs > 0);
+    rows.retain(|row| row.docs > 0 || row.rejected > 0);
     rows.sort_by(|left, right| right.figure(arguments.by).total_cmp(&left.figure(arguments.by)));
     let any = !rows.is_empty();
     rows.truncate(arguments.top.into());
