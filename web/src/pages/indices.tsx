@@ -32,7 +32,7 @@ function List({ id }: { id: string }) {
   const { query } = route.value;
   const [q, sort, from] = [query.get("q") ?? "", query.get("sort") ?? "name", query.get("from") ?? ""];
   const [reverse, hidden] = [query.has("reverse"), query.has("hidden")];
-  const words = new URLSearchParams({ q, sort: sort in s.orders ? sort : "name", reverse: String(reverse), hidden: String(hidden), from: /^\d+$/.test(from) ? from : "0" });
+  const words = new URLSearchParams({ q, sort: Object.hasOwn(s.orders, sort) ? sort : "name", reverse: String(reverse), hidden: String(hidden), from: /^\d{1,9}$/.test(from) ? from : "0" });
   const at = `clusters/${encodeURIComponent(id)}/indices?${words}`;
   const { data: fresh, problem, again } = usePoll((signal) => api<IndexPage>(at, { signal }), EVERY_MS, [at]);
   // What was shown stays until there is something else, so that nothing jumps while somebody types.
