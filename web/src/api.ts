@@ -18,12 +18,13 @@ export class Problem extends Error {
 /** Counts answers of 401: the page then asks for the login and keeps its place. */
 export const lostSession = signal(0);
 
+/** A body that is a Blob is JSON already. */
 export async function api<T>(path: string, options: { method?: string; body?: unknown; signal?: AbortSignal; keepalive?: boolean } = {}): Promise<T> {
   const { method = options.body === undefined ? "GET" : "POST", body, ...rest } = options;
   const init: RequestInit = { method, cache: "no-store", credentials: "same-origin", ...rest };
   if (method !== "GET") {
     init.headers = { "Content-Type": "application/json" };
-    init.body = JSON.stringify(body ?? {});
+    init.body = body instanceof Blob ? body : JSON.stringify(body ?? {});
   }
   let answer: Response;
   let text: string;

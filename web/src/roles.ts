@@ -11,6 +11,8 @@ export interface You {
   readonly role: Role;
   /** By the cluster's id. */
   readonly clusters: Readonly<Record<string, Role>>;
+  /** Whether the user logs in at the OpenID provider, which has the password and gives the roles. */
+  readonly oidc?: boolean;
 }
 
 /** Told with the login and with each overview: an admin may change roles at any time. */

@@ -3,7 +3,6 @@
 import { signal } from "@preact/signals";
 import { Component, type ComponentType } from "preact";
 import { useEffect } from "preact/hooks";
-import { api } from "./api.ts";
 import { clock, span } from "./format.ts";
 import { helpOpen, paletteOpen, startKeys } from "./keys.ts";
 import { heardAt, isStale, now, overview } from "./live.ts";
@@ -12,7 +11,7 @@ import { Overview } from "./pages/overview.tsx";
 import { Palette } from "./palette.tsx";
 import { reaches, roleEverywhere, you } from "./roles.ts";
 import { go, link, route } from "./router.ts";
-import { clusterOf, gate, gatewayOf, isDark, leave, registry, theme, THEMES, type Theme } from "./state.ts";
+import { clusterOf, gate, gatewayOf, isDark, logOut, registry, theme, THEMES, type Theme } from "./state.ts";
 import { t } from "./strings.ts";
 import { Button, Empty, Loading, Trouble } from "./ui/bits.tsx";
 import { Dialog } from "./ui/dialog.tsx";
@@ -281,7 +280,7 @@ function Rail() {
             <Button look="quiet" onClick={() => (helpOpen.value = true)} aria-label={t.nav.help} title={`${t.nav.help} (?)`}>
               ?
             </Button>
-            <Button look="quiet" icon="out" aria-label={t.nav.logout} title={t.nav.logout} onClick={() => void api("logout", { method: "POST" }).finally(leave)} />
+            <Button look="quiet" icon="out" aria-label={t.nav.logout} title={t.nav.logout} onClick={() => void logOut()} />
           </div>
         ) : null}
         <p class="version">{session ? visible(session.version) : ""}</p>
@@ -345,7 +344,7 @@ export function Shell() {
   void isDark();
   if (at.at === "asking") return <Loading />;
   if (at.at === "unreachable") return <Unreachable why={at.why} />;
-  if (at.at === "setup" || at.at === "login") return at.at === "setup" ? <Setup /> : <Login />;
+  if (at.at === "setup" || at.at === "login") return at.at === "setup" ? <Setup /> : <Login ways={at.ways} />;
   return (
     <div class="shell">
       <Rail />

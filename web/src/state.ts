@@ -3,12 +3,15 @@ import { effect, signal } from "@preact/signals";
 import { api, lostSession, Problem } from "./api.ts";
 import { startLive, stopLive } from "./live.ts";
 import { tellYou, you } from "./roles.ts";
-import type { Cluster, Gateway, Registry, Session } from "./types.ts";
+import type { Cluster, Gateway, Registry, Session, Ways } from "./types.ts";
 
-export type Gate = { at: "asking" } | { at: "login" } | { at: "setup" } | { at: "in"; session: Session } | { at: "unreachable"; why: string };
+export type Gate = { at: "asking" } | { at: "login"; ways: Ways } | { at: "setup"; ways: Ways } | { at: "in"; session: Session } | { at: "unreachable"; why: string };
 export const gate = signal<Gate>({ at: "asking" });
 export const registry = signal<Registry | null>(null);
 export const registryProblem = signal<string | null>(null);
+
+/** How users may log in, as the server said last. */
+let ways: Ways = { password: true, oidc: null };
 
 export async function askSession(): Promise<void> {
   try {
@@ -16,13 +19,19 @@ export async function askSession(): Promise<void> {
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     stopLive();
-    if (error.status === 401) gate.value = { at: error.body["first_start"] === true ? "setup" : "login" };
+    if (error.status === 401) {
+      ways = (error.body["login"] as Ways | undefined) ?? ways;
+      // With a provider, the first user of the console's own is made only by whoever has the link.
+      const isFirst = error.body["first_start"] === true && (!ways.oidc || /setup=/.test(location.hash));
+      gate.value = { at: isFirst ? "setup" : "login", ways };
+    }
     else gate.value = { at: "unreachable", why: error.message };
   }
 }
 
 export function enter(session: Session): void {
   tellYou(session.user);
+  ways = session.login ?? ways;
   gate.value = { at: "in", session };
   startLive(leave);
   void loadRegistry();
@@ -32,7 +41,21 @@ export function leave(): void {
   stopLive();
   registry.value = null;
   you.value = null;
-  if (gate.peek().at !== "login") gate.value = { at: "login" };
+  if (gate.peek().at !== "login") gate.value = { at: "login", ways };
+}
+
+/** Ends the session, and the provider's too if it has one: then the provider leads back here. */
+export async function logOut(): Promise<void> {
+  try {
+    const told = await api<{ end_session?: string | null }>("logout", { method: "POST" });
+    if (told.end_session) {
+      location.assign(told.end_session);
+      return;
+    }
+  } catch {
+    // The session is gone, or the server is: the login page says which.
+  }
+  leave();
 }
 
 effect(() => {

@@ -5,6 +5,13 @@ import type { You } from "./roles.ts";
 export interface Session {
   readonly user: You;
   readonly version: string;
+  readonly login?: Ways;
+}
+
+/** How users may log in. */
+export interface Ways {
+  readonly password: boolean;
+  readonly oidc: { readonly label: string } | null;
 }
 
 export interface Cluster {
@@ -27,6 +34,7 @@ export interface Gateway {
   readonly url: string;
   readonly has_token: boolean;
   readonly ca_pem?: string | null;
+  readonly has_client_pem?: boolean;
   readonly verify: boolean;
   readonly clusters: readonly { readonly name: string; readonly cluster_id: string | null }[];
 }
@@ -188,9 +196,11 @@ export interface Trials {
   /** Null if the cluster could not be asked. */
   readonly leftovers: readonly string[] | null;
   readonly refused: readonly [string, string] | null;
-  readonly clusters: readonly { readonly id: string; readonly name: string }[];
+  readonly clusters: readonly { readonly id: string; readonly name: string; readonly refused: readonly [string, string] | null }[];
   /** The URLs by the entries' names. */
   readonly entries: Readonly<Record<string, string>>;
+  /** The ids of the clusters by the entries' names. */
+  readonly reach: Readonly<Record<string, readonly string[]>>;
   readonly indices: string;
 }
 

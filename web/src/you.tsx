@@ -35,7 +35,7 @@ export function YouDialog() {
   return (
     <Dialog title={visible(me.name)} onClose={close}>
       <Roles role={me.role} clusters={me.clusters} />
-      <Password onDone={close} />
+      {me.oidc ? null : <Password onDone={close} />}
     </Dialog>
   );
 }

@@ -52,6 +52,17 @@ async function console_(registry) {
   fetch(`${url}api/live`, { headers: { cookie }, signal: seen.signal }).then(async (answer) => {
     for await (const _ of answer.body);
   }).catch(() => {});
+  const get = (path) => fetch(`${url}api/${path}`, { headers: { cookie }, signal: AbortSignal.timeout(1000) }).then((answer) => answer.json());
+  /** Opens the page of the only cluster, which asks as often as this; a stopped console does not answer. */
+  child.open = async () => {
+    const [{ id }] = (await get("registry")).clusters;
+    child.asking = setInterval(() => ["series?minutes=15", "nodes"].forEach((what) => get(`clusters/${id}/${what}`).catch(() => {})), 2000);
+  };
+  /** Closes that page; the overview stays open. */
+  child.close = async () => {
+    clearInterval(child.asking);
+    await wait(35_000);
+  };
   child.shut = async () => {
     seen.abort();
     await wait(35_000);
@@ -128,10 +139,12 @@ async function gateway(turns = 8, rounds = 1500) {
 async function cluster(url, pids, turns = 5, seconds = 30) {
   const nodes = pids.split(",").map(Number);
   const watcher = await console_({ clusters: [{ name: "c", endpoint: url }] });
-  for (const looked of ["a page open", "no page open"]) {
-    if (looked === "no page open") await watcher.shut();
-    await clusterTurns(watcher, nodes, looked, turns, seconds);
-  }
+  await watcher.open();
+  await clusterTurns(watcher, nodes, "its page open", turns, seconds);
+  await watcher.close();
+  await clusterTurns(watcher, nodes, "the overview open", turns, seconds);
+  await watcher.shut();
+  await clusterTurns(watcher, nodes, "no page open", turns, seconds);
 }
 
 async function clusterTurns(watcher, nodes, looked, turns, seconds) {

@@ -14,6 +14,7 @@ import { join } from "node:path";
 import { once } from "node:events";
 import { parseArgs } from "node:util";
 import { closeAll, page, to } from "../test/browser/kit.mjs";
+import { feel } from "./feel.mjs";
 
 const number = (name, least) => [name, { type: "string", default: String(least) }];
 const { values, positionals } = parseArgs({
@@ -215,7 +216,10 @@ async function measure() {
   await made.locator("table.gateway tbody tr").first().waitFor();
   const coldMs = Date.now() - cold;
   if (many.minutes) await soak(made, cdp, shown, child);
-  else await look(made, cdp, shown, child, coldMs, around.gateways);
+  else {
+    await look(made, cdp, shown, child, coldMs, around.gateways);
+    await feel(bar, made, url, { name, value, url }, idOf(around.clusters[0].name));
+  }
   await closeAll();
   await wait(35_000);
   bar("CPU of the console, no page open", await share(child.pid, () => wait(30_000)), 0.25, "cores");

@@ -78,6 +78,7 @@ mod lanes;
 mod merge;
 mod models;
 mod murmur;
+mod names;
 mod operations;
 mod packed;
 mod plan;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::action::Form;
 use crate::direct::RoutingValues;
 use crate::lanes::{lane_of, lane_of_id, lane_seed};
+use crate::names::Names;
 use crate::runs::{Assigned, Runs};
 use crate::touches::{Touched, Touches};
 use crate::walk::{Doc, ShardChoice, Walk};
@@ -94,9 +95,7 @@ pub struct Scratch {
     slots: Slots,
     values: RoutingValues,
     touches: Touches,
-    names: Vec<u32>,
-    /// A bit for each name of the table, by number, that says whether it is in the plan's names.
-    named: Vec<u64>,
+    names: Names,
 }
 
 /// Splits a body. This touches each byte of it once and allocates nothing per document.
@@ -221,8 +220,6 @@ struct Slots {
     parts: Vec<u16>,
     /// The part for documents that any node may take.
     any: u16,
-    /// At the level lane: the name that was looked up last.
-    name: Option<u32>,
     /// At the level lane: the names that were looked up lately, each at its own place.
     lately: [Option<RecentName>; LATELY],
     /// At the level lane: the indices written to, as far as they have been seen.
@@ -257,8 +254,7 @@ impl Default for Scratch {
             slots: Slots::default(),
             values: RoutingValues::default(),
             touches: Touches::default(),
-            names: Vec::new(),
-            named: Vec::new(),
+            names: Names::default(),
         }
     }
 }
@@ -284,7 +280,7 @@ impl Scratch {
             mut parts,
             mut order,
             mut arena,
-            mut names,
+            names,
             touched,
             ..
         } = plan;
@@ -300,8 +296,8 @@ impl Scratch {
         }
         order.clear();
         arena.clear();
-        names.clear();
-        (self.parts, self.order, self.arena, self.names) = (parts, order, arena, names);
+        (self.parts, self.order, self.arena) = (parts, order, arena);
+        self.names.recycle(names);
         self.touches.recycle(touched);
     }
 }
@@ -330,8 +326,8 @@ impl Plan {
         self.minted
     }
 
-    /// At the level lane: returns the names that operations use for their indices, each once, by their
-    /// numbers in the table ([`RouteTable::name_of`]).
+    /// Returns the names that operations use for their indices, each once, by their numbers in the table
+    /// ([`RouteTable::name_of`]).
     pub fn names(&self) -> &[u32] {
         &self.names
     }
@@ -367,16 +363,13 @@ impl<'a, 's> Draft<'a, 's> {
             ingests: false,
             typed: false,
             minted: None,
-            names: std::mem::take(&mut scratch.names),
+            names: Vec::new(),
             writes: Vec::new(),
             touched: Vec::new(),
         };
         scratch.slots.clear(level, table);
         scratch.touches.clear(level, table);
-        if matches!(level, Level::Lane(_)) {
-            // Never more bits than the table has names, whatever numbers entries have.
-            scratch.named.resize(table.names().div_ceil(64), 0);
-        }
+        scratch.names.clear(table);
         Self {
             body,
             level,
@@ -473,9 +466,7 @@ impl<'a, 's> Draft<'a, 's> {
 
     fn finish(&mut self) -> Plan {
         let mut plan = std::mem::take(&mut self.plan);
-        for name in &plan.names {
-            self.scratch.named[*name as usize / 64] = 0;
-        }
+        plan.names = self.scratch.names.take();
         plan.writes = self.scratch.slots.writes.take();
         plan.touched = self.scratch.touches.take();
         if plan.parts.len() == 1 {
@@ -497,20 +488,10 @@ impl<'a, 's> Draft<'a, 's> {
         let nodes = self.table.nodes();
         let node = shard.and_then(|shard| doc.route.node(shard));
         let node = node.filter(|node| node.0 < nodes);
+        self.scratch.names.note(doc.name);
         let slots = &mut self.scratch.slots;
         let lane = match (self.level, shard) {
             (Level::Lane(lanes), Some(shard)) => {
-                if slots.name != Some(doc.name) {
-                    slots.name = Some(doc.name);
-                    // A name that is supposed to be new is none of the table's names.
-                    let (at, bit) = (doc.name as usize / 64, 1 << (doc.name % 64));
-                    if let Some(named) = self.scratch.named.get_mut(at)
-                        && *named & bit == 0
-                    {
-                        *named |= bit;
-                        self.plan.names.push(doc.name);
-                    }
-                }
                 let of_shard = slots.lane(doc, shard, lanes, self.default_index);
                 match id.filter(|_| self.lanes_by_id) {
                     Some(id) => lane_of_id(id, lanes),
@@ -737,7 +718,6 @@ impl Default for Slots {
             rows_in_use: Vec::new(),
             parts: Vec::new(),
             any: NO_PART,
-            name: None,
             lately: [None; LATELY],
             writes: WritesSoFar::default(),
         }
@@ -756,7 +736,6 @@ impl Slots {
             Level::Node => self.parts.resize(usize::from(table.nodes()), NO_PART),
             Level::Lane(lanes) => {
                 self.lately = [None; LATELY];
-                self.name = None;
                 self.writes.clear();
                 self.parts.resize(lanes.max(1) as usize, NO_PART);
             }

@@ -1,18 +1,20 @@
 //! The admin port of a running gateway, as commands use it.
 
+mod trust;
+
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use config::Secret;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ureq::tls::TlsConfig;
 
 use crate::exit;
 use crate::output::{is_broken_pipe, why};
+use trust::TrustArguments;
 
 /// Which gateway, and how its answers are shown.
 #[derive(clap::Args)]
@@ -30,6 +32,8 @@ pub(crate) struct AdminArguments {
     /// File with the admin token; or set TIDEGATE_ADMIN_TOKEN
     #[arg(long, global = true, help_heading = "Gateway", value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    trust: TrustArguments,
     /// Print the answer as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -68,14 +72,12 @@ impl AdminArguments {
             }
             None => variable.ok().filter(|token| !token.is_empty()),
         };
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider);
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
             .timeout_connect(Some(CONNECT_TIMEOUT))
-            .tls_config(tls.build())
+            .tls_config(self.trust.tls(&self.admin)?)
             .build()
             .new_agent();
         Ok(Admin {
@@ -91,6 +93,13 @@ impl AdminArguments {
 impl Admin {
     pub(crate) fn get(&self, path: &str, query: &Terms) -> Result<Value> {
         let request = self.agent.get(self.url(path)).query_pairs(pairs(query));
+        self.answer(self.authorized(request).call())
+    }
+
+    /// Asks like [`Admin::get`], with a limit for the whole answer.
+    pub(crate) fn get_within(&self, path: &str, query: &Terms, within: Duration) -> Result<Value> {
+        let request = self.agent.get(self.url(path)).query_pairs(pairs(query));
+        let request = request.config().timeout_global(Some(within)).build();
         self.answer(self.authorized(request).call())
     }
 
@@ -111,6 +120,12 @@ impl Admin {
     pub(crate) fn post(&self, path: &str, query: &Terms) -> Result<Value> {
         let request = self.agent.post(self.url(path)).query_pairs(pairs(query));
         self.answer(self.authorized(request).send_empty())
+    }
+
+    pub(crate) fn post_json<T: DeserializeOwned>(&self, path: &str, query: &Terms, body: &str) -> Result<T> {
+        let request = self.agent.post(self.url(path)).query_pairs(pairs(query));
+        let request = request.header("content-type", "application/json");
+        self.answer(self.authorized(request).send(body))
     }
 
     pub(crate) fn post_text(&self, path: &str, query: &Terms, text: &str) -> Result<Value> {
@@ -145,7 +160,10 @@ impl Admin {
         }
     }
 
-    fn answer(&self, answer: Result<http::Response<ureq::Body>, ureq::Error>) -> Result<Value> {
+    fn answer<T: DeserializeOwned>(
+        &self,
+        answer: Result<http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<T> {
         let mut answer = answer.map_err(|error| {
             anyhow::anyhow!("no gateway answers at {}: {}", self.origin, unreached(&error))
         })?;
@@ -156,9 +174,13 @@ impl Admin {
             .read_to_string();
         let body = body.with_context(|| format!("the answer of {} broke off", self.origin))?;
         let status = answer.status().as_u16();
+        if answer.status().is_success()
+            && let Ok(read) = serde_json::from_str(&body)
+        {
+            return Ok(read);
+        }
         let json: Option<Value> = serde_json::from_str(&body).ok();
         match json {
-            Some(json) if answer.status().is_success() => Ok(json),
             _ if status == 401 => {
                 let reason =
                     "the admin port requires its token: set TIDEGATE_ADMIN_TOKEN, or give --token-file";
@@ -259,6 +281,7 @@ fn unreached(error: &ureq::Error) -> String {
             "nothing listens there".to_owned()
         }
         ureq::Error::HostNotFound => "its name cannot be looked up".to_owned(),
+        ureq::Error::Io(error) => trust::failure(error).unwrap_or_else(|| error.to_string()),
         other => other.to_string(),
     }
 }

@@ -3,7 +3,7 @@
 mod online;
 mod rights;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use config::{Config, Problem, Severity};
 use serde_json::json;
 
 use crate::exit;
-use crate::output::{counted, plain};
+use crate::output::{counted, has_colours, plain};
 use online::{Finding, Level};
 
 /// Check a configuration file without running it
@@ -117,7 +117,7 @@ fn write_findings(findings: &[Finding]) -> io::Result<()> {
 
 fn write_text(arguments: &Arguments, valid: bool, problems: &[Problem]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colour = has_colours(&out);
     for problem in problems {
         writeln!(
             out,

@@ -57,6 +57,9 @@ pub(crate) struct Arguments {
     /// YAML file of clusters and gateways to register at each start
     #[arg(long, value_name = "FILE")]
     register: Option<PathBuf>,
+    /// YAML file of logins at an OpenID provider: issuer, client, and the roles that its groups give
+    #[arg(long, value_name = "FILE")]
+    oidc: Option<PathBuf>,
     /// Also start a fake cluster, a gateway and load, already registered; nothing of it is kept
     #[arg(long, conflicts_with_all = ["data", "register"])]
     demo: bool,

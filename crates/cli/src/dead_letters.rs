@@ -1,5 +1,7 @@
 //! `tidegate dead-letters`: the documents that clusters refused, and what to do with them.
 
+mod patch;
+
 use std::io::{self, Read as _, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
@@ -10,9 +12,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::admin::{self, Admin, AdminArguments, Terms};
-use crate::output::{no_json, plain, table, time};
+use crate::output::{counted, no_json, plain, table, time};
 
-/// List, count, show, edit, replay and purge dead letters of a running gateway
+/// List, count, show, change, replay and purge dead letters of a running gateway
 ///
 /// A dead letter is a document that asynchronous mode accepted and a cluster
 /// finally refused. The gateway keeps it, with the reason, until somebody replays
@@ -41,6 +43,7 @@ enum Verb {
     Count(Count),
     Show(Show),
     Edit(Edit),
+    Patch(patch::Patch),
     Replay(Replay),
     Purge(Purge),
 }
@@ -197,6 +200,7 @@ fn dispatch(arguments: &Arguments) -> Result<bool> {
             let letter = admin.put(&format!("/dead_letters/{}", edit.id), &query, &body)?;
             write_letter(&letter, json, &mut out)
         }
+        Verb::Patch(patch) => patch::run(patch, &admin, query, json, &mut out),
         Verb::Replay(replay) => run_replay(&replay.which, &admin, query, json, &mut out),
         Verb::Purge(purge) => run_purge(&purge.which, &admin, query, json, &mut out),
     }
@@ -338,16 +342,17 @@ fn write_letter(letter: &Value, json: bool, out: &mut impl Write) -> Result<bool
     Ok(true)
 }
 
+/// Reads JSON that is sent exactly as it was written.
+fn raw(name: &str, text: &str) -> Result<Box<RawValue>> {
+    RawValue::from_string(text.trim().to_owned())
+        .map_err(|error| admin::refuse(400, format!("{name}: {}", no_json(&error))))
+}
+
 /// Returns the body of an edit. It contains the action and the source exactly as they were written.
 fn edited(edit: &Edit) -> Result<String> {
-    let raw = |name: &str, text: String| {
-        let text = text.trim().to_owned();
-        RawValue::from_string(text)
-            .map_err(|error| admin::refuse(400, format!("{name}: {}", no_json(&error))))
-    };
     let mut parts = Vec::new();
     if let Some(action) = &edit.action {
-        parts.push(("action", raw("--action", action.clone())?));
+        parts.push(("action", raw("--action", action)?));
     }
     if let Some(file) = &edit.source {
         let mut text = String::new();
@@ -356,7 +361,7 @@ fn edited(edit: &Edit) -> Result<String> {
             file => std::fs::read_to_string(file).map(|read| text = read),
         }
         .with_context(|| format!("--source: {file}"))?;
-        parts.push(("source", raw("--source", text)?));
+        parts.push(("source", raw("--source", &text)?));
     }
     let parts: Vec<String> = parts
         .iter()
@@ -366,16 +371,17 @@ fn edited(edit: &Edit) -> Result<String> {
 }
 
 fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut impl Write) -> Result<bool> {
-    let query = match chosen(which, admin, query, "replay", "/dead_letters/_replay", json, out)? {
+    let ask = |query: &Terms| admin.post("/dead_letters/_replay", query);
+    let query = match chosen(which, ask, query, "replay", json, out)? {
         ControlFlow::Continue(query) => query,
         ControlFlow::Break(done) => return Ok(done),
     };
-    let mut done = admin.post("/dead_letters/_replay", &query)?;
+    let mut done = ask(&query)?;
     // The gateway answers a long replay part by part; each further request continues it.
     let (mut all, mut now) = (0, done["replayed"].as_u64().unwrap_or(0));
     while done["more"] == true && now > 0 {
         all += now;
-        done = admin.post("/dead_letters/_replay", &query)?;
+        done = ask(&query)?;
         now = done["replayed"].as_u64().unwrap_or(0);
         done["replayed"] = (all + now).into();
     }
@@ -390,10 +396,10 @@ fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut 
         }
         for refusal in done["refusals"].as_array().into_iter().flatten() {
             let why = refusal["why"].as_str().unwrap_or_default();
-            writeln!(out, "  {}: {why}", refusal["id"])?;
+            writeln!(out, "  {}: {}", refusal["id"], plain(why))?;
         }
         if let Some(why) = stopped {
-            writeln!(out, "stopped: {why}")?;
+            writeln!(out, "stopped: {}", plain(why))?;
         }
         if untried {
             writeln!(
@@ -408,12 +414,13 @@ fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut 
 }
 
 fn run_purge(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut impl Write) -> Result<bool> {
-    let mut query = match chosen(which, admin, query, "purge", "/dead_letters/_purge", json, out)? {
+    let ask = |query: &Terms| admin.post("/dead_letters/_purge", query);
+    let mut query = match chosen(which, ask, query, "purge", json, out)? {
         ControlFlow::Continue(query) => query,
         ControlFlow::Break(done) => return Ok(done),
     };
     query.push(("confirm", true.to_string()));
-    let done = admin.post("/dead_letters/_purge", &query)?;
+    let done = ask(&query)?;
     match json {
         true => writeln!(out, "{done:#}")?,
         false => writeln!(out, "purged: {}", done["purged"])?,
@@ -426,34 +433,23 @@ fn run_purge(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut i
 /// no.
 fn chosen(
     which: &Which,
-    admin: &Admin,
-    mut query: Terms,
+    ask: impl Fn(&Terms) -> Result<Value>,
+    query: Terms,
     verb: &str,
-    path: &str,
     json: bool,
     out: &mut impl Write,
 ) -> Result<ControlFlow<bool, Terms>> {
-    which.filter.add_to(&mut query)?;
-    if !which.ids.is_empty() {
-        let ids: Vec<String> = which.ids.iter().map(u64::to_string).collect();
-        query.push(("id", ids.join(",")));
-    }
-    if which.all {
-        query.push(("all", true.to_string()));
-    } else if which.ids.is_empty() && which.filter.is_empty() {
-        let reason = "select letters: give their ids, a filter as in `--index NAME`, or --all";
-        return Err(admin::refuse(400, reason.to_owned()));
-    }
+    let query = which.selected(query)?;
     if which.yes && !which.dry_run {
         return Ok(ControlFlow::Continue(query));
     }
     let mut dry = query.clone();
     dry.push(("dry_run", true.to_string()));
-    let counted = admin.post(path, &dry)?;
-    let count = counted["would"].as_u64().unwrap_or(0);
+    let answer = ask(&dry)?;
+    let count = answer["would"].as_u64().unwrap_or(0);
     if which.dry_run {
         match json {
-            true => writeln!(out, "{counted:#}")?,
+            true => writeln!(out, "{answer:#}")?,
             false => writeln!(out, "would {verb}: {count}")?,
         }
         return Ok(ControlFlow::Break(!which.misses(count)));
@@ -462,9 +458,8 @@ fn chosen(
         writeln!(out, "there is nothing to {verb}")?;
         return Ok(ControlFlow::Break(!which.misses(0)));
     }
-    let letters = if count == 1 { "letter" } else { "letters" };
     Ok(
-        match admin::confirm(&format!("{verb} {count} dead {letters}?"))? {
+        match admin::confirm(&format!("{verb} {}?", counted(count, "dead letter")))? {
             true => ControlFlow::Continue(query),
             false => ControlFlow::Break(false),
         },
@@ -474,6 +469,22 @@ fn chosen(
 // === impl Which ===
 
 impl Which {
+    /// Adds the selection to a query. No selection at all is refused: `--all` says that all are meant.
+    fn selected(&self, mut query: Terms) -> Result<Terms> {
+        self.filter.add_to(&mut query)?;
+        if !self.ids.is_empty() {
+            let ids: Vec<String> = self.ids.iter().map(u64::to_string).collect();
+            query.push(("id", ids.join(",")));
+        }
+        if self.all {
+            query.push(("all", true.to_string()));
+        } else if self.ids.is_empty() && self.filter.is_empty() {
+            let reason = "select letters: give their ids, a filter as in `--index NAME`, or --all";
+            return Err(admin::refuse(400, reason.to_owned()));
+        }
+        Ok(query)
+    }
+
     /// Returns whether fewer letters were there than are named, and prints how many are missing.
     fn misses(&self, found: u64) -> bool {
         let mut named = self.ids.clone();

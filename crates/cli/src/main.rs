@@ -4,6 +4,7 @@ mod access;
 mod admin;
 mod allocator;
 mod applied;
+mod changes;
 mod check;
 mod compare;
 mod config;
@@ -76,6 +77,7 @@ enum Command {
     Queues(queues::Arguments),
     Trace(trace::Arguments),
     Heat(heat::Arguments),
+    Changes(changes::Arguments),
     Console(console::Arguments),
     Service(service::Arguments),
     Manual(manual::ManualArguments),
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
         Command::Queues(arguments) => queues::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Heat(arguments) => heat::run(&arguments),
+        Command::Changes(arguments) => changes::run(&arguments),
         Command::Console(arguments) => console::run(&arguments),
         Command::Service(arguments) => service::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments),

@@ -1,6 +1,6 @@
 //! What commands write: files, tables, times.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 /// Writes a file; an error names the file.
@@ -62,6 +62,12 @@ pub(crate) fn no_json(error: &serde_json::Error) -> String {
             error.column()
         ),
     }
+}
+
+/// Returns whether text for this output may have colours: it is a terminal, and `NO_COLOR` does not forbid
+/// it.
+pub(crate) fn has_colours(out: &impl IsTerminal) -> bool {
+    out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Makes a text safe for a terminal: foreign text must not move the cursor or change the colours.

@@ -8,6 +8,8 @@
 
 #[path = "real_async/by_hand.rs"]
 mod by_hand;
+#[path = "real_async/forms.rs"]
+mod forms;
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;
@@ -16,7 +18,7 @@ mod required;
 #[path = "real_async/typed.rs"]
 mod typed;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -56,6 +58,13 @@ fn prepare(cluster: &RealCluster, name: &str) -> Result<Prepared> {
     Ok(Prepared { index, folder, file })
 }
 
+/// Starts a gateway that knows the cluster.
+fn start(file: &Path) -> Gateway {
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    gateway
+}
+
 fn prove(kind: ClusterKind) -> Result<()> {
     let cluster = RealCluster::shared(kind)?;
     let nodes = cluster.client()?;
@@ -64,18 +73,13 @@ fn prove(kind: ClusterKind) -> Result<()> {
         folder: _folder,
         file,
     } = prepare(&cluster, "async")?;
-    let start = || {
-        let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
-        gateway.wait_until("the topology is known", |status| status["state"] == "watching");
-        gateway
-    };
     let credentials = cluster.credentials();
     let client = |gateway: &Gateway| match credentials {
         Some((user, password)) => gateway.client().basic_auth(user, password),
         None => gateway.client(),
     };
 
-    let gateway = start();
+    let gateway = start(&file);
     if let Some((user, _)) = credentials {
         let stranger = gateway.client().basic_auth(user, "wrong");
         let answer = stranger.post_ndjson(&format!("/{index}/_bulk"), b"{\"delete\":{\"_id\":\"1\"}}\n")?;
@@ -124,7 +128,7 @@ fn prove(kind: ClusterKind) -> Result<()> {
         queued += items.len() as u64;
         last.signal("KILL");
         drop(last);
-        last = start();
+        last = start(&file);
     }
     let began = Instant::now();
     let stats = loop {

@@ -27,12 +27,18 @@ use testkit::real::ClusterKind;
 
 const CLIENTS: usize = 12;
 const ROUNDS: usize = 15;
+/// The end of the name of each client's second index.
+const SECOND: &str = "-2";
+/// Longer than indices are new to the gateway.
+const SETTLED_AFTER: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// Returns a body with new documents, existing ones, unparsable ones, deletes of existing and missing
 /// documents, and updates with and without a document. The failures differ from client to client and from
-/// round to round.
+/// round to round. One document is for a second index, so that bulks of different clients may travel
+/// together.
 fn body(index: &str, client: usize, round: usize) -> String {
-    let mut lines = String::new();
+    let second = json!({"index": {"_index": format!("{index}{SECOND}"), "_id": round.to_string()}});
+    let mut lines = format!("{second}\n{{\"n\":{client}}}\n");
     let mut push = |action: &str, meta: Value, source: Option<Value>| {
         let mut meta = meta;
         meta["_index"] = json!(index);
@@ -77,9 +83,9 @@ fn proof(kind: ClusterKind) -> Result<()> {
     let prefixes = Prefixes::fresh();
     let mut http = server.http();
     for prefix in [&prefixes.direct, &prefixes.other] {
-        for client in 0..CLIENTS {
+        for (client, which) in (0..CLIENTS).flat_map(|client| [(client, ""), (client, SECOND)]) {
             http.put(
-                &format!("/{prefix}{client:02}"),
+                &format!("/{prefix}{client:02}{which}"),
                 &json!({
                     "settings": {"number_of_shards": 3, "number_of_replicas": 0},
                     "mappings": {"properties": {"n": {"type": "integer"}}}
@@ -102,10 +108,10 @@ fn proof(kind: ClusterKind) -> Result<()> {
             .map(|client| client.join().expect("no client panics"));
         joined.flatten().collect()
     });
-    for client in 0..CLIENTS {
+    for (client, which) in (0..CLIENTS).flat_map(|client| [(client, ""), (client, SECOND)]) {
         let mut contents = Vec::new();
         for prefix in [&prefixes.direct, &prefixes.other] {
-            let index = format!("{prefix}{client:02}");
+            let index = format!("{prefix}{client:02}{which}");
             http.send(&Request::new("POST", &format!("/{index}/_refresh")))?;
             let found = http.get(&format!("/{index}/_search?size=1000&version=true"))?;
             let hits = found["hits"]["hits"].as_array().cloned().unwrap_or_default();
@@ -118,7 +124,7 @@ fn proof(kind: ClusterKind) -> Result<()> {
             http.send(&Request::new("DELETE", &format!("/{index}")))?;
         }
         ensure!(
-            contents[0].len() > ROUNDS && contents[0] == contents[1],
+            contents[0].len() + usize::from(!which.is_empty()) > ROUNDS && contents[0] == contents[1],
             "client {client}: other contents"
         );
     }
@@ -154,6 +160,10 @@ fn write(
                 .ndjson(body(&format!("{prefix}{client:02}"), client, round).into_bytes())
         };
         let direct = http.send(&bulk(&prefixes.direct));
+        if round == 1 {
+            // From then on no index is new to the gateway.
+            std::thread::sleep(SETTLED_AFTER);
+        }
         together.wait();
         // A client without an answer goes on all the same: the others wait for it.
         let answer = through.send(&bulk(&prefixes.other));
@@ -326,6 +336,10 @@ fn write_random(
         let invented = inventor.next();
         let direct = http.send(&invented.worded(direct_prefix, direct_prefix));
         let twin = invented.worded(direct_prefix, other_prefix);
+        if n == 10 {
+            // From then on hardly any index is new to the gateway.
+            std::thread::sleep(SETTLED_AFTER);
+        }
         together.wait();
         let answer = through.send(&twin);
         let difference = match (direct, answer) {

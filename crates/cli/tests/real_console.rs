@@ -2,8 +2,11 @@
 //! and before servers that misbehave.
 //!
 //! The walk itself is `web/test/real/walk.test.mjs`; this test starts the servers that it needs.
-//! `broken.test.mjs` starts its own. Both need Node, Chromium, and the packages of `web/package-lock.json`,
-//! which `./dev test` installs.
+//! `broken.test.mjs` and `oidc.test.mjs` start their own. All need Node, Chromium, and the packages of
+//! `web/package-lock.json`, which `./dev test` installs.
+//!
+//! Tests begin in the order of their names, two at a time on two cores. So those of 100,000 letters and the
+//! walk, which take longest, come first.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,8 +42,18 @@ fn web() -> Result<PathBuf> {
 
 #[test]
 fn what_misbehaves_and_a_proxy_before_it_in_a_browser() -> Result<()> {
+    run_by_itself("test/real/broken.test.mjs")
+}
+
+#[test]
+fn who_logs_in_at_an_openid_provider_in_a_browser() -> Result<()> {
+    run_by_itself("test/real/oidc.test.mjs")
+}
+
+/// Runs a test that starts the servers that it needs.
+fn run_by_itself(file: &str) -> Result<()> {
     let output = Command::new("node")
-        .args(["--test", "--test-force-exit", "test/real/broken.test.mjs"])
+        .args(["--test", "--test-force-exit", file])
         .current_dir(web()?)
         .env("PROGRAM", env!("CARGO_BIN_EXE_tidegate"))
         .output()

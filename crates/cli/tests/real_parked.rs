@@ -123,10 +123,47 @@ fn conditions_of_an_index_or_a_request_hold_up_nothing_else_on_opensearch() -> R
     Ok(())
 }
 
+/// One copy of each shard has no node to be on, as when the node with a replica is down.
+#[test]
+fn writes_that_want_all_copies_wait_for_a_replica_and_hold_up_no_other_write() -> Result<()> {
+    let cluster = RealCluster::shared(ClusterKind::OpenSearch)?;
+    let nodes = cluster.client()?;
+    let index = cluster.fresh_name("copies");
+    let replicas = cluster.urls().len();
+    let settings = json!({"settings": {"number_of_shards": 3, "number_of_replicas": replicas}});
+    nodes.put(&format!("/{index}"), &settings)?.ok()?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("tidegate.yml");
+    std::fs::write(&file, configuration(&cluster, folder.path()))?;
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    queued(&gateway, &index)?;
+    wait(&gateway, |one| one["pending"] == 0)?;
+    send(&gateway, &index, "?wait_for_active_shards=all", "all", 1)?;
+    for client in 0..10 {
+        send(&gateway, &index, "", &format!("other-{client}"), 1)?;
+    }
+    let one = wait(&gateway, |one| one["pending"] == 0 && one["parked"] == 20)?;
+    ensure!(one["dead"] == 0, "{one}");
+    nodes.post(&format!("/{index}/_refresh"), &json!({}))?.ok()?;
+    let others = json!({"query": {"match": {"name": "other"}}});
+    let count = nodes.post(&format!("/{index}/_count"), &others)?.ok()?.json()?;
+    ensure!(count["count"] == 200, "{count}");
+    // The replica is not missed any more.
+    let settings = json!({"index.number_of_replicas": 0});
+    nodes.put(&format!("/{index}/_settings"), &settings)?.ok()?;
+    let one = wait(&gateway, |one| one["parked"] == 0)?;
+    ensure!(one["dead"] == 0, "{one}");
+    let document = nodes.get(&format!("/{index}/_doc/all-7"))?.ok()?.json()?;
+    ensure!(document["_version"] == 1, "{document}");
+    nodes.delete(&format!("/{index}"))?.ok()?;
+    Ok(())
+}
+
 /// Sends 20 documents with ids.
 fn send(gateway: &Gateway, index: &str, parameters: &str, name: &str, n: usize) -> Result<u64> {
     let text: String = (0..20)
-        .map(|id| format!("{{\"index\":{{\"_id\":\"{name}-{id}\"}}}}\n{{\"n\":{n}}}\n"))
+        .map(|id| format!("{{\"index\":{{\"_id\":\"{name}-{id}\"}}}}\n{{\"n\":{n},\"name\":\"{name}\"}}\n"))
         .collect();
     let target = format!("/{index}/_bulk{parameters}");
     let answer = gateway.client().post_ndjson(&target, text.as_bytes())?.ok()?;

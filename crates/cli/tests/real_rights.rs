@@ -159,6 +159,7 @@ fn an_elasticsearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
         &[("creator", "create", true), ("creator", "index", false)],
     )?;
     who_sent_it(&cluster)?;
+    narrowed(&cluster)?;
     shares::hold_over_several_addresses(&cluster, "admin")?;
     revoked.are_refused()
 }
@@ -399,6 +400,55 @@ fn who_sent_it(cluster: &RealCluster) -> Result<()> {
     ensure!(queues["q"]["accepted"] == 1, "{queues:#}");
     nodes.delete(&format!("/{own},{named}"))?.ok()?;
     nodes.delete(&format!("/_ingest/pipeline/{pipeline}"))?.ok()?;
+    Ok(())
+}
+
+/// Elasticsearch narrows a pattern to the indices that its user manages, and answers 200. A switch for the
+/// pattern would hold for all indices, so the gateway refuses what the user may not do everywhere.
+fn narrowed(cluster: &RealCluster) -> Result<()> {
+    let nodes = cluster.client()?;
+    let name = cluster.fresh_name("narrowed");
+    let (own, other) = (format!("rights-{name}"), format!("others-{name}"));
+    let one_shard = json!({"settings": {"number_of_shards": 1, "number_of_replicas": 0}});
+    for index in [&own, &other] {
+        nodes.put(&format!("/{index}"), &one_shard)?.ok()?;
+    }
+    let narrow = json!({"index.refresh_interval": "7s"});
+    let pattern = format!("/*{name}/_settings");
+    let writer = cluster.client()?.basic_auth("writer", "admin");
+    writer.put(&pattern, &narrow)?.ok()?;
+    let interval = |index: &str| -> Result<Value> {
+        let shown = nodes.get(&format!("/{index}/_settings"))?.ok()?.json()?;
+        Ok(shown[index]["settings"]["index"]["refresh_interval"].clone())
+    };
+    ensure!((interval(&own)?, interval(&other)?) == (json!("7s"), Value::Null));
+    let place = GatewayHome::before(cluster)?;
+    let gateway = &place.gateway;
+    let on = json!({"index.direct_routing.enable": true});
+    let put = |user: &str, target: &str| -> Result<Answer> {
+        gateway.client().basic_auth(user, "admin").put(target, &on)
+    };
+    for target in ["/*/_settings", "/_settings", "/_all/_settings", &pattern] {
+        let refused = put("writer", target)?;
+        ensure!(
+            refused.status == 403,
+            "{target}: {} {}",
+            refused.status,
+            refused.text()
+        );
+        let shown = gateway
+            .client()
+            .basic_auth("admin", "admin")
+            .get(&format!("/{other}/_settings"))?;
+        ensure!(
+            !shown.text().contains("direct_routing"),
+            "{target}: {}",
+            shown.text()
+        );
+    }
+    put("writer", &format!("/rights-{name}*/_settings"))?.ok()?;
+    put("admin", &pattern)?.ok()?;
+    nodes.delete(&format!("/{own},{other}"))?.ok()?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tracing::warn;
+use wire::PerCore;
 
 use crate::address::Address;
 use crate::config::NodeChoice;
@@ -15,7 +16,7 @@ use crate::snapshot::Snapshot;
 use crate::status::ChoiceStatus;
 
 /// Chooses nodes for requests that no primary calls for, as one [`NodeChoice`] says. All cores share a
-/// chooser, so that they take turns together. Returned by [`Cluster::chooser`](crate::Cluster::chooser).
+/// chooser, and each has its own turns. Returned by [`Cluster::chooser`](crate::Cluster::chooser).
 #[derive(Debug)]
 pub struct Chooser {
     cluster: String,
@@ -23,10 +24,16 @@ pub struct Chooser {
     made: ArcSwapOption<Made>,
     /// The nodes that were there when the cluster was first read, for a choice that is frozen.
     first: OnceLock<Vec<Address>>,
-    requests: RoundRobin,
-    documents: RoundRobin,
+    round_robins: PerCore<RoundRobins>,
     /// Whether the log has been told that the choice admits no node.
     warned: AtomicBool,
+}
+
+/// One core's round robins.
+#[derive(Debug)]
+struct RoundRobins {
+    requests: RoundRobin,
+    documents: RoundRobin,
 }
 
 /// The rotations of one snapshot.
@@ -47,24 +54,28 @@ impl Chooser {
             choice,
             made: ArcSwapOption::empty(),
             first: OnceLock::new(),
-            requests: RoundRobin::default(),
-            documents: RoundRobin::default(),
+            round_robins: PerCore::default(),
             warned: AtomicBool::new(false),
         }
     }
 
-    /// Returns the next node: weighted round robin among the healthy nodes of the choice, in which slow nodes
-    /// are passed over by requests that any node may take. `not` lists nodes that were tried already. The
-    /// pick falls back to nodes outside the choice, then to unhealthy ones: some node is always returned.
+    /// Returns this core's next node: weighted round robin among the healthy nodes of the choice, in which
+    /// slow nodes are passed over by requests that any node may take. `not` lists nodes that were tried
+    /// already. The pick falls back to nodes outside the choice, then to unhealthy ones: some node is always
+    /// returned.
     ///
     /// # Panics
     /// Never: a snapshot has at least one node.
     pub fn pick(&self, snapshot: &Snapshot, reason: PickReason, not: &[&Node]) -> Arc<Node> {
-        let turn = match reason {
-            PickReason::Request => &self.requests,
-            PickReason::Documents => &self.documents,
+        let own = self.round_robins.own_or(|place| RoundRobins {
+            requests: RoundRobin::beginning_at(place),
+            documents: RoundRobin::beginning_at(place),
+        });
+        let round_robin = match reason {
+            PickReason::Request => &own.requests,
+            PickReason::Documents => &own.documents,
         };
-        let pick = |rotations: &Rotations| rotations.pick(&snapshot.nodes, turn, reason, not);
+        let pick = |rotations: &Rotations| rotations.pick(&snapshot.nodes, round_robin, reason, not);
         self.look(snapshot, pick)
             .expect("a snapshot has at least the endpoints, of which a configuration has one or more")
             .clone()

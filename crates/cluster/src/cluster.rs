@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::warn;
+use wire::PerCore;
 use wire::guard::{self, Pauses, Work};
 
 use crate::ask::{Asker, REPLY_BYTES_MAX};
@@ -16,7 +17,8 @@ use crate::config::{BadConfig, ClusterConfig, NodeChoice};
 use crate::health::NodeOutcome;
 use crate::inner::ClusterInner;
 use crate::node::Node;
-use crate::pace::{Exchange, UsualTimes, kind_of};
+use crate::own_snapshot;
+use crate::pace::{Exchange, kind_of};
 use crate::probe::probe;
 use crate::routes;
 use crate::snapshot::Snapshot;
@@ -56,6 +58,7 @@ impl Cluster {
         let table = routes::nothing(None, nodes.len());
         let shared = Arc::new(ClusterInner {
             snapshot: ArcSwap::from_pointee(Snapshot::new(1, nodes, table)),
+            published: AtomicU64::new(1),
             generation: watch::Sender::new(1),
             choosers: Choosers::default(),
             wake: Notify::new(),
@@ -65,7 +68,7 @@ impl Cluster {
             started: Instant::now(),
             next_sample_ms: AtomicU64::new(0),
             watched: Mutex::new(Watched::new(config.discovery)),
-            usual: UsualTimes::default(),
+            usual: PerCore::default(),
             config,
         });
         let theirs = shared.clone();
@@ -76,14 +79,14 @@ impl Cluster {
         Ok(Arc::new(Self { shared }))
     }
 
-    /// Returns the newest snapshot. This costs an atomic load and a reference count that all cores share;
-    /// take a snapshot once per request, or [`look`](Self::look) at it.
+    /// Returns the newest snapshot. It is this thread's own copy, nodes included: until another snapshot is
+    /// published, nothing is touched that other cores write, however often references to it are counted. To
+    /// keep the copy to this thread is a matter of speed alone.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.shared.snapshot.load_full()
+        own_snapshot::of(&self.shared)
     }
 
-    /// Reads something from the newest snapshot. This counts no reference, so it touches nothing that other
-    /// cores write.
+    /// Reads something from the newest snapshot. This makes no copy, for threads that look now and then.
     pub fn look<T>(&self, read: impl FnOnce(&Snapshot) -> T) -> T {
         read(&self.shared.snapshot.load())
     }
@@ -115,11 +118,12 @@ impl Cluster {
     /// that is dropped without [`Cluster::end`] counts as given up.
     pub fn begin<'n>(&self, node: &'n Node, read: bool, body_bytes: Option<u64>) -> Exchange<'n> {
         let kind = kind_of(read, body_bytes);
-        node.health.pace.begin(&self.shared.usual, kind)
+        node.health.pace().begin(self.shared.usual.own(), kind)
     }
 
-    /// Reports the outcome of an exchange with a node, when the head of its answer has arrived. Lock-free; a
-    /// node that fails leaves the rotation at once, and is probed until it answers.
+    /// Reports the outcome of an exchange with a node, when the head of its answer has arrived, on the thread
+    /// that began it. Lock-free; a node that fails leaves the rotation at once, and is probed until it
+    /// answers.
     pub fn end(&self, exchange: Exchange<'_>, node: &Node, outcome: NodeOutcome) {
         self.shared.end(exchange, node, outcome);
     }
@@ -171,7 +175,7 @@ impl Cluster {
 
     /// Returns everything that the admin API shows.
     pub fn status(&self) -> Status {
-        let snapshot = self.snapshot();
+        let snapshot = self.shared.snapshot.load();
         let choices = self.shared.choosers.status(&snapshot);
         let watched = self.shared.watched();
         Status::of(&self.shared.config.name, &snapshot, choices, &watched)

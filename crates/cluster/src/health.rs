@@ -1,5 +1,7 @@
-//! The health of a node, in atomics that all cores share: failures take the node out of the rotation, and a
-//! probe brings it back.
+//! The health of a node: failures take the node out of the rotation, and a probe brings it back.
+//!
+//! All cores share what failures change. What each exchange changes, each core has to itself: an answer of a
+//! node that is well writes nothing that other cores read.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -9,11 +11,11 @@ use std::time::Duration;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
-use wire::{SendError, SendErrorKind};
+use wire::{PerCore, SendError, SendErrorKind, shared};
 
 use crate::config::HealthRules;
 use crate::limiter::Limiter;
-use crate::pace::Pace;
+use crate::pace::{self, Pace};
 
 /// The outcome of one exchange with a node, as far as the node's health is concerned.
 ///
@@ -113,14 +115,23 @@ fn is_a_servers(headers: &HeaderMap) -> bool {
 /// The health of one node.
 #[derive(Debug)]
 pub struct Health {
-    /// The node's pace, and the exchanges under way to it.
-    pub(crate) pace: Pace,
     /// The limit on what the node is sent at once.
     limiter: Arc<Limiter>,
+    /// Every choice of a node reads this. It changes, as the counts of failures do, only when a node fails or
+    /// is back.
     up: AtomicBool,
     failures_in_row: AtomicU32,
-    answers: AtomicU64,
     failures: AtomicU64,
+    /// What each exchange changes.
+    of_cores: PerCore<CoreFigures>,
+}
+
+/// One core's figures of a node.
+#[derive(Debug, Default)]
+struct CoreFigures {
+    /// The node's pace, and the exchanges of this core that are under way to it.
+    pace: Pace,
+    answers: AtomicU64,
     busy: AtomicU64,
     /// The exponentially weighted mean of the latency of answers, in microseconds; 0 before the first answer.
     latency_us: AtomicU64,
@@ -139,7 +150,8 @@ pub struct HealthStatus {
     pub failures: u64,
     /// Answers of 429 so far.
     pub busy: u64,
-    /// Mean latency of recent answers, in microseconds.
+    /// Mean latency of recent answers, in microseconds: the mean of the cores, in which those with
+    /// the latest answers count most.
     pub latency_us: u64,
     /// How many times longer the node's answers take than answers of the whole cluster to requests of the
     /// same size; 1 is as long as usual.
@@ -164,14 +176,11 @@ pub(crate) enum RotationChange {
 impl Default for Health {
     fn default() -> Self {
         Self {
+            limiter: Arc::default(),
             up: AtomicBool::new(true),
             failures_in_row: AtomicU32::new(0),
-            answers: AtomicU64::new(0),
             failures: AtomicU64::new(0),
-            busy: AtomicU64::new(0),
-            latency_us: AtomicU64::new(0),
-            pace: Pace::default(),
-            limiter: Arc::default(),
+            of_cores: PerCore::default(),
         }
     }
 }
@@ -182,10 +191,15 @@ impl Health {
         self.up.load(Relaxed)
     }
 
-    /// Returns the cost of sending one more request to the node, by what is under way and how slow its
-    /// answers are; a natural logarithm, of which only differences are meaningful.
+    /// Returns the cost of sending one more request to the node, by what this core has under way and how slow
+    /// the answers to this core are; a natural logarithm, of which only differences are meaningful.
     pub fn cost(&self) -> f32 {
-        self.pace.cost(1.0)
+        self.pace().cost(1.0)
+    }
+
+    /// Returns the node's pace as this core has seen it.
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.of_cores.own().pace
     }
 
     /// Returns the limiter of what the node is sent at once, for callers that keep to it.
@@ -203,21 +217,23 @@ impl Health {
     ) -> RotationChange {
         match outcome {
             NodeOutcome::Answered | NodeOutcome::Busy => {
-                let counter = if outcome == NodeOutcome::Busy {
-                    &self.busy
-                } else {
-                    &self.answers
-                };
-                counter.fetch_add(1, Relaxed);
-                self.blend_latency(latency);
-                self.failures_in_row.store(0, Relaxed);
-                if self.up.swap(true, Relaxed) {
-                    RotationChange::Same
-                } else {
-                    RotationChange::Up
+                self.of_cores.own().count(outcome, latency);
+                // As long as the node is well, its answers write nothing that other cores read.
+                if self.failures_in_row.load(Relaxed) != 0 {
+                    shared::touches("failures of a node");
+                    self.failures_in_row.store(0, Relaxed);
+                }
+                if self.is_up() {
+                    return RotationChange::Same;
+                }
+                shared::touches("failures of a node");
+                match self.up.swap(true, Relaxed) {
+                    true => RotationChange::Same,
+                    false => RotationChange::Up,
                 }
             }
             _ => {
+                shared::touches("failures of a node");
                 self.failures.fetch_add(1, Relaxed);
                 let in_row = self.failures_in_row.fetch_add(1, Relaxed).saturating_add(1);
                 let at_once = matches!(outcome, NodeOutcome::ConnectRefused | NodeOutcome::Incapable);
@@ -231,19 +247,42 @@ impl Health {
         }
     }
 
-    /// Returns the numbers for the admin API.
+    /// Returns the numbers for the admin API, of all cores together.
     pub fn status(&self) -> HealthStatus {
+        let sum = |of: fn(&CoreFigures) -> &AtomicU64| -> u64 {
+            self.of_cores.all().map(|own| of(own).load(Relaxed)).sum()
+        };
+        let latencies: Vec<(u64, &Pace)> = self
+            .of_cores
+            .all()
+            .map(|own| (own.latency_us.load(Relaxed), &own.pace))
+            .filter(|(latency, _)| *latency > 0)
+            .collect();
+        let paces = || self.of_cores.all().map(|own| &own.pace);
         HealthStatus {
             up: self.is_up(),
             failures_in_row: self.failures_in_row.load(Relaxed),
-            answers: self.answers.load(Relaxed),
+            answers: sum(|own| &own.answers),
             failures: self.failures.load(Relaxed),
-            busy: self.busy.load(Relaxed),
-            latency_us: self.latency_us.load(Relaxed),
-            slowness: self.pace.slowness(),
-            in_flight: self.pace.in_flight(),
+            busy: sum(|own| &own.busy),
+            latency_us: pace::mean_of_recent(latencies.iter().copied()),
+            slowness: pace::slowness(paces()),
+            in_flight: paces().map(Pace::in_flight).sum(),
             limit: self.limiter.limit(),
         }
+    }
+}
+
+// === impl CoreFigures ===
+
+impl CoreFigures {
+    fn count(&self, outcome: NodeOutcome, latency: Duration) {
+        let counter = match outcome {
+            NodeOutcome::Busy => &self.busy,
+            _ => &self.answers,
+        };
+        counter.fetch_add(1, Relaxed);
+        self.blend_latency(latency);
     }
 
     fn blend_latency(&self, latency: Duration) {
@@ -410,6 +449,39 @@ mod tests {
         }
         assert!(health.is_up());
         assert_eq!(health.status().busy, 100);
+    }
+
+    #[test]
+    fn cores_report_apart_and_the_numbers_are_those_of_all() {
+        let (health, rules) = (Health::default(), HealthRules::default());
+        std::thread::scope(|scope| {
+            for outcome in [NodeOutcome::Answered, NodeOutcome::Answered, NodeOutcome::Busy] {
+                let (health, rules) = (&health, &rules);
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        health.report(outcome, 8 * MS, rules);
+                    }
+                });
+            }
+        });
+        let status = health.status();
+        assert_eq!((status.answers, status.busy, status.failures), (200, 100, 0));
+        assert!((7_000..=8_100).contains(&status.latency_us), "{status:?}");
+    }
+
+    #[test]
+    fn answers_of_a_node_that_is_well_write_nothing_that_other_cores_read() {
+        let (health, rules) = (Health::default(), HealthRules::default());
+        let touched = || shared::by_this_thread().values().sum::<u64>();
+        health.report(NodeOutcome::TimedOut, MS, &rules);
+        health.report(NodeOutcome::Answered, MS, &rules);
+        let before = touched();
+        assert_eq!(before, 2, "the failure, and its end");
+        for _ in 0..100 {
+            health.report(NodeOutcome::Answered, MS, &rules);
+            health.report(NodeOutcome::Busy, MS, &rules);
+        }
+        assert_eq!(touched(), before);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The state that the handle and the watch's thread share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Release};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc, watch};
+use wire::PerCore;
 
 use crate::chooser::Choosers;
 use crate::config::ClusterConfig;
@@ -21,6 +23,8 @@ use crate::verify::Sample;
 pub(crate) struct ClusterInner {
     pub(crate) config: ClusterConfig,
     pub(crate) snapshot: ArcSwap<Snapshot>,
+    /// How often a snapshot was published. Threads look at it to know whether their copy is still good.
+    pub(crate) published: AtomicU64,
     pub(crate) generation: watch::Sender<u64>,
     pub(crate) choosers: Choosers,
     /// Notified when a hint comes, or when the handle is dropped.
@@ -34,12 +38,21 @@ pub(crate) struct ClusterInner {
     pub(crate) next_sample_ms: AtomicU64,
     pub(crate) watched: Mutex<Watched>,
     /// The usual times of this cluster's answers.
-    pub(crate) usual: UsualTimes,
+    pub(crate) usual: PerCore<UsualTimes>,
 }
 
 // === impl ClusterInner ===
 
 impl ClusterInner {
+    /// Puts a snapshot in force.
+    pub(crate) fn publish(&self, snapshot: Snapshot) {
+        let generation = snapshot.generation;
+        self.snapshot.store(Arc::new(snapshot));
+        // After this, whoever finds the number changed finds the snapshot, or a later one.
+        self.published.fetch_add(1, Release);
+        self.generation.send_replace(generation);
+    }
+
     pub(crate) fn report(&self, node: &Node, outcome: NodeOutcome, latency: Duration) {
         match node.health.report(outcome, latency, &self.config.health) {
             RotationChange::Same => {}
@@ -69,8 +82,8 @@ impl ClusterInner {
     pub(crate) fn end(&self, exchange: Exchange<'_>, node: &Node, outcome: NodeOutcome) {
         let latency = exchange.began.elapsed();
         match outcome {
-            NodeOutcome::Answered => exchange.pace.answered(&self.usual, exchange.kind, latency),
-            _ => exchange.pace.failed(&self.usual, exchange.kind, latency),
+            NodeOutcome::Answered => exchange.pace.answered(self.usual.own(), exchange.kind, latency),
+            _ => exchange.pace.failed(self.usual.own(), exchange.kind, latency),
         }
         self.report(node, outcome, latency);
     }

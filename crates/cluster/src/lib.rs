@@ -56,6 +56,7 @@ mod inner;
 mod limiter;
 mod needs;
 mod node;
+mod own_snapshot;
 mod pace;
 mod pick;
 mod pipelines;

@@ -142,6 +142,7 @@ impl Limiter {
     }
 
     fn state(&self) -> MutexGuard<'_, Permits> {
+        wire::shared::touches("limit of a node");
         // These are numbers, each of which is useful by itself.
         self.state.lock()
     }

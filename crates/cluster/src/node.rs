@@ -10,8 +10,9 @@ use crate::config::{NodeChoice, NodeFilter};
 use crate::health::Health;
 use crate::role::Role;
 
-/// A node of the cluster. Shared between snapshots, so its health outlives a change of the topology.
-#[derive(Debug)]
+/// A node of the cluster. Each thread has its own `Node`s for the same nodes, so that requests count
+/// references without touching what other cores write; [`Node::is`] compares nodes.
+#[derive(Clone, Debug)]
 pub struct Node {
     /// The node's id in the cluster state; empty for an endpoint that was never discovered.
     pub id: String,
@@ -27,11 +28,16 @@ pub struct Node {
     pub attributes: BTreeMap<String, String>,
     /// Whether the roles, id and name were learnt from the cluster.
     pub discovered: bool,
-    /// The health of the node; shared by all cores.
+    /// The health of the node. All cores and all snapshots share it, so it outlives a change of the topology.
     pub health: Arc<Health>,
 }
 
 impl Node {
+    /// Returns whether this and the other are the same node, in whatever snapshots.
+    pub fn is(&self, other: &Node) -> bool {
+        Arc::ptr_eq(&self.health, &other.health)
+    }
+
     /// Returns whether the node can hold shards. A node whose roles are unknown might.
     pub fn holds_data(&self) -> bool {
         !self.discovered || self.roles.iter().any(Role::is_data)

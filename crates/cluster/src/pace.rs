@@ -8,12 +8,16 @@
 //!
 //! Measurements are forgotten within seconds, since a node without requests can't show that it is quick
 //! again. Requests under way count as well: a node that has stopped gives no answers to measure.
+//!
+//! Each core has its own figures, and decides by them alone: they change with each exchange, and cores that
+//! shared them would wait for one another's cache lines.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The pace of one node. Lock-free; racing answers may lose one comparison.
+/// The pace of one node, as one core sees it. Lock-free: others look at it, and threads without figures of
+/// their own may share some; racing answers may lose one comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     /// The slowness as a natural logarithm (`f32` bits, low half), and when it was measured (milliseconds
@@ -26,7 +30,7 @@ pub(crate) struct Pace {
     expected_us: AtomicU64,
 }
 
-/// The usual times of one cluster's answers, by the size of the request.
+/// The usual times of one cluster's answers to one core, by the size of the request.
 #[derive(Debug, Default)]
 pub(crate) struct UsualTimes([AtomicU32; KINDS]);
 
@@ -97,11 +101,6 @@ impl Pace {
         slowness.max(overdue) + (in_flight as f32 / share).ln_1p()
     }
 
-    /// Returns how many times longer than usual the node's answers take.
-    pub(crate) fn slowness(&self) -> f32 {
-        self.remembered(millis(Instant::now())).0.exp()
-    }
-
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight.load(Relaxed)
     }
@@ -116,6 +115,44 @@ impl Pace {
         let age = now_ms.saturating_sub(at) as f32;
         let slowness = f32::from_bits(measured as u32);
         (slowness * (-age / FORGET_MS).exp(), Some(age))
+    }
+}
+
+/// Returns the mean of cores' values. The later a core's pace was measured, compared with the others, the
+/// more its value counts; threads that answer no requests have no pace.
+pub(crate) fn mean_of_recent<'a>(values: impl Iterator<Item = (u64, &'a Pace)> + Clone) -> u64 {
+    let now = millis(Instant::now());
+    let aged = values
+        .clone()
+        .filter_map(|(value, pace)| Some((value, pace.remembered(now).1?)));
+    let youngest = aged.clone().map(|(_, age)| age).fold(f32::MAX, f32::min);
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for (value, age) in aged {
+        let weight = f64::from(((youngest - age) / FORGET_MS).exp());
+        sum += value as f64 * weight;
+        weights += weight;
+    }
+    if weights > 0.0 {
+        return (sum / weights) as u64;
+    }
+    values.clone().map(|(value, _)| value).sum::<u64>() / values.count().max(1) as u64
+}
+
+/// Returns how many times longer than usual a node's answers take, from the paces of all cores. The later a
+/// core has measured, the more it counts.
+pub(crate) fn slowness<'a>(paces: impl Iterator<Item = &'a Pace>) -> f32 {
+    let now = millis(Instant::now());
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for (slowness, age) in paces.map(|pace| pace.remembered(now)) {
+        let weight = age.map_or(0.0, |age| (-age / FORGET_MS).exp());
+        sum += slowness * weight;
+        weights += weight;
+    }
+    // After a long silence, nothing is left of either.
+    if weights > f32::MIN_POSITIVE {
+        (sum / weights).exp()
+    } else {
+        1.0
     }
 }
 
@@ -197,6 +234,10 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    fn slowness(pace: &Pace) -> f32 {
+        super::slowness(std::iter::once(pace))
+    }
+
     fn answers(pace: &Pace, usual: &UsualTimes, kind: usize, latency: Duration, count: usize) {
         (0..count).for_each(|_| pace.answered(usual, kind, latency));
     }
@@ -209,10 +250,10 @@ mod tests {
             answers(&node, &usual, large, 400 * MS, 4);
             answers(&other, &usual, small, MS, 4);
         }
-        assert!((0.9..1.1).contains(&node.slowness()), "{node:?}");
-        assert!((0.9..1.1).contains(&other.slowness()), "{other:?}");
+        assert!((0.9..1.1).contains(&slowness(&node)), "{node:?}");
+        assert!((0.9..1.1).contains(&slowness(&other)), "{other:?}");
         answers(&node, &usual, small, 30 * MS, 20);
-        assert!(node.slowness() > 2.5, "{node:?}");
+        assert!(slowness(&node) > 2.5, "{node:?}");
     }
 
     #[test]
@@ -220,7 +261,7 @@ mod tests {
         let (usual, node) = (UsualTimes::default(), Pace::default());
         answers(&node, &usual, 0, MS, 50);
         answers(&node, &usual, 0, 5_000 * MS, 1);
-        assert!(node.slowness() < 2.0, "{node:?}");
+        assert!(slowness(&node) < 2.0, "{node:?}");
     }
 
     #[test]
@@ -246,7 +287,43 @@ mod tests {
         let (usual, node) = (UsualTimes::default(), Pace::default());
         answers(&node, &usual, 0, 10 * MS, 20);
         (0..20).for_each(|_| node.failed(&usual, 0, MS / 10));
-        assert!(node.slowness() > 2.0, "{node:?}");
+        assert!(slowness(&node) > 2.0, "{node:?}");
+    }
+
+    #[test]
+    fn a_mean_is_that_of_the_cores_that_have_measured_lately() {
+        let usual = UsualTimes::default();
+        let [busy, older, unused] = [Pace::default(), Pace::default(), Pace::default()];
+        answers(&busy, &usual, 0, MS, 20);
+        let long_ago = 1_u64 << 32; // a millisecond after the first look at the clock
+        older.measured.store(long_ago, Relaxed);
+        let mean = |values: &[(u64, &Pace)]| mean_of_recent(values.iter().copied());
+        assert_eq!(mean(&[(400, &busy), (2, &unused)]), 400);
+        assert_eq!(mean(&[(400, &busy), (300, &busy)]), 350);
+        assert_eq!(
+            mean(&[(2, &older), (4, &unused)]),
+            2,
+            "it is the latest that there is"
+        );
+        assert_eq!(mean(&[(2, &unused), (4, &unused)]), 3, "nobody has measured");
+        assert_eq!(mean(&[]), 0);
+    }
+
+    #[test]
+    fn a_core_that_has_measured_lately_counts_more_and_one_that_has_not_does_not_count() {
+        let usual = UsualTimes::default();
+        let [node, other, unused] = [Pace::default(), Pace::default(), Pace::default()];
+        answers(&other, &usual, 0, 10 * MS, 20);
+        answers(&node, &usual, 0, 400 * MS, 20);
+        let (slow, even) = (slowness(&node), slowness(&other));
+        let together = super::slowness([&node, &unused].into_iter());
+        assert!((together / slow - 1.0).abs() < 0.05, "{together} {slow}");
+        let together = super::slowness([&node, &other].into_iter());
+        assert!(
+            (together - (slow * even).sqrt()).abs() < 0.2,
+            "{together} {slow} {even}"
+        );
+        assert_eq!(super::slowness([&unused].into_iter()), 1.0);
     }
 
     #[test]

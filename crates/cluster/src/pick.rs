@@ -35,10 +35,20 @@ pub(crate) struct Rotations {
     pub(crate) filter_ignored: bool,
 }
 
-/// The position in a rotation. All cores share one: a shared counter costs less than cores that hit the same
-/// nodes in step.
+/// One core's position in a rotation.
 #[derive(Debug, Default)]
 pub(crate) struct RoundRobin(AtomicUsize);
+
+// === impl RoundRobin ===
+
+impl RoundRobin {
+    /// Begins at a place of its own, so that cores do not go to the same nodes in step.
+    pub(crate) fn beginning_at(place: usize) -> Self {
+        Self(AtomicUsize::new(place))
+    }
+}
+
+// === impl Rotations ===
 
 impl Rotations {
     /// Makes the rotations of the nodes; of only those with the addresses in `only`, if that is given.
@@ -107,7 +117,7 @@ impl Rotations {
             (0..slots.len())
                 .filter_map(move |step| nodes.get(usize::from(slots[(start + step) % slots.len()])))
         };
-        let refused = |node: &Arc<Node>| not.iter().any(|n| std::ptr::eq(*n, Arc::as_ptr(node)));
+        let refused = |node: &Arc<Node>| not.iter().any(|other| other.is(node));
         let well = |node: &&Arc<Node>| node.health.is_up() && !refused(node);
         let next = in_turn().find(well);
         let next = match reason {
@@ -140,12 +150,12 @@ impl Rotations {
             let start = fastrand::usize(..slots.len());
             let drawn = (0..slots.len()).map(|step| slots[(start + step) % slots.len()]);
             let mut drawn = drawn.filter_map(|at| Some((at, nodes.get(usize::from(at))?)));
-            drawn.find(|(_, node)| well(node) && !not.iter().any(|other| Arc::ptr_eq(other, node)))
+            drawn.find(|(_, node)| well(node) && !not.iter().any(|other| other.is(node)))
         };
         let Some((first_at, first)) = draw(&[next]) else {
             return next;
         };
-        let cost = |node: &Arc<Node>, at: u16| node.health.pace.cost(self.shares[usize::from(at)]);
+        let cost = |node: &Arc<Node>, at: u16| node.health.pace().cost(self.shares[usize::from(at)]);
         let next_at = nodes.iter().position(|node| Arc::ptr_eq(node, next)).unwrap_or(0) as u16;
         let mut best = (first, cost(first, first_at));
         if let Some((second_at, second)) = draw(&[next, first]) {
@@ -349,7 +359,7 @@ mod tests {
         let usual = UsualTimes::default();
         let nodes = [node("a", &["data"]), node("b", &["data"]), node("c", &["data"])];
         for (node, ms) in nodes.iter().zip([1, 60, 2]) {
-            (0..20).for_each(|_| node.health.pace.answered(&usual, 0, Duration::from_millis(ms)));
+            (0..20).for_each(|_| node.health.pace().answered(&usual, 0, Duration::from_millis(ms)));
         }
         let taken = picks(&nodes, &everybody(), PickReason::Request, 30);
         let by = |name| taken.matches(name).count();
@@ -372,7 +382,7 @@ mod tests {
         for ms in (0..400).rev() {
             nodes.iter().for_each(|node| {
                 node.health
-                    .pace
+                    .pace()
                     .answered(&usual, 0, Duration::from_millis(1_000 - ms))
             });
         }
@@ -383,7 +393,7 @@ mod tests {
     fn what_is_under_way_goes_where_there_is_least_of_it() {
         let usual = UsualTimes::default();
         let nodes = [node("a", &["data"]), node("b", &["data"])];
-        let _open: Vec<_> = (0..5).map(|_| nodes[0].health.pace.begin(&usual, 0)).collect();
+        let _open: Vec<_> = (0..5).map(|_| nodes[0].health.pace().begin(&usual, 0)).collect();
         assert_eq!(picks(&nodes, &everybody(), PickReason::Request, 4), "bbbb");
     }
 

@@ -1,6 +1,7 @@
 //! Making the table with which bulks are planned from a reading of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use bulk::{Dialect, Flavour, Formula, IndexRoute, NodeIx, RouteTable, RouteTableBuilder, Target, Why};
@@ -22,6 +23,9 @@ pub struct RoutesStatus {
     pub data_streams: usize,
     /// The primaries without a node.
     pub primaries_missing: usize,
+    /// A number for the indices and the nodes of their primaries: it is another one when they are elsewhere.
+    #[serde(skip)]
+    pub primaries: u64,
 }
 
 /// One reading of the cluster state.
@@ -66,6 +70,12 @@ pub(crate) fn nothing(dialect: Option<Dialect>, nodes: usize) -> Arc<RouteTable>
     Arc::new(RouteTable::builder(dialect, u16::try_from(nodes).unwrap_or(u16::MAX)).build())
 }
 
+/// Returns the ids of the nodes with the primaries of an index, by shard.
+fn primary_nodes<'n>(route: &IndexRoute, nodes: &'n [Arc<Node>]) -> Vec<Option<&'n str>> {
+    let id = |ix: &Option<NodeIx>| Some(&*nodes.get(usize::from(ix.as_ref()?.0))?.id);
+    route.primaries.iter().map(id).collect()
+}
+
 /// Makes the table. `trust` is called for indices that are predictable otherwise.
 pub(crate) fn make(
     reading: &Reading,
@@ -81,6 +91,7 @@ pub(crate) fn make(
         .map(|(node, ix)| (node.id.as_str(), NodeIx(ix)))
         .collect();
     let mut status = RoutesStatus::default();
+    let mut places_of = DefaultHasher::new();
     let (mut indices, mut unchecked) = (BTreeMap::new(), Vec::new());
     for (name, settings) in &reading.settings {
         let mut route = route(
@@ -106,6 +117,7 @@ pub(crate) fn make(
             None => status.indices_split += 1,
         }
         status.primaries_missing += route.primaries.iter().filter(|node| node.is_none()).count();
+        (name, primary_nodes(&route, nodes)).hash(&mut places_of);
         indices.insert(name.clone(), Arc::new(route));
     }
     let mut builder = RouteTable::builder(dialect, u16::try_from(nodes.len()).unwrap_or(u16::MAX));
@@ -119,6 +131,7 @@ pub(crate) fn make(
     for name in &reading.telling_pipelines {
         builder.telling_pipeline(name);
     }
+    status.primaries = places_of.finish();
     status.aliases = reading.aliases.len();
     status.data_streams = reading.data_streams.len();
     unchecked.sort_by_key(|route: &Arc<IndexRoute>| {
@@ -458,6 +471,33 @@ mod tests {
             };
             assert_eq!(why, expected, "{server} {pipeline}");
         }
+    }
+
+    #[test]
+    fn primaries_have_another_number_when_they_are_elsewhere_and_only_then() {
+        let (mut reading, mut metadata, mut nodes, dialect) = read("opensearch-3.8.0");
+        let number = |reading: &Reading, metadata: &HashMap<_, _>, nodes: &[Arc<Node>]| {
+            let routes = make(reading, metadata, nodes, dialect, |_, _| Trust::Trusted);
+            routes.status.primaries
+        };
+        let before = number(&reading, &metadata, &nodes);
+        // Nodes are told in another order, and a mapping and the aliases change.
+        nodes.reverse();
+        metadata.values_mut().for_each(|one| one.routing_required ^= true);
+        reading.aliases.clear();
+        assert_eq!(number(&reading, &metadata, &nodes), before);
+        let indices = &mut reading.topology.routing_table.indices;
+        let (plain, nrs6) = (indices["plain"].clone(), indices["nrs6"].clone());
+        indices.insert("nrs6".to_owned(), plain.clone());
+        indices.insert("plain".to_owned(), nrs6);
+        let swapped = number(&reading, &metadata, &nodes);
+        assert_ne!(swapped, before);
+        reading.topology.routing_table.indices.remove("plain");
+        let missing = number(&reading, &metadata, &nodes);
+        assert!(missing != swapped && missing != before);
+        reading.settings.remove("plain");
+        let gone = number(&reading, &metadata, &nodes);
+        assert!(![missing, swapped, before].contains(&gone));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::node::Node;
 use crate::state::StateVersion;
 
 /// The cluster as it was last read. A request takes one snapshot and keeps it to its end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The number of the snapshot; the first, 1, knows only the endpoints.
     pub generation: u64,

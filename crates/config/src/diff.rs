@@ -66,6 +66,7 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
         ("tracing", old.tracing != new.tracing),
         ("admin.token", old.admin.token != new.admin.token),
         ("admin.tokens", old.admin.tokens != new.admin.tokens),
+        ("admin.tls", old.admin.tls != new.admin.tls),
         (
             "worker.drain_timeout",
             old.worker.drain_timeout != new.worker.drain_timeout,
@@ -123,8 +124,8 @@ pub fn hold_back(new: &mut Loaded, old: &Config, old_file: &ConfigFile) -> Vec<&
     config.paths = old.paths.clone();
     file.path.data.clone_from(&old_file.path.data);
     if moved {
-        // The whole section: the token may be unnecessary at the new address, and still be all that protects
-        // the old one.
+        // The whole section: token and TLS may be unnecessary at the new address, and still be all that
+        // protects the old one.
         config.admin = old.admin.clone();
         file.admin.clone_from(&old_file.admin);
         file.api.clone_from(&old_file.api);
@@ -312,11 +313,11 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
             .replace("'127.0.0.1:8000'", "'127.0.0.1:8000', max_concurrency: 5")
             .replace(":9200", ":9201")
             + "logging: {level: debug, slow_request: 1s, access.enabled: true}\n"
-            + "admin: {token: t, tokens: [{name: a, token: b}]}\nconfigs.auto_reload: false\nworker.drain_timeout: 1s\n";
+            + "admin: {token: t, tokens: [{name: a, token: b}], tls.enabled: true}\nconfigs.auto_reload: false\nworker.drain_timeout: 1s\n";
         assert_eq!(
             said(FILE, &new),
             "entries: e changed; clusters: c changed; changed: logging.level, logging.slow_request, logging.access, \
-             admin.token, admin.tokens, worker.drain_timeout, configs.auto_reload"
+             admin.token, admin.tokens, admin.tls, worker.drain_timeout, configs.auto_reload"
         );
     }
 
@@ -360,7 +361,9 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
 
     #[test]
     fn what_needs_a_restart_is_named_and_stays_as_it_is() {
-        let old = load(&format!("{FILE}admin: {{binding: '0.0.0.0:2900', token: t}}\n"));
+        let old = load(&format!(
+            "{FILE}admin: {{binding: '0.0.0.0:2900', token: t, tls.enabled: true}}\n"
+        ));
         let mut new = load(&format!(
             "{FILE}admin.binding: '127.0.0.1:2901'\npath.data: elsewhere\nlogging.format: json\n\
              worker: {{count: 1, body_memory: 300mb, body_memory_peer_share: 20, body_memory_min_rate: 1kb, delivery_memory: 9mb, drain_timeout: 1s}}\n"

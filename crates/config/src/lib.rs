@@ -59,6 +59,7 @@ pub use schema::{Explanation, NoSuchKey, explain, markdown, schema};
 pub use settings::{Environment, MASK, Position, Problem, Rejected, Secret, Severity};
 pub use show::show;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -164,6 +165,27 @@ impl Config {
             }),
             _ => Err(Rejected { problems }),
         }
+    }
+
+    /// Returns the clusters to which writes of an entry may go, at once or through a queue.
+    pub fn clusters_behind(&self, entry: &Entry) -> BTreeSet<&Arc<str>> {
+        let router = self.routers.get(&entry.router);
+        let flows = router.into_iter().flat_map(|router| router.flows());
+        let filters = flows
+            .filter_map(|flow| self.flows.get(flow))
+            .flat_map(|flow| &flow.filters);
+        let mut found = BTreeSet::new();
+        for filter in filters {
+            let (cluster, queue) = match &filter.action {
+                FilterAction::Elasticsearch(forward) => (&forward.cluster, None),
+                FilterAction::BulkReshuffle(reshuffle) => (&reshuffle.cluster, reshuffle.queue.as_ref()),
+            };
+            found.insert(cluster);
+            let deliveries = self.deliveries.iter();
+            let of_queue = deliveries.filter(|delivery| Some(&delivery.queue) == queue);
+            found.extend(of_queue.map(|delivery| &delivery.cluster));
+        }
+        found
     }
 
     fn parse_into(

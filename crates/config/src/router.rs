@@ -89,6 +89,25 @@ impl Router {
         self.binds_indices
     }
 
+    /// Returns whether a rule for certain indices has other flows than these.
+    fn has_indices_elsewhere(&self, flows: &[Arc<str>]) -> bool {
+        let of_indices = self
+            .rules
+            .iter()
+            .filter(|rule| rule.patterns.iter().any(Pattern::binds_index));
+        of_indices.map(|rule| &*rule.flows).any(|others| others != flows)
+    }
+
+    /// Returns whether somebody has written where a request for an API belongs: the rule that it meets names
+    /// the API, and does not just cover all paths.
+    fn has_rule_for_api(&self, method: &Method, path: &str) -> bool {
+        let rule = self.rules.iter().find(|rule| rule.matches(method, path));
+        rule.is_some_and(|rule| {
+            let mut patterns = rule.patterns.iter();
+            patterns.any(|pattern| pattern.names_api() && pattern.matches(path))
+        })
+    }
+
     /// Returns the flows of the rules that may cover some of the indices of a pattern, which is the first
     /// segment of `path`.
     fn rules_that_may_cover(

@@ -78,7 +78,7 @@ pub struct Entry {
     pub timeouts: EntryTimeouts,
 }
 
-/// TLS towards clients.
+/// TLS towards clients, of an entry or of the admin port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryTls {
     /// The certificate that clients are shown.
@@ -586,6 +586,8 @@ pub struct Admin {
     pub token: Option<Secret>,
     /// `admin.tokens`. Names are distinct, and so are tokens.
     pub tokens: Vec<AdminToken>,
+    /// TLS towards clients of the port, if any.
+    pub tls: Option<EntryTls>,
 }
 
 /// A token of the admin port.
@@ -749,6 +751,7 @@ impl Default for Admin {
             binding: Some(SocketAddr::from(([127, 0, 0, 1], 2900))),
             token: None,
             tokens: Vec::new(),
+            tls: None,
         }
     }
 }

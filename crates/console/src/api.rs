@@ -9,7 +9,11 @@ mod gateways;
 mod guard;
 mod heat;
 mod indices;
+mod input;
 mod live;
+mod oidc;
+#[cfg(test)]
+mod oidc_tests;
 mod refusal;
 mod registry;
 #[cfg(test)]
@@ -35,6 +39,7 @@ use tokio::sync::watch;
 use crate::StartError;
 use crate::alerts::Alerts;
 use crate::names::Names;
+use crate::oidc::Oidc;
 use crate::page;
 use crate::password::Passwords;
 use crate::poll::Polls;
@@ -77,8 +82,17 @@ pub(crate) struct ApiState {
     pub(crate) overview: watch::Receiver<Arc<Value>>,
     /// Host names of this server, besides addresses and `localhost`.
     pub(crate) hosts: Vec<String>,
-    /// Whether browsers connect with TLS.
+    /// Whether browsers connect with TLS, the console's or that of a proxy in front.
     pub(crate) tls: bool,
+    /// Logins at an OpenID provider.
+    pub(crate) oidc: Option<Oidc>,
+}
+
+impl ApiState {
+    /// Returns whether users may log in with a password of the console's.
+    pub(crate) fn takes_passwords(&self) -> bool {
+        self.oidc.as_ref().is_none_or(Oidc::allows_passwords)
+    }
 }
 
 /// The address that a request comes from.

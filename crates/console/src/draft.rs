@@ -3,6 +3,7 @@
 use cluster::{Address, BadAddress};
 use serde::{Deserialize, Deserializer};
 use settings::Secret;
+use wire::{ClientTls, ClientTlsConfig, Roots, TlsError};
 
 use crate::secrets::row_id;
 use crate::store::{ClusterEntry, GatewayEntry};
@@ -36,6 +37,9 @@ pub(crate) struct GatewayDraft {
     pub(crate) token: Option<Option<Secret>>,
     #[serde(default, deserialize_with = "given")]
     pub(crate) ca_pem: Option<Option<String>>,
+    /// A certificate with its key, for a gateway that asks for one.
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) client_pem: Option<Option<Secret>>,
     pub(crate) verify: Option<bool>,
 }
 
@@ -52,6 +56,8 @@ pub(crate) enum BadDraft {
     Url(BadAddress),
     #[error("colour: `#rrggbb` is wanted")]
     Colour,
+    #[error("client_pem: {0}")]
+    ClientPem(#[from] TlsError),
 }
 
 /// Distinguishes `null` from an absent field.
@@ -128,8 +134,27 @@ impl GatewayDraft {
     }
 
     /// Returns the change of the stored token: none, removal, or a new token.
-    pub(crate) fn secret(&self) -> Option<Option<&Secret>> {
+    pub(crate) fn token(&self) -> Option<Option<&Secret>> {
         secret_of(&self.token)
+    }
+
+    /// Checks the certificate and its key, if there are new ones, before they are kept.
+    pub(crate) fn check_client_pem(&self) -> Result<(), BadDraft> {
+        if let Some(Some(pem)) = self.client_pem() {
+            let pem = pem.expose().as_bytes().to_vec();
+            ClientTls::new(&ClientTlsConfig {
+                roots: Roots::Native,
+                // Nobody is called with it, so no authorities are read.
+                insecure: true,
+                identity_pem: Some((pem.clone(), pem)),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the change of the stored certificate and key in the same way.
+    pub(crate) fn client_pem(&self) -> Option<Option<&Secret>> {
+        secret_of(&self.client_pem)
     }
 }
 

@@ -93,6 +93,12 @@ fn gateway(node: &Node, registered: &[GatewayEntry], import: &mut Import, proble
             "url" => draft.url = text(value, problems),
             "token" => draft.token = Some(text(value, problems).map(Secret::new)),
             "ca_pem" => draft.ca_pem = Some(text(value, problems)),
+            "client_pem" => {
+                draft.client_pem = Some(text(value, problems).map(Secret::new));
+                if let Err(why) = draft.check_client_pem() {
+                    problems.error(value.place, "", why.to_string(), None);
+                }
+            }
             _ => draft.verify = flag(value, problems),
         }
     }
@@ -111,7 +117,7 @@ fn gateway(node: &Node, registered: &[GatewayEntry], import: &mut Import, proble
 }
 
 /// Returns the entries of a map with known keys; other keys are problems.
-fn entries<'a>(
+pub(crate) fn entries<'a>(
     node: &'a Node,
     what: &str,
     known: &[&'static str],
@@ -149,7 +155,7 @@ fn entries<'a>(
 }
 
 /// Returns a text. It may be a secret, so a problem is reported without it.
-fn text(node: &Node, problems: &mut Problems) -> Option<String> {
+pub(crate) fn text(node: &Node, problems: &mut Problems) -> Option<String> {
     match &node.value {
         _ if node.is_null() => None,
         yaml::Value::Scalar(scalar) => Some(scalar.text.clone()),
@@ -160,14 +166,14 @@ fn text(node: &Node, problems: &mut Problems) -> Option<String> {
     }
 }
 
-fn texts(node: &Node, problems: &mut Problems) -> Option<Vec<String>> {
+pub(crate) fn texts(node: &Node, problems: &mut Problems) -> Option<Vec<String>> {
     match &node.value {
         yaml::Value::List(list) => Some(list.iter().filter_map(|one| text(one, problems)).collect()),
         _ => text(node, problems).map(|one| vec![one]),
     }
 }
 
-fn flag(node: &Node, problems: &mut Problems) -> Option<bool> {
+pub(crate) fn flag(node: &Node, problems: &mut Problems) -> Option<bool> {
     if let yaml::Value::Scalar(scalar) = &node.value {
         match scalar.text.as_str() {
             "true" => return Some(true),
@@ -191,7 +197,7 @@ const CLUSTER_KEYS: [&str; 10] = [
     "read_only",
     "protected",
 ];
-const GATEWAY_KEYS: [&str; 5] = ["name", "url", "token", "ca_pem", "verify"];
+const GATEWAY_KEYS: [&str; 6] = ["name", "url", "token", "ca_pem", "client_pem", "verify"];
 
 #[cfg(test)]
 mod tests {
@@ -207,7 +213,7 @@ clusters:
     password: 0123
     read_only: true
 gateways:
-  - {name: gw, url: http://127.0.0.1:2900, token: t}
+  - {name: gw, url: http://127.0.0.1:2900, token: t, client_pem: ''}
 ";
         let import = read(text, &[], &[]).unwrap();
         let (draft, entry) = &import.clusters[0];
@@ -216,7 +222,28 @@ gateways:
             ("prod", 2, true)
         );
         assert_eq!(draft.secret().unwrap().unwrap().expose(), "0123");
-        assert_eq!(import.gateways[0].1.url, "http://127.0.0.1:2900");
+        let (draft, entry) = &import.gateways[0];
+        assert_eq!(entry.url, "http://127.0.0.1:2900");
+        assert_eq!(draft.token().unwrap().unwrap().expose(), "t");
+        assert!(draft.client_pem().unwrap().is_none(), "an empty one is removed");
+    }
+
+    #[test]
+    fn a_private_key_without_its_line_breaks_is_refused_and_not_quoted() {
+        let text = "gateways:
+  - name: gw
+    url: https://127.0.0.1:2900
+    client_pem: -----BEGIN PRIVATE KEY----- hunter2 -----END PRIVATE KEY-----
+";
+        let problems = read(text, &[], &[]).unwrap_err();
+        let told = serde_json::to_string(&problems).unwrap();
+        let quoted = format!("{:?}", b"hunter2");
+        assert!(
+            !told.contains("hunter2") && !told.contains(quoted.trim_matches(['[', ']'])),
+            "{told}"
+        );
+        assert_eq!((problems.len(), &problems[0]["line"]), (1, &json!(4)), "{told}");
+        assert!(told.contains("line breaks"), "{told}");
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod heat;
 mod import;
 mod indices;
 mod names;
+mod oidc;
 mod outbound;
 mod page;
 mod password;
@@ -62,13 +63,13 @@ use serde_json::Value;
 use settings::Secret;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
-use tokio_rustls::TlsAcceptor;
-use wire::Worker;
 use wire::guard::{Work, restarted, spawn};
+use wire::{ServerTls, ServerTlsConfig, Worker};
 
 use crate::alerts::Alerts;
 use crate::api::ApiState;
 use crate::board::Board;
+use crate::oidc::Oidc;
 use crate::outbound::Outbound;
 use crate::poll::Polls;
 use crate::refused::Refused;
@@ -92,6 +93,8 @@ pub struct Options {
     pub insecure_http: bool,
     /// The entries to register at the start, as an import file.
     pub registry: Option<Secret>,
+    /// The settings of logins at an OpenID provider, as the file has them.
+    pub oidc: Option<Secret>,
     /// The program `tidegate`, whose command `compare` is run for trials; none: there are no trials.
     pub program: Option<PathBuf>,
 }
@@ -156,6 +159,9 @@ pub enum StartError {
     /// The entries to register at the start cannot be registered.
     #[error("what is to be registered: {0}")]
     Registry(String),
+    /// The settings of logins at an OpenID provider cannot be used.
+    #[error("--oidc: {0}")]
+    Oidc(String),
     /// The certificate or key cannot be used.
     #[error("TLS: {0}")]
     Tls(String),
@@ -179,7 +185,7 @@ pub fn run(
     if !is_base_path(&options.base_path) {
         return Err(StartError::BasePath(options.base_path.clone()));
     }
-    let tls = options.tls.as_ref().map(acceptor).transpose()?;
+    let tls = options.tls.as_ref().map(server_tls).transpose()?;
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -202,14 +208,16 @@ pub fn run(
             .is_first_start()
             .map_err(|error| StartError::Read(error.to_string()))?;
         let link = first.then(secrets::token);
-        let api = Arc::new(api(store, options, link.clone(), worker));
+        let api = Arc::new(api(store, options, link.clone(), worker)?);
         if let Some(registry) = &options.registry {
             api::register(&api, registry.expose())?;
         }
         let scheme = if tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}{}/", options.base_path);
         announce(&Started {
-            setup_url: link.map(|link| format!("{url}#setup={link}")),
+            setup_url: link
+                .filter(|_| api.takes_passwords())
+                .map(|link| format!("{url}#setup={link}")),
             url,
         });
         tokio::select! {
@@ -223,8 +231,14 @@ pub fn run(
 }
 
 /// Creates the state that requests share, and starts the tasks that run besides them.
-fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) -> ApiState {
+fn api(
+    store: Store,
+    options: &Options,
+    link: Option<String>,
+    worker: Worker,
+) -> Result<ApiState, StartError> {
     let (outbound, runner) = Outbound::new();
+    let oidc = oidc(options, &store, &outbound)?;
     let polls = Polls {
         store,
         board: Arc::new(Board::default()),
@@ -264,7 +278,7 @@ fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) ->
         })
         .await;
     });
-    ApiState {
+    Ok(ApiState {
         polls,
         alerts,
         refused,
@@ -278,9 +292,36 @@ fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) ->
         trials: Arc::new(Trials::new(options.program.clone(), options.data.clone())),
         leftovers: api::Leftovers::default(),
         overview,
-        hosts: options.hosts.clone(),
-        tls: options.tls.is_some(),
-    }
+        hosts: hosts(options, oidc.as_ref()),
+        tls: options.tls.is_some() || oidc.as_ref().is_some_and(Oidc::is_secured),
+        oidc,
+    })
+}
+
+/// Opens the logins at an OpenID provider, if there are settings. Ends sessions that could not begin now.
+fn oidc(options: &Options, store: &Store, outbound: &Outbound) -> Result<Option<Oidc>, StartError> {
+    let open = |text: &Secret| Oidc::open(text.expose(), store, outbound.clone());
+    let opened = options.oidc.as_ref().map(open).transpose();
+    let opened = opened.map_err(|error| StartError::Oidc(error.to_string()))?;
+    let issuer = opened.as_ref().map(Oidc::issuer);
+    let passwords = opened.as_ref().is_none_or(Oidc::allows_passwords);
+    let ended = store.end_foreign_sessions(issuer, passwords);
+    let ended = ended.and_then(|()| match &opened {
+        Some(oidc) => store.end_sessions_of_other_rules(&oidc.digest_of_rules()),
+        None => Ok(()),
+    });
+    ended.map_err(|error| StartError::Read(error.to_string()))?;
+    Ok(opened)
+}
+
+/// Returns the host names that browsers may use.
+fn hosts(options: &Options, oidc: Option<&Oidc>) -> Vec<String> {
+    options
+        .hosts
+        .iter()
+        .cloned()
+        .chain(oidc.map(Oidc::host))
+        .collect()
 }
 
 /// Notes that trials of an earlier process were interrupted, and names the indices that they may have left.
@@ -341,20 +382,13 @@ fn is_base_path(path: &str) -> bool {
         || (path.starts_with('/') && !path.ends_with('/') && !path.contains("//") && path.bytes().all(fits))
 }
 
-fn acceptor((certificate, key): &(Vec<u8>, Vec<u8>)) -> Result<TlsAcceptor, StartError> {
-    use rustls::pki_types::pem::PemObject as _;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    let failed = |why: &dyn std::fmt::Display| StartError::Tls(why.to_string());
-    let chain = CertificateDer::pem_slice_iter(certificate)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| failed(&error))?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| failed(&error))?;
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(|error| failed(&error))?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+fn server_tls((certificate, key): &(Vec<u8>, Vec<u8>)) -> Result<ServerTls, StartError> {
+    let config = ServerTlsConfig {
+        certificate_pem: certificate.clone(),
+        key_pem: key.clone(),
+        client_ca_pem: None,
+    };
+    ServerTls::new(&config).map_err(|error| StartError::Tls(error.to_string()))
 }
 
 /// Memory for clusters' answers that are being read.

@@ -82,7 +82,11 @@ async fn try_all(
     let target = match target {
         Ok(target) => Arc::new(target),
         Err(error) => {
-            steps.note("address", false, error.to_string());
+            let step = match error {
+                BadTarget::Tls(_) => "tls",
+                _ => "address",
+            };
+            steps.note(step, false, error.to_string());
             return None;
         }
     };
@@ -196,6 +200,12 @@ fn named(error: &AskError) -> (&'static str, String) {
     let AskError::Send(send) = error else {
         return ("version", error.to_string());
     };
+    // A server that is not content with the client's certificate says so after the handshake (TLS 1.3).
+    if let SendErrorKind::Io(error) = &send.kind
+        && let Some(words) = wire::handshake_failure(error)
+    {
+        return ("tls", words);
+    }
     let step = match &send.kind {
         SendErrorKind::Tls(_) | SendErrorKind::SpeaksTls => "tls",
         SendErrorKind::Connect(_) | SendErrorKind::ConnectTimeout => "tcp",

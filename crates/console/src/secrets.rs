@@ -111,6 +111,11 @@ pub(crate) fn row_id() -> String {
     URL_SAFE_NO_PAD.encode(random::<9>())
 }
 
+/// Returns the digest of a token as a text.
+pub(crate) fn encoded_digest_of(token: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest_of(token))
+}
+
 /// Returns the form in which a token is stored.
 pub(crate) fn digest_of(token: &str) -> Vec<u8> {
     digest::digest(&digest::SHA256, token.as_bytes())

@@ -19,8 +19,10 @@ struct Ring {
     len_max: usize,
     /// The number of the last step, counted from 1970.
     newest: i64,
-    /// The sum and the count of each step's values.
-    steps: VecDeque<(f64, u32)>,
+    /// The mean of each step's values; not a number where nothing was measured.
+    steps: VecDeque<f64>,
+    /// The number of values in the last step's mean. What the others have stays as it is.
+    count: u32,
 }
 
 impl Default for Series {
@@ -69,6 +71,7 @@ impl Ring {
             len_max: usize::try_from(span_ms / step_ms).unwrap_or(1) + 1,
             newest: i64::MIN,
             steps: VecDeque::new(),
+            count: 0,
         }
     }
 
@@ -80,19 +83,34 @@ impl Ring {
             self.newest = first - 1;
         }
         while self.newest < last {
-            self.steps.push_back((0.0, 0));
-            self.newest += 1;
-            if self.steps.len() > self.len_max {
-                self.steps.pop_front();
-            }
+            self.push_gap();
         }
         for step in first..=last {
-            if let Some(at) = self.at(step) {
-                let (sum, count) = &mut self.steps[at];
-                *sum += value;
-                *count += 1;
+            let Some(at) = self.at(step) else { continue };
+            let mean = &mut self.steps[at];
+            if mean.is_nan() {
+                *mean = value;
+            } else if step == self.newest {
+                *mean += (value - *mean) / f64::from(self.count + 1);
+            }
+            if step == self.newest {
+                self.count += 1;
             }
         }
+    }
+
+    fn push_gap(&mut self) {
+        if self.steps.len() == self.len_max {
+            self.steps.pop_front();
+        }
+        if self.steps.len() == self.steps.capacity() {
+            // Doubling would leave a fifth of the memory of all series unused.
+            let more = GROWTH.min(self.len_max - self.steps.len());
+            self.steps.reserve_exact(more);
+        }
+        self.steps.push_back(f64::NAN);
+        self.newest += 1;
+        self.count = 0;
     }
 
     fn at(&self, step: i64) -> Option<usize> {
@@ -105,8 +123,8 @@ impl Ring {
         (from..to)
             .map(|step| {
                 let at = (self.newest != i64::MIN).then(|| self.at(step)).flatten()?;
-                let (sum, count) = self.steps[at];
-                (count > 0).then(|| sum / f64::from(count))
+                let mean = self.steps[at];
+                (!mean.is_nan()).then_some(mean)
             })
             .collect()
     }
@@ -116,6 +134,8 @@ pub(crate) const FINE_MS: i64 = 1_000;
 const FINE_SPAN_MS: i64 = 15 * 60_000;
 pub(crate) const COARSE_MS: i64 = 10_000;
 const COARSE_SPAN_MS: i64 = 120 * 60_000;
+/// The number of steps by which a ring's memory grows.
+const GROWTH: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -163,6 +183,33 @@ mod tests {
         series.put(99_999_000, 100_000_000, 1.0);
         assert_eq!(series.fine.steps.len(), 1);
         assert_eq!(series.values(FINE_MS, 9_999_000, 10_000_000), [None]);
+    }
+
+    #[test]
+    fn twenty_thousand_full_series_fit_into_the_memory_of_a_console() {
+        let mut series = Series::default();
+        for second in 0..10_000 {
+            series.put((second - 1) * 1000, second * 1000, second as f64);
+        }
+        let kept = series.fine.steps.capacity() + series.coarse.steps.capacity();
+        let bytes = size_of::<Series>() + kept * size_of::<f64>();
+        assert!(bytes * 20_000 <= 300 << 20, "{bytes} bytes each");
+    }
+
+    #[test]
+    fn the_mean_of_a_step_is_that_of_all_its_values() {
+        let mut series = Series::default();
+        for (second, value) in [(100, 3.0), (101, 5.0), (102, 10.0), (103, 2.0), (111, 7.0)] {
+            series.put((second - 1) * 1000, second * 1000, value);
+        }
+        assert_eq!(series.values(COARSE_MS, 100_000, 120_000), [Some(5.0), Some(7.0)]);
+        // A clock that is set back changes nothing that is known.
+        series.put(100_000, 101_000, 99.0);
+        series.put(101_000, 106_000, 1.0);
+        assert_eq!(
+            series.values(FINE_MS, 101_000, 107_000),
+            [Some(5.0), Some(10.0), Some(2.0), Some(1.0), Some(1.0), Some(1.0)]
+        );
     }
 
     #[test]

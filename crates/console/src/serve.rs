@@ -1,5 +1,7 @@
 //! Connections of browsers: accepted up to a limit, in plain text or with TLS, each with time limits.
 
+mod patience;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +16,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 use wire::guard::{Work, spawn};
+use wire::{Accepted, ServerTls};
 
 use crate::api::Peer;
+use patience::Patient;
 
 /// Accepts connections for ever.
 pub(crate) async fn serve(
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<ServerTls>,
     routes: Router,
     base_path: Arc<str>,
 ) {
@@ -51,20 +54,29 @@ pub(crate) async fn serve(
 
 async fn connection(
     stream: TcpStream,
-    tls: Option<TlsAcceptor>,
+    tls: Option<ServerTls>,
     routes: Router,
     base_path: &Arc<str>,
     seat: OwnedSemaphorePermit,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    match tls {
-        None => exchange(stream, routes, base_path, seat).await,
-        Some(tls) => {
-            let shaken = timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await;
-            let stream = shaken.map_err(|_| io::Error::other("no TLS handshake in time"))??;
-            exchange(stream, routes, base_path, seat).await
-        }
+    let mut accepted = Accepted::new(stream, tls.as_ref());
+    let late = |_| io::Error::other("no TLS handshake in time");
+    timeout(HANDSHAKE_WITHIN, accepted.establish())
+        .await
+        .map_err(late)??;
+    match accepted.is_in_clear() {
+        true => exchange(accepted, in_clear(), &"".into(), seat).await,
+        false => exchange(accepted, routes, base_path, seat).await,
     }
+}
+
+/// Answers requests in clear text where TLS is expected. They reach nothing else.
+fn in_clear() -> Router {
+    let refusal = wire::Refusal::PlainHttp;
+    Router::new().fallback(async move || {
+        let close = [(http::header::CONNECTION, "close")];
+        (refusal.status(), close, format!("{}\n", refusal.reason()))
+    })
 }
 
 async fn exchange<S: AsyncRead + AsyncWrite + Unpin + 'static>(
@@ -88,7 +100,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Patient::new(stream, TAKEN_WITHIN)), service)
         .await
         .map_err(io::Error::other)
 }
@@ -133,3 +145,5 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// Time limit for a request's head, and between requests.
 const HEAD_WITHIN: Duration = Duration::from_secs(60);
 const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Time limit for a client to take anything of an answer.
+const TAKEN_WITHIN: Duration = Duration::from_secs(60);

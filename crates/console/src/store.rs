@@ -3,6 +3,7 @@
 
 mod alerts;
 mod audit;
+mod oidc;
 mod registry;
 mod sessions;
 mod trials;
@@ -112,7 +113,7 @@ fn migrate(connection: &mut Connection) -> Result<(), StartError> {
 }
 
 /// Each migration is applied once, in order; released ones are never changed.
-const MIGRATIONS: [&str; 5] = ["
+const MIGRATIONS: [&str; 7] = ["
 CREATE TABLE users (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE COLLATE NOCASE, role TEXT NOT NULL, password TEXT NOT NULL,
     made_ms INTEGER NOT NULL
@@ -178,6 +179,18 @@ CREATE TABLE trials (
     load TEXT NOT NULL, began_ms INTEGER NOT NULL, ended_ms INTEGER, state TEXT NOT NULL, figures TEXT
 ) STRICT;
 CREATE INDEX trials_by_gateway ON trials (gateway, id);
+", "
+ALTER TABLE users ADD COLUMN issuer TEXT;
+ALTER TABLE users ADD COLUMN subject TEXT;
+CREATE UNIQUE INDEX users_by_subject ON users (issuer, subject) WHERE issuer IS NOT NULL;
+ALTER TABLE sessions ADD COLUMN id_token BLOB;
+CREATE TABLE oidc (
+    id INTEGER PRIMARY KEY CHECK (id = 1), issuer TEXT NOT NULL, client TEXT NOT NULL, sealed BLOB NOT NULL
+) STRICT;
+", "
+CREATE TABLE rules (id INTEGER PRIMARY KEY CHECK (id = 1), digest TEXT NOT NULL) STRICT;
+ALTER TABLE sessions ADD COLUMN ends_ms INTEGER;
+ALTER TABLE gateways ADD COLUMN client_pem BLOB;
 "];
 
 /// How long a statement waits for another process, for example `sqlite3`.
@@ -215,7 +228,10 @@ mod tests {
         drop(old);
         let store = Store::open(folder.path()).unwrap();
         let (user, hash) = store.user("ada").unwrap().unwrap();
-        assert_eq!((user.id, user.roles.role, &*hash), (7, Role::Admin, "hash"));
+        assert_eq!(
+            (user.id, user.roles.role, hash.as_deref()),
+            (7, Role::Admin, Some("hash"))
+        );
         assert_eq!(user.roles.on_cluster("a"), Role::Admin);
         let link = &store.gateway("g").unwrap().unwrap().clusters[0];
         assert_eq!((&*link.name, link.cluster_id.as_deref()), ("prod", Some("a")));
@@ -227,7 +243,7 @@ mod tests {
             .sql()
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .unwrap();
-        assert_eq!(version, 5);
+        assert_eq!(version, 7);
     }
 
     #[test]

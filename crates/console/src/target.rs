@@ -27,7 +27,7 @@ pub(crate) enum BadTarget {
     /// The entry has no address.
     #[error("it has no address")]
     NoAddress,
-    /// The certificate authority cannot be read.
+    /// The certificate authority, or the certificate to show, cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// Name and password cannot be put into a header.
@@ -57,28 +57,33 @@ impl Target {
             (None, None) => Credentials::None,
         };
         let authorization = credentials.authorization()?;
-        Self::new(
-            &entry.endpoints,
-            authorization,
-            entry.ca_pem.as_deref(),
-            entry.verify,
-        )
+        let tls = Trust {
+            ca_pem: entry.ca_pem.as_deref(),
+            client_pem: None,
+            verify: entry.verify,
+        };
+        Self::new(&entry.endpoints, authorization, &tls)
     }
 
-    /// Creates the target of a registered gateway, with its stored token.
+    /// Creates the target of a registered gateway, with its stored secrets.
     pub(crate) fn of_gateway(store: &Store, entry: &GatewayEntry) -> Result<Self, BadTarget> {
-        let token = store.gateway_secret(entry)?;
-        Self::gateway(entry, token)
+        let token = store.gateway_token(entry)?;
+        let client_pem = store.gateway_client_pem(entry)?;
+        Self::gateway(entry, token, client_pem)
     }
 
-    /// Creates the target of a gateway with this token.
-    pub(crate) fn gateway(entry: &GatewayEntry, token: Option<Secret>) -> Result<Self, BadTarget> {
-        Self::new(
-            std::slice::from_ref(&entry.url),
-            bearer(token.as_ref())?,
-            entry.ca_pem.as_deref(),
-            entry.verify,
-        )
+    /// Creates the target of a gateway with this token, and this certificate and key to show to it.
+    pub(crate) fn gateway(
+        entry: &GatewayEntry,
+        token: Option<Secret>,
+        client_pem: Option<Secret>,
+    ) -> Result<Self, BadTarget> {
+        let tls = Trust {
+            ca_pem: entry.ca_pem.as_deref(),
+            client_pem: client_pem.as_ref(),
+            verify: entry.verify,
+        };
+        Self::new(std::slice::from_ref(&entry.url), bearer(token.as_ref())?, &tls)
     }
 
     /// Creates the target of a webhook's receiver.
@@ -88,14 +93,18 @@ impl Target {
         ca_pem: Option<&str>,
         verify: bool,
     ) -> Result<Self, BadTarget> {
-        Self::new(&[place], bearer(secret)?, ca_pem, verify)
+        let tls = Trust {
+            ca_pem,
+            client_pem: None,
+            verify,
+        };
+        Self::new(&[place], bearer(secret)?, &tls)
     }
 
     fn new(
         endpoints: &[String],
         authorization: Option<HeaderValue>,
-        ca_pem: Option<&str>,
-        verify: bool,
+        trust: &Trust<'_>,
     ) -> Result<Self, BadTarget> {
         let addresses: Vec<Address> = endpoints
             .iter()
@@ -105,16 +114,7 @@ impl Target {
             return Err(BadTarget::NoAddress);
         }
         let tls = if addresses.iter().any(|address| address.tls) {
-            let roots = match ca_pem {
-                Some(pem) => Roots::Pem(pem.as_bytes().to_vec()),
-                None => Roots::Native,
-            };
-            let config = ClientTlsConfig {
-                roots,
-                insecure: !verify,
-                identity_pem: None,
-            };
-            Some(ClientTls::new(&config)?)
+            Some(trust.tls()?)
         } else {
             None
         };
@@ -146,6 +146,29 @@ impl Target {
     /// Notes that this origin has answered.
     pub(crate) fn answered(&self, at: usize) {
         self.current.store(at, Ordering::Relaxed);
+    }
+}
+
+/// Whom to trust, and what to show who asks for a certificate.
+struct Trust<'a> {
+    ca_pem: Option<&'a str>,
+    /// The certificate and its key, in one text.
+    client_pem: Option<&'a Secret>,
+    verify: bool,
+}
+
+impl Trust<'_> {
+    fn tls(&self) -> Result<ClientTls, TlsError> {
+        let roots = match self.ca_pem {
+            Some(pem) => Roots::Pem(pem.as_bytes().to_vec()),
+            None => Roots::Native,
+        };
+        let pem = self.client_pem.map(|pem| pem.expose().as_bytes().to_vec());
+        ClientTls::new(&ClientTlsConfig {
+            roots,
+            insecure: !self.verify,
+            identity_pem: pem.map(|pem| (pem.clone(), pem)),
+        })
     }
 }
 

@@ -26,8 +26,9 @@ struct Failures {
 
 impl Throttle {
     /// Admits a login, or returns how long it has to wait. Each try counts as a failure until it is
-    /// [forgiven](Self::forgive), so that simultaneous tries count too.
-    pub(crate) fn admit(&self, account: &str, address: IpAddr, now: Instant) -> Result<(), Duration> {
+    /// [forgiven](Self::forgive), so that simultaneous tries count too. A login at an OpenID provider names
+    /// no account before it succeeds.
+    pub(crate) fn admit(&self, account: Option<&str>, address: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut failures = self.failures.lock();
         if failures.len() >= KEYS_MAX {
             failures.retain(|_, failed| now.duration_since(failed.last) < FORGOTTEN_AFTER);
@@ -36,7 +37,7 @@ impl Throttle {
             }
         }
         let keys = keys(account, address);
-        let wait = keys.iter().filter_map(|key| failures.get(key)?.wait(now)).max();
+        let wait = keys.clone().filter_map(|key| failures.get(&key)?.wait(now)).max();
         if let Some(wait) = wait {
             return Err(wait);
         }
@@ -52,7 +53,7 @@ impl Throttle {
     }
 
     /// Forgets the failures, since the login was right.
-    pub(crate) fn forgive(&self, account: &str, address: IpAddr) {
+    pub(crate) fn forgive(&self, account: Option<&str>, address: IpAddr) {
         let mut failures = self.failures.lock();
         for key in keys(account, address) {
             failures.remove(&key);
@@ -70,8 +71,9 @@ impl Failures {
     }
 }
 
-fn keys(account: &str, address: IpAddr) -> [Key; 2] {
-    [Key::Account(account.to_lowercase()), Key::Address(address)]
+fn keys(account: Option<&str>, address: IpAddr) -> impl Iterator<Item = Key> + Clone {
+    let account = account.map(|account| Key::Account(account.to_lowercase()));
+    account.into_iter().chain([Key::Address(address)])
 }
 
 /// Number of tries without a pause.
@@ -93,23 +95,32 @@ mod tests {
         let address = IpAddr::from([10, 0, 0, 1]);
         let mut now = Instant::now();
         for _ in 0..5 {
-            throttle.admit("ada", address, now).unwrap();
+            throttle.admit(Some("ada"), address, now).unwrap();
         }
         let mut pauses = Vec::new();
         for _ in 0..12 {
-            let wait = throttle.admit("ADA", address, now).unwrap_err();
+            let wait = throttle.admit(Some("ADA"), address, now).unwrap_err();
             pauses.push(wait.as_secs());
             now += wait;
-            throttle.admit("ada", address, now).unwrap();
+            throttle.admit(Some("ada"), address, now).unwrap();
         }
         assert_eq!(pauses[..5], [1, 2, 4, 8, 16]);
         assert_eq!(pauses[11], 900);
         // Another address does not help to guess one account, nor does another account help to guess from one
         // address.
-        assert!(throttle.admit("ada", IpAddr::from([10, 0, 0, 2]), now).is_err());
-        assert!(throttle.admit("bob", address, now).is_err());
-        assert!(throttle.admit("bob", IpAddr::from([10, 0, 0, 2]), now).is_ok());
-        throttle.forgive("ada", address);
-        assert!(throttle.admit("ada", address, now).is_ok());
+        assert!(
+            throttle
+                .admit(Some("ada"), IpAddr::from([10, 0, 0, 2]), now)
+                .is_err()
+        );
+        assert!(throttle.admit(Some("bob"), address, now).is_err());
+        assert!(
+            throttle
+                .admit(Some("bob"), IpAddr::from([10, 0, 0, 2]), now)
+                .is_ok()
+        );
+        assert!(throttle.admit(None, address, now).is_err());
+        throttle.forgive(Some("ada"), address);
+        assert!(throttle.admit(Some("ada"), address, now).is_ok());
     }
 }

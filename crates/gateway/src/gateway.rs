@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use wire::{Workers, WorkersConfig};
 
-use crate::admin::{Admin, why_not_ready};
+use crate::admin::{Admin, PortTls, why_not_ready};
 use crate::admission::rights::Rights;
 use crate::applied::{Applied, ConfigAsked, Configs};
 use crate::delivery::{Deliveries, Memory};
@@ -111,6 +111,7 @@ impl Begun {
             deliveries,
             workers,
         } = self;
+        let admin_tls = PortTls::load(loaded.config.admin.tls.as_ref())?;
         let mut listeners = Listeners::default();
         let change = listeners.prepare_with(&loaded.config.entries, &mut left)?;
         listeners.apply(change, &live, &workers, &shared)?;
@@ -119,7 +120,7 @@ impl Begun {
             let put_back = left.put_back;
             let left = left.admin.take().filter(|(binding, _)| *binding == address);
             Admin::start(
-                (address, left.map(|(_, socket)| socket)),
+                (address, left.map(|(_, socket)| socket), admin_tls),
                 put_back,
                 Arc::clone(&shared),
                 Arc::clone(&listeners),
@@ -233,11 +234,19 @@ impl Gateway {
         };
         let queues = requeue.queues().clone();
         let live = Arc::new(Live::new(loaded, Some(&before), queues, &self.shared.spans)?);
-        let change = listeners.prepare(&live.config.entries);
+        let admin_tls = (before.config.admin.tls != live.config.admin.tls)
+            .then(|| PortTls::identity(live.config.admin.tls.as_ref()))
+            .transpose();
+        let change =
+            admin_tls.and_then(|admin_tls| Ok((admin_tls, listeners.prepare(&live.config.entries)?)));
         let opened = change
-            .and_then(|change| {
+            .and_then(|(admin_tls, change)| {
                 requeue.put_in_force(&self.shared, &self.deliveries)?;
-                listeners.apply(change, &live, &self.workers, &self.shared)
+                let opened = listeners.apply(change, &live, &self.workers, &self.shared)?;
+                if let (Some(admin), Some(identity)) = (&self.admin, admin_tls) {
+                    admin.tls().put_in_force(identity);
+                }
+                Ok(opened)
             })
             .inspect_err(|_| {
                 requeue.back(&self.shared, &self.deliveries);
@@ -302,10 +311,13 @@ impl Gateway {
         self.shared.live.load().config.worker.drain_timeout
     }
 
-    /// Loads certificates whose files have changed; new connections get them. With `asked`, entries with
-    /// `tls.hot_reload: false` are checked too. Returns the entries that changed, and logs the entries whose
-    /// files cannot be used (these keep their present certificates).
+    /// Loads certificates whose files have changed; new connections get them. With `asked`, listeners with
+    /// `tls.hot_reload: false` are checked too. Returns the entries that changed, and logs the listeners
+    /// whose files cannot be used (these keep their present certificates).
     pub fn reload_certificates(&self, asked: bool) -> Vec<Arc<str>> {
+        if let Some(admin) = &self.admin {
+            admin.tls().look(asked);
+        }
         self.listeners().look_at_certificates(asked)
     }
 
@@ -334,7 +346,7 @@ impl Gateway {
             }
         }
         if let Some(admin) = self.admin {
-            admin.stop().await;
+            admin.stop(way.why()).await;
         }
         // Joins the workers' threads.
         drop(self.workers);

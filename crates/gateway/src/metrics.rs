@@ -53,8 +53,9 @@ impl<const N: usize> std::ops::Index<usize> for Counts<N> {
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// The counters of one core.
+        /// The counters of one core, on cache lines of their own.
         #[derive(Debug, Default)]
+        #[repr(align(128))]
         pub(crate) struct Counters {
             $($(#[doc = $doc])+ pub(crate) $name: Count,)+
             pub(crate) passed: Counts<{ Why::ALL.len() }>,

@@ -12,7 +12,7 @@ pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    create_private_folder(directory)?;
     let mut new = file.as_os_str().to_owned();
     new.push(".new");
     // A process that was killed midway may have left such a file, possibly with other permissions.
@@ -29,4 +29,19 @@ pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     out.sync_all()?;
     fs::rename(&new, file)?;
     File::open(directory)?.sync_all()
+}
+
+/// Creates a folder that only the gateway's user can read, and its missing parents. When this function
+/// returns, they survive a power failure.
+pub(crate) fn create_private_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let parent = match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    create_private_folder(parent)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    File::open(parent)?.sync_all()
 }

@@ -1,6 +1,7 @@
 //! Why a gateway cannot start, or why a new configuration cannot be put in force, and which key of the file
 //! causes it.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,21 +24,21 @@ pub enum StartError {
         /// The reason.
         source: cluster::BadConfig,
     },
-    /// An entry's certificate cannot be used.
-    #[error("entry '{entry}': {files}: {source}")]
+    /// A listener's certificate cannot be used.
+    #[error("{owner}: {files}: {source}")]
     Tls {
-        /// The name of the entry.
-        entry: Arc<str>,
+        /// The listener.
+        owner: TlsOwner,
         /// The files that cannot be used.
         files: String,
         /// The reason.
         source: TlsError,
     },
-    /// A file of an entry's TLS settings cannot be read.
-    #[error("entry '{entry}': {path}: {source}")]
+    /// A file of a listener's TLS settings cannot be read.
+    #[error("{owner}: {path}: {source}")]
     File {
-        /// The name of the entry.
-        entry: Arc<str>,
+        /// The listener.
+        owner: TlsOwner,
         /// The file.
         path: PathBuf,
         /// The reason.
@@ -62,10 +63,10 @@ pub enum StartError {
         source: io::Error,
     },
     /// A self-signed certificate could not be made.
-    #[error("entry '{entry}': no certificate could be made: {reason}")]
+    #[error("{owner}: no certificate could be made: {reason}")]
     SelfSigned {
-        /// The name of the entry.
-        entry: Arc<str>,
+        /// The listener.
+        owner: TlsOwner,
         /// The reason.
         reason: String,
     },
@@ -107,6 +108,26 @@ pub enum StartError {
     Threads(#[source] io::Error),
 }
 
+/// The listener whose TLS an error is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsOwner {
+    /// The entry of this name.
+    Entry(Arc<str>),
+    /// The admin port.
+    Admin,
+}
+
+// === impl TlsOwner ===
+
+impl fmt::Display for TlsOwner {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entry(name) => write!(out, "entry '{name}'"),
+            Self::Admin => out.write_str("the admin port"),
+        }
+    }
+}
+
 // === impl StartError ===
 
 impl StartError {
@@ -123,6 +144,17 @@ impl StartError {
                 format!("entry[{at}].{}", key(&file.entry[at].tls))
             })
         };
+        let of_admin = |key: &dyn Fn(&EntryTlsFile) -> &'static str| {
+            let (section, tls) = match (&file.api, &file.admin) {
+                (Some(api), _) => ("api", api.tls.as_ref()),
+                (None, admin) => ("admin", admin.as_ref().and_then(|admin| admin.tls.as_ref())),
+            };
+            tls.map_or_else(String::new, |tls| format!("{section}.{}", key(tls)))
+        };
+        let of_owner = |owner: &TlsOwner, key: &dyn Fn(&EntryTlsFile) -> &'static str| match owner {
+            TlsOwner::Entry(name) => of_entry(name, key),
+            TlsOwner::Admin => of_admin(key),
+        };
         match self {
             StartError::Cluster { cluster, .. } => {
                 let mut clusters = file.elasticsearch.iter();
@@ -130,10 +162,10 @@ impl StartError {
                 at.map_or_else(String::new, |at| format!("elasticsearch[{at}]"))
             }
             StartError::Listen { entry, .. } => of_entry(entry, &|_| "network.binding"),
-            StartError::Tls { entry, .. } | StartError::SelfSigned { entry, .. } => {
-                of_entry(entry, &|_| "tls")
+            StartError::Tls { owner, .. } | StartError::SelfSigned { owner, .. } => {
+                of_owner(owner, &|_| "tls")
             }
-            StartError::File { entry, path, .. } => of_entry(entry, &|tls| {
+            StartError::File { owner, path, .. } => of_owner(owner, &|tls| {
                 let is =
                     |file: &Option<String>| file.as_ref().is_some_and(|file| path.as_os_str() == &**file);
                 match tls {

@@ -263,8 +263,8 @@ impl Switched {
         Ok(())
     }
 
-    /// Returns what is in force, for the log.
-    fn to_text(&self) -> String {
+    /// Returns what is in force, for people.
+    pub(crate) fn to_text(&self) -> String {
         let settings = Setting::ALL.into_iter().filter_map(|setting| {
             let (text, _) = self.first(setting)?;
             Some(format!("{}={text}", setting.name()))

@@ -7,7 +7,7 @@ bulk::whys! {
         /// `/{index}/{type}/_bulk` with another type than `_doc`, or with any type on a server that knows no
         /// types.
         TypedPath = "typed_path",
-        /// The index in the URL isn't one plain name.
+        /// The index in the URL isn't one plain name, or the path has empty segments (`//`).
         UrlIndex = "url_index",
         /// A URL parameter that changes the answer's shape, or that isn't known.
         Parameter = "url_parameter",
@@ -30,7 +30,7 @@ bulk::whys! {
 bulk::whys! {
     /// Why a single-document write is not sent as a bulk.
     pub(crate) enum SingleWhy {
-        /// The index in the URL isn't one plain name.
+        /// The index in the URL isn't one plain name, or the path has empty segments (`//`).
         Index = "url_index",
         /// The id in the URL can't be decoded, or begins with `_` and may therefore name an API.
         Id = "url_id",

@@ -42,9 +42,23 @@ pub enum OpenError {
         /// The number of partitions in the configuration.
         said: u32,
     },
+    /// This process cannot make what it needs to ask the brokers.
+    #[error("the Kafka client cannot be made: {0}")]
+    Client(String),
     /// This build has no client.
     #[error("this build of the gateway has no Kafka client: build it with the feature `kafka`")]
     NotBuilt,
+}
+
+impl OpenError {
+    /// Whether the brokers have answered nothing about the topic that holds until somebody changes its
+    /// settings, its rights or the configuration.
+    pub fn says_nothing_of_the_topic(&self) -> bool {
+        match self {
+            OpenError::Away { .. } | OpenError::Refused { .. } | OpenError::Client(_) => true,
+            OpenError::Topic { .. } | OpenError::Partitions { .. } | OpenError::NotBuilt => false,
+        }
+    }
 }
 
 /// Why a request was not accepted. Some of its parts may be in the topic all the same.

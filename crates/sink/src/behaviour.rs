@@ -24,6 +24,17 @@ pub struct Behaviour {
     pub failing: Vec<Refusal>,
     /// The documents in bulks that the cluster will never take, like those that do not fit a mapping.
     pub unfit: Option<Unfit>,
+    /// The bulks that wait for something else than a worker, as for a change of a mapping.
+    pub held_up: Option<HeldUp>,
+}
+
+/// Bulks that are answered late because of their contents.
+#[derive(Debug, Clone)]
+pub struct HeldUp {
+    /// The text that their bodies hold.
+    pub holds: String,
+    /// The additional delay.
+    pub wait: Duration,
 }
 
 /// Documents that are refused because of their contents.
@@ -65,6 +76,15 @@ pub(super) struct Capacity {
 }
 
 impl Behaviour {
+    /// Waits for as long as a bulk with this body is held up.
+    fn hold_up(&self, body: &[u8]) {
+        if let Some(held_up) = &self.held_up
+            && memchr::memmem::find(body, held_up.holds.as_bytes()).is_some()
+        {
+            thread::sleep(held_up.wait);
+        }
+    }
+
     /// Returns this behaviour with the values of a request's parameters; `None` if one of them is not a
     /// number.
     pub(super) fn changed(&self, head: &Head) -> Option<Behaviour> {
@@ -180,6 +200,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 // === impl Capacity ===
 
 impl Capacity {
+    /// Waits for as long as a bulk takes, with a worker and without.
+    pub(super) fn execute(&self, behaviour: &Behaviour, worker: Worker<'_>, docs: u64, body: &[u8]) {
+        self.take(behaviour, docs);
+        drop(worker);
+        behaviour.hold_up(body);
+    }
+
     /// Waits for as long as `docs` documents take.
     pub(super) fn take(&self, behaviour: &Behaviour, docs: u64) {
         let mut wait = behaviour.latency + behaviour.work.mul_f64(docs as f64);

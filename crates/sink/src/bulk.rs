@@ -125,8 +125,7 @@ pub(super) fn answer(
     if let Some(Fault::ItemCount(by)) = fault {
         change_item_count(&mut scratch.items, *by);
     }
-    shared.capacity.take(&behaviour, docs);
-    drop(worker);
+    shared.capacity.execute(&behaviour, worker, docs, body);
     write_answer(shared, docs, errors, &scratch.items, reply.body());
     shape.apply(reply.body());
 }

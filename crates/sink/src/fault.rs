@@ -20,6 +20,8 @@ pub struct Injection {
 pub enum On {
     /// Requests whose path ends with `_bulk`.
     Bulk,
+    /// Requests whose path ends with `_bulk` and whose parameters hold this text.
+    BulkWith(String),
     /// All requests.
     Any,
     /// Requests whose path (without parameters) begins with this. Note that `/logs/_search_shards`, with
@@ -155,10 +157,11 @@ impl Injection {
         self
     }
 
-    fn is_for(&self, node: usize, path: &str) -> bool {
+    fn is_for(&self, node: usize, path: &str, query: &str) -> bool {
         let path_fits = match &self.on {
             On::Any => true,
             On::Bulk => path.ends_with("/_bulk"),
+            On::BulkWith(text) => path.ends_with("/_bulk") && query.contains(text.as_str()),
             On::Path(prefix) => path.starts_with(prefix.as_str()),
             On::Exactly(whole) => path == whole,
         };
@@ -185,14 +188,14 @@ impl Injections {
     }
 
     /// Returns the fault of this request, if an injection strikes it. An empty list is not looked at.
-    pub(super) fn take(&self, node: usize, path: &str) -> Option<Fault> {
+    pub(super) fn take(&self, node: usize, path: &str, query: &str) -> Option<Fault> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
         let mut list = self.list.lock();
         for at in 0..list.len() {
             let injection = &mut list[at];
-            if !injection.is_for(node, path) {
+            if !injection.is_for(node, path, query) {
                 continue;
             }
             if injection.skip > 0 {
@@ -222,25 +225,30 @@ mod tests {
         let injections = Injections::default();
         injections.add(Injection::bulk(Fault::HangUnwritten).on_node(1).after(1).times(2));
         let turns: Vec<bool> = (0..4)
-            .map(|_| injections.take(1, "/logs/_bulk").is_some())
+            .map(|_| injections.take(1, "/logs/_bulk", "").is_some())
             .collect();
         assert_eq!(turns, [false, true, true, false]);
         assert_eq!(injections.struck(), 2);
-        assert!(injections.take(0, "/_bulk").is_none());
+        assert!(injections.take(0, "/_bulk", "").is_none());
     }
 
     #[test]
     fn a_cue_for_a_path_leaves_bulks_alone() {
         let injections = Injections::default();
         injections.add(Injection::new(On::Path("/_cluster".into()), Fault::CloseAtHead).always());
-        assert!(injections.take(0, "/_bulk").is_none());
-        assert!((0..9).all(|_| injections.take(2, "/_cluster/state").is_some()));
+        assert!(injections.take(0, "/_bulk", "").is_none());
+        assert!((0..9).all(|_| injections.take(2, "/_cluster/state", "").is_some()));
         injections.clear();
         injections.add(Injection::new(
             On::Exactly("/logs/_search".into()),
             Fault::CloseAtHead,
         ));
-        assert!(injections.take(0, "/logs/_search_shards").is_none());
-        assert!(injections.take(0, "/logs/_search").is_some());
+        assert!(injections.take(0, "/logs/_search_shards", "").is_none());
+        assert!(injections.take(0, "/logs/_search", "").is_some());
+        injections.clear();
+        let with = On::BulkWith("pipeline=p".into());
+        injections.add(Injection::new(with, Fault::CloseAtHead));
+        assert!(injections.take(0, "/_bulk", "timeout=3s").is_none());
+        assert!(injections.take(0, "/_bulk", "a=b&pipeline=p").is_some());
     }
 }

@@ -1,16 +1,17 @@
-//! The servers' checks of a bulk's head before they look at its body: media types, parameters, lengths. The
-//! words are those of OpenSearch 3.8, Elasticsearch 7.10 and Elasticsearch 9.5.
+//! The servers' checks of a head before they look at the body: its length, and for bulks media types and
+//! parameters. The words are those of OpenSearch 3.8, Elasticsearch 7.10 and Elasticsearch 9.5.
 
 use serde_json::{Value, json};
 
 use super::flavour::Flavour;
 use super::http::Head;
 
+/// The longest first line that servers read, in bytes.
+pub(super) const LINE_BYTES_MAX: usize = 4_096;
+
 /// Returns the status and body of the answer to a bulk that is refused because of its head.
-pub(super) fn refusal(head: &Head, flavour: Flavour, may_be_long: bool) -> Option<(u16, Value)> {
-    let too_long = too_long(head, flavour).filter(|_| !may_be_long);
-    too_long
-        .or_else(|| media_type(head, flavour))
+pub(super) fn refusal(head: &Head, flavour: Flavour) -> Option<(u16, Value)> {
+    media_type(head, flavour)
         .or_else(|| parameter(head, flavour))
         .or_else(|| unknown_parameter(head, flavour))
 }
@@ -29,19 +30,18 @@ fn knows_vendor_types(flavour: Flavour) -> bool {
     matches!(flavour, Flavour::Elasticsearch8 | Flavour::Elasticsearch9)
 }
 
-fn too_long(head: &Head, flavour: Flavour) -> Option<(u16, Value)> {
+/// Returns the status and body of the answer to a request whose head is too long.
+pub(super) fn too_long(head: &Head, flavour: Flavour) -> Option<(u16, Value)> {
     let header_bytes_max = match flavour {
         Flavour::Elasticsearch7 | Flavour::OpenSearch1 => 8_192,
         _ => 16_384,
     };
-    let reason = if head.line_bytes > 4_096 {
-        "An HTTP line is larger than 4096 bytes.".to_owned()
-    } else if head.header_bytes > header_bytes_max {
-        format!("HTTP header is larger than {header_bytes_max} bytes.")
-    } else {
-        return None;
-    };
-    Some(error(400, "too_long_http_line_exception", &reason))
+    if head.line_bytes > LINE_BYTES_MAX {
+        let reason = "An HTTP line is larger than 4096 bytes.";
+        return Some(error(400, "too_long_http_line_exception", reason));
+    }
+    let reason = format!("HTTP header is larger than {header_bytes_max} bytes.");
+    (head.header_bytes > header_bytes_max).then(|| error(400, "too_long_http_header_exception", &reason))
 }
 
 fn media_type(head: &Head, flavour: Flavour) -> Option<(u16, Value)> {

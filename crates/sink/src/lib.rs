@@ -39,7 +39,7 @@ mod statistics;
 mod tls;
 mod users;
 
-pub use behaviour::{Behaviour, Refusal, Unfit, Workers};
+pub use behaviour::{Behaviour, HeldUp, Refusal, Unfit, Workers};
 pub use fault::{Fault, Injection, On};
 pub use flavour::{Flavour, UnknownFlavour};
 pub use index::Stored;

@@ -211,7 +211,10 @@ impl Connection<'_> {
         tally.requests.fetch_add(1, Ordering::Relaxed);
         self.shared.traced(head.traceparent.as_deref());
         self.wait_while_paused();
-        let fault = self.shared.injections.take(self.at, &head.path);
+        if self.refuses_head(&head, socket)? {
+            return Ok(false);
+        }
+        let fault = self.shared.injections.take(self.at, &head.path, &head.query);
         let mut rate = None;
         match &fault {
             Some(Fault::CloseAtHead) => return Ok(false),
@@ -221,10 +224,6 @@ impl Connection<'_> {
             }
             Some(Fault::SlowRead(bytes_a_s)) => rate = Some(*bytes_a_s),
             _ => {}
-        }
-        if head.content_length() > self.shared.spec.content_length_max {
-            self.reply.text(413, "");
-            return self.send(&head, socket, true, None).map(|()| false);
         }
         let body = self.reader.read_body(&head, socket, rate)?;
         self.wait_while_paused();
@@ -303,7 +302,7 @@ impl Connection<'_> {
                 .body_bytes
                 .fetch_add(body.travelled as u64, Ordering::Relaxed);
             let flavour = self.shared.spec.flavour;
-            if let Some((status, words)) = form::refusal(head, flavour, self.shared.spec.long_heads) {
+            if let Some((status, words)) = form::refusal(head, flavour) {
                 return self.reply.json(status, &words);
             }
             self.reply.media_type = Some(form::answered_type(head, flavour));
@@ -355,6 +354,27 @@ impl Connection<'_> {
         while self.shared.paused[self.at].load(Ordering::Acquire) && !self.open.dead.load(Ordering::Acquire) {
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Refuses a head that is too long, or declares too much; returns whether it did. After headers that are
+    /// too long, netty's `HttpObjectDecoder` ignores whatever else comes on the connection, but does not
+    /// close it.
+    fn refuses_head(&mut self, head: &Head, socket: &mut dyn Socket) -> io::Result<bool> {
+        let spec = &self.shared.spec;
+        let too_long = form::too_long(head, spec.flavour).filter(|_| !spec.long_heads);
+        if let Some((status, words)) = too_long {
+            self.reply.json(status, &words);
+            let closes = head.line_bytes > form::LINE_BYTES_MAX;
+            self.send(head, socket, closes, None)?;
+            while !closes && socket.read(&mut [0; 4096])? > 0 {}
+            return Ok(true);
+        }
+        if head.content_length() > spec.content_length_max {
+            self.reply.text(413, "");
+            self.send(head, socket, true, None)?;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Sends nothing until the node dies.

@@ -178,16 +178,19 @@ impl Connection {
         if request.connect.is_some() {
             (self.server, self.socket) = (request.connect, None);
         }
+        let began = Instant::now();
         if self.socket.is_none() {
             let server = self.server.as_ref().context("no server to connect to")?;
             self.socket = Some(server.connect()?);
         }
+        let connected = began.elapsed();
         let socket = self.socket.as_mut().context("the connection is open")?;
         socket.write_all(&request.bytes).context("while sending")?;
         socket.flush()?;
-        self.replies
-            .read(socket.as_mut())
-            .context("while reading the reply")
+        let sent = began.elapsed();
+        self.replies.read(socket.as_mut()).with_context(|| {
+            format!("while reading the reply (connected after {connected:?}, sent after {sent:?})")
+        })
     }
 }
 

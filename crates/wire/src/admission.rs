@@ -37,7 +37,10 @@ use crate::budget::{Budget, OverBudget};
 use crate::claim::{BodyRecord, Claim};
 use crate::handover::Promises;
 use crate::holder::{Holder, Sender};
+use crate::own_bodies::OwnBodies;
+use crate::per_core::{Apart, PerCore};
 use crate::place::{Places, QueuePlace};
+use crate::shared;
 use crate::waiters::{Waiter, Waiters};
 
 /// The rules between peers that want memory for bodies.
@@ -58,12 +61,15 @@ pub(crate) const FIRST_BYTES: usize = 16 << 10;
 pub(crate) struct Admission {
     pub(crate) fairness: Fairness,
     pub(crate) counters: Counters,
-    waiting: AtomicUsize,
+    /// Every buffer that is put back reads this.
+    waiting: Apart<AtomicUsize>,
     /// The least room, in bytes, that is of use to anybody who waits, as of the last look at the queue.
     useful: AtomicUsize,
     /// The bytes in read buffers of waiting bodies.
     pub(crate) aside: AtomicUsize,
-    state: Mutex<AdmissionQueue>,
+    /// The bodies that only their cores know.
+    pub(crate) own: PerCore<Arc<OwnBodies>>,
+    state: Apart<Mutex<AdmissionQueue>>,
 }
 
 /// Counts of the bodies that had to make room for others, since the start.
@@ -80,11 +86,7 @@ pub(crate) struct Counters {
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionQueue {
     peers: HashMap<Holder, Account>,
-    /// The two addresses that came last, with the moment: they show whether anybody else is there.
-    latest: [Option<(Holder, Instant)>; 2],
-    /// The two users that came last; an address of which nobody asks who sends from there counts as one, and
-    /// all whose credentials nobody has confirmed as another.
-    latest_users: [Option<(Holder, Instant)>; 2],
+    pub(crate) latest: Latest,
     pub(crate) queue: Waiters,
     pub(crate) places: Places,
     pub(crate) promises: Promises,
@@ -96,6 +98,19 @@ pub(crate) struct AdmissionQueue {
     /// When the queue was last checked for bodies that could make room.
     looked: Option<Instant>,
 }
+
+/// Who came last: this shows whether anybody else is there.
+#[derive(Debug, Default)]
+pub(crate) struct Latest {
+    /// The two addresses that came last, with the moment.
+    addresses: LastTwo,
+    /// The two users that came last; an address of which nobody asks who sends from there counts as one, and
+    /// all whose credentials nobody has confirmed as another.
+    users: LastTwo,
+}
+
+/// The last one first.
+type LastTwo = [Option<(Holder, Instant)>; 2];
 
 #[derive(Debug, Default)]
 struct Account {
@@ -143,10 +158,11 @@ impl Admission {
         Admission {
             fairness,
             counters: Counters::default(),
-            waiting: AtomicUsize::new(0),
+            waiting: Apart::default(),
             useful: AtomicUsize::new(0),
             aside: AtomicUsize::new(0),
-            state: Mutex::default(),
+            own: PerCore::default(),
+            state: Apart::default(),
         }
     }
 
@@ -154,12 +170,23 @@ impl Admission {
         self.waiting.load(Ordering::SeqCst)
     }
 
+    /// Returns the common state, with all bodies in it.
     pub(crate) fn state(&self) -> MutexGuard<'_, AdmissionQueue> {
-        self.state.lock()
+        shared::touches("room for bodies");
+        let mut state = self.state.lock();
+        self.enter_own(&mut state);
+        state
     }
 
     /// Notes that a claim gives back `bytes` of what it holds.
     pub(crate) fn take_back(&self, record: &BodyRecord, bytes: usize) {
+        let taken = record.if_own(|_| {
+            record.sub_held(bytes);
+            record.sub_small(bytes);
+        });
+        if taken.is_some() {
+            return;
+        }
         let mut state = self.state();
         state.take_back(record, bytes);
         self.let_on(&mut state, record.sender);
@@ -167,6 +194,9 @@ impl Admission {
 
     /// Notes that a claim ends.
     pub(crate) fn end(&self, record: &BodyRecord) {
+        if record.if_own(|known| known.forget(record)).is_some() {
+            return;
+        }
         let mut state = self.state();
         state.end(record);
         self.let_on(&mut state, record.sender);
@@ -197,32 +227,62 @@ impl Admission {
     }
 }
 
-// === impl AdmissionQueue ===
+// === impl Latest ===
 
-impl AdmissionQueue {
+impl Latest {
     pub(crate) fn see(&mut self, sender: Sender, now: Instant) {
         let address = Holder::Address(sender.address);
         let user = sender.beside_address().unwrap_or(address);
-        for (latest, holder) in [(&mut self.latest, address), (&mut self.latest_users, user)] {
-            match latest[0] {
-                Some((last, _)) if last == holder => {}
-                last => latest[1] = last,
-            }
-            latest[0] = Some((holder, now));
+        comes(&mut self.addresses, address, now);
+        comes(&mut self.users, user, now);
+    }
+
+    /// Adds what another core has seen.
+    pub(crate) fn add(&mut self, other: Latest) {
+        let pairs = [
+            (&mut self.addresses, other.addresses),
+            (&mut self.users, other.users),
+        ];
+        for (own, others) in pairs {
+            let mut all: Vec<_> = own.iter().chain(&others).flatten().copied().collect();
+            all.sort_by_key(|(_, seen)| *seen);
+            *own = LastTwo::default();
+            all.into_iter()
+                .for_each(|(holder, seen)| comes(own, holder, seen));
         }
     }
 
-    /// Returns whether others than `holder` were there lately: other addresses for an address, bodies that
-    /// are not known to be its own for a user.
-    pub(crate) fn others_than(&self, holder: Holder, now: Instant) -> bool {
+    fn others_than(&self, holder: Holder, now: Instant) -> bool {
         let latest = match holder {
-            Holder::Address(_) => &self.latest,
-            Holder::User(_) | Holder::Unproven => &self.latest_users,
+            Holder::Address(_) => &self.addresses,
+            Holder::User(_) | Holder::Unproven => &self.users,
         };
         let is_other = |(other, seen): &(Holder, Instant)| {
             *other != holder && now.saturating_duration_since(*seen) < PEER_LASTS
         };
         latest.iter().flatten().any(is_other)
+    }
+}
+
+fn comes(latest: &mut LastTwo, holder: Holder, now: Instant) {
+    match latest[0] {
+        Some((last, _)) if last == holder => {}
+        last => latest[1] = last,
+    }
+    latest[0] = Some((holder, now));
+}
+
+// === impl AdmissionQueue ===
+
+impl AdmissionQueue {
+    pub(crate) fn see(&mut self, sender: Sender, now: Instant) {
+        self.latest.see(sender, now);
+    }
+
+    /// Returns whether others than `holder` were there lately: other addresses for an address, bodies that
+    /// are not known to be its own for a user.
+    pub(crate) fn others_than(&self, holder: Holder, now: Instant) -> bool {
+        self.latest.others_than(holder, now)
     }
 
     /// Returns whether it is time to check which bodies could make room: thousands may wait, and one check
@@ -251,13 +311,32 @@ impl AdmissionQueue {
         self.peers.get(&holder).map_or(0, |account| account.held)
     }
 
-    pub(crate) fn begin(&mut self, record: impl FnOnce(u64) -> BodyRecord) -> Arc<BodyRecord> {
+    pub(crate) fn begin(&mut self, sender: Sender) -> Arc<BodyRecord> {
         self.next_id += 1;
-        let record = Arc::new(record(self.next_id));
+        let record = Arc::new(BodyRecord::new(self.next_id, sender, None));
         for holder in record.sender.holders() {
             self.peers.entry(holder).or_default().claims += 1;
         }
         record
+    }
+
+    /// Enters a body that only its core has known until now.
+    pub(crate) fn enter(&mut self, record: Arc<BodyRecord>) {
+        for holder in record.sender.holders() {
+            let account = self.peers.entry(holder).or_default();
+            account.claims += 1;
+            account.held += record.held();
+        }
+        self.small_held += record.small();
+        if record.is_arriving() {
+            self.arriving.insert(record.id, record);
+        }
+    }
+
+    /// Returns whether there are no bodies.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.peers.is_empty() && self.arriving.is_empty() && self.queue.is_empty() && self.small_held == 0
     }
 
     fn end(&mut self, record: &BodyRecord) {
@@ -352,6 +431,12 @@ impl Budget {
         }
     }
 
+    /// Returns the room for bodies that is not reserved for small ones.
+    pub(crate) fn unreserved(&self) -> usize {
+        let room = self.room();
+        room.limit - room.reserve
+    }
+
     /// Returns whether a body that holds some bytes and wants more, in this order, is small.
     pub(crate) fn is_small(&self, wants: (usize, usize)) -> bool {
         self.room().is_small(wants.0 + wants.1)
@@ -395,8 +480,11 @@ impl Budget {
         &self,
         claim: &Claim,
         bytes: usize,
-        take: impl FnOnce() -> Option<T>,
+        take: impl Fn() -> Option<T>,
     ) -> Option<Option<T>> {
+        if let Some(taken) = self.own_room(claim.record(), bytes, &take) {
+            return Some(taken);
+        }
         let now = Instant::now();
         let mut state = self.admission.state();
         state.see(claim.record().sender, now);
@@ -415,6 +503,10 @@ impl Budget {
 
     /// Charges room for a body, and gives up idle memory if that helps.
     fn charge_body(&self, bytes: usize, limit: usize) -> Result<(), OverBudget> {
+        // Enough as a rule, and cheaper than to ask all pools what lies idle.
+        if self.try_charge(bytes, limit + self.aside()).is_ok() {
+            return Ok(());
+        }
         match self.try_charge(bytes, limit + self.set_apart()) {
             Err(_) if self.idle_in_the_way() && self.reclaim() > 0 => {
                 self.try_charge(bytes, limit + self.set_apart())

@@ -5,6 +5,7 @@
 //! Buffers that are needed to finish admitted work (gather chunks, replies) may use the rest and never wait,
 //! so holding and waiting cannot deadlock.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,20 +15,35 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tokio::time::Instant;
 
 use crate::admission::{Admission, Fairness};
+use crate::heads::UnendedHeads;
+use crate::per_core::Apart;
+use crate::shared;
 
 /// Bytes that buffers of all cores may hold together.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
-    used: AtomicUsize,
+    /// Every buffer that is taken reads this. It changes when a pool gets memory from the system or gives it
+    /// back.
+    used: Apart<AtomicUsize>,
     pub(crate) admission: Admission,
+    pub(crate) heads: UnendedHeads,
     /// The holders of idle buffers, which are given up when room is needed.
-    idle: Mutex<Vec<Weak<dyn Idle>>>,
-    /// The bytes of idle buffers.
-    idle_bytes: AtomicUsize,
+    idle: Mutex<Vec<IdleHolder>>,
     /// The lock for large copies: a copy that has room reads, and one that has none writes, and so waits for
     /// all others.
     copying: Arc<RwLock<()>>,
+}
+
+/// A core's own pointer to the budget: references to it are counted on this core alone.
+#[derive(Debug)]
+pub(crate) struct OwnBudget(pub(crate) Arc<Budget>);
+
+/// A holder of idle memory, and how many bytes that are.
+#[derive(Debug)]
+struct IdleHolder {
+    holder: Weak<dyn Idle>,
+    bytes: Arc<Apart<AtomicUsize>>,
 }
 
 /// A holder of idle memory that is charged to a budget.
@@ -70,6 +86,9 @@ pub struct OverBudget {
 /// answers, which is needed again at once. The part of the budget that is not for bodies bears it.
 const IDLE_APART_SHARE: usize = 8;
 
+/// Memory is in use if more than one part in this many of the budget is.
+const IN_USE_SHARE: usize = 8;
+
 /// How often a copy that waits for room looks for it.
 const ROOM_AGAIN: Duration = Duration::from_millis(20);
 
@@ -79,6 +98,16 @@ const LARGE_COPY: usize = 1 << 20;
 /// The default budget, which leaves room for reply buffers, code, stacks and the allocator under 256 MB
 /// resident.
 pub const BUDGET_BYTES_DEFAULT: usize = 144 << 20;
+
+// === impl OwnBudget ===
+
+impl Deref for OwnBudget {
+    type Target = Arc<Budget>;
+
+    fn deref(&self) -> &Arc<Budget> {
+        &self.0
+    }
+}
 
 // === impl Budget ===
 
@@ -92,10 +121,10 @@ impl Budget {
     pub fn with(limit: usize, fairness: Fairness) -> Self {
         Budget {
             limit,
-            used: AtomicUsize::new(0),
+            used: Apart(AtomicUsize::new(0)),
             admission: Admission::new(fairness),
+            heads: UnendedHeads::default(),
             idle: Mutex::default(),
-            idle_bytes: AtomicUsize::new(0),
             copying: Arc::default(),
         }
     }
@@ -111,6 +140,11 @@ impl Budget {
     /// largest that nodes take by default, and for the buffers that small bodies are read into.
     pub fn admission_limit(&self) -> usize {
         self.limit / 4 * 3
+    }
+
+    /// Returns whether so much is in use that memory is not left where it does nothing.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.used() > self.limit / IN_USE_SHARE
     }
 
     /// Returns whether memory should be used sparingly: more than half of the budget is in use.
@@ -130,6 +164,7 @@ impl Budget {
 
     /// Charges `bytes` if the sum stays within `limit`.
     pub(crate) fn try_charge(&self, bytes: usize, limit: usize) -> Result<(), OverBudget> {
+        shared::touches("memory in use");
         let charged = self
             .used
             .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |used| {
@@ -202,11 +237,13 @@ impl Budget {
 
     /// Charges without asking, for small buffers that finish admitted work.
     pub(crate) fn charge(&self, bytes: usize) {
+        shared::touches("memory in use");
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Releases memory that became free, and serves those that wait for room.
     pub(crate) fn release(&self, bytes: usize) {
+        shared::touches("memory in use");
         self.used.fetch_sub(bytes, Ordering::SeqCst);
         if self.somebody_waits() && self.can_serve() {
             self.serve_waiting();
@@ -215,6 +252,7 @@ impl Budget {
 
     /// Like [`Budget::release`], when there is nobody to serve.
     pub(crate) fn forget(&self, bytes: usize) {
+        shared::touches("memory in use");
         self.used.fetch_sub(bytes, Ordering::SeqCst);
     }
 
@@ -223,24 +261,21 @@ impl Budget {
         self.admission.waiting() > 0
     }
 
-    /// Notes that so many bytes lie idle from now on.
-    pub(crate) fn rests(&self, bytes: usize) {
-        self.idle_bytes.fetch_add(bytes, Ordering::SeqCst);
-    }
-
-    /// Notes that so many bytes lie idle no longer.
-    pub(crate) fn rests_no_longer(&self, bytes: usize) {
-        self.idle_bytes.fetch_sub(bytes, Ordering::SeqCst);
+    /// Returns the bytes of idle buffers, of all pools. Their cores change these numbers with each request,
+    /// so they are read only while memory is short.
+    fn idle_bytes(&self) -> usize {
+        let all = self.idle.lock();
+        all.iter().map(|idle| idle.bytes.load(Ordering::SeqCst)).sum()
     }
 
     /// Returns whether `bytes` more may lie idle while bodies wait for room.
     pub(crate) fn may_rest(&self, bytes: usize) -> bool {
-        self.idle_bytes.load(Ordering::SeqCst) + bytes <= self.idle_apart_max()
+        self.idle_bytes() + bytes <= self.idle_apart_max()
     }
 
     /// Returns the idle bytes that do not count against the room for bodies.
     pub(crate) fn idle_apart(&self) -> usize {
-        self.idle_bytes.load(Ordering::SeqCst).min(self.idle_apart_max())
+        self.idle_bytes().min(self.idle_apart_max())
     }
 
     /// Returns whether idle memory counts against the room for bodies.
@@ -252,10 +287,11 @@ impl Budget {
         self.limit / IDLE_APART_SHARE
     }
 
-    pub(crate) fn has_idle(&self, idle: Weak<dyn Idle>) {
+    /// Notes that there is another holder of idle memory, which keeps `bytes` up to date.
+    pub(crate) fn has_idle(&self, holder: Weak<dyn Idle>, bytes: Arc<Apart<AtomicUsize>>) {
         let mut all = self.idle.lock();
-        all.retain(|one| one.strong_count() > 0);
-        all.push(idle);
+        all.retain(|one| one.holder.strong_count() > 0);
+        all.push(IdleHolder { holder, bytes });
     }
 
     /// Gives up all idle memory; returns how many bytes that were.
@@ -263,9 +299,10 @@ impl Budget {
         let all = self.idle.lock();
         let freed = all
             .iter()
-            .filter_map(Weak::upgrade)
+            .filter_map(|idle| idle.holder.upgrade())
             .map(|idle| idle.give_up())
             .sum();
+        shared::touches("memory in use");
         self.used.fetch_sub(freed, Ordering::SeqCst);
         freed
     }

@@ -7,14 +7,16 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::budget::Budget;
+use crate::budget::OwnBudget;
 use crate::holder::Sender;
+use crate::own_bodies::{Known, OwnBodies};
+use crate::pool::Pool;
 
 /// A body's claim on memory. Dropping it ends the claim and gives back what it holds. The bytes themselves
 /// are released by their buffer.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    budget: Arc<Budget>,
+    budget: Arc<OwnBudget>,
     record: Arc<BodyRecord>,
 }
 
@@ -23,6 +25,12 @@ pub(crate) struct Claim {
 pub(crate) struct BodyRecord {
     pub(crate) id: u64,
     pub(crate) sender: Sender,
+    /// The list of the core that it began on, if it began as one of those that only their core knows.
+    home: Option<Arc<OwnBodies>>,
+    /// Whether it is still in that list. Changed with the list's lock.
+    is_own: AtomicBool,
+    /// Whether it is arriving, as long as only its core knows of it.
+    arrives: AtomicBool,
     held: AtomicUsize,
     /// The part of `held` that was given to it as a small body.
     small: AtomicUsize,
@@ -57,25 +65,19 @@ pub(crate) enum ClaimVerdict {
 // === impl Claim ===
 
 impl Claim {
-    pub(crate) fn begin(budget: &Arc<Budget>, sender: Sender) -> Self {
-        let record = budget.admission.state().begin(|id| BodyRecord {
-            id,
-            sender,
-            held: AtomicUsize::new(0),
-            small: AtomicUsize::new(0),
-            arrived: AtomicU64::new(0),
-            aside: AtomicUsize::new(0),
-            waits: AtomicBool::new(false),
-            verdict: AtomicU8::new(0),
-            waker: Mutex::default(),
-            mark: Mutex::new(RateMark {
-                at: Instant::now(),
-                arrived: 0,
-            }),
-        });
+    /// Begins the claim of a body that is read into buffers of `pool`.
+    pub(crate) fn begin_in(pool: &Pool, sender: Sender) -> Self {
         Claim {
-            budget: Arc::clone(budget),
-            record,
+            record: pool.budget().begin_body(sender),
+            budget: Arc::clone(pool.own_budget()),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn begin(budget: &Arc<crate::Budget>, sender: Sender) -> Self {
+        Claim {
+            record: budget.begin_body(sender),
+            budget: Arc::new(OwnBudget(Arc::clone(budget))),
         }
     }
 
@@ -85,7 +87,9 @@ impl Claim {
 
     /// Adds memory that was charged without asking.
     pub(crate) fn has(&self, bytes: usize) {
-        self.budget.admission.state().give(&self.record, bytes);
+        if self.record.if_own(|_| self.record.add_held(bytes)).is_none() {
+            self.budget.admission.state().give(&self.record, bytes);
+        }
     }
 
     /// Gives back `bytes` of the memory that it holds.
@@ -96,13 +100,17 @@ impl Claim {
     /// Notes that the body is arriving from now on: others may ask it to make room.
     pub(crate) fn arrives(&self) {
         self.record.start_over();
-        let mut state = self.budget.admission.state();
-        state.arriving.insert(self.record.id, Arc::clone(&self.record));
+        if self.record.if_own(|_| self.record.arrives(true)).is_none() {
+            let mut state = self.budget.admission.state();
+            state.arriving.insert(self.record.id, Arc::clone(&self.record));
+        }
     }
 
     /// Notes that the whole body has arrived.
     pub(crate) fn has_arrived(&self) {
-        self.budget.admission.state().arriving.remove(&self.record.id);
+        if self.record.if_own(|_| self.record.arrives(false)).is_none() {
+            self.budget.admission.state().arriving.remove(&self.record.id);
+        }
     }
 
     /// Notes that `bytes` bytes of the body have arrived.
@@ -134,6 +142,46 @@ impl Drop for Claim {
 // === impl BodyRecord ===
 
 impl BodyRecord {
+    pub(crate) fn new(id: u64, sender: Sender, home: Option<Arc<OwnBodies>>) -> Self {
+        BodyRecord {
+            id,
+            sender,
+            is_own: AtomicBool::new(home.is_some()),
+            home,
+            arrives: AtomicBool::new(false),
+            held: AtomicUsize::new(0),
+            small: AtomicUsize::new(0),
+            arrived: AtomicU64::new(0),
+            aside: AtomicUsize::new(0),
+            waits: AtomicBool::new(false),
+            verdict: AtomicU8::new(0),
+            waker: Mutex::default(),
+            mark: Mutex::new(RateMark {
+                at: Instant::now(),
+                arrived: 0,
+            }),
+        }
+    }
+
+    /// Does something with the list of its core, if only its core knows of it.
+    pub(crate) fn if_own<T>(&self, own: impl FnOnce(&mut Known) -> T) -> Option<T> {
+        let mut known = self.home.as_ref()?.known();
+        self.is_own.load(Ordering::Relaxed).then(|| own(&mut known))
+    }
+
+    /// Notes that others know of it too. The caller holds the lock of its core's list.
+    pub(crate) fn is_common(&self) {
+        self.is_own.store(false, Ordering::Relaxed);
+    }
+
+    fn arrives(&self, arrives: bool) {
+        self.arrives.store(arrives, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_arriving(&self) -> bool {
+        self.arrives.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
@@ -148,6 +196,11 @@ impl BodyRecord {
 
     pub(crate) fn add_small(&self, bytes: usize) {
         self.small.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns how many bytes were given to it as a small body.
+    pub(crate) fn small(&self) -> usize {
+        self.small.load(Ordering::Relaxed)
     }
 
     /// Returns how many of `bytes` bytes that it gives back were given to it as a small body. The caller

@@ -8,21 +8,24 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
-/// One connection, as the acceptor sees it.
+/// One connection, as the acceptor sees it. It is on cache lines of its own: the acceptor makes one after
+/// another, and each core writes those of its connections with each request.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct OpenConnection {
     pub(crate) peer: IpAddr,
-    doing: AtomicU8,
+    /// Its present activity, and whether it has to leave ([`LEAVES`]). It is one value, so that nobody tells
+    /// a connection to leave that has sent a request since it was chosen.
+    state: AtomicU8,
     /// When its present activity began, in ms since the listener began.
     since_ms: AtomicU64,
     begun: Instant,
-    leaves: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -45,6 +48,8 @@ pub(crate) struct Leaving {
     pub(crate) before: usize,
     /// Connections that have been told now.
     pub(crate) told: usize,
+    /// Whether there is a place although nobody leaves: others have left by themselves.
+    pub(crate) has_place: bool,
 }
 
 /// All connections of a listener.
@@ -61,21 +66,25 @@ impl OpenConnection {
     pub(crate) fn new(peer: IpAddr, begun: Instant) -> Self {
         OpenConnection {
             peer,
-            doing: AtomicU8::new(Activity::Begins as u8),
+            state: AtomicU8::new(Activity::Begins as u8),
             since_ms: AtomicU64::new(begun.elapsed().as_millis() as u64),
             begun,
-            leaves: AtomicBool::new(false),
             waker: Mutex::default(),
         }
     }
 
     pub(crate) fn does(&self, doing: Activity) {
-        if doing == Activity::Asks {
-            self.leaves.store(false, Ordering::Relaxed); // a whole request has arrived just in time
-        }
         let now_ms = self.begun.elapsed().as_millis() as u64;
         self.since_ms.store(now_ms, Ordering::Relaxed);
-        self.doing.store(doing as u8, Ordering::Relaxed);
+        match doing {
+            // A whole request has arrived just in time: the connection stays.
+            Activity::Asks => self.state.store(doing as u8, Ordering::Relaxed),
+            // Whether it has to leave does not change.
+            Activity::Begins | Activity::Rests => {
+                self.state.fetch_and(LEAVES, Ordering::Relaxed);
+                self.state.fetch_or(doing as u8, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Sets the connection's task, which is woken when the connection has to leave.
@@ -85,19 +94,36 @@ impl OpenConnection {
 
     /// Returns whether the connection has to leave; only a connection that waits for its client does so.
     pub(crate) fn has_to_leave(&self) -> bool {
-        self.leaves.load(Ordering::Relaxed)
+        self.state.load(Ordering::Relaxed) & LEAVES > 0
     }
 
     fn doing(&self) -> Activity {
-        match self.doing.load(Ordering::Relaxed) {
+        match self.state.load(Ordering::Relaxed) & !LEAVES {
             0 => Activity::Begins,
             1 => Activity::Rests,
             _ => Activity::Asks,
         }
     }
 
-    fn leave(&self) {
-        self.leaves.store(true, Ordering::Relaxed);
+    pub(crate) fn leave(&self) {
+        self.state.fetch_or(LEAVES, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Tells the connection to leave if it still does this and has not been told; returns whether it was told
+    /// now.
+    fn leave_if(&self, doing: Activity) -> bool {
+        let (from, to) = (doing as u8, doing as u8 | LEAVES);
+        let changed = self
+            .state
+            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        if changed.is_ok() {
+            self.wake();
+        }
+        changed.is_ok()
+    }
+
+    fn wake(&self) {
         let waker = self.waker.lock();
         if let Some(waker) = &*waker {
             waker.wake_by_ref();
@@ -147,6 +173,7 @@ impl OpenConnections {
         let mut leaving = Leaving {
             before: leaving,
             told: 0,
+            has_place: all.len() < places,
         };
         // The newcomer needs one of the places that become free.
         if all.len() < places + leaving.before {
@@ -175,13 +202,12 @@ impl OpenConnections {
         going.select_nth_unstable_by_key(batch - 1, |(doing, since_ms, _)| (*doing, *since_ms));
         let first = going[..batch].iter().map(|(doing, ..)| *doing).min();
         // Requests are cut off only where no other connection is left.
-        let going = going[..batch]
+        let may_be_told = |doing: Activity| doing != Activity::Asks || first == Some(Activity::Asks);
+        // Those who have sent a request meanwhile stay, and others leave in their place.
+        let told = going
             .iter()
-            .filter(|(doing, ..)| *doing != Activity::Asks || first == Some(Activity::Asks));
-        for (_, _, opened) in going {
-            opened.leave();
-            leaving.told += 1;
-        }
+            .filter(|(doing, _, opened)| may_be_told(*doing) && opened.leave_if(*doing));
+        leaving.told = told.take(batch).count();
         leaving
     }
 
@@ -190,11 +216,15 @@ impl OpenConnections {
     }
 }
 
+/// The bit of a connection's state that says that it has to leave.
+const LEAVES: u8 = 1 << 7;
 /// The part of all connections that leaves at a time: one in this many.
 const BATCH_PART: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     fn peer(last: u8) -> IpAddr {
@@ -238,11 +268,55 @@ mod tests {
     fn those_who_leave_count_as_gone_and_who_has_asked_meanwhile_stays() {
         let connections = OpenConnections::new();
         let all: Vec<_> = (0..2).map(|_| connections.enter(peer(1))).collect();
-        assert_eq!(connections.make_room(peer(1), 2), Leaving { before: 0, told: 1 });
-        assert_eq!(connections.make_room(peer(1), 2), Leaving { before: 1, told: 0 });
+        let leave = |before, told| Leaving {
+            before,
+            told,
+            has_place: false,
+        };
+        assert_eq!(connections.make_room(peer(1), 2), leave(0, 1));
+        assert_eq!(connections.make_room(peer(1), 2), leave(1, 0));
         let told = leaving(&all);
         all[told[0]].1.does(Activity::Asks);
         assert_eq!(leaving(&all), []);
+    }
+
+    /// A connection is chosen while it waits, and sends its request before it is told.
+    #[test]
+    fn nobody_is_told_to_leave_who_has_asked_since_it_was_chosen() {
+        let connections = OpenConnections::new();
+        let (_, asks) = connections.enter(peer(1));
+        let rest: Vec<_> = (0..60).map(|_| connections.enter(peer(1)).1).collect();
+        rest.iter().for_each(|opened| opened.does(Activity::Rests));
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    connections.make_room(peer(1), 0);
+                    for opened in rest.iter().filter(|opened| opened.has_to_leave()) {
+                        opened.does(Activity::Asks);
+                        opened.does(Activity::Rests);
+                    }
+                }
+            });
+            let mut told = 0;
+            for _ in 0..20_000 {
+                asks.does(Activity::Begins);
+                (0..50).for_each(|_| std::hint::spin_loop());
+                asks.does(Activity::Asks);
+                told += (0..50).filter(|_| asks.has_to_leave()).count();
+            }
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(told, 0);
+        });
+    }
+
+    #[test]
+    fn a_place_that_somebody_has_left_by_itself_is_a_place() {
+        let connections = OpenConnections::new();
+        let (id, _) = connections.enter(peer(1));
+        assert!(!connections.make_room(peer(2), 1).has_place);
+        connections.leave(id);
+        assert!(connections.make_room(peer(2), 1).has_place);
     }
 
     #[test]

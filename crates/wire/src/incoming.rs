@@ -160,9 +160,9 @@ impl Incoming {
         }
         let mut into = self.pool.take(0);
         let mut promised = true;
-        let budget = Arc::clone(self.pool.budget());
+        let budget = self.pool.budget();
         let peer = peer_of(self.connection.peer.address.ip());
-        let mut begins = Some(Beginning::new(&budget, peer));
+        let mut begins = Some(Beginning::new(budget, peer));
         loop {
             match self.gather(&mut into, &mut begins, limit).await? {
                 Step::Gathered(Gathered::All) => break,
@@ -285,7 +285,7 @@ impl Incoming {
             address: peer_of(self.connection.peer.address.ip()),
             principal: self.principal,
         };
-        Claim::begin(self.pool.budget(), sender)
+        Claim::begin_in(&self.pool, sender)
     }
 
     fn cut(&self, verdict: ClaimVerdict, into: &Buffer) -> BodyError {

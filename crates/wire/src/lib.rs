@@ -48,6 +48,7 @@
     )
 )]
 
+mod accepted;
 mod admission;
 mod alarm;
 mod budget;
@@ -60,13 +61,16 @@ mod drain;
 pub mod exposition;
 pub mod guard;
 mod handover;
+mod heads;
 mod holder;
 mod incoming;
 mod inflate;
 mod limits;
 mod listener;
 mod outgoing;
+mod own_bodies;
 mod pace;
+mod per_core;
 mod place;
 mod pool;
 mod ration;
@@ -75,11 +79,13 @@ mod refusal;
 mod relief;
 mod runtime;
 mod server;
+pub mod shared;
 mod stream;
 mod tls;
 mod transmit;
 mod waiters;
 
+pub use accepted::Accepted;
 pub use admission::Fairness;
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge, OverBudget};
 pub use client::{
@@ -92,6 +98,7 @@ pub use incoming::{BodyError, Collected, Incoming, Peer, Presence};
 pub use limits::Limits;
 pub use listener::Bound;
 pub use outgoing::{CHUNK_BYTES, Chunk, Outgoing, Source, SourceError};
+pub use per_core::{Apart, PerCore, VALUES_MAX};
 pub use pool::{Buffer, Pool, PooledBytes};
 pub use ration::{LINES_PER_WINDOW, Ration, WINDOW};
 pub use refusal::Refusal;
@@ -99,7 +106,7 @@ pub use runtime::{Worker, Workers, WorkersConfig, raise_descriptor_limit, run_lo
 pub use server::{Refused, Server, ServerConfig, ServerCounts, Service};
 pub use tls::{
     ClientTls, ClientTlsConfig, Roots, ServerTls, ServerTlsConfig, TlsError, earliest_expiry,
-    earliest_expiry_of_file,
+    earliest_expiry_of_file, handshake_failure,
 };
 
 /// Removes the headers that concern one connection only (RFC 9110, section 7.6.1), those that `Connection`

@@ -232,9 +232,9 @@ fn deal(
     if live >= connections_max {
         // Connections that are told to leave take a moment to do so, and until then there are some too many.
         let leaving = counts.connections.make_room(address, connections_max);
-        if leaving.told == 0 && leaving.before == 0
-            || live >= connections_max + ABOVE_MAX.max(connections_max / 16)
-        {
+        // A connection that has just left may still be in the count.
+        let finds_place = leaving.has_place || leaving.told > 0 || leaving.before > 0;
+        if !finds_place || live >= connections_max + ABOVE_MAX.max(connections_max / 16) {
             counts.turned_away.fetch_add(1, Ordering::Relaxed);
             crate::rationed!(
                 tracing::warn,
@@ -243,12 +243,14 @@ fn deal(
             );
             return;
         }
-        counts.made_room.fetch_add(leaving.told, Ordering::Relaxed);
-        crate::rationed!(
-            tracing::warn,
-            connections_max,
-            "too many connections: those that wait for the longest time are closed"
-        );
+        if !leaving.has_place {
+            counts.made_room.fetch_add(leaving.told, Ordering::Relaxed);
+            crate::rationed!(
+                tracing::warn,
+                connections_max,
+                "too many connections: those that wait for the longest time are closed"
+            );
+        }
     }
     let _ = set_keepalive(&stream); // fails only if the client has gone
     *turn += 1;

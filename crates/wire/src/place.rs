@@ -151,7 +151,7 @@ impl<'a> Beginning<'a> {
     /// If too much memory is taken by such bodies, and memory is scarce.
     pub(crate) fn stops(&mut self, bytes: usize) -> Result<(), OverBudget> {
         let (budget, admission) = (self.budget, &self.budget.admission);
-        if self.counted.is_some() || bytes == 0 || budget.used() <= budget.limit() / ASIDE_SHARE {
+        if self.counted.is_some() || bytes == 0 || !budget.is_in_use() {
             return Ok(());
         }
         let entered = {

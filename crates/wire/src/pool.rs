@@ -15,13 +15,15 @@ mod lent;
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::budget::{Budget, Idle, OverBudget};
+use crate::budget::{Budget, Idle, OverBudget, OwnBudget};
 use crate::claim::Claim;
+use crate::per_core::Apart;
 
 /// The buffers of one core. Cheap to clone.
 #[derive(Clone)]
@@ -49,18 +51,20 @@ pub struct PooledBytes {
 }
 
 struct FreeBuffers {
-    budget: Arc<Budget>,
+    /// Behind a pointer of this core, since bodies count references to it.
+    budget: Arc<OwnBudget>,
     stock: Mutex<IdleBuffers>,
+    /// The bytes of the idle buffers, which the budget reads when memory is short.
+    idle_bytes: Arc<Apart<AtomicUsize>>,
 }
 
 /// The idle buffers.
 struct IdleBuffers {
-    by_class: Vec<Vec<IdleConnection>>,
-    bytes: usize,
+    by_class: Vec<Vec<IdleBuffer>>,
     tick: u32,
 }
 
-struct IdleConnection {
+struct IdleBuffer {
     bytes: Vec<u8>,
     since_tick: u32,
 }
@@ -72,22 +76,24 @@ impl Pool {
     pub fn new(budget: Arc<Budget>) -> Self {
         let mut by_class = Vec::new();
         by_class.resize_with(CLASSES, Vec::new);
-        let stock = IdleBuffers {
-            by_class,
-            bytes: 0,
-            tick: 0,
-        };
+        let stock = IdleBuffers { by_class, tick: 0 };
         let free = Arc::new(FreeBuffers {
-            budget,
+            budget: Arc::new(OwnBudget(budget)),
             stock: Mutex::new(stock),
+            idle_bytes: Arc::default(),
         });
         let idle: Weak<FreeBuffers> = Arc::downgrade(&free);
-        free.budget.has_idle(idle);
+        free.budget.has_idle(idle, Arc::clone(&free.idle_bytes));
         Pool { free }
     }
 
     /// Returns the budget that this pool is charged to.
     pub fn budget(&self) -> &Arc<Budget> {
+        &self.free.budget
+    }
+
+    /// Returns the budget behind a pointer that no other core counts references to.
+    pub(crate) fn own_budget(&self) -> &Arc<OwnBudget> {
         &self.free.budget
     }
 
@@ -168,10 +174,12 @@ impl Pool {
     /// A [`Worker`](crate::Worker) calls this every second.
     pub fn tick(&self, keep_ticks: u32) {
         let free = &self.free;
+        // Before the lock of the stock is taken: the budget gives up the stocks of all pools.
+        let in_the_way = free.budget.somebody_waits() && free.budget.idle_in_the_way();
         let mut stock = free.stock();
         stock.tick = stock.tick.wrapping_add(1);
         let now = stock.tick;
-        if free.budget.somebody_waits() && free.budget.idle_in_the_way() {
+        if in_the_way {
             drop(stock);
             free.drop_idle();
             return;
@@ -196,7 +204,7 @@ impl Pool {
 
     /// Returns the bytes that lie idle in this pool.
     pub fn idle_bytes(&self) -> usize {
-        self.free.stock().bytes
+        self.free.idle_bytes()
     }
 
     fn take_within(&self, bytes: usize, limit: usize) -> Result<Buffer, OverBudget> {
@@ -236,8 +244,9 @@ impl Pool {
     }
 
     /// A buffer of what lay idle until now.
-    fn woken(&self, mut stock: MutexGuard<'_, IdleBuffers>, idle: IdleConnection) -> Buffer {
-        self.free.takes_out(&mut stock, idle.bytes.capacity());
+    fn woken(&self, stock: MutexGuard<'_, IdleBuffers>, idle: IdleBuffer) -> Buffer {
+        self.free.takes_out(idle.bytes.capacity());
+        drop(stock);
         self.buffer(idle.bytes)
     }
 
@@ -300,15 +309,17 @@ impl FreeBuffers {
     fn keep(&self, bytes: Vec<u8>, class: usize) {
         let mut stock = self.stock();
         let (since_tick, size) = (stock.tick, bytes.capacity());
-        stock.by_class[class].push(IdleConnection { bytes, since_tick });
-        stock.bytes += size;
-        self.budget.rests(size);
+        stock.by_class[class].push(IdleBuffer { bytes, since_tick });
+        self.idle_bytes.fetch_add(size, Ordering::SeqCst);
     }
 
-    /// Notes that `bytes` bytes of the stock lie idle no longer.
-    fn takes_out(&self, stock: &mut IdleBuffers, bytes: usize) {
-        stock.bytes -= bytes;
-        self.budget.rests_no_longer(bytes);
+    /// Notes that `bytes` bytes of the stock, whose lock the caller holds, lie idle no longer.
+    fn takes_out(&self, bytes: usize) {
+        self.idle_bytes.fetch_sub(bytes, Ordering::SeqCst);
+    }
+
+    fn idle_bytes(&self) -> usize {
+        self.idle_bytes.load(Ordering::SeqCst)
     }
 
     fn drop_idle(&self) {
@@ -321,21 +332,21 @@ impl FreeBuffers {
     /// Frees the idle buffers; returns how many bytes that were, which are still charged.
     fn empty(&self) -> usize {
         let mut stock = self.stock();
-        if stock.bytes == 0 {
+        if self.idle_bytes() == 0 {
             return 0;
         }
         let mut freed = 0;
         for class in &mut stock.by_class {
             freed += class.drain(..).map(|idle| idle.bytes.capacity()).sum::<usize>();
         }
-        self.takes_out(&mut stock, freed);
+        self.takes_out(freed);
         freed
     }
 
     /// Subtracts freed bytes from the accounts.
-    fn forget(&self, mut stock: MutexGuard<'_, IdleBuffers>, freed: usize) {
+    fn forget(&self, stock: MutexGuard<'_, IdleBuffers>, freed: usize) {
         if freed > 0 {
-            self.takes_out(&mut stock, freed);
+            self.takes_out(freed);
             drop(stock);
             self.budget.release(freed);
         }

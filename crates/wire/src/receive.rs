@@ -83,6 +83,11 @@ impl Receiver {
         }
     }
 
+    /// Gives up all pending bytes and their memory, before a connection ends.
+    pub(crate) fn give_up(&mut self) {
+        self.buffer = None;
+    }
+
     /// Prepares for a body with this framing.
     pub(crate) fn expect(&mut self, framing: Framing) {
         self.received = 0;
@@ -162,6 +167,14 @@ impl Receiver {
             let mut small = self.pool.take(buffer.len() + READ_BYTES_MIN);
             small.extend_from_slice(buffer);
             *buffer = small;
+        }
+    }
+
+    /// Notes that the pending bytes have to wait: unless memory is plenty, they take little more than they
+    /// are. A single byte would otherwise take a whole read buffer for as long as an answer is waited for.
+    pub(crate) fn rests(&mut self) {
+        if self.buffer.is_some() && self.pool.budget().is_in_use() {
+            self.hold_little();
         }
     }
 
@@ -330,7 +343,10 @@ impl Receiver {
                 {
                     self.received += left;
                     self.left = Left::Nothing;
-                    *into = buffer; // the whole body came with its head: hand over the memory itself
+                    self.buffer = Some(buffer);
+                    self.rests();
+                    // The whole body came with its head: hand over the memory itself.
+                    *into = self.buffer.take().unwrap_or_else(|| self.pool.take(0));
                     return Poll::Ready(Ok(Gathered::All));
                 }
                 let begins = match self.left {

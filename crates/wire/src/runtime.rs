@@ -95,6 +95,8 @@ impl Workers {
                     index,
                     pool: Pool::new(budget),
                 };
+                #[cfg(any(debug_assertions, feature = "planted"))]
+                crate::shared::is_core();
                 // A panic planted here stands for a bug in the driver of all tasks of a core.
                 fault("core", index.to_string().as_bytes());
                 LocalSet::new().block_on(&runtime, work(worker, queue));

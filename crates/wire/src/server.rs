@@ -115,8 +115,9 @@ impl ServerConfig {
     }
 }
 
-/// One worker's counters; only that worker writes them.
+/// One worker's counters, on cache lines of their own; only that worker writes them.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 struct Counters {
     requests: AtomicU64,
     in_flight: AtomicU64,

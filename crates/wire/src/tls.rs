@@ -5,6 +5,7 @@ pub(crate) mod words;
 
 pub use expiry::{earliest_expiry, earliest_expiry_of_file};
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -69,12 +70,12 @@ pub struct ClientTls {
 #[non_exhaustive]
 pub enum TlsError {
     /// A PEM text could not be read.
-    #[error("{what}: {}", words::of_pem(.source))]
+    #[error("{what}: {why}")]
     Pem {
         /// The text concerned.
         what: &'static str,
-        /// The fault.
-        source: rustls::pki_types::pem::Error,
+        /// The fault, without anything of the text: there may be a private key in it.
+        why: &'static str,
     },
     /// There is no certificate in a PEM text.
     #[error(
@@ -158,6 +159,47 @@ impl ResolvesServerCert for Current {
     }
 }
 
+// === impl Roots ===
+
+impl Roots {
+    /// Returns the certificates (DER), for clients that have a TLS of their own.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or has no certificate.
+    pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+        match self {
+            Roots::Native => Ok(native_certificates()),
+            Roots::Pem(pem) => chain("CA", pem),
+            Roots::File(path) => {
+                let pem = std::fs::read(path).map_err(|source| TlsError::File {
+                    path: path.clone(),
+                    source,
+                })?;
+                chain("CA", &pem).map_err(|source| TlsError::InFile {
+                    path: path.clone(),
+                    source: Box::new(source),
+                })
+            }
+        }
+    }
+
+    fn store(&self) -> Result<RootCertStore, TlsError> {
+        let certificates = self.certificates()?;
+        match self {
+            Roots::Native => {
+                let mut roots = RootCertStore::empty();
+                roots.add_parsable_certificates(certificates);
+                Ok(roots)
+            }
+            Roots::Pem(_) => store_of(certificates),
+            Roots::File(path) => store_of(certificates).map_err(|source| TlsError::InFile {
+                path: path.clone(),
+                source: Box::new(source),
+            }),
+        }
+    }
+}
+
 // === impl ClientTls ===
 
 impl ClientTls {
@@ -170,20 +212,7 @@ impl ClientTls {
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(AcceptAny(provider())))
         } else {
-            builder.with_root_certificates(match &config.roots {
-                Roots::Native => native_roots(),
-                Roots::Pem(pem) => roots_from_pem("CA", pem)?,
-                Roots::File(path) => {
-                    let pem = std::fs::read(path).map_err(|source| TlsError::File {
-                        path: path.clone(),
-                        source,
-                    })?;
-                    roots_from_pem("CA", &pem).map_err(|source| TlsError::InFile {
-                        path: path.clone(),
-                        source: Box::new(source),
-                    })?
-                }
-            })
+            builder.with_root_certificates(config.roots.store()?)
         };
         let mut tls = match &config.identity_pem {
             None => builder.with_no_client_auth(),
@@ -268,7 +297,10 @@ fn certified(certificate_pem: &[u8], key_pem: &[u8]) -> Result<CertifiedKey, Tls
 fn chain(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|source| TlsError::Pem { what, source })?;
+        .map_err(|error| TlsError::Pem {
+            what,
+            why: words::of_pem(&error),
+        })?;
     if chain.is_empty() {
         Err(TlsError::NoCertificate(what))
     } else {
@@ -277,26 +309,34 @@ fn chain(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
 }
 
 fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_slice(pem).map_err(|source| TlsError::Pem {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| TlsError::Pem {
         what: "private key",
-        source,
+        why: words::of_pem(&error),
     })
 }
 
 fn roots_from_pem(what: &'static str, pem: &[u8]) -> Result<RootCertStore, TlsError> {
+    store_of(chain(what, pem)?)
+}
+
+fn store_of(certificates: Vec<CertificateDer<'static>>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in chain(what, pem)? {
+    for certificate in certificates {
         roots.add(certificate)?;
     }
     Ok(roots)
 }
 
-fn native_roots() -> RootCertStore {
+fn native_certificates() -> Vec<CertificateDer<'static>> {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
         tracing::warn!(%error, "system certificate store");
     }
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.certs);
-    roots
+    found.certs
+}
+
+/// Returns in words why a TLS connection failed, if that is what `error` says.
+pub fn handshake_failure(error: &io::Error) -> Option<String> {
+    let is_of_tls = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+    is_of_tls.then(|| words::of_handshake(error))
 }

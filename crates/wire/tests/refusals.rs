@@ -377,3 +377,34 @@ fn slow_heads_hold_little_memory_and_large_ones_no_more_than_the_budget() {
     assert_eq!(status(&answer), "200", "{answer}");
     drop((small, large));
 }
+
+#[test]
+fn a_few_bytes_hold_no_read_buffer_while_an_answer_or_the_end_is_waited_for() {
+    let refused = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\nx";
+    let with_body = "POST /wait HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}";
+    let pipelined = "GET /wait HTTP/1.1\r\nHost: x\r\n\r\nG";
+    for request in [refused, with_body, pipelined] {
+        let mut config = wire::ServerConfig::on(([127, 0, 0, 1], 0).into());
+        config.limits = Limits::default();
+        let (workers, server) = support::echo_server_within(config, 8 << 20);
+        let begin = |_| {
+            let mut socket = TcpStream::connect(server.local_addr()).expect("connects");
+            socket.write_all(request.as_bytes()).expect("writes");
+            if request == refused {
+                // From its end on, the server waits for a moment that the client closes.
+                socket.read_to_end(&mut Vec::new()).expect("reads");
+            }
+            socket
+        };
+        let sockets: Vec<_> = (0..300).map(begin).collect();
+        let used = || workers.budget().used();
+        let begun = Instant::now();
+        let settled = || request == refused || server.counts().in_flight == 300 && used() <= 4 << 20;
+        while !settled() && begun.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(used() <= 4 << 20, "{} bytes for {request:?}", used());
+        assert!(settled(), "{:?}", server.counts());
+        drop(sockets);
+    }
+}

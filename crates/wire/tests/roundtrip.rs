@@ -171,6 +171,47 @@ fn a_kept_connection_that_the_node_closed_is_replaced_unseen() {
     assert_eq!(server.counts().accepted, 3);
 }
 
+/// Elasticsearch and OpenSearch answer so to headers that are too long: the connection stays open, and
+/// whatever else comes on it is ignored.
+#[test]
+fn a_connection_on_which_a_long_head_was_refused_is_not_used_again() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
+    let origin = Origin::http("127.0.0.1", listener.local_addr().expect("address").port());
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            std::thread::spawn(move || answer_until_400(socket));
+        }
+    });
+    with_client(|client| async move {
+        for (status, length) in [(400, 17_000), (200, 0), (400, 17_000), (200, 0)] {
+            let path = format!("/{status}/{}", "x".repeat(length));
+            let answer = ask(&client, &origin, &path, "{}".into()).await;
+            assert_eq!(answer.expect("it is answered").0, status);
+        }
+    });
+}
+
+/// Answers requests with the status that their path begins with, and ignores what comes after a 400. Each
+/// request has the body `{}`.
+fn answer_until_400(mut socket: std::net::TcpStream) {
+    use std::io::{Read as _, Write as _};
+
+    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = socket.read(&mut buffer) {
+        request.extend_from_slice(&buffer[..count]);
+        if request.ends_with(b"{}") && !request.starts_with(b"ignored") {
+            let status = String::from_utf8_lossy(&request[6..9]).into_owned();
+            let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\n{{}}");
+            socket.write_all(answer.as_bytes()).expect("answers");
+            request = if status == "400" {
+                b"ignored".to_vec()
+            } else {
+                Vec::new()
+            };
+        }
+    }
+}
+
 #[test]
 fn the_overall_deadline_holds() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");

@@ -72,7 +72,7 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
         }
         if portable.is_some() {
             steps.step("chart", chart);
-            steps.step("traces to a real collector", collector);
+            steps.step("a real collector and OpenID provider", collector_and_provider);
             if std::env::var_os("TIDEGATE_TEST_RSYSLOG").is_some() {
                 steps.step("a shipper", shipper);
             }
@@ -148,9 +148,10 @@ fn chart() -> Result<()> {
     run(&mut test_target("chart", "--ignored"))
 }
 
-/// Sends traces to the receiver of the OpenTelemetry collector, which Go builds.
-fn collector() -> Result<()> {
-    run(test_target("black_box", "real_collector::").arg("--ignored"))
+/// Sends traces to the receiver of the OpenTelemetry collector, and logs in at an OpenID provider. Go builds
+/// both.
+fn collector_and_provider() -> Result<()> {
+    run(test_target("black_box", "real_collector::").args(["real_provider::", "--ignored"]))
 }
 
 /// Lets rsyslog and syslog-ng, which `./dev` fetches, ship lines through gateways.
@@ -231,7 +232,7 @@ fn start_clusters() -> Result<()> {
 /// Number of seeds of each drill on fake clusters: little more than a minute on two cores.
 const DRILL_SEEDS: u64 = 200;
 /// Duration of load and trouble in the drill on real clusters.
-const DRILL_MINUTES: f64 = 2.0;
+const DRILL_MINUTES: f64 = 1.25;
 /// Duration of load and trouble in the drill of a queue in Kafka: a minute or somewhat more, with the start
 /// and the rest.
 const KAFKA_MINUTES: f64 = 0.5;

@@ -25,9 +25,9 @@ fn told(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| {
         panic!("{command:?}: {error}; Go 1.26 or later is needed (https://go.dev/dl)")
     });
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
+    let [text, error] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(output.status.success(), "{command:?}: {error}{text}");
+    text.into_owned()
 }
 
 /// The program that renders, and the folder of the schemas.
@@ -130,6 +130,7 @@ fn is_taken(objects: &[Value]) {
     told(openssl.arg(at("tls.key")).arg("-out").arg(at("tls.crt")));
     let made = gateways_file(objects)
         .replace("/etc/tidegate-tls/", &at(""))
+        .replace("/etc/tidegate-admin-tls/", &at(""))
         .replace("/etc/tidegate-ca/ca.crt", &at("tls.crt"));
     std::fs::write(at("tidegate.yml"), made).unwrap();
     let program = std::env::var_os("TIDEGATE_TEST_PROGRAM");

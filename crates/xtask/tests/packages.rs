@@ -147,6 +147,13 @@ impl Machine {
         let words = line.replace('"', "");
         let words: Vec<&str> = words.split(' ').collect();
         assert_eq!(words[0], "/usr/bin/tidegate");
+        // The machine has nothing but what is essential, and an upgrade reloads.
+        let reload = unit.lines().find_map(|line| line.strip_prefix("ExecReload=/"));
+        let program = reload.and_then(|line| line.split(' ').next()).unwrap();
+        assert!(
+            self.path(program).exists(),
+            "there is no /{program} to reload with"
+        );
         let file = self.path("etc/tidegate/tidegate.yml");
         let (before, admin) = (std::fs::read_to_string(&file).unwrap(), free_address());
         let moved = before.replace("127.0.0.1:8000", &free_address());

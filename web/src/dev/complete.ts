@@ -1,6 +1,7 @@
 // Makes CodeMirror's suggestions from the typed text, the flavour's specification and the cluster's names.
 import type { CompletionContext, CompletionResult } from "@codemirror/autocomplete";
 import { api } from "../api.ts";
+import { LONG } from "./editor.ts";
 import { METHODS, placeAt } from "./parser.ts";
 import { wantedFor, type SpecName } from "./versions.ts";
 import { suggestBody, suggestParam, suggestPath, type NameKind, type Spec, type Suggestions } from "./suggest.ts";
@@ -49,6 +50,7 @@ export interface Where {
 }
 
 export async function complete(context: CompletionContext, where: Where): Promise<CompletionResult | null> {
+  if (context.state.doc.length > LONG) return null;
   const place = placeAt(context.state.doc.toString(), context.pos);
   if (!place) return null;
   if (place.kind === "method") {

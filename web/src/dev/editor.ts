@@ -8,6 +8,7 @@ import { Decoration, type DecorationSet, drawSelection, EditorView, highlightAct
 import { look, mount } from "./frame.ts";
 import { colours, consoleLanguage, folds, indents } from "./language.ts";
 import { requestsAt } from "./parser.ts";
+import { PART, turn } from "./parts.ts";
 
 /** Tints the request that Ctrl Enter would run. */
 const atCursor = ViewPlugin.fromClass(
@@ -24,8 +25,12 @@ const atCursor = ViewPlugin.fromClass(
 );
 
 const line = Decoration.line({ class: "cm-request" });
-/** Length above which a text is not parsed on every key: suggestions and the tint are left out. */
-const LONG = 2_000_000;
+/**
+ * Length above which a text is not read as a whole on every key: suggestions and the tint are left out, and changes
+ * are told after a pause.
+ */
+export const LONG = 2_000_000;
+const PAUSE_MS = 400;
 
 function mark(view: EditorView): DecorationSet {
   const { doc, selection } = view.state;
@@ -43,7 +48,8 @@ function mark(view: EditorView): DecorationSet {
 
 export interface EditorOptions {
   readonly label: string;
-  readonly onChange: (text: string) => void;
+  /** A text has changed: the one that was opened by this id. */
+  readonly onChange: (id: string, text: string) => void;
   readonly onRun: () => void;
   readonly complete: CompletionSource;
 }
@@ -54,6 +60,29 @@ const shared: Extension = [look, syntaxHighlighting(colours), consoleLanguage, f
 export function requestEditor(host: HTMLElement, options: EditorOptions) {
   const states = new Map<string, EditorState>();
   let shown = "";
+  let timer = 0;
+  const tell = () => {
+    clearTimeout(timer);
+    timer = 0;
+    options.onChange(shown, view.state.doc.toString());
+  };
+  const tellInParts = async () => {
+    const { doc } = view.state;
+    const parts: string[] = [];
+    for (let from = 0; from < doc.length; from += PART) {
+      parts.push(doc.sliceString(from, from + PART));
+      await turn();
+      // It has changed again, or has been told of.
+      if (!timer || view.state.doc !== doc) return;
+    }
+    timer = 0;
+    options.onChange(shown, parts.join(""));
+  };
+  const changed = (length: number) => {
+    clearTimeout(timer);
+    if (length <= LONG) tell();
+    else timer = window.setTimeout(() => void tellInParts(), PAUSE_MS);
+  };
   const extensions: Extension = [
     shared,
     history(),
@@ -64,7 +93,7 @@ export function requestEditor(host: HTMLElement, options: EditorOptions) {
     atCursor,
     autocompletion({ override: [options.complete], icons: false, maxRenderedOptions: 60 }),
     EditorView.contentAttributes.of({ "aria-label": options.label }),
-    EditorView.updateListener.of((update) => update.docChanged && options.onChange(update.state.doc.toString())),
+    EditorView.updateListener.of((update) => update.docChanged && changed(update.state.doc.length)),
     Prec.highest(
       keymap.of([
         { key: "Mod-Enter", run: () => (options.onRun(), true) },
@@ -78,12 +107,17 @@ export function requestEditor(host: HTMLElement, options: EditorOptions) {
   return {
     view,
     open(id: string, text: string) {
+      if (timer) tell();
       if (shown && shown !== id) states.set(shown, view.state);
       const kept = states.get(id);
       shown = id;
       view.setState(kept?.doc.toString() === text ? kept : EditorState.create({ doc: text, extensions }));
     },
     forget: (id: string) => states.delete(id),
+    close() {
+      if (timer) tell();
+      view.destroy();
+    },
     insert(text: string) {
       const { doc, selection } = view.state;
       const end = doc.lineAt(selection.main.to).to;

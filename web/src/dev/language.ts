@@ -1,5 +1,6 @@
 // How the editor reads requests: a request line, then JSON with comments and triple-quoted texts.
 import { foldService, HighlightStyle, indentService, StreamLanguage, type StringStream } from "@codemirror/language";
+import type { Line, Text } from "@codemirror/state";
 import { tags } from "@lezer/highlight";
 
 interface Reading {
@@ -63,18 +64,44 @@ export const indents = indentService.of((context, pos) => {
   return Math.max(0, indent + (/[[{]\s*$/.test(before.text) ? 2 : 0) - (/^\s*[}\]]/.test(after) ? 2 : 0));
 });
 
-/** Folds from a line that ends in an opening bracket to the line with the closing one, as JSON is laid out. */
+/**
+ * Folds from a line that ends in an opening bracket to the line with the closing one, as JSON is laid out. Every
+ * visible line is asked on every key, so only the next line is read; where a fold ends is found out once it is
+ * folded. If its closing bracket is missing or far away, it ends where it was given up.
+ */
 export const folds = foldService.of((state, from, to) => {
-  const line = state.doc.lineAt(from);
+  const { doc } = state;
+  const line = doc.lineAt(from);
   if (!/[[{]\s*$/.test(line.text)) return null;
-  const indent = /^\s*/.exec(line.text)![0].length;
-  for (let n = line.number + 1; n <= Math.min(state.doc.lines, line.number + FOLD_LINES); n++) {
-    const next = state.doc.line(n);
-    const at = /^\s*/.exec(next.text)![0].length;
-    if (at <= indent && next.text.trim()) return /^\s*[}\]]/.test(next.text) ? { from: to, to: next.from + at } : null;
-  }
-  return null;
+  const indent = indentOf(line.text);
+  let next = line;
+  for (let n = 0; n < FOLD_BLANKS && next.number < doc.lines && (n === 0 || !next.text.trim()); n++) next = doc.line(next.number + 1);
+  if (!next.text.trim() || next === line) return null;
+  if (indentOf(next.text) <= indent) return CLOSES.test(next.text) ? { from: to, to: next.from + indentOf(next.text) } : null;
+  return {
+    from: to,
+    get to() {
+      return foldEnd(doc, next, indent);
+    },
+  };
 });
+
+/** The end of a fold that begins before a line. */
+function foldEnd(doc: Text, first: Line, indent: number): number {
+  let at = first.from;
+  let end = first.to;
+  for (const text of doc.iterLines(first.number, Math.min(doc.lines, first.number + FOLD_LINES) + 1)) {
+    const own = indentOf(text);
+    if (own <= indent && text.trim()) return CLOSES.test(text) ? at + own : end;
+    if (text.trim()) end = at + text.length;
+    at += text.length + 1;
+  }
+  return end;
+}
+
+const indentOf = (text: string): number => /^\s*/.exec(text)![0].length;
+const CLOSES = /^\s*[}\]]/;
+const FOLD_BLANKS = 100;
 const FOLD_LINES = 20_000;
 
 export const colours = HighlightStyle.define([

@@ -1,6 +1,7 @@
 // Tabs of the editor. The server stores them, so no text is lost with a browser.
 import { signal } from "@preact/signals";
 import { api, reason } from "../api.ts";
+import { jsonOf } from "./parts.ts";
 import { t } from "../strings.ts";
 import type { Tab, Tabs } from "../types.ts";
 
@@ -41,12 +42,13 @@ function change(next: Tabs): void {
 async function save(keepalive = false): Promise<void> {
   if (!dirty || !tabs.value || (underWay && !keepalive)) return;
   underWay = true;
-  dirty = false;
   clearTimeout(timer);
   try {
+    const all = tabs.value;
+    const body = keepalive ? all : await jsonOf(all);
+    dirty = tabs.value !== all;
     // A browser sends at most 64 KB after its page is closed.
-    const body = tabs.value;
-    await api("tabs", { method: "PUT", body, ...(keepalive && JSON.stringify(body).length < 60_000 ? { keepalive } : {}) });
+    await api("tabs", { method: "PUT", body, ...(keepalive && JSON.stringify(all).length < 60_000 ? { keepalive } : {}) });
     if (!dirty) saving.value = { at: "saved" };
   } catch (error) {
     dirty = true;

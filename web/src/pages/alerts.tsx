@@ -12,6 +12,7 @@ import { ago, Button, Empty, Header, Loading, Name, Note, StateBadge, Tag, Troub
 import { Dialog } from "../ui/dialog.tsx";
 import { Choice, Text } from "../ui/field.tsx";
 import { Forbidden } from "../ui/forbidden.tsx";
+import { Heads } from "../ui/heads.tsx";
 import { usePoll } from "../ui/poll.ts";
 import { tell } from "../ui/toast.tsx";
 import { WebhookPage } from "./webhook.tsx";
@@ -66,20 +67,6 @@ async function end(one: Alert, again: () => void): Promise<void> {
   }
 }
 
-function Heads({ heads }: { heads: readonly string[] }) {
-  return (
-    <thead>
-      <tr>
-        {heads.map((head) => (
-          <th key={head} scope="col">
-            {head}
-          </th>
-        ))}
-      </tr>
-    </thead>
-  );
-}
-
 function Target({ alert }: { alert: Alert | EndedAlert }) {
   return (
     <a href={link([alert.kind === "cluster" ? "c" : "g", alert.id])}>
@@ -96,7 +83,7 @@ function Active({ alerts, onSilence, onEnd }: { alerts: readonly Alert[]; onSile
         <caption>
           <h2>{a.active}</h2>
         </caption>
-        <Heads heads={[c.severity, c.rule, c.target, c.words, c.since, c.silence]} />
+        <Heads of={[c.severity, c.rule, c.target, c.words, c.since, c.silence]} />
         <tbody>
           {alerts.map((one) => (
             <tr key={`${one.rule} ${one.kind} ${one.id} ${one.part}`} data-row>
@@ -155,7 +142,7 @@ function Ended({ alerts }: { alerts: readonly EndedAlert[] }) {
         <caption>
           <h2>{a.ended}</h2>
         </caption>
-        <Heads heads={[c.rule, c.target, c.words, c.began, c.ended, c.lasted]} />
+        <Heads of={[c.rule, c.target, c.words, c.began, c.ended, c.lasted]} />
         <tbody>
           {alerts.map((one, i) => (
             <tr key={`${i} ${one.since_ms} ${one.rule} ${one.id} ${one.part}`} data-row>
@@ -191,7 +178,7 @@ function Rules({ rules }: { rules: Told["rules"] }) {
     <details class="panel rules">
       <summary>{a.allRules(rules.length)}</summary>
       <table class="grid">
-        <Heads heads={[c.severity, c.rule, c.meaning, c.hold]} />
+        <Heads of={[c.severity, c.rule, c.meaning, c.hold]} />
         <tbody>
           {rules.map((one) => (
             <tr key={one.rule}>

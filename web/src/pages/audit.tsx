@@ -10,6 +10,7 @@ import type { AuditEntry, AuditPage } from "../types.ts";
 import { ago, Button, Empty, Header, Loading, Name, Trouble } from "../ui/bits.tsx";
 import { Dialog } from "../ui/dialog.tsx";
 import { Text } from "../ui/field.tsx";
+import { Heads } from "../ui/heads.tsx";
 import { usePoll } from "../ui/poll.ts";
 
 const a = t.audit;
@@ -91,15 +92,7 @@ function Entries({ entries, onShow }: { entries: readonly AuditEntry[]; onShow: 
   const c = a.columns;
   return (
     <table class="grid rows audit">
-      <thead>
-        <tr>
-          {[c.at, c.user, c.what, c.target, c.reason, c.change].map((head) => (
-            <th key={head} scope="col">
-              {head}
-            </th>
-          ))}
-        </tr>
-      </thead>
+      <Heads of={[c.at, c.user, c.what, c.target, c.reason, c.change]} />
       <tbody>
         {entries.map((e) => (
           <tr key={e.id} data-row>
@@ -159,15 +152,7 @@ function Shown({ entry, onClose }: { entry: AuditEntry; onClose: () => void }) {
       </p>
       {rows.length ? (
         <table class="grid diff">
-          <thead>
-            <tr>
-              {[a.key, a.before, a.after].map((head) => (
-                <th key={head} scope="col">
-                  {head}
-                </th>
-              ))}
-            </tr>
-          </thead>
+          <Heads of={[a.key, a.before, a.after]} />
           <tbody>
             {rows.map(({ key, before, after }) => (
               <tr key={key}>

@@ -10,6 +10,7 @@ import { t } from "../strings.ts";
 import type { NodeRow, Nodes, Row, Series } from "../types.ts";
 import { Empty, Header, Loading, Meter, Name, Num, StateBadge, Tag, Trouble } from "../ui/bits.tsx";
 import { Chart, newest, type Line } from "../ui/chart.tsx";
+import { Heads, numbers } from "../ui/heads.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { usePoll } from "../ui/poll.ts";
 import { Whys } from "../ui/whys.tsx";
@@ -152,26 +153,7 @@ function NodeTable({ nodes, problem, again }: { nodes: Nodes | null; problem: st
       {problem ? <Trouble text={problem} onRetry={again} /> : null}
       {found.length ? (
         <table class="grid rows nodes">
-          <thead>
-            <tr>
-              <th scope="col" class="wide">
-                {c.node}
-              </th>
-              <th scope="col">{c.roles}</th>
-              <th scope="col">{c.cpu}</th>
-              <th scope="col">{c.heapShort}</th>
-              <th scope="col">{c.diskShort}</th>
-              <th scope="col" class="right">
-                {c.rate}
-              </th>
-              <th scope="col" class="right">
-                {c.rejectedShort}
-              </th>
-              <th scope="col" class="right">
-                {c.queue}
-              </th>
-            </tr>
-          </thead>
+          <Heads of={[[c.node, "wide"], c.roles, c.cpu, c.heapShort, c.diskShort, ...numbers(c.rate, c.rejectedShort, c.queue)]} />
           <tbody>
             {found.slice(0, NODES_SHOWN).map((n) => (
               <NodeLine key={`${n.name} ${n.address}`} node={n} />

@@ -13,6 +13,7 @@ import { gatewayOf } from "../state.ts";
 import { t } from "../strings.ts";
 import { Button, Header, Loading, Name, Note, Trouble } from "../ui/bits.tsx";
 import { TokenNote } from "../ui/forbidden.tsx";
+import { Heads } from "../ui/heads.tsx";
 import { usePoll } from "../ui/poll.ts";
 
 const c = t.config;
@@ -278,15 +279,7 @@ function Review({ before, after, told, busy, onApply, onClose }: { before: strin
       {lines.length ? (
         <div class="scroll" tabIndex={0} role="region" aria-label={c.lines}>
           <table class="line-diff">
-            <thead class="hidden">
-              <tr>
-                {[c.before, c.after, c.change, c.line].map((name) => (
-                  <th key={name} scope="col">
-                    {name}
-                  </th>
-                ))}
-              </tr>
-            </thead>
+            <Heads of={[c.before, c.after, c.change, c.line]} unseen />
             <tbody>
               {lines.map((line, n) =>
                 line.kind === "gap" ? (

@@ -163,14 +163,14 @@ function Bench({ tab }: { tab: Tab }) {
   useEffect(() => {
     editor.current = requestEditor(editorBox.current!, {
       label: `${d.editor}. ${d.editorHelp}`,
-      onChange: (text) => edit(now.current.tab.id, { text }),
+      onChange: (id, text) => edit(id, { text }),
       onRun: () => void runNow.current(),
       complete: (context) => complete(context, { cluster: now.current.tab.cluster_id, ...serverOf(now.current.tab.cluster_id) }),
     });
     answer.current = answerView(answerBox.current!, d.response);
     return () => {
       abort.current?.abort();
-      editor.current?.view.destroy();
+      editor.current?.close();
       answer.current?.view.destroy();
     };
   }, []);

@@ -4,7 +4,7 @@ import { api, lostSession, Problem, reason } from "../api.ts";
 import { go, link, route } from "../router.ts";
 import { askSession, enter } from "../state.ts";
 import { t } from "../strings.ts";
-import type { Session } from "../types.ts";
+import type { Session, Ways } from "../types.ts";
 import { Button, Note, Trouble } from "../ui/bits.tsx";
 import { Text } from "../ui/field.tsx";
 
@@ -36,10 +36,25 @@ export function Unreachable({ why }: { why: string }) {
   );
 }
 
-export function Login() {
+/** Takes from the address why the provider's login failed, as the server says it there. */
+const takeProblem = (): string | null => {
+  const word = /^#login=(\w+)$/.exec(location.hash)?.[1];
+  // It is no place, and a login that succeeds must not lead there.
+  if (word) go(link([]));
+  const words: Readonly<Record<string, string>> = t.login.provider;
+  return word ? (words[word] ?? t.login.provider.failed) : null;
+};
+
+/** The address of the provider's login, which leads back to this place. */
+const providerLogin = (): string => {
+  const place = /^#\//.test(location.hash) ? `/${location.hash}` : "/";
+  return `api/oidc/login?page=${encodeURIComponent(place)}`;
+};
+
+export function Login({ ways }: { ways: Ways }) {
   const [name, setName] = useState("");
   const [password, setPassword] = useState("");
-  const [problem, setProblem] = useState<string | null>(null);
+  const [problem, setProblem] = useState<string | null>(takeProblem);
   const [busy, setBusy] = useState(false);
   const submit = async (event: Event) => {
     event.preventDefault();
@@ -59,14 +74,24 @@ export function Login() {
   return (
     <Card title={t.login.title}>
       {lostSession.value > 0 ? <Note kind="info">{t.problems.signedOut}</Note> : null}
-      <form onSubmit={submit}>
-        <Text label={t.login.name} value={name} onValue={setName} name="username" autocomplete="username" required autofocus />
-        <Text label={t.login.password} value={password} onValue={setPassword} type="password" name="password" autocomplete="current-password" required />
-        {problem ? <Trouble text={problem} /> : null}
-        <Button type="submit" look="primary" busy={busy}>
-          {busy ? t.login.busy : t.login.submit}
-        </Button>
-      </form>
+      {ways.oidc ? (
+        <p class="gate-provider">
+          <a class="button primary" href={providerLogin()}>
+            <span>{ways.oidc.label}</span>
+          </a>
+        </p>
+      ) : null}
+      {problem ? <Trouble text={problem} /> : null}
+      {ways.password ? (
+        <form onSubmit={submit}>
+          {ways.oidc ? <p class="sub">{t.login.orPassword}</p> : null}
+          <Text label={t.login.name} value={name} onValue={setName} name="username" autocomplete="username" required autofocus={!ways.oidc} />
+          <Text label={t.login.password} value={password} onValue={setPassword} type="password" name="password" autocomplete="current-password" required />
+          <Button type="submit" look={ways.oidc ? undefined : "primary"} busy={busy}>
+            {busy ? t.login.busy : t.login.submit}
+          </Button>
+        </form>
+      ) : null}
     </Card>
   );
 }

@@ -9,6 +9,7 @@ import { clusterOf } from "../state.ts";
 import { t } from "../strings.ts";
 import type { Heat, ShardHeat } from "../types.ts";
 import { Button, Empty, Header, Loading, Name, Note, Num, Trouble } from "../ui/bits.tsx";
+import { Heads, numbers } from "../ui/heads.tsx";
 import { HeatMap, stepOf, STEPS, type Row } from "../ui/heat_map.tsx";
 import { usePoll } from "../ui/poll.ts";
 
@@ -190,15 +191,7 @@ function Shards({ heat, shards }: { heat: Heat; shards: readonly ShardHeat[] }) 
   const all = heat.shards.reduce((sum, one) => sum + one.docs_per_s, 0);
   return (
     <table class="grid rows heat">
-      <thead>
-        <tr>
-          {[c.index, c.shard, c.node, c.rate, c.bytes, c.share, c.rejected, c.latency, c.docs].map((head) => (
-            <th key={head} scope="col" class={head === c.index || head === c.node ? "" : "right"}>
-              {head}
-            </th>
-          ))}
-        </tr>
-      </thead>
+      <Heads of={[c.index, ...numbers(c.shard), c.node, ...numbers(c.rate, c.bytes, c.share, c.rejected, c.latency, c.docs)]} />
       <tbody>
         {shards.map((one) => (
           <tr key={nameOf(one)} data-row>

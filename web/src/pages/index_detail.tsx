@@ -9,6 +9,7 @@ import { loadTemplates } from "../template_load.ts";
 import { dict, nameForTemplates, whoSets, type Json } from "../templates.ts";
 import { Button, Empty, Header, Loading, Name, Num, Trouble } from "../ui/bits.tsx";
 import { Text } from "../ui/field.tsx";
+import { Heads } from "../ui/heads.tsx";
 import { usePoll } from "../ui/poll.ts";
 
 const s = t.indices;
@@ -101,15 +102,7 @@ function Panel<T>({ title, heads, all, row, none }: { title: string; heads: read
               {title} <span class="sub">{exact(all.length)}</span>
             </h2>
           </caption>
-          <thead>
-            <tr>
-              {heads.map((head) => (
-                <th key={head} scope="col">
-                  {head}
-                </th>
-              ))}
-            </tr>
-          </thead>
+          <Heads of={heads} />
           <tbody>{all.slice(0, ROWS_SHOWN).map(row)}</tbody>
         </table>
       ) : (

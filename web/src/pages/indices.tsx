@@ -8,6 +8,7 @@ import { clusterOf } from "../state.ts";
 import { t } from "../strings.ts";
 import type { IndexPage, IndexRow } from "../types.ts";
 import { Button, Empty, Header, Loading, Name, Num, Tag, Trouble } from "../ui/bits.tsx";
+import { Heads, numbers } from "../ui/heads.tsx";
 import { usePoll } from "../ui/poll.ts";
 import { OneIndex } from "./index_detail.tsx";
 import { Health } from "./overview.tsx";
@@ -85,19 +86,7 @@ function Rows({ id, page, filter, hidden, old }: { id: string; page: IndexPage; 
       {page.rows.length ? (
         <section class="panel">
           <table class="grid rows indices">
-            <thead>
-              <tr>
-                <th scope="col" class="wide">
-                  {c.name}
-                </th>
-                <th scope="col">{c.health}</th>
-                {[c.shards, c.replicas, c.docs, c.deleted, c.bytes, c.created].map((head) => (
-                  <th key={head} scope="col" class="right">
-                    {head}
-                  </th>
-                ))}
-              </tr>
-            </thead>
+            <Heads of={[[c.name, "wide"], c.health, ...numbers(c.shards, c.replicas, c.docs, c.deleted, c.bytes, c.created)]} />
             <tbody>
               {page.rows.map((row) => (
                 <One key={row.name} id={id} row={row} />

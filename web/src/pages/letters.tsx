@@ -12,6 +12,7 @@ import { Button, Empty, Loading, Name, Note, Num, Trouble } from "../ui/bits.tsx
 import { Ask, Dialog } from "../ui/dialog.tsx";
 import { Text } from "../ui/field.tsx";
 import { RoleNote, TokenNote } from "../ui/forbidden.tsx";
+import { Heads } from "../ui/heads.tsx";
 import { usePoll } from "../ui/poll.ts";
 import { tell } from "../ui/toast.tsx";
 
@@ -56,6 +57,8 @@ interface Patched {
   readonly refusals: readonly Refused[];
   readonly preview: readonly { readonly before: Letter; readonly after: Letter }[];
   readonly more: boolean;
+  /** Where the next request goes on; the same request again would change the same letters again. */
+  readonly next?: number | null;
 }
 interface Replayed {
   readonly replayed: number;
@@ -172,15 +175,7 @@ function List({ id, filter, onOpen, narrowed }: { id: string; filter: Words; onO
   return (
     <>
       <table class="grid rows">
-        <thead>
-          <tr>
-            {[c.id, c.died, c.group, c.index, c.status, c.reason].map((head) => (
-              <th key={head} scope="col">
-                {head}
-              </th>
-            ))}
-          </tr>
-        </thead>
+        <Heads of={[c.id, c.died, c.group, c.index, c.status, c.reason]} />
         <tbody>
           {data.dead_letters.map((one) => (
             <tr key={one.id} data-row>
@@ -288,6 +283,20 @@ function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: str
   );
 }
 
+/** The sum of the answers to a patch that took several requests. */
+function sumOf(one: Patched | null, part: Patched): Patched {
+  if (!one) return part;
+  return {
+    ...part,
+    would: (one.would ?? 0) + (part.would ?? 0),
+    patched: (one.patched ?? 0) + (part.patched ?? 0),
+    unchanged: one.unchanged + part.unchanged,
+    refused: one.refused + part.refused,
+    refusals: [...one.refusals, ...part.refusals],
+    preview: [...one.preview, ...part.preview].slice(0, 20),
+  };
+}
+
 const KINDS = ["convert", "set", "remove", "rename"] as const;
 
 function PatchForm({ id, which, n, onDone, onClose }: { id: string; which: Words; n: number; onDone: () => void; onClose: () => void }) {
@@ -296,6 +305,8 @@ function PatchForm({ id, which, n, onDone, onClose }: { id: string; which: Words
   const [word, setWord] = useState("");
   const [to, setTo] = useState("long");
   const [shown, setShown] = useState<{ body: string; told: Patched } | null>(null);
+  // What was done of a change that broke off. Pressed again, it goes on from there.
+  const [begun, setBegun] = useState<{ body: string; told: Patched } | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const step = { convert: { field, to }, set: { field, value: "" }, remove: { field }, rename: { field, to: word } }[kind];
@@ -312,17 +323,18 @@ function PatchForm({ id, which, n, onDone, onClose }: { id: string; which: Words
   const send = async (dry: boolean) => {
     setBusy(true);
     setProblem(null);
+    let told = !dry && begun?.body === body ? begun.told : null;
     try {
-      let patched = 0;
-      for (;;) {
-        const told = await ask<Patched>(id, { method: "POST", path: pathOf(["dead_letters", "_patch"], { ...which, dry_run: dry ? "true" : undefined }), body });
-        patched += told.patched ?? 0;
-        if (dry) return setShown({ body, told });
-        if (told.more) continue;
-        tell(l.patched(exact(patched)));
-        return onDone();
-      }
+      do {
+        const from = typeof told?.next === "number" ? String(told.next) : undefined;
+        const path = pathOf(["dead_letters", "_patch"], { ...which, dry_run: dry ? "true" : undefined, from });
+        told = sumOf(told, await ask<Patched>(id, { method: "POST", path, body }));
+      } while (typeof told.next === "number");
+      if (dry) return setShown({ body, told });
+      tell(`${l.patched(exact(told.patched ?? 0))}${told.more ? ` ${l.partly}` : ""}`);
+      return onDone();
     } catch (error) {
+      if (!dry && told) setBegun({ body, told });
       setProblem(reason(error));
     } finally {
       setBusy(false);

@@ -8,6 +8,7 @@ import { t } from "../strings.ts";
 import type { Row, State } from "../types.ts";
 import { span, visible } from "../format.ts";
 import { Button, Empty, Header, Loading, Name, Num, StateBadge, Tag, Trouble } from "../ui/bits.tsx";
+import { Heads, numbers, type Head } from "../ui/heads.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { Spark } from "../ui/spark.tsx";
 
@@ -99,23 +100,7 @@ function List({ kind, rows }: { kind: Row["kind"]; rows: readonly Row[] }) {
         <caption>
           <h2>{title}</h2>
         </caption>
-        <thead>
-          <tr>
-            <th scope="col">{c.state}</th>
-            <th scope="col" class="wide">
-              {c.name}
-            </th>
-            <th scope="col" class="right">
-              {c.rate}
-            </th>
-            <th scope="col">{c.spark}</th>
-            {heads.map((head) => (
-              <th key={head} scope="col" class={head === c.health || head === c.queue ? "" : "right"}>
-                {head}
-              </th>
-            ))}
-          </tr>
-        </thead>
+        <Heads of={[c.state, [c.name, "wide"], ...numbers(c.rate), c.spark, ...heads.map((head): Head => (head === c.health || head === c.queue ? head : [head, "right"]))]} />
         <tbody>
           {rows.map((row) => (
             <Line key={`${row.kind} ${row.id}`} row={row} heads={heads} />

@@ -13,6 +13,7 @@ import { Button, Empty, Header, Loading, Name, Note, Num, StateBadge, Tag, Troub
 import { Chart } from "../ui/chart.tsx";
 import { Ask } from "../ui/dialog.tsx";
 import { TokenNote } from "../ui/forbidden.tsx";
+import { Heads, numbers } from "../ui/heads.tsx";
 import { usePoll, type Polled } from "../ui/poll.ts";
 import { tell } from "../ui/toast.tsx";
 import { Letters } from "./letters.tsx";
@@ -293,15 +294,7 @@ function Waits({ groups }: { groups: Queue["groups"] }) {
         <caption>
           <h2>{q.waits}</h2>
         </caption>
-        <thead>
-          <tr>
-            {[c.what, q.group, c.why, c.lanes, c.docs, c.since, c.next].map((head) => (
-              <th key={head} scope="col">
-                {head}
-              </th>
-            ))}
-          </tr>
-        </thead>
+        <Heads of={[c.what, q.group, c.why, c.lanes, c.docs, c.since, c.next]} />
         <tbody>
           {all.slice(0, 100).map(([name, wait, group], i) => {
             const held = wait.documents ?? wait.lanes?.reduce((sum, n) => sum + pendingOf(group.lanes?.[n]), 0);
@@ -345,20 +338,7 @@ function Lanes({ queue, group, lanes }: { queue: string; group: string; lanes: r
       </div>
       {shown.length ? (
         <table class="grid rows">
-          <thead>
-            <tr>
-              {[c.lane, c.doing, c.why, c.nodes].map((head) => (
-                <th key={head} scope="col">
-                  {head}
-                </th>
-              ))}
-              {[c.pending, c.bytes, c.position].map((head) => (
-                <th key={head} scope="col" class="right">
-                  {head}
-                </th>
-              ))}
-            </tr>
-          </thead>
+          <Heads of={[c.lane, c.doing, c.why, c.nodes, ...numbers(c.pending, c.bytes, c.position)]} />
           <tbody>
             {shown.map(({ lane, n }) => (
               <tr key={n}>

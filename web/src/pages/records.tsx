@@ -8,6 +8,7 @@ import { requery, route } from "../router.ts";
 import { t } from "../strings.ts";
 import { Button, Trouble } from "../ui/bits.tsx";
 import { Text } from "../ui/field.tsx";
+import { Heads } from "../ui/heads.tsx";
 
 const r = t.records;
 /** Number of records shown at once, and bytes of each that are searched. */
@@ -119,15 +120,7 @@ export function Records({ id, name, queue }: { id: string; name: string; queue: 
       ) : null}
       {found?.records.length ? (
         <table class="grid rows">
-          <thead>
-            <tr>
-              {[c.position, c.time, c.lanes, c.docs, c.bytes, c.text].map((head) => (
-                <th key={head} scope="col">
-                  {head}
-                </th>
-              ))}
-            </tr>
-          </thead>
+          <Heads of={[c.position, c.time, c.lanes, c.docs, c.bytes, c.text]} />
           <tbody>
             {found.records.slice(0, SHOWN * 2).map((one) => (
               <tr key={one.position} data-row>

@@ -7,6 +7,7 @@ import { Empty, Header, Loading, Name, Tag, Trouble } from "../ui/bits.tsx";
 import { Absent, Forbidden, RoleNote } from "../ui/forbidden.tsx";
 import { ClusterForm, GatewayForm } from "./registry_form.tsx";
 import { Import } from "./registry_import.tsx";
+import { Heads } from "../ui/heads.tsx";
 
 export function Registry() {
   const [, kind, id] = route.value.parts;
@@ -66,15 +67,7 @@ function Lists() {
           <caption>
             <h2>{t.registry.clusters}</h2>
           </caption>
-          <thead>
-            <tr>
-              {[c.name, c.endpoints, c.user, c.flags, c.from].map((head) => (
-                <th key={head} scope="col">
-                  {head}
-                </th>
-              ))}
-            </tr>
-          </thead>
+          <Heads of={[c.name, c.endpoints, c.user, c.flags, c.from]} />
           <tbody>
             {clusters.map((cluster) => (
               <tr key={cluster.id} data-row>
@@ -106,15 +99,7 @@ function Lists() {
           <caption>
             <h2>{t.registry.gateways}</h2>
           </caption>
-          <thead>
-            <tr>
-              {[c.name, c.url, c.clusters].map((head) => (
-                <th key={head} scope="col">
-                  {head}
-                </th>
-              ))}
-            </tr>
-          </thead>
+          <Heads of={[c.name, c.url, c.clusters]} />
           <tbody>
             {gateways.map((gateway) => (
               <tr key={gateway.id} data-row>

@@ -150,8 +150,16 @@ export function GatewayForm({ entry }: { entry: Gateway | null }) {
   const [url, setUrl] = useState(entry?.url ?? "");
   const [token, setToken] = useState<Secret>(undefined);
   const [ca, setCa] = useState(entry?.ca_pem ?? "");
+  const [clientPem, setClientPem] = useState<Secret>(undefined);
   const [verify, setVerify] = useState(entry?.verify ?? true);
-  const body = () => ({ name: name.trim(), url: url.trim(), ca_pem: ca.trim() || null, verify, ...(token === undefined ? {} : { token }) });
+  const body = () => ({
+    name: name.trim(),
+    url: url.trim(),
+    ca_pem: ca.trim() || null,
+    verify,
+    ...(token === undefined ? {} : { token }),
+    ...(clientPem === undefined ? {} : { client_pem: clientPem }),
+  });
   const check = () => (!name.trim() ? r.needName : !isUrl(url.trim()) ? r.needEndpoint : null);
   return (
     <EntryForm kind="gateways" title={entry ? visible(entry.name) : r.newGateway} id={entry?.id} name={name} body={body} check={check} deleteText={r.deleteGatewayText}>
@@ -159,6 +167,7 @@ export function GatewayForm({ entry }: { entry: Gateway | null }) {
       <Text label={r.url} help={r.urlHelp} value={url} onValue={setUrl} required class="mono" inputMode="url" placeholder="http://gateway-1:2900" />
       <SecretField label={r.token} help={r.tokenHelp} stored={entry?.has_token ?? false} value={token} onValue={setToken} />
       <Tls ca={ca} setCa={setCa} verify={verify} setVerify={setVerify} />
+      <SecretField label={r.clientPem} help={r.clientPemHelp} stored={entry?.has_client_pem ?? false} value={clientPem} onValue={setClientPem} lines="-----BEGIN CERTIFICATE-----" />
       {entry?.clusters.length ? (
         <p>
           {r.brings("")}

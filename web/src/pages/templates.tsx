@@ -11,6 +11,7 @@ import { toFields, whoSets, type Origin } from "../templates.ts";
 import { Button, Empty, Header, Loading, Name, Note, Num, Tag, Trouble } from "../ui/bits.tsx";
 import { Text } from "../ui/field.tsx";
 import { RoleNote } from "../ui/forbidden.tsx";
+import { Heads, numbers } from "../ui/heads.tsx";
 import { usePoll } from "../ui/poll.ts";
 import { Editor } from "./template_edit.tsx";
 
@@ -77,20 +78,7 @@ function List({ id, all }: { id: string; all: AllTemplates }) {
       {list.length ? (
         <section class="panel">
           <table class="grid rows">
-            <thead>
-              <tr>
-                <th scope="col" class="wide">
-                  {c.name}
-                </th>
-                <th scope="col">{c.kind}</th>
-                <th scope="col">{c.patterns}</th>
-                {[c.rank, c.shards, c.replicas, c.refresh].map((head) => (
-                  <th key={head} scope="col" class="right">
-                    {head}
-                  </th>
-                ))}
-              </tr>
-            </thead>
+            <Heads of={[[c.name, "wide"], c.kind, c.patterns, ...numbers(c.rank, c.shards, c.replicas, c.refresh)]} />
             <tbody>
               {list.map((one) => {
                 const fields = toFields(one.kind, one.body);
@@ -176,15 +164,7 @@ export function Origins({ title, list }: { title: string; list: readonly Origin[
         <caption>
           <h2>{title}</h2>
         </caption>
-        <thead>
-          <tr>
-            {[s.whoSetting, s.whoValue, s.whoBy, s.whoOver].map((head) => (
-              <th key={head} scope="col">
-                {head}
-              </th>
-            ))}
-          </tr>
-        </thead>
+        <Heads of={[s.whoSetting, s.whoValue, s.whoBy, s.whoOver]} />
         <tbody>
           {list.map((one) => (
             <tr key={one.key}>

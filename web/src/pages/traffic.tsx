@@ -8,6 +8,7 @@ import { t } from "../strings.ts";
 import type { FlowTraffic, Num as Maybe, Traffic as Told, TrafficNow } from "../types.ts";
 import { Loading, Name, Note, Num, Tag, Trouble } from "../ui/bits.tsx";
 import { Chart } from "../ui/chart.tsx";
+import { Heads, numbers } from "../ui/heads.tsx";
 import { usePoll } from "../ui/poll.ts";
 import { Trial } from "./trial.tsx";
 
@@ -113,17 +114,7 @@ function Entries({ entries }: { entries: TrafficNow["entries"] }) {
         <caption>
           <h2>{f.entries}</h2>
         </caption>
-        <thead>
-          <tr>
-            <th scope="col">{c.entry}</th>
-            <th scope="col">{c.address}</th>
-            {[c.connections, c.requests, c.inFlight, c.refused, c.turnedAway, c.handshakes].map((head) => (
-              <th key={head} scope="col" class="right">
-                {head}
-              </th>
-            ))}
-          </tr>
-        </thead>
+        <Heads of={[c.entry, c.address, ...numbers(c.connections, c.requests, c.inFlight, c.refused, c.turnedAway, c.handshakes)]} />
         <tbody>
           {Object.entries(entries)
             .slice(0, SHOWN)
@@ -211,17 +202,7 @@ function Flows({ flows }: { flows: NonNullable<TrafficNow["flows"]> }) {
         <caption>
           <h2>{f.flows}</h2>
         </caption>
-        <thead>
-          <tr>
-            <th scope="col">{c.flow}</th>
-            {[...columns.map(([head]) => head), c.total].map((head) => (
-              <th key={head} scope="col" class="right">
-                {head}
-              </th>
-            ))}
-            <th scope="col">{c.whys}</th>
-          </tr>
-        </thead>
+        <Heads of={[c.flow, ...numbers(...columns.map(([head]) => head), c.total), c.whys]} />
         <tbody>
           {busiest.slice(0, SHOWN).map(([name, one]) => (
             <tr key={name} data-row>
@@ -266,20 +247,7 @@ function Passed({ told }: { told: TrafficNow }) {
         <caption>
           <h2>{f.passed}</h2>
         </caption>
-        <thead>
-          <tr>
-            {[c.why, c.kind].map((head) => (
-              <th key={head} scope="col">
-                {head}
-              </th>
-            ))}
-            {[c.perSecond, c.total].map((head) => (
-              <th key={head} scope="col" class="right">
-                {head}
-              </th>
-            ))}
-          </tr>
-        </thead>
+        <Heads of={[c.why, c.kind, ...numbers(c.perSecond, c.total)]} />
         <tbody>
           {told.passed.slice(0, SHOWN).map((one) => (
             <tr key={`${one.kind} ${one.why}`} data-row>
@@ -327,17 +295,7 @@ function Clusters({ id, told }: { id: string; told: TrafficNow }) {
               </div>
               {cluster.warnings?.map((words) => <Note key={words} kind="warn"><bdi>{visible(words)}</bdi></Note>)}
               <table class="grid rows at-nodes">
-                <thead>
-                  <tr>
-                    <th scope="col">{c.node}</th>
-                    <th scope="col">{c.state}</th>
-                    {[c.inFlight, c.limit, c.latency, c.slowness, c.busy, c.failures].map((head) => (
-                      <th key={head} scope="col" class="right">
-                        {head}
-                      </th>
-                    ))}
-                  </tr>
-                </thead>
+                <Heads of={[c.node, c.state, ...numbers(c.inFlight, c.limit, c.latency, c.slowness, c.busy, c.failures)]} />
                 <tbody>
                   {cluster.nodes?.slice(0, SHOWN).map(({ name: node, address, health }) => (
                     <tr key={`${node} ${address}`}>

@@ -10,6 +10,7 @@ import type { Change, TrialLoad, TrialPhase, TrialRow, Trials } from "../types.t
 import { ago, Button, Note, Num, Tag, Trouble } from "../ui/bits.tsx";
 import { Dialog } from "../ui/dialog.tsx";
 import { Check, Choice, Text } from "../ui/field.tsx";
+import { Heads, numbers } from "../ui/heads.tsx";
 import { usePoll } from "../ui/poll.ts";
 
 const l = t.trial;
@@ -119,16 +120,7 @@ function Figures({ phase, documents }: { phase: TrialPhase; documents: number })
   ] as const;
   return (
     <table class="grid rows figures">
-      <thead>
-        <tr>
-          <th scope="col">{c.what}</th>
-          {[c.direct, c.gateway, c.change].map((head) => (
-            <th key={head} scope="col" class="right">
-              {head}
-            </th>
-          ))}
-        </tr>
-      </thead>
+      <Heads of={[c.what, ...numbers(c.direct, c.gateway, c.change)]} />
       <tbody>
         {rows.map(([what, direct, gateway, change]) => (
           <tr key={what}>
@@ -165,11 +157,13 @@ const NUMBERS = [
 type Field = (typeof NUMBERS)[number][0];
 
 function Start({ told, path, onClose, onBegun }: { told: Trials; path: string; onClose: () => void; onBegun: () => void }) {
-  const entries = Object.entries(told.entries);
+  const clusters = told.clusters.filter((one) => !one.refused);
   // The names stay those that are shown, whatever later polls propose.
   const [indices] = useState(told.indices);
-  const [cluster, setCluster] = useState(told.clusters[0]?.id ?? "");
-  const [entry, setEntry] = useState(entries[0]?.[0] ?? "");
+  const [cluster, setCluster] = useState(clusters[0]?.id ?? "");
+  const entries = Object.entries(told.entries).filter(([name]) => told.reach[name]?.includes(cluster));
+  const [chosen, setEntry] = useState("");
+  const entry = entries.some(([name]) => name === chosen) ? chosen : (entries[0]?.[0] ?? "");
   const [ids, setIds] = useState(true);
   const [values, setValues] = useState(() => Object.fromEntries(NUMBERS.map(([name, value]) => [name, String(value)])) as Record<Field, string>);
   const [problem, setProblem] = useState<string | null>(null);
@@ -200,9 +194,9 @@ function Start({ told, path, onClose, onBegun }: { told: Trials; path: string; o
     <Dialog title={l.startTitle} onClose={onClose}>
       <form noValidate onSubmit={(event) => void begin(event)}>
         <Note kind="warn">
-          <bdi>{l.warning(visible(told.clusters.find((one) => one.id === cluster)?.name ?? ""), `${visible(indices)}-…`, good ? short(writes) : "?")}</bdi>
+          <bdi>{l.warning(visible(clusters.find((one) => one.id === cluster)?.name ?? ""), `${visible(indices)}-…`, good ? short(writes) : "?")}</bdi>
         </Note>
-        {told.clusters.length > 1 ? <Choice label={l.cluster} value={cluster} onValue={setCluster} options={told.clusters.map((one) => [one.id, visible(one.name)] as const)} /> : null}
+        {clusters.length > 1 ? <Choice label={l.cluster} value={cluster} onValue={setCluster} options={clusters.map((one) => [one.id, visible(one.name)] as const)} /> : null}
         <Choice label={l.entry} value={entry} onValue={setEntry} options={entries.map(([name, url]) => [name, `${visible(name)} (${visible(url)})`] as const)} />
         <div class="numbers">
           {numbers.map(({ name, good: fits, bounds }) => (

@@ -8,11 +8,13 @@ import { go, link, route } from "../router.ts";
 import { clusterOf, registry } from "../state.ts";
 import { t } from "../strings.ts";
 import type { Account } from "../types.ts";
-import { ago, Button, Empty, Header, Loading, Name, Tag, Trouble } from "../ui/bits.tsx";
+import { ago, Button, Empty, Header, Loading, Name, Note, Tag, Trouble } from "../ui/bits.tsx";
 import { Ask } from "../ui/dialog.tsx";
 import { Choice, Text } from "../ui/field.tsx";
+import { Heads } from "../ui/heads.tsx";
 import { usePoll } from "../ui/poll.ts";
 import { tell } from "../ui/toast.tsx";
+import { Roles } from "../you.tsx";
 
 const u = t.users;
 const names = t.roles.names;
@@ -49,15 +51,7 @@ function List({ users, problem, again }: { users: readonly Account[]; problem: s
       {problem ? <Trouble text={problem} onRetry={again} /> : null}
       <section class="panel">
         <table class="grid rows users">
-          <thead>
-            <tr>
-              {[c.name, c.role, c.clusters, c.seen, c.made].map((head) => (
-                <th key={head} scope="col">
-                  {head}
-                </th>
-              ))}
-            </tr>
-          </thead>
+          <Heads of={[c.name, c.role, c.clusters, c.seen, c.made]} />
           <tbody>
             {users.map((one) => (
               <tr key={one.name} data-row>
@@ -65,7 +59,7 @@ function List({ users, problem, again }: { users: readonly Account[]; problem: s
                   <a href={link(["users", "u", one.name])}>
                     <Name value={one.name} />
                   </a>{" "}
-                  {one.name === you.value?.name ? <Tag>{u.you}</Tag> : null}
+                  {one.name === you.value?.name ? <Tag>{u.you}</Tag> : null} {one.oidc ? <Tag>{u.ofProvider}</Tag> : null}
                 </th>
                 <td data-label={c.role}>{names[one.role]}</td>
                 <td data-label={c.clusters}>
@@ -144,24 +138,37 @@ function Form({ account, onSaved }: { account: Account | null; onSaved: () => vo
           </Button>
         ) : null}
       </Header>
-      <form class="panel form user-form" noValidate onSubmit={save}>
-        <div class="two">
-          <Text label={u.name} value={name} onValue={setName} disabled={!!account} autocomplete="off" required autofocus={!account} />
-          <Text label={account ? u.newPassword : u.password} help={account ? u.newPasswordHelp : u.passwordHelp} value={password} onValue={setPassword} type="password" autocomplete="new-password" />
-        </div>
-        <RoleChoice label={u.role} help={u.roleHelp} value={role} onValue={setRole} />
-        <Others clusters={clusters} onValue={setClusters} />
-        {problem ? <Trouble text={problem} /> : null}
-        <div class="actions">
-          <Button type="submit" look="primary" busy={busy}>
-            {busy ? u.saving : u.save}
-          </Button>
-          <a class="button quiet" href={link(["users"])}>
-            {u.cancel}
-          </a>
-        </div>
-      </form>
-      {asking ? <Ask title={u.removeTitle(visible(name))} text={u.removeText} yes={u.remove} onYes={() => void remove()} onClose={() => ask(false)} /> : null}
+      {account?.oidc ? (
+        <section class="panel form user-form">
+          <Note kind="info">{u.providerDecides}</Note>
+          <Roles role={account.role} clusters={account.clusters} />
+          {problem ? <Trouble text={problem} /> : null}
+          <div class="actions">
+            <a class="button" href={link(["users"])}>
+              {u.back}
+            </a>
+          </div>
+        </section>
+      ) : (
+        <form class="panel form user-form" noValidate onSubmit={save}>
+          <div class="two">
+            <Text label={u.name} value={name} onValue={setName} disabled={!!account} autocomplete="off" required autofocus={!account} />
+            <Text label={account ? u.newPassword : u.password} help={account ? u.newPasswordHelp : u.passwordHelp} value={password} onValue={setPassword} type="password" autocomplete="new-password" />
+          </div>
+          <RoleChoice label={u.role} help={u.roleHelp} value={role} onValue={setRole} />
+          <Others clusters={clusters} onValue={setClusters} />
+          {problem ? <Trouble text={problem} /> : null}
+          <div class="actions">
+            <Button type="submit" look="primary" busy={busy}>
+              {busy ? u.saving : u.save}
+            </Button>
+            <a class="button quiet" href={link(["users"])}>
+              {u.cancel}
+            </a>
+          </div>
+        </form>
+      )}
+      {asking ? <Ask title={u.removeTitle(visible(name))} text={account?.oidc ? u.removeOfProvider : u.removeText} yes={u.remove} onYes={() => void remove()} onClose={() => ask(false)} /> : null}
     </>
   );
 }

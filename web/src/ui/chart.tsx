@@ -7,6 +7,7 @@ import { asTables } from "../keys.ts";
 import { isDark } from "../state.ts";
 import { t } from "../strings.ts";
 import { Button } from "./bits.tsx";
+import { Heads, numbers } from "./heads.tsx";
 
 export interface Line {
   readonly label: string;
@@ -70,16 +71,7 @@ export function Chart(props: ChartProps) {
             <caption class="hidden">
               {title}, {t.cluster.last(TABLE_ROWS)}
             </caption>
-            <thead>
-              <tr>
-                <th scope="col">{t.cluster.time}</th>
-                {lines.map((line) => (
-                  <th key={line.label} scope="col" class="right">
-                    {line.label}
-                  </th>
-                ))}
-              </tr>
-            </thead>
+            <Heads of={[t.cluster.time, ...numbers(...lines.map((line) => line.label))]} />
             <tbody>
               {Array.from({ length: Math.min(TABLE_ROWS, length) }, (_, i) => length - 1 - i).map((i) => (
                 <tr key={fromMs + i * stepMs}>

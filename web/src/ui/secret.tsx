@@ -8,11 +8,26 @@ const r = t.registry;
 /** A given field is set, an absent one is kept, and null removes it. */
 export type Secret = string | null | undefined;
 
-export function SecretField({ label, help, stored, value, onValue }: { label: string; help?: string; stored: boolean; value: Secret; onValue: (value: Secret) => void }) {
+interface SecretProps {
+  label: string;
+  help?: string;
+  stored: boolean;
+  value: Secret;
+  onValue: (value: Secret) => void;
+  /** Several lines, of which the first begins like this. */
+  lines?: string;
+}
+
+export function SecretField({ label, help, stored, value, onValue, lines }: SecretProps) {
   const kept = stored && value === undefined;
+  const shared = { label, help: kept ? r.keep : help, value: value ?? "", onValue: (text: string) => onValue(text === "" && stored ? undefined : text) };
   return (
     <div class="secret">
-      <Text label={label} help={kept ? r.keep : help} type="password" autocomplete="off" placeholder={kept ? "••••••••" : ""} value={value ?? ""} onValue={(text) => onValue(text === "" && stored ? undefined : text)} />
+      {lines === undefined ? (
+        <Text {...shared} type="password" autocomplete="off" placeholder={kept ? "••••••••" : ""} />
+      ) : (
+        <Area {...shared} rows={3} class="mono" autocomplete="off" placeholder={kept ? "••••••••" : lines} />
+      )}
       {kept ? (
         <Button look="quiet" onClick={() => onValue(null)}>
           {r.remove}

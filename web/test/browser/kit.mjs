@@ -32,13 +32,30 @@ export async function server(entered = true) {
   return made;
 }
 
+/** Counts the page's requests that are under way; `settled` waits until there are none. */
+function countRequests() {
+  const { fetch } = globalThis;
+  globalThis.underWay = 0;
+  globalThis.fetch = async (...given) => {
+    globalThis.underWay++;
+    try {
+      return await fetch(...given);
+    } finally {
+      // Whoever asked reads the answer first, and draws what is in it.
+      setTimeout(() => globalThis.underWay--, 20);
+    }
+  };
+}
+
 /** A page that records what goes wrong: errors, refusals by the policy, requests to other origins. */
 export async function page(url, options = {}) {
   const context = await (await openBrowser()).newContext({ viewport: { width: 1360, height: 860 }, reducedMotion: "reduce", ...options });
+  await context.addInitScript(countRequests);
   const made = await context.newPage();
   made.setDefaultTimeout(60_000);
   const wrongs = [];
-  const origin = new URL(url).origin;
+  // A test of logins at another server adds that one.
+  const origins = [new URL(url).origin];
   made.on("pageerror", (error) => wrongs.push(`error: ${error.message}`));
   made.on("console", (message) => {
     // The page itself reports a refused answer; the browser's own line about it is not an error.
@@ -46,9 +63,9 @@ export async function page(url, options = {}) {
   });
   made.on("request", (request) => {
     const to = new URL(request.url());
-    if (!["data:", "blob:"].includes(to.protocol) && to.origin !== origin) wrongs.push(`foreign request: ${request.url()}`);
+    if (!["data:", "blob:"].includes(to.protocol) && !origins.includes(to.origin)) wrongs.push(`foreign request: ${request.url()}`);
   });
-  made.wrongs = wrongs;
+  Object.assign(made, { wrongs, origins });
   return made;
 }
 
@@ -65,10 +82,19 @@ export async function logIn(made, url) {
   await made.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
 }
 
-/** Goes to a deep link within the running page. */
+/** Goes to a deep link within the running page, and waits until the page has drawn it and sent its first requests. */
 export async function to(made, hash) {
-  await made.evaluate((h) => (location.hash = h), hash);
-  await made.waitForTimeout(50);
+  await made.evaluate(async (h) => {
+    location.hash = h;
+    // A tab that is not in front has no frames.
+    const frame = () => new Promise((done) => (requestAnimationFrame(done), setTimeout(done, 100)));
+    const turn = () => new Promise((done) => setTimeout(done));
+    // What an effect of the page does, it does after a frame.
+    for (let n = 0; n < 2; n++) {
+      await frame();
+      await turn();
+    }
+  }, hash);
 }
 
 /**
@@ -82,10 +108,38 @@ export async function write(made, text) {
   await made.keyboard.insertText(text);
 }
 
+/** Pastes a text into an editor at once, however long it is. */
+export const paste = (content, text) =>
+  content.evaluate((element, pasted) => {
+    const clipboardData = new DataTransfer();
+    clipboardData.setData("text/plain", pasted);
+    element.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+  }, text);
+
+/** Texts of 10 MB for the dev tools: lines of a bulk, and one document as JSON is laid out. */
+export const LONG_TEXTS = {
+  bulk() {
+    const lines = `{"index":{"_index":"logs"}}\n{"n":1,"message":"${"x".repeat(60)}"}\n`;
+    return `POST /_bulk\n${lines.repeat(Math.ceil(10e6 / lines.length))}`;
+  },
+  document() {
+    const one = `      {\n        "n": 1,\n        "tags": [\n          "${"x".repeat(60)}"\n        ]\n      },\n`;
+    return `PUT /logs/_doc/1\n{\n  "a": {\n    "list": [\n${one.repeat(Math.ceil(10e6 / one.length))}      {}\n    ]\n  }\n}\n`;
+  },
+};
+
+/** Returns a function that tells for how many ms the page's thread was busy until now. It is the thread's own time, so a busy machine does not count. */
+export async function busyTime(made) {
+  const cdp = await made.context().newCDPSession(made);
+  await cdp.send("Performance.enable", { timeDomain: "threadTicks" });
+  return async () => 1000 * (await cdp.send("Performance.getMetrics")).metrics.find((one) => one.name === "TaskDuration").value;
+}
+
 export async function violations(made) {
-  // A policy without eval refuses an injected script element, but not an evaluated one.
-  await made.evaluate(AXE);
-  const found = await made.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }));
+  // A policy without eval refuses an injected script element, but not an evaluated one. It stays until the
+  // page is loaded anew.
+  if (!(await made.evaluate(() => "axe" in globalThis))) await made.evaluate(AXE);
+  const found = await made.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], resultTypes: ["violations"] }));
   return found.violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.target} ${n.failureSummary?.split("\n")[1] ?? ""}`).join(" | ")}`);
 }
 
@@ -153,19 +207,34 @@ export async function quickest(most, once) {
   return least;
 }
 
-/** Waits until a page is complete: no grey lines are left, and the charts are drawn. */
-export async function settled(made) {
-  await made.waitForFunction(() => !document.querySelector(".skeleton") && document.querySelector("main h1") && [...document.querySelectorAll(".plot")].every((p) => p.querySelector("canvas")) && [...document.querySelectorAll(".heat-map canvas")].every((c) => c.width > 0), undefined, { timeout: 60_000 });
-  await made.waitForTimeout(120);
-}
+/**
+ * Waits until a page is complete for some frames: no grey lines are left, and the charts are drawn. In one of these frames,
+ * nothing was asked for; pages that ask every second do so again in others.
+ */
+export const settled = (made) =>
+  made.waitForFunction(
+    (seen) => {
+      const drawn = (all, holds) => [...document.querySelectorAll(all)].every(holds);
+      const complete = !document.querySelector(".skeleton") && document.querySelector("main h1") && drawn(".plot", (p) => p.querySelector("canvas")) && drawn(".heat-map canvas", (c) => c.width > 0);
+      if (globalThis.settling?.seen !== seen) globalThis.settling = { seen, frames: 0, quiet: false };
+      const now = globalThis.settling;
+      now.frames = complete ? now.frames + 1 : 0;
+      now.quiet = complete && (now.quiet || !globalThis.underWay);
+      return now.frames > 3 && now.quiet;
+    },
+    ++settlings,
+    { timeout: 60_000, polling: "raf" },
+  );
+let settlings = 0;
 
 /**
- * Checks that every number on a page is one that the API has just returned for the same thing: a row of the overview, the
- * cluster's last seconds, or a node. It asks the API for `ms` before it reads the page, since the page is up to a few seconds
- * old. It returns how many numbers it has compared, so that a test can check that there were any.
+ * Checks that every number on a page is one that the API returns for the same thing: a row of the overview, the cluster's
+ * last seconds, or a node. The page is up to a few seconds old, and may have few numbers at first: it is read, and the API
+ * is asked, until all numbers are known and there are at least `least`, for up to `ms`. It returns those that are not known,
+ * and how many numbers were compared.
  */
-export function numbersDiffer(made, ms = 4000) {
-  return made.evaluate(async (span) => {
+export function numbersDiffer(made, least, ms = 4000) {
+  return made.evaluate(async ([enough, span]) => {
     const known = new Map();
     const keep = (key, value) => {
       if (Array.isArray(value)) value.forEach((one) => keep(key, one));
@@ -200,24 +269,19 @@ export function numbersDiffer(made, ms = 4000) {
         keep(`node ${node.name}`, { ...node, disk: (100 * node.disk_used_bytes) / node.disk_total_bytes });
       }
     };
-    for (const until = performance.now() + span; performance.now() < until; ) {
-      await ask();
-      await new Promise((done) => setTimeout(done, 200));
-    }
-    // Read everything at once, in one turn of the page.
-    const wrong = [];
-    let compared = 0;
-    const shown = [...document.querySelectorAll("main data.num")].map((data) => {
+    // Everything is read at once, in one turn of the page.
+    const read = () => [...document.querySelectorAll("main data.num")].map((data) => {
       const kind = data.closest("table.cluster") ? "cluster" : data.closest("table.gateway") ? "gateway" : data.closest("table.nodes") ? "node" : null;
       const name = kind && data.closest("tr").querySelector("th .name").textContent;
       const given = data.closest("[data-numbers]")?.dataset.numbers;
       return { key: given ?? (kind ? `${kind} ${name}` : data.closest(".lead") ? "lead" : "tiles"), value: Number(data.value), text: data.textContent };
     });
-    await ask();
-    for (const { key, value, text } of shown) {
-      compared += 1;
-      if (!known.get(key)?.has(value)) wrong.push(`${key} shows ${text} (${value}), the API said ${[...(known.get(key) ?? [])].slice(-30)}`);
+    for (const until = performance.now() + span; ; ) {
+      const shown = read();
+      await ask();
+      const wrong = shown.filter(({ key, value }) => !known.get(key)?.has(value)).map(({ key, value, text }) => `${key} shows ${text} (${value}), the API said ${[...(known.get(key) ?? [])].slice(-30)}`);
+      if ((!wrong.length && shown.length >= enough) || performance.now() >= until) return { wrong, compared: shown.length };
+      await new Promise((done) => setTimeout(done, 200));
     }
-    return { wrong, compared };
-  }, ms);
+  }, [least, ms]);
 }

@@ -19,6 +19,8 @@ async function webp(context, png) {
 
 const { url, mock } = await server();
 mock.clusters.find((one) => one.name === "production").hot = "orders[3]";
+mock.ways.oidc = { label: "Log in with Keycloak" };
+mock.users.push({ name: "eli", role: "viewer", clusters: { production: "operator" }, oidc: true, made_ms: mock.started - 86_400_000, seen_ms: mock.started });
 for (const [name, colorScheme, hash] of [
   ["console-overview", "light", "#/"],
   ["console-cluster", "dark", "#/c/production"],
@@ -30,6 +32,7 @@ for (const [name, colorScheme, hash] of [
   ["console-heat", "light", "#/c/production/heat"],
   ["console-alerts", "light", "#/alerts"],
   ["console-audit", "light", "#/audit?user=ann"],
+  ["console-login", "light", "#/"],
   ["console-users", "light", "#/users"],
   ["console-index", "light", "#/c/staging/indices/logs-2026.11.23"],
   ["console-who", "dark", "#/c/staging/templates/who?index=logs-2026.11.23"],
@@ -37,9 +40,15 @@ for (const [name, colorScheme, hash] of [
 ]) {
   const tried = name === "console-trial" && mock.addGateway({ name: "gateway-3", url: "http://10.0.1.10:2900", clusters: ["staging"], base: 900 });
   const p = await page(url, { colorScheme, viewport: { width: 1280, height: 700 } });
-  await logIn(p, url);
-  await to(p, hash);
-  await settled(p);
+  if (name === "console-login") {
+    await p.setViewportSize({ width: 640, height: 480 });
+    await p.goto(url);
+    await p.getByRole("link", { name: "Log in with Keycloak" }).waitFor();
+  } else {
+    await logIn(p, url);
+    await to(p, hash);
+    await settled(p);
+  }
   if (name === "console-dev") {
     await write(p, 'PUT _template/test\n{\n  "index_patterns": ["test*"],\n  "settings": {\n    "index.translog.durability": "async",\n    "refresh_interval": "-1",\n    "number_of_shards": 3,\n    "number_of_replicas": 0\n  }\n}\n\nGET _cluster/health\n');
     await p.keyboard.press("Control+Home");

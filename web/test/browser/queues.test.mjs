@@ -97,3 +97,26 @@ test("numbers of a gateway that falls silent are kept, with their age and the re
   await finish(p);
   close();
 });
+
+test("a change of many letters goes on from where the gateway stopped, and adds up what it says", async () => {
+  const { url, close } = await server();
+  const p = await page(url);
+  await logIn(p, url);
+  await to(p, "#/g/gateway-1/q/logs/letters");
+  const asked = [];
+  p.on("request", (request) => {
+    const path = request.method() === "POST" ? (request.postDataJSON()?.path ?? "") : "";
+    if (path.includes("_patch")) asked.push(`${path.includes("dry_run") ? "dry " : ""}${/from=(\d+)/.exec(path)?.[1] ?? "0"}`);
+  });
+  await p.getByRole("button", { name: "Change all" }).click();
+  const dialog = p.getByRole("dialog");
+  await dialog.getByLabel("Field", { exact: true }).fill("price");
+  await dialog.getByRole("button", { name: "Preview" }).click();
+  await dialog.getByText("117 would change, 3 would not, 0 cannot be changed this way.", { exact: true }).waitFor();
+  assert.equal(await dialog.locator("pre[aria-label^=Before]").count(), 20);
+  await dialog.getByRole("button", { name: "Change 117" }).click();
+  await p.getByText("117 letters were changed.", { exact: true }).waitFor();
+  assert.deepEqual(asked, ["dry 0", "dry 1050", "dry 1100", "0", "1050", "1100"]);
+  await finish(p);
+  close();
+});

@@ -58,6 +58,28 @@ test("the button names what it does, shows progress, and the outcome beside the 
   close();
 });
 
+test("of several clusters, those can be chosen to which an entry delivers alone", async () => {
+  const { p, close, mock } = await open();
+  const several = mock.addGateway({ name: "gateway-4", url: "http://10.0.1.10:2900", clusters: ["staging", "branch-office", "archive"], base: 900 });
+  several.reach = { logs: ["staging"], both: ["staging", "archive"], branch: ["branch-office"], old: ["archive"] };
+  await to(p, `#/g/${several.id}`);
+  await p.reload();
+  const trial = p.getByRole("region", { name: "Measured on a scratch index" });
+  await trial.getByRole("button", { name: "Measure…" }).click();
+  const dialog = p.getByRole("dialog");
+  const offered = (label) => dialog.getByLabel(label).locator("option").allTextContents();
+  assert.deepEqual(await offered("Cluster"), ["staging", "branch-office"], "archive is read-only");
+  assert.deepEqual(await offered("Entry of the gateway"), ["logs (http://10.0.1.10:8000)"]);
+  await dialog.getByLabel("Cluster").selectOption("branch-office");
+  await dialog.getByText("On branch-office, indices named").waitFor();
+  assert.deepEqual(await offered("Entry of the gateway"), ["branch (http://10.0.1.10:8001)"]);
+  await dialog.getByRole("button", { name: "Begin" }).click();
+  await trial.getByText("0 of 8 runs are over").waitFor();
+  assert.equal(mock.audit[0].after.cluster, mock.clusters.find((one) => one.name === "branch-office").id);
+  await finish(p);
+  close();
+});
+
 test("a trial is cancelled, what it left is named, and a viewer only looks", async () => {
   const { p, close, mock, gateway, trial } = await open();
   await trial.getByRole("button", { name: "Measure…" }).click();

@@ -102,6 +102,22 @@ test("a password that is kept is not sent, one removed is", async () => {
   [body] = await Promise.all([sent(), p.getByRole("button", { name: "Save", exact: true }).click()]);
   assert.equal(body.password, null);
   assert.equal(mock.clusters[0].has_password, false);
+  await p.getByRole("heading", { level: 1, name: "Registry" }).waitFor();
+  // A gateway's client certificate is such a secret, of several lines.
+  const pem = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+  const gateway = () => p.waitForRequest((r) => r.method() === "PUT" && /api\/gateways/.test(r.url())).then((r) => r.postDataJSON());
+  const change = async (how) => {
+    await to(p, "#/registry/gateway/gateway-2");
+    await how();
+    [body] = await Promise.all([gateway(), p.getByRole("button", { name: "Save", exact: true }).click()]);
+    await p.getByRole("heading", { level: 1, name: "Registry" }).waitFor();
+    return body;
+  };
+  const field = p.getByLabel("Client certificate and its key (PEM)");
+  assert.equal((await change(() => field.fill(pem))).client_pem, pem);
+  assert.equal(mock.gateways.find((one) => one.name === "gateway-2").has_client_pem, true);
+  assert.ok(!("client_pem" in (await change(async () => assert.equal(await field.inputValue(), "")))));
+  assert.equal((await change(() => p.getByRole("button", { name: "Remove it" }).click())).client_pem, null);
   await finish(p);
   close();
 });

@@ -36,6 +36,8 @@ class Mock {
   /** The roles of who is logged in. */
   you = { role: "admin", clusters: {} };
   users = [];
+  /** How users may log in. */
+  ways = { password: true, oidc: null };
   /** Names and passwords that an admin has set. */
   passwords = [];
   sessions = new Set();
@@ -82,7 +84,7 @@ class Mock {
   }
 
   addGateway({ base = 1000, state = "ok", why = [], queues = null, clusters = [], ...entry }) {
-    const made = { id: id(entry.name), has_token: false, ca_pem: null, verify: true, ...entry, clusters: clusters.map((name) => ({ name, cluster_id: this.clusters.find((c) => c.name === name)?.id ?? null })) };
+    const made = { id: id(entry.name), has_token: false, ca_pem: null, has_client_pem: false, verify: true, ...entry, clusters: clusters.map((name) => ({ name, cluster_id: this.clusters.find((c) => c.name === name)?.id ?? null })) };
     this.gateways.push(made);
     this.live.set(`gateway ${made.id}`, { base, state, why, queues });
     return made;
@@ -212,7 +214,7 @@ async function route(mock, method, path, query, body, request) {
   if (method !== "GET" && !/^application\/json/.test(request.headers["content-type"] ?? "")) throw new Refusal(415, "not_json", "Only JSON is taken.");
   if (path === "session") {
     if (inside) return { value: whoIs(mock) };
-    throw new Refusal(401, "no_session", "Log in first.", { first_start: !mock.user });
+    throw new Refusal(401, "no_session", "Log in first.", { first_start: !mock.user, login: mock.ways });
   }
   if (path === "setup" && method === "POST") {
     if (mock.user) throw new Refusal(409, "not_first", "There is an account already.");
@@ -239,7 +241,7 @@ async function route(mock, method, path, query, body, request) {
   return { value: await inner(mock, method, path.split("/").map(decodeURIComponent), query, body, request) };
 }
 
-const whoIs = (mock) => ({ user: { name: mock.user.name, ...mock.you }, version: "0.9.0-mock" });
+const whoIs = (mock) => ({ user: { name: mock.user.name, ...mock.you }, version: "0.9.0-mock", login: mock.ways });
 
 async function inner(mock, method, parts, query, body, request) {
   const [first, second, third] = parts;
@@ -284,8 +286,8 @@ async function inner(mock, method, parts, query, body, request) {
       if (third === "trial" && gateway) return trialOf(mock, entryOf(mock.gateways), method, body, refuse);
       if (third === "call" && gateway) return gatewayCall(mock, entryOf(mock.gateways), body);
       if (third === "call") return mock.live.get(`cluster ${second}`) ? callOf(mock, entryOf(mock.clusters), body, request) : refuse(404, "unknown", "There is no such cluster.");
-      const { password, token, ...entry } = body;
-      const made = gateway ? mock.addGateway({ ...entry, has_token: !!token, clusters: ["demo"] }) : mock.addCluster({ ...entry, has_password: !!password });
+      const { password, token, client_pem, ...entry } = body;
+      const made = gateway ? mock.addGateway({ ...entry, has_token: !!token, has_client_pem: !!client_pem, clusters: ["demo"] }) : mock.addCluster({ ...entry, has_password: !!password });
       if (gateway && !mock.clusters.some((c) => c.name === "demo")) {
         const demo = mock.addCluster({ name: "demo", endpoints: ["http://127.0.0.1:9200"], from_gateway: made.id });
         made.clusters = [{ name: "demo", cluster_id: demo.id }];
@@ -296,9 +298,10 @@ async function inner(mock, method, parts, query, body, request) {
     case "PUT clusters":
     case "PUT gateways": {
       const entry = entryOf(mock[first]);
-      const { password, token, ...rest } = body;
+      const { password, token, client_pem, ...rest } = body;
       mock.note(`${first.slice(0, -1)} changed`, entry.name, { before: { ...entry }, after: rest });
-      return Object.assign(entry, rest, password === undefined ? {} : { has_password: password !== null }, token === undefined ? {} : { has_token: token !== null });
+      const has = (name, secret) => (secret === undefined ? {} : { [`has_${name}`]: secret !== null });
+      return Object.assign(entry, rest, has("password", password), has("token", token), has("client_pem", client_pem));
     }
     case "DELETE clusters":
     case "DELETE gateways": {
@@ -390,6 +393,13 @@ function lettersOf(entry, at, query) {
   const facet = (of) => ({ values: [...new Set(found.map(of))].map((value) => ({ value: String(value), letters: found.filter((one) => of(one) === value).length })), others: 0 });
   if (at.endsWith("_facets")) return [{ letters: found.length, like: facet((one) => one.reason), field: facet((one) => one.field), index: facet((one) => one.index), type: facet((one) => one.type), status: facet((one) => one.status), group: facet((one) => one.group) }];
   const from = Number(query.get("from") ?? 0);
+  if (at.endsWith("_patch")) {
+    // As if there were time for 50 letters in each request.
+    const part = found.filter((one) => one.id >= from).slice(0, 50);
+    const next = found.find((one) => one.id > (part.at(-1)?.id ?? Infinity))?.id ?? null;
+    const preview = part.slice(0, 20).map((one) => ({ before: one, after: one }));
+    return [{ [query.get("dry_run") ? "would" : "patched"]: part.length - 1, unchanged: 1, refused: 0, refusals: [], preview, more: next !== null, next }];
+  }
   const limit = Number(query.get("limit") ?? 100);
   return [{ dead_letters: found.slice(from, from + limit), next: from + limit < found.length ? from + limit : null }];
 }

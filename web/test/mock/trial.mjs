@@ -35,7 +35,11 @@ export function trialOf(mock, entry, method, body, refuse) {
   const linked = mock.clusters.filter((one) => entry.clusters.some((link) => link.cluster_id === one.id));
   const closed = linked.find((one) => one.read_only || one.protected);
   const names = [...new Set(entry.clusters.map((one) => one.name))];
-  const refused = names.length > 1 ? ["several_clusters", `the gateway delivers to several clusters (${names.join(", ")}), and the index could stay on one of them; run \`tidegate compare\` where you know which`] : closed ? [closed.read_only ? "read_only" : "protected", `${closed.name} is registered as ${closed.read_only ? "read-only" : "protected"}`] : null;
+  const fence = (one) => (one.read_only || one.protected ? [one.read_only ? "read_only" : "protected", `${one.name} is registered as ${one.read_only ? "read-only" : "protected"}`] : null);
+  // The names of the clusters by the entries' names; by default, each entry delivers to all.
+  const reach = entry.reach ?? { bulk: names, search: names };
+  const ways = Object.entries(reach).filter(([, behind]) => behind.length === 1).map(([name, [only]]) => [name, linked.find((one) => one.name === only)]);
+  const refused = !ways.length && names.length > 1 ? ["several_clusters", `the gateway delivers to several clusters (${names.join(", ")}), and no entry to one of them only that is registered here: the index could stay on another one; run \`tidegate compare\` where you know which`] : ways.length && ways.every(([, one]) => fence(one)) ? fence(closed) : null;
   if (method === "POST") {
     if (refused) refuse(403, ...refused);
     if (trial.running) refuse(409, "busy", "another trial is running: a console runs one at a time");
@@ -49,5 +53,5 @@ export function trialOf(mock, entry, method, body, refuse) {
     return { cancelled };
   }
   const running = trial.running && { trial: trial.running, progress: { done: trial.done, runs: 2 * trial.running.load.rounds, said: trial.done ? `round ${Math.ceil(trial.done / 2)}, new     direct   acknowledged in 0.58 s, counted in 0.64 s (31250/s), 1.24 s of the nodes' CPU` : "warming up both ways", state: "running" } };
-  return { can_run: true, is_busy: !!running, running, last: trial.last, why: trial.why, leftovers: trial.leftovers, refused, clusters: linked.map(({ id, name }) => ({ id, name })), entries: { bulk: "http://10.0.1.10:8000", search: "http://10.0.1.10:8001" }, indices: "tidegate-trial-3f09a2c418d7e6b5" };
+  return { can_run: true, is_busy: !!running, running, last: trial.last, why: trial.why, leftovers: trial.leftovers, refused, clusters: linked.filter((one) => ways.some(([, other]) => other === one)).map((one) => ({ id: one.id, name: one.name, refused: fence(one) })), entries: Object.fromEntries(ways.map(([name], n) => [name, `http://10.0.1.10:800${n}`])), reach: Object.fromEntries(ways.map(([name, one]) => [name, [one.id]])), indices: "tidegate-trial-3f09a2c418d7e6b5" };
 }

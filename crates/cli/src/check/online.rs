@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cluster::WatchState;
-use config::{Certificate, Cluster, Config, Endpoint, Queue, Tracing};
+use config::{Certificate, Cluster, Config, Endpoint, EntryTls, Queue, Tracing};
 use gateway::AccountUse;
 use log::Disk as _;
 use serde::Serialize;
+use ureq::tls::TlsConfig;
 
 use super::rights;
 
@@ -54,7 +55,10 @@ pub(crate) fn look(config: &Config, indices: &[String]) -> Vec<Finding> {
     for (name, queue) in &config.queues {
         findings.push(look_at_queue(name, queue, &config.paths.data));
     }
-    let running = config.admin.binding.map_or(Running::No, running);
+    let running = config
+        .admin
+        .binding
+        .map_or(Running::No, |address| running(address, config.admin.tls.as_ref()));
     for entry in &config.entries {
         let spread = entry.skip_occupied_port || entry.reuse_port;
         findings.push(look_at_address(
@@ -458,18 +462,25 @@ impl Running {
     }
 }
 
-fn running(admin: SocketAddr) -> Running {
+fn running(admin: SocketAddr, tls: Option<&EntryTls>) -> Running {
     let mut address = admin;
     if address.ip().is_unspecified() {
         address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     }
+    // Nothing secret is sent, and the certificate may be for the name that others call the port by.
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let unverified = TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(provider)
+        .disable_verification(true);
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(CONNECT_TIMEOUT))
         .http_status_as_error(false)
+        .tls_config(unverified.build())
         .build();
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let agent = ureq::Agent::new_with_config(config);
     let get = |path: &str| {
-        let mut answer = agent.get(format!("http://{address}{path}")).call().ok()?;
+        let mut answer = agent.get(format!("{scheme}://{address}{path}")).call().ok()?;
         let ok = answer.status().is_success();
         Some((ok, answer.body_mut().read_to_string().ok()?))
     };
@@ -479,6 +490,13 @@ fn running(admin: SocketAddr) -> Running {
             Some((true, text)) => Running::On(addresses(&text).chain([admin]).collect()),
             _ => Running::Silent,
         },
+        // Without a client certificate nobody is answered.
+        None if tls.is_some_and(|tls| tls.client_ca_file.is_some()) => {
+            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                Ok(_) => Running::Silent,
+                Err(_) => Running::No,
+            }
+        }
         _ => Running::No,
     }
 }
@@ -503,6 +521,14 @@ fn look_at_certificates(config: &Config, findings: &mut Vec<Finding>) {
         }
         if let Some(file) = &tls.client_ca_file {
             look(format!("client authorities of entry {}", entry.name), file);
+        }
+    }
+    if let Some(tls) = &config.admin.tls {
+        if let Certificate::Files { cert_file, .. } = &tls.certificate {
+            look("admin port".to_owned(), cert_file);
+        }
+        if let Some(file) = &tls.client_ca_file {
+            look("client authorities of the admin port".to_owned(), file);
         }
     }
     for (name, cluster) in &config.clusters {

@@ -77,6 +77,11 @@ fn options(arguments: &Arguments) -> Result<Options, Unreadable> {
             .as_ref()
             .map(|file| Ok(Secret::new(String::from_utf8_lossy(&read(file)?).as_ref())))
             .transpose()?,
+        oidc: arguments
+            .oidc
+            .as_ref()
+            .map(|file| Ok(Secret::new(String::from_utf8_lossy(&read(file)?).as_ref())))
+            .transpose()?,
         // Where this program is not known, the page says that there are no trials.
         program: std::env::current_exe().ok(),
     })

@@ -86,7 +86,8 @@ impl Unit {
             out,
             "# Reads the file and certificates again; a newly installed program takes over."
         )?;
-        writeln!(out, "ExecReload=/bin/kill -HUP $MAINPID")?;
+        // Not every system has a program `kill`: in Debian it comes with procps, which is not essential.
+        writeln!(out, "ExecReload=/bin/sh -c \"kill -HUP ${{MAINPID}}\"")?;
         // A configuration that can't be used is no better after a restart.
         writeln!(
             out,

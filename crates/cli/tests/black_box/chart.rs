@@ -135,14 +135,16 @@ fn what_helm_renders_can_be_used() {
                 "{values}: {kind}"
             );
         }
-        // Certificates are in Secrets, which do not exist here.
+        // Certificates are in Secrets, which do not exist here: listeners make their own, clusters have none.
         let text = configuration(&rendered);
-        let text: String = text
-            .lines()
-            .filter(|line| {
-                !line.contains("_file:") && !line.trim().starts_with("tls:") && line.trim() != "enabled: true"
-            })
-            .map(|line| format!("{line}\n"))
+        let lines: Vec<&str> = text.lines().filter(|line| !line.contains("_file:")).collect();
+        let is_empty = |at: usize| {
+            let next = lines.get(at + 1).map_or("", |next| next.trim());
+            lines[at].trim() == "tls:" && next != "enabled: true"
+        };
+        let text: String = (0..lines.len())
+            .filter(|at| !is_empty(*at))
+            .map(|at| format!("{}\n", lines[at]))
             .collect();
         std::fs::write(&file, &text).unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))

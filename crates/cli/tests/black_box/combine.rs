@@ -3,11 +3,12 @@
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, Spec};
+use testkit::fake::{Behaviour, FakeCluster, Fault, HeldUp, Injection, Spec};
 
 use crate::gateway::{Gateway, PATIENCE, cluster, ids, statuses};
 
@@ -154,6 +155,94 @@ fn one_huge_bulk_holds_up_no_small_ones() {
         assert!(!under_way.is_finished());
         assert_eq!(under_way.join().unwrap()["errors"], json!(false));
     });
+}
+
+/// Returns a behaviour that answers bulks after 30 ms, and those with `stuck` among them later by so much.
+fn stuck_for(wait: Duration) -> Behaviour {
+    Behaviour {
+        latency: Duration::from_millis(30),
+        held_up: Some(HeldUp {
+            holds: "\"stuck\"".to_owned(),
+            wait,
+        }),
+        ..Behaviour::default()
+    }
+}
+
+fn with_indices(indices: &[&str], behaviour: Behaviour) -> FakeCluster {
+    let spec = Spec {
+        behaviour,
+        ..Spec::default()
+    };
+    let spec = indices.iter().fold(spec, |spec, index| spec.index(index, 6));
+    FakeCluster::start(spec.storing()).unwrap()
+}
+
+/// Returns an operation for each of these indices, with ids that no other client uses.
+fn one_for_each(indices: &[&str], client: usize, round: usize) -> String {
+    let line = |index: &&str| {
+        format!(
+            "{{\"index\":{{\"_index\":\"{index}\",\"_id\":\"{client}-{round}\"}}}}\n{{\"client\":{client}}}\n"
+        )
+    };
+    indices.iter().map(line).collect()
+}
+
+/// Sends a bulk, and returns how long the answer took.
+fn timed(client: &Client, body: &str) -> Duration {
+    let began = Instant::now();
+    assert_eq!(send(client, body)["errors"], json!(false));
+    began.elapsed()
+}
+
+const STUCK_FOR: Duration = Duration::from_secs(3);
+
+#[test]
+fn an_index_whose_operations_wait_holds_up_no_bulks_for_another_index() {
+    let cluster = with_indices(&["stuck", "logs"], stuck_for(STUCK_FOR));
+    let gateway = combining(&cluster, "");
+    all_at_once(&gateway, 10, |client, who, round| {
+        let stuck = who % 4 == 0;
+        if stuck && round > 0 {
+            return;
+        }
+        let index = if stuck { "stuck" } else { "logs" };
+        let took = timed(client, &one_for_each(&[index], who, round));
+        assert!(stuck || took < STUCK_FOR, "{took:?}");
+    });
+    assert!(gateway.counter("combined_requests") > 0);
+}
+
+#[test]
+fn a_bulk_with_several_indices_waits_for_an_index_of_others_once_at_most() {
+    let cluster = with_indices(&["stuck", "a", "b", "c"], stuck_for(Duration::ZERO));
+    let gateway = combining(&cluster, "");
+    let pairs = [["a", "b"], ["b", "c"], ["c", "a"], ["a", "stuck"]];
+    let of = |who: usize, round: usize| one_for_each(&pairs[who % 4], who, round);
+    all_at_once(&gateway, 2, |client, who, round| {
+        timed(client, &of(who, round));
+    });
+    // From now on none of these indices is new, and all may travel together.
+    std::thread::sleep(Duration::from_secs(3));
+    let before = gateway.counter("combined_requests");
+    all_at_once(&gateway, 5, |client, who, round| {
+        timed(client, &of(who, round + 2));
+    });
+    assert!(gateway.counter("combined_requests") > before);
+    cluster.set_behaviour(stuck_for(STUCK_FOR));
+    let late: Vec<AtomicUsize> = (0..CLIENTS).map(|_| AtomicUsize::new(0)).collect();
+    all_at_once(&gateway, 20, |client, who, round| {
+        if who % 4 == 3 && round > 2 {
+            return;
+        }
+        let took = timed(client, &of(who, round + 7));
+        late[who].fetch_add(usize::from(took >= STUCK_FOR), Ordering::Relaxed);
+    });
+    let late: Vec<usize> = late.into_iter().map(AtomicUsize::into_inner).collect();
+    let others = (0..CLIENTS).filter(|who| who % 4 < 3);
+    assert!(others.map(|who| late[who]).max() <= Some(1), "{late:?}");
+    let stuck = (3..CLIENTS).step_by(4);
+    assert!(stuck.map(|who| late[who]).min() >= Some(1), "{late:?}");
 }
 
 #[test]

@@ -4,7 +4,8 @@ mod absent;
 mod alerts;
 mod calls;
 mod config;
-mod process;
+mod oidc;
+pub(crate) mod process;
 mod queues;
 mod roles;
 mod starting;
@@ -425,7 +426,7 @@ fn the_connection_test_names_the_step_that_fails() {
     assert_eq!(failing(at("http://127.0.0.1:9")), "tcp");
     assert_eq!(
         failing(json!({"endpoints": ["https://127.0.0.1:9"], "ca_pem": "no certificate"})),
-        "address"
+        "tls"
     );
     let secured = FakeCluster::start(Spec::default().tls().basic_auth("tide", "pass")).unwrap();
     let url = &secured.urls()[0];

@@ -42,7 +42,7 @@ fn letters(gateway: &Gateway, query: &str) -> Vec<Value> {
 }
 
 /// Sends documents that the cluster refuses for good, and waits until they are dead.
-fn kill_documents(gateway: &Gateway, cluster: &FakeCluster, text: &str) {
+pub(crate) fn kill_documents(gateway: &Gateway, cluster: &FakeCluster, text: &str) {
     cluster.inject(Injection::bulk(unfit()).always());
     gateway.bulk(text).ok().unwrap();
     drained(gateway, "c0");
@@ -91,11 +91,8 @@ fn letters_are_counted_by_what_they_share_and_changed_together() {
     ] {
         assert_eq!(patch("index=other", wrong).status, 400, "{wrong}");
     }
-    let told: Value = patch("index=other&dry_run=true", convert)
-        .ok()
-        .unwrap()
-        .json()
-        .unwrap();
+    let told = patch("index=other&dry_run=true", convert);
+    let told: Value = told.ok().unwrap().json().unwrap();
     assert_eq!(
         (
             &told["would"],
@@ -111,10 +108,15 @@ fn letters_are_counted_by_what_they_share_and_changed_together() {
             .all(|letter| letter["original"].is_null()),
         "only looked"
     );
+    let id = &letters(&gateway, "index=other")[20]["id"];
+    let rest = patch(&format!("index=other&dry_run=true&from={id}"), convert);
+    let rest: Value = rest.ok().unwrap().json().unwrap();
+    let counts = ["would", "unchanged", "refused"].map(|key| rest[key].as_u64().unwrap());
+    assert_eq!(counts.iter().sum::<u64>(), 13, "{rest}");
     let told: Value = patch("index=other", convert).ok().unwrap().json().unwrap();
     assert_eq!(
-        (&told["patched"], &told["refused"], &told["more"]),
-        (&json!(30), &json!(2), &json!(false))
+        (&told["patched"], &told["refused"], &told["more"], &told["next"]),
+        (&json!(30), &json!(2), &json!(false), &Value::Null)
     );
     let whys = told["refusals"].to_string();
     assert!(
@@ -548,7 +550,7 @@ fn a_page_of_another_origin_cannot_purge() {
 }
 
 /// Runs `tidegate dead-letters`. Returns its status, its output, and its complaints.
-fn run(gateway: &Gateway, arguments: &[&str], input: &str) -> (i32, String, String) {
+pub(crate) fn run(gateway: &Gateway, arguments: &[&str], input: &str) -> (i32, String, String) {
     let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["dead-letters", "--admin", &format!("http://{}", gateway.admin)])
         .args(arguments)

@@ -89,6 +89,11 @@ const BLOCKS: &[(&str, &str, Is)] = &[
         "clusters:",
         Is::Else("a registry: console::the_registry_of_the_page_can_be_imported has it"),
     ),
+    (
+        "docs/console.md",
+        "issuer: https://login.example.com/realms/ops",
+        Is::Else("the console reads it: its own test takes it from the page"),
+    ),
     ("docs/directed.md", "flow:", Is::Config(AROUND_FLOW)),
     (
         "docs/async.md",

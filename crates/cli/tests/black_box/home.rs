@@ -57,6 +57,18 @@ pipeline:
         std::fs::write(&self.file, text + sections).unwrap();
     }
 
+    /// Has the groups wait this long before they try again.
+    pub(crate) fn retries_after_ms(&self, ms: u64) {
+        self.replace("retry_delay_in_ms: 20", &format!("retry_delay_in_ms: {ms}"));
+    }
+
+    /// Has the configuration say something else.
+    pub(crate) fn replace(&self, text: &str, with: &str) {
+        let all = std::fs::read_to_string(&self.file).unwrap();
+        assert!(all.contains(text), "{all}");
+        std::fs::write(&self.file, all.replace(text, with)).unwrap();
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -4,11 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
 mod admin;
+mod admin_tls;
 mod admin_tokens;
 mod behind_the_queue;
 mod capacity;
+mod changes;
 mod chart;
 mod choosing;
+mod clock;
 mod collector;
 mod combine;
 mod command_line;
@@ -30,6 +33,7 @@ mod forms;
 mod full_disk;
 mod full_letters;
 mod gateway;
+mod go;
 #[path = "../guides/mod.rs"]
 mod guide_files;
 mod guides;
@@ -57,10 +61,13 @@ mod packed;
 mod panics;
 mod parked;
 mod passing;
+mod patching;
 mod queue;
 mod quotes;
 mod raw_node;
 mod real_collector;
+mod real_provider;
+mod refused_whole;
 mod reload;
 mod replies;
 mod requeue;

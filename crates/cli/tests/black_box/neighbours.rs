@@ -12,6 +12,7 @@ use testkit::fake::{FakeCluster, Fault, Injection, On, Spec, User};
 
 use crate::gateway::{Gateway, PATIENCE, cluster};
 use crate::home::GatewayHome;
+use crate::memory::peak_mib;
 
 /// Starts a gateway with these settings of the entry and the workers, before a cluster.
 fn gateway(cluster: &FakeCluster, entry: &str, worker: &str) -> (Gateway, tempfile::TempDir) {
@@ -113,6 +114,71 @@ fn client(gateway: &Gateway) -> Client {
         Duration::from_secs(30),
     )
     .unwrap()
+}
+
+/// A client opens connections without end, and sends most of a large head on each.
+#[test]
+fn heads_that_do_not_end_take_no_memory_from_bodies() {
+    let cluster = cluster();
+    let (gateway, _folder) = gateway(&cluster, ", max_request_body_size: 20mb", ", body_memory: 32mb");
+    let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}", "x".repeat(60_000));
+    let begin = || {
+        let mut socket = connect_from(2, gateway.address);
+        // The gateway may have closed it by then.
+        drop(socket.write_all(head.as_bytes()));
+        socket
+    };
+    let mut open: Vec<TcpStream> = (0..800).map(|_| begin()).collect();
+    let stop = AtomicBool::new(false);
+    let bulk = bulk_of(3 << 20);
+    std::thread::scope(|scope| {
+        let _stops = StopAtEnd(&stop);
+        scope.spawn(|| {
+            for at in (0..800).cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+                open[at] = begin();
+            }
+        });
+        for _ in 0..5 {
+            let answer = client(&gateway).post_ndjson("/_bulk", bulk.as_bytes()).unwrap();
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+    });
+}
+
+/// All of these heads together have less than bodies may take, so no other bound holds for them.
+#[test]
+fn heads_that_do_not_end_make_the_process_larger_by_a_bounded_amount() {
+    let cluster = cluster();
+    let (gateway, _folder) = gateway(&cluster, "", ", body_memory: 256mb");
+    let connections = 3_000;
+    let are_read = |accepted: u64| {
+        let began = Instant::now();
+        while entry_of(&gateway)["accepted"].as_u64() < Some(accepted) {
+            assert!(began.elapsed() < PATIENCE, "{}", entry_of(&gateway));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Each core comes to these after what had arrived before.
+        for _ in 0..10 {
+            assert_eq!(client(&gateway).get("/").unwrap().status, 200);
+        }
+    };
+    let short = begin_heads(connections, 2, gateway.address);
+    are_read(connections as u64);
+    drop(short);
+    let before = peak_mib(&gateway);
+    let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}", "x".repeat(60_000));
+    let begin = |_| {
+        let mut socket = connect_from(2, gateway.address);
+        // The gateway may have refused it by then.
+        drop(socket.write_all(head.as_bytes()));
+        socket
+    };
+    let long: Vec<TcpStream> = (0..connections).map(begin).collect();
+    are_read(2 * connections as u64);
+    let peak = peak_mib(&gateway);
+    drop(long);
+    // They may take 32 MiB, and have 172.
+    assert!(peak < before + 110, "{peak} MiB, {before} MiB before");
 }
 
 #[test]

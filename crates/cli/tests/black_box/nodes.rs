@@ -52,8 +52,9 @@ fn a_slow_node_gets_little_of_what_any_node_may_take_and_its_share_again_when_it
         taken[1] < 30 && taken[0] > 100 && taken[2] > 100
     });
     assert_eq!(health(&gateway, 1)["up"], true, "a third would be 100: {taken:?}");
+    // The figures of a core that has not noticed yet may count as well.
     assert!(
-        health(&gateway, 1)["slowness"].as_f64().unwrap() > 1.5,
+        health(&gateway, 1)["slowness"].as_f64().unwrap() > 1.2,
         "{}",
         gateway.topology()
     );
@@ -109,11 +110,11 @@ fn a_slow_node_keeps_its_own_documents_and_its_turns_for_documents_without_ids()
     }
     assert_eq!(cluster.counts().misrouted, 0);
     cluster.reset_counts();
+    // Each core has turns of its own, and a connection is on one core.
+    let client = gateway.client();
     for _ in 0..12 {
-        gateway
-            .bulk("{\"index\":{\"_index\":\"logs\"}}\n{}\n")
-            .ok()
-            .unwrap();
+        let answer = client.post_ndjson("/_bulk", b"{\"index\":{\"_index\":\"logs\"}}\n{}\n");
+        answer.unwrap().ok().unwrap();
     }
     assert_eq!(cluster.counts().docs_by_node, [4, 4, 4]);
 }

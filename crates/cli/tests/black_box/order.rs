@@ -8,6 +8,7 @@ use testkit::fake::{Behaviour, FakeCluster, Fault, Flavour, Injection, On, Spec,
 
 use crate::gateway::{Gateway, PATIENCE};
 use crate::home::{GatewayHome, account, drained, queue, wait};
+use crate::memory::large;
 
 /// Makes `i1` with two shards and `i2` with five; `a` leads to the former.
 fn cluster() -> FakeCluster {
@@ -274,6 +275,103 @@ fn a_newer_version_does_not_pass_the_older_one_by_the_line_of_its_own_lane() {
     without_primary(&cluster, None);
     let one = drained(&gateway, "c0");
     assert_eq!(newest(&cluster.docs("i1"), 2), 200, "{one}");
+}
+
+/// The refusal of an index that takes no writes.
+fn blocked(cluster: &FakeCluster, index: &str, is_blocked: bool) {
+    let reason = format!("index [{index}] blocked by: [FORBIDDEN/8/index write (api)];");
+    let error = json!({"type": "cluster_block_exception", "reason": reason}).to_string();
+    cluster.refuse_writes(index, is_blocked.then_some((403, error.as_str())));
+}
+
+fn one(name: &str, id: &str, v: u32) -> String {
+    format!("{{\"index\":{{\"_index\":\"{name}\",\"_id\":\"{id}\"}}}}\n{{\"v\":{v}}}\n")
+}
+
+/// Blocks `first` and `second`, parks a write for each, moves `a` from the former to the latter, and checks
+/// that two versions of a document go to `second` in their order: `older` is written by this name before the
+/// alias moves, and the newer one through the alias afterwards.
+fn a_moved_alias_keeps_order_between_blocked_indices(first: &str, second: &str, older: &str) {
+    let cluster = cluster();
+    cluster.alias("a", &[first]);
+    let place = place(&[&cluster], "retry_delay_in_ms: 30");
+    let gateway = place.start();
+    leads(&gateway, "a", first);
+    drained(&gateway, "c0");
+    blocked(&cluster, first, true);
+    blocked(&cluster, second, true);
+    let parked = |docs| {
+        drop(wait(&gateway, "c0", |one| {
+            one["parked"] == docs && one["pending"] == 0
+        }))
+    };
+    queued(&gateway, &one("a", "other", 7));
+    queued(&gateway, &one(second, "another", 7));
+    queued(&gateway, &one(older, "n", 1));
+    parked(3);
+    cluster.alias("a", &[second]);
+    noticed(&gateway, &cluster);
+    queued(&gateway, &one("a", "n", 2));
+    parked(4);
+    // The index takes everything but the older version for a while.
+    let reason = format!("index [{second}] blocked by: [FORBIDDEN/8/index write (api)];");
+    refuses(&cluster, Some(1), (403, "cluster_block_exception", &reason));
+    blocked(&cluster, second, false);
+    let one = wait(&gateway, "c0", |one| one["parked"] == 2);
+    assert_eq!(newest(&cluster.docs(second), 7), 2, "{one}");
+    refuses(&cluster, None, OF_A_PIPELINE);
+    let one = drained(&gateway, "c0");
+    assert_eq!(
+        newest(&cluster.docs(second), 2),
+        1,
+        "{one} {:?}",
+        cluster.docs(second)
+    );
+    assert_eq!(one["dead"], 0, "{one}");
+}
+
+#[test]
+fn a_newer_version_does_not_pass_the_older_one_by_the_line_of_the_index_that_its_alias_has_left() {
+    a_moved_alias_keeps_order_between_blocked_indices("i1", "i2", "i2");
+    a_moved_alias_keeps_order_between_blocked_indices("i1", "i2", "a");
+}
+
+#[test]
+fn a_newer_version_does_not_pass_the_older_one_that_waits_where_its_alias_led_before() {
+    a_moved_alias_keeps_order_between_blocked_indices("i2", "i1", "i1");
+    a_moved_alias_keeps_order_between_blocked_indices("i2", "i1", "a");
+}
+
+/// What was parked through an alias goes where the alias leads when it is tried. Writes through the alias do
+/// not wait for what names the old index itself.
+#[test]
+fn a_rollover_frees_what_waits_through_the_alias_and_nothing_waits_for_the_old_index_but_its_own() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "retry_delay_in_ms: 30");
+    // More than 128 KB are not tried together.
+    place.append("worker: {delivery_memory: 8mb}\n");
+    let gateway = place.start();
+    leads(&gateway, "a", "i1");
+    drained(&gateway, "c0");
+    blocked(&cluster, "i1", true);
+    queued(&gateway, &large("i1", "", 600, 1));
+    queued(&gateway, &writes("index", "a", 60, 1));
+    queued(&gateway, &writes("index", "i1", 40, 2));
+    wait(&gateway, "c0", |one| one["parked"] == 700 && one["pending"] == 0);
+    roll_over(&cluster);
+    wait(&gateway, "c0", |one| one["parked"] == 640);
+    assert_eq!(newest(&cluster.docs("i2"), 1), 60);
+    for v in 3..6 {
+        noticed(&gateway, &cluster);
+        queued(&gateway, &writes("index", "a", 60, v));
+        let one = wait(&gateway, "c0", |one| one["pending"] == 0 && one["parked"] == 640);
+        assert_eq!(newest(&cluster.docs("i2"), v), 60, "{one}");
+    }
+    assert!(cluster.docs("i1").is_empty());
+    blocked(&cluster, "i1", false);
+    let one = drained(&gateway, "c0");
+    let docs = cluster.docs("i1");
+    assert_eq!((docs.len(), newest(&docs, 2), &one["dead"]), (600, 40, &json!(0)));
 }
 
 #[test]

@@ -8,13 +8,14 @@ use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, Spec, Unfit};
 
 use crate::gateway::Gateway;
 use crate::home::{GatewayHome, account, drained, queue, wait};
+use crate::memory::large;
 
-const BLOCKED: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
-const NO_RIGHT: &str = r#"{"type":"security_exception","reason":"action [indices:data/write/bulk[s]] is unauthorized for user [gateway] on indices [blocked]"}"#;
+pub(crate) const BLOCKED: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
+pub(crate) const NO_RIGHT: &str = r#"{"type":"security_exception","reason":"action [indices:data/write/bulk[s]] is unauthorized for user [gateway] on indices [blocked]"}"#;
 const CLOSED: &str = r#"{"type":"index_closed_exception","reason":"closed","index":"blocked"}"#;
 const NO_WRITE_INDEX: &str = r#"{"type":"illegal_argument_exception","reason":"no write index is defined for alias [blocked]. The write index may be explicitly disabled using is_write_index=false or the alias points to multiple indices without one being designated as a write index"}"#;
 const UNKNOWN_ALIAS: &str = r#"{"type":"invalid_index_name_exception","reason":"Invalid index name [blocked], already exists as alias"}"#;
-const FLOOD: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has read-only-allow-delete block];"}"#;
+pub(crate) const FLOOD: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has read-only-allow-delete block];"}"#;
 
 /// Makes two nodes, with a healthy index and one that a test may block.
 pub(crate) fn two_indices() -> FakeCluster {
@@ -33,7 +34,7 @@ pub(crate) fn docs(index: &str, docs: usize, n: usize) -> String {
         .collect()
 }
 
-fn send(gateway: &Gateway, target: &str, body: &str) {
+pub(crate) fn send(gateway: &Gateway, target: &str, body: &str) {
     let headers = [("content-type", "application/x-ndjson")];
     gateway
         .client()
@@ -44,12 +45,12 @@ fn send(gateway: &Gateway, target: &str, body: &str) {
 }
 
 /// Whether all documents of an index have this value.
-fn all_are(cluster: &FakeCluster, index: &str, docs: usize, n: usize) -> bool {
+pub(crate) fn all_are(cluster: &FakeCluster, index: &str, docs: usize, n: usize) -> bool {
     let there = cluster.docs(index);
     there.len() == docs && there.values().all(|doc| doc.source == format!("{{\"n\":{n}}}"))
 }
 
-fn no_lane_waits(one: &Value) {
+pub(crate) fn no_lane_waits(one: &Value) {
     assert_eq!(
         (&one["paused_lanes"], &one["retrying_lanes"]),
         (&json!(0), &json!(0)),
@@ -92,6 +93,90 @@ fn an_index_that_takes_nothing_holds_up_no_other_and_gets_all_in_order_when_it_d
     }
 }
 
+/// A server may refuse a whole request for one index of it.
+#[test]
+fn a_request_that_is_refused_whole_for_one_of_its_indices_kills_nothing_and_holds_up_no_other() {
+    for (status, error) in [(400, CLOSED), (400, NO_WRITE_INDEX)] {
+        let cluster = two_indices();
+        let place = GatewayHome::before(&[&cluster], "");
+        let gateway = place.start();
+        let whole = Fault::StatusIfHolds {
+            text: "\"blocked\"".to_owned(),
+            status,
+            body: format!("{{\"error\":{error},\"status\":{status}}}"),
+        };
+        cluster.inject(Injection::bulk(whole).always());
+        for n in 1..=5 {
+            let both = docs("blocked", 50, n) + &docs("good", 50, n);
+            gateway.bulk(&both).ok().unwrap();
+        }
+        let one = wait(&gateway, "c0", |one| {
+            one["pending"] == 0 || one["paused_lanes"] == 4
+        });
+        assert_eq!(
+            (&one["parked"], &one["indexed"], &one["dead"]),
+            (&json!(250), &json!(250), &json!(0)),
+            "{error}: {one}"
+        );
+        no_lane_waits(&one);
+        assert!(all_are(&cluster, "good", 50, 5), "{error}");
+        assert!(parked_for(&one, "index:blocked"), "{error}: {one}");
+        cluster.behave();
+        let one = drained(&gateway, "c0");
+        assert_eq!((&one["indexed"], &one["dead"]), (&json!(500), &json!(0)));
+        assert!(all_are(&cluster, "blocked", 50, 5), "{error}");
+    }
+}
+
+#[test]
+fn what_is_parked_is_tried_again_after_waits_that_grow() {
+    let cluster = two_indices();
+    cluster.refuse_writes("blocked", Some((403, BLOCKED)));
+    let key = grows(&cluster, || cluster.refuse_writes("blocked", None));
+    let attempts = key["attempts"].as_u64();
+    assert!(Some(5) <= attempts && attempts <= Some(12), "{key}");
+}
+
+/// Each try is halved down to single operations, and nothing is gone.
+#[test]
+fn what_is_refused_whole_is_tried_again_after_waits_that_grow() {
+    let cluster = two_indices();
+    let whole = Fault::StatusIfHolds {
+        text: "\"blocked\"".to_owned(),
+        status: 400,
+        body: format!("{{\"error\":{CLOSED},\"status\":400}}"),
+    };
+    cluster.inject(Injection::bulk(whole).always());
+    grows(&cluster, || cluster.behave());
+}
+
+/// Checks that the waits of an index that takes nothing grow, until it is cured. Returns its key before that.
+fn grows(cluster: &FakeCluster, cure: impl FnOnce()) -> Value {
+    let place = GatewayHome::before(&[cluster], "");
+    let gateway = place.start();
+    gateway.bulk(&docs("blocked", 10, 1)).ok().unwrap();
+    wait(&gateway, "c0", |one| one["parked"] == 10);
+    // The first wait is 20 ms. Each of the next ones is twice as long, less up to half of it.
+    let began = Instant::now();
+    let key = loop {
+        let listed = gateway.admin().get("/queue/q/parked").unwrap();
+        let listed: Value = listed.ok().unwrap().json().unwrap();
+        let key = listed["groups"]["c0"]["keys"][0].clone();
+        if key["next_try_s"].as_f64() > Some(0.7) {
+            break key;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "{listed}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    cure();
+    assert_eq!(
+        drained(&gateway, "c0")["indexed"],
+        10,
+        "it is tried without being told to"
+    );
+    key
+}
+
 #[test]
 fn what_is_parked_outlives_kill_and_goes_out_in_order_and_once() {
     let cluster = two_indices();
@@ -120,6 +205,108 @@ fn what_is_parked_outlives_kill_and_goes_out_in_order_and_once() {
     // A commit that was not written yet is repeated.
     let one = drained(&gateway, "c0");
     assert_eq!((&one["indexed"], &one["dead"]), (&json!(80), &json!(0)));
+}
+
+/// Makes the indices `users-1`, to which the alias `users` leads, and `orders`, and a queue of one lane. More
+/// than 100 KB of what is parked is not tried again together.
+fn users_and_orders() -> (FakeCluster, GatewayHome) {
+    let spec = Spec::default().index("users-1", 2).index("orders", 2).storing();
+    let cluster = FakeCluster::start(spec).unwrap();
+    cluster.alias("users", &["users-1"]);
+    let place = GatewayHome::before(&[&cluster], "");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 1")).unwrap();
+    place.append("worker: {delivery_memory: 8mb}\n");
+    (cluster, place)
+}
+
+fn block_users(cluster: &FakeCluster) {
+    let error = BLOCKED.replace("[blocked]", "[users-1]");
+    cluster.refuse_writes("users-1", Some((403, &error)));
+}
+
+/// Has the cluster refuse documents that contain `holds`, in a way that parks each by itself.
+fn fail_alone(cluster: &FakeCluster, holds: Option<&str>) {
+    cluster.set_behaviour(Behaviour {
+        unfit: holds.map(|holds| Unfit {
+            holds: holds.to_owned(),
+            status: 404,
+            error: r#"{"type":"index_not_found_exception","reason":"no such index [elsewhere]"}"#.to_owned(),
+        }),
+        ..Behaviour::default()
+    });
+}
+
+/// Stops a gateway, so that what it has committed is durable and is not delivered again, and starts it again.
+fn restarted(mut gateway: Gateway, place: &GatewayHome) -> Gateway {
+    gateway.signal("TERM");
+    assert!(gateway.wait().success());
+    place.start()
+}
+
+pub(crate) fn parked_for(one: &Value, key: &str) -> bool {
+    let keys = one["parked_for"].as_array();
+    keys.is_some_and(|keys| keys.iter().any(|parked| parked["key"] == key))
+}
+
+#[test]
+fn an_index_that_takes_nothing_holds_up_no_other_after_a_restart_though_ids_are_the_same() {
+    let (cluster, place) = users_and_orders();
+    let gateway = place.start();
+    block_users(&cluster);
+    fail_alone(&cluster, Some("{\"n\":666}"));
+    gateway.bulk(&large("users", "", 300, 1)).ok().unwrap();
+    gateway.bulk(&docs("orders", 20, 666)).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one["parked"] == 320 && one["pending"] == 0);
+    assert!(
+        parked_for(&one, "index:users-1") && parked_for(&one, "documents"),
+        "{one}"
+    );
+    let gateway = restarted(gateway, &place);
+    let others = docs("orders", 20, 2).replace("\"_id\":\"", "\"_id\":\"x");
+    gateway.bulk(&others).ok().unwrap();
+    wait(&gateway, "c0", |one| one["indexed"] == 20);
+    fail_alone(&cluster, None);
+    let one = wait(&gateway, "c0", |one| one["indexed"] == 40);
+    assert_eq!((&one["parked"], &one["dead"]), (&json!(300), &json!(0)), "{one}");
+    assert!(cluster.docs("users-1").is_empty());
+    cluster.refuse_writes("users-1", None);
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(340), &json!(0)));
+}
+
+/// Operations on two indices are parked together, and one of them follows an earlier one into the line of its
+/// index after a restart.
+#[test]
+fn an_index_that_takes_nothing_does_not_hold_up_one_that_was_parked_beside_it_after_a_restart() {
+    let (cluster, place) = users_and_orders();
+    let gateway = place.start();
+    block_users(&cluster);
+    gateway.bulk(&large("users", "", 300, 1)).ok().unwrap();
+    wait(&gateway, "c0", |one| {
+        parked_for(one, "index:users-1") && one["pending"] == 0
+    });
+    fail_alone(&cluster, Some("{\"t\":"));
+    cluster.refuse_writes("users-1", None);
+    wait(&gateway, "c0", |one| {
+        parked_for(one, "documents") && !parked_for(one, "index:users-1")
+    });
+    gateway.bulk(&large("orders", "", 1, 1)).ok().unwrap();
+    wait(&gateway, "c0", |one| one["parked"] == 301 && one["pending"] == 0);
+    let both = docs("users", 1, 2) + &docs("orders", 1, 2);
+    gateway.bulk(&both).ok().unwrap();
+    wait(&gateway, "c0", |one| one["parked"] == 303 && one["pending"] == 0);
+    block_users(&cluster);
+    let gateway = restarted(gateway, &place);
+    let others = docs("orders", 20, 3).replace("\"_id\":\"", "\"_id\":\"x");
+    gateway.bulk(&others).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one["indexed"] == 20);
+    assert!(parked_for(&one, "index:users-1"), "{one}");
+    fail_alone(&cluster, None);
+    cluster.refuse_writes("users-1", None);
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(323), &json!(0)));
+    assert_eq!(cluster.docs("users-1")["0"].source, "{\"n\":2}");
 }
 
 #[test]
@@ -241,12 +428,7 @@ fn what_finds_no_room_or_waits_too_long_is_a_dead_letter_that_says_so() {
 fn an_operator_sees_what_is_parked_and_releases_it_or_gives_it_up() {
     let cluster = two_indices();
     let place = GatewayHome::before(&[&cluster], "");
-    let text = std::fs::read_to_string(&place.file).unwrap();
-    std::fs::write(
-        &place.file,
-        text.replace("retry_delay_in_ms: 20", "retry_delay_in_ms: 60000"),
-    )
-    .unwrap();
+    place.retries_after_ms(60_000);
     let gateway = place.start();
     let parked = |n: u64| {
         cluster.refuse_writes("blocked", Some((403, BLOCKED)));
@@ -377,6 +559,7 @@ fn what_a_client_can_write_into_a_reason_stops_nobody_but_its_own_document() {
         (400, "validation_exception", "no shards open".to_owned(), "dead"),
         (500, "script_exception", "timed out while waiting for a dynamic mapping update".to_owned(), "documents"),
         (500, "mapper_exception", "it says: timed out while waiting for a dynamic mapping update".to_owned(), "documents"),
+        (500, "mapper_exception", "timed out while waiting for a dynamic mapping update".to_owned(), "index:good"),
         // A pipeline uses a value of the document as an index.
         (404, "index_not_found_exception", "no such index [elsewhere]".to_owned(), "documents"),
         (403, "cluster_block_exception", "index [elsewhere] blocked by: [FORBIDDEN/8/index write (api)];".to_owned(), "documents"),

@@ -13,6 +13,7 @@ use serde_json::Value;
 use testkit::fake::{FakeCluster, Spec};
 
 use crate::gateway::{Gateway, PATIENCE, body, cluster, free_address};
+use crate::go;
 
 /// A running receiver; dropping it ends it.
 struct Receiver {
@@ -25,23 +26,7 @@ struct Receiver {
 /// Builds the receiver, once.
 fn program() -> PathBuf {
     static BUILT: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let folder = BUILT.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/collector");
-        let mut build = Command::new("go");
-        build
-            .current_dir(source)
-            .args(["build", "-o"])
-            .arg(folder.path().join("collector"));
-        let output = build
-            .arg(".")
-            .output()
-            .unwrap_or_else(|error| panic!("{error}; Go 1.26 or later is needed (https://go.dev/dl)"));
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{error}");
-        folder
-    });
-    folder.path().join("collector")
+    go::program("collector", &BUILT)
 }
 
 impl Receiver {

@@ -237,6 +237,9 @@ fn a_user_whose_rights_are_gone_is_out_within_half_a_minute_however_busy_the_nod
         "nodes that have no time are not away"
     );
     cluster.behave();
+    overload(&cluster, 503);
+    assert_eq!(bulk(&writer, &body(1)).status, 503, "nor are those that say 503");
+    cluster.behave();
     assert_eq!(once_served(&writer).status, 401);
 }
 

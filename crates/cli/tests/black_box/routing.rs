@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use testkit::client::Answer;
-use testkit::fake::{FakeCluster, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, On, Spec};
 
 use crate::gateway::Gateway;
 
@@ -163,6 +163,10 @@ fn what_no_rule_can_decide_is_refused_and_nothing_of_it_reaches_a_cluster() {
     }
     let written = |cluster: &FakeCluster| cluster.counts().docs + cluster.counts().writes;
     assert_eq!((written(&two.logs), written(&two.metrics)), (0, 0));
+    for path in ["/_sql", "/%5Fsql/", "/_plugins/_ppl", "/_query"] {
+        let answer = two.send("POST", path, r#"{"query":"SELECT * FROM \"metrics-a\""}"#);
+        assert!(refused(&answer), "{path}: {} {}", answer.status, answer.text());
+    }
     // Unambiguous requests are passed on.
     for target in ["/logs-x,logs-y/_count", "/metrics-a*/_count"] {
         assert!(!refused(&two.send("GET", target, "")), "{target}");
@@ -253,6 +257,22 @@ fn names_in_bodies_belong_to_the_flow_of_the_path_or_are_refused() {
     ] {
         assert!(!refused(&two.send("POST", path, body)), "{path} {body}");
     }
+}
+
+#[test]
+fn statements_go_where_a_rule_for_their_path_says() {
+    let rule = "    rules: [{method: ['*'], pattern: ['/metrics-*/{any:*}', '/_sql', '/_plugins/*'], flow: [metrics]}]";
+    let two = two(rule);
+    let taken = Fault::Status {
+        status: 418,
+        body: "{}".to_owned(),
+    };
+    for path in ["/_sql", "/_plugins/_ppl"] {
+        two.metrics
+            .inject(Injection::new(On::Path(path.to_owned()), taken.clone()).always());
+        assert_eq!(two.send("POST", path, "{}").status, 418, "{path}");
+    }
+    assert!(refused(&two.send("POST", "/_query", "{}")));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! `tidegate service`: the unit that is written, systemd's own opinion of it, and the calls of systemctl.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A folder with a configuration, and a `systemctl` that records its arguments.
 struct Machine {
@@ -164,6 +165,37 @@ fn systemd_takes_the_unit_of_the_machine_and_finds_it_closed() {
         );
         assert!(scored.status.success(), "{more:?}: {}", said(&scored));
     }
+}
+
+/// Runs the unit's reload as systemd does, for a process that says whether the signal has come.
+#[test]
+fn a_reload_needs_no_program_but_a_shell_and_reaches_the_process() {
+    let unit = Machine::new().unit(&[]);
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecReload="));
+    let script = line
+        .and_then(|line| line.strip_prefix("/bin/sh -c \"")?.strip_suffix('"'))
+        .unwrap_or_else(|| panic!("{unit}"));
+    let waits = "trap 'exit 7' HUP; echo ready; while :; do /bin/sleep 0.05; done";
+    let mut process = Command::new("/bin/sh")
+        .args(["-c", waits])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(process.stdout.take().unwrap())
+        .read_line(&mut ready)
+        .unwrap();
+    let script = script.replace("${MAINPID}", &process.id().to_string());
+    let done = Command::new("/bin/sh")
+        .args(["-c", &script])
+        .env_clear()
+        .env("PATH", "")
+        .status()
+        .unwrap();
+    if !done.success() {
+        process.kill().unwrap();
+    }
+    assert_eq!(process.wait().unwrap().code(), Some(7), "{script}");
 }
 
 #[test]

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use serde_json::json;
 use testkit::client::Client;
 
+use crate::changes::Stream;
 use crate::gateway::{Gateway, cluster, program};
 use crate::home::{GatewayHome, drained};
 
@@ -203,4 +205,24 @@ fn a_program_that_is_not_fit_leaves_the_one_before() {
     assert_eq!(log.matches("\"tidegate starts\"").count(), 3, "{log}");
     gateway.bulk(&crate::gateway::body(30)).ok().unwrap();
     assert_eq!(drained(&gateway, "c0")["indexed"], 60);
+}
+
+#[test]
+fn a_stream_of_changes_ends_with_the_program_and_the_next_one_says_that_some_were_missed() {
+    let cluster = cluster();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    let mut stream = Stream::follow(gateway.admin);
+    let (status, told) = asked(&gateway);
+    assert_eq!(status, Some(0), "{told}");
+    let end = stream.until(&json!({"kind": "end"}));
+    assert_eq!(end["why"], "another program takes over; connect again");
+    let target = format!("/changes?since={}", end["id"]);
+    let (status, mut next) = Stream::ask(gateway.admin, &target, &[]);
+    let missed = next.next().unwrap();
+    assert_eq!(
+        (status, &missed["kind"], &missed["reason"]),
+        (200, &json!("missed"), &json!("restarted"))
+    );
+    assert!(missed["id"].as_u64() > end["id"].as_u64(), "{missed} after {end}");
 }

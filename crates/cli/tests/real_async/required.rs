@@ -7,7 +7,7 @@ use testkit::client::{Answer, Client};
 use testkit::real::{ClusterKind, RealCluster};
 
 use crate::gateway::Gateway;
-use crate::{Prepared, prepare};
+use crate::{Prepared, prepare, start};
 
 #[test]
 fn what_requires_a_data_stream_gets_404_as_it_does_directly_and_makes_nothing() -> Result<()> {
@@ -30,8 +30,7 @@ fn what_requires_a_data_stream_gets_404_as_it_does_directly_and_makes_nothing() 
     let required = format!("/{stream}/_bulk?require_data_stream=true");
     let made = nodes.post_ndjson(&required, fits.as_bytes())?.ok()?.json()?;
     ensure!(made["errors"] == false, "{made}");
-    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
-    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    let gateway = start(&file);
     let through = gateway.client();
 
     let missing = cluster.fresh_name("required-missing");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testkit::real::{ClusterKind, RealCluster};
 
 use crate::gateway::Gateway;
-use crate::{Prepared, prepare};
+use crate::{Prepared, prepare, start};
 
 #[test]
 fn typed_actions_are_queued_and_executed_at_elasticsearch_7() -> Result<()> {
@@ -28,8 +28,7 @@ fn prove(kind: ClusterKind) -> Result<()> {
         folder: _folder,
         file,
     } = prepare(&cluster, "typed")?;
-    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
-    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    let gateway = start(&file);
     let line = |op: &str, id: &str, more: &str| {
         format!("{{\"{op}\":{{\"_index\":\"{index}\",\"_type\":\"_doc\",\"_id\":\"{id}\"{more}}}}}\n")
     };

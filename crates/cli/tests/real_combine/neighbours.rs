@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -87,10 +88,42 @@ pub(crate) fn proof(kind: ClusterKind) -> Result<()> {
     quoted(&gateway, &plain)?;
     in_order(&gateway, &one)?;
     packed(&gateway, &mut http, &plain)?;
+    long_heads(&gateway, &plain)?;
     for index in [&plain, &strict, &one] {
         http.send(&Request::new("DELETE", &format!("/{index}")))?;
     }
     Ok(())
+}
+
+/// Servers refuse headers that are too long, and then read nothing more on that connection. One of the
+/// clients sends such headers.
+fn long_heads(gateway: &Gateway, plain: &str) -> Result<()> {
+    let act = |who: usize| -> Result<()> {
+        let mut http = gateway.http();
+        for round in 0..ROUNDS {
+            let bulk = line(plain, Some(&format!("head-{who}-{round}")), "{}");
+            let request = Request::new("POST", "/_bulk").ndjson(bulk.into_bytes());
+            let (request, expected) = match who {
+                0 => (request.header("x-long", &"h".repeat(17_000)), 400),
+                _ => (request, 200),
+            };
+            let began = Instant::now();
+            let status = http.send(&request)?.status;
+            ensure!(
+                status == expected && began.elapsed() < Duration::from_secs(20),
+                "client {who}, round {round}: {status} after {:?}",
+                began.elapsed()
+            );
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let act = &act;
+        let clients: Vec<_> = (0..CLIENTS).map(|who| scope.spawn(move || act(who))).collect();
+        clients
+            .into_iter()
+            .try_for_each(|client| client.join().expect("no client panics"))
+    })
 }
 
 /// Two of the clients have documents without the required routing.

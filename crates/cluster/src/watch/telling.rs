@@ -1,7 +1,5 @@
 //! Telling others about changes: snapshots, the status, the log.
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 use tracing::info;
 
@@ -29,8 +27,7 @@ impl Watch {
             .described(self.at.as_ref(), discovered)
             .with_warnings(warnings);
         self.shared.watched().routes = status;
-        self.shared.snapshot.store(Arc::new(snapshot));
-        self.shared.generation.send_replace(self.generation);
+        self.shared.publish(snapshot);
     }
 
     pub(super) fn failed(&mut self, error: &AskError) {

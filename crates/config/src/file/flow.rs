@@ -209,9 +209,9 @@ section! {
 }
 
 section! {
-    /// Small parts of different bulk requests with the same path, parameters and headers wait while their
-    /// node is busy with a request, and are then sent as one. Each client gets its own items. This has no
-    /// effect in asynchronous mode, where the log gathers documents. See docs/combine.md.
+    /// Small parts of different bulk requests with the same path, parameters, headers and indices wait while
+    /// their node is busy with a request, and are then sent as one. Each client gets its own items. This has
+    /// no effect in asynchronous mode, where the log gathers documents. See docs/combine.md.
     CombineFile {
         /// Combine small parts.
         enabled: bool = true,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use settings::Secret;
 
 use super::{
-    Bytes, ElasticsearchFile, EntryFile, FlowFile, Ignored, OneOrMany, PipelineFile, RouterFile, Time,
-    TracingFile, section,
+    Bytes, ElasticsearchFile, EntryFile, EntryTlsFile, FlowFile, Ignored, OneOrMany, PipelineFile,
+    RouterFile, Time, TracingFile, section,
 };
 use crate::runtime::{AdminRight, LogFormat, LogLevel};
 
@@ -121,6 +121,9 @@ section! {
         token: Option<Secret> = None,
         /// Further tokens, each with a name and a right.
         tokens: Vec<AdminTokenFile> = Vec::new(),
+        /// TLS towards clients of the port. Required if `binding` is not loopback, unless `enabled: false` is
+        /// written here: then tokens can be read on the network path.
+        tls: Option<EntryTlsFile> = None,
     }
 }
 
@@ -150,9 +153,9 @@ section! {
         /// Accounts of the admin port.
         #[schemars(extend("x-ignored" = "the admin port has no accounts but tokens: `admin.token` and `admin.tokens`"))]
         security: Ignored = Ignored,
-        /// TLS of the admin port.
-        #[schemars(extend("x-ignored" = "the admin port speaks plain HTTP; keep it on loopback or behind a proxy"))]
-        tls: Ignored = Ignored,
+        /// TLS towards clients of the port. Required if `binding` is not loopback, unless `enabled: false` is
+        /// written here: then tokens can be read on the network path.
+        tls: Option<EntryTlsFile> = None,
     }
 }
 

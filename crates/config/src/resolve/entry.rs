@@ -111,7 +111,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn entry_tls(&mut self, path: &str, tls: &EntryTlsFile) -> Option<EntryTls> {
+    pub(super) fn entry_tls(&mut self, path: &str, tls: &EntryTlsFile) -> Option<EntryTls> {
         if !tls.enabled {
             return None;
         }

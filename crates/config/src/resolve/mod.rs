@@ -86,6 +86,12 @@ impl Resolver<'_> {
         self.places.map(|places| places.of(path))
     }
 
+    /// Returns whether `enabled: false` is written in the TLS section at `path`, given that there is no TLS.
+    fn is_without(&self, path: &str) -> bool {
+        self.places
+            .is_some_and(|places| places.has(&format!("{path}.enabled")))
+    }
+
     fn error(&mut self, path: &str, message: impl Into<String>) {
         self.problems
             .add(Severity::Error, self.place(path), path, message, None);
@@ -231,14 +237,21 @@ impl Resolver<'_> {
         if file.admin.is_some() && file.api.is_some() {
             self.error("api", "`admin` and `api` are the same section; keep `admin`");
         }
-        let (path, enabled, text, token) = match (&file.admin, &file.api) {
+        let ((path, tls_path), enabled, text, token, tls) = match (&file.admin, &file.api) {
             (None, Some(api)) => (
-                "api.network.binding",
+                ("api.network.binding", "api.tls"),
                 api.enabled,
                 &api.network.binding,
                 &api.token,
+                &api.tls,
             ),
-            (Some(admin), _) => ("admin.binding", admin.enabled, &admin.binding, &admin.token),
+            (Some(admin), _) => (
+                ("admin.binding", "admin.tls"),
+                admin.enabled,
+                &admin.binding,
+                &admin.token,
+                &admin.tls,
+            ),
             (None, None) => return Admin::default(),
         };
         let token: Option<Secret> = token.clone().filter(|token| !token.is_empty());
@@ -248,10 +261,12 @@ impl Resolver<'_> {
             binding: None,
             token,
             tokens,
+            tls: None,
         };
         if !enabled {
             return admin;
         }
+        admin.tls = tls.as_ref().and_then(|tls| self.entry_tls(tls_path, tls));
         let Some(binding) = self.address(path, text) else {
             return Admin::default();
         };
@@ -262,6 +277,13 @@ impl Resolver<'_> {
                 format!("{binding} is open to other machines, and there is no token"),
                 help,
             );
+        } else if !binding.ip().is_loopback() && admin.tls.is_none() && !self.is_without(tls_path) {
+            let help = format!(
+                "switch on `{tls_path}`, bind to 127.0.0.1, or write `{tls_path}.enabled: false` to have plain HTTP all the same"
+            );
+            let message =
+                format!("{binding} is open to other machines, and tokens would travel in clear text");
+            self.error_with_help(path, message, Some(help));
         }
         admin.binding = Some(binding);
         admin

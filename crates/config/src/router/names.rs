@@ -32,6 +32,9 @@ pub enum Undecided {
     /// Date math in a form that this reader does not understand.
     #[error("its date math cannot be read here; name the index")]
     DateMath,
+    /// A statement in a query language.
+    #[error("it has a statement, which may be for any index; the router needs a rule for this path")]
+    Statement,
 }
 
 type Flows<'r> = &'r [Arc<str>];
@@ -64,6 +67,10 @@ pub(super) fn decide<'r>(
     let (first, rest) = inner.find('/').map_or((inner, ""), |end| inner.split_at(end));
     let of_path = || router.route(method, path);
     if first.is_empty() || (first.starts_with('_') && first != "_all") {
+        let elsewhere = || router.has_indices_elsewhere(of_path()) && !router.has_rule_for_api(method, path);
+        if is_statement(inner) && elsewhere() {
+            return Err(Undecided::Statement);
+        }
         let parameter = query.map_or(Ok(None), index_parameter)?;
         let behind = behind_api(inner).map(Cow::Borrowed);
         for names in [parameter, behind].into_iter().flatten() {
@@ -78,6 +85,23 @@ pub(super) fn decide<'r>(
         return Ok(of_path());
     }
     all(router, method, first, rest)
+}
+
+/// Returns whether a path is that of statements, which name their indices themselves: SQL, PPL and ES|QL. The
+/// next page of an answer has the same path in SQL, and one of its own in ES|QL. The path is decoded.
+fn is_statement(path: &str) -> bool {
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    matches!(
+        segments.as_slice(),
+        ["_sql"]
+            | ["_sql", "translate"]
+            | ["_xpack", "sql"]
+            | ["_xpack", "sql", "translate"]
+            | ["_query"]
+            | ["_query", "async"]
+            | ["_plugins" | "_opendistro", "_sql" | "_ppl"]
+            | ["_plugins" | "_opendistro", "_sql" | "_ppl", "_explain"]
+    )
 }
 
 /// Returns the names that follow an API in a path. The path is decoded.
@@ -271,6 +295,16 @@ mod tests {
             ("/_data_stream/metrics-a", Err(Undecided::Beside)),
             ("/_data_stream/_stats", Ok("default")),
             ("/_bulk", Ok("default")),
+            ("/_sql?format=txt", Err(Undecided::Statement)),
+            ("/%5Fsql/translate", Err(Undecided::Statement)),
+            ("//_xpack/sql/", Err(Undecided::Statement)),
+            ("/_plugins/_sql", Err(Undecided::Statement)),
+            ("/_opendistro/_ppl/_explain", Err(Undecided::Statement)),
+            ("/_query", Err(Undecided::Statement)),
+            ("/_query/async", Err(Undecided::Statement)),
+            ("/_query/async/an-id", Ok("default")),
+            ("/_sql/close", Ok("default")),
+            ("/_plugins/_sql/stats", Ok("default")),
             ("/%zz/_doc/1", Err(Undecided::Unreadable)),
             ("/%ff/_doc/1", Err(Undecided::Unreadable)),
             ("/metrics+a/_doc/1", Ok("default")),
@@ -278,6 +312,33 @@ mod tests {
         ] {
             assert_eq!(flow(target), expected.map(str::to_owned), "{target}");
         }
+    }
+
+    #[test]
+    fn statements_belong_where_a_rule_for_their_path_says() {
+        let router = router(&[
+            ("/metrics-*/{any:*}", "metrics"),
+            ("/{any}/_explain", "explain"),
+            ("/_sql", "metrics"),
+            ("/_plugins/*", "plugins"),
+            ("/{any:*}", "all"),
+        ]);
+        for (path, expected) in [
+            ("/_sql", Ok("metrics")),
+            ("/_plugins/_ppl", Ok("plugins")),
+            ("/_sql/translate", Err(Undecided::Statement)),
+            ("/_query", Err(Undecided::Statement)),
+        ] {
+            let flow = router.decide(&Method::POST, path, None);
+            assert_eq!(flow.map(|flows| &*flows[0]), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn statements_pass_if_all_indices_belong_where_they_go() {
+        let router = router(&[("/metrics-*/{any:*}", "default"), ("/_cat/*", "cat")]);
+        let flows = router.decide(&Method::POST, "/_sql", None);
+        assert_eq!(flows.map(|flows| &*flows[0]), Ok("default"));
     }
 
     #[test]
@@ -296,6 +357,7 @@ mod tests {
             ("/%3Cbroken/_count", "default"),
             ("/a%2Fb/_bulk", "bulk"),
             ("/_cat/", "cat"),
+            ("/_sql", "default"),
         ] {
             assert_eq!(flow(path), Ok(expected.to_owned()), "{path}");
         }

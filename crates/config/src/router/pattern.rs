@@ -112,6 +112,12 @@ impl Pattern {
         self.segments.first().is_some_and(Segment::binds_index)
     }
 
+    /// Returns whether the pattern names an API: its first segment is a text that begins with `_`.
+    pub(super) fn names_api(&self) -> bool {
+        let first = self.segments.first().and_then(Segment::literal);
+        first.is_some_and(|name| name.starts_with('_'))
+    }
+
     /// Returns the index that the pattern is for, if it is for exactly one.
     pub(super) fn index(&self) -> Option<&str> {
         let first = self.segments.first().filter(|segment| segment.binds_index());

@@ -319,8 +319,42 @@ fn the_admin_port_is_on_loopback_unless_there_is_a_token() {
             .to_string()
             .contains("there is no token")
     );
-    assert!(parse(&open.replace("2900'", "2900', token: x")).is_ok());
-    assert!(parse(&open.replace("2900'", "2900', tokens: [{name: a, token: x}]")).is_ok());
+    let in_clear = parse(&open.replace("2900'", "2900', token: x"));
+    let told = in_clear.unwrap_err().to_string();
+    assert!(
+        told.contains("tokens would travel in clear text") && told.contains("admin.tls.enabled: false"),
+        "{told}"
+    );
+    let forgotten = open.replace(
+        "2900'",
+        "2900', token: x, tls: {cert_file: Cargo.toml, key_file: Cargo.toml}",
+    );
+    assert!(
+        parse(&forgotten)
+            .unwrap_err()
+            .to_string()
+            .contains("in clear text")
+    );
+    for unsaid in ["tls: {}", "tls: {hot_reload: true}"] {
+        let unsaid = parse(&open.replace("2900'", &format!("2900', token: x, {unsaid}")));
+        assert!(unsaid.unwrap_err().to_string().contains("in clear text"));
+    }
+    for openly in [
+        "tls.enabled: false",
+        "tls: {enabled: false}",
+        "tls: {enabled: false, cert_file: Cargo.toml, key_file: Cargo.toml}",
+    ] {
+        let openly = parse(&open.replace("2900'", &format!("2900', token: x, {openly}")));
+        assert_eq!(openly.unwrap().config.admin.tls, None);
+    }
+    let secured = open.replace("2900'", "2900', tokens: [{name: a, token: x}], tls.enabled: true");
+    let secured = parse(&secured).unwrap();
+    assert!(secured.config.admin.tls.is_some_and(|tls| tls.hot_reload));
+    assert!(secured.warnings.iter().any(|warning| {
+        warning
+            .to_string()
+            .contains("admin.tls: a certificate signed by itself")
+    }));
     let same = format!("{guide}admin: {{binding: '127.0.0.1:8000'}}\n");
     assert!(
         parse(&same)

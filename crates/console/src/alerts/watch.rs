@@ -234,7 +234,7 @@ mod tests {
             name: "edge".into(),
             ..GatewayEntry::default()
         };
-        store.keep_gateway(&gateway, None).unwrap();
+        store.keep_gateway(&gateway, None, None).unwrap();
         let webhook = Webhook {
             url: Secret::new("http://a/"),
             secret: None,

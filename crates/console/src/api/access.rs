@@ -1,5 +1,6 @@
 //! The check before an endpoint is served: which session a request has, and whether the role suffices.
 
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -27,7 +28,7 @@ pub(super) enum Needs {
 /// Serves a request that meets the requirement, and attaches the user to it.
 pub(super) async fn admit(
     State((api, needs)): State<(Shared, Needs)>,
-    path: RawPathParams,
+    path: Result<RawPathParams, RawPathParamsRejection>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Refusal> {
@@ -36,6 +37,7 @@ pub(super) async fn admit(
     let used = !request.uri().path().ends_with("/live");
     let user = api.polls.store.session(&token, used)?.ok_or_else(log_in_first)?;
     api.polls.attention.look();
+    let path = path?;
     let id = path
         .iter()
         .find(|(name, _)| *name == "id")

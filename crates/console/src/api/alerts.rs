@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use settings::Secret;
 
 use super::access::{ON_CLUSTER, ON_GATEWAY, demand};
+use super::input::Body;
 use super::registry::seen;
 use super::{ApiState, Refusal, Shared};
 use crate::alerts::{Rule, place_of, test};
@@ -114,7 +115,7 @@ fn registered(api: &ApiState) -> Result<BTreeSet<Key>, StoreError> {
 pub(super) async fn silence(
     State(api): State<Shared>,
     Extension(user): Extension<User>,
-    Json(wanted): Json<Silenced>,
+    Body(wanted): Body<Silenced>,
 ) -> Answer {
     let store = &api.polls.store;
     let name = match Key::of(&wanted.kind, &wanted.id) {
@@ -199,7 +200,7 @@ fn told(webhook: &Webhook) -> Value {
 pub(super) async fn set_webhook(
     State(api): State<Shared>,
     Extension(user): Extension<User>,
-    Json(draft): Json<Draft>,
+    Body(draft): Body<Draft>,
 ) -> Answer {
     let stored = api.polls.store.webhook()?;
     let webhook = draft.on(stored.clone())?;
@@ -240,7 +241,7 @@ fn keep(api: &ApiState, user: &User, before: Option<&Webhook>, after: Option<&We
 pub(super) async fn test_webhook(
     State(api): State<Shared>,
     Extension(user): Extension<User>,
-    Json(draft): Json<Draft>,
+    Body(draft): Body<Draft>,
 ) -> Answer {
     let webhook = draft.on(api.polls.store.webhook()?)?;
     Ok(Json(test(&api.polls.outbound, &webhook, &user.name).await))
@@ -341,7 +342,7 @@ mod tests {
                 name: "g".into(),
                 ..GatewayEntry::default()
             };
-            store.keep_gateway(&gateway, None).unwrap();
+            store.keep_gateway(&gateway, None, None).unwrap();
             store.link("g", "b", "b").unwrap();
             for (general, on_a, on_b) in [
                 (Role::None, Role::Operator, Role::None),

@@ -4,7 +4,7 @@ use std::io;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Query, State};
+use axum::extract::{Extension, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream::try_unfold;
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::access::demand;
 use super::guard::Token;
+use super::input::Query;
 use super::{ApiState, Refusal, Shared};
 use crate::roles::Role;
 use crate::store::{AuditFilter, AuditPosition};

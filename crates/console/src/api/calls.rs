@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::access::{ON_CLUSTER, demand};
+use super::input::{Body, Path, Query};
 use super::{ApiState, Refusal};
 use crate::outbound::Ask;
 use crate::rights::CallPath;
@@ -57,7 +58,7 @@ pub(super) async fn call(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
-    Json(call): Json<Call>,
+    Body(call): Body<Call>,
 ) -> Result<Json<Value>, Refusal> {
     let store = &api.polls.store;
     let cluster = store.cluster(&id)?.ok_or(StoreError::Missing)?;

@@ -5,7 +5,8 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::Needs::{self, Cluster, Everywhere, Gateway, Nothing, Session};
 use super::{
-    Shared, alerts, audit, calls, gateways, heat, indices, live, registry, sessions, texts, trials, users,
+    Shared, alerts, audit, calls, gateways, heat, indices, live, oidc, registry, sessions, texts, trials,
+    users,
 };
 use crate::roles::Role::{Admin, Operator, Viewer};
 
@@ -39,6 +40,8 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
     endpoint("GET", "/session", Nothing, || get(sessions::show)),
     endpoint("POST", "/setup", Nothing, || post(sessions::set_up)),
     endpoint("POST", "/login", Nothing, || post(sessions::log_in)),
+    endpoint("GET", "/oidc/login", Nothing, || get(oidc::begin)),
+    endpoint("GET", "/oidc/callback", Nothing, || get(oidc::finish)),
     endpoint("POST", "/logout", Session, || post(sessions::log_out)),
     endpoint("POST", "/password", Session, || post(users::change_own_password)),
     endpoint("GET", "/tabs", Session, || get(texts::tabs)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::access::{EVERYTHING, ON_GATEWAY, demand};
 use super::calls::Confirm;
+use super::input::{Body, Path, Query};
 use super::{ApiState, Refusal};
 use crate::accounts::Sum;
 use crate::clock::now_ms;
@@ -127,7 +128,7 @@ pub(super) async fn call(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
-    Json(call): Json<Call>,
+    Body(call): Body<Call>,
 ) -> Result<Json<Value>, Refusal> {
     let store = &api.polls.store;
     let gateway = store.gateway(&id)?.ok_or(StoreError::Missing)?;

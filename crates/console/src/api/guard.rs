@@ -54,8 +54,12 @@ fn name_of(host: &str) -> &str {
 }
 
 /// Allows only the console's own page to use the API: browsers say which page a request comes from. A request
-/// that changes something must carry this proof and must be JSON, which forms of other pages cannot send.
+/// that changes something must carry this proof and must be JSON, which forms of other pages cannot send. The
+/// OpenID provider's page sends browsers back, so logins there have a proof of their own: the `state`.
 pub(super) async fn from_this_page(request: Request, next: Next) -> Response {
+    if request.uri().path().starts_with("/oidc/") && *request.method() == Method::GET {
+        return next.run(request).await;
+    }
     let headers = request.headers();
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let own_origin = || {
@@ -100,7 +104,12 @@ pub(super) struct Token(pub(super) String);
 
 /// Returns the session's token from the cookie.
 pub(super) fn token_of(headers: &HeaderMap, tls: bool) -> Option<String> {
-    let name = cookie_name(tls);
+    named_cookie(headers, SESSION, tls)
+}
+
+/// Returns the value of one of the console's cookies.
+pub(super) fn named_cookie(headers: &HeaderMap, name: &str, tls: bool) -> Option<String> {
+    let name = cookie_name(name, tls);
     let cookies = headers
         .get_all(COOKIE)
         .iter()
@@ -115,19 +124,28 @@ pub(super) fn token_of(headers: &HeaderMap, tls: bool) -> Option<String> {
 
 /// Returns the cookie that begins or ends a session.
 pub(super) fn cookie(token: &str, tls: bool, seconds: i64) -> String {
-    let name = cookie_name(tls);
+    made(SESSION, token, tls, seconds, "Strict")
+}
+
+/// Returns the cookie with a login that has begun. The provider's page leads back, so it cannot be `Strict`.
+pub(super) fn login_cookie(kept: &str, tls: bool, seconds: i64) -> String {
+    made(LOGIN, kept, tls, seconds, "Lax")
+}
+
+fn made(name: &str, value: &str, tls: bool, seconds: i64, same_site: &str) -> String {
+    let name = cookie_name(name, tls);
     let secure = if tls { "; Secure" } else { "" };
-    format!("{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
+    format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite={same_site}{secure}")
 }
 
 /// Browsers accept `__Host-` only with `Secure`, which plain HTTP cannot have.
-fn cookie_name(tls: bool) -> &'static str {
-    if tls {
-        "__Host-tidegate-console"
-    } else {
-        "tidegate-console"
-    }
+fn cookie_name(name: &str, tls: bool) -> String {
+    let prefix = if tls { "__Host-" } else { "" };
+    format!("{prefix}{name}")
 }
+
+const SESSION: &str = "tidegate-console";
+pub(super) const LOGIN: &str = "tidegate-console-login";
 
 /// Adds the headers that all answers have. Browsers must never cache answers of the API.
 pub(super) async fn with_headers(request: Request, next: Next) -> Response {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::input::Path;
 use super::{ApiState, Refusal, Shared};
 use crate::clock::now_ms;
 use crate::heat::{HeatReply, Samples, Sums};

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::input::{Path, Query};
 use super::{ApiState, Refusal, Shared};
 use crate::clock::now_ms;
 use crate::indices::{Index, Listed, PATH, ROWS, Wanted, read};

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Extension, State};
 use axum::response::Sse;
 use axum::response::sse::Event;
 use futures_util::Stream;
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::guard::Token;
+use super::input::{Path, Query};
 use super::registry::seen;
 use super::{ApiState, Refusal};
 use crate::store::{StoreError, User};

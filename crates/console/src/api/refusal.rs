@@ -17,7 +17,7 @@ pub(crate) struct Refusal {
     status: StatusCode,
     kind: &'static str,
     reason: String,
-    more: Option<Box<(&'static str, Value)>>,
+    more: Vec<(&'static str, Value)>,
 }
 
 impl From<BadDraft> for Refusal {
@@ -32,7 +32,7 @@ impl Refusal {
             status,
             kind,
             reason: reason.into(),
-            more: None,
+            more: Vec::new(),
         }
     }
 
@@ -69,7 +69,7 @@ impl Refusal {
     pub(crate) fn missing_role(needs: Role, has: Role, on: &str) -> Self {
         let reason = format!("this needs the role {needs} {on}, and yours is {has}");
         Self {
-            more: Some(Box::new(("missing", json!({"needs": needs, "has": has})))),
+            more: vec![("missing", json!({"needs": needs, "has": has}))],
             ..Self::forbidden("missing_role", reason)
         }
     }
@@ -78,7 +78,10 @@ impl Refusal {
     pub(crate) fn unauthorized(reason: impl Into<String>, first_start: Option<bool>) -> Self {
         let refusal = Self::new(StatusCode::UNAUTHORIZED, "unauthorized", reason);
         Self {
-            more: first_start.map(|first| Box::new(("first_start", json!(first)))),
+            more: first_start
+                .map(|first| ("first_start", json!(first)))
+                .into_iter()
+                .collect(),
             ..refusal
         }
     }
@@ -88,7 +91,7 @@ impl Refusal {
         let reason = format!("too many failed logins: try again in {seconds} s");
         let refusal = Self::new(StatusCode::TOO_MANY_REQUESTS, "throttled", reason);
         Self {
-            more: Some(Box::new(("retry_after_s", json!(seconds)))),
+            more: vec![("retry_after_s", json!(seconds))],
             ..refusal
         }
     }
@@ -98,13 +101,24 @@ impl Refusal {
         let reason = format!("this cluster is protected: type `{index}` and say why");
         let refusal = Self::new(StatusCode::CONFLICT, "confirm", reason);
         Self {
-            more: Some(Box::new(("confirm", json!({"index": index})))),
+            more: vec![("confirm", json!({"index": index}))],
             ..refusal
         }
     }
 
     pub(crate) fn failed(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", reason)
+    }
+
+    /// Refuses a request that cannot be read, with the status that says why.
+    pub(super) fn unreadable(status: StatusCode, reason: impl Into<String>) -> Self {
+        Self::bad(reason).with_status(status)
+    }
+
+    /// Adds something that the page has to know.
+    pub(crate) fn with(mut self, name: &'static str, value: Value) -> Self {
+        self.more.push((name, value));
+        self
     }
 
     fn with_status(self, status: StatusCode) -> Self {
@@ -117,8 +131,7 @@ impl IntoResponse for Refusal {
         let mut body = json!({
             "error": {"type": self.kind, "reason": self.reason}, "status": self.status.as_u16(),
         });
-        if let Some(more) = self.more {
-            let (name, value) = *more;
+        for (name, value) in self.more {
             body[name] = value;
         }
         (self.status, Json(body)).into_response()

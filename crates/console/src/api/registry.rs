@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::access::{EVERYTHING, demand, may_test};
+use super::input::{Body, Path};
 use super::{ApiState, Refusal};
 use crate::draft::{ClusterDraft, GatewayDraft};
 use crate::import;
@@ -45,7 +46,7 @@ pub(super) fn seen(
 pub(super) async fn add_cluster(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
-    Json(draft): Json<ClusterDraft>,
+    Body(draft): Body<ClusterDraft>,
 ) -> Answer {
     let entry = draft.on(None)?;
     keep_cluster(&api, &user.name, None, &entry, &draft)?;
@@ -56,7 +57,7 @@ pub(super) async fn change_cluster(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
-    Json(draft): Json<ClusterDraft>,
+    Body(draft): Body<ClusterDraft>,
 ) -> Answer {
     let stored = api.polls.store.cluster(&id)?.ok_or(StoreError::Missing)?;
     let entry = draft.on(Some(stored.clone()))?;
@@ -90,7 +91,7 @@ pub(super) async fn remove_cluster(
 pub(super) async fn test_cluster(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
-    Json(draft): Json<ClusterDraft>,
+    Body(draft): Body<ClusterDraft>,
 ) -> Answer {
     may_test(&user, draft.id.as_deref())?;
     let store = &api.polls.store;
@@ -132,9 +133,10 @@ fn may_lead_there(user: &User, stored: Option<&ClusterEntry>, entry: &ClusterEnt
 pub(super) async fn add_gateway(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
-    Json(draft): Json<GatewayDraft>,
+    Body(draft): Body<GatewayDraft>,
 ) -> Answer {
     let entry = draft.on(None)?;
+    draft.check_client_pem()?;
     keep_gateway(&api, &user.name, None, &entry, &draft)?;
     bring_along(&api, &entry).await?;
     told_gateway(&api, &entry.id)
@@ -144,10 +146,11 @@ pub(super) async fn change_gateway(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
-    Json(draft): Json<GatewayDraft>,
+    Body(draft): Body<GatewayDraft>,
 ) -> Answer {
     let stored = api.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
     let entry = draft.on(Some(stored.clone()))?;
+    draft.check_client_pem()?;
     keep_gateway(&api, &user.name, Some(&stored), &entry, &draft)?;
     bring_along(&api, &entry).await?;
     told_gateway(&api, &id)
@@ -172,10 +175,10 @@ pub(super) async fn remove_gateway(
     Ok(Json(json!({})))
 }
 
-/// Tests a gateway as the form describes it, with the stored token if the form has none.
+/// Tests a gateway as the form describes it, with the stored secrets if the form has none.
 pub(super) async fn test_gateway(
     State(api): State<Arc<ApiState>>,
-    Json(draft): Json<GatewayDraft>,
+    Body(draft): Body<GatewayDraft>,
 ) -> Answer {
     let store = &api.polls.store;
     let stored = draft
@@ -189,11 +192,15 @@ pub(super) async fn test_gateway(
         ..draft
     };
     let entry = named.on(stored)?;
-    let token = match named.secret() {
+    let token = match named.token() {
         Some(given) => given.cloned(),
-        None => store.gateway_secret(&entry)?,
+        None => store.gateway_token(&entry)?,
     };
-    let target = Target::gateway(&entry, token);
+    let client_pem = match named.client_pem() {
+        Some(given) => given.cloned(),
+        None => store.gateway_client_pem(&entry)?,
+    };
+    let target = Target::gateway(&entry, token, client_pem);
     Ok(Json(
         probe(&api.polls.outbound, ServerKind::Gateway, target).await,
     ))
@@ -203,7 +210,7 @@ pub(super) async fn test_gateway(
 pub(super) async fn import(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
-    Json(file): Json<File>,
+    Body(file): Body<File>,
 ) -> Answer {
     Ok(Json(match take_in(&api, &user.name, &file.yaml)? {
         Ok(taken) => json!({"added": taken.added, "changed": taken.changed, "problems": []}),
@@ -291,7 +298,7 @@ fn keep_gateway(
     draft: &GatewayDraft,
 ) -> Result<(), StoreError> {
     let store = &api.polls.store;
-    store.keep_gateway(entry, draft.secret())?;
+    store.keep_gateway(entry, draft.token(), draft.client_pem())?;
     let what = if stored.is_some() {
         "change gateway"
     } else {

@@ -79,10 +79,12 @@ type Row = (
     &'static str,
 );
 
-const MATRIX: [Row; 83] = [
+const MATRIX: [Row; 85] = [
     ("GET", "/session", "", "", ANY),
     ("POST", "/setup", "", "{}", ANY),
     ("POST", "/login", "", "{}", ANY),
+    ("GET", "/oidc/login", "", "", ANY),
+    ("GET", "/oidc/callback", "", "", ANY),
     ("POST", "/logout", "", "{}", SESSION),
     ("POST", "/password", "", "{}", SESSION),
     ("GET", "/tabs", "", "", SESSION),
@@ -249,7 +251,7 @@ fn prepare(store: &Store, person: Option<&(&str, Role, Option<Role>)>) -> Option
             url: "http://127.0.0.1:9".into(),
             ..GatewayEntry::default()
         };
-        store.keep_gateway(&gateway, None).unwrap();
+        store.keep_gateway(&gateway, None, None).unwrap();
         for name in linked {
             store.link(id, name, name).unwrap();
         }

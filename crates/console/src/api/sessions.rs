@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 
 use super::guard::{Token, cookie, token_of};
+use super::input::Body;
 use super::{ApiState, Peer, Refusal};
 use crate::clock::now_ms;
 use crate::refused::{Who, Why};
@@ -45,20 +46,29 @@ pub(super) async fn show(
         .transpose()?
         .flatten()
     {
-        return Ok(Json(told(&user)));
+        return Ok(Json(told(&api, &user)));
     }
-    Err(Refusal::unauthorized(
-        "nobody is logged in",
-        Some(store.is_first_start()?),
-    ))
+    let first_start = store.is_first_start()? && api.takes_passwords();
+    Err(Refusal::unauthorized("nobody is logged in", Some(first_start)).with("login", ways(&api)))
+}
+
+fn only_at_the_provider(api: &ApiState) -> Result<(), Refusal> {
+    match api.takes_passwords() {
+        true => Ok(()),
+        false => Err(Refusal::forbidden(
+            "no_passwords",
+            "this console takes logins of its OpenID provider only (`password_login: false`)",
+        )),
+    }
 }
 
 /// Makes the first user, if the request has the one-time link.
 pub(super) async fn set_up(
     State(api): State<Arc<ApiState>>,
     Extension(Peer(address)): Extension<Peer>,
-    Json(setup): Json<Setup>,
+    Body(setup): Body<Setup>,
 ) -> Result<Response, Refusal> {
+    only_at_the_provider(&api)?;
     let fits = {
         let link = api.setup.lock();
         link.as_ref()
@@ -85,8 +95,9 @@ pub(super) async fn set_up(
 pub(super) async fn log_in(
     State(api): State<Arc<ApiState>>,
     Extension(Peer(address)): Extension<Peer>,
-    Json(login): Json<Login>,
+    Body(login): Body<Login>,
 ) -> Result<Response, Refusal> {
+    only_at_the_provider(&api)?;
     if login.name.chars().count() > NAME_CHARS_MAX || login.password.expose().len() > PASSWORD_BYTES_MAX {
         refused(&api, FAILED_LOGIN, None, address, Why::Wrong)?;
         return Err(Refusal::unauthorized("name or password is wrong", None));
@@ -94,34 +105,39 @@ pub(super) async fn log_in(
     let name = login.name.trim();
     let stored = api.polls.store.user(name)?;
     let account = stored.as_ref().map(|(user, _)| user.name.as_str());
-    if let Err(wait) = api.throttle.admit(name, address.ip(), Instant::now()) {
+    if let Err(wait) = api.throttle.admit(Some(name), address.ip(), Instant::now()) {
         refused(&api, FAILED_LOGIN, account, address, Why::Throttled)?;
         return Err(Refusal::too_many(wait));
     }
-    let hash = stored.as_ref().map(|(_, hash)| hash.as_str());
+    let hash = stored.as_ref().and_then(|(_, hash)| hash.as_deref());
     if !api.passwords.matches(login.password, hash).await? {
         tracing::warn!(%address, "a login failed");
         refused(&api, FAILED_LOGIN, account, address, Why::Wrong)?;
         return Err(Refusal::unauthorized("name or password is wrong", None));
     }
-    api.throttle.forgive(name, address.ip());
+    api.throttle.forgive(Some(name), address.ip());
     begin(&api, name, "log in")
 }
 
-/// Ends the session.
+/// Ends the session. Tells where the OpenID provider ends its own, if it vouched for the user.
 pub(super) async fn log_out(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Extension(Token(token)): Extension<Token>,
 ) -> Result<Response, Refusal> {
-    api.polls.store.end_session(&token)?;
+    let id_token = api.polls.store.end_session(&token)?;
     api.polls.store.note(&AuditedChange {
         user: &user.name,
         what: "log out",
         target: "console",
         ..AuditedChange::default()
     })?;
-    Ok(([(SET_COOKIE, cookie("", api.tls, 0))], Json(json!({}))).into_response())
+    let end_session = match &api.oidc {
+        Some(oidc) if user.oidc => oidc.end_session(id_token.as_ref()).await,
+        _ => None,
+    };
+    let told = Json(json!({"end_session": end_session}));
+    Ok(([(SET_COOKIE, cookie("", api.tls, 0))], told).into_response())
 }
 
 /// Counts a refusal for the audit log.
@@ -153,11 +169,17 @@ fn begin(api: &ApiState, name: &str, what: &str) -> Result<Response, Refusal> {
         ..AuditedChange::default()
     })?;
     let cookie = cookie(&token, api.tls, crate::store::SESSION_MS_MAX / 1000);
-    Ok(([(SET_COOKIE, cookie)], Json(told(&user))).into_response())
+    Ok(([(SET_COOKIE, cookie)], Json(told(api, &user))).into_response())
 }
 
-fn told(user: &User) -> Value {
-    json!({"user": user, "version": env!("CARGO_PKG_VERSION")})
+fn told(api: &ApiState, user: &User) -> Value {
+    json!({"user": user, "version": env!("CARGO_PKG_VERSION"), "login": ways(api)})
+}
+
+/// Returns how users may log in.
+fn ways(api: &ApiState) -> Value {
+    let oidc = api.oidc.as_ref().map(|oidc| json!({"label": oidc.label()}));
+    json!({"password": api.takes_passwords(), "oidc": oidc})
 }
 
 /// Checks a user's name, and returns it as the store keeps it.

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use serde_json::{Value, json};
 
+use super::input::Body;
 use super::{ApiState, Refusal};
 use crate::store::User;
 
@@ -20,7 +21,7 @@ pub(super) async fn tabs(
 pub(super) async fn set_tabs(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
-    Json(tabs): Json<Value>,
+    Body(tabs): Body<Value>,
 ) -> Result<Json<Value>, Refusal> {
     let fits = tabs["tabs"].as_array().is_some_and(|list| {
         let texts =

@@ -1,17 +1,18 @@
 //! Trials of a gateway: what may be compared, what is running, and what came out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::input::{Body, Path};
 use super::{ApiState, Refusal};
 use crate::clock::now_ms;
 use crate::secrets;
@@ -50,7 +51,19 @@ pub(super) async fn show(
         Some(row) if !matches!(&*row.state, "compared" | "flawed") => leftovers(&api, row).await,
         _ => json!([]),
     };
-    let clusters = clusters(store, &gateway)?;
+    let ways = ways(&api, &gateway)?;
+    let clusters: BTreeMap<&str, Value> = ways
+        .iter()
+        .flat_map(|way| &way.clusters)
+        .map(|one| {
+            (
+                &*one.id,
+                json!({"id": one.id, "name": one.name, "refused": restriction(one)}),
+            )
+        })
+        .collect();
+    let mut by_name: Vec<&Value> = clusters.values().collect();
+    by_name.sort_by_key(|one| one["name"].as_str());
     Ok(Json(json!({
         "can_run": api.trials.can_run(),
         "is_busy": api.trials.busy_with().is_some(),
@@ -58,9 +71,10 @@ pub(super) async fn show(
         "last": last,
         "why": last.and_then(|row| api.trials.why_failed(row.id)),
         "leftovers": leftovers,
-        "refused": refused(&gateway, &clusters),
-        "clusters": clusters.iter().map(|one| json!({"id": one.id, "name": one.name})).collect::<Vec<_>>(),
-        "entries": entries(&api, &gateway),
+        "refused": refused(&api, &gateway, &ways),
+        "clusters": by_name,
+        "entries": ways.iter().map(|way| (&*way.entry, &*way.url)).collect::<BTreeMap<_, _>>(),
+        "reach": ways.iter().map(|way| (&*way.entry, way.ids())).collect::<BTreeMap<_, _>>(),
         "indices": format!("{PREFIX}{:016x}", u64::from_ne_bytes(secrets::random())),
     })))
 }
@@ -70,26 +84,29 @@ pub(super) async fn begin(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
-    Json(wish): Json<Wish>,
+    Body(wish): Body<Wish>,
 ) -> Result<Json<Value>, Refusal> {
     let store = &api.polls.store;
     let gateway = store.gateway(&id)?.ok_or(StoreError::Missing)?;
-    let clusters = clusters(store, &gateway)?;
-    if let Some((kind, reason)) = refused(&gateway, &clusters) {
+    let ways = ways(&api, &gateway)?;
+    if let Some((kind, reason)) = refused(&api, &gateway, &ways) {
         return Err(Refusal::forbidden(kind, reason));
     }
-    let cluster = clusters.iter().find(|one| one.id == wish.cluster);
-    let cluster = cluster.ok_or_else(|| Refusal::bad("cluster: it is not one of this gateway's"))?;
-    let entries = entries(&api, &gateway);
-    let entry = entries.get(&wish.entry);
-    let entry =
-        entry.ok_or_else(|| Refusal::bad("entry: the gateway has not reported an entry of that name"))?;
+    let way = ways.iter().find(|way| way.entry == wish.entry);
+    let way = way.ok_or_else(|| {
+        Refusal::bad("entry: the gateway has reported none of that name that delivers to one cluster")
+    })?;
+    let cluster = way.clusters.iter().find(|one| one.id == wish.cluster);
+    let cluster = cluster.ok_or_else(|| Refusal::bad("cluster: the entry does not deliver to it"))?;
+    if let Some((kind, reason)) = way.clusters.iter().find_map(restriction) {
+        return Err(Refusal::forbidden(kind, reason));
+    }
     if !is_prefix(&wish.indices) {
         return Err(Refusal::bad(format!(
             "indices: `{PREFIX}` and 8 to 40 letters and digits"
         )));
     }
-    let plan = plan(store, &gateway, cluster, entry, &wish)?;
+    let plan = plan(store, &gateway, cluster, &way.url, &wish)?;
     let row = TrialRow {
         id: 0,
         gateway: id,
@@ -151,29 +168,72 @@ fn clusters_of(gateway: &GatewayEntry) -> impl Iterator<Item = &str> {
         .filter_map(|link| link.cluster_id.as_deref())
 }
 
-fn clusters(store: &Store, gateway: &GatewayEntry) -> Result<Vec<ClusterEntry>, StoreError> {
-    let linked = clusters_of(gateway).map(|id| store.cluster(id));
-    linked.filter_map(Result::transpose).collect()
+/// An entry all of whose writes go to one cluster: an index that is made through it can be removed there.
+struct Way {
+    entry: String,
+    url: String,
+    /// The registered clusters that stand for the one; several, if it is registered with several accounts.
+    clusters: Vec<ClusterEntry>,
+}
+
+impl Way {
+    fn ids(&self) -> Vec<&str> {
+        self.clusters.iter().map(|cluster| &*cluster.id).collect()
+    }
+}
+
+/// Returns the ways that the gateway has reported and whose cluster is registered. Older gateways do not say
+/// to which clusters an entry delivers, so it may be all.
+fn ways(api: &ApiState, gateway: &GatewayEntry) -> Result<Vec<Way>, StoreError> {
+    let told = api.polls.board.entries(&gateway.id);
+    let mut ways = Vec::new();
+    for (entry, url) in entries(gateway, &told) {
+        let all: BTreeSet<&str> = match told[&entry]["clusters"].as_array() {
+            Some(names) => names.iter().filter_map(Value::as_str).collect(),
+            None => gateway.clusters.iter().map(|link| &*link.name).collect(),
+        };
+        if all.len() > 1 {
+            continue;
+        }
+        let links = gateway.clusters.iter().filter(|link| all.contains(&*link.name));
+        let ids = links.filter_map(|link| link.cluster_id.as_deref());
+        let clusters = ids
+            .map(|id| api.polls.store.cluster(id))
+            .filter_map(Result::transpose);
+        let clusters = clusters.collect::<Result<Vec<_>, _>>()?;
+        if !clusters.is_empty() {
+            ways.push(Way { entry, url, clusters });
+        }
+    }
+    Ok(ways)
 }
 
 /// Returns why no trial of this gateway is allowed.
-fn refused(gateway: &GatewayEntry, clusters: &[ClusterEntry]) -> Option<(&'static str, String)> {
-    let mut names: Vec<&str> = gateway.clusters.iter().map(|link| &*link.name).collect();
-    names.dedup();
-    if clusters.is_empty() {
+fn refused(api: &ApiState, gateway: &GatewayEntry, ways: &[Way]) -> Option<(&'static str, String)> {
+    if clusters_of(gateway).next().is_none() {
         let reason = "no cluster of this gateway is registered";
         return Some(("no_cluster", reason.to_owned()));
     }
-    if names.len() > 1 {
-        // An entry may deliver to all of them, and an index is removed from one.
+    if ways.is_empty() {
+        let has_entries = !entries(gateway, &api.polls.board.entries(&gateway.id)).is_empty();
+        let mut names: Vec<&str> = gateway.clusters.iter().map(|link| &*link.name).collect();
+        names.dedup();
         let reason = format!(
-            "the gateway delivers to several clusters ({}), and the index could stay on one of them; run `tidegate \
-             compare` where you know which",
+            "the gateway delivers to several clusters ({}), and no entry to one of them only that is registered here: \
+             the index could stay on another one; run `tidegate compare` where you know which",
             names.join(", ")
         );
-        return Some(("several_clusters", reason));
+        return (has_entries && names.len() > 1).then_some(("several_clusters", reason));
     }
-    let reason = |cluster: &ClusterEntry| match (cluster.read_only, cluster.protected) {
+    let mut reasons = ways.iter().map(|way| way.clusters.iter().find_map(restriction));
+    match reasons.clone().any(|reason| reason.is_none()) {
+        true => None,
+        false => reasons.find_map(|reason| reason),
+    }
+}
+
+fn restriction(cluster: &ClusterEntry) -> Option<(&'static str, String)> {
+    match (cluster.read_only, cluster.protected) {
         (true, _) => Some((
             "read_only",
             format!("{} is registered as read-only", cluster.name),
@@ -183,14 +243,12 @@ fn refused(gateway: &GatewayEntry, clusters: &[ClusterEntry]) -> Option<(&'stati
             format!("{} is registered as protected", cluster.name),
         )),
         _ => None,
-    };
-    clusters.iter().find_map(reason)
+    }
 }
 
 /// Returns the gateway's entries with their URLs. An entry that listens on all addresses is reached where the
 /// admin API is. One that listens on the loopback address of another machine is not reached.
-fn entries(api: &ApiState, gateway: &GatewayEntry) -> BTreeMap<String, String> {
-    let told = api.polls.board.entries(&gateway.id);
+fn entries(gateway: &GatewayEntry, told: &Value) -> BTreeMap<String, String> {
     let Ok(admin) = cluster::Address::from_endpoint(&gateway.url) else {
         return BTreeMap::new();
     };

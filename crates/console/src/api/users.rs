@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use axum::Json;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use settings::Secret;
 
 use super::guard::Token;
+use super::input::{Body, Path};
 use super::sessions::{check_name, check_password, refused};
 use super::{ApiState, Peer, Refusal, Shared};
 use crate::refused::Why;
@@ -47,7 +48,7 @@ pub(super) async fn list(State(api): State<Shared>) -> Answer {
 pub(super) async fn add(
     State(api): State<Shared>,
     Extension(admin): Extension<User>,
-    Json(new): Json<New>,
+    Body(new): Body<New>,
 ) -> Answer {
     let name = check_name(&new.name)?;
     check_password(&new.password)?;
@@ -62,12 +63,15 @@ pub(super) async fn change(
     State(api): State<Shared>,
     Extension(admin): Extension<User>,
     Path(name): Path<String>,
-    Json(draft): Json<Draft>,
+    Body(draft): Body<Draft>,
 ) -> Answer {
     let store = &api.polls.store;
     let (user, _) = store.user(&name)?.ok_or(StoreError::Missing)?;
     if let Some(password) = &draft.password {
         check_password(password)?;
+    }
+    if user.oidc {
+        return Err(of_the_provider());
     }
     if let Some(roles) = draft.roles.filter(|roles| *roles != user.roles) {
         let (before, after) = (told(&api, &user.roles)?, told(&api, &roles)?);
@@ -109,30 +113,39 @@ pub(super) async fn change_own_password(
     Extension(Peer(address)): Extension<Peer>,
     Extension(user): Extension<User>,
     Extension(Token(token)): Extension<Token>,
-    Json(given): Json<Passwords>,
+    Body(given): Body<Passwords>,
 ) -> Answer {
+    if user.oidc {
+        return Err(of_the_provider());
+    }
     check_password(&given.new)?;
     let store = &api.polls.store;
     let count = |why| refused(&api, "failed change of password", Some(&user.name), address, why);
-    if let Err(wait) = api.throttle.admit(&user.name, address.ip(), Instant::now()) {
+    if let Err(wait) = api.throttle.admit(Some(&user.name), address.ip(), Instant::now()) {
         count(Why::Throttled)?;
         return Err(Refusal::too_many(wait));
     }
     let (_, hash) = store.user(&user.name)?.ok_or(StoreError::Missing)?;
-    if !api.passwords.matches(given.old, Some(&hash)).await? {
+    if !api.passwords.matches(given.old, hash.as_deref()).await? {
         count(Why::Wrong)?;
         return Err(Refusal::forbidden("wrong_password", "the old password is wrong"));
     }
-    api.throttle.forgive(&user.name, address.ip());
+    api.throttle.forgive(Some(&user.name), address.ip());
     let hash = api.passwords.hash(given.new).await?;
     store.set_password(user.id, &hash, Some(&token))?;
     note(&api, &user, "set password", &user.name, None, None)?;
     Ok(Json(json!({})))
 }
 
+fn of_the_provider() -> Refusal {
+    let reason =
+        "this user logs in at the OpenID provider, which has the password and says which roles the user has";
+    Refusal::conflict("of_the_provider", reason)
+}
+
 /// Returns roles as the audit log has them: with names of clusters, because the id of a removed cluster says
 /// nothing.
-fn told(api: &ApiState, roles: &Roles) -> Result<Value, Refusal> {
+pub(super) fn told(api: &ApiState, roles: &Roles) -> Result<Value, Refusal> {
     let mut clusters = BTreeMap::new();
     for (id, role) in &roles.clusters {
         let cluster = api.polls.store.cluster(id)?;

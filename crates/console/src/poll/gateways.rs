@@ -453,7 +453,7 @@ mod tests {
             name: "gw".into(),
             ..GatewayEntry::default()
         };
-        store.keep_gateway(&gateway, None).unwrap();
+        store.keep_gateway(&gateway, None, None).unwrap();
         (folder, store)
     }
 

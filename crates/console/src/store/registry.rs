@@ -24,7 +24,7 @@ pub(crate) struct ClusterEntry {
     pub(crate) sealed: Option<Vec<u8>>,
 }
 
-/// A registered gateway as the API shows it, without its token.
+/// A registered gateway as the API shows it, without its secrets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct GatewayEntry {
     pub(crate) id: String,
@@ -32,10 +32,14 @@ pub(crate) struct GatewayEntry {
     pub(crate) url: String,
     pub(crate) has_token: bool,
     pub(crate) ca_pem: Option<String>,
+    /// Whether a certificate of the console's own is shown to the gateway.
+    pub(crate) has_client_pem: bool,
     pub(crate) verify: bool,
     pub(crate) clusters: Vec<GatewayCluster>,
     #[serde(skip)]
     pub(crate) sealed: Option<Vec<u8>>,
+    #[serde(skip)]
+    pub(crate) sealed_client_pem: Option<Vec<u8>>,
 }
 
 /// A cluster under its name in a gateway's configuration.
@@ -118,22 +122,35 @@ impl Store {
         taken(kept, &entry.name)
     }
 
-    /// Stores a gateway in the same way.
+    /// Stores a gateway in the same way: its token, and the certificate and key to show to it.
     pub(crate) fn keep_gateway(
         &self,
         entry: &GatewayEntry,
-        secret: Option<Option<&Secret>>,
+        token: Option<Option<&Secret>>,
+        client_pem: Option<Option<&Secret>>,
     ) -> Result<(), StoreError> {
-        let sealed = match secret {
-            None => entry.sealed.clone(),
-            Some(None) => None,
-            Some(Some(secret)) => Some(self.vault.seal(&owner("gateway", &entry.id), secret)?),
+        let sealed = |kind, given: Option<Option<&Secret>>, stored: &Option<Vec<u8>>| match given {
+            None => Ok(stored.clone()),
+            Some(given) => {
+                let seal = |secret| self.vault.seal(&owner(kind, &entry.id), secret);
+                given.map(seal).transpose()
+            }
         };
+        let sealed_token = sealed(GATEWAY_TOKEN, token, &entry.sealed)?;
+        let sealed_client_pem = sealed(GATEWAY_CLIENT_PEM, client_pem, &entry.sealed_client_pem)?;
         let kept = self.sql().execute(
-            "INSERT INTO gateways (id, name, url, secret, ca_pem, verify) VALUES (?, ?, ?, ?, ?, ?)
+            "INSERT INTO gateways (id, name, url, secret, ca_pem, client_pem, verify) VALUES (?, ?, ?, ?, ?, ?, ?)
              ON CONFLICT (id) DO UPDATE SET name = excluded.name, url = excluded.url, secret = excluded.secret,
-                ca_pem = excluded.ca_pem, verify = excluded.verify",
-            params![entry.id, entry.name, entry.url, sealed, entry.ca_pem, entry.verify],
+                ca_pem = excluded.ca_pem, client_pem = excluded.client_pem, verify = excluded.verify",
+            params![
+                entry.id,
+                entry.name,
+                entry.url,
+                sealed_token,
+                entry.ca_pem,
+                sealed_client_pem,
+                entry.verify
+            ],
         );
         taken(kept, &entry.name)
     }
@@ -182,12 +199,23 @@ impl Store {
     }
 
     /// Returns a gateway's token.
-    pub(crate) fn gateway_secret(&self, entry: &GatewayEntry) -> Result<Option<Secret>, StoreError> {
+    pub(crate) fn gateway_token(&self, entry: &GatewayEntry) -> Result<Option<Secret>, StoreError> {
         let sealed = entry.sealed.as_deref();
-        let opened = sealed.map(|sealed| self.vault.unseal(&owner("gateway", &entry.id), sealed));
+        let opened = sealed.map(|sealed| self.vault.unseal(&owner(GATEWAY_TOKEN, &entry.id), sealed));
+        Ok(opened.transpose()?)
+    }
+
+    /// Returns the certificate and the key to show to a gateway.
+    pub(crate) fn gateway_client_pem(&self, entry: &GatewayEntry) -> Result<Option<Secret>, StoreError> {
+        let sealed = entry.sealed_client_pem.as_deref();
+        let opened = sealed.map(|sealed| self.vault.unseal(&owner(GATEWAY_CLIENT_PEM, &entry.id), sealed));
         Ok(opened.transpose()?)
     }
 }
+
+/// Kinds of owners of sealed secrets.
+const GATEWAY_TOKEN: &str = "gateway";
+const GATEWAY_CLIENT_PEM: &str = "gateway/client_pem";
 
 fn owner(kind: &str, id: &str) -> String {
     format!("{kind}/{id}")
@@ -196,7 +224,7 @@ fn owner(kind: &str, id: &str) -> String {
 const SELECT_CLUSTER: &str =
     "SELECT id, name, endpoints, username, secret, ca_pem, verify, colour, read_only, protected,
     from_gateway FROM clusters";
-const SELECT_GATEWAY: &str = "SELECT id, name, url, secret, ca_pem, verify FROM gateways";
+const SELECT_GATEWAY: &str = "SELECT id, name, url, secret, ca_pem, verify, client_pem FROM gateways";
 
 fn cluster_of(row: &Row<'_>) -> rusqlite::Result<Result<ClusterEntry, StoreError>> {
     let endpoints: String = row.get(2)?;
@@ -220,16 +248,18 @@ fn cluster_of(row: &Row<'_>) -> rusqlite::Result<Result<ClusterEntry, StoreError
 }
 
 fn gateway_of(row: &Row<'_>) -> rusqlite::Result<GatewayEntry> {
-    let sealed: Option<Vec<u8>> = row.get(3)?;
+    let (sealed, sealed_client_pem): (Option<Vec<u8>>, Option<Vec<u8>>) = (row.get(3)?, row.get(6)?);
     Ok(GatewayEntry {
         id: row.get(0)?,
         name: row.get(1)?,
         url: row.get(2)?,
         has_token: sealed.is_some(),
         ca_pem: row.get(4)?,
+        has_client_pem: sealed_client_pem.is_some(),
         verify: row.get(5)?,
         clusters: Vec::new(),
         sealed,
+        sealed_client_pem,
     })
 }
 
@@ -283,6 +313,43 @@ mod tests {
     }
 
     #[test]
+    fn a_gateways_token_and_its_client_certificate_are_kept_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let gateway = GatewayEntry {
+            id: "g".into(),
+            name: "gw".into(),
+            ..GatewayEntry::default()
+        };
+        let (token, pem) = (Secret::new("hunter2-token"), Secret::new("hunter2-pem"));
+        store
+            .keep_gateway(&gateway, Some(Some(&token)), Some(Some(&pem)))
+            .unwrap();
+        let secrets = || {
+            let stored = store.gateway("g").unwrap().unwrap();
+            let secrets = [store.gateway_token(&stored), store.gateway_client_pem(&stored)];
+            (
+                stored,
+                secrets.map(|secret| secret.unwrap().map(|secret| secret.expose().to_owned())),
+            )
+        };
+        let (stored, both) = secrets();
+        assert!(stored.has_token && stored.has_client_pem);
+        assert_eq!(
+            both,
+            ["hunter2-token", "hunter2-pem"].map(|text| Some(text.to_owned()))
+        );
+        store.keep_gateway(&stored, Some(None), None).unwrap();
+        assert_eq!(secrets().1, [None, Some("hunter2-pem".to_owned())]);
+        store.keep_gateway(&secrets().0, None, Some(None)).unwrap();
+        assert!(!secrets().0.has_client_pem);
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            assert!(!bytes.windows(7).any(|window| window == b"hunter2"));
+        }
+    }
+
+    #[test]
     fn names_are_taken_once_and_a_gateway_leaves_its_clusters_behind() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
@@ -291,7 +358,7 @@ mod tests {
             name: "gw".into(),
             ..GatewayEntry::default()
         };
-        store.keep_gateway(&gateway, None).unwrap();
+        store.keep_gateway(&gateway, None, None).unwrap();
         let cluster = ClusterEntry {
             id: "a".into(),
             name: "prod".into(),

@@ -6,19 +6,35 @@ use super::users::{User, roles};
 use super::{Store, StoreError};
 use crate::clock::now_ms;
 use crate::secrets::{digest_of, token};
+use settings::Secret;
 
 impl Store {
     /// Begins a session. Returns the token for the cookie; only its digest is stored.
     pub(crate) fn begin_session(&self, user: i64) -> Result<String, StoreError> {
+        self.begin_session_with(user, None, None)
+    }
+
+    /// Begins a session that an OpenID provider has vouched for with this ID token, and that ends sooner than
+    /// others if there is an `ms_max`.
+    pub(crate) fn begin_session_with(
+        &self,
+        user: i64,
+        id_token: Option<&Secret>,
+        ms_max: Option<i64>,
+    ) -> Result<String, StoreError> {
         let (token, now) = (token(), now_ms());
+        let ends_ms = ms_max.map(|ms_max| now + ms_max);
+        let sealed = id_token
+            .map(|id_token| self.vault.seal(OWNER, id_token))
+            .transpose()?;
         let sql = self.sql();
         sql.execute(
-            "DELETE FROM sessions WHERE made_ms < ? OR seen_ms < ?",
-            params![now - SESSION_MS_MAX, now - IDLE_MS_MAX],
+            "DELETE FROM sessions WHERE made_ms < ? OR seen_ms < ? OR ends_ms < ?",
+            params![now - SESSION_MS_MAX, now - IDLE_MS_MAX, now],
         )?;
         sql.execute(
-            "INSERT INTO sessions (digest, user, made_ms, seen_ms) VALUES (?, ?, ?, ?)",
-            params![digest_of(&token), user, now, now],
+            "INSERT INTO sessions (digest, user, made_ms, seen_ms, id_token, ends_ms) VALUES (?, ?, ?, ?, ?, ?)",
+            params![digest_of(&token), user, now, now, sealed, ends_ms],
         )?;
         Ok(token)
     }
@@ -30,14 +46,18 @@ impl Store {
         let sql = self.sql();
         let found = sql
             .query_row(
-                "SELECT users.id, users.name, users.role, sessions.seen_ms FROM sessions
+                "SELECT users.id, users.name, users.role, sessions.seen_ms, users.issuer IS NOT NULL FROM sessions
                  JOIN users ON users.id = sessions.user
-                 WHERE digest = ? AND sessions.made_ms >= ? AND sessions.seen_ms >= ?",
-                params![digest, now - SESSION_MS_MAX, now - IDLE_MS_MAX],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?)),
+                 WHERE digest = ? AND sessions.made_ms >= ? AND sessions.seen_ms >= ?
+                 AND (sessions.ends_ms IS NULL OR sessions.ends_ms >= ?)",
+                params![digest, now - SESSION_MS_MAX, now - IDLE_MS_MAX, now],
+                |row| {
+                    let seen_ms = row.get::<_, i64>(3)?;
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, seen_ms, row.get(4)?))
+                },
             )
             .optional()?;
-        let Some((id, name, role, seen_ms)) = found else {
+        let Some((id, name, role, seen_ms, oidc)) = found else {
             return Ok(None);
         };
         // Read with each request, so that a change of roles holds from the next one on.
@@ -48,17 +68,33 @@ impl Store {
                 params![now, digest],
             )?;
         }
-        Ok(Some(User { id, name, roles }))
+        Ok(Some(User {
+            id,
+            name,
+            roles,
+            oidc,
+        }))
     }
 
-    /// Ends a session.
-    pub(crate) fn end_session(&self, token: &str) -> Result<(), StoreError> {
-        self.sql()
-            .execute("DELETE FROM sessions WHERE digest = ?", [digest_of(token)])?;
-        Ok(())
+    /// Ends a session. Returns the ID token that it began with.
+    pub(crate) fn end_session(&self, token: &str) -> Result<Option<Secret>, StoreError> {
+        let sql = self.sql();
+        let ended: Option<Option<Vec<u8>>> = sql
+            .query_row(
+                "DELETE FROM sessions WHERE digest = ? RETURNING id_token",
+                [digest_of(token)],
+                |row| row.get(0),
+            )
+            .optional()?;
+        // One that cannot be opened is no reason for the session to stay.
+        Ok(ended
+            .flatten()
+            .and_then(|sealed| self.vault.unseal(OWNER, &sealed).ok()))
     }
 }
 
+/// The owner of sealed ID tokens.
+const OWNER: &str = "session/id_token";
 /// The time after which a session ends.
 pub(crate) const SESSION_MS_MAX: i64 = 12 * 60 * 60 * 1000;
 /// The time after which an unused session ends.

@@ -142,7 +142,7 @@ mod tests {
             name: "g".into(),
             ..GatewayEntry::default()
         };
-        store.keep_gateway(&gateway, None).unwrap();
+        store.keep_gateway(&gateway, None, None).unwrap();
         let cluster = ClusterEntry {
             id: "c".into(),
             name: "c".into(),

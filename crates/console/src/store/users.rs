@@ -19,6 +19,9 @@ pub(crate) struct User {
     pub(crate) name: String,
     #[serde(flatten)]
     pub(crate) roles: Roles,
+    /// Whether the user logs in at the OpenID provider, which says which roles the user has.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) oidc: bool,
 }
 
 /// A user as admins see one.
@@ -32,54 +35,83 @@ pub(crate) struct Account {
 }
 
 impl Store {
-    /// Whether there is no user yet.
+    /// Whether there is no user yet. Users of an OpenID provider do not count: without the provider, nobody
+    /// could log in.
     pub(crate) fn is_first_start(&self) -> Result<bool, StoreError> {
-        Ok(!self
-            .sql()
-            .query_row("SELECT EXISTS (SELECT 1 FROM users)", [], |row| row.get(0))?)
+        let known = "SELECT EXISTS (SELECT 1 FROM users WHERE issuer IS NULL)";
+        Ok(!self.sql().query_row(known, [], |row| row.get(0))?)
     }
 
     /// Makes the first user; returns false if there is one already.
     pub(crate) fn make_first_user(&self, name: &str, password: &str) -> Result<bool, StoreError> {
         let made = self.sql().execute(
             "INSERT INTO users (name, role, password, made_ms)
-             SELECT ?, 'admin', ?, ? WHERE NOT EXISTS (SELECT 1 FROM users)",
-            params![name, password, now_ms()],
+             SELECT ?, 'admin', ?, ? WHERE NOT EXISTS (SELECT 1 FROM users WHERE issuer IS NULL OR name = ?)",
+            params![name, password, now_ms(), name],
         )?;
         Ok(made == 1)
     }
 
-    /// Returns a user, and the hash of the password.
-    pub(crate) fn user(&self, name: &str) -> Result<Option<(User, String)>, StoreError> {
+    /// Returns a user, and the hash of the password if the user has one.
+    pub(crate) fn user(&self, name: &str) -> Result<Option<(User, Option<String>)>, StoreError> {
         let sql = self.sql();
         let found = sql
             .query_row(
-                "SELECT id, name, role, password FROM users WHERE name = ?",
+                "SELECT id, name, role, password, issuer IS NOT NULL FROM users WHERE name = ?",
                 [name],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+                |row| {
+                    Ok((
+                        row.get(0)?,
+                        row.get(1)?,
+                        row.get(2)?,
+                        row.get(3)?,
+                        row.get::<_, bool>(4)?,
+                    ))
+                },
             )
             .optional()?;
-        let Some((id, name, role, password)) = found else {
+        let Some((id, name, role, password, oidc)) = found else {
             return Ok(None);
         };
         let roles = roles(&sql, id, role)?;
-        Ok(Some((User { id, name, roles }, password)))
+        let password = Some(password).filter(|_| !oidc);
+        Ok(Some((
+            User {
+                id,
+                name,
+                roles,
+                oidc,
+            },
+            password,
+        )))
     }
 
     /// Returns all users, sorted by name.
     pub(crate) fn users(&self) -> Result<Vec<Account>, StoreError> {
         let sql = self.sql();
         let mut statement = sql.prepare(
-            "SELECT id, name, role, made_ms, (SELECT max(seen_ms) FROM sessions WHERE user = users.id)
-             FROM users ORDER BY name",
+            "SELECT id, name, role, made_ms, (SELECT max(seen_ms) FROM sessions WHERE user = users.id),
+             issuer IS NOT NULL FROM users ORDER BY name",
         )?;
         let rows = statement.query_map([], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+            Ok((
+                row.get(0)?,
+                row.get(1)?,
+                row.get(2)?,
+                row.get(3)?,
+                row.get(4)?,
+                row.get(5)?,
+            ))
         })?;
         rows.map(|row| {
-            let (id, name, role, made_ms, seen_ms) = row?;
+            let (id, name, role, made_ms, seen_ms, oidc) = row?;
             let roles = roles(&sql, id, role)?;
-            let user = User { id, name, roles };
+            let user = User {
+                id,
+                name,
+                roles,
+                oidc,
+            };
             Ok(Account {
                 user,
                 made_ms,
@@ -137,12 +169,20 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// Removes a user with roles, sessions and tabs. Fails if no admin would be left.
+    /// Removes a user with roles, sessions and tabs. Fails if no admin of the console's own would be left.
     pub(crate) fn remove_user(&self, user: i64) -> Result<(), StoreError> {
         let mut sql = self.sql();
         let transaction = sql.transaction()?;
-        transaction.execute("DELETE FROM users WHERE id = ?", [user])?;
-        an_admin_stays(&transaction)?;
+        let removed: Option<bool> = transaction
+            .query_row(
+                "DELETE FROM users WHERE id = ? RETURNING issuer IS NULL",
+                [user],
+                |row| row.get(0),
+            )
+            .optional()?;
+        if removed == Some(true) {
+            an_admin_stays(&transaction)?;
+        }
         Ok(transaction.commit()?)
     }
 
@@ -173,7 +213,7 @@ pub(super) fn roles(sql: &Connection, user: i64, role: Role) -> Result<Roles, St
     Ok(Roles { role, clusters })
 }
 
-fn grant(sql: &Connection, user: i64, roles: &Roles) -> Result<(), StoreError> {
+pub(super) fn grant(sql: &Connection, user: i64, roles: &Roles) -> Result<(), StoreError> {
     for (cluster, role) in &roles.clusters {
         sql.execute(
             "INSERT INTO grants (user, cluster, role) VALUES (?, ?, ?)",
@@ -183,9 +223,10 @@ fn grant(sql: &Connection, user: i64, roles: &Roles) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Checks that an admin is left who needs no OpenID provider to log in.
 fn an_admin_stays(sql: &Connection) -> Result<(), StoreError> {
     let stays: bool = sql.query_row(
-        "SELECT EXISTS (SELECT 1 FROM users WHERE role = ?)",
+        "SELECT EXISTS (SELECT 1 FROM users WHERE role = ? AND issuer IS NULL)",
         [Role::Admin],
         |row| row.get(0),
     )?;
@@ -287,7 +328,7 @@ mod tests {
         store.set_password(1, "new", Some(&mine)).unwrap();
         assert!(store.session(&mine, true).unwrap().is_some());
         assert!(store.session(&other, true).unwrap().is_none());
-        assert_eq!(store.user("ada").unwrap().unwrap().1, "new");
+        assert_eq!(store.user("ada").unwrap().unwrap().1.as_deref(), Some("new"));
         store.set_password(1, "newer", None).unwrap();
         assert!(store.session(&mine, true).unwrap().is_none());
     }

@@ -72,12 +72,9 @@ impl Process {
         })?;
         let progress = Arc::clone(progress);
         thread("trial-errors", Work::Other, move || {
-            for line in errors
-                .into_iter()
-                .flat_map(|errors| BufReader::new(errors).lines())
-            {
-                let Ok(line) = line else { break };
-                progress.lock().take(&line);
+            if let Some(errors) = errors {
+                // What cannot be read is not told.
+                let _ = each_line(BufReader::new(errors), |line| progress.lock().take(line));
             }
             let _ = telling.send(());
         })?;
@@ -131,6 +128,20 @@ impl Process {
         self.input = None;
         kill_at.get_or_insert(Instant::now() + KILL_AFTER);
     }
+}
+
+/// Reads lines to the end. Of each it keeps more than a page shows, but not all: a cluster's words, of any
+/// length, may be part of it.
+fn each_line(mut from: impl io::BufRead, mut take: impl FnMut(&str)) -> io::Result<()> {
+    let mut line = Vec::new();
+    while from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? > 0 {
+        if line.last() != Some(&b'\n') {
+            from.skip_until(b'\n')?;
+        }
+        take(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']));
+        line.clear();
+    }
+    Ok(())
 }
 
 fn command(program: &Path, plan: &TrialPlan) -> Command {
@@ -240,3 +251,25 @@ const TRIAL_WITHIN: Duration = Duration::from_secs(30 * 60);
 const KILL_AFTER: Duration = Duration::from_secs(120);
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 const OUTPUT_BYTES_MAX: u64 = 4 << 20;
+const LINE_BYTES_MAX: u64 = 4 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_line_without_end_its_beginning_is_kept_and_the_lines_behind_it_are_read() {
+        let mut text = b"round 1\r\n".to_vec();
+        text.resize(3 << 20, b'a');
+        text.extend(b"\nnot \xff UTF-8\n");
+        // Exactly as long as what is kept.
+        text.resize(text.len() + LINE_BYTES_MAX as usize, b'b');
+        text.extend(b"\n\nround 2");
+        let mut lines = Vec::new();
+        each_line(&*text, |line| lines.push(line.to_owned())).unwrap();
+        let lengths: Vec<usize> = lines.iter().map(String::len).collect();
+        assert_eq!(lengths, [7, 4096, 13, 4096, 0, 7]);
+        assert_eq!((&*lines[0], &*lines[5]), ("round 1", "round 2"));
+        assert_eq!(lines[2], "not \u{fffd} UTF-8");
+    }
+}

@@ -2,22 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Json, Response};
 use bulk::RouteTable;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::AdminState;
 use super::refusal::Refusal;
+use crate::clock::now_ms;
 use crate::own_thread::on_own_thread;
 use crate::queue::Queue;
 use crate::queue::dead_letters::{
-    Edit, LetterFilter, LettersError, Patch, PatchTerms, ReplayTarget, Unfit, like,
+    Edit, Letter, LetterFilter, LettersError, Patch, PatchTerms, Patched, ReplayTarget, ShownLetter, Unfit,
+    like,
 };
 
 /// The query parameters of these endpoints.
@@ -57,9 +59,9 @@ pub(super) async fn list(State(admin): State<Arc<AdminState>>, query: Query_) ->
             .dead_letters
             .list(&filter, &queue.committed(), asked.from, limit)
             .map_err(Refusal::failed)?;
-        #[derive(serde::Serialize)]
+        #[derive(Serialize)]
         struct Listed<'a> {
-            dead_letters: Vec<crate::queue::dead_letters::ShownLetter<'a>>,
+            dead_letters: Vec<ShownLetter<'a>>,
             next: Option<u64>,
         }
         let listed = Listed {
@@ -157,6 +159,7 @@ pub(super) async fn patch(
             table: &snapshot.table,
             now_ms: now_ms(),
             dry_run: asked.dry_run,
+            from: asked.from,
             within: REPLAY_MAX,
         };
         let done = queue
@@ -172,30 +175,54 @@ pub(super) async fn patch(
                 "dead letters were patched"
             );
         }
-        let preview = done.preview.iter();
-        let preview =
-            preview.map(|(before, after)| json!({"before": before.shown(), "after": after.shown()}));
-        Ok(Json(json!({
-            (if asked.dry_run { "would" } else { "patched" }): done.patched,
-            "unchanged": done.unchanged,
-            "refused": done.refused.len(),
-            "refusals": refusals(&done.refused),
-            "preview": preview.collect::<Vec<_>>(),
-            "more": done.more,
-        }))
-        .into_response())
+        Ok(Json(ShownPatch::of(&done, asked.dry_run)).into_response())
     })
     .await
+}
+
+/// The answer to a patch. It is written directly, since a `Value` would cut the digits of letters' numbers.
+#[derive(Serialize)]
+struct ShownPatch<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patched: Option<u64>,
+    unchanged: u64,
+    refused: usize,
+    refusals: Vec<Value>,
+    preview: Vec<ShownPair<'a>>,
+    more: bool,
+    next: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct ShownPair<'a> {
+    before: ShownLetter<'a>,
+    after: ShownLetter<'a>,
+}
+
+impl<'a> ShownPatch<'a> {
+    fn of(done: &'a Patched, dry_run: bool) -> Self {
+        let pair = |(before, after): &'a (Letter, Letter)| ShownPair {
+            before: before.shown(),
+            after: after.shown(),
+        };
+        Self {
+            would: dry_run.then_some(done.patched),
+            patched: (!dry_run).then_some(done.patched),
+            unchanged: done.unchanged,
+            refused: done.refused.len(),
+            refusals: refusals(&done.refused),
+            preview: done.preview.iter().map(pair).collect(),
+            more: done.next.is_some(),
+            next: done.next,
+        }
+    }
 }
 
 fn refusals(refused: &BTreeMap<u64, String>) -> Vec<Value> {
     let shown = refused.iter().take(REFUSED_SHOWN);
     shown.map(|(id, why)| json!({"id": id, "why": why})).collect()
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, |since| since.as_millis() as u64)
 }
 
 pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {

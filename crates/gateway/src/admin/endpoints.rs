@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::{
-    AdminState, configs, dead_letters, health, observe, openapi, parked, pipelines, queues, switches, trace,
-    upgrade,
+    AdminState, changes, configs, dead_letters, health, observe, openapi, parked, pipelines, queues,
+    switches, trace, upgrade,
 };
 
 /// One method of one path.
@@ -95,6 +95,25 @@ const OBSERVE: &[Endpoint] = &[
         "Each queue: accepted documents, and for each consumer group what became of them, lag, lanes, and what they wait for (`waits`).",
         || get(observe::queue_stats),
     ),
+    Endpoint {
+        method: "GET",
+        path: "/changes",
+        says: "What has changed since a change: of nodes, clusters, queues, consumer groups, dead letters, switches, the configuration, readiness. With `Accept: text/event-stream` a stream that goes on (server-sent events).",
+        parameters: &[
+            parameter(
+                "since",
+                "integer",
+                "Only changes after the one with this id; changes from now on by default. A stream prefers the header `Last-Event-ID`.",
+            ),
+            parameter(
+                "wait_s",
+                "integer",
+                "Waits for a change for this many seconds; 0 by default, 60 at most. Not for a stream.",
+            ),
+        ],
+        body: None,
+        route: || get(changes::follow),
+    },
     Endpoint {
         method: "GET",
         path: "/trace",
@@ -427,9 +446,30 @@ const DEAD_LETTERS: &[Endpoint] = &[
     Endpoint {
         method: "POST",
         path: "/dead_letters/_patch",
-        says: "Changes fields in the sources of the matching dead letters: `set`, `remove`, `rename`, `convert`. Other fields stay byte for byte.",
+        says: "Changes fields in the sources of the matching dead letters: `set`, `remove`, `rename`, `convert`. Other fields stay byte for byte. After 20 s the answer names the letter to go on from, `next`.",
         parameters: &[
-            QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL, ALL, DRY_RUN,
+            QUEUE,
+            IDS,
+            GROUP,
+            INDEX,
+            STATUS,
+            TYPE,
+            REASON,
+            LIKE,
+            FIELD,
+            SINCE,
+            UNTIL,
+            ALL,
+            parameter(
+                "dry_run",
+                "boolean",
+                "`true`: changes nothing, counts, and shows twenty letters before and after.",
+            ),
+            parameter(
+                "from",
+                "integer",
+                "Only letters with this id and greater ones: `next` of the previous answer.",
+            ),
         ],
         body: Some("{\"patch\": [{\"convert\": {\"field\": \"n\", \"to\": \"long\"}}, …]}"),
         route: || post(dead_letters::patch),

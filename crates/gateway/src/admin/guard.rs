@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
@@ -12,6 +12,7 @@ use config::{AdminRight, Secret};
 use subtle::ConstantTimeEq;
 
 use super::AdminState;
+use super::bounded_listener::OfConnection;
 use super::refusal::Refusal;
 
 /// Who sends a request, as far as that is known, and what the request may do.
@@ -65,7 +66,12 @@ pub(super) fn right_for(method: &Method) -> AdminRight {
     }
 }
 
-fn unknown() -> Response {
+/// Returns whether a request with these headers may still read. What it was admitted by may have changed.
+pub(super) fn is_admitted(headers: &HeaderMap, admin: &AdminState) -> bool {
+    Asker::of(headers, &admin.shared.live.load().config.admin).is_some()
+}
+
+pub(super) fn unknown() -> Response {
     let mut refusal =
         Refusal::unauthorized("send an admin token: Authorization: Bearer TOKEN").into_response();
     refusal
@@ -147,7 +153,12 @@ fn is_of_another_page(request: &Request) -> bool {
         return false;
     };
     let host = headers.get(HOST).map(HeaderValue::as_bytes).unwrap_or_default();
-    origin.as_bytes().strip_prefix(b"http://") != Some(host)
+    let connection = request.extensions().get::<ConnectInfo<OfConnection>>();
+    let scheme: &[u8] = match connection.is_some_and(|ConnectInfo(connection)| connection.is_secured()) {
+        true => b"https://",
+        false => b"http://",
+    };
+    origin.as_bytes().strip_prefix(scheme) != Some(host)
 }
 
 fn is_loopback_name(host: &str) -> bool {

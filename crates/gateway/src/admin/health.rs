@@ -70,6 +70,15 @@ pub(crate) fn why_not_ready(shared: &GatewayState) -> Vec<String> {
     why.map(str::to_owned).collect()
 }
 
+/// Whether this gateway can do what its entries promise, to be compared.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Readiness {
+    /// Why it cannot; empty if it can.
+    pub(super) reasons: Vec<String>,
+    /// What each reason is about. The reasons themselves may change every second with the words of a cluster.
+    pub(super) about: Vec<(String, String)>,
+}
+
 /// Finds what prevents the gateway from serving a cluster that entries lead to. If the cluster's bulks are
 /// queued, absent nodes are no error, since that is what the queue is for.
 fn look_at(cluster: &Cluster, live: &Live, name: &Arc<str>, queued: bool, found: &mut Findings) {
@@ -152,6 +161,23 @@ struct Promised<'a> {
     /// The clusters among these whose bulks are queued.
     queued: BTreeSet<&'a Arc<str>>,
     queues: BTreeSet<&'a Arc<str>>,
+}
+
+// === impl Readiness ===
+
+impl Readiness {
+    pub(super) fn of(shared: &GatewayState) -> Self {
+        let found = Findings::of(shared);
+        let said = found.errors.iter();
+        let said = said.filter_map(|error| Some((error["of"].as_str()?, error["why"].as_str()?)));
+        let (reasons, about) = said
+            .map(|(of, why)| {
+                let name = why.split('`').nth(1).unwrap_or_default();
+                (why.to_owned(), (of.to_owned(), name.to_owned()))
+            })
+            .unzip();
+        Self { reasons, about }
+    }
 }
 
 // === impl Findings ===

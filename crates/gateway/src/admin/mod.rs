@@ -5,6 +5,7 @@
 
 mod alarms;
 mod bounded_listener;
+mod changes;
 mod configs;
 mod dead_letters;
 mod endpoints;
@@ -15,6 +16,7 @@ mod observe;
 mod openapi;
 mod parked;
 mod pipelines;
+mod port_tls;
 mod pretty;
 mod process;
 mod queues;
@@ -29,7 +31,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -40,16 +42,19 @@ use tokio::sync::oneshot;
 use wire::Budget;
 use wire::guard::{Work, fault, restarted, vital_thread};
 
+use crate::clock::now_ms;
 use crate::delivery::Deliveries;
 use crate::front::Listeners;
 use crate::live::GatewayState;
 
 use alarms::Alarms;
 use bounded_listener::BoundedListener;
+use changes::Changes;
 use rates::Rates;
 use refusal::Refusal;
 
 pub(crate) use health::why_not_ready;
+pub(crate) use port_tls::PortTls;
 
 /// The running admin port. Dropping it closes it.
 #[derive(Debug)]
@@ -57,6 +62,8 @@ pub(crate) struct Admin {
     address: SocketAddr,
     /// The socket, with the address that the configuration gives.
     socket: (SocketAddr, std::net::TcpListener),
+    tls: Arc<PortTls>,
+    changes: Arc<Changes>,
     stop: oneshot::Sender<()>,
     /// Resolves once the thread of the port is done.
     ended: oneshot::Receiver<()>,
@@ -68,7 +75,9 @@ struct AdminState {
     listeners: Arc<Mutex<Listeners>>,
     budget: Arc<Budget>,
     deliveries: Arc<Deliveries>,
+    tls: Arc<PortTls>,
     rates: Rates,
+    changes: Arc<Changes>,
     started: Instant,
     /// The time of the start in milliseconds since 1970, which distinguishes this program from another one.
     started_ms: u64,
@@ -77,9 +86,10 @@ struct AdminState {
 }
 
 impl Admin {
-    /// Listens on `binding` and serves on a thread of its own.
+    /// Listens on `binding`, on the socket of the program before if it has left one. Serves on a thread of
+    /// its own.
     pub(crate) fn start(
-        (binding, left): (SocketAddr, Option<OwnedFd>),
+        (binding, left, tls): (SocketAddr, Option<OwnedFd>, PortTls),
         put_back: bool,
         shared: Arc<GatewayState>,
         listeners: Arc<Mutex<Listeners>>,
@@ -93,14 +103,19 @@ impl Admin {
         listener.set_nonblocking(true)?;
         let socket = (binding, listener.try_clone()?);
         let address = listener.local_addr()?;
+        let tls = Arc::new(tls);
+        let started_ms = now_ms();
+        let changes = Arc::new(Changes::new(started_ms));
         let admin = Arc::new(AdminState {
             shared,
             listeners,
             budget,
             deliveries,
+            tls: Arc::clone(&tls),
             rates: Rates::default(),
+            changes: Arc::clone(&changes),
             started: Instant::now(),
-            started_ms: unix_ms(),
+            started_ms,
             put_back,
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -113,6 +128,7 @@ impl Admin {
                 tokio::select! {
                     () = serve_until_it_fails(listener, &admin, stopped) => {}
                     () = restarted(Work::Admin, || count(&admin)) => {}
+                    () = restarted(Work::Admin, || admin.changes.watch(&admin)) => {}
                 }
             });
             drop(ends);
@@ -120,13 +136,17 @@ impl Admin {
         Ok(Self {
             address,
             socket,
+            tls,
+            changes,
             stop,
             ended,
         })
     }
 
-    /// Stops accepting, and returns once the open requests are answered, or after [`LAST_ANSWERS`].
-    pub(crate) async fn stop(self) {
+    /// Stops accepting, tells those who follow changes why, and returns once the open requests are answered,
+    /// or after [`LAST_ANSWERS`].
+    pub(crate) async fn stop(self, why: &'static str) {
+        self.changes.end(why);
         drop(self.stop);
         let _ = self.ended.await; // the sender sends nothing, and is dropped when the thread ends
     }
@@ -139,15 +159,15 @@ impl Admin {
         Ok((self.socket.0, self.socket.1.try_clone()?.into()))
     }
 
+    /// Returns the TLS of the port, which a reload may change.
+    pub(crate) fn tls(&self) -> &PortTls {
+        &self.tls
+    }
+
     /// Returns the address that the port listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
-}
-
-fn unix_ms() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
 async fn serve_until_it_fails(
@@ -160,9 +180,10 @@ async fn serve_until_it_fails(
         Err(error) => return tracing::error!(%error, "admin port failed"),
     };
     let routes = router(Arc::clone(admin));
+    let listener = BoundedListener::new(listener, admin.tls.terms());
     let service = routes.into_make_service_with_connect_info::<bounded_listener::OfConnection>();
     let (stopping, is_stopping) = oneshot::channel();
-    let serving = serve(BoundedListener::new(listener), service).with_graceful_shutdown(async move {
+    let serving = serve(listener, service).with_graceful_shutdown(async move {
         let _ = stopped.await; // the sender is dropped without sending
         let _ = stopping.send(());
     });
@@ -219,7 +240,7 @@ fn router(admin: Arc<AdminState>) -> Router {
         .with_state(admin)
 }
 
-/// How long requests that came before the end are answered: a stream of changes has no end.
+/// How long requests that came before the end are answered: a client may take its time.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// The longest body: a dead letter's new source may be as long as a client's.

@@ -34,6 +34,11 @@ pub(super) async fn stats(
     Extension(asker): Extension<Asker>,
 ) -> Json<Value> {
     let secured = admin.secured();
+    let live = admin.shared.live.load_full();
+    let clusters_behind = |name: &str| {
+        let entry = live.config.entries.iter().find(|entry| *entry.name == *name);
+        entry.map(|entry| live.config.clusters_behind(entry))
+    };
     let entries: serde_json::Map<String, Value> = admin
         .counts()
         .into_iter()
@@ -41,6 +46,7 @@ pub(super) async fn stats(
             let entry = json!({
                 "address": address,
                 "tls": secured.contains(&name),
+                "clusters": clusters_behind(&name),
                 "connections": counts.connections,
                 "accepted": counts.accepted,
                 "turned_away": counts.turned_away,
@@ -53,7 +59,6 @@ pub(super) async fn stats(
             (name.to_string(), entry)
         })
         .collect();
-    let live = admin.shared.live.load_full();
     let flows: serde_json::Map<String, Value> = live
         .config
         .flows

@@ -78,6 +78,9 @@ fn operation(endpoint: &Endpoint) -> Value {
             },
         },
     });
+    if endpoint.path == "/changes" {
+        operation["responses"]["200"]["content"]["text/event-stream"] = json!({});
+    }
     if let Some(body) = endpoint.body {
         let content = match endpoint.path.starts_with("/config/") {
             true => json!({"application/yaml": {"schema": {"type": "string"}}}),

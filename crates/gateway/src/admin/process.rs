@@ -65,6 +65,11 @@ impl AdminState {
             let at = wire::earliest_expiry(&pem)?;
             Some((labels("entry", &entry), at as f64))
         }));
+        let admin = self
+            .tls
+            .certificate_pem()
+            .and_then(|pem| wire::earliest_expiry(&pem));
+        samples.extend(admin.map(|at| (labels("admin", "admin"), at as f64)));
         samples
     }
 
@@ -95,6 +100,12 @@ fn expiries(config: &Config) -> Vec<(String, f64)> {
             tls.and_then(|tls| tls.client_ca_file.as_deref()),
         );
     }
+    let admin = config.admin.tls.as_ref();
+    add(
+        "admin_client_ca",
+        &"admin".into(),
+        admin.and_then(|tls| tls.client_ca_file.as_deref()),
+    );
     for (name, cluster) in &config.clusters {
         let tls = &cluster.tls;
         add("cluster_ca", name, tls.ca_file.as_deref());

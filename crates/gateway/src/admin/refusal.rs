@@ -47,6 +47,11 @@ impl Refusal {
         Self::new(StatusCode::CONFLICT, "conflict", reason)
     }
 
+    /// 421: the request is not for this connection, and may be repeated on a new one.
+    pub(super) fn misdirected(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", reason)
+    }
+
     /// 503: the request may be repeated later.
     pub(super) fn unavailable(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", reason)

@@ -14,9 +14,9 @@ mod occurrence;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use bulk::IdMint;
 use log::{AppendError, Options, ReadError, Receipt};
@@ -24,6 +24,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::clock::steady_ms;
 use crate::fingerprint::Fingerprint;
 use fingerprint::NamedKey;
 use kept::{KeyLog, KeysError};
@@ -160,7 +161,7 @@ impl Keys {
             .into_iter()
             .filter(|accepted| accepted.position < end);
         // A key from after now is from before the clock was set back: its window begins now, and not later.
-        let now = now_ms();
+        let now = steady_ms();
         for accepted in there {
             known.put_at(accepted, accepted.keyed.ms.min(now));
         }
@@ -199,7 +200,7 @@ impl Keys {
         digest: Fingerprint,
         end: u64,
     ) -> Result<Claimed, watch::Receiver<()>> {
-        let now = now_ms();
+        let now = steady_ms();
         let mut known = self.known();
         known.forget(now.saturating_sub(millis(self.window)));
         match known.by_key.get(&key) {
@@ -269,7 +270,7 @@ impl Keys {
         let some = unsaved.len().min(KEPT_AGAIN_TOGETHER);
         let mut some: Vec<UnsavedKey> = unsaved.drain(..some).collect();
         drop(unsaved);
-        let before_ms = now_ms().saturating_sub(millis(self.window));
+        let before_ms = steady_ms().saturating_sub(millis(self.window));
         some.retain(|one| {
             let counts = one.accepted.keyed.ms >= before_ms;
             if !counts {
@@ -413,17 +414,6 @@ impl Drop for Claim {
         known.remove(self.keyed.key, self.keyed.client);
         known.leave(self.begun);
     }
-}
-
-/// Returns milliseconds since 1970, as the clock had it when this process first asked, and from then on by a
-/// clock that nobody sets: a window of ten minutes has ten minutes, however the other clock is set meanwhile.
-fn now_ms() -> u64 {
-    static START: OnceLock<(u64, Instant)> = OnceLock::new();
-    let (at_start, since) = START.get_or_init(|| {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        (now.map_or(0, millis), Instant::now())
-    });
-    at_start + millis(since.elapsed())
 }
 
 fn millis(time: Duration) -> u64 {

@@ -35,6 +35,18 @@ pub(crate) struct Attempted {
     pub(crate) held: Vec<Rc<AnswerHeld>>,
 }
 
+/// How, and by which topology, operations are sent in one attempt.
+#[derive(Clone, Copy)]
+struct Sending<'a> {
+    way: SendMode,
+    /// The lane that waits for the result, if one does.
+    lane: Option<u32>,
+    work: &'a Work<'a>,
+    operations: &'a [usize],
+    outbound: &'a Outbound,
+    snapshot: &'a Snapshot,
+}
+
 impl Work<'_> {
     /// Returns the lines of some operations, one after another; copied only if other operations stand between
     /// them.
@@ -64,6 +76,29 @@ impl Route {
         outbound: &Outbound,
         snapshot: &Snapshot,
     ) -> Attempted {
+        let sending = Sending {
+            way,
+            lane,
+            work,
+            operations,
+            outbound,
+            snapshot,
+        };
+        let attempted = self.send_all(sending).await;
+        if attempted.not_done.is_empty() {
+            self.note_taken(work, operations, snapshot);
+        }
+        attempted
+    }
+
+    async fn send_all(self: &Rc<Self>, sending: Sending<'_>) -> Attempted {
+        let Sending {
+            work,
+            operations,
+            outbound,
+            snapshot,
+            ..
+        } = sending;
         let (route, pool) = (self, self.worker.pool());
         let (docs, wording) = (operations.len() as u32, &work.wording);
         let body = work.lines(operations, pool);
@@ -89,7 +124,7 @@ impl Route {
                 let parts = load.plan.parts.iter().enumerate();
                 let sent = parts.map(|(part, one)| {
                     let parcel = Parcel::part(&load, part, wording).traced(&work.trace);
-                    self.send_timed((way, lane), outbound, snapshot, (&load, one), parcel)
+                    self.send_timed(sending, (&load, one), parcel)
                 });
                 let sent = join_all(sent).await;
                 let held = sent.iter().filter_map(Outcomes::held).collect();
@@ -114,8 +149,7 @@ impl Route {
                     outbound.cluster().hint();
                 }
                 let parcel = Parcel::whole(body, docs, wording).traced(&work.trace);
-                let sent = self.send((way, lane), outbound, snapshot, None, parcel);
-                let outcomes = sent.await;
+                let outcomes = self.send(sending, None, parcel).await;
                 match outcomes.are_done() {
                     true => Attempted::default(),
                     false => Attempted {
@@ -163,31 +197,23 @@ impl Route {
     /// Sends a part, and counts how long its shards took.
     async fn send_timed(
         self: &Rc<Self>,
-        way: (SendMode, Option<u32>),
-        outbound: &Outbound,
-        snapshot: &Snapshot,
+        sending: Sending<'_>,
         (load, part): (&Arc<PlannedBody>, &Part),
         parcel: Parcel,
     ) -> Outcomes {
         let began = (!load.plan.touched().is_empty()).then(Instant::now);
-        let outcomes = self.send(way, outbound, snapshot, Some(part), parcel).await;
+        let outcomes = self.send(sending, Some(part), parcel).await;
         if let Some(began) = began.filter(|_| outcomes.are_answered()) {
             let (cluster, touched) = (&self.group.settings.cluster, load.plan.touched());
             let heat = &self.counters.heat;
-            heat.answered(cluster, &snapshot.table, touched, part, began.elapsed());
+            heat.answered(cluster, &sending.snapshot.table, touched, part, began.elapsed());
         }
         outcomes
     }
 
     /// Sends one node its parcel: a part, or operations that any node may take.
-    async fn send(
-        self: &Rc<Self>,
-        (way, lane): (SendMode, Option<u32>),
-        outbound: &Outbound,
-        snapshot: &Snapshot,
-        part: Option<&Part>,
-        parcel: Parcel,
-    ) -> Outcomes {
+    async fn send(self: &Rc<Self>, sending: Sending<'_>, part: Option<&Part>, parcel: Parcel) -> Outcomes {
+        let (outbound, snapshot) = (sending.outbound, sending.snapshot);
         let home = match part.map(|part| part.destination) {
             Some(Destination::Node(node)) => snapshot.node(node).filter(|node| node.health.is_up()),
             Some(Destination::Any) | None => None,
@@ -201,8 +227,12 @@ impl Route {
                 .gathering(&outlet)
                 .unwrap_or_else(|| outbound.pick(snapshot, PickReason::Documents, &[])),
         };
-        let _listed = lane.map(|lane| self.group.at_nodes.list(lane, &node, parcel.docs));
-        self.dispatch(way, &node, outlet, parcel).await
+        let _listed = sending
+            .lane
+            .map(|lane| self.group.at_nodes.list(lane, &node, parcel.docs));
+        let outcomes = self.dispatch(sending.way, &node, outlet, parcel).await;
+        let of = (sending.work, sending.operations);
+        self.sort_refusal(outcomes, &node, of, (outbound, snapshot)).await
     }
 
     /// Whether the document that an operation conflicts with is the one that the operation was to write: then

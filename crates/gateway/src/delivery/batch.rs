@@ -15,10 +15,11 @@ use wire::PooledBytes;
 use crate::delivery::error_scope::is_of_another;
 use crate::delivery::lane::{Lane, Route};
 use crate::delivery::memory::{AnswerHeld, LaneMemory};
-use crate::delivery::outcome::{Again, Error, Outcome};
+use crate::delivery::outcome::{Again, Outcome};
 use crate::delivery::outlet::SendMode;
 use crate::delivery::pauses::{PAUSE, ROOM_AGAIN, asked_for, backoff};
 use crate::delivery::remembered::remembered;
+use crate::delivery::server_error::Error;
 use crate::delivery::work::{Batch, Work};
 use crate::queue::dead_letters::{Cause, NotPut};
 use crate::queue::parked::Scope;
@@ -65,6 +66,13 @@ impl Undone {
             }
             Outcome::Shared(_) => {
                 (self.split, self.apart) = (true, true);
+                self.again.push(operation);
+            }
+            Outcome::Whole(why) => {
+                self.split = true;
+                if why.doubt {
+                    work.doubt[operation].add();
+                }
                 self.again.push(operation);
             }
             Outcome::AtOnce(_) => self.again.push(operation),
@@ -278,8 +286,8 @@ impl Lane {
         let mut held = Vec::new();
         let mut not_done = route.look_back(work, &mut operations, &outbound, &snapshot).await;
         if !operations.is_empty() {
-            let lane = [self.number];
-            match route.note_names(&lane, work.batch, &snapshot.table).await {
+            let (lane, untold) = ([self.number], work.of_untold_names(&operations));
+            match route.note_names(&lane, work, &untold, &snapshot).await {
                 Ok(()) => {
                     work.past.send_by(&snapshot);
                     let mode = match apart {
@@ -425,6 +433,16 @@ impl Route {
         outcome: Outcome,
         snapshot: &Snapshot,
     ) -> Outcome {
+        let is_alone = work.limit == 1 || work.operations.len() == 1;
+        let outcome = match outcome {
+            Outcome::Whole(again) if is_alone => {
+                match self.scope_of_refusal(work, operation, &again, snapshot).await {
+                    Some(scope) => Outcome::Park(scope, again),
+                    None => Outcome::Again(again),
+                }
+            }
+            outcome => outcome,
+        };
         let outcome = match outcome {
             // The operation's own index, and others' documents there, have nothing to do with the error.
             Outcome::Park(Scope::Index | Scope::Shard, again)
@@ -435,7 +453,7 @@ impl Route {
                 Outcome::Park(Scope::Document, again)
             }
             // The operation is refused even alone: sending less would not help.
-            Outcome::Split(error) if work.limit == 1 || work.operations.len() == 1 => match error.status {
+            Outcome::Split(error) if is_alone => match error.status {
                 400 => Outcome::Refused(error),
                 _ => Outcome::Park(Scope::Document, Arc::new(Again::refused(error))),
             },
@@ -465,7 +483,7 @@ impl Route {
     pub(crate) fn by_rules(&self, work: &mut Work<'_>, operation: usize, outcome: Outcome) -> Outcome {
         let (error, again) = match &outcome {
             Outcome::Refused(error) => (error, false),
-            Outcome::Again(again) | Outcome::Park(_, again) => match &again.error {
+            Outcome::Again(again) | Outcome::Park(_, again) => match again.own_error() {
                 Some(error) => (error, true),
                 None => return outcome,
             },

@@ -18,7 +18,7 @@ use crate::nodes::{Message, Outbound, Traced};
 pub(crate) struct BulkAnswer {
     pub(crate) head: response::Parts,
     pub(crate) body: BulkAnswerBody,
-    /// The memory that the answer's contents take, if it is long.
+    /// The memory that the answer takes, or its contents if it is long.
     pub(crate) held: Option<AnswerHeld>,
 }
 
@@ -73,14 +73,19 @@ impl Outbound {
         memory: &Arc<Memory>,
     ) -> Result<(BulkAnswerBody, Option<AnswerHeld>), SendError> {
         let plain = (PLAIN_BYTES + docs as usize * PLAIN_ITEM_BYTES).min(PLAIN_BYTES_MAX);
-        if reply.length().is_some_and(|length| length <= plain as u64) {
-            return Ok((BulkAnswerBody::Whole(reply.collect(plain).await?), None));
+        let mut held = memory.short();
+        let length = reply.length().and_then(|length| usize::try_from(length).ok());
+        if let Some(length) = length.filter(|length| *length <= plain)
+            && held.grow(length)
+        {
+            return Ok((BulkAnswerBody::Whole(reply.collect(plain).await?), Some(held)));
         }
         let mut read = self.pool().take(0);
         let more = loop {
             match reply.chunk().await? {
-                None => return Ok((BulkAnswerBody::Whole(read), None)),
+                None => return Ok((BulkAnswerBody::Whole(read), Some(held))),
                 Some(more) if read.len() + more.len() > plain => break more,
+                Some(more) if !held.grow(read.len() + more.len()) => break more,
                 Some(more) => {
                     read.reserve(more.len());
                     read.extend_from_slice(&more);
@@ -101,7 +106,7 @@ impl Outbound {
         drop(more);
         let mut begins = self.pool().take(BEGINNING_BYTES);
         begins.extend_from_slice(&read[..read.len().min(BEGINNING_BYTES)]);
-        drop(read);
+        drop((read, held));
         while next.is_ok() {
             match reply.chunk().await? {
                 None => {
@@ -116,8 +121,8 @@ impl Outbound {
     }
 }
 
-/// Bytes of an answer, and of each of its items, that are taken as they are: an item that is done has 25.
-/// They are charged to nobody, so one answer has no more of them than the last of these bounds.
+/// Bytes of an answer, and of each of its items, that are taken as they are if there is memory for that: an
+/// item that is done has 25.
 const PLAIN_BYTES: usize = 64 << 10;
 const PLAIN_ITEM_BYTES: usize = 48;
 const PLAIN_BYTES_MAX: usize = 512 << 10;

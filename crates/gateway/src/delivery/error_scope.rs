@@ -5,7 +5,7 @@
 //! Where these words name an index, it is compared with the index that the operation names: a pipeline may go
 //! to another index by a value of the document, and fail there.
 
-use crate::delivery::outcome::Error;
+use crate::delivery::server_error::Error;
 use crate::queue::parked::{OperationNames, Scope};
 
 /// Returns what an error concerns; `None` if it concerns the operation itself, or the whole cluster.
@@ -13,7 +13,7 @@ pub(crate) fn concerned(error: &Error) -> Option<Scope> {
     let begins = |text: &str| error.reason.starts_with(text);
     let is_of_index = match (error.status, error.kind.as_str()) {
         // A block on the whole cluster names no index.
-        (403 | 429, "cluster_block_exception") => begins("index ["),
+        (403 | 429 | 503, "cluster_block_exception") => begins("index ["),
         (403, _) | (400, "index_closed_exception") | (404, "index_not_found_exception") => true,
         (400, "illegal_argument_exception") => {
             begins(NO_WRITE_INDEX) || several_indices(&error.reason).is_some()
@@ -44,18 +44,24 @@ pub(crate) fn is_slow_mapping(error: &Error) -> bool {
 }
 
 /// Whether an error says that a shard has fewer copies than the request asks for.
-pub(crate) fn lacks_copies(error: &Error) -> bool {
+fn lacks_copies(error: &Error) -> bool {
     // "[index][7] Not enough active copies to meet shard count of [9]"; no name of an index has a space.
     let said = error.reason.split_once("] ");
     said.is_some_and(|(_, said)| said.starts_with("Not enough active copies to meet"))
 }
 
 /// Whether a request asks for copies.
-pub(crate) fn asks_for_copies(target: &str) -> bool {
+fn asks_for_copies(target: &str) -> bool {
     let query = target.split_once('?').map_or("", |(_, query)| query);
     query
         .split('&')
         .any(|pair| pair.starts_with("wait_for_active_shards="))
+}
+
+/// Whether a failure concerns the requests for its index that have the same parameters, those of this target.
+pub(crate) fn concerns_requests(scope: Scope, error: Option<&Error>, target: &str) -> bool {
+    let lacks = || error.is_some_and(lacks_copies) && asks_for_copies(target);
+    scope == Scope::Request || scope == Scope::Shard && lacks()
 }
 
 /// Whether an error speaks of an index that is not one of the operation's. `index` is the index that the
@@ -69,6 +75,11 @@ pub(crate) fn is_of_another(error: &Error, index: Option<&str>, named: &Operatio
         NamedIndex::Name(name) => name != named.written && named.concrete.as_deref() != Some(name),
         NamedIndex::Indices(mut names) => !stands_for_others && !names.any(is_own),
     }
+}
+
+/// Whether an error names an index. `index` is the index that the error names outside its reason.
+pub(crate) fn names_index(error: &Error, index: Option<&str>) -> bool {
+    !matches!(about(error, index), NamedIndex::Nobody)
 }
 
 /// Which index an error names.
@@ -146,6 +157,7 @@ mod tests {
         let shards = "Validation Failed: 1: this action would add [2] total shards, but this cluster currently has [9]/[9] maximum shards open;";
         for (status, kind, reason, scope) in [
             (403, "cluster_block_exception", block, Some(Scope::Index)),
+            (503, "cluster_block_exception", block, Some(Scope::Index)),
             (403, "cluster_block_exception", "blocked by: [index [a]]", None),
             (400, "illegal_argument_exception", several, Some(Scope::Index)),
             (
@@ -185,6 +197,11 @@ mod tests {
                 &format!("no such index [{name}]"),
             )
         };
+        assert!(names_index(&not_found("a"), None));
+        assert!(!names_index(
+            &error(403, "security_exception", "no permissions for [x]"),
+            None
+        ));
         for (name, is_another) in [("a", false), ("a-1", false), ("b", true)] {
             assert_eq!(is_of_another(&not_found(name), None, &own), is_another);
             assert!(!is_of_another(&not_found(name), None, &unknown));

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -29,6 +30,8 @@ pub(crate) struct Gate {
     bytes_max: Cell<u64>,
     /// The bound that `bytes_max` never exceeds.
     bytes_limit: u64,
+    /// When the latest of the requests began that the node took, whatever it did with their operations.
+    taken: Cell<Option<Instant>>,
 }
 
 /// A request at a node, until this is dropped.
@@ -103,6 +106,7 @@ impl Gate {
             slices: slices_max.map(|slices| Arc::new(Semaphore::new(slices))),
             bytes_max: Cell::new(bytes_max),
             bytes_limit: bytes_max,
+            taken: Cell::default(),
         }
     }
 
@@ -126,6 +130,16 @@ impl Gate {
             false => 0,
         };
         self.bytes_max.set((most + more).max(bytes).min(self.bytes_limit));
+    }
+
+    /// Records that the node took a request that began then.
+    pub(crate) fn took(&self, began: Instant) {
+        self.taken.set(self.taken.get().max(Some(began)));
+    }
+
+    /// Whether the node took a request that began then or later.
+    pub(crate) fn has_taken_since(&self, began: Instant) -> bool {
+        self.taken.get() >= Some(began)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -214,6 +228,18 @@ mod tests {
             drop(held);
             assert!(!waits(workers.pass(&one)).await);
         });
+    }
+
+    #[test]
+    fn what_a_node_took_is_known_by_when_it_began() {
+        let gate = Gate::new(None, 0);
+        let first = Instant::now();
+        let (later, last) = (first + Duration::from_secs(1), first + Duration::from_secs(2));
+        assert!(!gate.has_taken_since(first), "nothing was taken");
+        gate.took(later);
+        gate.took(first);
+        assert!(gate.has_taken_since(first) && gate.has_taken_since(later));
+        assert!(!gate.has_taken_since(last), "that one began before");
     }
 
     #[test]

@@ -12,11 +12,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use wire::guard::{self, Work, fault, spawn_in};
 
+use crate::clock::now_ms;
 use crate::delivery::lane::{Lane, Route, stopped};
 use crate::delivery::parked_topic::{ParkedTopicRequest, told};
 use crate::delivery::retry;
 use crate::delivery::suspect::Suspect;
-use crate::queue::parked::{NameLed, Parked, now_ms};
+use crate::queue::parked::{NameLed, Parked};
 use crate::queue::{Group, LaneActivity};
 
 /// How this gateway's part in the group has ended.

@@ -23,8 +23,9 @@ use crate::bulk_request::ask_of;
 use crate::delivery::asking::{Question, SHORT_BYTES, SOURCE_BYTES_MAX, Source};
 use crate::delivery::doubt::{Document, Doubt, Resent};
 use crate::delivery::lane::Route;
-use crate::delivery::outcome::{Again, Error, Outcome, UnknownOutcome};
+use crate::delivery::outcome::{Again, Outcome, UnknownOutcome};
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
+use crate::delivery::server_error::Error;
 use crate::delivery::sources::{doc_of, holds, paths, same};
 use crate::delivery::work::Work;
 use crate::nodes::Outbound;
@@ -390,19 +391,11 @@ impl Route {
                 .filter_map(|table| table.laned(name));
             indices.extend(targets.filter_map(|target| Some(target.write().ok()?.name.to_string())));
         }
-        let position = work.batch.origin(operation).position;
-        let whereabouts = self.whereabouts();
-        if let Some(whereabouts) = whereabouts {
-            indices.extend(whereabouts.led_to(name, position));
-        }
-        // An index that the name had left by then cannot have the document.
         let origin = work.batch.origin(operation);
-        if let Some(index) = origin.led_to(name) {
-            indices.push(index.to_owned());
-            indices.extend(self.led_to.borrow().since(name, index, origin.time_ms));
-        }
+        let request = (origin.position, origin.time_ms);
+        indices.extend(self.indices_led_to(name, request, origin.led_to(name)));
         // The cluster may have rolled over, more than once, before the gateway knew.
-        let asks = uncertain || restart && (whereabouts.is_none() || document.index.is_none());
+        let asks = uncertain || restart && (self.whereabouts().is_none() || document.index.is_none());
         if asks && document.index.as_ref() != Some(name) {
             indices.extend(self.members_of(work, name, outbound, snapshot).await?);
         }
@@ -419,6 +412,28 @@ impl Route {
         });
         // Sending the operation again to the index where it goes now has the same effect.
         Ok(indices.filter(|(_, now)| uncertain || untold || !now).collect())
+    }
+
+    /// Returns the indices that a name is known to have led to since a request was accepted. The request is
+    /// named by its position and its time; in Kafka, it says where its first names led then.
+    pub(crate) fn indices_led_to(
+        &self,
+        name: &str,
+        (position, accepted_ms): (u64, u64),
+        accepted: Option<&str>,
+    ) -> Vec<String> {
+        let whereabouts = self.whereabouts();
+        let mut indices = whereabouts.map_or_else(Vec::new, |known| known.led_to(name, position));
+        // An index that the name had left by then cannot have the document.
+        let known = self.led_to.borrow();
+        match accepted {
+            Some(index) => {
+                indices.push(index.to_owned());
+                indices.extend(known.since(name, index, accepted_ms));
+            }
+            None => indices.extend(known.since(name, "", accepted_ms)),
+        }
+        indices
     }
 
     /// Returns the indices behind an alias or a data stream.

@@ -11,7 +11,12 @@
 //! while it holds any.
 //!
 //! Besides its lines, a batch takes [`NOTES_BYTES`] for each operation, which is more than the lines of a
-//! small operation.
+//! small operation. A lane that gives its memory back while it waits keeps [`RESTING_BYTES`] of them for each
+//! operation, which stay counted. What they take of the common half does not keep a group waiting that would
+//! go alone: lanes that rest may do so for long.
+//!
+//! A sixteenth of the memory is for short answers of nodes, which take it as they arrive. An answer that
+//! finds none left is read like a long one.
 //!
 //! An eighth of the memory is kept apart for long answers of nodes, which are read in turn; the reader of one
 //! waits for nothing else. The text of an answer stays counted until its operations are settled, and while
@@ -28,6 +33,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 
 use bulk::Operation;
 
+use crate::delivery::doubt::Doubt;
 use crate::delivery::outcome::Outcome;
 
 /// The memory budget of delivery.
@@ -38,6 +44,9 @@ pub(crate) struct Memory {
     /// The bytes for long answers.
     answers: Semaphore,
     answers_max: u32,
+    /// The bytes for short answers, and those that such answers take now.
+    short_max: usize,
+    short: AtomicUsize,
     /// The bytes of answers' texts whose operations are not settled yet.
     said: AtomicUsize,
     state: Mutex<Balance>,
@@ -52,6 +61,8 @@ struct Balance {
     lanes: usize,
     /// Bytes of the common half that are held.
     common: usize,
+    /// Those among them that lanes hold which rest.
+    resting: usize,
     /// The lanes that wait, each with the bytes of the common half that it wants.
     queue: VecDeque<(usize, oneshot::Sender<LaneMemory>)>,
 }
@@ -80,6 +91,8 @@ pub(crate) struct LaneMemory {
     own: usize,
     /// Bytes of the common half.
     common: usize,
+    /// Whether the lane rests, and `common` is counted so.
+    rests: bool,
     /// Bytes of both that are counted as held.
     counted: usize,
 }
@@ -91,11 +104,12 @@ pub(crate) struct AnswerRoom<'a> {
     _permit: Option<SemaphorePermit<'a>>,
 }
 
-/// The memory that the contents of a long answer take, until this is dropped.
+/// The memory that an answer takes, or the contents of a long one, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AnswerHeld {
     memory: Arc<Memory>,
     bytes: usize,
+    is_short: bool,
 }
 
 // === impl Memory ===
@@ -103,12 +117,12 @@ pub(crate) struct AnswerHeld {
 impl Memory {
     /// Creates a budget of this many bytes in all.
     pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
-        let answers = bytes_max / ANSWERS_SHARE;
-        Self::with(bytes_max - answers, answers)
+        let (answers, short) = (bytes_max / ANSWERS_SHARE, bytes_max / SHORT_SHARE);
+        Self::with(bytes_max - answers - short, answers, short)
     }
 
-    /// Creates a budget of these bytes for documents and these for long answers.
-    fn with(bytes_max: usize, answers: usize) -> Arc<Self> {
+    /// Creates a budget of these bytes for documents, these for long answers, and these for short ones.
+    fn with(bytes_max: usize, answers: usize, short_max: usize) -> Arc<Self> {
         let answers_max = u32::try_from(answers)
             .unwrap_or(u32::MAX)
             .min(Semaphore::MAX_PERMITS as u32);
@@ -116,6 +130,8 @@ impl Memory {
             bytes_max,
             answers: Semaphore::new(answers_max as usize),
             answers_max,
+            short_max,
+            short: AtomicUsize::new(0),
             said: AtomicUsize::new(0),
             state: Mutex::default(),
             held: AtomicUsize::new(0),
@@ -131,10 +147,10 @@ impl Memory {
     /// Returns the bytes that documents and long answers take now, the whole budget, and how many lanes wait.
     pub(crate) fn usage(&self) -> Usage {
         let answers = self.answers_max as usize - self.answers.available_permits();
-        let answers = answers + self.said.load(Ordering::Relaxed);
+        let answers = answers + self.said.load(Ordering::Relaxed) + self.short.load(Ordering::Relaxed);
         Usage {
             held: self.held.load(Ordering::Relaxed) + answers,
-            max: self.bytes_max + self.answers_max as usize,
+            max: self.bytes_max + self.answers_max as usize + self.short_max,
             waiting: *self.waiting.borrow(),
         }
     }
@@ -159,6 +175,16 @@ impl Memory {
         AnswerHeld {
             memory: Arc::clone(self),
             bytes,
+            is_short: false,
+        }
+    }
+
+    /// Begins to count the memory that a short answer takes.
+    pub(crate) fn short(self: &Arc<Self>) -> AnswerHeld {
+        AnswerHeld {
+            memory: Arc::clone(self),
+            bytes: 0,
+            is_short: true,
         }
     }
 
@@ -221,7 +247,7 @@ impl Memory {
     }
 
     fn fits(&self, state: &Balance, bytes: usize) -> bool {
-        state.common == 0 || state.common + bytes <= self.common_max()
+        state.common == state.resting || state.common + bytes <= self.common_max()
     }
 
     fn held(self: &Arc<Self>, own: usize, common: usize) -> LaneMemory {
@@ -229,21 +255,19 @@ impl Memory {
             memory: Arc::clone(self),
             own,
             common,
+            rests: false,
             counted: 0,
         };
         held.count(own + common);
         held
     }
 
-    /// Gives back bytes of the common half, and hands them to the waiting lanes in turn.
-    fn give_back(self: &Arc<Self>, bytes: usize) {
-        if bytes == 0 {
-            return;
-        }
+    /// Takes note of another state of the common half, and hands what is free to the waiting lanes in turn.
+    fn rebalance(self: &Arc<Self>, change: impl FnOnce(&mut Balance)) {
         let mut served = Vec::new();
         {
             let mut state = self.state();
-            state.common -= bytes;
+            change(&mut state);
             // A lane that no longer waits does not stand in the way of those behind it.
             state.queue.retain(|(_, tell)| !tell.is_closed());
             while let Some((bytes, _)) = state.queue.front()
@@ -290,7 +314,21 @@ impl LaneMemory {
         let common = bytes.saturating_sub(self.own).min(self.common);
         let unused = std::mem::replace(&mut self.common, common) - common;
         self.count(bytes.min(self.bytes()));
-        self.memory.give_back(unused);
+        let rests = if self.rests { unused } else { 0 };
+        if unused > 0 {
+            self.memory.rebalance(|state| {
+                state.common -= unused;
+                state.resting -= rests;
+            });
+        }
+    }
+
+    /// Gives back what is not needed while the lane rests and keeps notes on this many operations.
+    pub(crate) fn rest(&mut self, operations: usize) {
+        self.keep(operations.saturating_mul(RESTING_BYTES));
+        if !std::mem::replace(&mut self.rests, true) && self.common > 0 {
+            self.memory.rebalance(|state| state.resting += self.common);
+        }
     }
 
     /// Counts this many bytes as in use.
@@ -306,9 +344,28 @@ impl LaneMemory {
     }
 }
 
+// === impl AnswerHeld ===
+
+impl AnswerHeld {
+    /// Takes memory for a short answer that has so many bytes now; returns whether there was room.
+    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        let (short, most) = (&self.memory.short, self.memory.short_max);
+        let taken = short.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+            Some(taken + more).filter(|sum| *sum <= most)
+        });
+        self.bytes += if taken.is_ok() { more } else { 0 };
+        taken.is_ok()
+    }
+}
+
 impl Drop for AnswerHeld {
     fn drop(&mut self) {
-        self.memory.said.fetch_sub(self.bytes, Ordering::Relaxed);
+        let counted = match self.is_short {
+            true => &self.memory.short,
+            false => &self.memory.said,
+        };
+        counted.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -328,11 +385,17 @@ pub(crate) fn with_notes(bytes: usize, operations: usize) -> usize {
 /// on.
 const NOTES_BYTES: usize = size_of::<Operation>() + 6 * size_of::<u32>() + 2 * size_of::<(usize, Outcome)>();
 
+/// The bytes of these notes that a lane keeps while it rests: the doubt about an operation, how often it was
+/// tried and refused, and its number among those that are left, of this step and of the next ones.
+const RESTING_BYTES: usize = size_of::<Doubt>() + 2 * size_of::<u32>() + 3 * size_of::<usize>();
+
 /// The least that an error takes in an answer that is reduced ([`bulk::Condense`]), with the item around it.
 pub(crate) const ERROR_BYTES: usize = 320;
 
 /// Long answers get one part in this many of the whole budget.
 const ANSWERS_SHARE: usize = 8;
+/// Short answers get one part in this many.
+const SHORT_SHARE: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -360,7 +423,7 @@ mod tests {
     #[test]
     fn lanes_that_hold_all_they_can_for_ever_hold_up_no_other() {
         // 32 lanes, of which 31 have batches for a dead node and never let go.
-        let memory = Memory::with(64_000, 0);
+        let memory = Memory::with(64_000, 0, 0);
         let _parts = memory.parts(32);
         let dead: Vec<_> = (0..31).map(|_| now(&memory, 900, 5_000).unwrap()).collect();
         assert_eq!(
@@ -380,7 +443,7 @@ mod tests {
 
     #[test]
     fn what_is_larger_than_all_goes_alone_and_all_get_their_turn() {
-        let memory = Memory::with(100, 10);
+        let memory = Memory::with(100, 10, 0);
         let _parts = memory.parts(5);
         let huge = now(&memory, 5_000, 5_000).unwrap();
         assert_eq!(huge.bytes(), 5_000);
@@ -411,7 +474,7 @@ mod tests {
 
     #[test]
     fn who_no_longer_waits_is_passed_over_and_loses_nothing() {
-        let memory = Memory::with(100, 10);
+        let memory = Memory::with(100, 10, 0);
         let _parts = memory.parts(5);
         let held = now(&memory, 60, 60).unwrap();
         let mut next = pin!(memory.take(60, 60));
@@ -433,7 +496,7 @@ mod tests {
 
     #[test]
     fn long_answers_wait_for_one_another_and_for_nothing_else() {
-        let memory = Memory::with(100, 10);
+        let memory = Memory::with(100, 10, 0);
         let _parts = memory.parts(5);
         let _all = now(&memory, 500, 500).unwrap();
         let Poll::Ready(first) = poll(pin!(memory.answer(1_000, 1_000))) else {
@@ -448,7 +511,7 @@ mod tests {
 
     #[test]
     fn what_answers_have_said_leaves_less_to_the_next_and_stops_none() {
-        let memory = Memory::with(100, 10);
+        let memory = Memory::with(100, 10, 0);
         let room = |least, more| match poll(pin!(memory.answer(least, more))) {
             Poll::Ready(room) => room.bytes,
             Poll::Pending => panic!("nobody reads one"),
@@ -463,8 +526,53 @@ mod tests {
     }
 
     #[test]
+    fn short_answers_take_what_there_is_for_them_and_no_more() {
+        let memory = Memory::with(100, 10, 20);
+        let (mut first, mut second) = (memory.short(), memory.short());
+        assert!(first.grow(10) && first.grow(15) && second.grow(5));
+        assert!(!second.grow(6));
+        assert_eq!((memory.usage().held, memory.usage().max), (20, 130));
+        drop(first);
+        assert!(second.grow(20) && !memory.short().grow(1));
+        drop(second);
+        assert_eq!(memory.usage().held, 0);
+    }
+
+    #[test]
+    fn notes_of_lanes_that_rest_are_counted_and_stop_nobody() {
+        let memory = Memory::with(20_000, 0, 0);
+        let _parts = memory.parts(10);
+        // The lane's own part is 1000 bytes.
+        let mut resting = now(&memory, 12_000, 12_000).unwrap();
+        let mut other = pin!(memory.take(9_000, 9_000));
+        assert!(poll(other.as_mut()).is_pending());
+        let notes = 250 * RESTING_BYTES;
+        resting.rest(250);
+        assert!(notes > 1_000);
+        let Poll::Ready(other) = poll(other.as_mut()) else {
+            panic!("there is room beside the notes")
+        };
+        assert_eq!(memory.usage().held, notes + 9_000);
+        assert_eq!(common(&memory), notes - 1_000 + 8_000);
+        let mut huge = pin!(memory.take(50_000, 50_000));
+        assert!(poll(huge.as_mut()).is_pending(), "it goes alone");
+        drop(other);
+        let Poll::Ready(huge) = poll(huge.as_mut()) else {
+            panic!("only a lane that rests holds anything")
+        };
+        // The lane goes on: it has its memory again before it lets go of the notes.
+        let mut back = pin!(memory.take(12_000, 12_000));
+        assert!(poll(back.as_mut()).is_pending());
+        drop(huge);
+        assert!(poll(back.as_mut()).is_ready());
+        drop(resting);
+        assert_eq!((common(&memory), memory.usage().held), (0, 0));
+        assert_eq!(memory.state().resting, 0);
+    }
+
+    #[test]
     fn what_only_waits_hears_that_its_memory_is_wanted() {
-        let memory = Memory::with(100, 10);
+        let memory = Memory::with(100, 10, 0);
         let _parts = memory.parts(5);
         let mut resting = now(&memory, 60, 60).unwrap();
         assert!(resting.is_common() && poll(pin!(memory.is_wanted())).is_pending());

@@ -7,7 +7,8 @@
 //! parcels gather and travel together, as many at a time as the `gate` lets through. Each answer becomes an
 //! `outcome` for each operation. An operation that may have been executed before is looked for (`lookup`),
 //! one that waits for its index is parked (`park`, `retry`), one that fails only because of others in a
-//! pipeline is sent again apart (`shared_fate`), and a record that makes the gateway panic is found
+//! pipeline is sent again apart (`shared_fate`), a refusal of a whole request is traced to what it concerns
+//! (`refused_whole`), and a record that makes the gateway panic is found
 //! (`suspect`, `failing`). [`Memory`] bounds the memory of lanes.
 
 mod asking;
@@ -31,15 +32,19 @@ mod outlet;
 mod parcel;
 mod park;
 mod parked_topic;
+mod partial_refusal;
 mod pauses;
+mod refused_whole;
 mod remembered;
 mod resting;
 mod retry;
 mod same_document;
 mod sent_as;
+mod server_error;
 mod shared_fate;
 mod sources;
 mod suspect;
+mod taken_names;
 mod thread;
 mod unsettled;
 mod unwritten;

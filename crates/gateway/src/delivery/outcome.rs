@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::vec;
 
 use bulk::Reply;
@@ -14,6 +14,8 @@ use wire::{Fate, SendError, SendErrorKind};
 
 use crate::delivery::error_scope::{concerned, is_alias_unknown_yet, is_slow_mapping};
 use crate::delivery::memory::AnswerHeld;
+use crate::delivery::partial_refusal::partial_refusal;
+use crate::delivery::server_error::{Error, error_of};
 use crate::queue::parked::Scope;
 
 /// The outcome of an operation in one try. An outcome is small, since there is one for each operation, and
@@ -29,6 +31,9 @@ pub(crate) enum Outcome {
     /// To be tried again at once, together with fewer others and apart from other lanes: the refusal may be
     /// due to another operation of the request.
     Shared(Arc<Error>),
+    /// To be tried again at once, together with fewer others: the node refuses the whole request, but takes
+    /// others.
+    Whole(Arc<Again>),
     /// To be tried again at once: another writer came in between.
     AtOnce(Arc<Error>),
     /// Not to be sent now, for a reason that concerns only the operations of this scope: the operation waits
@@ -72,18 +77,12 @@ pub(crate) struct Again {
     pub(crate) busy: bool,
     /// Whether somebody has to put something right.
     pub(crate) paused: bool,
-    /// The node's error for this operation by itself; `None` if the whole request failed.
+    /// The node's error: for this operation by itself, or for a request with `refused_at`.
     pub(crate) error: Option<Arc<Error>>,
     /// The index that the error names outside its reason.
     pub(crate) index: Option<Box<str>>,
-}
-
-/// An error as the cluster words it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Error {
-    pub(crate) status: u16,
-    pub(crate) kind: String,
-    pub(crate) reason: String,
+    /// When a request began that a node refused as a whole, if only a part of the request may be to blame.
+    pub(crate) refused_at: Option<Instant>,
 }
 
 // === impl Again ===
@@ -99,6 +98,7 @@ impl Again {
             paused: false,
             error: None,
             index: None,
+            refused_at: None,
         }
     }
 
@@ -119,9 +119,14 @@ impl Again {
         }
     }
 
-    /// Returns the node's error for this operation by itself.
+    /// Returns the node's error, be it for this operation by itself or for the whole request.
     pub(crate) fn error(&self) -> Option<&Error> {
         self.error.as_deref()
+    }
+
+    /// Returns the node's error for this operation by itself.
+    pub(crate) fn own_error(&self) -> Option<&Arc<Error>> {
+        self.error.as_ref().filter(|_| self.refused_at.is_none())
     }
 
     /// Returns why the operation is not done, cut short: lanes and keys show it for as long as it holds.
@@ -145,13 +150,8 @@ impl Again {
             paused: false,
             error: Some(error),
             index: None,
+            refused_at: None,
         }
-    }
-}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{} {}: {}", self.status, self.kind, self.reason)
     }
 }
 
@@ -165,10 +165,11 @@ impl Outcome {
 
     /// Returns this outcome as it is where nothing is parked.
     pub(crate) fn without_parking(self) -> Self {
-        let Outcome::Park(_, again) = self else {
-            return self;
+        let again = match self {
+            Outcome::Park(_, again) | Outcome::Whole(again) => again,
+            outcome => return outcome,
         };
-        match &again.error {
+        match again.own_error() {
             Some(error) if matches!(error.status, 400 | 404) && !is_alias_unknown_yet(error) => {
                 Outcome::Refused(Arc::clone(error))
             }
@@ -262,6 +263,30 @@ impl Outcomes {
         Outcomes::Each(outcomes, held)
     }
 
+    /// Returns when their request began, if a node refused it as a whole and only a part of it may be to
+    /// blame.
+    pub(crate) fn refused_at(&self) -> Option<Instant> {
+        match self {
+            Outcomes::Each(outcomes, _) => match outcomes.first() {
+                Some(Outcome::Again(again)) => again.refused_at,
+                _ => None,
+            },
+            Outcomes::Done(_) => None,
+        }
+    }
+
+    /// Returns the outcomes of a request that a node refused as a whole, given that it takes others.
+    pub(crate) fn whole(self) -> Self {
+        let whole = |outcome| match outcome {
+            Outcome::Again(again) if again.refused_at.is_some() => Outcome::Whole(again),
+            outcome => outcome,
+        };
+        match self {
+            Outcomes::Each(outcomes, held) => Outcomes::Each(outcomes.into_iter().map(whole).collect(), held),
+            done => done,
+        }
+    }
+
     /// Returns the memory that the texts take.
     pub(crate) fn held(&self) -> Option<Rc<AnswerHeld>> {
         match self {
@@ -330,29 +355,33 @@ pub(crate) fn unanswered(error: &SendError) -> Again {
         paused: matches!(error.kind, SendErrorKind::Tls(_) | SendErrorKind::SpeaksTls),
         error: None,
         index: None,
+        refused_at: None,
     }
 }
 
-/// Returns the outcomes of `docs` operations according to a node's answer.
+/// Returns the outcomes of `docs` operations according to the answer of `node` to a request that began at
+/// `began`.
 pub(crate) fn outcomes(
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
     docs: u32,
-    node: &str,
+    (node, began): (&str, Instant),
 ) -> Outcomes {
     let after = headers.get(RETRY_AFTER);
     let after = after.and_then(|value| value.to_str().ok()?.parse().ok().map(Duration::from_secs));
+    let refusal = partial_refusal(status, body);
     let again = |paused: bool, doubt: bool| {
         let text = String::from_utf8_lossy(&body[..body.len().min(WHY_BYTES_MAX)]);
         Outcome::again(Again {
             text: Some(format!("{node} answered {status}: {text}")),
             after,
             doubt,
-            busy: status == StatusCode::TOO_MANY_REQUESTS,
+            busy: status == StatusCode::TOO_MANY_REQUESTS && refusal.is_none(),
             paused,
-            error: None,
-            index: None,
+            error: refusal.as_ref().and_then(|refusal| refusal.error.clone()),
+            index: refusal.as_ref().and_then(|refusal| refusal.index.clone()),
+            refused_at: refusal.as_ref().map(|_| began),
         })
     };
     let of_error = || error_of(status.as_u16(), &serde_json::from_slice(body).ok()?);
@@ -371,7 +400,9 @@ pub(crate) fn outcomes(
         408 | 502 | 503 | 504 => again(false, true),
         // The cluster's own rejection of the whole request. An error in anybody else's words is no reason to
         // give up documents.
-        400 => of_error().map_or_else(|| again(true, false), |error| Outcome::Split(Arc::new(error))),
+        400 => refused_for_an_index(body, docs)
+            .or_else(|| of_error().map(|error| Outcome::Split(Arc::new(error))))
+            .unwrap_or_else(|| again(true, false)),
         // Some servers fail the whole request for one operation.
         500 => of_error().map_or_else(|| again(true, true), |error| Outcome::Split(Arc::new(error))),
         413 => Outcome::Split(Arc::new(Error {
@@ -382,6 +413,20 @@ pub(crate) fn outcomes(
         _ => again(true, status.is_server_error()),
     };
     Outcomes::of_all(&one, docs)
+}
+
+/// Returns the outcome of an operation whose request, a 400, the cluster refuses as a whole for a reason that
+/// concerns an index: that of an item of an answer. With other statuses, the reason may be an index that no
+/// operation names, or the whole cluster.
+fn refused_for_an_index(body: &[u8], docs: u32) -> Option<Outcome> {
+    if docs > 1 {
+        return None;
+    }
+    let said: Value = serde_json::from_slice(body).ok()?;
+    let error = error_of(400, &said)?;
+    concerned(&error)?;
+    let index = said["error"]["index"].as_str().map(Into::into);
+    Some(item_outcome(Arc::new(error), index))
 }
 
 /// The last item and its outcome: an error that many items give in the same words is read and kept once.
@@ -442,9 +487,10 @@ impl<'r> LastItem<'r> {
 /// Returns the outcome that an error means for its operation. `index` is the index that the error names
 /// outside its reason.
 fn item_outcome(error: Arc<Error>, index: Option<Box<str>>) -> Outcome {
-    // The cluster has much to do. A 500 would count as a failure, and would kill the operation in the end.
+    // The elected node has much to do, and the index waits for a change of its mapping, for 1 s each time. A
+    // 500 would count as a failure, and would kill the operation in the end.
     if is_slow_mapping(&error) {
-        return Outcome::again(Again::unsent(error.to_string()));
+        return Outcome::Park(Scope::Index, Arc::new(Again::unsent(error.to_string())));
     }
     let status = error.status;
     if let Some(scope) = concerned(&error) {
@@ -473,22 +519,6 @@ fn item_outcome(error: Arc<Error>, index: Option<Box<str>>) -> Outcome {
     })
 }
 
-/// Reads an error as the servers write it, with its causes.
-fn error_of(status: u16, body: &Value) -> Option<Error> {
-    let error = body.get("error")?;
-    let kind = error["type"].as_str()?.to_owned();
-    let mut reason = error["reason"].as_str().unwrap_or_default().to_owned();
-    let mut cause = &error["caused_by"];
-    while let Some(text) = cause["reason"].as_str() {
-        reason.push_str("; caused by ");
-        reason.push_str(cause["type"].as_str().unwrap_or_default());
-        reason.push_str(": ");
-        reason.push_str(text);
-        cause = &cause["caused_by"];
-    }
-    Some(Error { status, kind, reason })
-}
-
 /// How many bytes are shown of an answer that is not a bulk's, and of the reason why an operation is not
 /// done.
 const WHY_BYTES_MAX: usize = 300;
@@ -504,7 +534,7 @@ mod tests {
             &HeaderMap::new(),
             body.as_bytes(),
             docs,
-            "n",
+            ("n", Instant::now()),
         )
         .into_iter()
         .collect()
@@ -637,12 +667,51 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_is_refused_for_an_index_waits_with_it_and_one_alone_is_found_by_halves() {
+        let whole = |status: u16, kind: &str, reason: &str| {
+            let error = format!("{{\"type\":\"{kind}\",\"reason\":\"{reason}\",\"index\":\"i\"}}");
+            format!("{{\"error\":{error},\"status\":{status}}}")
+        };
+        let body = whole(400, "index_closed_exception", "closed");
+        let alone = &outcomes_of(400, &body, 1)[0];
+        assert!(
+            matches!(alone, Outcome::Park(Scope::Index, again) if again.index.as_deref() == Some("i")),
+            "{alone:?}"
+        );
+        let among = &outcomes_of(400, &body, 2)[1];
+        assert!(matches!(among, Outcome::Split(_)), "{among:?}");
+        let block = "blocked by: [FORBIDDEN/6/cluster read-only (api)];";
+        for (status, kind, reason) in [
+            (
+                403,
+                "security_exception",
+                "no permissions for [indices:data/write/bulk]",
+            ),
+            (403, "cluster_block_exception", block),
+            (404, "index_not_found_exception", "no such index [.security]"),
+            (
+                503,
+                "unavailable_shards_exception",
+                "at least one primary shard for the index [.security-7] is unavailable",
+            ),
+        ] {
+            let outcome = &outcomes_of(status, &whole(status, kind, reason), 1)[0];
+            assert!(
+                matches!(outcome, Outcome::Again(again) if again.paused == (status < 500)),
+                "it may be the whole cluster's: {outcome:?}"
+            );
+        }
+    }
+
+    #[test]
     fn a_node_that_says_when_to_come_back_is_heard() {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, "7".parse().unwrap());
         for status in [429, 503] {
             let status = StatusCode::from_u16(status).unwrap();
-            let outcome = outcomes(status, &headers, b"", 1, "n").into_iter().next();
+            let outcome = outcomes(status, &headers, b"", 1, ("n", Instant::now()))
+                .into_iter()
+                .next();
             let Some(Outcome::Again(again)) = outcome else {
                 panic!("{outcome:?}")
             };

@@ -30,6 +30,7 @@ use crate::delivery::gate::{Gate, GatePermit, WorkerLimit};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::Outcomes;
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
+use crate::delivery::taken_names::TakenNames;
 use crate::gather::{Gathers, SlotAction, Slots, Target, Weight};
 
 /// The outlets to all nodes, of one queue and consumer group.
@@ -37,6 +38,7 @@ pub(crate) struct Outlets {
     slots: RefCell<Slots<Outlet, Waiting>>,
     gates: RefCell<HashMap<usize, Rc<Gate>>>,
     workers: Rc<WorkerLimit>,
+    pub(super) taken_names: TakenNames,
     slices_max: Option<usize>,
     settings: Combine,
 }
@@ -260,7 +262,7 @@ impl Outlet {
     ) -> Self {
         Self {
             // A large parcel goes by itself.
-            target: Target::new(node, index, shard, false),
+            target: Target::new(node, index, shard, false, 0),
             wording: Rc::clone(&parcel.wording),
         }
     }
@@ -280,6 +282,7 @@ impl Outlets {
             slots: RefCell::new(Slots::new(1, settings.adaptive)),
             gates: RefCell::default(),
             workers: Rc::new(WorkerLimit::new(settings.workers_max)),
+            taken_names: TakenNames::default(),
             slices_max: settings.slices_max,
             settings: Combine {
                 enabled: true,

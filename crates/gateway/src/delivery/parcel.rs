@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use cluster::{Ended, Node, Permit};
 use http::header::{AUTHORIZATION, CONTENT_ENCODING};
@@ -14,6 +15,7 @@ use wire::{Fate, Outgoing, PooledBytes};
 use crate::delivery::bulk_answer::BulkAnswer;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
+use crate::delivery::partial_refusal::is_block_of_index;
 use crate::delivery::sent_as::asked_as;
 use crate::delivery::shared_fate::doubt_shared;
 use crate::nodes::lines::{Body, Lines, PlannedBody};
@@ -60,6 +62,17 @@ impl Wording {
             asked: asked_as(&target),
             target,
         }
+    }
+
+    /// Returns path and query, as nodes get them.
+    pub(crate) fn asked(&self) -> &str {
+        &self.asked
+    }
+
+    /// Whether the client's request had parameters that nodes get.
+    pub(crate) fn has_parameters(&self) -> bool {
+        let query = self.target.split_once('?').map_or("", |(_, query)| query);
+        query.split('&').any(|pair| !pair.starts_with("timeout="))
     }
 }
 
@@ -130,9 +143,10 @@ impl Route {
         self.group.requests.add(1);
         self.group.parts.add(docs.len() as u64);
         let (room, deadline) = ((all, &self.shared.delivery_memory), outbound.deadline());
+        let sent = (&*node.name, Instant::now());
         let answer = outbound.brief(node, message, body, deadline, room).await;
         let (mut outcomes, ended) = match answer {
-            Ok(BulkAnswer { head, body, .. }) if docs.len() > 1 && may_blame_one(head.status) => {
+            Ok(BulkAnswer { head, body, .. }) if docs.len() > 1 && may_blame_one(head.status, &body) => {
                 if head.status == StatusCode::PAYLOAD_TOO_LARGE {
                     self.outlets.gate(node).too_large(bytes);
                 }
@@ -142,11 +156,11 @@ impl Route {
             }
             Ok(BulkAnswer { head, body, held }) => {
                 fault("reply", &body);
-                let mut outcomes = outcomes(head.status, &head.headers, &body, all, &node.name).holding(held);
+                let mut outcomes = outcomes(head.status, &head.headers, &body, all, sent).holding(held);
                 if !outbound.cluster().snapshot().table.dialect().ingests_singly() {
                     doubt_shared(&mut outcomes);
                 }
-                let ended = self.load_of(node, head.status, bytes, &outcomes);
+                let ended = self.load_of(node, head.status, (bytes, sent.1), &outcomes);
                 (outcomes, ended)
             }
             Err(error) => {
@@ -190,12 +204,22 @@ impl Route {
         (headers, Outgoing::from(body.compressed().await))
     }
 
-    /// Derives the load of a node from its answer: the node worked on a request of this many bytes, or
-    /// refused it. `None`: neither.
-    fn load_of(&self, node: &Node, status: StatusCode, bytes: u64, outcomes: &Outcomes) -> Option<Ended> {
+    /// Derives the load of a node from its answer: the node worked on a request of this many bytes that began
+    /// at `began`, or refused it. `None`: neither.
+    fn load_of(
+        &self,
+        node: &Node,
+        status: StatusCode,
+        (bytes, began): (u64, Instant),
+        outcomes: &Outcomes,
+    ) -> Option<Ended> {
         let worked = status == StatusCode::OK;
         if worked {
-            self.outlets.gate(node).fitted(bytes);
+            let gate = self.outlets.gate(node);
+            gate.fitted(bytes);
+            if outcomes.are_answered() {
+                gate.took(began);
+            }
         }
         if outcomes.are_busy() {
             Some(Ended::Refused)
@@ -215,11 +239,12 @@ impl Route {
 
 /// Whether the answer to a whole request may be due to one parcel in it. More requests do not help a node
 /// that has too much to do or waits too long.
-fn may_blame_one(status: StatusCode) -> bool {
-    (status.is_client_error() || status.is_server_error())
-        && status != StatusCode::TOO_MANY_REQUESTS
-        && status != StatusCode::REQUEST_TIMEOUT
-        && status != StatusCode::GATEWAY_TIMEOUT
+fn may_blame_one(status: StatusCode, body: &[u8]) -> bool {
+    is_block_of_index(status, body)
+        || (status.is_client_error() || status.is_server_error())
+            && status != StatusCode::TOO_MANY_REQUESTS
+            && status != StatusCode::REQUEST_TIMEOUT
+            && status != StatusCode::GATEWAY_TIMEOUT
 }
 
 /// The id that log lines of a delivery carry.

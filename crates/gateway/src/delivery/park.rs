@@ -7,15 +7,17 @@ use std::sync::Arc;
 use bulk::Op;
 use cluster::Snapshot;
 
-use crate::delivery::error_scope::{asks_for_copies, lacks_copies};
+use crate::clock::now_ms;
+use crate::delivery::error_scope::concerns_requests;
 use crate::delivery::lane::Lane;
-use crate::delivery::outcome::{Again, Error};
+use crate::delivery::outcome::Again;
 use crate::delivery::pauses::ROOM_AGAIN;
+use crate::delivery::server_error::Error;
 use crate::delivery::work::Work;
 use crate::queue::DELIVERED_TYPE;
 use crate::queue::parked::{
     Holder, HolderQuery, NotParked, OperationNames, ParkKey, Parked, ParkedEntry, RefusalReason, Scope,
-    ShardOf, behind_other_lane, now_ms,
+    ShardOf, behind_other_lane,
 };
 use crate::queue::{LaneActivity, written};
 
@@ -40,8 +42,8 @@ impl Lane {
         let mut by_key: BTreeMap<ParkKey, (String, Vec<usize>)> = BTreeMap::new();
         {
             let fences = self.route.fences();
-            let mut state = parked.state();
-            state.follow_topology(&snapshot);
+            let led = |name: &str, request| self.route.indices_led_to(name, request, None);
+            let state = parked.state_by(&snapshot, None, led);
             left.retain(|operation| {
                 let named = work.named(*operation, &snapshot);
                 let shard = || work.shard(*operation, &snapshot);
@@ -165,17 +167,12 @@ impl Lane {
         let target = &work.wording.target;
         match scope {
             Scope::Document => ParkKey::Documents,
-            Scope::Index => {
-                let known = parked.state().index_key(named.names());
-                known.unwrap_or(ParkKey::Index { index })
-            }
-            Scope::Shard if again.error().is_some_and(lacks_copies) && asks_for_copies(target) => {
-                ParkKey::Request {
-                    index,
-                    target: target.clone(),
-                }
-            }
-            Scope::Shard => ParkKey::Shards {
+            Scope::Index => parked.state().index_line(named),
+            scope if concerns_requests(scope, again.error(), target) => ParkKey::Request {
+                index,
+                target: target.clone(),
+            },
+            Scope::Request | Scope::Shard => ParkKey::Shards {
                 index,
                 lane: self.number,
                 // Otherwise a lane has few shards of an index, and later writes know no more than the lane.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::delivery::outcome::Error;
+use crate::delivery::server_error::Error;
 
 /// Cuts refusals short. Returns those that are remembered, and the operations whose refusals would take more
 /// memory than a lane has for them.

@@ -2,6 +2,8 @@
 //! key.
 
 mod key_batch;
+#[cfg(test)]
+mod order_model;
 mod passed_over;
 
 use std::collections::{BTreeSet, HashSet};
@@ -27,18 +29,22 @@ use crate::delivery::pauses::{ROOM_AGAIN, asked_for, backoff};
 use crate::delivery::work::{Batch, Work};
 use crate::nodes::Outbound;
 use crate::queue::dead_letters::Cause;
-use crate::queue::parked::{GoneEntry, ParkKey, Parked, ParkedError, Picked, SOON, Store, behind_other_lane};
+use crate::queue::parked::{
+    GoneEntry, ParkKey, Parked, ParkedError, Picked, SOON, Store, behind_other_lane, behind_other_line,
+};
 use key_batch::{Dead, Fate, KeyBatch, PickedEntry};
 use passed_over::PassedOver;
 
 /// The result of one try of a key.
 enum KeyResult {
-    /// Some operations are gone; the next ones are tried at once.
-    Progress,
+    /// The next operations, or fewer of the same, are tried at once. Whether some are gone.
+    Progress(bool),
     /// All operations that were looked at wait for another key; those behind them are looked at next.
     PassedOver,
     /// Nothing may be tried now.
     Nothing,
+    /// Nothing may be tried before operations in the line of another index.
+    Behind(ParkKey),
     /// Why something did not go through, and whether anything did.
     Failed(Arc<Again>, bool),
 }
@@ -77,8 +83,7 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
         if parked.any() && looked.elapsed() >= LOOK_AT_CLUSTER {
             looked = Instant::now();
             let changed = seen.as_ref().is_some_and(|seen| !Arc::ptr_eq(seen, &snapshot));
-            let mut state = parked.state();
-            state.follow_topology(&snapshot);
+            let mut state = parked.state_by(&snapshot, None, led_by(&route));
             if changed {
                 state.hurry();
             }
@@ -160,10 +165,15 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: w
         }
         let so_far = (progress, &mut limit, &mut passed);
         match step(&route, &parked, &key, so_far, &mut stop).await {
-            Ok(KeyResult::Progress) => progress = true,
+            Ok(KeyResult::Progress(some)) => progress |= some,
             Ok(KeyResult::PassedOver) => {}
             Ok(KeyResult::Nothing) => {
                 parked.state().rest(&key, progress, None, |_| WAITS);
+                return;
+            }
+            Ok(KeyResult::Behind(other)) => {
+                let why = behind_other_line(&other);
+                parked.state().wait_behind(&key, &why, BEHIND);
                 return;
             }
             Ok(KeyResult::Failed(again, some)) => {
@@ -227,20 +237,20 @@ async fn step(
     let snapshot = outbound.cluster().snapshot();
     passed.follow(&snapshot);
     let docs_max = docs_max.min(*limit);
-    let picked = {
-        let mut state = parked.state();
-        // The operations go where their names lead in this snapshot, so no other decides which wait.
-        state.follow_topology(&snapshot);
+    join_lines(route, parked, key, &snapshot);
+    // The operations go where their names lead in this snapshot, so no other decides which wait.
+    let next = {
+        let state = parked.state_by(&snapshot, Some(key), led_by(route));
         state.pick(key, docs_max, bytes_max, |piece| passed.has(piece))
     };
-    let (picked, Some(wording)) = picked else {
-        return Ok(passed.all());
+    let Some(wording) = next.wording else {
+        return Ok(next.behind.map_or_else(|| passed.all(), KeyResult::Behind));
     };
     let store = parked.open_store()?;
-    let Some(_held) = memory(route, &picked, stop).await else {
+    let Some(_held) = memory(route, &next.picked, stop).await else {
         return Ok(KeyResult::Nothing);
     };
-    let (mut load, body) = read(route, &store, picked, &wording).await?;
+    let (mut load, body) = read(route, &store, next.picked, &wording).await?;
     let batch = std::mem::replace(&mut load.batch, Batch::empty());
     fault("parked", &body);
     let mut work = Work::new(route, &batch, &body, &snapshot, (0, false)).ok_or(NotTried::Unknown)?;
@@ -272,21 +282,44 @@ async fn step(
     settle(route, parked, key, (load, &work, &snapshot), went).await
 }
 
+/// Returns the indices that a name has led to since a request.
+fn led_by(route: &Route) -> impl Fn(&str, (u64, u64)) -> Vec<String> {
+    |name, request| route.indices_led_to(name, request, None)
+}
+
+/// Has operations of a key, of which none is under way, join the lines that they are behind.
+fn join_lines(route: &Route, parked: &Parked, key: &ParkKey, snapshot: &Snapshot) {
+    let ahead = parked.state().ahead_of(key, snapshot.generation);
+    if ahead.is_empty() {
+        return;
+    }
+    let led = ahead.into_iter().map(|ahead| {
+        let led = route.indices_led_to(&ahead.alias, ahead.request, ahead.led_to.as_deref());
+        (ahead, led)
+    });
+    let led: Vec<_> = led.collect();
+    parked.state().join_lines(key, snapshot, &led);
+}
+
 /// Writes down the fate of the operations of a try.
 async fn settle(
     route: &Rc<Route>,
     parked: &Parked,
     key: &ParkKey,
-    (load, work, snapshot): (KeyBatch, &Work<'_>, &Snapshot),
+    (mut load, work, snapshot): (KeyBatch, &Work<'_>, &Snapshot),
     TryResult {
         dead,
         mut failed,
         held,
     }: TryResult,
 ) -> Result<KeyResult, NotTried> {
-    let to_bury = dead.len();
+    let mut unburied: BTreeSet<usize> = dead.iter().map(|dead| dead.operation).collect();
     let (buried, why) = bury(route, parked, &load, work, dead, snapshot).await;
-    if buried.len() < to_bury {
+    for operation in &buried {
+        unburied.remove(operation);
+    }
+    if !unburied.is_empty() {
+        unburied.into_iter().for_each(|operation| load.failed(operation));
         failed = Some(Arc::new(Again::unsent(format!(
             "dead letters cannot be written: {why}"
         ))));
@@ -296,7 +329,7 @@ async fn settle(
     let some = finish(route, parked, key, load, buried).await?;
     Ok(match failed {
         Some(again) => KeyResult::Failed(again, some),
-        None => KeyResult::Progress,
+        None => KeyResult::Progress(some),
     })
 }
 
@@ -378,6 +411,27 @@ struct TryResult {
     held: Vec<Rc<AnswerHeld>>,
 }
 
+// === impl TryResult ===
+
+impl TryResult {
+    fn note(&mut self, load: &mut KeyBatch, operation: usize, fate: Fate) {
+        match fate {
+            Fate::Gone => load.gone(operation),
+            Fate::Dead(error) => self.dead.push(Dead { operation, error }),
+            Fate::Elsewhere(to) => load.moves(operation, to),
+            Fate::Stays(again) => {
+                load.failed(operation);
+                load.doubts(operation, again.doubt);
+                self.failed = Some(again);
+            }
+            Fate::AtOnce(again) => {
+                load.doubts(operation, again.doubt);
+                self.failed = Some(again);
+            }
+        }
+    }
+}
+
 /// Sends operations of a key, and notes the fate of each, and how many may be sent at once from now on.
 async fn send_due(
     route: &Rc<Route>,
@@ -394,7 +448,7 @@ async fn send_due(
     let mut outcomes = route.look_back(work, &mut left, outbound, snapshot).await;
     if !left.is_empty() {
         let lanes = load.lanes(&left);
-        match route.note_names(&lanes, work.batch, &snapshot.table).await {
+        match route.note_names(&lanes, work, &left, snapshot).await {
             Ok(()) => {
                 let attempt = route.attempt((mode, None), work, &left, outbound, snapshot);
                 let tried = attempt.await;
@@ -409,7 +463,7 @@ async fn send_due(
     let not_done: HashSet<usize> = outcomes.iter().map(|(operation, _)| *operation).collect();
     let done = send.iter().filter(|operation| !not_done.contains(operation));
     done.for_each(|operation| load.gone(*operation));
-    let mut split = false;
+    let (mut split, mut moving) = (false, 0);
     let mut went = TryResult {
         held,
         ..TryResult::default()
@@ -418,17 +472,20 @@ async fn send_due(
         work.attempts[operation] += 1;
         let outcome = route.judge(work, operation, outcome, snapshot).await;
         let outcome = route.by_rules(work, operation, outcome);
-        split |= matches!(outcome, Outcome::Split(_) | Outcome::Shared(_));
+        split |= matches!(
+            outcome,
+            Outcome::Split(_) | Outcome::Shared(_) | Outcome::Whole(_)
+        );
         load.note(operation, work);
-        match load.outcome(operation, outcome, key, group.queue.parked_age_max()) {
-            Fate::Gone => load.gone(operation),
-            Fate::Dead(error) => went.dead.push(Dead { operation, error }),
-            Fate::Elsewhere(to) => load.moves(operation, to),
-            Fate::Stays(again) => {
-                load.doubts(operation, again.doubt);
-                went.failed = Some(again);
-            }
-        }
+        let named = work.named(operation, snapshot);
+        let of = (key, (named.index(), &*work.wording.target));
+        let may_move = || {
+            let parked = group.parked();
+            parked.is_some_and(|parked| !parked.state().is_full(moving + 1))
+        };
+        let fate = load.outcome(operation, outcome, of, (group.queue.parked_age_max(), may_move));
+        moving += usize::from(matches!(fate, Fate::Elsewhere(_)));
+        went.note(load, operation, fate);
     }
     *limit = match split {
         true => (send.len() / 2).max(1),
@@ -596,5 +653,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 const LOOK_AT_CLUSTER: Duration = Duration::from_millis(500);
 /// The time until a key whose operations wait for their commit is looked at again.
 const WAITS: Duration = Duration::from_millis(20);
+/// The time until a key is looked at again whose operations wait for those of another index.
+const BEHIND: Duration = Duration::from_millis(200);
 /// The time until a store that failed is tried again.
 const FAILED: Duration = Duration::from_secs(1);

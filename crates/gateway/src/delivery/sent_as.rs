@@ -50,7 +50,7 @@ fn is_shorter(value: &str) -> bool {
 
 /// The most seconds that a node waits for a primary, for the copies that a request wants, or for a new
 /// mapping; delivery tries again itself. Servers wait a minute by default.
-const TIMEOUT_S: u64 = 3;
+const TIMEOUT_S: u64 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -59,27 +59,31 @@ mod tests {
     #[test]
     fn nothing_waits_long_at_a_node_and_all_else_goes_along() {
         for (target, sent) in [
-            ("/_bulk", "/_bulk?timeout=3s"),
-            ("/l/_bulk?refresh=wait_for", "/l/_bulk?timeout=3s"),
+            ("/_bulk", "/_bulk?timeout=1s"),
+            ("/l/_bulk?refresh=wait_for", "/l/_bulk?timeout=1s"),
             (
                 "/_bulk?refresh=true&routing=a",
-                "/_bulk?refresh=true&routing=a&timeout=3s",
+                "/_bulk?refresh=true&routing=a&timeout=1s",
             ),
-            ("/_bulk?timeout=1m", "/_bulk?timeout=3s"),
-            ("/_bulk?timeout=-1", "/_bulk?timeout=3s"),
+            ("/_bulk?timeout=1m", "/_bulk?timeout=1s"),
+            ("/_bulk?timeout=-1", "/_bulk?timeout=1s"),
             ("/_bulk?timeout=500ms", "/_bulk?timeout=500ms"),
-            ("/_bulk?timeout=2s&pipeline=p", "/_bulk?pipeline=p&timeout=2s"),
+            (
+                "/_bulk?timeout=900ms&pipeline=p",
+                "/_bulk?pipeline=p&timeout=900ms",
+            ),
+            ("/_bulk?timeout=2s", "/_bulk?timeout=1s"),
             ("/_bulk?timeout=banana", "/_bulk?timeout=banana"),
             (
                 "/_bulk?_source=true&_source_includes=a&_source_excludes=b",
-                "/_bulk?timeout=3s",
+                "/_bulk?timeout=1s",
             ),
         ] {
             assert_eq!(sent_as(target), sent);
         }
         assert_eq!(
-            asked_as("/_bulk?timeout=3s"),
-            "/_bulk?timeout=3s&filter_path=took,errors,items.*.status,items.*.error"
+            asked_as("/_bulk?timeout=1s"),
+            "/_bulk?timeout=1s&filter_path=took,errors,items.*.status,items.*.error"
         );
     }
 }

@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::delivery::outcome::{Error, Outcome, Outcomes};
+use crate::delivery::outcome::{Outcome, Outcomes};
+use crate::delivery::server_error::Error;
 
 /// Marks refusals that may be due to another operation of the same request.
 pub(crate) fn doubt_shared(outcomes: &mut Outcomes) {

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use wire::guard::{self, Work, fault};
 use wire::{Buffer, Worker};
 
+use crate::clock::now_ms;
 use crate::delivery::handed_over::deliver_handed_over;
 use crate::delivery::lane::{Lane, Route, stopped};
 use crate::delivery::memory::{LaneMemory, with_notes};
@@ -27,7 +28,6 @@ use crate::delivery::suspect::Suspect;
 use crate::delivery::work::{Batch, NamesLedTo, Origin};
 use crate::live::GatewayState;
 use crate::queue::dead_letters::REPLAYED;
-use crate::queue::parked::now_ms;
 use crate::queue::{
     Consumer, Fences, Fronts, Group, LaneActivity, LaneReader, Recorded, Whereabouts, apart_from_span,
 };
@@ -120,11 +120,12 @@ impl Route {
 }
 
 impl Route {
-    /// Returns the lane that a group at this position has to wait for, if there is one.
-    fn awaited(&self, lane: u32, position: u64) -> Option<u32> {
+    /// Returns the lane that a group at this position, read after one of the batch, has to wait for, if any.
+    fn awaited(&self, lane: u32, after: Option<u64>, position: u64) -> Option<u32> {
         let whereabouts = self.group.queue.whereabouts.as_ref()?;
         let fences = whereabouts.fences();
-        self.fronts.awaited(&fences, &self.group.consumer, lane, position)
+        self.fronts
+            .awaited(&fences, &self.group.consumer, lane, (after, position))
     }
 
     /// Returns the queue's fences. A queue in Kafka has none: there a document's lane follows from its id.
@@ -246,7 +247,7 @@ impl Lane {
         let mut body = self.room(room.lines);
         let room = room.within(&body);
         let route = Rc::clone(&self.route);
-        let awaited = |position| route.awaited(self.number, position);
+        let awaited = |after, position| route.awaited(self.number, after, position);
         // A record that is delivered alone leaves no room for a second one.
         let room = if self.suspect.is_alone() {
             Room::default()
@@ -322,7 +323,7 @@ impl Lane {
                 () = stopped(&mut self.stop) => return None,
                 () = route.fronts.moved() => {}
             }
-            match route.awaited(self.number, position) {
+            match route.awaited(self.number, None, position) {
                 Some(other) => lane = other,
                 None => return Some(()),
             }
@@ -400,7 +401,7 @@ impl Lane {
             }
             let known = batch.documents;
             let route = Rc::clone(&self.route);
-            let awaited = |position| route.awaited(self.number, position);
+            let awaited = |after, position| route.awaited(self.number, after, position);
             match read(
                 &mut self.reader,
                 &group.settings,
@@ -520,7 +521,7 @@ fn read(
     room: Room,
     body: &mut Buffer,
     known: Option<Box<Batch>>,
-    awaited: &dyn Fn(u64) -> Option<u32>,
+    awaited: &dyn Fn(Option<u64>, u64) -> Option<u32>,
 ) -> Result<Option<Read>, ReadError> {
     let mut batch = known.map(|batch| *batch);
     loop {
@@ -555,7 +556,7 @@ fn read(
         match &mut batch {
             None if !ours => return Ok(Some(Read::NotOurs(group.mark, documents))),
             None => {
-                if let Some(lane) = awaited(group.position) {
+                if let Some(lane) = awaited(None, group.position) {
                     body.truncate(start);
                     reader.rewind(before);
                     return Ok(Some(Read::Held(group.position, lane)));
@@ -565,7 +566,7 @@ fn read(
             Some(batch)
                 if ours
                     && reader.goes_along(batch.first_and_last().0, group.position)
-                    && awaited(group.position).is_none()
+                    && awaited(Some(batch.first_and_last().1), group.position).is_none()
                     && (same || batch.may_take(recorded.as_ref())) =>
             {
                 batch.take((recorded.as_ref(), span), origin, group.mark);
@@ -708,7 +709,7 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
                 },
                 &mut pool.take(0),
                 None,
-                &|_| None,
+                &|_, _| None,
             ))
         };
         assert_eq!(read(), Some(1));
@@ -751,7 +752,7 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
             };
             let (mut reader, mut body) = (LaneReader::Disk(reader), pool.take(0));
             let before = PARAMS_READ.get();
-            let read = read(&mut reader, &settings, room, &mut body, None, &|_| None);
+            let read = read(&mut reader, &settings, room, &mut body, None, &|_, _| None);
             let Ok(Some(Read::Batch(batch))) = read else {
                 panic!("a batch")
             };

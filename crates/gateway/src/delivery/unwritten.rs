@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::delivery::outcome::Error;
+use crate::delivery::server_error::Error;
 
 /// A parked operation: the number of its entry, and its number there.
 pub(crate) type Id = (u64, u32);

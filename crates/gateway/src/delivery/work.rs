@@ -1,7 +1,7 @@
 //! The batch of a lane and its progress, shared by all steps of a delivery.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -87,6 +87,8 @@ pub(crate) struct Work<'b> {
     pub(super) dead: u64,
     /// The most operations that are sent at once; halved when a request is too large.
     pub(crate) limit: usize,
+    /// How many operations were to blame by themselves for the refusal of a whole request.
+    pub(crate) blamed: Cell<u32>,
 }
 
 // === impl Batch ===
@@ -275,15 +277,19 @@ impl<'b> Work<'b> {
             operations,
             dead: 0,
             limit: route.operations_max(),
+            blamed: Cell::new(0),
         })
     }
 
-    /// Lets go of the lines and their memory, and of where operations are in them.
+    /// Lets go of the lines and their memory, and of where operations are in them. The memory of other notes
+    /// on the operations stays held.
     pub(super) fn let_go(&mut self, route: &Route) {
         self.body = route.worker.pool().take(0).freeze();
         self.operations = Vec::new();
         self.planned.take();
-        self.held = None;
+        if let Some(held) = &mut self.held {
+            held.rest(self.doubt.len());
+        }
     }
 
     /// Takes back lines that were let go of; returns whether they can be cut into the same operations.

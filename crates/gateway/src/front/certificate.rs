@@ -1,4 +1,4 @@
-//! The TLS of an entry: loaded from its files, and loaded again when they change.
+//! The TLS of an entry or of the admin port: loaded from its files, and loaded again when they change.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use config::{Certificate, EntryTls, Loaded, Problem};
 use wire::{ServerTls, ServerTlsConfig, TlsError};
 
 use crate::live::watch_config;
-use crate::start_error::StartError;
+use crate::start_error::{StartError, TlsOwner};
 
-/// The TLS of an entry, and the contents of its files that are in use.
+/// The TLS of a listener, and the contents of its files that are in use.
 #[derive(Debug)]
 pub(crate) struct TlsIdentity {
     settings: EntryTls,
@@ -34,22 +34,22 @@ pub(crate) enum CertificateChange {
 // === impl TlsIdentity ===
 
 impl TlsIdentity {
-    /// Reads the files that an entry names, or makes a certificate if it names none.
+    /// Reads the files that the settings of `owner` name, or makes a certificate if they name none.
     ///
     /// # Errors
     /// Returns what the operator has to correct.
-    pub(crate) fn load(entry: &Arc<str>, settings: &EntryTls) -> Result<Self, StartError> {
+    pub(crate) fn load(owner: &TlsOwner, settings: &EntryTls) -> Result<Self, StartError> {
         let made = match &settings.certificate {
             Certificate::Files { .. } => (Vec::new(), Vec::new()),
-            Certificate::SelfSigned => self_signed(entry)?,
+            Certificate::SelfSigned => self_signed(owner)?,
         };
         let loaded = read(settings, made).map_err(|(path, source)| StartError::File {
-            entry: Arc::clone(entry),
+            owner: owner.clone(),
             path,
             source,
         })?;
         let tls = ServerTls::new(&loaded).map_err(|source| StartError::Tls {
-            entry: Arc::clone(entry),
+            owner: owner.clone(),
             files: files_of(settings, &source),
             source,
         })?;
@@ -123,10 +123,15 @@ pub(crate) enum CertificateError {
 /// force, and by `tidegate check`.
 pub fn tls_problems(loaded: &Loaded) -> Vec<Problem> {
     let config = &loaded.config;
-    let entries = config.entries.iter().filter_map(|entry| {
-        let tls = entry.tls.as_ref()?;
+    let entries = config
+        .entries
+        .iter()
+        .map(|entry| (TlsOwner::Entry(Arc::clone(&entry.name)), &entry.tls));
+    let listeners = entries.chain([(TlsOwner::Admin, &config.admin.tls)]);
+    let listeners = listeners.filter_map(|(owner, tls)| {
+        let tls = tls.as_ref()?;
         let has_files = tls.certificate != Certificate::SelfSigned || tls.client_ca_file.is_some();
-        has_files.then(|| TlsIdentity::load(&entry.name, tls).err())?
+        has_files.then(|| TlsIdentity::load(&owner, tls).err())?
     });
     let clusters = config.clusters.iter().filter_map(|(name, settings)| {
         let tls = &settings.tls;
@@ -137,11 +142,11 @@ pub fn tls_problems(loaded: &Loaded) -> Vec<Problem> {
             source,
         })
     });
-    let problems = entries.chain(clusters);
+    let problems = listeners.chain(clusters);
     problems.map(|problem| problem.problem(loaded)).collect()
 }
 
-/// Returns the files of an entry that an error is about.
+/// Returns the files of a listener that an error is about.
 fn files_of(settings: &EntryTls, error: &TlsError) -> String {
     let shown = |path: &Path| format!("`{}`", path.display());
     let client_ca = || settings.client_ca_file.as_deref().map(shown);
@@ -185,10 +190,10 @@ fn read(settings: &EntryTls, made: (Vec<u8>, Vec<u8>)) -> Result<ServerTlsConfig
     })
 }
 
-fn self_signed(entry: &Arc<str>) -> Result<(Vec<u8>, Vec<u8>), StartError> {
+fn self_signed(owner: &TlsOwner) -> Result<(Vec<u8>, Vec<u8>), StartError> {
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).map_err(|error| StartError::SelfSigned {
-        entry: Arc::clone(entry),
+        owner: owner.clone(),
         reason: error.to_string(),
     })?;
     Ok((

@@ -27,6 +27,7 @@ use crate::intake::{ChosenFlows, Intake, Queueing, Taken, named_in_body, whole};
 use crate::live::{GatewayState, Live, node_choice};
 use crate::metrics::Counters;
 use crate::nodes::{Body, Fallback, Outbound, Proxy};
+use crate::own_copy::OwnCopy;
 use crate::queue::Accept;
 use crate::request_id::{RequestId, RequestIds};
 use crate::reshuffle::{Directory, Lanes, Reshuffle};
@@ -52,6 +53,7 @@ pub(crate) struct Front {
 struct Compiled {
     live: Arc<Live>,
     entry: Arc<str>,
+    /// This core's copy, because requests may keep it.
     router: Option<Arc<Router>>,
     body_bytes_max: u64,
     flows: BTreeMap<Arc<str>, Rc<Vec<Stage>>>,
@@ -308,7 +310,8 @@ impl Compiled {
     ) -> Self {
         let mut entries = live.config.entries.iter();
         let settings = entries.find(|known| &*known.name == entry);
-        let router = settings.and_then(|known| live.config.routers.get(&known.router).cloned());
+        let router = settings.and_then(|known| live.config.routers.get(&known.router));
+        let router = router.map(|router| Arc::new(Router::clone(router)));
         let body_bytes_max = settings.map_or(u64::MAX, |known| known.limits.body_bytes_max);
         let core = Core {
             live: &live,
@@ -468,6 +471,7 @@ impl Core<'_> {
             }),
             round_robins: self.directory.of(&settings.cluster),
             switches: self.switches.of(&settings.cluster),
+            switched: OwnCopy::default(),
             pool: self.worker.pool().clone(),
             ids: RefCell::new(bulk::IdMint::new(fastrand::u64(..))),
             scratch: RefCell::default(),

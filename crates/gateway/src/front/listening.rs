@@ -20,7 +20,7 @@ use wire::{Bound, Limits, Server, ServerCounts, Worker, Workers};
 use crate::front::certificate::{CertificateChange, TlsIdentity};
 use crate::front::flow::Front;
 use crate::live::{GatewayState, Live};
-use crate::start_error::StartError;
+use crate::start_error::{StartError, TlsOwner};
 
 /// All listeners.
 #[derive(Debug, Default)]
@@ -88,6 +88,18 @@ pub(crate) enum Close {
     ForTheNext,
 }
 
+// === impl Close ===
+
+impl Close {
+    /// Says to those who follow the gateway why it ends.
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Close::ForGood => "the gateway stops",
+            Close::ForTheNext => "another program takes over; connect again",
+        }
+    }
+}
+
 // === impl Sockets ===
 
 impl Sockets {
@@ -141,7 +153,7 @@ impl Listeners {
             let load = || {
                 let settings = entry.tls.as_ref();
                 settings
-                    .map(|settings| TlsIdentity::load(&entry.name, settings))
+                    .map(|settings| TlsIdentity::load(&TlsOwner::Entry(Arc::clone(&entry.name)), settings))
                     .transpose()
             };
             let identity = if same_tls { None } else { Some(load()?) };

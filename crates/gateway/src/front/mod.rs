@@ -14,5 +14,6 @@ mod traced;
 
 pub use access_log::ACCESS_LOG;
 pub use certificate::tls_problems;
+pub(crate) use certificate::{CertificateChange, TlsIdentity};
 pub(crate) use listening::{Close, Listeners};
 pub use listening::{Opened, Sockets};

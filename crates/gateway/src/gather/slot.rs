@@ -26,6 +26,8 @@ pub(crate) struct Target {
     index: Option<Box<str>>,
     shard: Option<u32>,
     pub(crate) large: bool,
+    /// Parts with different numbers must not travel together.
+    company: u64,
 }
 
 /// The weight of a member, which a slot has to know.
@@ -97,12 +99,14 @@ impl Target {
         index: Option<&str>,
         shard: Option<u32>,
         large: bool,
+        company: u64,
     ) -> Self {
         Self {
             node: node.map(|node| Arc::as_ptr(&node.health).addr()),
             index: index.map(Into::into),
             shard,
             large,
+            company,
         }
     }
 }
@@ -137,6 +141,11 @@ impl<M: Weight, N: Clone> Slot<M, N> {
 
     pub(crate) fn round(&self) -> u64 {
         self.round
+    }
+
+    /// Returns how long requests take, smoothed.
+    pub(crate) fn lasts(&self) -> Duration {
+        self.lasts
     }
 
     /// Whether a part that comes now has nothing to wait for; if so, it is under way by itself from now on.

@@ -22,11 +22,13 @@ pub(crate) trait Gathers: Clone + Eq + Hash {
 /// The slots of all targets, with the members that wait for each.
 pub(crate) struct Slots<T, M> {
     by_target: HashMap<T, Slot<M, Arc<Node>>>,
+    /// The number of slots at which the idle ones are removed.
+    sweep_at: usize,
     /// The shifts, by class of target.
     shifts: Vec<Shifts>,
 }
 
-/// The number of slots beyond which idle ones are removed.
+/// The number of slots up to which idle ones are kept.
 const KEPT: usize = 1024;
 
 // === impl Target ===
@@ -43,6 +45,7 @@ impl<T: Gathers, M: Weight> Slots<T, M> {
     pub(crate) fn new(classes: usize, adaptive: bool) -> Self {
         Self {
             by_target: HashMap::new(),
+            sweep_at: KEPT,
             shifts: (0..classes).map(|_| Shifts::new(adaptive)).collect(),
         }
     }
@@ -95,6 +98,11 @@ impl<T: Gathers, M: Weight> Slots<T, M> {
         self.by_target.get(target).map(Slot::round)
     }
 
+    /// Returns how long a target's requests take, smoothed; zero if that is not known.
+    pub(crate) fn lasts(&self, target: &T) -> Duration {
+        self.by_target.get(target).map(Slot::lasts).unwrap_or_default()
+    }
+
     /// Takes the members that wait, up to `most` bytes and operations; they are under way from now on. `None`
     /// if nothing waits.
     pub(crate) fn take(&mut self, target: &T, most: (u64, u64), now: Instant) -> Option<(Arc<Node>, Vec<M>)> {
@@ -127,8 +135,9 @@ impl<T: Gathers, M: Weight> Slots<T, M> {
     /// Returns the slot of a target; makes one if the target has none.
     fn make(&mut self, target: &T, node: &Arc<Node>, now: Instant) -> &mut Slot<M, Arc<Node>> {
         let slots = &mut self.by_target;
-        if slots.len() >= KEPT && !slots.contains_key(target) {
+        if slots.len() >= self.sweep_at && !slots.contains_key(target) {
             slots.retain(|_, slot| !slot.is_idle());
+            self.sweep_at = (slots.len() * 2).max(KEPT);
         }
         slots
             .entry(target.clone())

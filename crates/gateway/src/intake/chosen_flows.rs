@@ -16,15 +16,17 @@ use crate::intake::lines::actions;
 /// head.
 #[derive(Clone)]
 pub(crate) struct ChosenFlows {
+    /// This core's router.
     router: Arc<Router>,
-    flows: Arc<[Arc<str>]>,
+    /// Copies: all cores share the names.
+    flows: Arc<[Box<str>]>,
 }
 
 impl ChosenFlows {
     pub(crate) fn to(router: &Arc<Router>, flows: &[Arc<str>]) -> Self {
         Self {
             router: Arc::clone(router),
-            flows: flows.into(),
+            flows: flows.iter().map(|flow| Box::from(&**flow)).collect(),
         }
     }
 
@@ -32,7 +34,13 @@ impl ChosenFlows {
     pub(crate) fn has(&self, head: &Parts, api: &str, index: &str) -> bool {
         let path = format!("/{}/{api}", utf8_percent_encode(index, NON_ALPHANUMERIC));
         let flows = self.router.decide(&head.method, &path, None);
-        flows.is_ok_and(|flows| *flows == *self.flows)
+        let names = |flows: &[Arc<str>]| {
+            flows
+                .iter()
+                .map(|flow| &**flow)
+                .eq(self.flows.iter().map(|flow| &**flow))
+        };
+        flows.is_ok_and(names)
     }
 }
 

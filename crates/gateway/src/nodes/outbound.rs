@@ -1,6 +1,7 @@
 //! The way to the nodes: every exchange with a node, of whatever kind, goes through [`Outbound`], which
 //! bounds what is in flight, counts, and reports the health of the node to the cluster.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub(crate) struct Outbound {
     client: Client,
     pool: Pool,
     chooser: Arc<Chooser>,
-    ledger: Ledger,
+    ledger: Rc<Ledger>,
     timeout: Duration,
     /// The number of retries, and the pause before a retry ([`Tries`](super::Tries)).
     pub(super) retry_count_max: u32,
@@ -32,7 +33,7 @@ pub(crate) struct Outbound {
 }
 
 /// Records how exchanges end.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Ledger {
     cluster: Arc<Cluster>,
     pub(crate) counters: Arc<Counters>,
@@ -81,7 +82,7 @@ impl Outbound {
             client: Client::new(config, pool.clone()),
             pool,
             chooser: cluster.chooser(choice),
-            ledger: Ledger { cluster, counters },
+            ledger: Rc::new(Ledger { cluster, counters }),
             timeout: sending.response_timeout,
             retry_count_max: sending.retry_count_max,
             retry_delay: sending.retry_delay,
@@ -106,7 +107,7 @@ impl Outbound {
     }
 
     /// Returns the ledger, for code that reads an answer after its exchange.
-    pub(crate) fn ledger(&self) -> &Ledger {
+    pub(crate) fn ledger(&self) -> &Rc<Ledger> {
         &self.ledger
     }
 

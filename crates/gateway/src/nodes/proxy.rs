@@ -1,5 +1,6 @@
 //! The filter `elasticsearch`: streams any API request to a healthy node, and the answer back.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -217,7 +218,7 @@ impl Proxy {
         {
             return Err(Fault::reply_too_large(ReplyTooLarge(limit)));
         }
-        let ledger = self.outbound.ledger().clone();
+        let ledger = Rc::clone(self.outbound.ledger());
         let body = Relay::of(body, self.response_bytes_max, ledger, node, began, request_id);
         Ok(Response::from_parts(head, body))
     }

@@ -1,5 +1,6 @@
 //! A forwarded reply on its way to the client. Its size is limited, and its failure is logged and reported.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -17,7 +18,7 @@ pub(crate) struct Relay {
     /// The number of bytes that may still come, and the limit from which it is counted down.
     left: Option<(u64, u64)>,
     passed: u64,
-    ledger: Ledger,
+    ledger: Rc<Ledger>,
     node: Arc<Node>,
     began: Instant,
     request_id: RequestId,
@@ -29,7 +30,7 @@ impl Relay {
     pub(crate) fn of(
         body: ReplyBody,
         bytes_max: Option<u64>,
-        ledger: Ledger,
+        ledger: Rc<Ledger>,
         node: Arc<Node>,
         began: Instant,
         request_id: RequestId,

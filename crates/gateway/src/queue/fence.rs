@@ -121,6 +121,14 @@ impl Fence {
         self.low <= position && (follows || mixes)
     }
 
+    /// Whether two groups of a lane are delivered apart from each other, because groups of other lanes may
+    /// belong between them. Otherwise what is parked of both is one piece, which has one place among those of
+    /// the other lanes.
+    fn parts(&self, lane: u32, before: u64, position: u64) -> bool {
+        let is_about = self.of.has(lane) || self.past.has(lane);
+        is_about && self.low <= position && self.end().is_none_or(|end| before < end)
+    }
+
     /// Whether one of these names may have come to lead elsewhere with this fence. A fence that names none is
     /// for names that nobody knew.
     fn is_about<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> bool {
@@ -172,16 +180,21 @@ impl Fronts {
         self.moved.notify_waiters();
     }
 
-    /// Returns the lane that the group at `position` of `lane` has to wait for, if there is one.
+    /// Returns the lane that the group at `position` of `lane` has to wait for, if there is one. It is the
+    /// lane itself if the group does not go along with the one at `after`, which is delivered first.
     pub(crate) fn awaited(
         &self,
         fences: &[Arc<Fence>],
         consumer: &Consumer,
         lane: u32,
-        position: u64,
+        (after, position): (Option<u64>, u64),
     ) -> Option<u32> {
         if fences.is_empty() {
             return None;
+        }
+        let is_apart = |after| fences.iter().any(|fence| fence.parts(lane, after, position));
+        if after.is_some_and(is_apart) {
+            return Some(lane);
         }
         let mut bound_of = vec![0; self.fronts.len()];
         for fence in fences.iter().filter(|fence| fence.low <= position) {
@@ -266,6 +279,23 @@ mod tests {
         assert!(fence.close(20) && !fence.close(30));
         assert!(left(&fence, "a", 19) && !left(&fence, "a", 20));
         assert_eq!(fence.end(), Some(20));
+    }
+
+    #[test]
+    fn groups_go_along_only_if_both_lie_before_or_both_behind_all_that_a_fence_puts_in_order() {
+        let lanes = |lane: u32| [lane].into_iter().collect();
+        let fence = Fence::new(1, 10, (lanes(5), lanes(3)), None);
+        let parted = |fence: &Fence, lane| {
+            [(8, 9), (9, 10), (10, 11), (19, 20), (20, 21)].map(|(one, other)| fence.parts(lane, one, other))
+        };
+        for lane in [3, 5] {
+            assert_eq!(parted(&fence, lane), [false, true, true, true, true]);
+        }
+        assert!(fence.close(20));
+        for lane in [3, 5] {
+            assert_eq!(parted(&fence, lane), [false, true, true, true, false]);
+        }
+        assert_eq!(parted(&fence, 4), [false; 5], "it is about other lanes");
     }
 
     fn fronts() -> Fronts {

@@ -25,14 +25,14 @@ mod unconfirmed_letters;
 mod whereabouts;
 
 pub(crate) use accept::{Accept, Queued};
-pub(crate) use accounts::GroupAccount;
+pub(crate) use accounts::{Account, GroupAccount};
 pub(crate) use fence::{Fences, Fronts};
 pub(crate) use journal::{Consumer, Journal, LaneReader};
 pub(crate) use queues::{Group, LaneActivity, Phase, Queue, Queues};
 #[cfg(test)]
 pub(crate) use record::PARAMS_READ;
 pub(crate) use record::{
-    DELIVERED_TYPE, Params, Recorded, apart_from_span, delivered_headers, minted, written,
+    DELIVERED_TYPE, LED_TO_MAX, Params, Recorded, apart_from_span, delivered_headers, minted, written,
 };
 pub(crate) use standstill::of_group as waits_of;
 pub(crate) use whereabouts::Whereabouts;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use config::{Compression, Config, Fsync};
 use log::{Codec, Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::admission::form::Forms;
 use crate::admission::keys::{Keys, SEGMENTS_STAY};
 use crate::admission::plan_room::PlanRoom;
+use crate::clock::now_ms;
 use crate::metrics::Count;
 use crate::queue::at_nodes::{AtNodes, tenths};
 use crate::queue::dead_letters::{Committed, DeadLetters};
@@ -525,7 +526,7 @@ impl Group {
         let why = error.to_string();
         let known = self.cannot_park.lock().replace(CannotPark {
             why: why.clone(),
-            is_untold: matches!(error, kafka::OpenError::Away { .. }),
+            is_untold: error.says_nothing_of_the_topic(),
         });
         if known.is_none_or(|known| known.why != why) {
             tracing::warn!(
@@ -702,8 +703,7 @@ impl Group {
                 .filter_map(|lane| self.lane(lane).since_ms)
                 .min()?,
         };
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        Some(now.saturating_sub(Duration::from_millis(oldest)))
+        Some(Duration::from_millis(now_ms().saturating_sub(oldest)))
     }
 
     /// Returns why some lane waits or tries again, if one does; a paused lane comes first.

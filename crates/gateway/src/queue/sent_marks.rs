@@ -130,7 +130,7 @@ fn found(bytes: &[u8], boot: Option<u128>, lanes: u32) -> Option<EarlierMarks> {
 /// goes down, one of the two is there.
 fn begin(path: &Path, boot: u128, before: &[u64], synced: u64) -> io::Result<File> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
+    RealDisk::default().create_folder(folder)?;
     let marks = before.iter().chain([&synced]).flat_map(|mark| mark.to_le_bytes());
     let head = [MAGIC, &boot.to_le_bytes(), &(before.len() as u64).to_le_bytes()].concat();
     let bytes: Vec<u8> = head.into_iter().chain(marks).collect();

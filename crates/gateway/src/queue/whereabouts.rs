@@ -31,7 +31,8 @@ use kept::{FileContents, WhereaboutsFile};
 /// Where the names of one queue lead.
 pub(crate) struct Whereabouts {
     lanes: u32,
-    /// Operations of a lane that are parked go out later than their lane, and need the fences for as long.
+    /// Parked operations go out later than their lane, and need the fences for as long: those of a lane keep
+    /// their order by them, and lines for indices know from them where names have led.
     parked: Arc<ParkedOfQueue>,
     /// The current epoch, replaced whenever names may lead elsewhere.
     epoch: ArcSwap<Epoch>,
@@ -497,7 +498,7 @@ impl Whereabouts {
 
 /// Returns the position from which on documents are in the log, which begins at `start`, or parked.
 fn needed_from(parked: &ParkedOfQueue, start: u64) -> u64 {
-    parked.oldest_of_lanes().map_or(start, |oldest| oldest.min(start))
+    parked.oldest_waiting().map_or(start, |oldest| oldest.min(start))
 }
 
 /// Joins fences into few that hold back everything that any of them does. A fence that names nothing is about

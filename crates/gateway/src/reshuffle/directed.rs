@@ -9,6 +9,7 @@ mod round_robin;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bulk::{Destination, Direct, Directing, IndexRoute, NodeIx, Part, Run};
@@ -36,7 +37,7 @@ pub(crate) struct RoundRobins(parking_lot::RwLock<HashMap<Box<str>, Arc<RoundRob
 pub(crate) struct Assignments<'a> {
     configured: DirectRouting,
     /// The switches as they were when the request came.
-    switched: Arc<Switched>,
+    switched: Rc<Switched>,
     round_robins: &'a RoundRobins,
     snapshot: &'a Snapshot,
     given: RefCell<Vec<Assignment>>,
@@ -68,7 +69,7 @@ impl RoundRobins {
     pub(crate) fn assignments<'a>(
         &'a self,
         configured: DirectRouting,
-        switched: Arc<Switched>,
+        switched: Rc<Switched>,
         snapshot: &'a Snapshot,
     ) -> Assignments<'a> {
         Assignments {
@@ -81,6 +82,7 @@ impl RoundRobins {
     }
 
     fn round_robin(&self, index: &IndexRoute) -> Arc<RoundRobin> {
+        wire::shared::touches("round robins of indices");
         let known = self.0.read();
         if let Some(round_robin) = known.get(&index.name) {
             return Arc::clone(round_robin);

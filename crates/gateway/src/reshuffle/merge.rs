@@ -68,12 +68,13 @@ impl Reshuffle {
     /// Has all parts of a bulk executed.
     pub(crate) async fn deliver(&self, split: Split<'_>) -> Vec<PartAnswer> {
         let combiner = self.combiner.as_ref().filter(|combiner| combiner.is_on());
-        let family = combiner.map(|combiner| combiner.family(split.message, &split.load.plan));
+        let (plan, table) = (&split.load.plan, &split.snapshot.table);
+        let with = combiner.map(|one| (one.family(split.message, plan), one.company(plan, table)));
         let sender = Sender {
             outbound: &self.outbound,
             pool: &self.pool,
             counters: &self.counters,
-            combine: combiner.zip(family.as_ref()),
+            combine: combiner.zip(with.as_ref().map(|(family, company)| (family, company))),
         };
         let parts = 0..split.load.plan.parts.len();
         if !split.load.plan.touched().is_empty() {

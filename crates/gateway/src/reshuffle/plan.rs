@@ -3,7 +3,7 @@
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use bulk::{Ask, Directing, IdMint, NullId, Plan, RouteTable, Scratch, Verdict};
 use cluster::Snapshot;
@@ -12,13 +12,15 @@ use wire::guard::fault;
 use wire::{Buffer, Pool};
 
 use crate::bulk_request::BulkHead;
+use crate::clock::now_ms;
 use crate::flow_counts::FlowCounts;
 use crate::metrics::Counters;
 use crate::nodes::{Fallback, Outbound};
+use crate::own_copy::OwnCopy;
 use crate::reshuffle::directed::{Assignments, RoundRobins};
 use crate::scratch::with_scratch;
 use crate::split::Combiner;
-use crate::switches::ClusterSwitches;
+use crate::switches::{ClusterSwitches, Switched};
 use crate::turns::{AT_ONCE_BYTES, Turns};
 
 /// Plans bulks and splits them, with one instance per core.
@@ -33,6 +35,8 @@ pub(crate) struct Reshuffle {
     /// The round robins that direct documents without id and routing.
     pub(crate) round_robins: Arc<RoundRobins>,
     pub(crate) switches: ClusterSwitches,
+    /// This core's copy of the switches, which requests keep.
+    pub(crate) switched: OwnCopy<Switched>,
     pub(crate) pool: Pool,
     pub(crate) ids: RefCell<IdMint>,
     pub(crate) scratch: RefCell<Scratch>,
@@ -71,10 +75,9 @@ pub(crate) struct PlanBasis<'a> {
 impl Reshuffle {
     /// Creates the assignments of a request that is planned with `snapshot`.
     pub(crate) fn assignments<'a>(&'a self, snapshot: &'a Snapshot) -> Assignments<'a> {
-        let switched = self.switches.now();
+        let switched = self.switched.of(&self.switches.now());
         let configured = self.settings.direct_routing;
-        self.round_robins
-            .assignments(configured, Arc::clone(&switched), snapshot)
+        self.round_robins.assignments(configured, switched, snapshot)
     }
 
     /// Returns what to ask of the plan of a request. `assignments` directs documents without id and routing;
@@ -201,9 +204,4 @@ fn own_mint() -> IdMint {
     let mut ids = IdMint::new(fastrand::u64(..));
     ids.tick(now_ms());
     ids
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, |since| since.as_millis() as u64)
 }

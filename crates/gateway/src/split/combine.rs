@@ -8,7 +8,8 @@
 //! the last request to that node carried several parts. The clients of those parts are about to send again,
 //! so the part waits for as many, for a fraction of the time that a request takes.
 //!
-//! Only parts of requests that say the same ([`Family`]) travel together. Each client gets its own items, and
+//! Only parts of requests that say the same ([`Family`]) travel together, and only with parts for the same
+//! indices, unless all of them are known to be prompt ([`Company`]). Each client gets its own items, and
 //! no client gets an answer about the whole, since another client may be to blame for it: each part is then
 //! sent again by itself, whatever the status. If the whole may have been executed all the same (5xx, no
 //! answer, an answer that cannot be read), the rules for parts whose fate is unknown apply
@@ -24,8 +25,10 @@
 //! The only extra copy is that of the answer to a client with a single part.
 
 mod batch;
+mod company;
 mod family;
 
+pub(crate) use company::Company;
 pub(crate) use family::{Families, Family};
 
 use std::cell::Cell;
@@ -33,7 +36,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bulk::{Destination, Part, Plan};
+use bulk::{Destination, Part, Plan, RouteTable};
 use cluster::{Ended, Node, Permit};
 use config::Combine;
 use http::{StatusCode, response};
@@ -50,6 +53,8 @@ use crate::request_id::RequestId;
 use crate::split::part::{AnswerBody, Split};
 use crate::switches::ClusterSwitches;
 use batch::Member;
+pub(crate) use batch::SlowWatch;
+use company::NameHash;
 
 /// Gathers parts and sends them. Each filter has one instance per core.
 #[derive(Clone)]
@@ -91,6 +96,8 @@ enum CombinedRemote {
 struct Ticket {
     family: Arc<Family>,
     target: Target,
+    /// The indices of each bulk that names several.
+    several: Vec<Arc<[NameHash]>>,
     /// The number of parts that travel, and the bytes of their operations.
     weight: (usize, u64),
     began: Instant,
@@ -155,23 +162,35 @@ impl Combiner {
             .of(&self.0.filter, message, peculiar, &self.0.configured)
     }
 
+    /// Returns the company of a bulk's parts.
+    pub(crate) fn company(&self, plan: &Plan, table: &RouteTable) -> Company {
+        let names = plan.names().iter().map(|number| table.name_of(*number));
+        let (filter, now) = (&self.0.filter, Instant::now());
+        self.0.families.companies.of(filter, names, now)
+    }
+
     /// Returns the node for a part that any node may take: the one that such parts gather for, otherwise the
     /// next node in turn.
-    pub(crate) fn any(&self, family: &Family, part: &Part, next: impl FnOnce() -> Arc<Node>) -> Arc<Node> {
-        let gathering = family.slots().node(&self.target(None, part));
+    pub(crate) fn any(
+        &self,
+        (family, company): (&Family, &Company),
+        part: &Part,
+        next: impl FnOnce() -> Arc<Node>,
+    ) -> Arc<Node> {
+        let gathering = family.slots().node(&self.target(None, part, company));
         gathering.filter(|node| node.health.is_up()).unwrap_or_else(next)
     }
 
     /// Returns the target that a part gathers for. `node` is `None` if any node may take the part.
-    fn target(&self, node: Option<&Arc<Node>>, part: &Part) -> Target {
+    fn target(&self, node: Option<&Arc<Node>>, part: &Part, company: &Company) -> Target {
         let large = part.bytes * LARGE_SHARE > self.0.settings.get().flush_bytes;
-        Target::new(node, part.index.as_deref(), part.shard, large)
+        Target::new(node, part.index.as_deref(), part.shard, large, company.key)
     }
 
     /// Waits until a part may be sent by itself, or has been sent with others.
     pub(crate) async fn join(
         &self,
-        family: &Arc<Family>,
+        (family, company): (&Arc<Family>, &Company),
         node: &Arc<Node>,
         part: usize,
         split: Split<'_>,
@@ -182,17 +201,19 @@ impl Combiner {
         if bytes * 2 > settings.flush_bytes {
             return Combined::Alone(self.wait_to_send(node, split.message.request_id).await);
         }
-        let target = self.target((ours.destination != Destination::Any).then_some(node), ours);
+        let home = (ours.destination != Destination::Any).then_some(node);
+        let target = self.target(home, ours, company);
         if family.slots().alone(&target, node, Instant::now()) {
             let permit = settings
                 .adaptive
                 .then(|| node.health.limiter().try_acquire())
                 .flatten();
-            let ticket = Ticket::new(family, &target, (1, bytes), permit);
+            let several = company.several.iter().cloned().collect();
+            let ticket = Ticket::new(family, &target, (1, bytes), (permit, several));
             return Combined::Alone(Some(self.lease(ticket)));
         }
         let (tell, told) = oneshot::channel();
-        let member = Member::new(part, split, tell);
+        let member = Member::new(part, split, company.several.clone(), tell);
         family.slots().push(&target, node, member, Instant::now());
         self.consider(family, &target);
         match told.await {
@@ -283,7 +304,8 @@ impl Combiner {
             return;
         };
         let bytes = members.iter().map(Member::bytes).sum();
-        let ticket = Ticket::new(family, target, (members.len(), bytes), permit);
+        let several = members.iter().filter_map(Member::several).collect();
+        let ticket = Ticket::new(family, target, (members.len(), bytes), (permit, several));
         if members.len() == 1 {
             members.remove(0).tell(CombinedRemote::Alone(Some(ticket)));
         } else {
@@ -297,6 +319,16 @@ impl Combiner {
 // === impl Lease ===
 
 impl Lease {
+    /// Returns what notices that the request is slow, if its bulks name several indices.
+    pub(crate) fn slow_watch(&self) -> Option<SlowWatch> {
+        let ticket = self.ticket.as_ref().filter(|ticket| !ticket.several.is_empty())?;
+        Some(SlowWatch {
+            family: Arc::clone(&ticket.family),
+            names: ticket.several.clone(),
+            slow_after: ticket.family.slow_after(&ticket.target),
+        })
+    }
+
     /// Records that the request is sent now.
     pub(crate) fn sent(&mut self) {
         if let Some(permit) = self.permit() {
@@ -348,10 +380,16 @@ fn ended(status: StatusCode, body: &[u8], bytes: u64) -> Option<Ended> {
 
 impl Ticket {
     /// Creates a ticket. `weight`: the number of parts that travel, and their bytes.
-    fn new(family: &Arc<Family>, target: &Target, weight: (usize, u64), permit: Option<Permit>) -> Self {
+    fn new(
+        family: &Arc<Family>,
+        target: &Target,
+        weight: (usize, u64),
+        (permit, several): (Option<Permit>, Vec<Arc<[NameHash]>>),
+    ) -> Self {
         Self {
             family: Arc::clone(family),
             target: target.clone(),
+            several,
             weight,
             began: Instant::now(),
             permit,
@@ -361,8 +399,8 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.family
-            .returned(&self.target, self.weight, self.began.elapsed());
+        let lasted = self.began.elapsed();
+        self.family.returned(&self.target, self.weight, lasted);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The way of one part: the tries to have it executed, and their outcome.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::metrics::Counters;
 use crate::nodes::lines::{Body, Lines, PlannedBody};
 use crate::nodes::quote;
 use crate::nodes::{Message, Outbound, Purpose, Tries, is_unexecuted};
-use crate::split::combine::{Combined, Combiner, Family};
+use crate::split::combine::{Combined, Combiner, Company, Family, Lease, SlowWatch};
 use crate::turns::Turns;
 
 /// A request that is split: what its parts have in common.
@@ -33,8 +34,8 @@ pub(crate) struct Sender<'a> {
     pub(crate) outbound: &'a Outbound,
     pub(crate) pool: &'a Pool,
     pub(crate) counters: &'a Counters,
-    /// The combiner and family with which parts may travel, if they may.
-    pub(crate) combine: Option<(&'a Combiner, &'a Arc<Family>)>,
+    /// The combiner, and the family and company with which parts may travel, if they may.
+    pub(crate) combine: Option<(&'a Combiner, (&'a Arc<Family>, &'a Company))>,
 }
 
 /// The outcome of a part.
@@ -156,8 +157,8 @@ impl Sender<'_> {
             _ => {
                 let next = || tries.pick(PickReason::Documents);
                 let picked = match (self.combine, destination) {
-                    (Some((combiner, family)), Destination::Any) if tries.none_failed() => {
-                        combiner.any(family, &split.load.plan.parts[part], next)
+                    (Some((combiner, (family, company))), Destination::Any) if tries.none_failed() => {
+                        combiner.any((family, company), &split.load.plan.parts[part], next)
                     }
                     _ => next(),
                 };
@@ -176,7 +177,7 @@ impl Sender<'_> {
     ) -> Result<(response::Parts, AnswerBody), Lost> {
         self.counters.parts.add(1);
         let mut lease = match self.combine {
-            Some((combiner, family)) if first => match combiner.join(family, node, part, split).await {
+            Some((combiner, with)) if first => match combiner.join(with, node, part, split).await {
                 Combined::Shared(answer) => return answer.map_err(Lost::Unanswered),
                 Combined::Doubted(why) => return Err(Lost::Together(why)),
                 Combined::Alone(lease) => lease,
@@ -192,7 +193,9 @@ impl Sender<'_> {
             purpose: Purpose::Part(split.load.plan.parts[part].docs),
             ..split.message
         };
-        let answer = self.outbound.whole(node, message, body, split.deadline).await;
+        let exchange = pin!(self.outbound.whole(node, message, body, split.deadline));
+        let watch = lease.as_ref().and_then(Lease::slow_watch);
+        let answer = SlowWatch::over(watch, exchange).await;
         if let Some(lease) = &mut lease {
             let bytes = split.load.plan.parts[part].bytes;
             lease.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);

@@ -237,7 +237,7 @@ impl Group for OpenGroup {
     }
 
     fn status(&self) -> Vec<LaneStatus> {
-        let ends = self.inner.topic.ends();
+        let ends = self.inner.topic.ends.all();
         let lanes = self.inner.lanes.iter().zip(ends);
         let status = lanes.map(|(lane, (_, end))| {
             let lane = lane.lock();

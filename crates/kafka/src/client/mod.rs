@@ -3,6 +3,7 @@
 mod append;
 mod browse;
 mod config;
+mod ends;
 mod group;
 mod hand_over;
 mod lane;

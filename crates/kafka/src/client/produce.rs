@@ -16,6 +16,7 @@ use rdkafka::producer::{
 
 use super::append::{Counts, Pending, refused};
 use super::config::base_config;
+use super::ends::Ends;
 use super::size_limit::SizeLimit;
 use super::threads::caught;
 use crate::{Append, AppendError, Head, Options, Part, Status};
@@ -27,6 +28,7 @@ pub(crate) struct Outcomes {
     away: AtomicBool,
     poison: FatalError,
     limit: Arc<SizeLimit>,
+    ends: Arc<Ends>,
 }
 
 /// The reason why nothing is accepted any more.
@@ -47,6 +49,7 @@ pub(crate) struct Producing {
     pub(crate) poison: FatalError,
     /// The largest message.
     pub(crate) limit: Arc<SizeLimit>,
+    ends: Arc<Ends>,
 }
 
 type Producer = ThreadedProducer<Outcomes>;
@@ -54,20 +57,21 @@ type Producer = ThreadedProducer<Outcomes>;
 // === impl Producing ===
 
 impl Producing {
-    pub(crate) fn open(options: &Options, limit: SizeLimit) -> Result<Self, KafkaError> {
+    pub(crate) fn open(options: &Options, limit: SizeLimit, ends: &Arc<Ends>) -> Result<Self, KafkaError> {
         let (limit, poison) = (Arc::new(limit), FatalError::default());
         Ok(Self {
-            producer: Mutex::new(Arc::new(producer(options, &limit, &poison)?)),
+            producer: Mutex::new(Arc::new(producer(options, &limit, &poison, ends)?)),
             counts: Arc::default(),
             poison,
             limit,
+            ends: Arc::clone(ends),
         })
     }
 
     /// Goes on with a producer whose batches are no larger than the limit. Blocks until the outcomes of all
     /// messages are known that the earlier one was given.
     pub(crate) fn renew(&self, options: &Options) -> Result<(), KafkaError> {
-        let new = Arc::new(producer(options, &self.limit, &self.poison)?);
+        let new = Arc::new(producer(options, &self.limit, &self.poison, &self.ends)?);
         let old = std::mem::replace(&mut *self.producer.lock(), new);
         // Requests that are being handed over have it still, and nobody else gets it.
         while Arc::strong_count(&old) > 1 {
@@ -169,13 +173,19 @@ fn refusal(error: &KafkaError, bytes: u64, waiting: u64) -> AppendError {
 }
 
 /// Makes a producer whose batches the topic accepts.
-fn producer(options: &Options, limit: &Arc<SizeLimit>, poison: &FatalError) -> Result<Producer, KafkaError> {
+fn producer(
+    options: &Options,
+    limit: &Arc<SizeLimit>,
+    poison: &FatalError,
+    ends: &Arc<Ends>,
+) -> Result<Producer, KafkaError> {
     let bytes = limit.bytes();
     let context = Outcomes {
         log_limiter: LogLimiter::default(),
         away: AtomicBool::default(),
         poison: poison.clone(),
         limit: Arc::clone(limit),
+        ends: Arc::clone(ends),
     };
     base_config(options)
         .set("enable.idempotence", "true")
@@ -223,7 +233,10 @@ impl Outcomes {
             Ok(message) => {
                 self.away.store(false, Ordering::Relaxed);
                 let lane = u32::try_from(message.partition()).unwrap_or_default();
-                pending.stored(lane, u64::try_from(message.offset()).unwrap_or_default());
+                let offset = u64::try_from(message.offset()).unwrap_or_default();
+                // Before the client hears of it.
+                self.ends.stored(lane, offset);
+                pending.stored(lane, offset);
             }
             Err((error, message)) => {
                 if error.rdkafka_error_code() == Some(RDKafkaErrorCode::Fatal) {

@@ -38,7 +38,7 @@ pub(crate) fn seek(group: &Inner, to: StartAt, only: Option<u32>) -> Result<Move
         group.add(&mut list, lane, &cursor);
         cursors.push((lane, cursor));
         // The number of pending messages is calculated from these offsets.
-        group.topic.ends.lock()[lane as usize] = marks;
+        group.topic.ends.found(lane, marks);
     }
     // This process may have left the group only just now.
     let until = Instant::now() + SETTLE_TIMEOUT;

@@ -19,6 +19,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use super::append::refused;
 use super::browse::{browse, read_until};
 use super::config::{base_config, consumer_config};
+use super::ends::Ends;
 use super::group::{OpenGroup, Quiet};
 use super::produce::{FatalError, Producing, SMALLER_NOW};
 use super::size_limit::{SizeLimit, Trust};
@@ -46,8 +47,7 @@ pub(crate) struct Inner {
     /// A consumer without a group, which asks about the topic.
     pub(crate) probe: BaseConsumer<Quiet>,
     pub(crate) groups: Mutex<Vec<Arc<OpenGroup>>>,
-    /// The first and next offset of each partition, as of the last look.
-    pub(crate) ends: Mutex<Vec<(u64, u64)>>,
+    pub(crate) ends: Arc<Ends>,
     /// How often the ends and the places of the groups were looked up.
     pub(crate) looks: AtomicU64,
     closed: AtomicBool,
@@ -59,7 +59,7 @@ impl OpenTopic {
     /// See [`open`](super::open).
     pub(crate) fn open(options: &Options) -> Result<Self, OpenError> {
         let topic = Self::open_unwatched(options, true)?;
-        watch::start(&topic.inner).map_err(|error| about(options, error.to_string()))?;
+        watch::start(&topic.inner).map_err(|error| OpenError::Client(error.to_string()))?;
         Ok(topic)
     }
 
@@ -77,7 +77,7 @@ impl OpenTopic {
     }
 
     fn open_unwatched(options: &Options, is_queue: bool) -> Result<Self, OpenError> {
-        let failed = |error: KafkaError| about(options, error.to_string());
+        let failed = |error: KafkaError| OpenError::Client(error.to_string());
         let probe: BaseConsumer<Quiet> = consumer_config(options)
             .create_with_context(Quiet::default())
             .map_err(failed)?;
@@ -119,7 +119,8 @@ impl OpenTopic {
             false => Trust::Final,
         };
         let limit = SizeLimit::new(message_bytes_max, trust);
-        let producing = Producing::open(options, limit).map_err(failed)?;
+        let ends = Arc::new(Ends::new(lanes));
+        let producing = Producing::open(options, limit, &ends).map_err(failed)?;
         let inner = Arc::new(Inner {
             options: options.clone(),
             lanes,
@@ -129,7 +130,7 @@ impl OpenTopic {
             producing,
             probe,
             groups: Mutex::default(),
-            ends: Mutex::new(vec![(0, 0); lanes as usize]),
+            ends,
             looks: AtomicU64::default(),
             closed: AtomicBool::new(false),
         });
@@ -195,7 +196,7 @@ impl Topic for OpenTopic {
 
     fn status(&self) -> Status {
         Status {
-            messages: self.inner.ends().iter().map(|(low, high)| high - low).sum(),
+            messages: self.inner.ends.all().iter().map(|(low, high)| high - low).sum(),
             ..self.inner.producing.status()
         }
     }
@@ -261,10 +262,6 @@ impl Inner {
             "the brokers refuse messages for their size, and the topic's settings do not say why"
         );
         limit.trust(Trust::Final);
-    }
-
-    pub(crate) fn ends(&self) -> Vec<(u64, u64)> {
-        self.ends.lock().clone()
     }
 
     pub(crate) fn poison(&self) -> &FatalError {
@@ -416,7 +413,9 @@ fn look_at_settings(
     let settings = match described {
         Ok(settings) => settings,
         // Settings that cannot be read are unknown: the topic may delete what has to stay.
-        Err(error) if passes(&error) => return Err(away(options, error.to_string())),
+        Err(error) if passes(&error) || !is_queue && !is_answer(&error) => {
+            return Err(away(options, error.to_string()));
+        }
         Err(error) if !is_queue => {
             let why = format!("its settings cannot be read, and it may delete what is old: {error}");
             return Err(about(options, why));
@@ -474,7 +473,7 @@ fn describe(admin: &AdminClient<Quiet>, options: &Options) -> Result<ConfigResou
 fn passes(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(
-        error.rdkafka_error_code(),
+        code_of(error),
         Some(
             Code::OperationTimedOut
                 | Code::RequestTimedOut
@@ -492,11 +491,44 @@ fn passes(error: &KafkaError) -> bool {
     )
 }
 
-/// Returns what an error about the topic means: what passes says nothing yet about the topic.
+/// Returns whether an error is the brokers' answer about the topic, which holds until somebody changes their
+/// settings. All other errors are about brokers that are away, about the way to them, or about this process.
+fn is_answer(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code_of(error),
+        Some(
+            Code::TopicAuthorizationFailed
+                | Code::GroupAuthorizationFailed
+                | Code::ClusterAuthorizationFailed
+                | Code::InvalidTopic
+                | Code::InvalidPartitions
+                | Code::InvalidReplicaAssignment
+                | Code::InvalidConfig
+                | Code::InvalidRequest
+                | Code::InvalidArgument
+                | Code::PolicyViolation
+                | Code::SecurityDisabled
+                | Code::UnsupportedVersion
+                | Code::UnsupportedFeature
+                | Code::NotImplemented
+        )
+    )
+}
+
+/// Returns the code of an error. The library itself tells none for what it was asked as an administrator.
+fn code_of(error: &KafkaError) -> Option<RDKafkaErrorCode> {
+    match error {
+        KafkaError::AdminOp(code) => Some(*code),
+        error => error.rdkafka_error_code(),
+    }
+}
+
+/// Returns what an error about the topic means: one that is no answer says nothing about the topic.
 fn failed(options: &Options, error: &KafkaError) -> OpenError {
-    match passes(error) {
-        true => away(options, error.to_string()),
-        false => about(options, format!("it cannot be used: {error}")),
+    match is_answer(error) {
+        true => about(options, format!("it cannot be used: {error}")),
+        false => away(options, error.to_string()),
     }
 }
 
@@ -571,13 +603,38 @@ mod tests {
             tls: None,
             sasl: None,
         };
-        let is_away = |code| {
-            let told = failed(&options, &KafkaError::MetadataFetch(code));
-            matches!(told, OpenError::Away { .. })
-        };
-        assert!(is_away(RDKafkaErrorCode::LeaderNotAvailable));
-        assert!(is_away(RDKafkaErrorCode::NotController));
-        assert!(!is_away(RDKafkaErrorCode::TopicAuthorizationFailed));
-        assert!(!is_away(RDKafkaErrorCode::InvalidTopic));
+        for error in [KafkaError::MetadataFetch, KafkaError::AdminOp] {
+            let is_away = |code| {
+                let told = failed(&options, &error(code));
+                matches!(told, OpenError::Away { .. })
+            };
+            let for_a_moment = [
+                RDKafkaErrorCode::LeaderNotAvailable,
+                RDKafkaErrorCode::NotController,
+                RDKafkaErrorCode::OperationTimedOut,
+                RDKafkaErrorCode::RequestTimedOut,
+                RDKafkaErrorCode::BrokerTransportFailure,
+                RDKafkaErrorCode::UnknownTopicOrPartition,
+                RDKafkaErrorCode::NotEnoughReplicas,
+                RDKafkaErrorCode::KafkaStorageError,
+                // So many brokers are there, and others may come back.
+                RDKafkaErrorCode::InvalidReplicationFactor,
+                RDKafkaErrorCode::ThrottlingQuotaExceeded,
+                RDKafkaErrorCode::Unknown,
+            ];
+            for code in for_a_moment {
+                assert!(is_away(code), "{code:?}");
+            }
+            let until_changed = [
+                RDKafkaErrorCode::TopicAuthorizationFailed,
+                RDKafkaErrorCode::ClusterAuthorizationFailed,
+                RDKafkaErrorCode::InvalidTopic,
+                RDKafkaErrorCode::PolicyViolation,
+            ];
+            for code in until_changed {
+                assert!(!is_away(code), "{code:?}");
+            }
+        }
+        assert!(passes(&KafkaError::AdminOp(RDKafkaErrorCode::OperationTimedOut)));
     }
 }

@@ -55,14 +55,15 @@ fn look(topic: &Inner) {
             topic.poison().set(&why);
         }
     }
-    let mut ends = Vec::with_capacity(topic.lanes as usize);
+    topic.ends.begin_look();
     for lane in 0..topic.lanes {
         let Ok((low, high)) = topic.probe.fetch_watermarks(name, lane as i32, ASK_TIMEOUT) else {
             return;
         };
-        ends.push((low.max(0) as u64, high.max(low).max(0) as u64));
+        topic
+            .ends
+            .found(lane, (low.max(0) as u64, high.max(low).max(0) as u64));
     }
-    *topic.ends.lock() = ends;
     let groups = topic.groups.lock().clone();
     for group in groups {
         if let Err(error) = group.inner.refresh(ASK_TIMEOUT, false) {

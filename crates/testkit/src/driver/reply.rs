@@ -116,7 +116,9 @@ impl Replies {
         if self.buffer.len() < self.filled + room {
             self.buffer.resize(self.filled + room, 0);
         }
-        let got = socket.read(&mut self.buffer[self.filled..])?;
+        let got = socket
+            .read(&mut self.buffer[self.filled..])
+            .with_context(|| format!("{} bytes of it have come", self.filled))?;
         ensure!(got > 0, "closed in the middle of a reply");
         self.filled += got;
         Ok(())

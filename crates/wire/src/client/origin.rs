@@ -32,6 +32,11 @@ impl Origin {
         &self.parts.authority
     }
 
+    /// Returns an equal origin that counts references by itself, for another core.
+    pub fn copied(&self) -> Self {
+        Self::new(&self.parts.host, self.parts.port, self.parts.tls.clone())
+    }
+
     fn new(host: &str, port: u16, tls: Option<ClientTls>) -> Self {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let authority = if host.contains(':') {

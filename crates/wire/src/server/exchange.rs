@@ -19,6 +19,7 @@ use crate::connection::{CONTINUE, ClientGone, Connection, Io};
 use crate::connections::{Activity, OpenConnection};
 use crate::drain::{Phase, Registration, Signal};
 use crate::guard::{self, Work, guarded};
+use crate::heads::{BegunHead, HEAD_BYTES_FREE};
 use crate::incoming::{Incoming, Peer};
 use crate::inflate::Encoding;
 use crate::limits::Limits;
@@ -159,6 +160,8 @@ async fn serve_to_end<S: Service>(
                     headers: None,
                 };
                 let answer = shared.service.refuse(refusal, refused);
+                // Nothing of it is read any more, and the client may be slow to take the answer.
+                connection.io.borrow_mut().receiver.give_up();
                 let asked = RequestTraits {
                     method: &Method::GET,
                     version: Version::HTTP_11,
@@ -248,6 +251,7 @@ async fn next_head<S>(
     let mut limits = shared.limits_now();
     let mut scan = HeadScan::default();
     let mut began = false;
+    let mut head = BegunHead::new(shared.pool.budget());
     connection
         .io
         .borrow_mut()
@@ -268,13 +272,17 @@ async fn next_head<S>(
                     return Poll::Ready(Next::Refused(refusal));
                 }
             }
-            if let Some(next) = find_head(&mut io.receiver, &mut scan, &limits, &connection.opened) {
+            let begun = (&mut head, &*connection.opened);
+            if let Some(next) = find_head(&mut io.receiver, &mut scan, &limits, begun) {
                 return Poll::Ready(next);
             }
             match io.receiver.poll_fill(&mut io.stream, cx) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending if began => {
+                    if !head.waits(io.receiver.held(), &connection.opened) {
+                        return Poll::Ready(Next::Refused(Refusal::OutOfMemory));
+                    }
                     return match connection.opened.has_to_leave() {
                         true => Poll::Ready(Next::End),
                         false => io.alarm.poll(cx).map(|()| Next::Refused(Refusal::HeadTimeout)),
@@ -320,7 +328,7 @@ fn find_head(
     receiver: &mut Receiver,
     scan: &mut HeadScan,
     limits: &Limits,
-    opened: &OpenConnection,
+    (head, opened): (&mut BegunHead<'_>, &OpenConnection),
 ) -> Option<Next> {
     let bytes = receiver.pending();
     let refusal = match scan.find(bytes) {
@@ -329,6 +337,7 @@ fn find_head(
         Ok(Some(length)) => {
             let parsed = parse_request(&bytes[..length], limits);
             receiver.consume(length);
+            head.ends();
             opened.does(Activity::Asks);
             match parsed {
                 Ok(line) => return Some(Next::Request(Box::new(line))),
@@ -486,12 +495,15 @@ impl Sent {
 /// pipelines meanwhile are taken in.
 fn watch(connection: &Connection, cx: &mut Context<'_>) {
     let io = &mut *connection.io.borrow_mut();
-    if !io.receiver.is_done() || connection.gone.is_set() || !io.receiver.pending().is_empty() {
+    if !io.receiver.is_done() || connection.gone.is_set() {
         return;
     }
-    if let Poll::Ready(Ok(0) | Err(_)) = io.receiver.poll_fill(&mut io.stream, cx) {
+    if io.receiver.pending().is_empty()
+        && let Poll::Ready(Ok(0) | Err(_)) = io.receiver.poll_fill(&mut io.stream, cx)
+    {
         connection.gone.set();
     }
+    io.receiver.rests();
 }
 
 /// Writes an answer.
@@ -571,6 +583,7 @@ fn transmit(
             Poll::Ready(Err(TransmitFault::Io(_))) => Poll::Ready(Err((cut, None))),
             Poll::Ready(Err(TransmitFault::Body(error))) => Poll::Ready(Err((cut, Some(error)))),
             Poll::Pending => {
+                io.receiver.rests();
                 if waits == WaitsFor::Source {
                     pace.resume();
                     return Poll::Pending; // whose patience that is, is the source's business
@@ -645,6 +658,7 @@ async fn linger(connection: &Connection) {
     let mut shutting = true;
     let mut skipped = 0;
     let mut scrap = Vec::with_capacity(LINGER_READ_BYTES);
+    connection.io.borrow_mut().receiver.give_up();
     let _ = poll_fn(|cx| {
         let io = &mut *connection.io.borrow_mut();
         io.request += 1;
@@ -689,7 +703,6 @@ impl Drop for InFlight<'_> {
 }
 
 const HEAD_BYTES_TYPICAL: usize = 512;
-const HEAD_BYTES_FREE: usize = 4 << 10;
 const SKIP_BYTES_MAX: u64 = 256 << 10;
 /// A client that has connected just before the end is given this long to send its first request.
 const FIRST_WORD_TIME: Duration = Duration::from_secs(1);

@@ -18,14 +18,22 @@ pub(crate) fn of_handshake(error: &io::Error) -> String {
     }
 }
 
-/// Returns why no private key could be read from a PEM text.
-pub(crate) fn of_pem(error: &pem::Error) -> String {
+/// Returns why a PEM text could not be read. The parser's own words quote the text, and so a private key that
+/// has lost its line breaks.
+pub(crate) fn of_pem(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::NoItemsFound => {
             "no private key found; the file is to have a part that begins with `-----BEGIN PRIVATE KEY-----`"
-                .to_owned()
         }
-        other => format!("no PEM: {other}"),
+        pem::Error::MissingSectionEnd { .. } => {
+            "no PEM: a part has a `-----BEGIN …-----` and no `-----END …-----` on a line of its own; have the line \
+             breaks been lost?"
+        }
+        pem::Error::IllegalSectionStart { .. } => {
+            "no PEM: a line begins with `-----BEGIN ` and does not end with `-----`; have the line breaks been lost?"
+        }
+        pem::Error::Base64Decode(_) => "no PEM: a part is not in base64",
+        _ => "no PEM: it cannot be read",
     }
 }
 

@@ -27,6 +27,10 @@ impl Service for Echo {
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 self.collect(request).await
             }
+            "/wait" => {
+                let _body = self.collect(request).await;
+                std::future::pending().await
+            }
             _ => self.collect(request).await,
         }
     }

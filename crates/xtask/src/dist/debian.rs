@@ -81,11 +81,19 @@ fn depends(tree: &Tree) -> Result<String> {
     Ok(depends.context("dpkg-shlibdeps names no library")?.to_owned())
 }
 
-/// Returns roughly how much disk space the tree takes.
+/// Returns how much disk space the tree takes, as Debian counts it: each file in whole kilobytes, and one for
+/// each folder. What folders really take depends on the file system.
 fn kilobytes(folder: &Path) -> Result<u64> {
-    let told = output(Command::new("du").args(["-sk", "--apparent-size"]).arg(folder))?;
-    let number = told.split_whitespace().next().context("a number")?;
-    Ok(number.parse()?)
+    let mut sum = 1;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let about = entry.metadata()?;
+        sum += match about.is_dir() {
+            true => kilobytes(&entry.path())?,
+            false => about.len().div_ceil(1024),
+        };
+    }
+    Ok(sum)
 }
 
 /// The service is neither enabled nor started, since nobody has adapted the configuration yet. A running
@@ -118,3 +126,23 @@ if [ "$1" = purge ] && [ -d "$DPKG_ROOT/var/lib/tidegate" ]; then
 fi
 exit 0
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_a_package_does_not_depend_on_what_folders_take() {
+        let folder = std::env::temp_dir().join(format!("tidegate-size-{}", std::process::id()));
+        fs::create_dir_all(folder.join("some/folder")).expect("a folder");
+        // A folder with so many names takes more than one block of the file system.
+        for number in 0..200 {
+            let name = format!("{number:0>100}");
+            fs::write(folder.join("some").join(name), vec![0; number]).expect("a file");
+        }
+        fs::write(folder.join("some/large"), vec![0; 1025]).expect("a file");
+        let size = kilobytes(&folder);
+        fs::remove_dir_all(&folder).expect("it is there");
+        assert_eq!(size.expect("a size"), 3 + 199 + 2);
+    }
+}

@@ -14,6 +14,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- /* What a probe adds where the admin port has TLS. It asks on loopback, for which the certificate need not be. */}}
+{{- define "tidegate.probe" -}}
+{{- if .Values.admin.tlsSecret }}, --admin, "https://127.0.0.1:2900", --insecure{{ end }}
+{{- end }}
+
 {{- /* The gateway's configuration file: the value `config`, or one made from the other values. */}}
 {{- define "tidegate.config" -}}
 {{- if .Values.config }}
@@ -23,6 +28,15 @@ admin:
 {{- if .Values.admin.tokenSecret }}
   binding: 0.0.0.0:2900
   token: $[[env.TIDEGATE_ADMIN_TOKEN]]
+{{- if .Values.admin.tlsSecret }}
+  tls:
+    enabled: true
+    cert_file: /etc/tidegate-admin-tls/tls.crt
+    key_file: /etc/tidegate-admin-tls/tls.key
+{{- else }}
+  # Tokens can be read on the cluster's network.
+  tls: {enabled: false}
+{{- end }}
 {{- else }}
   binding: 127.0.0.1:2900
 {{- end }}
@@ -138,12 +152,12 @@ spec:
       {{- end }}
       # Asks /health/live and /health/ready of the admin port, with its token. An httpGet could not take the token from a Secret.
       livenessProbe:
-        exec: {command: [/usr/bin/tidegate, health, --live]}
+        exec: {command: [/usr/bin/tidegate, health, --live{{ include "tidegate.probe" . }}]}
         periodSeconds: 10
         timeoutSeconds: 6
         failureThreshold: 3
       readinessProbe:
-        exec: {command: [/usr/bin/tidegate, health]}
+        exec: {command: [/usr/bin/tidegate, health{{ include "tidegate.probe" . }}]}
         periodSeconds: 3
         timeoutSeconds: 6
         failureThreshold: 2
@@ -159,6 +173,9 @@ spec:
         {{- if .Values.tlsSecret }}
         - {name: tls, mountPath: /etc/tidegate-tls, readOnly: true}
         {{- end }}
+        {{- if .Values.admin.tlsSecret }}
+        - {name: admin-tls, mountPath: /etc/tidegate-admin-tls, readOnly: true}
+        {{- end }}
         {{- if .Values.cluster.caSecret }}
         - {name: ca, mountPath: /etc/tidegate-ca, readOnly: true}
         {{- end }}
@@ -170,6 +187,10 @@ spec:
     {{- end }}
     {{- with .Values.tlsSecret }}
     - name: tls
+      secret: {secretName: {{ . | quote }}, defaultMode: 288}
+    {{- end }}
+    {{- with .Values.admin.tlsSecret }}
+    - name: admin-tls
       secret: {secretName: {{ . | quote }}, defaultMode: 288}
     {{- end }}
     {{- with .Values.cluster.caSecret }}

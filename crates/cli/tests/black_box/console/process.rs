@@ -1,6 +1,7 @@
 //! The console's process, and the browser's part of the conversation.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -12,6 +13,9 @@ use testkit::client::Client;
 
 /// The first user's password.
 pub(crate) const PASSWORD: &str = "correct horse battery";
+
+/// Any port of this machine.
+const ANY_PORT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// A running console; killed when dropped.
 pub(crate) struct Console {
@@ -70,14 +74,24 @@ impl Other<'_> {
 
 impl Console {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        Self::at(Arc::new(tempfile::tempdir().unwrap()), arguments, true)
+        Self::listening(ANY_PORT, arguments)
+    }
+
+    /// Starts a console at an address that has to be known before.
+    pub(crate) fn listening(address: SocketAddr, arguments: &[&str]) -> Self {
+        Self::at(Arc::new(tempfile::tempdir().unwrap()), address, arguments, true)
     }
 
     /// Starts a new process with the same store.
     pub(crate) fn restarted(self) -> Self {
+        self.restarted_listening(ANY_PORT, &[])
+    }
+
+    /// Starts a new process with the same store, at an address that has to be known before.
+    pub(crate) fn restarted_listening(self, address: SocketAddr, arguments: &[&str]) -> Self {
         let folder = Arc::clone(&self.folder);
         drop(self);
-        Self::at(folder, &[], false)
+        Self::at(folder, address, arguments, false)
     }
 
     /// Starts a console with TLS, with a self-signed certificate.
@@ -98,10 +112,10 @@ impl Console {
         Self::launch(temp, &mut command, true)
     }
 
-    fn at(folder: Arc<tempfile::TempDir>, arguments: &[&str], first: bool) -> Self {
+    fn at(folder: Arc<tempfile::TempDir>, address: SocketAddr, arguments: &[&str], first: bool) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
         command
-            .args(["console", "--listen", "127.0.0.1:0", "--data"])
+            .args(["console", "--listen", &address.to_string(), "--data"])
             .arg(folder.path())
             .args(arguments);
         Self::launch(folder, &mut command, first)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use testkit::fake::{FakeCluster, Spec};
+use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
 use super::process::Console;
 use crate::gateway::{Gateway, PATIENCE, body};
@@ -206,6 +206,44 @@ fn a_real_gateways_queues_are_told_as_its_api_tells_them_and_its_lag_is_kept() {
         noted["entries"][0]["what"],
         format!("POST /pipeline/{pipeline}/_stop?wait_s=5")
     );
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_named_within_three_seconds_with_what_it_holds() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 12).storing()).unwrap();
+    let place = GatewayHome::before(&[&cluster], "");
+    let queueing = place.start();
+    let console = Console::start(&[]).set_up();
+    let id = gateway(&console, "gw", &queueing.admin.to_string());
+    let waits = || {
+        let told = console.get(&format!("/api/gateways/{id}/queues")).json;
+        told["queues"]["q"]["groups"]["c0"]["waits"].clone()
+    };
+    // A busy machine may be late a few times.
+    for tries in 1.. {
+        queueing.bulk(&body(60)).ok().unwrap();
+        drained(&queueing, "c0");
+        cluster.inject(Injection::bulk(Fault::HangUnwritten).on_node(1).always());
+        queueing.bulk(&body(300)).ok().unwrap();
+        let began = Instant::now();
+        let slow = loop {
+            let told = waits();
+            let mut all = told.as_array().into_iter().flatten();
+            if let Some(slow) = all.find(|one| one["reason"] == "slow_node") {
+                break slow.clone();
+            }
+            assert!(began.elapsed() < PATIENCE, "{told:#}");
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        let took = began.elapsed();
+        assert_eq!(slow["node"], "node-2", "{slow:#}");
+        assert!(slow["documents"].as_u64().unwrap() > 0 && !slow["lanes"].as_array().unwrap().is_empty());
+        cluster.behave();
+        if took <= Duration::from_secs(3) {
+            break;
+        }
+        assert!(tries < 5, "{took:?}");
+    }
 }
 
 fn pipeline_of(gateway: &Gateway) -> String {

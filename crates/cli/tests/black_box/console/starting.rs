@@ -45,7 +45,15 @@ fn by_tls_the_cookie_is_secure_and_clear_text_gets_nothing() {
         "a certificate that nobody vouches for"
     );
     let clear = Client::new(&format!("http://{}", console.address())).unwrap();
-    assert!(clear.get("/").is_err(), "TLS only");
+    let login = json!({"name": "ada", "password": PASSWORD});
+    for told in [clear.get("/").unwrap(), clear.post("/api/login", &login).unwrap()] {
+        assert_eq!((told.status, told.header("set-cookie")), (400, None));
+        assert!(
+            told.text().contains("should begin with https://"),
+            "{}",
+            told.text()
+        );
+    }
     // A connection without TLS does not harm the others.
     assert_eq!(console.get("/api/session").status, 200);
 }

@@ -266,6 +266,81 @@ fn a_trial_ends_with_the_registration_of_its_gateway_or_its_cluster() {
 }
 
 #[test]
+fn of_several_clusters_a_trial_runs_on_the_one_to_which_its_entry_delivers_alone() {
+    let clusters = [(); 2].map(|()| FakeCluster::start(Spec::default().storing()).unwrap());
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("tidegate.yml");
+    let text = format!(
+        "admin: {{binding: '127.0.0.1:0'}}
+entry:
+  - {{name: alone, router: alone, network: {{binding: '127.0.0.1:0'}}}}
+  - {{name: both, router: both, network: {{binding: '127.0.0.1:0'}}}}
+router:
+  - {{name: alone, default_flow: one}}
+  - {{name: both, default_flow: one, rules: [{{pattern: ['/other/*'], flow: two}}]}}
+flow:
+  - {{name: one, filter: [{{bulk_reshuffle: {{elasticsearch: one, mode: sync}}}}, {{elasticsearch: {{elasticsearch: one}}}}]}}
+  - {{name: two, filter: [{{elasticsearch: {{elasticsearch: two}}}}]}}
+elasticsearch:
+  - {{name: one, endpoint: '{}'}}
+  - {{name: two, endpoint: '{}'}}
+",
+        clusters[0].urls()[0],
+        clusters[1].urls()[0]
+    );
+    std::fs::write(&file, text).unwrap();
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    let console = Console::start(&[]).set_up();
+    let ids = ["one", "two"].map(|name| {
+        let at = usize::from(name == "two");
+        console.register(json!({"name": name, "endpoints": clusters[at].urls()}))
+    });
+    let entry = json!({"name": "gw", "url": format!("http://{}", gateway.admin)});
+    let id = console.post("/api/gateways", &entry).json["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let path = format!("/api/gateways/{id}/trial");
+    let began = Instant::now();
+    let told = loop {
+        let told = console.get(&path).json;
+        if told["entries"]["alone"].is_string() {
+            break told;
+        }
+        assert!(began.elapsed() < PATIENCE, "{told:#}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(told["reach"], json!({"alone": [ids[0]]}));
+    assert_eq!(told["refused"], Value::Null);
+    let load = json!({
+        "documents": 200, "batch": 100, "rounds": 1, "clients": 1, "shards": 1, "replicas": 0, "ids": true,
+    });
+    let begin = |cluster: &str, entry: &str| {
+        let wish = json!({"cluster": cluster, "entry": entry, "indices": told["indices"], "load": load});
+        console.post(&path, &wish).status
+    };
+    assert_eq!([begin(&ids[0], "both"), begin(&ids[1], "alone")], [400, 400]);
+    assert_eq!(begin(&ids[0], "alone"), 200);
+    let last = loop {
+        let last = console.get(&path).json["last"].clone();
+        if last.is_object() {
+            break last;
+        }
+        assert!(began.elapsed() < 2 * PATIENCE, "{}", console.log());
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert!(
+        matches!(last["state"].as_str(), Some("compared" | "flawed")),
+        "{last:#}"
+    );
+    for cluster in &clusters {
+        let client = testkit::client::Client::new(&cluster.urls()[0]).unwrap();
+        let left = client.get("/_all/_settings").unwrap().json().unwrap();
+        assert_eq!(left, json!({}));
+    }
+}
+
+#[test]
 fn a_trial_is_refused_where_writes_are_and_says_why_it_failed() {
     let setting = Setting::new();
     let wrong = setting.begin(400, 11);

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use testkit::fake::{FakeCluster, Fault, Injection, On, Spec};
 
 use super::process::Console;
+use crate::admin_tls::{Certificates, configured, start, tls};
 use crate::gateway::{Gateway, body};
 
 #[test]
@@ -54,6 +55,99 @@ fn a_gateway_brings_its_cluster_along_and_both_tell_of_what_is_written() {
         (&json!(40), &json!(40_000_000_000_u64))
     );
     neither_is_the_other(&console, &cluster, &draft);
+}
+
+#[test]
+fn a_gateway_is_watched_over_tls_once_its_authority_is_registered() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
+    let certificates = Certificates::of(&["port"]);
+    let admin = tls(&certificates, "port", "") + ", token: open-sesame-9";
+    let gateway = start(&configured(&certificates, &cluster, &admin));
+    let console = Console::start(&[]).set_up();
+    let url = format!("https://{}", gateway.admin);
+    let failing = |draft: Value| {
+        let told = console.post("/api/gateways/_test", &draft).json;
+        assert_eq!(told["ok"], false, "{told:#}");
+        told["steps"].as_array().unwrap().last().unwrap().clone()
+    };
+    let stranger = failing(json!({"url": url, "token": "open-sesame-9"}));
+    assert_eq!(stranger["step"], "tls", "{stranger:#}");
+    let plain = failing(json!({"url": url.replace("https", "http"), "token": "open-sesame-9"}));
+    assert!(plain.to_string().contains("https://"), "{plain:#}");
+    let ca = std::fs::read_to_string(certificates.file("port.pem")).unwrap();
+    let entry = json!({"name": "gw", "url": url, "token": "open-sesame-9", "ca_pem": ca});
+    assert_eq!(console.post("/api/gateways/_test", &entry).json["ok"], true);
+    assert_eq!(console.post("/api/gateways", &entry).status, 200);
+    console.wait_for_row("gw", |row| row["state"] == "ok");
+}
+
+#[test]
+fn a_gateway_that_asks_for_client_certificates_is_watched_once_one_is_registered() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
+    let certificates = Certificates::of(&["port", "mine", "other"]);
+    let asks = format!(", client_ca_file: '{}'", certificates.file("mine.pem").display());
+    let gateway = start(&configured(
+        &certificates,
+        &cluster,
+        &tls(&certificates, "port", &asks),
+    ));
+    let console = Console::start(&[]).set_up();
+    let read = |name: &str| std::fs::read_to_string(certificates.file(name)).unwrap();
+    let url = format!("https://{}", gateway.admin);
+    let draft = |client_pem: Option<String>| json!({"name": "gw", "url": url, "ca_pem": read("port.pem"), "client_pem": client_pem});
+    let failing = |client_pem| {
+        let told = console.post("/api/gateways/_test", &draft(client_pem)).json;
+        assert_eq!(told["ok"], false, "{told:#}");
+        told["steps"].as_array().unwrap().last().unwrap().clone()
+    };
+    let without = failing(None);
+    assert_eq!(without["step"], "tls", "{without:#}");
+    assert!(
+        without["detail"].as_str().unwrap().contains("client certificate"),
+        "{without:#}"
+    );
+    let other = failing(Some(read("other.pem") + &read("other.key")));
+    assert_eq!(other["step"], "tls", "{other:#}");
+    let mixed = failing(Some(read("mine.pem") + &read("other.key")));
+    assert_eq!(mixed["step"], "tls", "{mixed:#}");
+    let keyless = failing(Some(read("mine.pem")));
+    assert!(
+        keyless["detail"]
+            .as_str()
+            .unwrap()
+            .contains("no private key found"),
+        "{keyless:#}"
+    );
+
+    let all_in_one_line = draft(Some((read("mine.pem") + &read("mine.key")).replace('\n', " ")));
+    for path in ["/api/gateways/_test", "/api/gateways"] {
+        let told = console.post(path, &all_in_one_line);
+        let bytes = format!("{:?}", &read("mine.key").as_bytes()[100..110]);
+        assert!(
+            !told.text.contains(bytes.trim_matches(['[', ']'])),
+            "{}",
+            told.text
+        );
+        assert!(told.text.contains("line breaks"), "{}", told.text);
+    }
+    assert_eq!(console.post("/api/gateways", &all_in_one_line).status, 400);
+
+    let good = draft(Some(read("mine.pem") + &read("mine.key")));
+    let told = console.post("/api/gateways/_test", &good).json;
+    assert_eq!(told["ok"], true, "{told:#}");
+    let kept = console.post("/api/gateways", &good);
+    assert_eq!((kept.status, &kept.json["has_client_pem"]), (200, &json!(true)));
+    console.wait_for_row("gw", |row| row["state"] == "ok");
+    let key = read("mine.key");
+    let key = key.lines().nth(1).unwrap();
+    for told in ["/api/registry", "/api/audit"] {
+        assert!(!console.get(told).text.contains(key), "{told}");
+    }
+    // A change that does not name it keeps it.
+    let id = kept.json["id"].as_str().unwrap();
+    let renamed = json!({"name": "renamed"});
+    assert_eq!(console.put(&format!("/api/gateways/{id}"), &renamed).status, 200);
+    console.wait_for_row("renamed", |row| row["state"] == "ok");
 }
 
 #[test]

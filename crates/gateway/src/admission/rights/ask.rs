@@ -322,7 +322,7 @@ pub(super) async fn ask<T>(
             }
         }
     }
-    let is_new = |node: &&Arc<Node>| !tried.iter().any(|known| Arc::ptr_eq(known, node));
+    let is_new = |node: &&Arc<Node>| !tried.iter().any(|known| known.is(node));
     let others: Vec<_> = snapshot.nodes.iter().filter(is_new).collect();
     let (mut at, mut reached) = (0, None);
     while at < others.len() {

@@ -134,7 +134,14 @@ impl ClusterRights {
     }
 
     pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
+        wire::shared::touches("rights of clients");
         self.memory.lock()
+    }
+
+    /// Returns the identity of a client that shows these headers.
+    pub(super) fn identity(&self, headers: &HeaderMap, snapshot: &Snapshot) -> ClientIdentity {
+        let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default();
+        self.key.identity(uuid, headers)
     }
 
     /// Returns what is known of who shows these headers, and whether that is all that can be known: the user
@@ -144,6 +151,7 @@ impl ClusterRights {
         let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default();
         let now = self.clock.now();
         if !identity::is_shown(headers) {
+            wire::shared::touches("rights of clients");
             let is_asked = self.path.lock().is_some();
             return (
                 if is_asked {

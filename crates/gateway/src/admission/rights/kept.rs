@@ -3,9 +3,8 @@
 //! testing a guessed secret takes both.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -20,7 +19,7 @@ use super::identity::{ClientIdentity, HashKey};
 use super::memory::{KnownClient, Memory, OpenCluster, Remembered};
 use super::{Clock, Rights};
 use crate::fingerprint::Fingerprint;
-use crate::replace::replace;
+use crate::replace::{create_private_folder, replace};
 
 #[derive(Serialize, Deserialize)]
 struct File {
@@ -76,7 +75,7 @@ struct Signalled {
 
 /// Returns the key and the memories, as earlier processes left them; a new key and nothing in a new folder.
 pub(super) fn open(folder: &Path) -> io::Result<(HashKey, Memories)> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    create_private_folder(folder)?;
     let at = folder.join(KEY_FILE);
     let found = match fs::read(&at) {
         Ok(bytes) => <[u8; HashKey::BYTES]>::try_from(bytes).ok(),

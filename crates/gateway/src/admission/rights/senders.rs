@@ -5,7 +5,8 @@
 //! asked about credentials that may be wrong: clusters count failed logins, and the client's own request has
 //! been one already.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,7 +18,7 @@ use wire::Principal;
 use wire::guard::{self, Work};
 
 use super::ask::Caller;
-use super::identity::shown;
+use super::identity::{ClientIdentity, shown};
 use super::{ClusterRights, Rights};
 use crate::nodes::Outbound;
 use crate::request_id::RequestId;
@@ -27,6 +28,9 @@ pub(crate) struct Senders {
     rights: Arc<Rights>,
     cluster: Arc<str>,
     known: OnceCell<Arc<ClusterRights>>,
+    /// What was found about clients a moment ago, and when. All cores share what is known of clients behind a
+    /// lock; with this, a client takes it once a second, however many bulks it sends.
+    recent: RefCell<HashMap<ClientIdentity, (i64, Principal)>>,
 }
 
 /// A client of whom the cluster has not been asked lately.
@@ -90,11 +94,11 @@ impl Drop for Question {
 
 impl Senders {
     pub(crate) fn new(rights: Arc<Rights>, cluster: Arc<str>) -> Self {
-        let known = OnceCell::new();
         Self {
             rights,
             cluster,
-            known,
+            known: OnceCell::new(),
+            recent: RefCell::default(),
         }
     }
 
@@ -102,7 +106,20 @@ impl Senders {
     /// and whether the cluster is to be asked.
     pub(crate) fn of(&self, headers: &HeaderMap, snapshot: &Snapshot) -> (Principal, Option<Stranger>) {
         let rights = self.known.get_or_init(|| self.rights.in_memory(&self.cluster));
+        let (identity, now) = (rights.identity(headers, snapshot), rights.clock.now());
+        if let Some((at, principal)) = self.recent.borrow().get(&identity)
+            && now - at < RECENT_MS
+        {
+            return (*principal, None);
+        }
         let (principal, is_known) = rights.sender(headers, snapshot);
+        if is_known {
+            let mut recent = self.recent.borrow_mut();
+            if recent.len() >= RECENT_MAX {
+                recent.clear();
+            }
+            recent.insert(identity, (now, principal));
+        }
         let stranger = (!is_known).then(|| Stranger {
             headers: shown(headers),
             rights: Arc::clone(rights),
@@ -139,6 +156,10 @@ impl Stranger {
 }
 
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// How long something that was found about a client is not looked up again, in milliseconds.
+const RECENT_MS: i64 = 1_000;
+/// The most clients of whom that is noted.
+const RECENT_MAX: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

@@ -11,14 +11,17 @@ use wire::Buffer;
 
 use super::NotTried;
 use super::passed_over::PassedOver;
+use crate::clock::steady_ms;
 use crate::delivery::doubt::Doubt;
+use crate::delivery::error_scope::concerns_requests;
 use crate::delivery::lane::Route;
-use crate::delivery::outcome::{Again, Error, Outcome};
+use crate::delivery::outcome::{Again, Outcome};
 use crate::delivery::same_document::{SameDocument, TryStep};
+use crate::delivery::server_error::Error;
 use crate::delivery::unwritten::Id;
 use crate::delivery::work::{Batch, Origin, Work};
 use crate::queue::parked::{
-    Holder, HolderQuery, ParkKey, Parked, ParkedEntry, ParkedError, Picked, Scope, Store, Tried, now_ms,
+    Holder, HolderQuery, ParkKey, Parked, ParkedEntry, ParkedError, Picked, Scope, Store, Tried,
 };
 use crate::queue::{Fences, Params, Recorded, minted};
 
@@ -36,6 +39,24 @@ pub(super) struct PickedEntry {
     pub(super) tried: Tried,
 }
 
+/// What a try does with operations of a key.
+#[derive(Default)]
+pub(super) struct DueSteps {
+    /// The operations to be sent, in ascending order.
+    pub(super) send: Vec<usize>,
+    /// Those that go into other lines.
+    pub(super) elsewhere: Vec<(usize, ParkKey)>,
+    /// The key of another lane that some of the rest wait for.
+    pub(super) other_lane: Option<ParkKey>,
+}
+
+/// What an operation of a key has to wait for besides those of its line.
+pub(super) enum Held {
+    /// It stays with an earlier one on its document that was passed over.
+    Stays,
+    By(Option<Holder>),
+}
+
 /// An operation that is given up.
 pub(super) struct Dead {
     pub(super) operation: usize,
@@ -47,7 +68,54 @@ pub(super) enum Fate {
     Gone,
     Dead(Arc<Error>),
     Elsewhere(ParkKey),
+    /// It failed, and waits before it is tried again.
     Stays(Arc<Again>),
+    /// It is tried again at once: another operation may be why its request failed.
+    AtOnce(Arc<Again>),
+}
+
+// === impl DueSteps ===
+
+impl DueSteps {
+    /// Decides about operations of a key, in the order in which they were accepted: each with the number of
+    /// its document, and whether an earlier one that may go to the same document is elsewhere.
+    pub(super) fn of(
+        key: &ParkKey,
+        operations: impl Iterator<Item = (usize, u64, bool)>,
+        mut held: impl FnMut(usize) -> Held,
+        limit: usize,
+    ) -> Self {
+        let (mut steps, mut same) = (Self::default(), SameDocument::default());
+        for (operation, document, is_behind) in operations {
+            if steps.send.len() >= limit {
+                break;
+            }
+            let held = match key {
+                _ if is_behind => Held::Stays,
+                ParkKey::Documents | ParkKey::Letters { .. } => Held::By(None),
+                _ => held(operation),
+            };
+            let Held::By(held) = held else {
+                same.stay(document);
+                continue;
+            };
+            // Operations that are refused already are not sent, so none overtakes another.
+            let step = match key.is_letters() {
+                true => TryStep::Send,
+                false => same.next(document, held.as_ref()),
+            };
+            match step {
+                TryStep::Send => steps.send.push(operation),
+                TryStep::Move(to) => steps.elsewhere.push((operation, to)),
+                TryStep::Stay => {}
+            }
+            if let Some(Holder::OtherLane(key)) = held {
+                steps.other_lane = Some(key);
+            }
+        }
+        steps.send.sort_unstable();
+        steps
+    }
 }
 
 // === impl KeyBatch ===
@@ -120,60 +188,59 @@ impl KeyBatch {
         snapshot: &Snapshot,
         limit: usize,
     ) -> (Vec<usize>, Option<ParkKey>) {
-        let (mut send, mut elsewhere, mut other_lane) = (Vec::new(), Vec::new(), None);
-        let mut same = SameDocument::default();
         // What is given up is not sent, so that it overtakes nothing.
         let fences = if given_up {
             Fences::default()
         } else {
             route.fences()
         };
-        {
+        let steps = {
             let state = parked.state();
-            for operation in 0..work.operations.len() {
-                if send.len() >= limit {
-                    break;
+            let held = |operation: usize| {
+                let named = work.named(operation, snapshot);
+                if passed.holds(&named) {
+                    return Held::Stays;
                 }
-                let lane = self.pieces[self.of[operation].0].entry.lane;
-                let held = match key {
-                    ParkKey::Documents | ParkKey::Letters { .. } => None,
-                    _ => {
-                        let named = work.named(operation, snapshot);
-                        if passed.holds(&named) {
-                            same.stay(work.operations[operation].document);
-                            continue;
-                        }
-                        let shard = || work.shard(operation, snapshot);
-                        let query = HolderQuery {
-                            named: &named,
-                            shard: &shard,
-                            lane,
-                            position: work.batch.origin(operation).position,
-                            target: &work.wording.target,
-                            fences: &fences,
-                        };
-                        state.holder(&query, Some(key))
-                    }
+                let shard = || work.shard(operation, snapshot);
+                let query = HolderQuery {
+                    named: &named,
+                    shard: &shard,
+                    lane: self.lane(operation),
+                    position: work.batch.origin(operation).position,
+                    target: &work.wording.target,
+                    fences: &fences,
                 };
-                // Operations that are refused already are not sent, so none overtakes another.
-                let step = match key.is_letters() {
-                    true => TryStep::Send,
-                    false => same.next(work.operations[operation].document, held.as_ref()),
-                };
-                match step {
-                    TryStep::Send => send.push(operation),
-                    TryStep::Move(to) => elsewhere.push((operation, to)),
-                    TryStep::Stay => {}
-                }
-                if let Some(Holder::OtherLane(key)) = held {
-                    other_lane = Some(key);
-                }
-            }
-        }
-        for (operation, to) in elsewhere {
+                Held::By(state.holder(&query, Some(key)))
+            };
+            let operations = self.by_acceptance();
+            let operations = operations.into_iter().map(|operation| {
+                let is_behind = self.is_behind_others(operation);
+                (operation, work.operations[operation].document, is_behind)
+            });
+            DueSteps::of(key, operations, held, limit)
+        };
+        for (operation, to) in steps.elsewhere {
             self.moves(operation, to);
         }
-        (send, other_lane)
+        (steps.send, steps.other_lane)
+    }
+
+    /// Returns the operations as they were accepted: pieces of one batch may overlap.
+    fn by_acceptance(&self) -> Vec<usize> {
+        let mut operations: Vec<usize> = (0..self.of.len()).collect();
+        operations.sort_by_key(|operation| self.order_of(*operation));
+        operations
+    }
+
+    fn order_of(&self, operation: usize) -> (u64, u32) {
+        let (piece, op) = self.of[operation];
+        self.pieces[piece].entry.order_of(op)
+    }
+
+    /// Whether an earlier operation, which may go to the same document, is elsewhere.
+    fn is_behind_others(&self, operation: usize) -> bool {
+        let until = self.pieces[self.of[operation].0].picked.until;
+        until.is_some_and(|(position, place, _)| self.order_of(operation) >= (position, place))
     }
 
     /// Whether no operation goes to another line.
@@ -185,28 +252,42 @@ impl KeyBatch {
         self.pieces.iter().map(|piece| &piece.picked)
     }
 
-    /// Returns the fate that an outcome means for an operation that waited for a key.
+    /// Returns the fate that an outcome means for an operation that waited for a key. `request` is its index
+    /// and the target of its request; `may_move` says whether there is room for it in another line.
     pub(super) fn outcome(
         &self,
         operation: usize,
         outcome: Outcome,
-        key: &ParkKey,
-        age_max: Duration,
+        (key, request): (&ParkKey, (&str, &str)),
+        (age_max, may_move): (Duration, impl Fn() -> bool),
     ) -> Fate {
         let again = match outcome {
             Outcome::Done => return Fate::Gone,
             Outcome::Refused(error) => return Fate::Dead(error),
             // The operation waits by itself now: operations behind it do not wait for it.
-            Outcome::Park(Scope::Document, _) if *key != ParkKey::Documents => {
+            Outcome::Park(Scope::Document, _) if *key != ParkKey::Documents && may_move() => {
                 return Fate::Elsewhere(ParkKey::Documents);
             }
-            Outcome::Park(_, again) | Outcome::Again(again) => again,
-            Outcome::AtOnce(error) | Outcome::Split(error) | Outcome::Shared(error) => {
-                Arc::new(Again::refused(error))
+            // So do the requests with these parameters.
+            Outcome::Park(scope, again)
+                if matches!(key, ParkKey::Index { .. })
+                    && concerns_requests(scope, again.error(), request.1)
+                    && may_move() =>
+            {
+                return Fate::Elsewhere(ParkKey::Request {
+                    index: request.0.to_owned(),
+                    target: request.1.to_owned(),
+                });
             }
+            Outcome::Park(_, again) | Outcome::Again(again) => again,
+            Outcome::Whole(again) => return Fate::AtOnce(again),
+            Outcome::Split(error) | Outcome::Shared(error) => {
+                return Fate::AtOnce(Arc::new(Again::refused(error)));
+            }
+            Outcome::AtOnce(error) => return Fate::Stays(Arc::new(Again::refused(error))),
         };
         let parked_ms = self.pieces[self.of[operation].0].picked.parked_ms;
-        let age = Duration::from_millis(now_ms().saturating_sub(parked_ms));
+        let age = Duration::from_millis(steady_ms().saturating_sub(parked_ms));
         if age < age_max {
             return Fate::Stays(again);
         }
@@ -295,6 +376,11 @@ impl KeyBatch {
         self.pieces[self.of[operation].0].tried.doubt |= doubt;
     }
 
+    pub(super) fn failed(&mut self, operation: usize) {
+        let (piece, op) = self.of[operation];
+        self.pieces[piece].tried.failed.push(op);
+    }
+
     pub(super) fn gone(&mut self, operation: usize) {
         let (piece, op) = self.of[operation];
         self.pieces[piece].tried.gone.push(op);
@@ -376,19 +462,13 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn requests_at_one_position_of_two_lanes_go_on_from_their_own_spans() {
+    /// Reads what was parked a long time ago: an operation for each entry that `entry_of` makes.
+    fn read(entry_of: impl Fn(u32) -> ParkedEntry) -> KeyBatch {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), Options::default()).unwrap();
-        let span = |lane: u32| format!("00-{:032x}-{:016x}-01", 7, lane + 1);
-        let picked = (0..2).map(|lane| {
-            let entry = ParkedEntry {
-                lane,
-                spans: vec![(0, span(lane))],
-                ..ParkedEntry::sample()
-            };
+        let picked = (0..2).map(|number| {
             let lines = b"{\"delete\":{\"_index\":\"i\",\"_id\":\"1\"}}\n";
-            let (at, bytes) = store.put_copy(&entry, lines).unwrap();
+            let (at, bytes) = store.put_copy(&entry_of(number), lines).unwrap();
             Picked {
                 order: Default::default(),
                 at,
@@ -399,17 +479,78 @@ mod tests {
                 refusals: 0,
                 doubt: false,
                 parked_ms: 5,
+                until: None,
             }
         });
         let picked = picked.collect();
         let mut body = Pool::new(Arc::new(Budget::new(1 << 20))).take(0);
         let wording = ("/_bulk".to_owned(), "application/x-ndjson".to_owned());
         let load = KeyBatch::read(&store, picked, &wording, &mut body);
-        let load = load.unwrap_or_else(|_| panic!("both are there"));
+        load.unwrap_or_else(|_| panic!("both are there"))
+    }
+
+    #[test]
+    fn requests_at_one_position_of_two_lanes_go_on_from_their_own_spans() {
+        let span = |lane: u32| format!("00-{:032x}-{:016x}-01", 7, lane + 1);
+        let load = read(|lane| ParkedEntry {
+            lane,
+            spans: vec![(0, span(lane))],
+            ..ParkedEntry::sample()
+        });
         for operation in 0..2 {
             let (lane, position) = (load.lane(operation), load.batch.origin(operation).position);
             let from = load.batch.span_of((lane, position)).unwrap();
             assert_eq!((lane, from.to_string()), (operation as u32, span(lane)));
+        }
+    }
+
+    #[test]
+    fn an_operation_dies_of_age_only_if_it_failed_by_itself() {
+        let load = read(|_| ParkedEntry::sample());
+        let error = || {
+            Arc::new(Error {
+                status: 403,
+                kind: "security_exception".to_owned(),
+                reason: "no".to_owned(),
+            })
+        };
+        let again = || Arc::new(Again::refused(error()));
+        let key = ParkKey::Index {
+            index: "i".to_owned(),
+        };
+        let fate = |outcome| {
+            let age_max = Duration::from_secs(1);
+            load.outcome(0, outcome, (&key, ("i", "/_bulk")), (age_max, || true))
+        };
+        for outcome in [
+            Outcome::Whole(again()),
+            Outcome::Split(error()),
+            Outcome::Shared(error()),
+        ] {
+            assert!(matches!(fate(outcome.clone()), Fate::AtOnce(_)), "{outcome:?}");
+        }
+        assert!(
+            matches!(fate(Outcome::AtOnce(error())), Fate::Stays(_)),
+            "another writer came in between"
+        );
+        for outcome in [Outcome::Park(Scope::Index, again()), Outcome::Again(again())] {
+            assert!(matches!(fate(outcome.clone()), Fate::Dead(_)), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn an_operation_goes_into_another_line_only_if_there_is_room() {
+        let load = read(|_| ParkedEntry::sample());
+        let key = ParkKey::Index {
+            index: "i".to_owned(),
+        };
+        for scope in [Scope::Document, Scope::Request] {
+            let fate = |has_room: bool| {
+                let outcome = Outcome::Park(scope, Arc::new(Again::unsent("no".to_owned())));
+                load.outcome(0, outcome, (&key, ("i", "/_bulk")), (Duration::MAX, || has_room))
+            };
+            assert!(matches!(fate(true), Fate::Elsewhere(_)), "{scope:?}");
+            assert!(matches!(fate(false), Fate::Stays(_)), "{scope:?}");
         }
     }
 }

@@ -31,8 +31,8 @@ pub(super) struct SingleHead<'a> {
 /// Classifies a request by its head. `target` is the path and query as sent.
 ///
 /// Paths and methods are those that `RestIndexAction.routes()`, `RestUpdateAction.routes()` and
-/// `RestDeleteAction.routes()` register for indices without types. Empty path segments are ignored
-/// (`PathTrie`).
+/// `RestDeleteAction.routes()` register for indices without types, perhaps with a slash at the end. Paths
+/// with empty segments pass, as those of bulks do.
 pub(super) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap) -> SingleKind<'a> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
@@ -53,6 +53,9 @@ pub(super) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap
     };
     if index.starts_with('_') {
         return SingleKind::Other;
+    }
+    if path.contains("//") {
+        return SingleKind::Pass(SingleWhy::Index);
     }
     read(op, api, index, id, query, headers).map_or_else(SingleKind::Pass, SingleKind::Write)
 }
@@ -255,7 +258,7 @@ mod tests {
     fn paths_and_methods_are_those_that_the_server_routes() {
         for (method, target, lines) in [
             ("PUT", "/i/_doc/1", r#"{"index":{"_index":"i","_id":"1"}}"#),
-            ("POST", "//i//_doc/1/", r#"{"index":{"_index":"i","_id":"1"}}"#),
+            ("POST", "/i/_doc/1/", r#"{"index":{"_index":"i","_id":"1"}}"#),
             ("POST", "/i/_doc", r#"{"create":{"_index":"i"}}"#),
             ("POST", "/i/_doc?op_type=index", r#"{"index":{"_index":"i"}}"#),
             (

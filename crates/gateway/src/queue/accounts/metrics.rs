@@ -3,10 +3,11 @@
 use log::Status;
 use wire::exposition::{Exposition, Metric};
 
+use crate::clock::steady_ms;
 use crate::metrics::PREFIX;
 use crate::queue::accounts::{Account, GroupAccount};
 use crate::queue::journal::{Journal, REFUSALS};
-use crate::queue::parked::{Parked, now_ms};
+use crate::queue::parked::Parked;
 use crate::queue::queues::{Group, LaneActivity, Queues};
 
 impl Queues {
@@ -242,5 +243,5 @@ fn on_disk(account: &Account<'_>, of: impl Fn(&Status) -> Option<u64>) -> Option
 /// Returns the age in seconds of the operations that have been parked longest.
 fn age_s(parked: &Parked) -> f64 {
     let since = parked.state().since_ms();
-    since.map_or(0.0, |since| now_ms().saturating_sub(since) as f64 / 1000.0)
+    since.map_or(0.0, |since| steady_ms().saturating_sub(since) as f64 / 1000.0)
 }

@@ -114,7 +114,54 @@ const KIND_BYTES_MAX: usize = 1 << 10;
 
 #[cfg(test)]
 mod tests {
+    use log::{Options, RealDisk};
+
     use super::*;
+
+    #[test]
+    fn no_text_of_a_client_or_a_node_makes_a_record_that_the_store_refuses() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            lanes: 1,
+            free_bytes_min: 0,
+            ..Options::default()
+        };
+        let log = Log::open(folder.path(), options, RealDisk::default()).unwrap();
+        let lines = b"{\"delete\":{\"_id\":\"1\"}}\n";
+        let mut targets = Vec::new();
+        for text in ["\0", "\"", "\u{85}", "ä", "a"] {
+            for bytes in [
+                0,
+                100,
+                1_000,
+                6_000,
+                16_000,
+                PARAMS_MAX - 300,
+                PARAMS_MAX,
+                4 * PARAMS_MAX,
+            ] {
+                let long = text.repeat(bytes / text.len());
+                let mut cause = Cause {
+                    group: "c".to_owned(),
+                    kind: long.clone(),
+                    reason: long.clone(),
+                    target: long.clone(),
+                    content_type: long.clone(),
+                    ..Cause::default()
+                };
+                cause.cut();
+                let put = log.append_blocking(record(&log, 1, &cause, lines, None));
+                assert!(put.is_ok(), "{bytes} bytes of {text:?}: {put:?}");
+                targets.push(long);
+            }
+        }
+        let mut browse = log.browse(0);
+        for target in targets {
+            let letter = read(&mut browse.read().unwrap().unwrap()).unwrap();
+            assert!(letter.cause.target == target, "it is needed to send it again");
+            assert_eq!(letter.lines.as_deref(), Some(&lines[..]));
+        }
+    }
 
     #[test]
     fn texts_are_cut_by_what_json_makes_of_them_and_between_characters() {

@@ -35,7 +35,7 @@ pub(crate) use facets::like;
 pub(crate) use filter::{Committed, LetterFilter};
 pub(crate) use find::{LettersFound, LettersSought};
 pub(crate) use letter::{Cause, Letter, ShownLetter};
-pub(crate) use patch::{Patch, PatchTerms};
+pub(crate) use patch::{Patch, PatchTerms, Patched};
 pub(crate) use replay::{REPLAYED, ReplayTarget, recount};
 use room::LetterRoom;
 pub(crate) use room::NotPut;
@@ -388,6 +388,16 @@ impl DeadLetters {
 
     /// Returns the letters that are meant, in the order of the store.
     fn pick(&self, filter: &LetterFilter, committed: &Committed) -> Result<Vec<Picked>, ReadError> {
+        self.pick_from(0, filter, committed)
+    }
+
+    /// Returns those of the letters that are meant whose ids are not below `from`.
+    fn pick_from(
+        &self,
+        from: u64,
+        filter: &LetterFilter,
+        committed: &Committed,
+    ) -> Result<Vec<Picked>, ReadError> {
         let mut picked = Vec::new();
         let mut groups: BTreeMap<String, Arc<str>> = BTreeMap::new();
         let mut take = |letter: &Letter| {
@@ -405,7 +415,7 @@ impl DeadLetters {
         };
         match &filter.ids {
             Some(ids) => {
-                for id in ids {
+                for id in ids.range(from..) {
                     let letter = self.get(*id, committed)?;
                     letter
                         .iter()
@@ -413,8 +423,9 @@ impl DeadLetters {
                         .for_each(&mut take);
                 }
             }
-            None => self.visit_settled(0, committed, |letter| {
-                if filter.takes(&letter) {
+            // A letter is never at a place before its id: it is only ever written again at the store's end.
+            None => self.visit_settled(from, committed, |letter| {
+                if letter.id >= from && filter.takes(&letter) {
                     take(&letter);
                 }
                 ControlFlow::Continue(())

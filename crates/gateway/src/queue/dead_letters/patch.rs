@@ -52,8 +52,8 @@ pub(crate) struct Patched {
     pub(crate) refused: BTreeMap<u64, String>,
     /// The first letters, each as it was and as the patch makes it.
     pub(crate) preview: Vec<(Letter, Letter)>,
-    /// Whether time was up: the next request gets on with the rest.
-    pub(crate) more: bool,
+    /// The first letter that was not looked at because time was up: the next request goes on from it.
+    pub(crate) next: Option<u64>,
 }
 
 /// Why a patch does not fit a letter.
@@ -92,6 +92,8 @@ pub(crate) struct PatchTerms<'a> {
     pub(crate) now_ms: u64,
     /// Whether only the result is shown, and nothing is changed.
     pub(crate) dry_run: bool,
+    /// Only letters with this id and greater ones are looked at.
+    pub(crate) from: u64,
     /// How long the patch may take, or little longer.
     pub(crate) within: Duration,
 }
@@ -150,8 +152,9 @@ impl Misfit {
 }
 
 impl DeadLetters {
-    /// Patches the letters that are meant; durable when this returns. The first lines of each are kept beside
-    /// the new ones.
+    /// Patches the letters that are meant, in the order of their ids, which patched letters keep; durable
+    /// when this returns. The first lines of each are kept beside the new ones. At least one letter is looked
+    /// at, so that requests that go on from each other come to an end.
     pub(crate) fn patch(
         &self,
         patch: &Patch,
@@ -160,13 +163,14 @@ impl DeadLetters {
         terms: &PatchTerms<'_>,
     ) -> Result<Patched, LettersError> {
         let work = self.work.lock();
-        let picked = self.pick(filter, committed)?;
+        let mut picked = self.pick_from(terms.from, filter, committed)?;
+        picked.sort_unstable_by_key(|one| one.id);
         let (began, mut done) = (Instant::now(), Patched::default());
         let mut changed = Vec::new();
         let mut bytes = 0;
-        for one in &picked {
-            if began.elapsed() > terms.within {
-                done.more = true;
+        for (number, one) in picked.iter().enumerate() {
+            if number > 0 && began.elapsed() > terms.within {
+                done.next = Some(one.id);
                 break;
             }
             let Some(before) = self.get(one.id, committed)? else {
@@ -245,7 +249,7 @@ fn converted(text: &str, to: ValueType) -> Result<Option<Box<RawValue>>, Misfit>
         (ValueType::String, _) => Ok(Some(to_raw_value(&words)?)),
         (ValueType::Boolean, _) => match words.as_str() {
             "true" | "false" => raw(words),
-            _ => Err(Misfit::NotBoolean(text.to_owned())),
+            _ => Err(Misfit::NotBoolean(brief(text))),
         },
         (ValueType::Long, _) => match words.parse::<i64>() {
             Ok(number) => raw(number.to_string()),
@@ -374,12 +378,76 @@ const BYTES_MAX: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
+    use bulk::{Dialect, Flavour, Version};
+
+    use super::super::Cause;
     use super::*;
 
     fn patched(steps: &str, source: &str) -> Result<Option<String>, Misfit> {
         let patch: Patch = serde_json::from_str(&format!("{{\"patch\": [{steps}]}}")).unwrap();
         assert_eq!(patch.fault(), None);
         patch.apply(source)
+    }
+
+    /// After the steps have been done once, doing them again would give other sources.
+    #[test]
+    fn a_patch_in_parts_goes_on_behind_the_letters_that_are_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = log::Options {
+            lanes: 1,
+            free_bytes_min: 0,
+            quota_bytes: 8 << 20,
+            segment_bytes: 64 << 10,
+            ..log::Options::default()
+        };
+        let letters = DeadLetters::open(folder.path(), options).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for place in 0..5 {
+            let cause = Cause {
+                group: "c0".to_owned(),
+                target: "/_bulk".to_owned(),
+                place,
+                ..Cause::default()
+            };
+            let lines = format!("{{\"index\":{{\"_index\":\"logs\"}}}}\n{{\"price\":1{place}}}\n");
+            runtime
+                .block_on(letters.put(cause, "logs", lines.as_bytes()))
+                .unwrap();
+        }
+        // The group's lane is past the letters.
+        let committed = Committed {
+            lanes: [("c0".to_owned(), vec![1])].into(),
+            ..Committed::default()
+        };
+        let steps = r#"{"patch": [{"rename": {"field": "price", "to": "old"}},
+            {"set": {"field": "price", "value": 0}}]}"#;
+        let patch: Patch = serde_json::from_str(steps).unwrap();
+        let table = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0)), 1).build();
+        let (mut parts, mut patched, mut from) = (0, 0, Some(0));
+        while let Some(id) = from {
+            assert!(parts < 5, "it goes back to letters that are done");
+            let terms = PatchTerms {
+                table: &table,
+                now_ms: 1,
+                dry_run: false,
+                from: id,
+                within: Duration::ZERO,
+            };
+            let done = letters
+                .patch(&patch, &LetterFilter::default(), &committed, &terms)
+                .unwrap();
+            assert_eq!((done.unchanged, done.refused), (0, BTreeMap::new()));
+            (parts, patched, from) = (parts + 1, patched + done.patched, done.next);
+        }
+        assert_eq!((parts, patched), (5, 5));
+        let page = letters.list(&LetterFilter::default(), &committed, 0, 10).unwrap();
+        let sources = page.letters.iter().map(|letter| {
+            let lines = String::from_utf8(letter.lines.clone().unwrap()).unwrap();
+            lines.lines().nth(1).unwrap().to_owned()
+        });
+        let want = (0..5).map(|place| format!("{{\"old\":1{place},\"price\":0}}"));
+        assert_eq!(sources.collect::<Vec<_>>(), want.collect::<Vec<_>>());
+        letters.close();
     }
 
     #[test]
@@ -453,6 +521,11 @@ mod tests {
             ("double", "\"NaN\""),
         ] {
             assert!(to(kind, value).is_err(), "{kind} {value}");
+        }
+        let long = format!("\"{}\"", "x".repeat(5_000));
+        for kind in ["long", "double", "boolean"] {
+            let why = to(kind, &long).unwrap_err().to_string();
+            assert!(why.starts_with("n: \"xxx") && why.len() < 100, "{why}");
         }
         assert_eq!(to("long", "5").unwrap(), None);
         let empty: Patch = serde_json::from_str("{\"patch\": []}").unwrap();

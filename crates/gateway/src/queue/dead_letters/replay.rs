@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bulk::{Ask, IdMint, NullId, Plan, RouteTable, Scratch, Verdict};
 use config::REPLAYING;
@@ -19,6 +19,7 @@ use log::{Log, ReadError, StartAt};
 use super::catalog::Catalog;
 use super::letter::Letter;
 use super::{Cause, Committed, DeadLetters, LetterFilter, LettersError, Picked};
+use crate::clock::now_ms;
 use crate::error::NotQueued;
 use crate::queue::journal::Journal;
 use crate::queue::record::head_of;
@@ -257,8 +258,7 @@ fn planned<'l>(
     done: &mut Replayed,
 ) -> Option<(Run<'l>, Plan)> {
     let (mut ids, mut scratch) = (IdMint::new(fastrand::u64(..)), Scratch::default());
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    ids.tick(now.map_or(0, |since| since.as_millis() as u64));
+    ids.tick(now_ms());
     let mut plan = |body: &[u8]| bulk::plan(body, ask, table, &mut ids, &mut scratch);
     let mut run = Run::of(all);
     let mut verdict = plan(&run.body);

@@ -51,13 +51,18 @@ impl Parked {
 }
 
 impl ParkedState {
+    /// Returns the bytes of the records that hold some of what is parked.
+    pub(super) fn live_bytes(&self) -> u64 {
+        let records: BTreeMap<u64, u64> = self.pieces().map(|piece| (piece.at, piece.bytes)).collect();
+        records.values().sum()
+    }
+
     /// Returns the oldest records, each with its operations that are left, if it pays to write them again.
     fn to_gather(&self, used: u64, most: u64) -> Vec<(u64, BTreeSet<u32>)> {
         if used < most / 2 {
             return Vec::new();
         }
-        let live: u64 = self.pieces().map(|piece| piece.bytes).sum();
-        if live.saturating_mul(2) > used {
+        if self.shares().saturating_mul(2) > used || self.live_bytes().saturating_mul(2) > used {
             return Vec::new();
         }
         let mut records: BTreeMap<u64, (u64, bool, BTreeSet<u32>)> = BTreeMap::new();

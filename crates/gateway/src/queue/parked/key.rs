@@ -19,7 +19,8 @@ pub(crate) enum ParkKey {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         shard: Option<ShardOf>,
     },
-    /// Operations sent to an index with these parameters, which ask for more than the index has.
+    /// Operations sent to an index with these parameters, which ask for more than the index has, or which a
+    /// node refuses.
     Request { index: String, target: String },
     /// Documents that failed by themselves: each waits alone.
     Documents,
@@ -44,6 +45,8 @@ pub(crate) enum Scope {
     Index,
     /// The shard that it goes to, or the copies of it that the request wants.
     Shard,
+    /// The requests for its index that have the same parameters.
+    Request,
     /// The document alone.
     Document,
 }
@@ -192,6 +195,12 @@ impl OperationNames {
 pub(crate) fn behind_other_lane(key: &ParkKey) -> String {
     let key = key.shown();
     format!("earlier writes, from when the index had other shards, wait for {key}")
+}
+
+/// Says that an operation waits for its turn until operations in the line of another index are done.
+pub(crate) fn behind_other_line(key: &ParkKey) -> String {
+    let key = key.shown();
+    format!("earlier writes, which may go to the same index, wait for {key}")
 }
 
 /// The name that stands for several indices.

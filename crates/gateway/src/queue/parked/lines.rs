@@ -5,24 +5,55 @@
 //! first one is in the line of its entry's key, and the others are in a line of a higher rank, which does not
 //! wait for it. So these join the line of the earlier one. Operations in lines for shards join the line of an
 //! earlier one for their index, whatever its document is: their number has no bound.
+//!
+//! If the earlier one names its index by an alias, the later one may have followed it by the index that the
+//! alias had come to lead to. Only the cluster knows where that is. So such operations stay where they are,
+//! with a note of what they may be [`Behind`], until a topology has it ([`super::state`]).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use super::key::{ParkKey, in_index};
-use super::state::order_of;
 use super::store::ParkedEntry;
 
 /// The operations that others join.
 #[derive(Default)]
 pub(super) struct Lines {
     /// Those in lines that hold names, by the numbers of their documents.
-    earlier: HashMap<u64, Vec<(Place, ParkKey)>>,
+    earlier: HashMap<u64, Vec<(OperationOrder, ParkKey)>>,
     /// The first one of each line for an index, by the index's names.
-    of_index: HashMap<String, Vec<(Place, ParkKey)>>,
+    of_index: HashMap<String, Vec<(OperationOrder, ParkKey)>>,
+    /// Those in lines that hold names, and that name their index by an alias, by the numbers of their ids.
+    through_aliases: HashMap<u64, Vec<(OperationOrder, Arc<Ahead>)>>,
 }
 
+/// Operations of a line that name their index by one alias, which led to one index when they were parked.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    pub(crate) key: ParkKey,
+    pub(crate) alias: String,
+    pub(super) index: String,
+    /// The position of the first one's request, when it was accepted, and the index that the alias led to
+    /// then, if the request says so.
+    pub(crate) request: (u64, u64),
+    pub(crate) led_to: Option<String>,
+}
+
+/// The lines that operations of one index are behind, if the aliases of these lead to that index.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Behind {
+    /// The index as the operations name it, and as it was known when they were parked.
+    pub(super) written: String,
+    pub(super) concrete: String,
+    pub(super) ahead: Vec<Arc<Ahead>>,
+}
+
+/// The line of an operation: its key, and what it may be behind.
+pub(super) type Line = (ParkKey, Option<Behind>);
+
 /// An operation's request, and its place there.
-type Place = (u64, u32);
+type OperationOrder = (u64, u32);
 
 impl Lines {
     /// Makes the lines of entries and the numbers of their operations that are left.
@@ -36,27 +67,47 @@ impl Lines {
         }
         let mut lines = Self::default();
         for (entry, left) in entries.clone().filter(|(entry, _)| entry.key.rank() == 0) {
-            left.for_each(|op| lines.add_of_index(entry, order_of(entry, *op)));
+            left.for_each(|op| lines.add_of_index(entry, entry.order_of(*op)));
         }
+        let mut known = BTreeSet::new();
         for (entry, left) in entries.filter(|(entry, _)| entry.key.holds_names()) {
             for op in left {
-                // Where the name of the earlier one leads to is not known yet.
-                let moved = any_index(entry, *op).filter(|_| is_through_alias(entry, *op));
-                let documents = documents(entry, *op).chain(moved);
-                for document in documents.filter(|document| later.contains(document)) {
-                    let joined = match entry.key {
-                        ParkKey::Shards { .. } => lines.earlier_key(entry, *op),
-                        _ => None, // an earlier one on the same document is known by itself
-                    };
-                    let line = (order_of(entry, *op), joined.unwrap_or(&entry.key).clone());
-                    lines.earlier.entry(document).or_default().push(line);
-                }
+                lines.add(entry, *op, &later, &mut known);
             }
         }
         lines
     }
 
-    fn add_of_index(&mut self, entry: &ParkedEntry, order: Place) {
+    /// Adds an operation in a line that holds names, if any of the `later` ones may have to join it.
+    fn add(&mut self, entry: &ParkedEntry, op: u32, later: &HashSet<u64>, known: &mut BTreeSet<Arc<Ahead>>) {
+        let is_later = |number: &u64| later.contains(number);
+        let id = any_index(entry, op).filter(is_later);
+        if id.is_none() && !documents(entry, op).any(|document| is_later(&document)) {
+            return;
+        }
+        let joined = match entry.key {
+            ParkKey::Shards { .. } => self.earlier_key(entry, op),
+            _ => None, // an earlier one on the same document is known by itself
+        };
+        let (key, order) = (joined.unwrap_or(&entry.key).clone(), entry.order_of(op));
+        for document in documents(entry, op).filter(is_later) {
+            let of_document = self.earlier.entry(document).or_default();
+            of_document.push((order, key.clone()));
+        }
+        if let Some((id, ahead)) = id.and_then(|id| Some((id, Ahead::of(entry, op, key)?))) {
+            let of_id = self.through_aliases.entry(id).or_default();
+            match of_id.iter_mut().find(|(_, known)| **known == ahead) {
+                Some((first, _)) => *first = order.min(*first),
+                None => {
+                    let ahead = known.get(&ahead).cloned().unwrap_or_else(|| Arc::new(ahead));
+                    known.insert(Arc::clone(&ahead));
+                    of_id.push((order, ahead));
+                }
+            }
+        }
+    }
+
+    fn add_of_index(&mut self, entry: &ParkedEntry, order: OperationOrder) {
         for name in &entry.names {
             let firsts = match self.of_index.get_mut(name) {
                 Some(firsts) => firsts,
@@ -69,33 +120,48 @@ impl Lines {
         }
     }
 
-    /// Returns the operations that are left of an entry, by the key of the line that each joins.
+    /// Returns the operations that are left of an entry, by the line that each joins.
     pub(super) fn split<'e>(
         &self,
         entry: &ParkedEntry,
         left: impl Iterator<Item = &'e u32>,
-    ) -> BTreeMap<ParkKey, Vec<u32>> {
-        let mut by_key: BTreeMap<ParkKey, Vec<u32>> = BTreeMap::new();
+    ) -> BTreeMap<Line, Vec<u32>> {
+        let mut by_line: BTreeMap<Line, Vec<u32>> = BTreeMap::new();
         for op in left {
             let key = self.earlier_key(entry, *op).unwrap_or(&entry.key);
-            match by_key.get_mut(key) {
-                Some(ops) => ops.push(*op),
-                None => drop(by_key.insert(key.clone(), vec![*op])),
-            }
+            let line = (key.clone(), self.behind(entry, *op, key));
+            by_line.entry(line).or_default().push(*op);
         }
-        by_key
+        by_line
+    }
+
+    /// Returns what an operation may be behind besides those in the line of its key.
+    fn behind(&self, entry: &ParkedEntry, op: u32, key: &ParkKey) -> Option<Behind> {
+        let of_id = self.through_aliases.get(&any_index(entry, op)?)?;
+        let (order, rank) = (entry.order_of(op), key.rank());
+        let ahead = of_id
+            .iter()
+            .filter(|(before, ahead)| *before < order && ahead.key.rank() < rank);
+        let mut ahead: Vec<_> = ahead.map(|(_, ahead)| Arc::clone(ahead)).collect();
+        ahead.sort();
+        let (written, concrete) = names(entry, op)?;
+        let behind = Behind {
+            written: written.to_owned(),
+            concrete: concrete.to_owned(),
+            ahead,
+        };
+        (entry.key.holds_documents() && !behind.ahead.is_empty()).then_some(behind)
     }
 
     fn earlier_key(&self, entry: &ParkedEntry, op: u32) -> Option<&ParkKey> {
-        let order = order_of(entry, op);
+        let order = entry.order_of(op);
         match entry.key {
             ParkKey::Shards { .. } => {
                 let names = entry.names.iter().filter_map(|name| self.of_index.get(name));
                 first_of(names.flatten(), order, entry.key.rank())
             }
             ParkKey::Request { .. } | ParkKey::Documents => {
-                let documents = documents(entry, op).chain(any_index(entry, op));
-                let documents = documents.filter_map(|document| self.earlier.get(&document));
+                let documents = documents(entry, op).filter_map(|document| self.earlier.get(&document));
                 first_of(documents.flatten(), order, entry.key.rank())
             }
             ParkKey::Index { .. } | ParkKey::Letters { .. } => None,
@@ -103,10 +169,53 @@ impl Lines {
     }
 }
 
+// === impl Ahead ===
+
+impl Ahead {
+    /// Makes it of an operation in the line of a key; `None` if the operation names its index by no alias.
+    fn of(entry: &ParkedEntry, op: u32, key: ParkKey) -> Option<Self> {
+        let (alias, index) = names(entry, op).filter(|(written, concrete)| written != concrete)?;
+        let (request, _) = entry.ops.get(op as usize).copied()?;
+        let led_to = entry.led_to.iter();
+        let mut led_to = led_to.filter(|(number, name, _)| *number == request && name == alias);
+        Some(Self {
+            key,
+            alias: alias.to_owned(),
+            index: index.to_owned(),
+            request: entry.origins.get(request as usize).copied().unwrap_or_default(),
+            led_to: led_to.next().map(|(.., index)| index.clone()),
+        })
+    }
+
+    fn identity(&self) -> (&ParkKey, &str, &str) {
+        (&self.key, &self.alias, &self.index)
+    }
+}
+
+impl PartialEq for Ahead {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Ahead {}
+
+impl PartialOrd for Ahead {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ahead {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.identity().cmp(&other.identity())
+    }
+}
+
 /// Returns the key of the line to join: of a lower rank than an operation's own, with an earlier operation.
 fn first_of<'l>(
-    lines: impl Iterator<Item = &'l (Place, ParkKey)>,
-    order: Place,
+    lines: impl Iterator<Item = &'l (OperationOrder, ParkKey)>,
+    order: OperationOrder,
     rank: u8,
 ) -> Option<&'l ParkKey> {
     let earlier = lines.filter(|(before, key)| *before < order && key.rank() < rank);
@@ -125,10 +234,11 @@ fn any_index(entry: &ParkedEntry, op: u32) -> Option<u64> {
     (*id != 0).then(|| in_index(0, *id))
 }
 
-/// Whether an operation names another index than it was known to be for.
-fn is_through_alias(entry: &ParkedEntry, op: u32) -> bool {
-    let place = entry.places.get(op as usize);
-    place.is_some_and(|(written, concrete, _)| written != concrete)
+/// Returns the index of an operation as it is written and as it was known.
+fn names(entry: &ParkedEntry, op: u32) -> Option<(&str, &str)> {
+    let (written, concrete, _) = entry.places.get(op as usize)?;
+    let name = |number: &u32| entry.names.get(*number as usize).map(String::as_str);
+    Some((name(written)?, name(concrete)?))
 }
 
 #[cfg(test)]
@@ -145,6 +255,16 @@ mod tests {
         }
     }
 
+    /// Splits an entry whose operations are behind none that an alias would have to lead to.
+    fn by_key(lines: &Lines, entry: &ParkedEntry, left: &[u32]) -> BTreeMap<ParkKey, Vec<u32>> {
+        let split = lines.split(entry, left.iter()).into_iter();
+        let split = split.map(|((key, behind), ops)| {
+            assert!(behind.is_none(), "{behind:?}");
+            (key, ops)
+        });
+        split.collect()
+    }
+
     #[test]
     fn a_later_operation_joins_the_line_of_an_earlier_one_on_its_document_and_no_other_does() {
         let index = ParkKey::Index {
@@ -158,7 +278,7 @@ mod tests {
         let left: [Vec<u32>; 3] = [vec![0], vec![0, 1, 2], vec![0, 1]];
         let all = || entries.iter().zip(left.iter().map(|left| left.iter()));
         let lines = Lines::of(all());
-        let split = |at: usize| lines.split(&entries[at], left[at].iter());
+        let split = |at: usize| by_key(&lines, &entries[at], &left[at]);
         assert_eq!(
             split(0),
             [(ParkKey::Documents, vec![0])].into(),
@@ -172,7 +292,7 @@ mod tests {
         // The earlier one is gone.
         let lines = Lines::of(entries.iter().zip([[].iter(), [1].iter(), [0].iter()]));
         assert_eq!(
-            lines.split(&entries[2], [0].iter()),
+            by_key(&lines, &entries[2], &[0]),
             [(ParkKey::Documents, vec![0])].into()
         );
     }
@@ -196,7 +316,7 @@ mod tests {
             let entries = [entry(first.clone(), 2, &[7]), entry(second.clone(), 3, &[7])];
             let left = [0];
             let lines = Lines::of(entries.iter().map(|entry| (entry, left.iter())));
-            let split = |entry: &ParkedEntry| lines.split(entry, left.iter()).into_keys().next().unwrap();
+            let split = |entry: &ParkedEntry| by_key(&lines, entry, &left).into_keys().next().unwrap();
             assert_eq!(split(&entries[0]), *first);
             split(&entries[1])
         };
@@ -207,7 +327,7 @@ mod tests {
         ];
         let lines = Lines::of(entries.iter().map(|entry| (entry, [0].iter())));
         for entry in &entries {
-            let lines = lines.split(entry, [0].iter());
+            let lines = by_key(&lines, entry, &[0]);
             assert_eq!(lines, [(index.clone(), vec![0])].into(), "{:?}", entry.key);
         }
         let ranks = [index, shards, request, ParkKey::Documents];

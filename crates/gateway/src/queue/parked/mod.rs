@@ -27,8 +27,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use cluster::Snapshot;
 use log::{AppendError, Options};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -37,11 +38,14 @@ use crate::queue::unconfirmed_letters::UnconfirmedLetters;
 
 pub(crate) use error::ParkedError;
 pub(crate) use find::{ParkedFound, ParkedSought};
-pub(crate) use key::{OperationNames, ParkKey, Scope, ShardOf, behind_other_lane};
+pub(crate) use key::{OperationNames, ParkKey, Scope, ShardOf, behind_other_lane, behind_other_line};
 pub(crate) use led_to::NameLed;
 use lines::Lines;
 use putting::Putting;
-use state::{EntryPiece, Standing};
+#[cfg(test)]
+use state::EntryPiece;
+use state::NamesLed;
+use state::Standing;
 pub(crate) use state::{Holder, HolderQuery, Order, ParkedState, Picked, Tried};
 use store::Bound;
 use store::Resolved;
@@ -159,12 +163,13 @@ impl ParkedOfQueue {
         Arc::clone(parked)
     }
 
-    /// Returns the position of the oldest operation that any group has parked for one lane, if there is one.
-    pub(crate) fn oldest_of_lanes(&self) -> Option<u64> {
+    /// Returns the position of the oldest operation that any group has parked and may still execute, if there
+    /// is one.
+    pub(crate) fn oldest_waiting(&self) -> Option<u64> {
         let groups = self.groups.lock();
         groups
             .values()
-            .filter_map(|parked| parked.state().oldest_of_lanes())
+            .filter_map(|parked| parked.state().oldest_waiting())
             .min()
     }
 
@@ -356,6 +361,27 @@ impl Parked {
         self.state.lock()
     }
 
+    /// Locks the state after operations have gone over into the lines of the indices that their names lead to
+    /// by a topology ([`ParkedState::follow_topology`]). `led` returns the indices that a name has led to
+    /// since a request, which is named by its position and its time.
+    pub(crate) fn state_by(
+        &self,
+        snapshot: &Snapshot,
+        own: Option<&ParkKey>,
+        led: impl Fn(&str, (u64, u64)) -> Vec<String>,
+    ) -> MutexGuard<'_, ParkedState> {
+        // Where names have led is behind a lock of its own, which others hold when they ask for this one.
+        let names = self.state().written_names(snapshot.generation);
+        let led = names.into_iter().map(|(name, request)| {
+            let indices = led(&name, request);
+            (name, indices)
+        });
+        let led: NamesLed = led.collect();
+        let mut state = self.state();
+        state.follow_topology(snapshot, own, &led);
+        state
+    }
+
     /// Returns the bytes on disk.
     pub(crate) fn bytes(&self) -> u64 {
         self.store.lock().as_ref().map_or(0, |store| store.bytes().0)
@@ -402,10 +428,7 @@ impl Parked {
         if bound == Bound::None {
             self.letters_wait.store(true, Ordering::Relaxed);
         }
-        let mut piece = EntryPiece::new(at, bytes, &entry, None, Standing::Unsettled);
-        piece.doubt = doubt;
-        let mut state = self.state();
-        state.insert(entry.key.clone(), &entry.names, &entry.why, piece);
+        self.state().insert_put(&entry, (at, bytes), doubt);
         self.any.store(true, Ordering::Release);
         Ok(())
     }
@@ -583,6 +606,17 @@ impl Parked {
     }
 }
 
+/// Makes the state of entries that are read again, each with its place and its operations that are left.
+#[cfg(test)]
+pub(crate) fn read_again(entries: &[(u64, ParkedEntry, BTreeSet<u32>)]) -> ParkedState {
+    let lines = Lines::of(entries.iter().map(|(_, entry, left)| (entry, left.iter())));
+    let mut state = ParkedState::default();
+    for (at, entry, left) in entries {
+        state.insert_again(&lines, entry, left, (*at, 100), Standing::Ready);
+    }
+    state
+}
+
 /// Returns the folder of a queue's parked operations.
 pub(crate) fn folder_of(data: &Path, queue: &str) -> PathBuf {
     data.join("parked").join(queue)
@@ -591,11 +625,6 @@ pub(crate) fn folder_of(data: &Path, queue: &str) -> PathBuf {
 /// Returns the folder of the copy of a Kafka queue's parked operations.
 pub(crate) fn copies_of(data: &Path, queue: &str) -> PathBuf {
     data.join("parked_copies").join(queue)
-}
-
-pub(crate) fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// The most entries in memory, of about 200 bytes each.

@@ -1,14 +1,18 @@
 //! Keeps parked operations in memory: by key, in the order in which they go out.
 
 mod holder;
+mod index_lines;
+mod joining;
 mod lanes;
 mod letters;
+mod picking;
 mod places;
 mod shown;
 #[cfg(test)]
 mod tests;
+mod tried;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,13 +21,18 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::key::ParkKey;
-use super::lines::Lines;
+use super::lines::{Behind, Lines};
 use super::store::ParkedEntry;
 use super::topic::GoneEntry;
-use super::{DOCUMENTS_MAX, PIECES_MAX, now_ms};
+use super::{DOCUMENTS_MAX, PIECES_MAX};
+use crate::clock::{steady_ms, steady_of};
 pub(crate) use holder::{Holder, HolderQuery};
+pub(crate) use index_lines::NamesLed;
+use index_lines::{IndexLine, IndexOf, index_in, pieces_of};
 use lanes::OfLane;
-use places::{DocumentPlace, Places};
+pub(crate) use picking::Picked;
+use places::{DocumentPlace, DocumentPlaces};
+pub(crate) use tried::Tried;
 
 /// The order in which pieces go out: by the first operation's request and its place there, then by the
 /// piece's record.
@@ -37,11 +46,15 @@ pub(crate) struct ParkedState {
     names: HashMap<Box<str>, Vec<ParkKey>>,
     /// The keys that hold a document.
     documents: HashMap<u64, Vec<ParkKey>>,
-    places: Places,
+    places: DocumentPlaces,
     /// By lane, the pieces that its batch under way has parked.
     unsettled: HashMap<u32, Vec<(ParkKey, Order)>>,
     /// The generation of the cluster's topology that the names were looked up in.
     followed: Option<u64>,
+    /// The same of the names of operations in lines for indices, if each is in the line of its index.
+    followed_lines: Option<u64>,
+    /// Names of such operations that were parked since: it is not known where these have led.
+    unasked: BTreeSet<Box<str>>,
     pieces: usize,
     /// Parked documents whose batch is committed.
     pub(crate) counted: u64,
@@ -56,6 +69,8 @@ pub(crate) struct ParkedState {
 /// The pieces of one key, and how its tries stand.
 struct ParkedKey {
     names: BTreeSet<Box<str>>,
+    /// The names of its pieces, if it is the line of an index.
+    line: IndexLine,
     /// Bytes of the records of its pieces.
     bytes: u64,
     pieces: BTreeMap<Order, EntryPiece>,
@@ -67,6 +82,8 @@ struct ParkedKey {
     running: bool,
     /// Whether the operator wants no more tries.
     given_up: bool,
+    /// The generation of the cluster's topology by which pieces have joined other lines.
+    joined: Option<u64>,
 }
 
 /// Operations of one entry that wait for the same key.
@@ -76,8 +93,16 @@ pub(crate) struct EntryPiece {
     pub(crate) ops: Option<Vec<u32>>,
     pub(crate) docs: u32,
     pub(crate) bytes: u64,
+    /// The part of these that its key holds: an entry may have pieces for several names.
+    share: u64,
     lane: u32,
     order: (u64, u32),
+    /// When the request of its first operation was accepted, in ms since 1970.
+    accepted_ms: u64,
+    /// The place of its last operation.
+    last: (u64, u32),
+    /// The names by which its operations name their indices, if it is in the line of an index.
+    written: Arc<[Box<str>]>,
     pub(crate) parked_ms: u64,
     pub(crate) attempts: u32,
     pub(crate) refusals: u32,
@@ -87,6 +112,8 @@ pub(crate) struct EntryPiece {
     wording: Arc<(String, String)>,
     documents: Vec<[u64; 2]>,
     places: Vec<DocumentPlace>,
+    /// The lines that it may have to join.
+    behind: Option<Box<Behind>>,
     next_try: Option<Instant>,
 }
 
@@ -99,34 +126,6 @@ pub(crate) enum Standing {
     Counted,
     /// The piece may be tried.
     Ready,
-}
-
-/// A piece that is to be tried now.
-pub(crate) struct Picked {
-    pub(crate) order: Order,
-    pub(crate) at: u64,
-    pub(crate) ops: Option<Vec<u32>>,
-    /// Its operations that are left, and the bytes of all that it has on disk.
-    pub(crate) docs: u32,
-    pub(crate) bytes: u64,
-    pub(crate) attempts: u32,
-    pub(crate) refusals: u32,
-    pub(crate) doubt: bool,
-    pub(crate) parked_ms: u64,
-}
-
-/// The result of one try of a piece.
-#[derive(Default)]
-pub(crate) struct Tried {
-    /// The operations that are indexed or dead.
-    pub(crate) gone: Vec<u32>,
-    /// How many of these are dead letters.
-    pub(crate) dead: u64,
-    /// The operations that are to wait for other keys.
-    pub(crate) moved: BTreeMap<ParkKey, Vec<u32>>,
-    pub(crate) attempted: bool,
-    pub(crate) refusals: u32,
-    pub(crate) doubt: bool,
 }
 
 /// A key, as the admin port shows it.
@@ -154,13 +153,22 @@ impl EntryPiece {
     ) -> Self {
         let docs = ops.as_ref().map_or(entry.ops.len(), Vec::len);
         let first = ops.as_ref().and_then(|ops| ops.first()).copied().unwrap_or(0);
+        let last = ops.as_ref().and_then(|ops| ops.last()).copied();
+        let last = last.unwrap_or_else(|| entry.ops.len().saturating_sub(1) as u32);
         Self {
             at,
             docs: docs as u32,
             bytes,
             lane: entry.lane,
-            order: order_of(entry, first),
-            parked_ms: entry.parked_ms,
+            order: entry.order_of(first),
+            accepted_ms: entry.accepted_ms(first),
+            last: entry.order_of(last),
+            share: bytes,
+            written: match entry.key {
+                ParkKey::Index { .. } => entry.written_names(ops.as_deref()).into(),
+                _ => Arc::default(),
+            },
+            parked_ms: steady_of(entry.parked_ms),
             attempts: entry.attempts,
             refusals: entry.refusals,
             doubt: false,
@@ -175,6 +183,7 @@ impl EntryPiece {
                 false => Vec::new(),
             },
             ops,
+            behind: None,
             next_try: None,
         }
     }
@@ -185,15 +194,6 @@ impl EntryPiece {
         let numbers = self.documents.iter().flatten().copied().chain(places);
         numbers.filter(|number| *number != 0)
     }
-}
-
-pub(super) fn order_of(entry: &ParkedEntry, op: u32) -> (u64, u32) {
-    let (origin, place) = entry.ops.get(op as usize).copied().unwrap_or_default();
-    let position = entry
-        .origins
-        .get(origin as usize)
-        .map_or(0, |(position, _)| *position);
-    (position, place)
 }
 
 fn pick<T: Clone>(all: &[T], ops: Option<&[u32]>) -> Vec<T> {
@@ -231,20 +231,46 @@ impl ParkedState {
         self.pieces += 1;
         let held = self.keys.entry(key.clone()).or_insert_with(|| ParkedKey {
             names: BTreeSet::new(),
+            line: IndexLine::default(),
             bytes: 0,
             pieces: BTreeMap::new(),
             why: why.into(),
-            since_ms: now_ms(),
+            since_ms: steady_ms(),
             attempts: 0,
             failures: 0,
             next_try: Instant::now(),
             running: false,
             given_up: false,
+            joined: None,
         });
         if !why.is_empty() {
             held.why = why.into();
         }
         held.since_ms = held.since_ms.min(piece.parked_ms);
+        let (position, place) = piece.order;
+        let order = (position, place, piece.at);
+        if key == ParkKey::Documents && piece.next_try.is_none() {
+            held.next_try = held.next_try.min(Instant::now() + super::SOON);
+        }
+        held.bytes += piece.share;
+        match key.rank() {
+            0 => self.enter_line(&key, order, &piece, names),
+            _ => self.add_names(&key, names),
+        }
+        if piece.standing == Standing::Unsettled {
+            let unsettled = self.unsettled.entry(piece.lane).or_default();
+            unsettled.push((key.clone(), order));
+        }
+        if let Some(held) = self.keys.get_mut(&key) {
+            held.pieces.insert(order, piece);
+        }
+    }
+
+    /// Adds names by which later operations wait for a key that is not an index.
+    fn add_names(&mut self, key: &ParkKey, names: &[String]) {
+        let Some(held) = self.keys.get_mut(key) else {
+            return;
+        };
         for name in names {
             if held.names.insert(name.as_str().into()) && key.holds_names() {
                 self.names
@@ -253,17 +279,18 @@ impl ParkedState {
                     .push(key.clone());
             }
         }
-        let (position, place) = piece.order;
-        let order = (position, place, piece.at);
-        if piece.standing == Standing::Unsettled {
-            let unsettled = self.unsettled.entry(piece.lane).or_default();
-            unsettled.push((key.clone(), order));
+    }
+
+    /// Inserts operations of an entry that was put on disk at a place.
+    pub(crate) fn insert_put(&mut self, entry: &ParkedEntry, (at, bytes): (u64, u64), doubt: bool) {
+        let pieces = pieces_of(entry, None);
+        let share = bytes / pieces.len() as u64;
+        for ops in pieces {
+            let names = entry.names_in(&entry.key, ops.as_deref());
+            let mut piece = EntryPiece::new(at, bytes, entry, ops, Standing::Unsettled);
+            (piece.doubt, piece.share) = (doubt, share);
+            self.insert(entry.key.clone(), &names, &entry.why, piece);
         }
-        if key == ParkKey::Documents && piece.next_try.is_none() {
-            held.next_try = held.next_try.min(Instant::now() + super::SOON);
-        }
-        held.bytes += piece.bytes;
-        held.pieces.insert(order, piece);
     }
 
     /// Inserts the operations that are left of an entry, which was read again from this place on disk.
@@ -275,7 +302,7 @@ impl ParkedState {
         (at, bytes): (u64, u64),
         standing: Standing,
     ) {
-        for (key, ops) in lines.split(entry, left.iter()) {
+        for ((key, behind), ops) in lines.split(entry, left.iter()) {
             let moved;
             let of_line = match key == entry.key {
                 true => entry,
@@ -288,9 +315,14 @@ impl ParkedState {
                 }
             };
             let ops = (ops.len() < entry.ops.len()).then_some(ops);
-            let mut piece = EntryPiece::new(at, bytes, of_line, ops, standing);
-            piece.doubt = true;
-            self.insert(key, &entry.names, &entry.why, piece);
+            for ops in pieces_of(of_line, ops) {
+                let names = entry.names_in(&key, ops.as_deref());
+                let mut piece = EntryPiece::new(at, bytes, of_line, ops, standing);
+                piece.share = bytes * u64::from(piece.docs) / left.len().max(1) as u64;
+                piece.doubt = true;
+                piece.behind = behind.clone().map(Box::new);
+                self.insert(key.clone(), &names, &entry.why, piece);
+            }
         }
     }
 
@@ -299,10 +331,9 @@ impl ParkedState {
         self.keys.get(key).map_or(0, |held| held.bytes)
     }
 
-    /// Returns the key of an index that already has one of these names.
-    pub(crate) fn index_key<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<ParkKey> {
-        let known = names.filter_map(|name| self.names.get(name)).flatten();
-        known.filter(|key| key.rank() == 0).min().cloned()
+    /// Returns the bytes that all keys hold, which are at most those of the records.
+    pub(super) fn shares(&self) -> u64 {
+        self.keys.values().map(|held| held.bytes).sum()
     }
 
     /// Makes the parked operations of a lane's batch count now; returns whether there are any.
@@ -437,20 +468,41 @@ impl ParkedState {
         }
     }
 
-    /// Holds the indices, too, that names stand for now, if the cluster has changed.
-    pub(crate) fn follow_topology(&mut self, snapshot: &Snapshot) {
-        if self.followed != Some(snapshot.generation) {
-            self.followed = Some(snapshot.generation);
-            let index = |name: &str| snapshot.table.write_index(name.as_bytes()).map(str::to_owned);
-            self.follow(index);
-            self.follow_documents(index);
+    /// Holds the indices, too, that names stand for now, and has operations go over into the lines of these,
+    /// if the cluster has changed. `own` is the key of a line that is being tried, and of which nothing is
+    /// under way; `led` says where [`ParkedState::written_names`] have led.
+    pub(crate) fn follow_topology(&mut self, snapshot: &Snapshot, own: Option<&ParkKey>, led: &NamesLed) {
+        self.follow_by((snapshot.generation, &index_in(snapshot)), own, led);
+    }
+
+    pub(crate) fn follow_by(
+        &mut self,
+        (generation, resolve): (u64, &IndexOf<'_>),
+        own: Option<&ParkKey>,
+        led: &NamesLed,
+    ) {
+        if self.followed_lines != Some(generation) {
+            let is_done = self.follow_lines(resolve, own, led);
+            self.followed_lines = is_done.then_some(generation);
+        } else if !led.is_empty() {
+            self.note_led(led);
+        }
+        self.unasked.clear();
+        // Others may have gone over into the line after its last operation had left.
+        if let Some(held) = own.and_then(|own| self.keys.get_mut(own)) {
+            held.running = true;
+        }
+        if self.followed != Some(generation) {
+            self.followed = Some(generation);
+            self.follow(resolve);
+            self.follow_documents(resolve);
         }
     }
 
     /// Holds the indices, too, that the names of parked operations stand for now.
     fn follow(&mut self, resolve: impl Fn(&str) -> Option<String>) {
         for (key, held) in &mut self.keys {
-            if !key.holds_names() {
+            if !key.holds_names() || key.rank() == 0 {
                 continue;
             }
             let now: Vec<Box<str>> = held
@@ -467,117 +519,8 @@ impl ParkedState {
         }
     }
 
-    /// Returns the first pieces of a key that may go together: with one wording, and with a bounded number of
-    /// documents and bytes, but at least one piece. `passed` says which pieces are passed over.
-    pub(crate) fn pick(
-        &self,
-        key: &ParkKey,
-        docs_max: usize,
-        bytes_max: u64,
-        passed: impl Fn(&Order) -> bool,
-    ) -> (Vec<Picked>, Option<Arc<(String, String)>>) {
-        let Some(held) = self.keys.get(key) else {
-            return (Vec::new(), None);
-        };
-        let (mut picked, mut wording) = (Vec::new(), None::<Arc<(String, String)>>);
-        let (mut docs, mut bytes) = (0, 0);
-        let mut waiting = HashSet::new();
-        let (mut seen, now) = (HashSet::<u64>::new(), Instant::now());
-        for (order, piece) in &held.pieces {
-            // A lane's later pieces wait for the commit of the earlier ones.
-            if piece.standing != Standing::Ready || waiting.contains(&piece.lane) {
-                waiting.insert(piece.lane);
-                continue;
-            }
-            if passed(order) {
-                continue;
-            }
-            if *key == ParkKey::Documents {
-                let held_back = piece.numbers().any(|one| seen.contains(&one));
-                seen.extend(piece.numbers());
-                let is_due = held.given_up || piece.next_try.is_none_or(|next| next <= now);
-                if held_back || !is_due {
-                    continue;
-                }
-            }
-            let fits = docs + piece.docs as usize <= docs_max && bytes + piece.bytes <= bytes_max;
-            let alike = wording.as_ref().is_none_or(|wording| *wording == piece.wording);
-            let goes_along = picked.is_empty() || fits && alike;
-            if !goes_along {
-                break;
-            }
-            wording.get_or_insert_with(|| Arc::clone(&piece.wording));
-            docs += piece.docs as usize;
-            bytes += piece.bytes;
-            picked.push(Picked {
-                order: *order,
-                at: piece.at,
-                ops: piece.ops.clone(),
-                docs: piece.docs,
-                bytes: piece.bytes,
-                attempts: piece.attempts,
-                refusals: piece.refusals,
-                doubt: piece.doubt,
-                parked_ms: piece.parked_ms,
-            });
-        }
-        (picked, wording)
-    }
-
     pub(crate) fn is_given_up(&self, key: &ParkKey) -> bool {
         self.keys.get(key).is_some_and(|held| held.given_up)
-    }
-
-    /// Takes over the result of a piece's try; `tried.dead` of its documents are dead letters now.
-    pub(crate) fn tried(
-        &mut self,
-        key: &ParkKey,
-        order: Order,
-        entry: &ParkedEntry,
-        tried: Tried,
-        again: impl Fn(u32) -> Duration,
-    ) {
-        let Some(mut piece) = self.remove(key, order) else {
-            return;
-        };
-        let standing = piece.standing;
-        let mut left: BTreeSet<u32> = match piece.ops.take() {
-            Some(ops) => ops.into_iter().collect(),
-            None => (0..entry.ops.len() as u32).collect(),
-        };
-        for op in &tried.gone {
-            left.remove(op);
-        }
-        self.dead += tried.dead;
-        self.lanes.entry(piece.lane).or_default().dead += tried.dead;
-        let remake = |ops: Vec<u32>, key: &ParkKey| {
-            let entry = ParkedEntry {
-                key: key.clone(),
-                ..entry.clone()
-            };
-            let mut made = EntryPiece::new(piece.at, piece.bytes, &entry, Some(ops), standing);
-            made.parked_ms = piece.parked_ms;
-            made.attempts = piece.attempts + u32::from(tried.attempted);
-            made.refusals = tried.refusals.max(piece.refusals);
-            made.doubt = piece.doubt || tried.doubt;
-            made
-        };
-        let names = &entry.names;
-        for (to, ops) in tried.moved {
-            for op in &ops {
-                left.remove(op);
-            }
-            let piece = remake(ops, &to);
-            self.insert(to, names, "", piece);
-        }
-        if !left.is_empty() {
-            let mut piece = remake(left.into_iter().collect(), key);
-            let waits = *key == ParkKey::Documents && tried.attempted;
-            let failures = piece.attempts.saturating_sub(entry.attempts);
-            piece.next_try = waits.then(|| Instant::now() + again(failures));
-            self.insert(key.clone(), names, "", piece);
-        }
-        self.forget_if_empty(key);
     }
 
     /// Ends a key's turn.
@@ -606,6 +549,15 @@ impl ParkedState {
         held.next_try = next;
     }
 
+    /// Ends a key's turn in which nothing could be tried before other lines have come further.
+    pub(crate) fn wait_behind(&mut self, key: &ParkKey, why: &str, again: Duration) {
+        if let Some(held) = self.keys.get_mut(key) {
+            held.running = false;
+            held.why = why.into();
+            held.next_try = Instant::now() + again;
+        }
+    }
+
     /// Returns the place before which nothing on disk is needed.
     pub(crate) fn oldest(&self) -> u64 {
         let pieces = self.keys.values().flat_map(|held| held.pieces.values());
@@ -631,7 +583,9 @@ impl ParkedState {
                     continue;
                 };
                 piece.at = places[&piece.at];
-                held.pieces.insert((order.0, order.1, piece.at), piece);
+                let now = (order.0, order.1, piece.at);
+                held.line.moved(order, now, &piece);
+                held.pieces.insert(now, piece);
             }
         }
     }
@@ -731,7 +685,7 @@ impl ParkedState {
         }
         let held = self.keys.get_mut(key)?;
         let piece = held.pieces.remove(&order)?;
-        held.bytes = held.bytes.saturating_sub(piece.bytes);
+        held.bytes = held.bytes.saturating_sub(piece.share);
         for document in piece.documents.iter().flatten() {
             if let Some(keys) = self.documents.get_mut(document) {
                 if let Some(at) = keys.iter().position(|held| held == key) {
@@ -743,6 +697,7 @@ impl ParkedState {
             }
         }
         self.places.leave(key, &piece);
+        self.leave_line(key, order, &piece);
         self.pieces -= 1;
         Some(piece)
     }
@@ -753,18 +708,24 @@ impl ParkedState {
         }
         let Some(held) = self.keys.remove(key) else { return };
         for name in &held.names {
-            if let Some(keys) = self.names.get_mut(name) {
-                keys.retain(|of| of != key);
-                // Operations of another lane may have waited for this one's.
-                for other in keys.iter() {
-                    if let Some(other) = self.keys.get_mut(other) {
-                        other.next_try = other.next_try.min(Instant::now() + super::SOON);
-                    }
-                }
-                if keys.is_empty() {
-                    self.names.remove(name);
-                }
+            self.let_go_of_name(name, key);
+        }
+    }
+
+    /// Records that later operations with a name do not wait for a key any more.
+    fn let_go_of_name(&mut self, name: &str, key: &ParkKey) {
+        let Some(keys) = self.names.get_mut(name) else {
+            return;
+        };
+        keys.retain(|of| of != key);
+        // Operations of another lane may have waited for this one's.
+        for other in keys.iter() {
+            if let Some(other) = self.keys.get_mut(other) {
+                other.next_try = other.next_try.min(Instant::now() + super::SOON);
             }
+        }
+        if keys.is_empty() {
+            self.names.remove(name);
         }
     }
 }

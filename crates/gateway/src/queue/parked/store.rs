@@ -5,6 +5,8 @@
 //! far: so the accounts follow from the last such record. A record of kind [`SETTLED`] says that everything
 //! before it counts, wherever the group's cursors are.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +52,7 @@ pub(crate) struct ParkedEntry {
     pub(crate) why: String,
     pub(crate) attempts: u32,
     pub(crate) refusals: u32,
-    /// Since when the operations are parked, in ms since 1970.
+    /// Since when the operations are parked, in ms since 1970, by the time of day.
     pub(crate) parked_ms: u64,
     /// The numbers of the operations that are gone already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -61,6 +63,57 @@ pub(crate) struct ParkedEntry {
     /// The record that this one replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<u64>,
+}
+
+impl ParkedEntry {
+    /// Returns the names of the indices of some operations; of all, if an earlier version has not written
+    /// which operation has which.
+    pub(super) fn names_of(&self, ops: Option<&[u32]>) -> Cow<'_, [String]> {
+        let Some(ops) = ops.filter(|_| self.places.len() == self.ops.len()) else {
+            return Cow::Borrowed(&self.names);
+        };
+        let places = ops.iter().filter_map(|op| self.places.get(*op as usize));
+        let numbers: BTreeSet<u32> = places
+            .flat_map(|(written, concrete, _)| [*written, *concrete])
+            .collect();
+        let names = numbers
+            .iter()
+            .filter_map(|number| self.names.get(*number as usize));
+        Cow::Owned(names.cloned().collect())
+    }
+}
+
+impl ParkedEntry {
+    /// Returns the names of the indices of some operations that wait for a key; in the line of an index, also
+    /// the indices that the names led to when the requests were accepted.
+    pub(super) fn names_in(&self, key: &ParkKey, ops: Option<&[u32]>) -> Vec<String> {
+        let mut names = self.names_of(ops).into_owned();
+        let led_to = self.led_to.iter().filter(|(_, name, _)| names.contains(name));
+        let led_to: Vec<String> = led_to.map(|(.., index)| index.clone()).collect();
+        for index in led_to.into_iter().filter(|_| key.rank() == 0) {
+            if !names.contains(&index) {
+                names.push(index);
+            }
+        }
+        names
+    }
+
+    /// Returns when the request of an operation was accepted, in ms since 1970.
+    pub(super) fn accepted_ms(&self, op: u32) -> u64 {
+        let request = self.ops.get(op as usize).map(|(request, _)| *request as usize);
+        let request = request.and_then(|request| self.origins.get(request));
+        request.map_or(0, |(_, accepted_ms)| *accepted_ms)
+    }
+
+    /// Returns the request of an operation, by its position, and the operation's place in it.
+    pub(crate) fn order_of(&self, op: u32) -> (u64, u32) {
+        let (origin, place) = self.ops.get(op as usize).copied().unwrap_or_default();
+        let position = self
+            .origins
+            .get(origin as usize)
+            .map_or(0, |(position, _)| *position);
+        (position, place)
+    }
 }
 
 #[cfg(test)]

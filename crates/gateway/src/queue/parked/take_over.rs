@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use super::lines::Lines;
 use super::state::{ParkedState, Standing};
-use super::{NameLed, Parked, ParkedEntry, ParkedError, now_ms};
+use super::{NameLed, Parked, ParkedEntry, ParkedError};
+use crate::clock::now_ms;
 
 impl Parked {
     /// Whether lanes come and go, along with their parked operations.

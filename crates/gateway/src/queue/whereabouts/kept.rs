@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use log::{Disk as _, RealDisk};
 use serde::{Deserialize, Serialize};
 
 use super::NameTarget;
@@ -99,7 +100,7 @@ impl WhereaboutsFile {
         fences: impl Iterator<Item = &'a Fence>,
     ) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
+            RealDisk::default().create_folder(folder)?;
         }
         let mut text = Vec::new();
         if let Some(boot) = boot_id() {

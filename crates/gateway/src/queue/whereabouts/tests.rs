@@ -45,6 +45,7 @@ impl Queue {
     fn open(folder: tempfile::TempDir) -> Self {
         let options = Options {
             lanes: LANES,
+            segment_bytes: 4 << 10,
             free_bytes_min: 0,
             ..Options::default()
         };
@@ -258,7 +259,7 @@ fn what_was_planned_before_and_comes_behind_what_was_not_waits_for_it() {
     queue.whereabouts.durable(later, last);
 
     let fronts = Fronts::new(LANES);
-    let awaited = |lane, position| fronts.awaited(&queue.fences(), &consumer, lane, position);
+    let awaited = |lane, position| fronts.awaited(&queue.fences(), &consumer, lane, (None, position));
     assert_eq!(awaited(led, before), None);
     assert_eq!(awaited(leads, by_second), Some(led), "what was there before");
     fronts.set(led, Some(behind));
@@ -296,7 +297,7 @@ fn a_kill_between_two_lines_forgets_no_index_that_a_name_led_to() {
 }
 
 #[test]
-fn what_is_parked_for_a_lane_needs_fences_and_names_for_longer_than_the_log_does() {
+fn what_is_parked_needs_fences_and_names_for_longer_than_the_log_does() {
     let queue = Queue::open(tempfile::tempdir().unwrap());
     let parked = &queue.whereabouts.parked;
     assert_eq!(needed_from(parked, 700), 700);
@@ -305,15 +306,52 @@ fn what_is_parked_for_a_lane_needs_fences_and_names_for_longer_than_the_log_does
         lane: 1,
         shard: None,
     };
-    parked.park_sample(ParkKey::Documents, 300);
+    let index = |index: &str| index.to_owned();
+    parked.park_sample(ParkKey::Letters { index: index("i") }, 100);
     parked.park_sample(shards("i"), 500);
     parked.park_sample(shards("j"), 900);
-    assert_eq!(
-        needed_from(parked, 700),
-        500,
-        "what waits by document needs no lanes"
-    );
+    assert_eq!(needed_from(parked, 700), 500, "what is refused goes nowhere");
     assert_eq!(needed_from(parked, 400), 400);
+    parked.park_sample(ParkKey::Index { index: index("i") }, 300);
+    assert_eq!(needed_from(parked, 400), 300);
+    parked.park_sample(ParkKey::Documents, 200);
+    assert_eq!(needed_from(parked, 400), 200);
+}
+
+#[test]
+fn where_a_name_led_is_known_after_a_restart_for_what_waits_for_an_index() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    let (first, second) = (table("i1", 2), table("i2", 5));
+    let position = queue.write(&first, "a", 1);
+    queue.write(&second, "a", 3);
+    let closed = queue.write(&second, "a", 3);
+    assert!(queue.fences()[0].end().is_some_and(|end| end <= closed));
+    // All who read the log are past these records.
+    for _ in 0..200 {
+        queue.append(3);
+    }
+    let log = queue.journal.on_disk().unwrap();
+    let _consumer = log.consumer("g", StartAt::Newest).unwrap();
+    let began = std::time::Instant::now();
+    while queue.journal.status().start <= closed {
+        assert!(began.elapsed().as_secs() < 60, "{:?}", queue.journal.status());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let restarted = |parked: &Arc<ParkedOfQueue>| {
+        let folder = queue.folder.path();
+        Whereabouts::open(folder, "q", &queue.journal, Arc::clone(parked)).unwrap()
+    };
+    let parked = Arc::clone(&queue.whereabouts.parked);
+    let index = "i2".to_owned();
+    parked.park_sample(ParkKey::Index { index }, position);
+    assert_eq!(restarted(&parked).led_to("a", position), ["i1", "i2"]);
+    // Without it, nothing needs to know.
+    let none = ParkedOfQueue::open(
+        queue.folder.path().join("none"),
+        Options::default(),
+        &queue.journal.committed(),
+    );
+    assert_eq!(restarted(&Arc::new(none.unwrap())).led_to("a", position), ["i2"]);
 }
 
 #[test]

@@ -112,6 +112,7 @@ impl RoundRobin {
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
+        wire::shared::touches("round robins of indices");
         self.0.lock()
     }
 }

@@ -1,7 +1,9 @@
 //! One request that carries several clients' parts, and each client's share of the answer.
 
 use std::collections::VecDeque;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bulk::Reply;
 use cluster::Node;
@@ -12,7 +14,8 @@ use wire::codec::ReplyFault;
 use wire::guard::fault;
 use wire::{Fate, PooledBytes, SendError, SendErrorKind};
 
-use super::{CombinedRemote, Inner, Lease};
+use super::company::NameHash;
+use super::{CombinedRemote, Family, Inner, Lease};
 use crate::gather::Weight;
 use crate::nodes::lines::{Body, Lines, PlannedBody};
 use crate::nodes::{Message, Purpose, is_unexecuted};
@@ -24,6 +27,7 @@ pub(super) struct Member {
     load: Arc<PlannedBody>,
     /// The index of the part in its plan.
     part: usize,
+    several: Option<Arc<[NameHash]>>,
     request_id: RequestId,
     deadline: tokio::time::Instant,
     /// The wait, if it is traced.
@@ -34,15 +38,26 @@ pub(super) struct Member {
 // === impl Member ===
 
 impl Member {
-    pub(super) fn new(part: usize, split: Split<'_>, tell: oneshot::Sender<CombinedRemote>) -> Self {
+    pub(super) fn new(
+        part: usize,
+        split: Split<'_>,
+        several: Option<Arc<[NameHash]>>,
+        tell: oneshot::Sender<CombinedRemote>,
+    ) -> Self {
         Self {
             load: Arc::clone(split.load),
             part,
+            several,
             request_id: split.message.request_id.clone(),
             deadline: split.deadline,
             wait: split.message.request_id.begin("wait", SpanKind::Internal),
             tell,
         }
+    }
+
+    /// Returns the indices of the part's bulk, if they are several.
+    pub(super) fn several(&self) -> Option<Arc<[NameHash]>> {
+        self.several.clone()
     }
 
     /// Tells the member's task. The task may be gone, as at the end of the process; it needs no answer then.
@@ -65,6 +80,28 @@ impl Weight for Member {
 /// a panic, is told that it is unknown what was executed. Its part is then sent separately.
 struct Members(VecDeque<Member>);
 
+/// Notices that a request is slow, and which indices its bulks name.
+pub(crate) struct SlowWatch {
+    pub(super) family: Arc<Family>,
+    pub(super) names: Vec<Arc<[NameHash]>>,
+    /// How long the request may take before it is slow.
+    pub(super) slow_after: Duration,
+}
+
+impl SlowWatch {
+    /// Waits for the answer. If it is slow, parts that come meanwhile no longer travel with these indices.
+    pub(crate) async fn over<T>(watch: Option<Self>, mut exchange: Pin<&mut impl Future<Output = T>>) -> T {
+        let Some(watch) = watch else { return exchange.await };
+        match tokio::time::timeout(watch.slow_after, &mut exchange).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                watch.family.is_slow(&watch.names);
+                exchange.await
+            }
+        }
+    }
+}
+
 /// Sends parts together and gives each client its share.
 pub(super) async fn send(node: Arc<Node>, mut lease: Lease, members: Vec<Member>) {
     let combiner = lease.combiner.clone();
@@ -72,9 +109,11 @@ pub(super) async fn send(node: Arc<Node>, mut lease: Lease, members: Vec<Member>
     let mut members = Members(members.into());
     inner.counters.combined_requests.add(1);
     inner.counters.combined_parts.add(members.0.len() as u64);
-    let answer = inner
-        .exchange(&node, &mut lease, members.0.make_contiguous())
-        .await;
+    let watch = lease.slow_watch();
+    let answer = {
+        let exchange = pin!(inner.exchange(&node, &mut lease, members.0.make_contiguous()));
+        SlowWatch::over(watch, exchange).await
+    };
     // The next request need not wait until the shares of this answer are distributed.
     drop(lease);
     match answer {

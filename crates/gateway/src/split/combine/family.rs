@@ -8,8 +8,10 @@ use config::Combine;
 use http::header::{CONTENT_LENGTH, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method};
 use parking_lot::{Mutex, MutexGuard};
+use wire::shared;
 
 use super::batch::Member;
+use super::company::{self, Companies, NameHash};
 use crate::gather::{Slots, Target};
 use crate::nodes::Message;
 
@@ -20,11 +22,15 @@ pub(crate) struct Family {
     /// The headers that the requests have in common.
     pub(super) headers: HeaderMap,
     slots: Mutex<Slots<Target, Member>>,
+    companies: Arc<Companies>,
 }
 
 /// All families of a configuration: those with requests, and idle ones that are not yet cleared out.
 #[derive(Debug, Default)]
-pub(crate) struct Families(Mutex<FamilyTable>);
+pub(crate) struct Families {
+    table: Mutex<FamilyTable>,
+    pub(super) companies: Arc<Companies>,
+}
 
 #[derive(Debug, Default)]
 struct FamilyTable {
@@ -80,7 +86,8 @@ impl Families {
         settings: &Combine,
     ) -> Arc<Family> {
         let key = key(filter, message, peculiar);
-        let mut known = self.0.lock();
+        shared::touches("families of parts");
+        let mut known = self.table.lock();
         if let Some(family) = known.by_key.get(&*key) {
             return Arc::clone(family);
         }
@@ -89,7 +96,7 @@ impl Families {
             known.by_key.retain(|_, family| Arc::strong_count(family) > 1);
             known.sweep_at = (known.by_key.len() * 2).max(FAMILIES_KEPT);
         }
-        let family = Arc::new(Family::new(message, settings));
+        let family = Arc::new(Family::new(message, settings, Arc::clone(&self.companies)));
         known.by_key.insert(key.into(), Arc::clone(&family));
         family
     }
@@ -98,7 +105,7 @@ impl Families {
 // === impl Family ===
 
 impl Family {
-    fn new(message: Message<'_>, settings: &Combine) -> Self {
+    fn new(message: Message<'_>, settings: &Combine, companies: Arc<Companies>) -> Self {
         // Copied, not removed: removing would change the order of the others.
         let common = message.headers.iter().filter(|(name, _)| !APART.contains(name));
         let mut headers = HeaderMap::new();
@@ -111,12 +118,25 @@ impl Family {
             headers,
             // Requests of small parts and of large parts are counted separately.
             slots: Mutex::new(Slots::new(2, settings.adaptive)),
+            companies,
         }
     }
 
     /// Returns what waits for each target. It is locked for one step at a time.
     pub(super) fn slots(&self) -> MutexGuard<'_, Slots<Target, Member>> {
+        shared::touches("parts that gather");
         self.slots.lock()
+    }
+
+    /// Returns how long a request to a target may take before it is slow.
+    pub(super) fn slow_after(&self, target: &Target) -> Duration {
+        company::slow_after(self.slots().lasts(target))
+    }
+
+    /// Records that a request with bulks that name these indices is slow.
+    pub(super) fn is_slow(&self, several: &[Arc<[NameHash]>]) {
+        let now = Instant::now();
+        several.iter().for_each(|names| self.companies.slow(names, now));
     }
 
     /// Gives back a ticket. `weight`: the number of parts that travelled, and their bytes.

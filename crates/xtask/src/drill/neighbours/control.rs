@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use testkit::driver::{self, Client, Connection, Outcome, Server};
 
-use super::good::{ALONE, BESIDE};
+use super::good::{ACCOUNT, ALONE, BESIDE};
+use super::setup::Fabric;
 
 /// The control's requests, one after the other.
 #[derive(Clone, Debug, Default)]
@@ -57,14 +58,16 @@ impl Client for Working<'_> {
 impl Control {
     /// Writes small bulks until it is told to stop. A control that cannot connect has no waits, which is a
     /// flaw of the run.
-    pub(super) fn run(to: SocketAddr, stop: &AtomicBool, phase: &AtomicU8, pause: Duration) -> Self {
+    pub(super) fn run(to: SocketAddr, fabric: &Fabric, stop: &AtomicBool, phase: &AtomicU8) -> Self {
+        let account = fabric.is_secured().then_some(ACCOUNT);
+        let headers: Vec<_> = [driver::NDJSON].into_iter().chain(account).collect();
         let body = "{\"index\":{\"_index\":\"control\",\"_id\":\"1\"}}\n{\"n\":1}\n".repeat(5);
         let mut working = Working {
             control: Self::default(),
-            bytes: driver::request(("POST", "/_bulk"), to, &[driver::NDJSON], body.as_bytes()),
+            bytes: driver::request(("POST", "/_bulk"), to, &headers, body.as_bytes()),
             stop,
             phase,
-            pause,
+            pause: fabric.pause(),
         };
         let connection = Connection::open(&Server::plain(to, Duration::from_secs(20)));
         let _ = connection.and_then(|connection| driver::drive(connection, &mut working));

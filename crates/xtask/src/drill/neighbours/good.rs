@@ -16,6 +16,8 @@ pub(super) struct Good<'a> {
     pub(super) address: SocketAddr,
     /// The address where the documents can be read from the cluster, if they get there through the queue.
     pub(super) reads: Option<String>,
+    /// Whether the cluster has users: then this client is one of them.
+    pub(super) has_account: bool,
     /// The number in its last document.
     pub(super) token: u64,
     /// What it was told so far.
@@ -27,6 +29,16 @@ pub(super) struct Good<'a> {
     pub(super) rng: Rng,
 }
 
+/// A request of a good client.
+pub(super) struct Sent {
+    documents: Vec<(String, u64)>,
+    /// The phase in which it was sent.
+    phase: u8,
+    /// Whether it was sent on a new connection.
+    is_new: bool,
+    bytes: usize,
+}
+
 /// The answers to a good client.
 #[derive(Debug, Default)]
 pub(super) struct Told {
@@ -35,6 +47,8 @@ pub(super) struct Told {
     pub(super) written: Vec<(String, u64)>,
     /// Answers that a good client should not get.
     pub(super) wronged: Vec<String>,
+    /// Requests without an answer: when each began, how long the client waited, and how it ended.
+    pub(super) unanswered: Vec<(Instant, Duration, String)>,
     pub(super) waits: Vec<Wait>,
     /// The times at which the client began to look for a document in the cluster, and how long the document
     /// took.
@@ -52,7 +66,11 @@ impl Good<'_> {
     }
 
     fn server(&self) -> Server {
-        Server::plain(self.address, Duration::from_secs(20))
+        Server::plain(self.address, ANSWER_MAX)
+    }
+
+    fn account(&self) -> Option<(&'static str, &'static str)> {
+        self.has_account.then_some(ACCOUNT)
     }
 
     /// Returns how long a document takes to reach the cluster, as its client sees it.
@@ -64,7 +82,9 @@ impl Good<'_> {
         let path = format!("/{}/_doc/{id}", self.told.index);
         let is_there = || {
             let client = client::Client::build(url, None, Duration::from_secs(5)).ok()?;
-            (client.get(&path).ok()?.status == 200).then_some(())
+            let account = self.account();
+            let found = client.send("GET", &path, account.as_slice(), b"");
+            (found.ok()?.status == 200).then_some(())
         };
         while is_there().is_none() && began.elapsed() < FOLLOWED_FOR {
             std::thread::sleep(self.pause);
@@ -74,8 +94,7 @@ impl Good<'_> {
 }
 
 impl Client for Good<'_> {
-    /// The documents, and the phase in which they were sent.
-    type Sent = (Vec<(String, u64)>, u8);
+    type Sent = Sent;
 
     fn request(&mut self) -> Result<Option<(driver::Request<'_>, Self::Sent)>> {
         if self.stop.load(Ordering::SeqCst) {
@@ -96,14 +115,22 @@ impl Client for Good<'_> {
         // The client sometimes uses a new connection, like clients that come and go.
         let is_new = self.rng.u32(..20) == 0;
         let to = ("POST", "/_bulk");
+        let headers: Vec<_> = [driver::NDJSON].into_iter().chain(self.account()).collect();
         let request = driver::Request {
             connect: is_new.then(|| self.server()),
-            bytes: driver::request(to, self.address, &[driver::NDJSON], body.as_bytes()).into(),
+            bytes: driver::request(to, self.address, &headers, body.as_bytes()).into(),
         };
-        Ok(Some((request, (documents, self.phase.load(Ordering::SeqCst)))))
+        let sent = Sent {
+            documents,
+            phase: self.phase.load(Ordering::SeqCst),
+            is_new,
+            bytes: body.len(),
+        };
+        Ok(Some((request, sent)))
     }
 
-    fn outcome(&mut self, (documents, phase): Self::Sent, outcome: Outcome<'_>) -> Result<()> {
+    fn outcome(&mut self, sent: Sent, outcome: Outcome<'_>) -> Result<()> {
+        let (phase, documents) = (sent.phase, sent.documents);
         // A request that spans two phases says nothing about either.
         if phase != WARMING_UP && phase == self.phase.load(Ordering::SeqCst) {
             self.told.waits.push(Wait {
@@ -114,7 +141,19 @@ impl Client for Good<'_> {
         }
         let last = documents.last().map(|(id, _)| id.clone());
         match outcome.reply.map(|reply| flaw(&reply)) {
-            Err(error) => self.told.wronged.push(format!("no answer: {error:#}")),
+            Err(error) => {
+                let (index, bytes, count) = (self.told.index, sent.bytes, documents.len());
+                let on = if sent.is_new { "a new" } else { "an open" };
+                let beside = if phase == BESIDE {
+                    "beside hostile ones"
+                } else {
+                    "alone"
+                };
+                let what = format!(
+                    "no answer to {count} documents ({bytes} bytes) for `{index}` on {on} connection, {beside}: {error:#}"
+                );
+                self.told.unanswered.push((outcome.began, outcome.took, what));
+            }
             Ok(Some(flaw)) => self.told.wronged.push(flaw),
             Ok(None) => self.told.written.extend(documents),
         }
@@ -140,6 +179,10 @@ pub(super) const WARMING_UP: u8 = 0;
 pub(super) const ALONE: u8 = 1;
 pub(super) const BESIDE: u8 = 2;
 
+/// The header by which a good client is known where there are users.
+pub(super) const ACCOUNT: (&str, &str) = ("authorization", "Bearer good");
+/// How long clients wait for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Longer than any lag that is allowed.
 const FOLLOWED_FOR: Duration = Duration::from_secs(10);
 

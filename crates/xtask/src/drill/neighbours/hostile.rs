@@ -3,14 +3,16 @@
 mod conditions;
 mod requests;
 mod sockets;
+mod users;
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use fastrand::Rng;
+use parking_lot::Mutex;
 use socket2::{Domain, Socket, Type};
 
 use super::setup::{Fabric, Gateway};
@@ -19,17 +21,31 @@ use conditions::{
     routing_required,
 };
 use requests::{
-    admin_lists, bad_parameters, broken_json, contested_updates, echoed_updates, large_bulks,
-    large_dead_letters, large_searches, many_keys, new_indices, refused_as_a_whole, spelled_paths,
-    unqueued_writes, vendor_types, wide_bulks,
+    admin_lists, bad_parameters, broken_json, contested_updates, echoed_updates, forbidden_indices,
+    large_bulks, large_dead_letters, large_searches, many_keys, new_indices, refused_as_a_whole,
+    spelled_paths, unqueued_writes, vendor_types, wide_bulks, without_ids,
 };
 use sockets::{broken_http, declared_bodies, many_bodies, trickled_admin, trickled_heads};
+use users::{narrowed_switches, readers, renewed_tokens, strangers};
 
 /// A way to be a bad neighbour.
 pub(super) struct Behaviour {
     pub(super) name: &'static str,
+    /// Whether it means nothing where everybody may do everything.
+    pub(super) needs_users: bool,
     act: fn(&mut Scene<'_>) -> Result<()>,
 }
+
+/// The behaviours of a run, one after another, so that each has its turn as often as any other. Their order
+/// follows from the seed.
+pub(super) struct BehaviourOrder {
+    behaviours: Vec<&'static Behaviour>,
+    next: Mutex<(Rng, Vec<&'static Behaviour>)>,
+    acts: Mutex<Acts>,
+}
+
+/// How often each behaviour was shown to the gateway as a whole.
+pub(super) type Acts = BTreeMap<&'static str, u64>;
 
 /// A hostile client: where it is, and for how long.
 pub(super) struct Scene<'a> {
@@ -58,6 +74,8 @@ pub(super) const TABLE: &[Behaviour] = &[
     one("large-searches", large_searches),
     one("large-dead-letters", large_dead_letters),
     one("new-indices", new_indices),
+    one("forbidden-indices", forbidden_indices),
+    one("without-ids", without_ids),
     one("many-keys", many_keys),
     one("bad-parameters", bad_parameters),
     one("vendor-types", vendor_types),
@@ -72,10 +90,26 @@ pub(super) const TABLE: &[Behaviour] = &[
     one("alias-swaps", alias_swaps),
     one("rollovers", rollovers),
     one("routing-required", routing_required),
+    with_users("readers", readers),
+    with_users("strangers", strangers),
+    with_users("renewed-tokens", renewed_tokens),
+    with_users("narrowed-switches", narrowed_switches),
 ];
 
 const fn one(name: &'static str, act: fn(&mut Scene<'_>) -> Result<()>) -> Behaviour {
-    Behaviour { name, act }
+    Behaviour {
+        name,
+        needs_users: false,
+        act,
+    }
+}
+
+const fn with_users(name: &'static str, act: fn(&mut Scene<'_>) -> Result<()>) -> Behaviour {
+    Behaviour {
+        name,
+        needs_users: true,
+        act,
+    }
 }
 
 /// Returns the behaviours of a run.
@@ -92,14 +126,60 @@ pub(super) fn wanted(only: Option<&str>) -> Result<Vec<&'static Behaviour>> {
     Ok(wanted)
 }
 
+/// Checks that hostile clients did something, and all of it if the runs were long enough for that.
+///
+/// # Errors
+/// Says what did not happen.
+pub(super) fn check_acts(behaviours: &[&'static Behaviour], acts: &Acts) -> Result<()> {
+    let all: u64 = acts.values().sum();
+    if all == 0 {
+        bail!("nothing happened");
+    }
+    let missing = behaviours.iter().find(|one| !acts.contains_key(one.name));
+    match missing {
+        Some(one) if all >= ACTS_ENOUGH * behaviours.len() as u64 => {
+            bail!("of {all} hostile acts, none was `{}`", one.name)
+        }
+        _ => Ok(()),
+    }
+}
+
+// === impl BehaviourOrder ===
+
+impl BehaviourOrder {
+    pub(super) fn of(behaviours: impl Iterator<Item = &'static Behaviour>, seed: u64) -> Self {
+        Self {
+            behaviours: behaviours.collect(),
+            next: Mutex::new((Rng::with_seed(seed), Vec::new())),
+            acts: Mutex::default(),
+        }
+    }
+
+    fn next(&self) -> Option<&'static Behaviour> {
+        let (rng, next) = &mut *self.next.lock();
+        if next.is_empty() {
+            next.clone_from(&self.behaviours);
+            rng.shuffle(next);
+        }
+        next.pop()
+    }
+
+    pub(super) fn into_acts(self) -> Acts {
+        self.acts.into_inner()
+    }
+}
+
+// === impl Scene ===
+
 impl Scene<'_> {
-    /// Runs one behaviour after another, and returns what the client was told about others' documents. Any
-    /// other outcome does not matter.
-    pub(super) fn play(mut self, behaviours: &[&'static Behaviour], acts: &AtomicU64) -> Vec<String> {
+    /// Runs one behaviour after another, and returns what the client was told about others' documents. The
+    /// answers do not matter otherwise.
+    pub(super) fn play(mut self, turns: &BehaviourOrder) -> Vec<String> {
         while Instant::now() < self.until {
-            if let Some(behaviour) = self.rng.choice(behaviours) {
-                let _ = (behaviour.act)(&mut self);
-                acts.fetch_add(1, Ordering::Relaxed);
+            if let Some(behaviour) = turns.next()
+                && (behaviour.act)(&mut self).is_ok()
+            {
+                *turns.acts.lock().entry(behaviour.name).or_default() += 1;
             }
             std::thread::sleep(self.fabric.pause() * self.rng.u32(1..4));
         }
@@ -136,13 +216,18 @@ impl Scene<'_> {
     ) -> Result<()> {
         let mut socket = self.connect(to)?;
         let length = body.len();
+        let account = match self.fabric.is_secured() && !headers.contains("Authorization") {
+            true => "Authorization: Bearer hostile\r\n",
+            false => "",
+        };
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{account}{headers}Content-Length: {length}\r\n\r\n"
         );
         socket.write_all(head.as_bytes())?;
         socket.write_all(body)?;
         let mut answer = vec![0; 4096];
-        let count = socket.read(&mut answer)?;
+        // Whoever gets no answer within the time was hostile all the same.
+        let count = socket.read(&mut answer).unwrap_or_default();
         let answer = String::from_utf8_lossy(&answer[..count]);
         if answer.contains(OF_GOOD_ONES) {
             self.leaks.push(format!("{method} {path:.80}: {answer:.600}"));
@@ -184,12 +269,51 @@ fn lines(index: &str, docs: usize, bytes: usize, rng: &mut Rng) -> String {
 const NDJSON: &str = "Content-Type: application/x-ndjson\r\n";
 const JSON: &str = "Content-Type: application/json\r\n";
 const ANSWER_MAX: Duration = Duration::from_millis(300);
+/// How often each behaviour has had its turn on average when each should have come about.
+const ACTS_ENOUGH: u64 = 3;
+/// The index that hostile clients' requests name and forbid to create.
+pub(super) const FORBIDDEN: &str = "hostile-forbidden";
 /// The field that only documents of good clients have; perhaps quoted.
 const OF_GOOD_ONES: &str = "of_a_good_client";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_behaviour_has_its_turn_before_any_has_another_in_an_order_of_the_seed() {
+        let all = wanted(None).expect("all");
+        let order = |seed| -> Vec<&str> {
+            let turns = BehaviourOrder::of(all.iter().copied(), seed);
+            let names = (0..2 * all.len()).filter_map(|_| Some(turns.next()?.name));
+            names.collect()
+        };
+        let (first, second) = (order(1), order(2));
+        assert_eq!((first.clone(), first != second), (order(1), true));
+        for half in first.chunks(all.len()) {
+            let mut half = half.to_vec();
+            half.sort_unstable();
+            half.dedup();
+            assert_eq!(half.len(), all.len());
+        }
+    }
+
+    #[test]
+    fn a_behaviour_that_never_comes_about_in_a_long_drill_is_told() {
+        let all = wanted(None).expect("all");
+        let acts = |each: u64| -> Acts { TABLE.iter().map(|one| (one.name, each)).collect() };
+        assert!(check_acts(&all, &acts(1)).is_ok());
+        assert!(check_acts(&all, &Acts::new()).is_err(), "nothing happened");
+        let mut without = acts(10);
+        without.remove("alias-swaps");
+        let told = check_acts(&all, &without)
+            .expect_err("one is missing")
+            .to_string();
+        assert!(told.contains("none was `alias-swaps`"), "{told}");
+        let mut brief = acts(1);
+        brief.remove("alias-swaps");
+        assert!(check_acts(&all, &brief).is_ok(), "too short for all");
+    }
 
     #[test]
     fn names_are_told_apart_and_one_can_be_asked_for_by_its_own() {

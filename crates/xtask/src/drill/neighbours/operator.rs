@@ -9,7 +9,7 @@ impl Fabric {
     /// Blocks writes to an index, or allows them again.
     pub(super) fn block(&self, index: &str, blocked: bool) -> Result<()> {
         match self {
-            Fabric::Fake(cluster) => {
+            Fabric::Fake(cluster, _) => {
                 let reason = format!("index [{index}] blocked by: [FORBIDDEN/8/index write (api)];");
                 let error = json!({"type": "cluster_block_exception", "reason": reason}).to_string();
                 cluster.refuse_writes(index, blocked.then_some((403, error.as_str())));
@@ -24,8 +24,8 @@ impl Fabric {
 
     pub(super) fn close(&self, index: &str, close: bool) -> Result<()> {
         match (self, close) {
-            (Fabric::Fake(cluster), true) => cluster.close_index(index),
-            (Fabric::Fake(cluster), false) => cluster.open_index(index),
+            (Fabric::Fake(cluster, _), true) => cluster.close_index(index),
+            (Fabric::Fake(cluster, _), false) => cluster.open_index(index),
             (Fabric::Real(cluster), close) => {
                 let action = if close { "_close" } else { "_open" };
                 cluster
@@ -39,8 +39,8 @@ impl Fabric {
     /// Makes an alias lead to these of two indices. The first of them takes the writes, or none does.
     pub(super) fn lead(&self, alias: &str, pair: [&str; 2], indices: &[&str], writes: bool) -> Result<()> {
         match self {
-            Fabric::Fake(cluster) if writes => cluster.alias(alias, indices),
-            Fabric::Fake(cluster) => cluster.alias_without_write_index(alias, indices),
+            Fabric::Fake(cluster, _) if writes => cluster.alias(alias, indices),
+            Fabric::Fake(cluster, _) => cluster.alias_without_write_index(alias, indices),
             Fabric::Real(cluster) => {
                 let remove = pair
                     .iter()

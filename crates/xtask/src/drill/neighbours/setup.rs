@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::fake::{Behaviour, FakeCluster, Flavour, Spec, Unfit};
+use testkit::fake::{Behaviour, FakeCluster, Flavour, Spec, Unfit, User};
 use testkit::real::{ClusterKind, RealCluster};
 
 use super::good::Told;
+use super::hostile::FORBIDDEN;
 use super::verdict::Observations;
 use crate::drill::accounts;
 use crate::drill::gateway_under_test::{GatewayUnderTest, free_address};
@@ -20,7 +21,9 @@ use crate::drill::world::{scroll, token_of};
 
 /// A cluster, fake or real.
 pub(super) enum Fabric {
-    Fake(FakeCluster),
+    /// A fake cluster, and whether it has users with rights.
+    Fake(FakeCluster, bool),
+    /// A real cluster that lets everybody do everything.
     Real(RealCluster),
 }
 
@@ -35,7 +38,7 @@ pub(super) struct Gateway {
 // === impl Fabric ===
 
 impl Fabric {
-    /// Starts a fake cluster; the seed decides which server it imitates.
+    /// Starts a fake cluster; the seed decides which server it imitates, and whether it has users.
     pub(super) fn fake(seed: u64) -> Result<Self> {
         let behaviour = Behaviour {
             unfit: Some(Unfit {
@@ -53,15 +56,27 @@ impl Fabric {
         };
         let spec = spec.flavour(FLAVOURS[seed as usize % FLAVOURS.len()]);
         let all = GOOD.iter().chain(&HOSTILE);
-        let spec = all.fold(spec, |spec, index| spec.index(index, 3));
+        let mut spec = all.fold(spec, |spec, index| spec.index(index, 3));
+        // Each kind of server comes with users and without.
+        let secured = (seed / FLAVOURS.len() as u64).is_multiple_of(2);
+        if secured {
+            let (user, password) = GATEWAY_ACCOUNT;
+            let writer = |name: &str| User::new(name, password).token(name);
+            spec = spec
+                .basic_auth(user, password)
+                .user(writer("good").may("good*", &WRITES).may("control", &WRITES))
+                .user(writer("hostile").token("renewed").may("hostile*", &WRITES))
+                .user(writer("reader"));
+        }
         let cluster = FakeCluster::start(spec.storing())?;
         cluster.require_routing(ROUTED);
-        Ok(Fabric::Fake(cluster))
+        Ok(Fabric::Fake(cluster, secured))
     }
 
-    /// Takes the real cluster that tests use as well, while nobody else uses it.
-    pub(super) fn real() -> Result<Self> {
-        let cluster = RealCluster::alone(ClusterKind::OpenSearch).context("a real cluster")?;
+    /// Takes a real cluster that tests use as well, while nobody else uses it; the seed decides which.
+    pub(super) fn real(seed: u64) -> Result<Self> {
+        let kind = KINDS[seed as usize % KINDS.len()];
+        let cluster = RealCluster::alone(kind).context("a real cluster")?;
         let fabric = Fabric::Real(cluster);
         fabric.clear()?;
         let client = fabric.client()?;
@@ -81,16 +96,24 @@ impl Fabric {
         Ok(fabric)
     }
 
+    /// Whether the cluster has users with rights of their own. Each is known by a token, which is its name.
+    pub(super) fn is_secured(&self) -> bool {
+        matches!(self, Fabric::Fake(_, true))
+    }
+
     pub(super) fn urls(&self) -> Vec<String> {
         match self {
-            Fabric::Fake(cluster) => cluster.urls(),
+            Fabric::Fake(cluster, _) => cluster.urls(),
             Fabric::Real(cluster) => cluster.urls(),
         }
     }
 
     pub(super) fn client(&self) -> Result<Client> {
         match self {
-            Fabric::Fake(cluster) => Client::new(&cluster.urls()[0]),
+            Fabric::Fake(cluster, _) => {
+                let (user, password) = GATEWAY_ACCOUNT;
+                Ok(Client::new(&cluster.urls()[0])?.basic_auth(user, password))
+            }
             Fabric::Real(cluster) => cluster.client(),
         }
     }
@@ -98,7 +121,7 @@ impl Fabric {
     /// Returns how many times longer things take than on fake clusters.
     pub(super) fn slowness(&self) -> u32 {
         match self {
-            Fabric::Fake(_) => 1,
+            Fabric::Fake(..) => 1,
             Fabric::Real(_) => 5,
         }
     }
@@ -108,9 +131,15 @@ impl Fabric {
         Duration::from_millis(5) * self.slowness()
     }
 
+    /// Whether an index is there that every request for it has forbidden to create.
+    pub(super) fn has_forbidden(&self) -> Result<bool> {
+        let found = self.client()?.get(&format!("/{FORBIDDEN}/_search"))?;
+        Ok(found.status != 404)
+    }
+
     fn docs(&self, index: &str) -> Result<BTreeMap<String, u64>> {
         Ok(match self {
-            Fabric::Fake(cluster) => {
+            Fabric::Fake(cluster, _) => {
                 let token = |source: &str| token_of(&serde_json::from_str(source).unwrap_or_default());
                 let docs = cluster.docs(index).into_iter();
                 docs.map(|(id, doc)| (id, token(&doc.source))).collect()
@@ -236,6 +265,11 @@ impl Gateway {
 }
 
 fn configuration(place: &GatewayUnderTest, straight: &str, fabric: &Fabric) -> String {
+    let (user, password) = GATEWAY_ACCOUNT;
+    let account = match fabric.is_secured() {
+        true => format!(", basic_auth: {{username: {user}, password: {password}}}"),
+        false => String::new(),
+    };
     format!(
         "path.data: '{}'
 worker: {{drain_timeout: 2s}}
@@ -255,7 +289,7 @@ flow:
       - bulk_reshuffle: {{elasticsearch: c, mode: sync, combine: {{enabled: true}}}}
       - elasticsearch: {{elasticsearch: c}}
 pipeline: [{{name: p, retry_delay_in_ms: 50, processor: [{{bulk_indexing: {{elasticsearch: c}}}}]}}]
-elasticsearch: [{{name: c, endpoints: ['{}']}}]
+elasticsearch: [{{name: c, endpoints: ['{}']{account}}}]
 ",
         place.disk().join("data").display(),
         place.admin_at(),
@@ -279,11 +313,16 @@ const HOSTILE: [&str; 10] = [
     "hostile-e",
     "hostile-f",
 ];
+/// The account that may do everything, where there are users.
+const GATEWAY_ACCOUNT: (&str, &str) = ("gateway", "tide");
+const WRITES: [&str; 5] = ["index", "create", "update", "delete", "manage"];
 const FLAVOURS: [Flavour; 3] = [
     Flavour::OpenSearch3,
     Flavour::Elasticsearch7,
     Flavour::Elasticsearch9,
 ];
+/// The first seed's is the last.
+const KINDS: [ClusterKind; 2] = [ClusterKind::Elasticsearch7, ClusterKind::OpenSearch];
 /// Few connections, so that hostile clients can reach the limit.
 const CONNECTIONS_MAX: u32 = 120;
 const START_MAX: Duration = Duration::from_secs(20);

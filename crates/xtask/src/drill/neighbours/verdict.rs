@@ -43,6 +43,8 @@ pub(super) struct Observations {
     pub(super) missing: Vec<String>,
     /// Answers to hostile clients that contain what good clients wrote.
     pub(super) leaks: Vec<String>,
+    /// Whether an index was created that the requests for it forbid to create.
+    pub(super) has_forbidden: bool,
 }
 
 /// Something that is not as it has to be.
@@ -154,6 +156,14 @@ pub(super) fn flaws(told: &[Told], seen: &Observations, control: &Control) -> Ve
     let mut flaws = Vec::new();
     let wronged = told.iter().flat_map(|one| &one.wronged);
     flaws.extend(wronged.map(|what| Flaw::of_time(format!("a good client got {what}"))));
+    let unanswered = told.iter().flat_map(|one| &one.unanswered);
+    flaws.extend(unanswered.map(|(began, took, what)| {
+        let stalled = control.stalled(*began, *began + *took);
+        Flaw::of_time(format!(
+            "a good client got {what}, after {took:?}, {:.1?} ago; the longest wait of the control was {stalled:?}",
+            began.elapsed()
+        ))
+    }));
     if told.iter().all(|one| one.written.is_empty()) {
         flaws.push(Flaw::new("no good client wrote anything".to_owned()));
     }
@@ -182,6 +192,11 @@ pub(super) fn flaws(told: &[Told], seen: &Observations, control: &Control) -> Ve
     flaws.extend(
         leaks.map(|what| Flaw::new(format!("a hostile client was told of others' documents: {what}"))),
     );
+    if seen.has_forbidden {
+        flaws.push(Flaw::new(
+            "an index was created by requests that forbid it".to_owned(),
+        ));
+    }
     if seen.looks.is_empty() {
         flaws.push(Flaw::new("nobody could look at the gateway".to_owned()));
     }
@@ -254,10 +269,14 @@ mod tests {
         refused[0].wronged.push("429".to_owned());
         assert_eq!(flaws(&refused, &seen()).len(), 1);
         assert_eq!(flaws(&[], &seen()).len(), 1, "nothing written");
+        let mut unanswered = told();
+        let without = (Instant::now(), Duration::from_secs(20), "no answer".to_owned());
+        unanswered[0].unanswered.push(without);
+        assert_eq!(flaws(&unanswered, &seen()).len(), 1);
         let mut late = told();
         late[0].followed.push((Instant::now(), Duration::from_secs(6)));
         assert_eq!(flaws(&late, &seen()).len(), 1);
-        let plants: [fn(&mut Observations); 7] = [
+        let plants: [fn(&mut Observations); 8] = [
             |seen| seen.missing.push("g1".to_owned()),
             |seen| seen.resident_bytes_max = 300 << 20,
             |seen| seen.looks_failed.push("refused".to_owned()),
@@ -265,6 +284,7 @@ mod tests {
             |seen| seen.looks.clear(),
             |seen| seen.accounts.push("one is missing".to_owned()),
             |seen| seen.leaks.push("a document".to_owned()),
+            |seen| seen.has_forbidden = true,
         ];
         for (number, plant) in plants.into_iter().enumerate() {
             let mut seen = seen();

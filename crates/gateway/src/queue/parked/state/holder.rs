@@ -62,7 +62,15 @@ impl ParkedState {
     /// `after` count.
     pub(crate) fn holder(&self, query: &HolderQuery<'_>, after: Option<&ParkKey>) -> Option<Holder> {
         let named = query.named;
-        let of_names = || named.names().filter_map(|name| self.names.get(name)).flatten();
+        let holds = |key: &ParkKey, name: &str| {
+            let held = self.keys.get(key).filter(|_| key.rank() == 0);
+            held.is_none_or(|held| held.first_for(key, name).is_some())
+        };
+        let of_name = |name| {
+            let keys = self.names.get(name).into_iter().flatten();
+            keys.filter(move |key| holds(key, name))
+        };
+        let of_names = || named.names().flat_map(of_name);
         let documents = named.document.iter().filter(|document| **document != 0);
         let by_document = documents
             .filter_map(|document| self.documents.get(document))
@@ -75,7 +83,7 @@ impl ParkedState {
             .filter(behind)
             .min_by_key(|key| (key.rank(), *key));
         match key {
-            Some(key @ ParkKey::Index { .. }) => Some(Holder::Key(key.clone())),
+            Some(ParkKey::Index { .. }) => Some(Holder::Key(self.index_line(named))),
             _ => {
                 // Two lines for shards hold it only if one of them is for all shards.
                 let is_second = |other: &ParkKey| {
@@ -94,13 +102,10 @@ impl ParkedState {
         }
     }
 
-    /// Returns the position of the oldest operation that is parked for one lane, if there is one.
-    pub(crate) fn oldest_of_lanes(&self) -> Option<u64> {
-        let of_lanes = self
-            .keys
-            .iter()
-            .filter(|(key, _)| matches!(key, ParkKey::Shards { .. }));
-        let positions = of_lanes.filter_map(|(_, held)| held.pieces.keys().next());
+    /// Returns the position of the oldest parked operation that may still be executed, if there is one.
+    pub(crate) fn oldest_waiting(&self) -> Option<u64> {
+        let waiting = self.keys.iter().filter(|(key, _)| !key.is_letters());
+        let positions = waiting.filter_map(|(_, held)| held.pieces.keys().next());
         positions.map(|(position, ..)| *position).min()
     }
 }
@@ -122,7 +127,7 @@ mod tests {
             shard: None,
         };
         park(&mut state, &entry(shards.clone(), 10, &["1"]), 10);
-        assert_eq!(state.oldest_of_lanes(), Some(10));
+        assert_eq!(state.oldest_waiting(), Some(10));
         let lanes = |lane: u32| [lane].into_iter().collect();
         let fence = |moved: &[&str]| {
             let mut fence = Fence::new(1, 20, (lanes(5), lanes(3)), Some(40));

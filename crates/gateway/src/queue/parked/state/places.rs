@@ -22,7 +22,7 @@ pub(super) struct DocumentPlace {
 
 /// The documents whose names lead elsewhere now.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct DocumentPlaces {
     /// The keys that hold a document there.
     moved: HashMap<u64, Vec<ParkKey>>,
     /// The indices that the names of parked documents lead to, as far as the cluster says.
@@ -51,9 +51,9 @@ impl DocumentPlace {
     }
 }
 
-// === impl Places ===
+// === impl DocumentPlaces ===
 
-impl Places {
+impl DocumentPlaces {
     /// Returns the keys that hold a document.
     pub(super) fn holders(&self, place: u64) -> impl Iterator<Item = &ParkKey> {
         self.moved.get(&place).into_iter().flatten()

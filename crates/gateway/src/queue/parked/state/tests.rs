@@ -98,13 +98,13 @@ fn an_operation_waits_for_the_earlier_one_whose_alias_leads_to_its_index_now() {
     state.count(3);
     state.ready();
     let at = |state: &ParkedState| {
-        let picked = state.pick(&ParkKey::Documents, 10, 1000, |_| false).0;
+        let picked = state.pick(&ParkKey::Documents, 10, 1000, |_| false).picked;
         picked.iter().map(|picked| picked.at).collect::<Vec<_>>()
     };
     assert_eq!(at(&state), [10]);
     leads(&mut state, "i3");
     assert_eq!((holder(&state, "i3", "1"), at(&state)), (held, vec![10, 20]));
-    let first = state.pick(&ParkKey::Documents, 10, 1000, |_| false).0[0].order;
+    let first = state.pick(&ParkKey::Documents, 10, 1000, |_| false).picked[0].order;
     let gone = Tried {
         gone: vec![0],
         ..Tried::default()
@@ -123,7 +123,7 @@ fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
     assert_eq!(
         (
             state.counted,
-            state.pick(&ParkKey::Documents, 10, 1000, |_| false).0.len()
+            state.pick(&ParkKey::Documents, 10, 1000, |_| false).picked.len()
         ),
         (0, 0)
     );
@@ -133,7 +133,7 @@ fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
     park(&mut state, &entry(ParkKey::Documents, 3, &["1"]), 40);
     state.count(3);
     state.ready();
-    let picked = state.pick(&ParkKey::Documents, 10, 1000, |_| false).0;
+    let picked = state.pick(&ParkKey::Documents, 10, 1000, |_| false).picked;
     let at: Vec<u64> = picked.iter().map(|picked| picked.at).collect();
     assert_eq!(at, [30], "the other one is a later write to the same document");
     let tried = Tried {
@@ -148,7 +148,7 @@ fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
         (state.counted, state.has(30, 0), state.has(30, 1)),
         (2, false, true)
     );
-    let picked = state.pick(&ParkKey::Documents, 10, 1000, |_| false).0;
+    let picked = state.pick(&ParkKey::Documents, 10, 1000, |_| false).picked;
     let at: Vec<u64> = picked.iter().map(|picked| picked.at).collect();
     assert_eq!(at, [30, 40], "the first write is done");
 }

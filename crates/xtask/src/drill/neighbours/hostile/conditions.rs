@@ -53,11 +53,15 @@ pub(super) fn rollovers(scene: &mut Scene<'_>) -> Result<()> {
 }
 
 /// Writes without an id and a routing where routing is required: the whole request fails, with everything
-/// that travels with it.
+/// that travels with it, also other operations of the same bulk.
 pub(super) fn routing_required(scene: &mut Scene<'_>) -> Result<()> {
     let body = "{\"index\":{\"_index\":\"hostile-routed\"}}\n{\"a\":1}\n";
-    match scene.rng.bool() {
-        true => scene.bulk("/_bulk", body),
-        false => scene.json("POST", "/hostile-routed/_doc", "{\"a\":1}"),
+    match scene.rng.u32(..3) {
+        0 => scene.bulk("/_bulk", body),
+        1 => {
+            let others = lines("hostile", 10, 10, &mut scene.rng);
+            scene.bulk("/_bulk", &(others + body))
+        }
+        _ => scene.json("POST", "/hostile-routed/_doc", "{\"a\":1}"),
     }
 }

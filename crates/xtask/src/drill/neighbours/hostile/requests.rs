@@ -1,8 +1,10 @@
 //! Complete requests that ask for too much, or for something that no server accepts.
 
+use std::time::Instant;
+
 use anyhow::Result;
 
-use super::{NDJSON, Scene, lines};
+use super::{FORBIDDEN, NDJSON, Scene, lines};
 
 pub(super) fn broken_json(scene: &mut Scene<'_>) -> Result<()> {
     let broken = [
@@ -77,8 +79,32 @@ pub(super) fn new_indices(scene: &mut Scene<'_>) -> Result<()> {
     scene.bulk("/_bulk", &body)
 }
 
+/// Writes to an index that is not there, and requires an alias: the index must not be created.
+pub(super) fn forbidden_indices(scene: &mut Scene<'_>) -> Result<()> {
+    let body = lines(FORBIDDEN, 3, 10, &mut scene.rng);
+    match scene.rng.bool() {
+        true => scene.bulk("/_bulk?require_alias=true", &body),
+        false => scene.bulk(
+            "/_bulk",
+            &body.replace("\"_id\"", "\"require_alias\":true,\"_id\""),
+        ),
+    }
+}
+
+/// Writes documents without ids among others, and accepts a compressed answer.
+pub(super) fn without_ids(scene: &mut Scene<'_>) -> Result<()> {
+    let mut body = lines("hostile", 10, 10, &mut scene.rng);
+    body.push_str(&"{\"index\":{\"_index\":\"hostile\"}}\n{\"a\":1}\n".repeat(10));
+    body.push_str(&lines("hostile", 10, 10, &mut scene.rng));
+    let headers = format!("{NDJSON}Accept-Encoding: gzip\r\n");
+    scene.request("POST", "/_bulk", &headers, body.as_bytes())
+}
+
 pub(super) fn many_keys(scene: &mut Scene<'_>) -> Result<()> {
     for _ in 0..30 {
+        if Instant::now() > scene.until {
+            break;
+        }
         let headers = format!("{NDJSON}Idempotency-Key: h{}\r\n", scene.rng.u64(..));
         let body = lines("hostile", 1, 10, &mut scene.rng);
         scene.request("POST", "/_bulk", &headers, body.as_bytes())?;
@@ -88,16 +114,24 @@ pub(super) fn many_keys(scene: &mut Scene<'_>) -> Result<()> {
 
 pub(super) fn bad_parameters(scene: &mut Scene<'_>) -> Result<()> {
     let nonsense = format!("nonsense{}=1", scene.rng.u32(..1_000));
+    // Longer than a server accepts.
+    let long = format!("routing={}", "r".repeat(5_000));
     let parameters = [
         "refresh=banana",
         "timeout=banana",
         "pipeline=none-such",
         "require_alias=true",
         &nonsense,
+        &long,
     ];
     let parameter = scene.rng.choice(parameters).unwrap_or_default();
     let body = lines("hostile", 3, 10, &mut scene.rng);
-    scene.bulk(&format!("/_bulk?{parameter}"), &body)
+    // In place of a parameter, some requests have a header that is too long.
+    let headers = format!("{NDJSON}X-Long: {}\r\n", "h".repeat(17_000));
+    match scene.rng.u32(..6) {
+        0 => scene.request("POST", "/_bulk", &headers, body.as_bytes()),
+        _ => scene.bulk(&format!("/_bulk?{parameter}"), &body),
+    }
 }
 
 pub(super) fn vendor_types(scene: &mut Scene<'_>) -> Result<()> {

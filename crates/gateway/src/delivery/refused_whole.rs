@@ -1,0 +1,301 @@
+//! Finds out whom a refusal of a whole request concerns. Servers, their security plugins and proxies before
+//! them refuse a whole request for one index or one document in it, and in the same words for the gateway's
+//! account or for the whole cluster. A lane waits only for the latter. So the node is sent other requests,
+//! which change nothing. If it takes one of them, the operations of the refused request are sent again in
+//! halves, down to those that are refused alone, and these wait apart from their lane. If the node takes
+//! none of a few, the account or the cluster is to blame.
+
+use std::time::{Duration, Instant};
+
+use bulk::{Op, RouteTable, Target};
+use cluster::{Node, PickReason, Snapshot};
+use http::header::AUTHORIZATION;
+use http::{Method, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::json;
+use wire::Outgoing;
+
+use crate::delivery::error_scope::{concerned, names_index};
+use crate::delivery::lane::Route;
+use crate::delivery::outcome::{Again, Outcomes, outcomes};
+use crate::delivery::sent_as::{asked_as, sent_as};
+use crate::delivery::work::Work;
+use crate::nodes::{Message, Outbound, Purpose};
+use crate::queue::delivered_headers;
+use crate::queue::parked::Scope;
+
+/// What a node does with a request that changes nothing.
+enum Trial {
+    /// The node takes it, whatever becomes of its operation.
+    Taken,
+    Refused,
+    /// The node is busy or away.
+    Unanswered,
+}
+
+// === impl Route ===
+
+impl Route {
+    /// Returns the outcomes of a request as they are if a node that refused the request as a whole takes
+    /// others. `operations` are those that were sent to all nodes.
+    pub(super) async fn sort_refusal(
+        &self,
+        outcomes: Outcomes,
+        node: &Node,
+        (work, operations): (&Work<'_>, &[usize]),
+        (outbound, snapshot): (&Outbound, &Snapshot),
+    ) -> Outcomes {
+        let Some(began) = outcomes.refused_at().filter(|_| self.group.parked().is_some()) else {
+            return outcomes;
+        };
+        let gate = self.outlets.gate(node);
+        let taken = self.outlets.taken_names.latest();
+        for name in other_names(&some_names(work, operations, snapshot), &taken, &snapshot.table) {
+            if gate.has_taken_since(began) {
+                break;
+            }
+            let request = harmless(Op::Delete, &name, place(work, snapshot));
+            if matches!(self.try_out(node, request, outbound).await, Trial::Unanswered) {
+                break;
+            }
+        }
+        match gate.has_taken_since(began) {
+            true => outcomes.whole(),
+            false => outcomes,
+        }
+    }
+
+    /// Returns what the refusal of a whole request concerns that has only this operation, given that the node
+    /// takes others. If the node says nothing of an index, it is asked whether it takes other operations for
+    /// the same one, and with the same parameters; `None` if it does not answer.
+    pub(super) async fn scope_of_refusal(
+        &self,
+        work: &Work<'_>,
+        operation: usize,
+        again: &Again,
+        snapshot: &Snapshot,
+    ) -> Option<Scope> {
+        let error = again.error();
+        if let Some(error) = error.filter(|error| names_index(error, again.index.as_deref())) {
+            return Some(concerned(error).unwrap_or(Scope::Index));
+        }
+        // Otherwise a lane would send each operation of a batch by itself. A try of parked operations finds
+        // out about one after another.
+        if work.blamed.get() >= BLAMED_MAX {
+            return Some(Scope::Index);
+        }
+        let outbound = self.outbound();
+        let name = work.named(operation, snapshot).written;
+        let op = match (work.operations[operation].op, snapshot.table.target(&name)) {
+            (Op::Delete, _) | (_, None | Some(Target::DataStream { .. })) => Op::Delete,
+            _ => Op::Index,
+        };
+        let place = place(work, snapshot);
+        let node = outbound.pick(snapshot, PickReason::Documents, &[]);
+        let plain = self.try_out(&node, harmless(op, &name, place), &outbound);
+        // The account may have the right for other operations alone: then the node refuses the item.
+        match plain.await {
+            Trial::Taken => {}
+            Trial::Refused => return Some(Scope::Index),
+            Trial::Unanswered => return None,
+        }
+        if work.wording.has_parameters() {
+            // Its path may have another index. A delete runs no pipeline, which might write elsewhere.
+            let (_, body) = harmless(Op::Delete, &name, explicit_place(snapshot));
+            let alike = (work.wording.asked().to_owned(), body);
+            match self.try_out(&node, alike, &outbound).await {
+                Trial::Taken => {}
+                Trial::Refused => return Some(Scope::Request),
+                Trial::Unanswered => return None,
+            }
+        }
+        work.blamed.set(work.blamed.get() + 1);
+        Some(Scope::Document)
+    }
+
+    /// Records an index of operations that are all done.
+    pub(super) fn note_taken(&self, work: &Work<'_>, operations: &[usize], snapshot: &Snapshot) {
+        let name = operations
+            .first()
+            .map(|first| work.named(*first, snapshot).written);
+        name.into_iter()
+            .for_each(|name| self.outlets.taken_names.add(name));
+    }
+
+    /// Sends a node a request, its path and query and its body, with one operation.
+    async fn try_out(&self, node: &Node, (target, body): (String, String), outbound: &Outbound) -> Trial {
+        let mut headers = delivered_headers();
+        if let Some(account) = self.account(outbound) {
+            headers.insert(AUTHORIZATION, account);
+        }
+        let message = Message {
+            request_id: &self.request_id,
+            purpose: Purpose::Ask,
+            method: &Method::POST,
+            target: &target,
+            headers: &headers,
+        };
+        let began = Instant::now();
+        let deadline = tokio::time::Instant::now() + ANSWER_WITHIN;
+        let body = Outgoing::from(body.into_bytes());
+        let Ok((head, body)) = outbound.whole(node, message, body, deadline).await else {
+            return Trial::Unanswered;
+        };
+        let told = outcomes(head.status, &head.headers, &body, 1, (&node.name, began));
+        match head.status {
+            StatusCode::OK if told.are_answered() => {
+                self.outlets.gate(node).took(began);
+                Trial::Taken
+            }
+            StatusCode::TOO_MANY_REQUESTS => Trial::Unanswered,
+            status if status.is_client_error() => Trial::Refused,
+            _ => Trial::Unanswered,
+        }
+    }
+}
+
+/// Where a request names its index.
+#[derive(Clone, Copy)]
+enum IndexPlace {
+    Path,
+    Action,
+}
+
+/// Returns where a request that changes nothing is to name its index: where the batch's requests do. What is
+/// between the gateway and the node may go by paths.
+fn place(work: &Work<'_>, snapshot: &Snapshot) -> IndexPlace {
+    match work.head.index {
+        Some(_) => IndexPlace::Path,
+        None => explicit_place(snapshot),
+    }
+}
+
+fn explicit_place(snapshot: &Snapshot) -> IndexPlace {
+    match snapshot.table.dialect().allow_explicit_index {
+        true => IndexPlace::Action,
+        false => IndexPlace::Path,
+    }
+}
+
+/// Returns path and query, and body, of a request with one operation that changes nothing, however it ends:
+/// its document is in a state that no document can have.
+fn harmless(op: Op, name: &str, place: IndexPlace) -> (String, String) {
+    let mut action = json!({
+        "_id": format!("tidegate-{:016x}", fastrand::u64(..)),
+        "if_seq_no": NO_SUCH_SEQ_NO,
+        "if_primary_term": 1,
+    });
+    let path = match place {
+        IndexPlace::Path => format!("/{}/_bulk", utf8_percent_encode(name, NON_ALPHANUMERIC)),
+        IndexPlace::Action => {
+            action["_index"] = json!(name);
+            "/_bulk".to_owned()
+        }
+    };
+    let mut body = format!("{}\n", json!({ op.as_str(): action }));
+    if op != Op::Delete {
+        body.push_str("{}\n");
+    }
+    (asked_as(&sent_as(&format!("{path}?pipeline=_none"))), body)
+}
+
+/// Returns a few of the names that operations have for their indices.
+fn some_names(work: &Work<'_>, operations: &[usize], snapshot: &Snapshot) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for operation in operations.iter().step_by(operations.len() / LOOKED_AT + 1) {
+        let name = work.named(*operation, snapshot).written;
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Returns names by which a node may take a request that it refuses for something in `refused`: one that no
+/// index has, and some that have been taken, that are among several in the request, or that are there.
+fn other_names(refused: &[String], taken: &[String], table: &RouteTable) -> Vec<String> {
+    let mut names = vec![NO_INDEX.to_owned()];
+    let is_alone = |name: &str| refused.len() == 1 && refused[0] == name;
+    let others = taken.iter().rev().filter(|name| !is_alone(name));
+    let others = others.chain(refused.iter().filter(|name| !is_alone(name)).take(OF_REQUEST));
+    let there = table.known_names();
+    let there = there.filter(|name| !name.starts_with('.') && !refused.iter().any(|known| known == name));
+    for name in others.map(String::as_str).chain(there.take(THERE)) {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+/// The name of an index that nobody has.
+const NO_INDEX: &str = "tidegate-asks-what-is-refused";
+/// No shard ever has this many operations.
+const NO_SUCH_SEQ_NO: u64 = 1_000_000_000_000_000;
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// The most operations of a batch that are looked at by themselves.
+const BLAMED_MAX: u32 = 8;
+/// The number of operations whose names are looked at.
+const LOOKED_AT: usize = 200;
+/// The numbers of names of each kind that a node is asked about.
+const OF_REQUEST: usize = 3;
+const THERE: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bulk::{Dialect, Flavour, Formula, IndexRoute, NodeIx, Version};
+
+    use super::*;
+
+    fn strings(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_node_is_asked_about_a_few_names_whatever_it_refuses() {
+        let mut table = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(2, 19, 0)), 1);
+        for name in ["a", ".system"] {
+            table.index(Arc::new(IndexRoute::new(
+                name,
+                Formula::Modulo,
+                [Some(NodeIx(0))],
+            )));
+        }
+        let table = table.build();
+        let asked = |refused: &[&str], taken: &[&str]| {
+            let names = other_names(&strings(refused), &strings(taken), &table);
+            assert_eq!(names[0], NO_INDEX);
+            names[1..].to_vec()
+        };
+        assert_eq!(asked(&["b"], &["c", "b"]), ["c", "a"], "not the refused one");
+        assert_eq!(
+            asked(&["b", "c"], &["b"]),
+            ["b", "c", "a"],
+            "one of several may be taken"
+        );
+        assert_eq!(asked(&["a"], &[]), [""; 0]);
+        assert_eq!(
+            asked(&["1", "2", "3", "4"], &["5", "6"]),
+            ["6", "5", "1", "2", "3", "a"]
+        );
+    }
+
+    #[test]
+    fn a_harmless_request_names_its_index_where_the_refused_one_did() {
+        let (target, body) = harmless(Op::Delete, "a-1", IndexPlace::Action);
+        assert!(
+            target.starts_with("/_bulk?pipeline=_none&timeout=1s&filter_path="),
+            "{target}"
+        );
+        assert!(
+            body.contains("\"_index\":\"a-1\"") && body.contains("\"if_seq_no\":"),
+            "{body}"
+        );
+        assert_eq!(body.lines().count(), 1);
+        let (target, body) = harmless(Op::Index, "a%1", IndexPlace::Path);
+        assert!(target.starts_with("/a%251/_bulk?"), "{target}");
+        assert!(!body.contains("_index") && body.ends_with("}\n{}\n"), "{body}");
+    }
+}

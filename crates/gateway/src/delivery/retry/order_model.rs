@@ -1,0 +1,703 @@
+//! A model of lanes and parked operations against indices that are blocked and aliases that move, at random:
+//! writes to one document are executed in the order in which they were accepted, and nothing waits for an
+//! index that its name does not lead to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::key_batch::{DueSteps, Held};
+use crate::delivery::same_document::SameDocument;
+use crate::queue::parked::{
+    Holder, HolderQuery, OperationNames, ParkKey, ParkedEntry, ParkedState, Picked, Tried, read_again,
+};
+
+const INDICES: [&str; 4] = ["b", "i1", "i2", "z"];
+const ALIASES: [&str; 2] = ["a", "y"];
+const IDS: usize = 3;
+const LANES: u32 = 3;
+
+/// Where aliases lead; one may lead nowhere for a while.
+type Topology = BTreeMap<&'static str, Option<&'static str>>;
+
+/// A write that was accepted.
+#[derive(Clone, Debug)]
+struct Write {
+    written: &'static str,
+    id: usize,
+    lane: u32,
+    position: u64,
+    /// The index that its name led to when it was accepted, as far as was known.
+    accepted_for: Option<&'static str>,
+    /// Whether it has to stay in the index that has its document, if it may have been executed there.
+    scripted: bool,
+    doubt: bool,
+    settled: bool,
+    /// Whether its batch is committed, for which other lanes wait.
+    committed: bool,
+    /// Whether it has waited by itself.
+    alone: bool,
+}
+
+/// A batch of a lane that is under way.
+struct LaneBatch {
+    all: Vec<usize>,
+    left: Vec<usize>,
+    /// Writes that are at the cluster, and where names led when they were sent.
+    sent: Vec<usize>,
+    sent_by: Option<Topology>,
+    /// Writes that are being put on disk, each under its key.
+    putting: Vec<(ParkKey, Vec<usize>, Topology)>,
+}
+
+/// A try of a key that is under way.
+struct Try {
+    key: ParkKey,
+    topology: Topology,
+    picked: Vec<Picked>,
+    /// The operations, each with its piece and its number in the entry.
+    of: Vec<(usize, u32)>,
+    sent: Option<Vec<usize>>,
+    moved: Vec<(usize, ParkKey)>,
+}
+
+struct Model {
+    random: u64,
+    /// What may happen besides moves and blocks.
+    restarts: bool,
+    writes: Vec<Write>,
+    state: ParkedState,
+    generation: u64,
+    known: Topology,
+    /// All topologies that were known, each with the position that was accepted first.
+    history: Vec<(u64, Topology)>,
+    cluster: Topology,
+    blocked: BTreeSet<&'static str>,
+    lanes: Vec<Option<LaneBatch>>,
+    tries: Vec<Try>,
+    /// Entries on disk, and their writes.
+    disk: BTreeMap<u64, (ParkedEntry, Vec<usize>, BTreeSet<u32>)>,
+    /// Entries of batches that are not committed.
+    unsettled: BTreeMap<u32, Vec<u64>>,
+    next_at: u64,
+    /// What each index has executed, whether the write was sent there knowingly, and how many topologies were
+    /// known by then.
+    executed: Vec<(&'static str, usize, bool, usize)>,
+}
+
+fn resolve(topology: &Topology, name: &str) -> Option<&'static str> {
+    match ALIASES.iter().find(|alias| **alias == name) {
+        Some(alias) => topology[alias],
+        None => INDICES.iter().find(|index| **index == name).copied(),
+    }
+}
+
+// === impl Model ===
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let known: Topology = ALIASES.iter().map(|alias| (*alias, Some("i1"))).collect();
+        Self {
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            restarts: seed.is_multiple_of(2),
+            writes: Vec::new(),
+            state: ParkedState::default(),
+            generation: 1,
+            history: vec![(0, known.clone())],
+            cluster: known.clone(),
+            known,
+            blocked: BTreeSet::new(),
+            lanes: (0..LANES).map(|_| None).collect(),
+            tries: Vec::new(),
+            disk: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
+            next_at: 10,
+            executed: Vec::new(),
+        }
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        ((self.random >> 33) as usize) % end
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    fn named(&self, write: usize, topology: &Topology) -> OperationNames {
+        let write = &self.writes[write];
+        let concrete = resolve(topology, write.written).map(str::to_owned);
+        OperationNames::new(write.written.to_owned(), concrete, Some(&write.id.to_string()))
+    }
+
+    fn document(&self, write: usize, topology: &Topology) -> u64 {
+        self.named(write, topology).document[1]
+    }
+
+    /// The indices that a write's name has led to since it was accepted.
+    fn led_since(&self, name: &str, position: u64) -> Vec<String> {
+        let later = self
+            .history
+            .iter()
+            .rposition(|(from, _)| *from <= position)
+            .unwrap_or_default();
+        let led = self.history[later..]
+            .iter()
+            .filter_map(|(_, topology)| resolve(topology, name));
+        led.map(str::to_owned).collect()
+    }
+
+    fn follow(&mut self, own: Option<&ParkKey>) {
+        let led = self.state.written_names(self.generation).into_iter();
+        let led = led.map(|(name, (position, _))| {
+            let indices = self.led_since(&name, position);
+            (name, indices)
+        });
+        let led: Vec<_> = led.collect();
+        let known = self.known.clone();
+        let index = |name: &str| resolve(&known, name).map(str::to_owned);
+        self.state.follow_by((self.generation, &index), own, &led);
+    }
+
+    fn accept(&mut self) {
+        let names = INDICES.len() + 2 * ALIASES.len();
+        let written = match self.below(names) {
+            at if at < INDICES.len() => INDICES[at],
+            at => ALIASES[at % ALIASES.len()],
+        };
+        let (id, position) = (self.below(IDS), 1000 + self.writes.len() as u64);
+        let accepted_for = resolve(&self.known, written);
+        let lane = accepted_for
+            .unwrap_or(written)
+            .bytes()
+            .map(u32::from)
+            .sum::<u32>()
+            + id as u32;
+        let scripted = self.restarts && self.one_in(4);
+        self.writes.push(Write {
+            written,
+            id,
+            lane: lane % LANES,
+            position,
+            accepted_for,
+            scripted,
+            doubt: false,
+            settled: false,
+            committed: false,
+            alone: false,
+        });
+    }
+
+    fn learn(&mut self) {
+        self.known = self.cluster.clone();
+        self.generation += 1;
+        self.history
+            .push((1000 + self.writes.len() as u64, self.known.clone()));
+    }
+
+    fn move_alias(&mut self) {
+        let alias = ALIASES[self.below(ALIASES.len())];
+        let index = match self.one_in(8) {
+            true => None,
+            false => Some(INDICES[self.below(INDICES.len())]),
+        };
+        self.cluster.insert(alias, index);
+    }
+
+    /// Executes a write at the cluster; returns whether it was.
+    fn execute(&mut self, write: usize, sent_by: &Topology) -> bool {
+        let (one, done) = (
+            self.writes[write].clone(),
+            self.executed.iter().any(|(_, of, ..)| *of == write),
+        );
+        // It is looked for before it is sent again.
+        if done && one.doubt {
+            return true;
+        }
+        let now = resolve(sent_by, one.written);
+        let has = |index: &str| {
+            let mut all = self.executed.iter();
+            all.any(|(of, other, ..)| *of == index && self.writes[*other].id == one.id)
+        };
+        let led = self.led_since(one.written, one.position);
+        let stays = led.iter().find(|led| Some(led.as_str()) != now && has(led));
+        let stays = stays.filter(|_| one.doubt && one.scripted && !now.is_some_and(has));
+        let stays = stays
+            .and_then(|led| INDICES.iter().find(|index| *index == led))
+            .copied();
+        match stays.or_else(|| resolve(&self.cluster, one.written)) {
+            Some(index) if !self.blocked.contains(index) => {
+                let knowingly = stays.is_some() || now == Some(index);
+                self.executed.push((index, write, knowingly, self.history.len()));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes the next writes of a lane, as far as nothing earlier on their documents is elsewhere.
+    fn begin(&mut self, lane: u32) {
+        let (mut left, most) = (Vec::new(), 1 + self.below(5));
+        for at in 0..self.writes.len() {
+            let one = &self.writes[at];
+            if one.settled || one.lane != lane {
+                continue;
+            }
+            let earlier = self.writes[..at].iter();
+            let mut elsewhere = earlier.filter(|before| before.id == one.id && before.lane != lane);
+            // Lanes do not read across a fence.
+            let mut moves = self.history.iter().map(|(from, _)| *from);
+            let first = left
+                .first()
+                .map_or(one.position, |first: &usize| self.writes[*first].position);
+            let is_parted = moves.any(|from| first < from && from <= one.position);
+            if left.len() == most || is_parted || elsewhere.any(|before| !before.committed) {
+                break;
+            }
+            left.push(at);
+        }
+        if !left.is_empty() {
+            self.lanes[lane as usize] = Some(LaneBatch {
+                all: left.clone(),
+                left,
+                sent: Vec::new(),
+                sent_by: None,
+                putting: Vec::new(),
+            });
+        }
+    }
+
+    fn step_lane(&mut self, lane: u32) {
+        let Some(mut batch) = self.lanes[lane as usize].take() else {
+            return self.begin(lane);
+        };
+        if let Some((key, writes, topology)) = batch.putting.pop() {
+            self.put(lane, key, writes, &topology);
+        } else if let Some(topology) = batch.sent_by.take() {
+            self.settle_lane(&mut batch, topology);
+        } else if batch.left.is_empty() {
+            self.unsettled.remove(&lane);
+            self.state.count(lane);
+            batch
+                .all
+                .iter()
+                .for_each(|write| self.writes[*write].committed = true);
+            return;
+        } else {
+            self.send_lane(lane, &mut batch);
+        }
+        self.lanes[lane as usize] = Some(batch);
+    }
+
+    /// Parks what has to wait, and sends the first write to each other document.
+    fn send_lane(&mut self, lane: u32, batch: &mut LaneBatch) {
+        self.follow(None);
+        let mut by_key: BTreeMap<ParkKey, Vec<usize>> = BTreeMap::new();
+        let (known, mut left) = (self.known.clone(), Vec::new());
+        for write in std::mem::take(&mut batch.left) {
+            match self.holder(write, lane, &known, None) {
+                Some(Holder::Key(key)) => by_key.entry(key).or_default().push(write),
+                Some(Holder::OtherLane(_)) => unreachable!("no line is for one lane"),
+                None => left.push(write),
+            }
+        }
+        let held: Vec<_> = by_key
+            .into_iter()
+            .map(|(key, of)| (key, of, known.clone()))
+            .collect();
+        if !held.is_empty() {
+            (batch.putting, batch.left) = (held, left);
+            return;
+        }
+        let mut same = SameDocument::default();
+        for write in left {
+            let is_first = same.next(self.document(write, &known), None)
+                == crate::delivery::same_document::TryStep::Send;
+            let to = if is_first {
+                &mut batch.sent
+            } else {
+                &mut batch.left
+            };
+            to.push(write);
+        }
+        batch.sent_by = Some(known);
+    }
+
+    fn holder(&self, write: usize, lane: u32, known: &Topology, after: Option<&ParkKey>) -> Option<Holder> {
+        let named = self.named(write, known);
+        let query = HolderQuery {
+            named: &named,
+            lane,
+            position: self.writes[write].position,
+            target: "/_bulk",
+            fences: &[],
+            shard: &|| None,
+        };
+        self.state.holder(&query, after)
+    }
+
+    fn settle_lane(&mut self, batch: &mut LaneBatch, topology: Topology) {
+        let mut by_key: BTreeMap<ParkKey, Vec<usize>> = BTreeMap::new();
+        for write in std::mem::take(&mut batch.sent) {
+            if self.execute(write, &topology) {
+                self.writes[write].settled = true;
+                continue;
+            }
+            let named = self.named(write, &topology);
+            let key = match self.one_in(6) {
+                true => ParkKey::Documents,
+                false => self.state.index_line(&named),
+            };
+            self.writes[write].alone |= key == ParkKey::Documents;
+            by_key.entry(key).or_default().push(write);
+        }
+        batch.putting = by_key
+            .into_iter()
+            .map(|(key, of)| (key, of, topology.clone()))
+            .collect();
+    }
+
+    fn put(&mut self, lane: u32, key: ParkKey, writes: Vec<usize>, topology: &Topology) {
+        let mut entry = ParkedEntry {
+            key,
+            lane,
+            names: Vec::new(),
+            origins: Vec::new(),
+            ops: Vec::new(),
+            ..ParkedEntry::sample()
+        };
+        for write in &writes {
+            let (named, one) = (self.named(*write, topology), &self.writes[*write]);
+            let mut number = |name: &str| {
+                let known = entry.names.iter().position(|known| known == name);
+                known.unwrap_or_else(|| {
+                    entry.names.push(name.to_owned());
+                    entry.names.len() - 1
+                }) as u32
+            };
+            let place = (number(&named.written), number(named.index()), named.id);
+            entry.places.push(place);
+            entry.documents.push(named.document);
+            entry.ops.push((entry.origins.len() as u32, 0));
+            entry.origins.push((one.position, 1));
+            if let Some(index) = one.accepted_for.filter(|index| *index != one.written) {
+                let request = entry.origins.len() as u32 - 1;
+                entry
+                    .led_to
+                    .push((request, one.written.to_owned(), index.to_owned()));
+            }
+        }
+        let doubt = writes.iter().any(|write| self.writes[*write].doubt);
+        let at = self.next_at;
+        self.next_at += 10;
+        self.state.insert_put(&entry, (at, 100), doubt);
+        writes.iter().for_each(|write| self.writes[*write].settled = true);
+        let left = (0..writes.len() as u32).collect();
+        self.disk.insert(at, (entry, writes, left));
+        self.unsettled.entry(lane).or_default().push(at);
+    }
+
+    fn step_parked(&mut self) {
+        let under_way = self.tries.len();
+        match self.below(under_way + 1) {
+            at if at < under_way => self.step_try(at),
+            _ => self.begin_try(),
+        }
+    }
+
+    fn begin_try(&mut self) {
+        self.state.ready();
+        self.state.release(None);
+        let mut due = self.state.due(usize::MAX);
+        if due.is_empty() {
+            return;
+        }
+        let key = due.swap_remove(self.below(due.len()));
+        for other in due {
+            self.state.wait_behind(&other, "", Duration::ZERO);
+        }
+        self.try_key(key);
+    }
+
+    /// Picks the next operations of a key whose turn it is.
+    fn try_key(&mut self, key: ParkKey) {
+        let ahead = self.state.ahead_of(&key, self.generation).into_iter();
+        let ahead = ahead.map(|ahead| {
+            let led = self.led_since(&ahead.alias, ahead.request.0);
+            (ahead, led)
+        });
+        let (ahead, known) = (ahead.collect::<Vec<_>>(), self.known.clone());
+        self.state
+            .join_by(&key, |name| resolve(&known, name).map(str::to_owned), &ahead);
+        self.follow(Some(&key));
+        let most = 1 + self.below(4);
+        let picked = self.state.pick(&key, most, 1000, |_| false).picked;
+        if picked.is_empty() {
+            return self.state.wait_behind(&key, "", Duration::ZERO);
+        }
+        let of = picked.iter().enumerate().flat_map(|(piece, one)| {
+            let all = 0..self.disk[&one.at].1.len() as u32;
+            let ops = one.ops.clone().unwrap_or_else(|| all.collect());
+            ops.into_iter().map(move |op| (piece, op))
+        });
+        let of = of.collect();
+        self.tries.push(Try {
+            key,
+            topology: known,
+            picked,
+            of,
+            sent: None,
+            moved: Vec::new(),
+        });
+    }
+
+    fn write_of(&self, one: &Try, operation: usize) -> usize {
+        let (piece, op) = one.of[operation];
+        self.disk[&one.picked[piece].at].1[op as usize]
+    }
+
+    fn step_try(&mut self, at: usize) {
+        let mut one = self.tries.swap_remove(at);
+        if one.sent.is_some() {
+            return self.finish_try(one);
+        }
+        let position = |operation: usize| self.writes[self.write_of(&one, operation)].position;
+        let mut operations: Vec<usize> = (0..one.of.len()).collect();
+        operations.sort_by_key(|operation| position(*operation));
+        let operations = operations.into_iter().map(|operation| {
+            let until = one.picked[one.of[operation].0].until;
+            let is_behind = until.is_some_and(|(before, ..)| position(operation) >= before);
+            let write = self.write_of(&one, operation);
+            (operation, self.document(write, &one.topology), is_behind)
+        });
+        let held = |operation: usize| {
+            let write = self.write_of(&one, operation);
+            Held::By(self.holder(write, self.writes[write].lane, &one.topology, Some(&one.key)))
+        };
+        let steps = DueSteps::of(&one.key, operations, held, usize::MAX);
+        (one.sent, one.moved) = (Some(steps.send), steps.elsewhere);
+        self.tries.push(one);
+    }
+
+    fn finish_try(&mut self, mut one: Try) {
+        let given_up = self.state.is_given_up(&one.key);
+        let mut tried: Vec<Tried> = one.picked.iter().map(|_| Tried::default()).collect();
+        for operation in one.sent.take().unwrap_or_default() {
+            let (piece, op) = one.of[operation];
+            let write = self.write_of(&one, operation);
+            let picked = &one.picked[piece];
+            self.writes[write].doubt |= picked.doubt;
+            let gone = given_up || self.execute(write, &one.topology);
+            tried[piece].attempted = true;
+            if gone && self.restarts && !given_up && self.one_in(6) {
+                tried[piece].doubt = true;
+            } else if gone {
+                tried[piece].gone.push(op);
+            } else if one.key != ParkKey::Documents && self.one_in(12) {
+                self.writes[write].alone = true;
+                one.moved.push((operation, ParkKey::Documents));
+            } else if self.one_in(2) {
+                tried[piece].failed.push(op);
+            }
+        }
+        for (operation, to) in std::mem::take(&mut one.moved) {
+            let (piece, op) = one.of[operation];
+            tried[piece].moved.entry(to).or_default().push(op);
+        }
+        for (picked, tried) in one.picked.iter().zip(tried) {
+            let (entry, writes, left) = self.disk.get_mut(&picked.at).unwrap();
+            left.retain(|op| !tried.gone.contains(op));
+            if tried.doubt {
+                let of_piece = picked
+                    .ops
+                    .clone()
+                    .unwrap_or_else(|| (0..writes.len() as u32).collect());
+                of_piece
+                    .iter()
+                    .for_each(|op| self.writes[writes[*op as usize]].doubt = true);
+            }
+            let entry = entry.clone();
+            self.state
+                .tried(&one.key, picked.order, &entry, tried, |_| Duration::ZERO);
+        }
+        self.disk.retain(|_, (.., left)| !left.is_empty());
+        match self.one_in(2) {
+            true => self.state.rest(&one.key, true, None, |_| Duration::ZERO),
+            false => self.try_key(one.key),
+        }
+    }
+
+    /// Starts again with what is on disk: what was under way may have been executed.
+    fn restart(&mut self) {
+        let mut under_way: Vec<(usize, Topology)> = Vec::new();
+        for batch in self.lanes.iter_mut().filter_map(Option::take) {
+            if let Some(topology) = batch.sent_by {
+                under_way.extend(batch.sent.into_iter().map(|write| (write, topology.clone())));
+            }
+        }
+        for one in std::mem::take(&mut self.tries) {
+            let sent = one.sent.clone().unwrap_or_default();
+            let sent = sent.into_iter().map(|operation| self.write_of(&one, operation));
+            under_way.extend(sent.map(|write| (write, one.topology.clone())));
+        }
+        for (write, topology) in under_way {
+            if self.one_in(2) {
+                self.execute(write, &topology);
+            }
+        }
+        for at in std::mem::take(&mut self.unsettled).into_values().flatten() {
+            let (_, writes, _) = self.disk.remove(&at).unwrap();
+            writes
+                .iter()
+                .for_each(|write| self.writes[*write].settled = false);
+        }
+        // A batch is delivered again as a whole.
+        for write in &mut self.writes {
+            (write.doubt, write.committed) = (true, write.settled);
+        }
+        let entries: Vec<_> = self
+            .disk
+            .iter()
+            .map(|(at, (entry, _, left))| (*at, entry.clone(), left.clone()))
+            .collect();
+        self.state = read_again(&entries);
+    }
+
+    fn happen(&mut self) {
+        match self.below(60) {
+            0..8 => self.accept(),
+            8..11 => self.move_alias(),
+            11..14 => self.learn(),
+            14..17 => {
+                let index = INDICES[self.below(INDICES.len())];
+                if !self.blocked.remove(index) {
+                    self.blocked.insert(index);
+                }
+            }
+            17 if self.restarts && self.one_in(4) => self.restart(),
+            18 if self.one_in(20) => drop(self.state.give_up(None)),
+            _ => self.go_on(),
+        }
+    }
+
+    fn go_on(&mut self) {
+        match self.one_in(2) {
+            true => {
+                let lane = self.below(LANES as usize) as u32;
+                self.step_lane(lane);
+            }
+            false => self.step_parked(),
+        }
+    }
+
+    /// Checks that two writes to one document were executed in their order, if they have the same name; and
+    /// otherwise if both names led to one index from when the later one was accepted until it was executed,
+    /// neither has come to the index because its name had moved unseen, and none has waited by itself.
+    fn check_order(&self, seed: u64) {
+        let mut first: BTreeMap<(&str, usize), (usize, bool, usize)> = BTreeMap::new();
+        for (at, (index, write, knowingly, known)) in self.executed.iter().enumerate() {
+            first.entry((index, *write)).or_insert((at, *knowingly, *known));
+        }
+        for ((index, later), (at, knowingly, known)) in &first {
+            for ((other, earlier), (before, also, _)) in &first {
+                let (one, two) = (&self.writes[*earlier], &self.writes[*later]);
+                if earlier >= later || index != other || one.id != two.id || before < at {
+                    continue;
+                }
+                let since = self.history.iter().rposition(|(from, _)| *from <= two.position);
+                let mut all = self.history[since.unwrap_or_default()..*known].iter();
+                let both_led = all.all(|(_, topology)| {
+                    let led = resolve(topology, one.written);
+                    led.is_some() && led == resolve(topology, two.written)
+                });
+                let is_ordered = both_led && *knowingly && *also && !one.alone && !two.alone;
+                assert!(
+                    one.written != two.written && !is_ordered,
+                    "seed {seed}: {index} has executed {two:?} before {one:?}: {:?} {:?}",
+                    self.executed,
+                    self.history
+                );
+            }
+        }
+    }
+
+    fn parked(&self) -> impl Iterator<Item = usize> {
+        let entries = self.disk.values();
+        entries.flat_map(|(_, writes, left)| left.iter().map(|op| writes[*op as usize]))
+    }
+
+    /// Checks that a write waits only if its index takes nothing, or for an earlier write that has its name,
+    /// or whose name has led to its index.
+    fn check_waits(&self, seed: u64) {
+        for (at, (entry, writes, left)) in &self.disk {
+            // What waits by itself is tried from the first on here, as often as others ask for a try.
+            let by_index = left
+                .iter()
+                .filter(|op| !self.state.holds(&ParkKey::Documents, *at, **op));
+            for op in by_index {
+                let write = &self.writes[writes[*op as usize]];
+                let index = resolve(&self.known, write.written);
+                let is_behind = |earlier: &usize| {
+                    let (name, position) = (self.writes[*earlier].written, self.writes[*earlier].position);
+                    let led = || self.led_since(name, position);
+                    position < write.position
+                        && (name == write.written || led().iter().any(|led| Some(led.as_str()) == index))
+                };
+                let is_kept = index.is_none_or(|index| self.blocked.contains(index));
+                let is_kept = is_kept || self.parked().any(|earlier| is_behind(&earlier));
+                let shown: Vec<_> = self.state.shown(9).into_iter().map(|key| key.0).collect();
+                assert!(
+                    is_kept,
+                    "seed {seed}: {write:?} waits, parked for {:?}: {shown:?} {:?} {:?}",
+                    entry.key, self.known, self.blocked
+                );
+            }
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let mut model = Model::new(seed);
+    for _ in 0..600 {
+        model.happen();
+    }
+    // Nothing changes any more: what is not blocked goes through.
+    for leads in model.cluster.values_mut() {
+        leads.get_or_insert("z");
+    }
+    model.learn();
+    for _ in 0..4_000 {
+        model.go_on();
+    }
+    model.check_order(seed);
+    if !model.restarts {
+        model.check_waits(seed);
+    }
+    model.blocked.clear();
+    for alias in ALIASES {
+        model.cluster.insert(alias, Some("i2"));
+    }
+    model.learn();
+    for _ in 0..4_000 {
+        model.go_on();
+    }
+    assert!(
+        model.disk.is_empty() && model.state.is_empty(),
+        "seed {seed}: {:?}",
+        model.disk
+    );
+    assert!(model.writes.iter().all(|write| write.settled), "seed {seed}");
+    model.check_order(seed);
+}
+
+#[test]
+fn writes_keep_their_order_and_wait_for_their_own_index_alone_whatever_moves() {
+    let from = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let count = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    let from = from.unwrap_or(0);
+    for seed in from..from + count.unwrap_or(100) {
+        run(seed);
+    }
+}

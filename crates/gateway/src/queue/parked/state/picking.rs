@@ -1,0 +1,117 @@
+//! Picks the operations of a key that are tried next.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::super::key::ParkKey;
+use super::{EntryPiece, Order, ParkedState, Standing};
+
+/// A piece that is to be tried now.
+pub(crate) struct Picked {
+    pub(crate) order: Order,
+    pub(crate) at: u64,
+    pub(crate) ops: Option<Vec<u32>>,
+    /// Its operations that are left, and the bytes of all that it has on disk.
+    pub(crate) docs: u32,
+    pub(crate) bytes: u64,
+    pub(crate) attempts: u32,
+    pub(crate) refusals: u32,
+    pub(crate) doubt: bool,
+    pub(crate) parked_ms: u64,
+    /// The place from which its operations have to stay: earlier ones than these are elsewhere.
+    pub(crate) until: Option<Order>,
+}
+
+/// The pieces that a key tries next.
+#[derive(Default)]
+pub(crate) struct NextPieces {
+    pub(crate) picked: Vec<Picked>,
+    pub(crate) wording: Option<Arc<(String, String)>>,
+    /// The line that the next piece has to wait for, if there is one.
+    pub(crate) behind: Option<ParkKey>,
+}
+
+// === impl Picked ===
+
+impl Picked {
+    fn new(order: Order, piece: &EntryPiece, until: Option<Order>) -> Self {
+        Self {
+            order,
+            at: piece.at,
+            ops: piece.ops.clone(),
+            docs: piece.docs,
+            bytes: piece.bytes,
+            attempts: piece.attempts,
+            refusals: piece.refusals,
+            doubt: piece.doubt,
+            parked_ms: piece.parked_ms,
+            until,
+        }
+    }
+}
+
+// === impl ParkedState ===
+
+impl ParkedState {
+    /// Returns the first pieces of a key that may go together: with one wording, and with a bounded number of
+    /// documents and bytes, but at least one piece. `passed` says which pieces are passed over.
+    pub(crate) fn pick(
+        &self,
+        key: &ParkKey,
+        docs_max: usize,
+        bytes_max: u64,
+        passed: impl Fn(&Order) -> bool,
+    ) -> NextPieces {
+        let mut next = NextPieces::default();
+        let Some(held) = self.keys.get(key) else {
+            return next;
+        };
+        let (mut docs, mut bytes) = (0, 0);
+        let mut waiting = HashSet::new();
+        let (mut seen, now) = (HashSet::<u64>::new(), Instant::now());
+        for (order, piece) in &held.pieces {
+            // A lane's later pieces wait for the commit of the earlier ones.
+            if piece.standing != Standing::Ready || waiting.contains(&piece.lane) {
+                waiting.insert(piece.lane);
+                continue;
+            }
+            if passed(order) {
+                continue;
+            }
+            if *key == ParkKey::Documents {
+                let held_back = piece.numbers().any(|one| seen.contains(&one));
+                seen.extend(piece.numbers());
+                let is_due = held.given_up || piece.next_try.is_none_or(|next| next <= now);
+                if held_back || !is_due {
+                    continue;
+                }
+            }
+            // What is given up is not sent, so that it overtakes nothing.
+            let ahead = self.ahead_in_other_lines(key, piece).filter(|_| !held.given_up);
+            if let Some((_, other)) = ahead.filter(|(ahead, _)| ahead < order) {
+                next.behind = Some(other.clone());
+                break;
+            }
+            let fits = docs + piece.docs as usize <= docs_max && bytes + piece.bytes <= bytes_max;
+            let alike = next
+                .wording
+                .as_ref()
+                .is_none_or(|wording| *wording == piece.wording);
+            let goes_along = next.picked.is_empty() || fits && alike;
+            if !goes_along {
+                break;
+            }
+            next.wording.get_or_insert_with(|| Arc::clone(&piece.wording));
+            docs += piece.docs as usize;
+            bytes += piece.bytes;
+            let until = ahead.map(|(ahead, _)| ahead);
+            next.picked.push(Picked::new(*order, piece, until));
+        }
+        if key.rank() == 0 {
+            self.stop_at_next(key, &mut next.picked);
+        }
+        next
+    }
+}
