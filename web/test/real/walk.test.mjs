@@ -57,8 +57,15 @@ async function register(p, kind, name, address) {
 }
 
 async function agree(p, least) {
+  // Unknown figures are dashes. A server that has just started answers its first questions slowly, and the
+  // console asks again the later, the longer an answer took.
+  await p
+    .waitForFunction((enough) => document.querySelectorAll("main data.num").length >= enough, least, { timeout: 60_000 })
+    .catch(async (error) => {
+      throw new Error(`fewer than ${least} numbers are known:\n${await p.locator("main").innerText()}`, { cause: error });
+    });
   // The page and the test ask at different moments; a page that was read between two answers is read once
-  // more. Unknown figures are dashes, so there are fewer numbers at first.
+  // more.
   let told = await numbersDiffer(p, least);
   for (let tries = 0; tries < 4 && (told.wrong.length || told.compared < least); tries++) told = await numbersDiffer(p, least);
   assert.deepEqual(told.wrong, []);
