@@ -175,7 +175,7 @@ function Accounts({ one }: { one: Group }) {
           </>
         ) : null}
         {shown.map((state, i) => (
-          <span key={state} class={`item ${COLOURS[state]}`}>
+          <span key={state} class={`item ${one[state] ? COLOURS[state] : "quiet"}`}>
             {i ? "+ " : ""}
             <Num value={one[state]} /> {q.states[state]}
           </span>

@@ -171,6 +171,7 @@ function Gain({ id, told }: { id: string; told: TrafficNow }) {
           </div>
         ))}
       </dl>
+      {told.counters["docs_queued"]?.total ? <p>{f.gainQueued}</p> : null}
       <details>
         <summary>{f.gainHow}</summary>
         <ul>

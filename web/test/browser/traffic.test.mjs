@@ -18,6 +18,7 @@ for (const colorScheme of ["light", "dark"]) {
     assert.deepEqual(await p.locator("table.flows tbody tr").allTextContents(), ["queued9609.6 k11.5 Murl_parameter 3 k unknown_index 1.5 k rights 750 and 2 other reasons", "split7136 k00.43 Munknown_index 3 k url_parameter 1.5 k ", "search2000750 k"], "the busiest first");
     const gain = p.getByRole("region", { name: "What the gateway saves its clusters (estimate)" });
     assert.match(await gain.locator("dl").textContent(), /^Hops between nodes\/s\d+\.?\d* kRequests to nodes\/s180CPU of the nodes, in cores0\.16$/);
+    await gain.getByText("Documents that queues deliver are not part of it").waitFor();
     await gain.getByText("How this is estimated").click();
     await gain.getByText(/× \(1 − 1 ÷ 3 nodes\)/).waitFor();
     await gain.getByText(/requests saved × 0\.88 ms/).waitFor();
