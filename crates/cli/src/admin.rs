@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use config::Secret;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::exit;
 use crate::output::{is_broken_pipe, why};
@@ -96,6 +97,13 @@ impl Admin {
         self.answer(self.authorized(request).call())
     }
 
+    /// Asks like [`Admin::get`]. The answer is the text that the gateway sent, in which documents are as they
+    /// were written: a [`Value`] rounds long numbers, and has each field once.
+    pub(crate) fn get_raw(&self, path: &str, query: &Terms) -> Result<Box<RawValue>> {
+        let request = self.agent.get(self.url(path)).query_pairs(pairs(query));
+        self.answer(self.authorized(request).call())
+    }
+
     /// Asks like [`Admin::get`], with a limit for the whole answer.
     pub(crate) fn get_within(&self, path: &str, query: &Terms, within: Duration) -> Result<Value> {
         let request = self.agent.get(self.url(path)).query_pairs(pairs(query));
@@ -134,7 +142,7 @@ impl Admin {
         self.answer(self.authorized(request).send(text))
     }
 
-    pub(crate) fn put(&self, path: &str, query: &Terms, body: &str) -> Result<Value> {
+    pub(crate) fn put<T: DeserializeOwned>(&self, path: &str, query: &Terms, body: &str) -> Result<T> {
         let request = self.agent.put(self.url(path)).query_pairs(pairs(query));
         let request = request.header("content-type", "application/json");
         self.answer(self.authorized(request).send(body))

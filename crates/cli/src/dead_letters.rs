@@ -8,11 +8,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::admin::{self, Admin, AdminArguments, Terms};
-use crate::output::{counted, no_json, plain, table, time};
+use crate::output::{counted, indented, no_json, plain, table, time};
 
 /// List, count, show, change, replay and purge dead letters of a running gateway
 ///
@@ -192,12 +193,12 @@ fn dispatch(arguments: &Arguments) -> Result<bool> {
         Verb::List(list) => run_list(list, &admin, query, json, &mut out),
         Verb::Count(count) => run_count(count, &admin, query, json, &mut out),
         Verb::Show(show) => {
-            let letter = admin.get(&format!("/dead_letters/{}", show.id), &query)?;
+            let letter = admin.get_raw(&format!("/dead_letters/{}", show.id), &query)?;
             write_letter(&letter, json, &mut out)
         }
         Verb::Edit(edit) => {
             let body = edited(edit)?;
-            let letter = admin.put(&format!("/dead_letters/{}", edit.id), &query, &body)?;
+            let letter: Box<RawValue> = admin.put(&format!("/dead_letters/{}", edit.id), &query, &body)?;
             write_letter(&letter, json, &mut out)
         }
         Verb::Patch(patch) => patch::run(patch, &admin, query, json, &mut out),
@@ -210,11 +211,12 @@ fn run_list(list: &List, admin: &Admin, mut query: Terms, json: bool, out: &mut 
     list.filter.add_to(&mut query)?;
     query.push(("limit", list.limit.to_string()));
     query.extend(list.from.map(|from| ("from", from.to_string())));
-    let listed = admin.get("/dead_letters", &query)?;
+    let listed = admin.get_raw("/dead_letters", &query)?;
     if json {
-        writeln!(out, "{listed:#}")?;
+        writeln!(out, "{}", indented(listed.get()))?;
         return Ok(true);
     }
+    let listed: Value = serde_json::from_str(listed.get())?;
     let letters = listed["dead_letters"]
         .as_array()
         .map(Vec::as_slice)
@@ -291,11 +293,27 @@ fn run_count(
     Ok(true)
 }
 
-fn write_letter(letter: &Value, json: bool, out: &mut impl Write) -> Result<bool> {
+/// The lines of a letter, as they were written.
+#[derive(Deserialize)]
+struct Lines {
+    action: Option<Box<RawValue>>,
+    source: Option<Box<RawValue>>,
+    #[serde(default)]
+    original: Option<Box<Lines>>,
+}
+
+fn write_letter(letter: &RawValue, json: bool, out: &mut impl Write) -> Result<bool> {
     if json {
-        writeln!(out, "{letter:#}")?;
+        writeln!(out, "{}", indented(letter.get()))?;
         return Ok(true);
     }
+    let lines: Lines = serde_json::from_str(letter.get())?;
+    let letter: Value = serde_json::from_str(letter.get())?;
+    let line = |raw: &Option<Box<RawValue>>| match raw.as_ref().map_or("null", |raw| raw.get()) {
+        // A line that is not JSON comes as a text.
+        text if text.starts_with('"') => serde_json::from_str(text).unwrap_or_else(|_| text.to_owned()),
+        text => text.to_owned(),
+    };
     let (origin, text) = (&letter["origin"], |value: &Value| match value {
         Value::String(text) => text.clone(),
         value => value.to_string(),
@@ -328,13 +346,15 @@ fn write_letter(letter: &Value, json: bool, out: &mut impl Write) -> Result<bool
                 text(&origin["target"])
             ),
         ),
-        ("action", text(&letter["action"])),
-        ("source", text(&letter["source"])),
+        ("action", line(&lines.action)),
+        ("source", line(&lines.source)),
     ];
     if let Some(edited) = letter["edited_ms"].as_u64() {
         facts.push(("edited", time(edited)));
-        facts.push(("was", text(&letter["original"]["action"])));
-        facts.push(("", text(&letter["original"]["source"])));
+        if let Some(original) = &lines.original {
+            facts.push(("was", line(&original.action)));
+            facts.push(("", line(&original.source)));
+        }
     }
     for (name, value) in facts {
         writeln!(out, "{name:9} {}", plain(&value))?;

@@ -52,6 +52,54 @@ pub(crate) fn why(error: &anyhow::Error) -> String {
     said
 }
 
+/// Lays out a JSON text for people, and leaves every name, text and number as it was written.
+pub(crate) fn indented(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() * 2);
+    let (mut depth, mut in_text, mut is_escaped) = (0, false, false);
+    let mut chars = json.chars().peekable();
+    let line = |out: &mut String, depth: usize| {
+        out.push('\n');
+        out.extend(std::iter::repeat_n("  ", depth));
+    };
+    while let Some(char) = chars.next() {
+        if in_text {
+            out.push(char);
+            in_text = is_escaped || char != '"';
+            is_escaped = !is_escaped && char == '\\';
+            continue;
+        }
+        match char {
+            ' ' | '\t' | '\r' | '\n' => {}
+            '{' | '[' => {
+                out.push(char);
+                while chars.next_if(|next| next.is_ascii_whitespace()).is_some() {}
+                match chars.next_if(|next| matches!(next, '}' | ']')) {
+                    Some(end) => out.push(end),
+                    None => {
+                        depth += 1;
+                        line(&mut out, depth);
+                    }
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut out, depth);
+                out.push(char);
+            }
+            ',' => {
+                out.push(char);
+                line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            _ => {
+                in_text = char == '"';
+                out.push(char);
+            }
+        }
+    }
+    out
+}
+
 /// Says in words where a text stops being JSON.
 pub(crate) fn no_json(error: &serde_json::Error) -> String {
     match error.classify() {
@@ -115,6 +163,29 @@ pub(crate) fn table(out: &mut dyn Write, heads: &[&str], rows: &[Vec<String>]) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_is_laid_out_as_ever_and_loses_no_digit_field_or_escape() {
+        let kept = r#"{"n":12345678901234567890123, "n" : 1.0e5,"t":"a\\\"{,:[ \u00e4 ]}","e":{ },"l":[[],[1 ,-0.10]]}"#;
+        assert_eq!(
+            indented(kept),
+            r#"{
+  "n": 12345678901234567890123,
+  "n": 1.0e5,
+  "t": "a\\\"{,:[ \u00e4 ]}",
+  "e": {},
+  "l": [
+    [],
+    [
+      1,
+      -0.10
+    ]
+  ]
+}"#
+        );
+        let plain = serde_json::json!({"a": [1, "x y", {"b": [], "c": {}}], "d": null});
+        assert_eq!(indented(&plain.to_string()), format!("{plain:#}"));
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_longest_text_and_numbers_stand_to_the_right() {

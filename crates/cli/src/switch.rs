@@ -169,7 +169,7 @@ impl Target {
         let all = self.list()?;
         let cluster = self.cluster(&all)?;
         let path = format!("/switches/{}", segment(&cluster));
-        let now = self
+        let now: Value = self
             .admin
             .client()?
             .put(&path, &Terms::new(), &json!(change).to_string())?;

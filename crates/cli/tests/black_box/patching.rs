@@ -216,3 +216,38 @@ fn the_reasons_of_a_replay_move_no_cursor() {
         "replayed: 0\nrefused: 1\n  1: red  [31m\nstopped: away  [2J\n"
     );
 }
+
+#[test]
+fn the_command_line_shows_every_digit_and_field_of_a_letter_before_and_after_an_edit() {
+    let cluster = cluster();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    let [written, edited] = ["12345678901234567890123", "98765432109876543210987"]
+        .map(|big| format!(r#"{{"n":"x","big":{big},"f":0.1000,"f":1.0e5}}"#));
+    let action = r#"{"index":{"_index":"logs","_id":"1"}}"#;
+    kill_documents(&gateway, &cluster, &format!("{action}\n{written}\n"));
+    let (_, listed, _) = run(&gateway, &["list"], "");
+    let id = listed.lines().nth(1).unwrap().split_whitespace().next().unwrap();
+    // Only the spaces between them may differ.
+    let compact = |text: &str| text.replace(char::is_whitespace, "");
+    let shown = |arguments: &[&str], input: &str| {
+        let (status, shown, told) = run(&gateway, arguments, input);
+        assert_eq!(status, 0, "{told}");
+        compact(&shown)
+    };
+    for arguments in [&["list", "--json"][..], &["show", id], &["show", id, "--json"]] {
+        let shown = shown(arguments, "");
+        assert!(shown.contains(&written), "{arguments:?}: {shown}");
+    }
+    for arguments in [
+        &["edit", id, "--source", "-"][..],
+        &["show", id],
+        &["show", id, "--json"],
+    ] {
+        let shown = shown(arguments, &edited);
+        assert!(
+            shown.contains(&written) && shown.contains(&edited),
+            "{arguments:?}: {shown}"
+        );
+    }
+}
