@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Path below which to serve, for a console behind a proxy
     #[arg(long, value_name = "PATH", default_value = "")]
     base_path: String,
-    /// PEM file of the certificate chain
+    /// PEM file of the certificate chain; it and the key are loaded again when they change
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// PEM file of the private key

@@ -63,8 +63,8 @@ use serde_json::Value;
 use settings::Secret;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
+use wire::Worker;
 use wire::guard::{Work, restarted, spawn};
-use wire::{ServerTls, ServerTlsConfig, Worker};
 
 use crate::alerts::Alerts;
 use crate::api::ApiState;
@@ -73,8 +73,11 @@ use crate::oidc::Oidc;
 use crate::outbound::Outbound;
 use crate::poll::Polls;
 use crate::refused::Refused;
+use crate::serve::Certificate;
 use crate::store::Store;
 use crate::trials::Trials;
+
+pub use crate::serve::TlsFiles;
 
 /// Options with which a console starts.
 #[derive(Debug, Clone)]
@@ -85,8 +88,8 @@ pub struct Options {
     pub data: PathBuf,
     /// The path below which the console is served: empty, or `/path` without a slash at its end.
     pub base_path: String,
-    /// Certificate chain and key, as PEM.
-    pub tls: Option<(Vec<u8>, Vec<u8>)>,
+    /// The files of the console's certificate, which are read again when they change; none: plain HTTP.
+    pub tls: Option<TlsFiles>,
     /// Host names that browsers may use, besides addresses and `localhost`.
     pub hosts: Vec<String>,
     /// Listen beyond this machine without TLS.
@@ -185,7 +188,8 @@ pub fn run(
     if !is_base_path(&options.base_path) {
         return Err(StartError::BasePath(options.base_path.clone()));
     }
-    let tls = options.tls.as_ref().map(server_tls).transpose()?;
+    let certificate = options.tls.as_ref().map(Certificate::load).transpose();
+    let certificate = certificate.map_err(StartError::Tls)?;
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -211,6 +215,10 @@ pub fn run(
         let api = Arc::new(api(store, options, link.clone(), worker)?);
         if let Some(registry) = &options.registry {
             api::register(&api, registry.expose())?;
+        }
+        let tls = certificate.as_ref().map(|certificate| certificate.tls().clone());
+        if let Some(certificate) = certificate {
+            spawn(Work::Watch, certificate.watch());
         }
         let scheme = if tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}{}/", options.base_path);
@@ -380,15 +388,6 @@ fn is_base_path(path: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     path.is_empty()
         || (path.starts_with('/') && !path.ends_with('/') && !path.contains("//") && path.bytes().all(fits))
-}
-
-fn server_tls((certificate, key): &(Vec<u8>, Vec<u8>)) -> Result<ServerTls, StartError> {
-    let config = ServerTlsConfig {
-        certificate_pem: certificate.clone(),
-        key_pem: key.clone(),
-        client_ca_pem: None,
-    };
-    ServerTls::new(&config).map_err(|error| StartError::Tls(error.to_string()))
 }
 
 /// Memory for clusters' answers that are being read.

@@ -1,5 +1,6 @@
 //! Connections of browsers: accepted up to a limit, in plain text or with TLS, each with time limits.
 
+mod certificate;
 mod patience;
 
 use std::io;
@@ -20,6 +21,8 @@ use wire::guard::{Work, spawn};
 use wire::{Accepted, ServerTls};
 
 use crate::api::Peer;
+pub(crate) use certificate::Certificate;
+pub use certificate::TlsFiles;
 use patience::Patient;
 
 /// Accepts connections for ever.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use config::{LogFormat, LogLevel, Logging, Secret};
-use console::{Options, StartError, Started};
+use console::{Options, StartError, Started, TlsFiles};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Arguments;
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// A certificate file that cannot be read.
+/// A file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", file.display())]
 struct Unreadable {
@@ -62,7 +62,10 @@ fn options(arguments: &Arguments) -> Result<Options, Unreadable> {
         })
     };
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
-        (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+        (Some(certificate), Some(key)) => Some(TlsFiles {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        }),
         _ => None,
     };
     Ok(Options {

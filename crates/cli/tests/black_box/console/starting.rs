@@ -1,10 +1,14 @@
 //! How a console is started: with TLS, with a file to register, and with a demo beside it.
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use testkit::client::Client;
 use testkit::fake::{FakeCluster, Spec};
 
 use super::process::{Console, PASSWORD};
+use crate::gateway::PATIENCE;
 
 #[test]
 fn by_tls_the_cookie_is_secure_and_clear_text_gets_nothing() {
@@ -56,6 +60,49 @@ fn by_tls_the_cookie_is_secure_and_clear_text_gets_nothing() {
     }
     // A connection without TLS does not harm the others.
     assert_eq!(console.get("/api/session").status, 200);
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_changed_certificate_is_used_without_a_restart_and_a_wrong_one_is_told_and_not_used() {
+    let [old, new] = [(), ()].map(|()| FakeCluster::start(Spec::default().tls()).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let [certificate, key, first] = ["c.pem", "k.pem", "first.pem"].map(|name| folder.path().join(name));
+    // A file is there as a whole or not at all.
+    let write = |file: &Path, text: &str| {
+        let draft = file.with_extension("new");
+        std::fs::write(&draft, text).unwrap();
+        std::fs::rename(&draft, file).unwrap();
+    };
+    for file in [&certificate, &first] {
+        write(file, old.ca_pem().unwrap());
+    }
+    write(&key, old.key_pem().unwrap());
+    let console = Console::over_tls(&certificate, &key);
+    // A client that trusts just this certificate, with a connection of its own.
+    let lets_in = |trusted: &Path| {
+        let client = Client::trusting(&format!("https://{}", console.address()), trusted).unwrap();
+        client.get("/").is_ok()
+    };
+    assert!(lets_in(&first));
+    // The key of another certificate.
+    write(&key, new.key_pem().unwrap());
+    wait_until("the wrong key is told", || {
+        console.log().contains("certificate not reloaded")
+    });
+    assert!(lets_in(&first), "the certificate of before stays");
+    write(&certificate, new.ca_pem().unwrap());
+    wait_until("the new certificate is used", || lets_in(&certificate));
+    assert!(!lets_in(&first));
+    let told = console.log().matches("certificate not reloaded").count();
+    assert_eq!(told, 1, "{}", console.log());
 }
 
 #[test]
