@@ -189,7 +189,7 @@ pub fn run(
         return Err(StartError::BasePath(options.base_path.clone()));
     }
     let certificate = options.tls.as_ref().map(Certificate::load).transpose();
-    let certificate = certificate.map_err(StartError::Tls)?;
+    let certificate = certificate.map_err(|error| StartError::Tls(error.to_string()))?;
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)

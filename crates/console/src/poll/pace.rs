@@ -106,8 +106,8 @@ impl Pace {
         self.beat + self.every * u32::try_from(beats).unwrap_or(u32::MAX)
     }
 
-    /// Notes a failure. A question that is rarely asked is soon asked again, too; each further failure doubles
-    /// the pause.
+    /// Notes a failure. A question that is rarely asked is soon asked again, too; each further failure
+    /// doubles the pause.
     pub(super) fn failed(&mut self) {
         let pause = self.every.clamp(RETRY_MIN, RETRY_MAX) * 2_u32.saturating_pow(self.failures.min(8));
         self.failures += 1;

@@ -1,11 +1,12 @@
 //! The console's certificate: loaded from its files, and loaded again when they change, so that a renewal
 //! needs no restart, which would end open pages and trials.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use wire::{ServerTls, ServerTlsConfig};
+use wire::{ServerTls, ServerTlsConfig, TlsError};
 
 /// The files of a certificate.
 #[derive(Debug, Clone)]
@@ -24,6 +25,15 @@ pub(crate) struct Certificate {
     tls: ServerTls,
 }
 
+/// Why files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificateError {
+    #[error("{}: {source}", file.display())]
+    File { file: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
 // === impl Certificate ===
 
 impl Certificate {
@@ -31,7 +41,7 @@ impl Certificate {
     ///
     /// # Errors
     /// Returns what has to be corrected.
-    pub(crate) fn load(files: &TlsFiles) -> Result<Self, String> {
+    pub(crate) fn load(files: &TlsFiles) -> Result<Self, CertificateError> {
         let loaded = read(files)?;
         let config = ServerTlsConfig {
             certificate_pem: loaded.0.clone(),
@@ -40,7 +50,7 @@ impl Certificate {
         };
         Ok(Self {
             files: files.clone(),
-            tls: ServerTls::new(&config).map_err(|error| error.to_string())?,
+            tls: ServerTls::new(&config)?,
             loaded,
         })
     }
@@ -54,37 +64,43 @@ impl Certificate {
         let mut complaint = String::new();
         loop {
             sleep(EVERY).await;
-            match self.look() {
-                Ok(true) => tracing::info!("certificate reloaded"),
-                Ok(false) => {}
-                // A problem that lasts is told once.
-                Err(problem) if problem == complaint => continue,
-                Err(problem) => {
-                    tracing::error!(problem, "certificate not reloaded");
-                    complaint = problem;
-                    continue;
+            let problem = match self.look() {
+                Ok(is_new) => {
+                    if is_new {
+                        tracing::info!("certificate reloaded");
+                    }
+                    String::new()
                 }
+                Err(error) => error.to_string(),
+            };
+            // A problem that lasts is told once.
+            if !problem.is_empty() && problem != complaint {
+                tracing::error!(problem, "certificate not reloaded");
             }
-            complaint.clear();
+            complaint = problem;
         }
     }
 
     /// Returns whether other files are in use now; after an error, it is those of before. Contents are
     /// compared, since whatever swaps the files may preserve their times.
-    fn look(&mut self) -> Result<bool, String> {
+    fn look(&mut self) -> Result<bool, CertificateError> {
         let now = read(&self.files)?;
         if now == self.loaded {
             return Ok(false);
         }
-        let reloaded = self.tls.reload(&now.0, &now.1);
-        reloaded.map_err(|error| error.to_string())?;
+        self.tls.reload(&now.0, &now.1)?;
         self.loaded = now;
         Ok(true)
     }
 }
 
-fn read(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), String> {
-    let read = |file: &PathBuf| std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
+fn read(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), CertificateError> {
+    let read = |file: &PathBuf| {
+        std::fs::read(file).map_err(|source| CertificateError::File {
+            file: file.clone(),
+            source,
+        })
+    };
     Ok((read(&files.certificate)?, read(&files.key)?))
 }
 
