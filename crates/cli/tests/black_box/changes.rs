@@ -106,7 +106,7 @@ fn asked(gateway: &Gateway, query: &str) -> Value {
     answer.unwrap().ok().unwrap().json().unwrap()
 }
 
-/// Asks until there is room: a question that only looks whether there is some takes it for a moment.
+/// Asks until there is room: a question that only looks whether there is some takes it for a while.
 fn let_in(ask: impl Fn() -> anyhow::Result<Answer>) -> anyhow::Result<Answer> {
     loop {
         let answer = ask();
@@ -401,14 +401,19 @@ fn a_seventeenth_follower_is_refused_until_one_leaves() {
     let gateway = Gateway::before(&cluster);
     let mut streams: Vec<_> = (0..16).map(|_| Stream::follow(gateway.admin)).collect();
     assert_eq!(Stream::ask(gateway.admin, "/changes", &[]).0, 503);
-    let refused = gateway.admin().get("/changes").unwrap();
+    let refused = gateway.admin().get("/changes?wait_s=1").unwrap();
     let said = refused.text();
     assert!(
         refused.status == 503 && said.contains("16 clients follow the changes already"),
         "{said}"
     );
-    // Everything else is answered, and those who follow get what there is.
+    // Everything else is answered, also who asks for changes without waiting; those who follow get what
+    // there is.
     gateway.topology();
+    for query in ["", "?since=0", "?wait_s=0"] {
+        let answer = gateway.admin().get(&format!("/changes{query}")).unwrap();
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+    }
     streams.pop();
     let began = Instant::now();
     while Stream::ask(gateway.admin, "/changes", &[]).0 == 503 {
@@ -528,7 +533,7 @@ fn a_gateway_that_stops_ends_its_streams_and_says_so() {
         let waits = scope.spawn(|| asked(&gateway, &format!("since={since}&wait_s=60")));
         // It is the last one that is let in.
         let began = Instant::now();
-        while gateway.admin().get("/changes").unwrap().status != 503 {
+        while gateway.admin().get("/changes?wait_s=1").unwrap().status != 503 {
             assert!(began.elapsed() < PATIENCE, "{}", gateway.log());
         }
         gateway.signal("TERM");
@@ -573,7 +578,7 @@ fn a_stream_under_tls_is_one_too_and_ends_with_the_connections_of_before() {
         let began = Instant::now();
         let waits = || let_in(|| client.get("/changes?wait_s=60"));
         let others: Vec<_> = (0..15).map(|_| scope.spawn(waits)).collect();
-        while client.get("/changes").unwrap().status != 503 {
+        while client.get("/changes?wait_s=1").unwrap().status != 503 {
             assert!(began.elapsed() < PATIENCE, "{}", gateway.log());
         }
         configured(&certificates, &cluster, clear);

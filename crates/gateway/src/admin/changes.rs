@@ -99,13 +99,25 @@ impl Changes {
         if watched.followers >= FOLLOWERS_MAX {
             return None;
         }
+        self.begin(&mut watched, now);
+        watched.followers += 1;
+        Some(Follower(Arc::clone(self)))
+    }
+
+    /// Has changes looked for from now on, for somebody who does not wait for them and so takes no place, but
+    /// will ask again.
+    fn glance(&self, now: impl FnOnce() -> State) {
+        let mut watched = self.watched.lock();
+        self.begin(&mut watched, now);
+        watched.left = Instant::now();
+    }
+
+    fn begin(&self, watched: &mut Watched, now: impl FnOnce() -> State) {
         if watched.state.is_none() {
             watched.ring.forget();
             watched.state = Some(now());
             self.begins.notify_one();
         }
-        watched.followers += 1;
-        Some(Follower(Arc::clone(self)))
     }
 
     /// Returns the id of the newest change.
@@ -220,5 +232,19 @@ mod tests {
         assert!(others.iter().all(Option::is_some) && changes.enter(State::default).is_none());
         drop(others);
         assert!(changes.enter(State::default).is_some());
+    }
+
+    #[test]
+    fn a_glance_takes_no_place_and_has_changes_looked_for_some_time() {
+        let changes = Arc::new(Changes::new(100));
+        changes.glance(State::default);
+        assert_eq!(changes.watched.lock().followers, 0);
+        let begin = changes.last();
+        changes.look(State::default);
+        changes.glance(|| panic!("it is there"));
+        assert!(changes.after(begin, 1).is_empty(), "nothing was missed");
+        changes.watched.lock().left = Instant::now() - LINGER;
+        changes.look(|| panic!("nobody asks any more"));
+        assert!(changes.watched.lock().is_idle());
     }
 }

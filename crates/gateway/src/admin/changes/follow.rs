@@ -68,9 +68,17 @@ pub(in super::super) async fn follow(
 
 /// Answers with the changes since then, once there are some or the time is over.
 async fn answer(admin: &AdminState, headers: &HeaderMap, from: &From) -> Result<Response, Refusal> {
-    let until = Instant::now() + Duration::from_secs(from.wait_s.unwrap_or(0).min(WAIT_S_MAX));
+    let wait_s = from.wait_s.unwrap_or(0).min(WAIT_S_MAX);
+    let until = Instant::now() + Duration::from_secs(wait_s);
     let changes = &admin.changes;
-    let _follower = changes.enter(|| State::of(admin)).ok_or_else(too_many)?;
+    let now = || State::of(admin);
+    let _follower = match wait_s {
+        0 => {
+            changes.glance(now);
+            None
+        }
+        _ => Some(changes.enter(now).ok_or_else(too_many)?),
+    };
     let mut news = changes.news.subscribe();
     let since = from.since.unwrap_or_else(|| changes.last());
     let (found, end) = loop {
