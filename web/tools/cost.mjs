@@ -1,9 +1,12 @@
 // What a console costs those that it watches, in CPU time of their own processes, by turns with it and
 // without it.
 //
-//   node tools/cost.mjs gateway PROGRAM [TURNS] [ROUNDS] a gateway under load, before a fake cluster: per
-//   document node tools/cost.mjs cluster PROGRAM URL PIDS [TURNS] [S] a real cluster that does nothing else:
-//   of a core, a node
+//   node tools/cost.mjs gateway PROGRAM [TURNS] [ROUNDS]
+//   node tools/cost.mjs changes PROGRAM [TURNS] [S]
+//   node tools/cost.mjs cluster PROGRAM URL PIDS [TURNS] [S]
+//
+// `gateway` measures a gateway under load, before a fake cluster, per document; `changes` one whose changes
+// somebody follows; `cluster` a real cluster that does nothing else, of a core, a node.
 //
 // Without it: the console is stopped where it stands (SIGSTOP), so nothing else differs. Turns go without,
 // with, with, without.
@@ -136,6 +139,35 @@ async function gateway(turns = 8, rounds = 1500) {
   console.log(`its admin thread without load and without a page open: without ${told(unseen.without, 3)}, with ${told(unseen.with, 3)}`);
 }
 
+/** What a client that follows a gateway's changes costs its admin thread, before few shards and before many. */
+async function changes(turns = 3, seconds = 20) {
+  for (const [indices, shards] of [[1, 6], [1000, 10]]) {
+    const named = Array.from({ length: indices }, (_, i) => ["--index", `i${i}:${shards}`]).flat();
+    const sink = start(["sink", "--port", "0", ...named]);
+    const [first] = String((await once(sink.stdout, "data"))[0]).split("\n");
+    const [listen, admin] = [`127.0.0.1:${await port()}`, `127.0.0.1:${await port()}`];
+    const child = start(["gateway", "--cluster", first, "--listen", listen, "--admin", admin, "--log-level", "warn"]);
+    await wait(5000);
+    const all = { without: [], with: [] };
+    // Not by turns: for a minute after the last one has left, the gateway still looks for changes.
+    for (const side of ["without", "with"]) {
+      const left = new AbortController();
+      if (side === "with") {
+        const answer = await fetch(`http://${admin}/changes`, { headers: { accept: "text/event-stream" }, signal: left.signal });
+        answer.text().catch(() => {});
+      }
+      for (let turn = 0; turn < Number(turns); turn++) {
+        const [before, begun] = [cpu(child.pid, "admin"), performance.now()];
+        await wait(seconds * 1000);
+        all[side].push((cpu(child.pid, "admin") - before) / 1e3 / (performance.now() - begun));
+      }
+      left.abort();
+    }
+    console.log(`admin thread, ${indices * shards} shards, ms of a core a second: without ${told(all.without, 3)}, with a follower ${told(all.with, 3)}`);
+    [child, sink].forEach((one) => one.kill("SIGKILL"));
+  }
+}
+
 async function cluster(url, pids, turns = 5, seconds = 30) {
   const nodes = pids.split(",").map(Number);
   const watcher = await console_({ clusters: [{ name: "c", endpoint: url }] });
@@ -161,7 +193,7 @@ async function clusterTurns(watcher, nodes, looked, turns, seconds) {
 }
 
 try {
-  await { gateway, cluster }[what](...rest);
+  await { gateway, changes, cluster }[what](...rest);
 } finally {
   children.forEach((child) => child.exitCode === null && (child.kill("SIGCONT"), child.kill("SIGKILL")));
   rmSync(home, { recursive: true, force: true });
