@@ -1,6 +1,7 @@
 //! The HTTP/1.1 client: connection pools on each core.
 
 mod connections;
+mod deaf;
 mod dial;
 mod error;
 mod exchange;

@@ -191,6 +191,80 @@ fn a_connection_on_which_a_long_head_was_refused_is_not_used_again() {
     });
 }
 
+/// A server may be told to refuse heads that others would read (`http.max_header_size: 1kb`): then its answer
+/// says what it has done, whatever the head's length is.
+#[test]
+fn a_connection_on_which_a_short_head_was_refused_as_too_long_is_not_used_again() {
+    const TOO_LONG: &str =
+        r#"{"error":{"root_cause":[{"type":"too_long_http_header_exception"}]},"status":400}"#;
+    const OTHER: &str = r#"{"error":{"root_cause":[{"type":"parse_exception"}]},"status":400}"#;
+    let refusals = [
+        // Whether the connection is used again.
+        (
+            format!(
+                "HTTP/1.1 400 X\r\ncontent-length: {}\r\n\r\n{TOO_LONG}",
+                TOO_LONG.len()
+            ),
+            false,
+        ),
+        (
+            format!("HTTP/1.1 400 X\r\ncontent-length: {}\r\n\r\n{OTHER}", OTHER.len()),
+            true,
+        ),
+        (
+            format!(
+                "HTTP/1.1 400 X\r\ntransfer-encoding: chunked\r\n\r\n24\r\n{}\r\n{:x}\r\n{}\r\n0\r\n\r\n",
+                &TOO_LONG[..0x24],
+                TOO_LONG.len() - 0x24,
+                &TOO_LONG[0x24..]
+            ),
+            false,
+        ),
+        (
+            "HTTP/1.1 400 X\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\nxx".to_owned(),
+            false,
+        ),
+        ("HTTP/1.1 400 X\r\ncontent-length: 0\r\n\r\n".to_owned(), false),
+        ("HTTP/1.1 431 X\r\ncontent-length: 2\r\n\r\n{}".to_owned(), false),
+        ("HTTP/1.1 414 X\r\ncontent-length: 2\r\n\r\n{}".to_owned(), false),
+    ];
+    for (refusal, is_kept) in refusals {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
+        let origin = Origin::http("127.0.0.1", listener.local_addr().expect("address").port());
+        let accepted = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let (counted, answer) = (std::sync::Arc::clone(&accepted), refusal.clone());
+        std::thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                let answer = answer.clone();
+                std::thread::spawn(move || answer_always(socket, &answer));
+            }
+        });
+        with_client(|client| async move {
+            for _ in 0..2 {
+                let answer = ask(&client, &origin, "/", "{}".into()).await;
+                assert!(answer.expect("it is answered").0 >= 400);
+            }
+        });
+        let connections = accepted.load(std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(connections, if is_kept { 1 } else { 2 }, "{refusal}");
+    }
+}
+
+/// Gives requests, each of which has the body `{}`, the same answer.
+fn answer_always(mut socket: std::net::TcpStream, answer: &str) {
+    use std::io::{Read as _, Write as _};
+
+    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = socket.read(&mut buffer) {
+        request.extend_from_slice(&buffer[..count]);
+        if request.ends_with(b"{}") {
+            socket.write_all(answer.as_bytes()).expect("answers");
+            request.clear();
+        }
+    }
+}
+
 /// Answers requests with the status that their path begins with, and ignores what comes after a 400. Each
 /// request has the body `{}`.
 fn answer_until_400(mut socket: std::net::TcpStream) {

@@ -8,6 +8,7 @@ use http::{Method, StatusCode};
 use tokio::time::Instant;
 
 use super::connections::{Connection, Wire};
+use super::deaf::Reuse;
 use super::{Deadlines, Fate, Inner, Origin, Reply, ReplyBody, RequestHead, SendErrorKind};
 use crate::codec::{Framing, HeadScan, ReplyFault, ReplyHead, encode_request_head, parse_reply};
 use crate::outgoing::Outgoing;
@@ -64,11 +65,14 @@ pub(super) async fn run(
     let head = answer.map_err(|kind| (kind, fate))?;
     // The connection is not used again after a reply that came before the request was complete, since the
     // rest of the request will not be sent.
-    let keep = head.keep_alive && exchange.sent && !may_ignore_the_rest(head.status, head_bytes);
+    let reuse = match head.keep_alive && exchange.sent {
+        true => Reuse::after(&head, exchange.method, head_bytes),
+        false => Reuse::No,
+    };
     let mut reply = http::Response::new(ReplyBody::new(
         connection,
         &head,
-        keep,
+        reuse,
         deadlines,
         inner.config.stall_timeout,
         origin,
@@ -169,21 +173,6 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether a server may have refused a head that it could not read. Elasticsearch and OpenSearch answer 400
-/// to headers of more than `http.max_header_size`, without `Connection: close`, and from then on ignore all
-/// bytes of the connection (netty's `HttpObjectDecoder`, state `BAD_MESSAGE`): the next request on it would
-/// never be answered.
-fn may_ignore_the_rest(status: StatusCode, head_bytes: usize) -> bool {
-    let may_be_of_head = matches!(
-        status,
-        StatusCode::BAD_REQUEST
-            | StatusCode::PAYLOAD_TOO_LARGE
-            | StatusCode::URI_TOO_LONG
-            | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
-    );
-    may_be_of_head && head_bytes > HEAD_BYTES_SAFE
-}
-
 /// Returns which of the two deadlines has passed.
 pub(super) fn timeout_kind(due: Option<Instant>, deadlines: Deadlines) -> SendErrorKind {
     if due.is_some_and(|due| due < deadlines.overall) {
@@ -210,5 +199,3 @@ fn framing_of(body: &Outgoing, method: &Method) -> Framing {
 
 const HEAD_TOO_LARGE: SendErrorKind = SendErrorKind::Malformed(ReplyFault::HeadTooLarge);
 const HEAD_BYTES_TYPICAL: usize = 512;
-/// Servers read heads of this size, in bytes: by default, lines of 4,096 and headers of 8,192 or more.
-const HEAD_BYTES_SAFE: usize = 2 << 10;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::connections::Connection;
+use super::deaf::Reuse;
 use super::exchange::timeout_kind;
 use super::{Deadlines, Fate, Origin, SendError, SendErrorKind};
 use crate::codec::{Framing, ReplyHead};
@@ -21,7 +22,7 @@ pub struct ReplyBody {
     /// `None` once the body is complete.
     connection: Option<Connection>,
     length: Option<u64>,
-    keep: bool,
+    reuse: Reuse,
     reused: bool,
     deadlines: Deadlines,
     stall_timeout: Duration,
@@ -38,7 +39,7 @@ impl ReplyBody {
     pub(super) fn new(
         connection: Connection,
         head: &ReplyHead,
-        keep: bool,
+        reuse: Reuse,
         deadlines: Deadlines,
         stall_timeout: Duration,
         origin: &Origin,
@@ -53,7 +54,7 @@ impl ReplyBody {
             reused: connection.reused,
             connection: Some(connection),
             length,
-            keep,
+            reuse,
             deadlines,
             stall_timeout,
             received: u64::MAX,
@@ -108,9 +109,11 @@ impl ReplyBody {
         // counts as that of admitted work.
         let mut into = receiver.pool.take(size);
         poll_fn(|cx| {
-            self.poll_wire(cx, |connection, cx| {
+            self.poll_wire(cx, |connection, reuse, cx| {
                 let wire = &mut connection.wire;
-                wire.receiver.poll_collect(&mut wire.stream, cx, &mut into, limit)
+                ready!(wire.receiver.poll_collect(&mut wire.stream, cx, &mut into, limit))?;
+                reuse.hear(&into);
+                Poll::Ready(Ok(()))
             })
         })
         .await?;
@@ -149,9 +152,11 @@ impl ReplyBody {
         if self.connection.is_none() {
             return Poll::Ready(Ok(None));
         }
-        self.poll_wire(cx, |connection, cx| {
+        self.poll_wire(cx, |connection, reuse, cx| {
             let wire = &mut connection.wire;
-            wire.receiver.poll_piece(&mut wire.stream, cx)
+            let piece = ready!(wire.receiver.poll_piece(&mut wire.stream, cx))?;
+            reuse.hear(piece.as_deref().unwrap_or_default());
+            Poll::Ready(Ok(piece))
         })
     }
 
@@ -159,12 +164,12 @@ impl ReplyBody {
     fn poll_wire<T>(
         &mut self,
         cx: &mut Context<'_>,
-        read: impl FnOnce(&mut Connection, &mut Context<'_>) -> Poll<Result<T, ReceiveFault>>,
+        read: impl FnOnce(&mut Connection, &mut Reuse, &mut Context<'_>) -> Poll<Result<T, ReceiveFault>>,
     ) -> Poll<Result<T, SendError>> {
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(Err(self.failed(SendErrorKind::Closed)));
         };
-        let polled = read(connection, cx);
+        let polled = read(connection, &mut self.reuse, cx);
         if polled.is_pending() {
             let wire = &mut connection.wire;
             if wire.receiver.received != self.received {
@@ -193,7 +198,7 @@ impl ReplyBody {
         let done = |connection: &Connection| connection.wire.receiver.is_done();
         if self.connection.as_ref().is_some_and(done) {
             match self.connection.take() {
-                Some(connection) if self.keep => connection.give_back(),
+                Some(connection) if self.reuse.is_wanted() => connection.give_back(),
                 _ => {}
             }
         }
