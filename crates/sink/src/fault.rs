@@ -59,6 +59,8 @@ pub enum Fault {
         /// The JSON body.
         body: String,
     },
+    /// Like `CloseUnwritten`, if the body holds this text; otherwise nothing goes wrong.
+    CloseIfHolds(String),
     /// Gives this answer to the head; the body stays unread and the connection is closed. Servers answer with
     /// 413 in this way.
     EarlyStatus {

@@ -246,6 +246,7 @@ impl Connection<'_> {
                 true => self.answer(&head, &body, None),
             },
             Some(Fault::CloseUnwritten) => return Ok(false),
+            Some(Fault::CloseIfHolds(text)) if self.holds(&body, &text) => return Ok(false),
             Some(Fault::HangUnwritten) => return self.hang(),
             Some(Fault::Delay(time)) => {
                 thread::sleep(time);

@@ -101,6 +101,63 @@ fn a_document_for_which_whole_requests_are_refused_holds_up_no_other() {
     assert_eq!(cluster.docs("good")["0"].source, "{\"n\":2}");
 }
 
+/// What looks at requests on their way words its refusals as it likes, or cuts the connection.
+#[test]
+fn a_document_at_which_something_on_the_way_takes_offence_holds_up_no_other_however_that_shows() {
+    let page = |status| Fault::StatusIfHolds {
+        text: "{\"n\":666}".to_owned(),
+        status,
+        body: PAGE.to_owned(),
+    };
+    let statuses = [200, 302, 400, 405, 406, 451, 500, 501, 502, 503, 504].map(page);
+    let cut = Fault::CloseIfHolds("{\"n\":666}".to_owned());
+    for fault in statuses.into_iter().chain([cut]) {
+        let cluster = two_indices();
+        let place = GatewayHome::before(&[&cluster], "");
+        let gateway = place.start();
+        cluster.inject(Injection::bulk(fault.clone()).always());
+        let others = docs("good", 100, 1) + &docs("blocked", 100, 1);
+        let others = others.replace("\"_id\":\"", "\"_id\":\"x");
+        gateway.bulk(&(docs("good", 1, 666) + &others)).ok().unwrap();
+        let one = wait(&gateway, "c0", |one| one["pending"] == 0 && one["indexed"] == 200);
+        assert_eq!(
+            (&one["parked"], &one["dead"]),
+            (&json!(1), &json!(0)),
+            "{fault:?}: {one}"
+        );
+        assert!(parked_for(&one, "documents"), "{fault:?}: {one}");
+        no_lane_waits(&one);
+        cluster.behave();
+        let one = drained(&gateway, "c0");
+        assert_eq!((&one["indexed"], &one["dead"]), (&json!(201), &json!(0)));
+        assert_eq!(cluster.docs("good")["0"].version, 1, "once: {fault:?}");
+    }
+}
+
+#[test]
+fn a_lane_says_that_it_waits_since_the_node_does_not_answer_what_would_tell_whom_a_refusal_concerns() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    let busy = Fault::Status {
+        status: 429,
+        body: PAGE.to_owned(),
+    };
+    let questions = On::BulkWith("pipeline=_none".to_owned());
+    cluster.inject(Injection::new(questions, busy).always());
+    refuse(&cluster, "{\"n\":666}", 403, PAGE.to_owned());
+    gateway.bulk(&docs("good", 1, 666)).ok().unwrap();
+    let told = |one: &Value| {
+        let said = one.to_string();
+        said.contains("cannot be told whether") && said.contains("429") && said.contains("403")
+    };
+    let one = wait(&gateway, "c0", told);
+    assert_eq!((&one["parked"], &one["dead"]), (&json!(0), &json!(0)), "{one}");
+    cluster.behave();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(1), &json!(0)));
+}
+
 #[test]
 fn many_documents_for_which_whole_requests_are_refused_end_up_parked_by_themselves() {
     let cluster = two_indices();

@@ -221,7 +221,7 @@ impl Lane {
     /// Tries until each of these operations is done, parked or dead.
     async fn settle(&mut self, work: &mut Work<'_>, mut left: Vec<usize>) -> Option<()> {
         let group = Arc::clone(&self.route.group);
-        let (mut failures, mut apart) = (0, false);
+        let (mut failures, mut unexplained, mut apart) = (0, 0, false);
         // Refused operations whose dead letters the disk did not take.
         let mut refused = Vec::new();
         while !left.is_empty() {
@@ -236,7 +236,12 @@ impl Lane {
             let rest = left.split_off(chunk);
             let tried = self.try_once(work, left, apart).await?;
             let (mut undone, snapshot) = (tried.undone, tried.snapshot);
-            apart = undone.apart;
+            unexplained = match &undone.worst {
+                Some(worst) if worst.is_unexplained() => unexplained + 1,
+                _ => 0,
+            };
+            // What another lane has in the same request may be why.
+            apart = undone.apart || unexplained >= UNEXPLAINED_TOGETHER;
             let mut again = undone.again;
             let settled = chunk - again.len();
             refused.append(&mut undone.dead);
@@ -467,6 +472,10 @@ impl Route {
                 match self.is_ours(work, operation).await {
                     Ok(true) => Outcome::Done,
                     Ok(false) => Outcome::Refused(error),
+                    // The node says so of this document, and answers: no other operation needs to wait.
+                    Err(why) if why.is_of_document() => {
+                        Outcome::Park(Scope::Document, Arc::new(Again::in_doubt(why.to_string())))
+                    }
                     Err(why) => Outcome::again(Again::in_doubt(why.to_string())),
                 }
             }
@@ -553,6 +562,8 @@ const LETTERS_BYTES: usize = 1 << 20;
 const WAITS_FOR_COMMIT: &str = "it waits for Kafka to take the commit of what it has delivered";
 /// The interval between two checks for that commit.
 const COMMITTED_AGAIN: Duration = Duration::from_millis(5);
+/// How often in a row a request may fail, and nobody says why, before it has no other lane's operations.
+const UNEXPLAINED_TOGETHER: u32 = 2;
 /// How often an `update` that another writer came between is tried again before it waits apart.
 const AT_ONCE_MAX: u32 = 4;
 /// How often an operation that a node fails with 500 is tried again before it is given up.

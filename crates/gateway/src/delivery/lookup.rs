@@ -313,7 +313,8 @@ impl Route {
                 }
                 None => {
                     let why = "its action line cannot be read".to_owned();
-                    not_done.push((look.operation, Outcome::again(Again::in_doubt(why))));
+                    let again = Arc::new(Again::in_doubt(why));
+                    not_done.push((look.operation, Outcome::Park(Scope::Document, again)));
                 }
             }
         }

@@ -85,6 +85,27 @@ pub(crate) struct Again {
     pub(crate) refused_at: Option<Instant>,
 }
 
+// === impl UnknownOutcome ===
+
+impl UnknownOutcome {
+    /// Whether the node has answered, and would answer otherwise about another document, as far as is known.
+    pub(crate) fn is_of_document(&self) -> bool {
+        match self {
+            UnknownOutcome::Unreadable => true,
+            UnknownOutcome::Unanswered(_) => false,
+            UnknownOutcome::Name { status, .. } | UnknownOutcome::Documents(status) => {
+                !status.is_server_error()
+                    && !matches!(
+                        *status,
+                        StatusCode::UNAUTHORIZED
+                            | StatusCode::TOO_MANY_REQUESTS
+                            | StatusCode::REQUEST_TIMEOUT
+                    )
+            }
+        }
+    }
+}
+
 // === impl Again ===
 
 impl Again {
@@ -127,6 +148,11 @@ impl Again {
     /// Returns the node's error for this operation by itself.
     pub(crate) fn own_error(&self) -> Option<&Arc<Error>> {
         self.error.as_ref().filter(|_| self.refused_at.is_none())
+    }
+
+    /// Whether this passes by itself, as a rule, and nobody has said why it is so.
+    pub(crate) fn is_unexplained(&self) -> bool {
+        self.doubt && !self.busy && !self.paused && self.error.is_none()
     }
 
     /// Returns why the operation is not done, cut short: lanes and keys show it for as long as it holds.
@@ -275,16 +301,52 @@ impl Outcomes {
         }
     }
 
-    /// Returns the outcomes of a request that a node refused as a whole, given that it takes others.
+    /// Returns the outcomes of a request that a node refused as a whole, or did not answer, given that it
+    /// takes others.
     pub(crate) fn whole(self) -> Self {
         let whole = |outcome| match outcome {
-            Outcome::Again(again) if again.refused_at.is_some() => Outcome::Whole(again),
+            Outcome::Again(again) if again.refused_at.is_some() || again.is_unexplained() => {
+                Outcome::Whole(again)
+            }
             outcome => outcome,
         };
         match self {
             Outcomes::Each(outcomes, held) => Outcomes::Each(outcomes.into_iter().map(whole).collect(), held),
             done => done,
         }
+    }
+
+    /// Whether a request failed in a way that passes by itself, as a rule, and nobody has said why.
+    pub(crate) fn is_unexplained(&self) -> bool {
+        match self {
+            Outcomes::Done(_) => false,
+            Outcomes::Each(outcomes, _) => match outcomes.first() {
+                Some(Outcome::Again(again)) => again.is_unexplained(),
+                _ => false,
+            },
+        }
+    }
+
+    /// Returns these outcomes of a request that a node refused as a whole, with a reason beside the node's.
+    pub(crate) fn because(self, more: &str) -> Self {
+        let Outcomes::Each(mut outcomes, held) = self else {
+            return self;
+        };
+        let mut last: Option<(Arc<Again>, Arc<Again>)> = None;
+        for outcome in &mut outcomes {
+            if let Outcome::Again(again) = outcome {
+                let known = last.take().filter(|(before, _)| Arc::ptr_eq(before, again));
+                let (_, told) = last.insert(known.unwrap_or_else(|| {
+                    let told = Again {
+                        text: Some(format!("{more}; {}", again.why())),
+                        ..(**again).clone()
+                    };
+                    (Arc::clone(again), Arc::new(told))
+                }));
+                *again = Arc::clone(told);
+            }
+        }
+        Outcomes::Each(outcomes, held)
     }
 
     /// Returns the memory that the texts take.
@@ -370,8 +432,8 @@ pub(crate) fn outcomes(
 ) -> Outcomes {
     let after = headers.get(RETRY_AFTER);
     let after = after.and_then(|value| value.to_str().ok()?.parse().ok().map(Duration::from_secs));
-    let refusal = partial_refusal(status, body);
     let again = |paused: bool, doubt: bool| {
+        let refusal = partial_refusal(status, body);
         let text = String::from_utf8_lossy(&body[..body.len().min(WHY_BYTES_MAX)]);
         Outcome::again(Again {
             text: Some(format!("{node} answered {status}: {text}")),
@@ -393,7 +455,7 @@ pub(crate) fn outcomes(
                 let each = (0..docs).map(|item| last.next(&reply, item));
                 return Outcomes::Each(each.collect(), None);
             }
-            // A server that answers like this is no cluster, or is not well.
+            // A server that answers like this is no cluster, or is not well; or something before it answers.
             Err(_) => again(true, true),
         },
         429 => again(false, false),

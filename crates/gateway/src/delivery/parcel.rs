@@ -240,7 +240,10 @@ impl Route {
 /// Whether the answer to a whole request may be due to one parcel in it. More requests do not help a node
 /// that has too much to do or waits too long.
 fn may_blame_one(status: StatusCode, body: &[u8]) -> bool {
-    is_block_of_index(status, body)
+    // What is no server's may come from something on the way that looks at what is sent.
+    let is_foreign = status.is_redirection() || status == StatusCode::OK && body.first() != Some(&b'{');
+    is_foreign
+        || is_block_of_index(status, body)
         || (status.is_client_error() || status.is_server_error())
             && status != StatusCode::TOO_MANY_REQUESTS
             && status != StatusCode::REQUEST_TIMEOUT

@@ -20,19 +20,19 @@ pub(super) struct PartialRefusal {
 }
 
 /// Reads the refusal of a whole request; `None` if it concerns the whole cluster, the account, or the load of
-/// the node.
+/// the node. An answer that is no server's may be that of something on the way which looks at what is sent.
 pub(super) fn partial_refusal(status: StatusCode, body: &[u8]) -> Option<PartialRefusal> {
     let status = status.as_u16();
-    if !matches!(status, 403 | 404 | 429 | 503) {
+    if matches!(status, 401 | 407 | 408 | 413 | 502 | 504) {
         return None;
     }
     let said: Value = serde_json::from_slice(body).unwrap_or_default();
     let error = error_of(status, &said);
     let may_be_partial = match &error {
         // A block on the whole cluster names no index, and a busy node has another error.
-        Some(error) if status != 404 && error.kind == BLOCK => concerned(error).is_some(),
+        Some(error) if matches!(status, 403 | 429 | 503) && error.kind == BLOCK => concerned(error).is_some(),
         Some(error) if status == 503 => concerned(error).is_some(),
-        _ => matches!(status, 403 | 404),
+        _ => !matches!(status, 429 | 503),
     };
     may_be_partial.then(|| PartialRefusal {
         error: error.map(Arc::new),
@@ -83,6 +83,15 @@ mod tests {
             (429, &error("es_rejected_execution_exception", "no"), false),
             (503, &error("master_not_discovered_exception", "no"), false),
             (503, &"<html>".to_owned(), false),
+            (200, &"<html>".to_owned(), true),
+            (302, &String::new(), true),
+            (400, &"<html>".to_owned(), true),
+            (405, &"<html>".to_owned(), true),
+            (406, &error("media_type_header_exception", "no"), true),
+            (407, &"<html>".to_owned(), false),
+            (500, &"<html>".to_owned(), true),
+            (501, &"<html>".to_owned(), true),
+            (502, &"<html>".to_owned(), false),
         ] {
             let all = outcomes(
                 StatusCode::from_u16(status).unwrap(),
@@ -97,12 +106,14 @@ mod tests {
             for outcome in all.whole() {
                 match outcome {
                     Outcome::Whole(again) if may_be_partial => {
-                        assert_eq!((again.doubt, again.own_error()), (status == 503, None));
+                        let may_be_executed = status == 200 || status >= 500;
+                        assert_eq!((again.doubt, again.own_error()), (may_be_executed, None));
                         let plain = Outcome::Whole(again).without_parking();
                         assert!(matches!(plain, Outcome::Again(_)), "nothing dies: {plain:?}");
                     }
                     outcome => assert!(
-                        matches!(outcome, Outcome::Again(_)) && !may_be_partial,
+                        // What nobody has explained is asked about only once it has come several times.
+                        !may_be_partial && (matches!(outcome, Outcome::Again(_)) || status >= 502),
                         "{outcome:?}"
                     ),
                 }

@@ -4,6 +4,9 @@
 //! which change nothing. If it takes one of them, the operations of the refused request are sent again in
 //! halves, down to those that are refused alone, and these wait apart from their lane. If the node takes
 //! none of a few, the account or the cluster is to blame.
+//!
+//! The same is asked about requests that go unanswered again and again, or that a proxy answers in place of a
+//! server: something on the way may cut connections for what it finds in a document.
 
 use std::time::{Duration, Instant};
 
@@ -29,15 +32,15 @@ enum Trial {
     /// The node takes it, whatever becomes of its operation.
     Taken,
     Refused,
-    /// The node is busy or away.
-    Unanswered,
+    /// The node is busy or away; in words.
+    Unanswered(String),
 }
 
 // === impl Route ===
 
 impl Route {
-    /// Returns the outcomes of a request as they are if a node that refused the request as a whole takes
-    /// others. `operations` are those that were sent to all nodes.
+    /// Returns the outcomes of a request as they are if a node that refused the request as a whole, or has
+    /// not answered it again and again, takes others. `operations` are those that were sent to all nodes.
     pub(super) async fn sort_refusal(
         &self,
         outcomes: Outcomes,
@@ -45,9 +48,17 @@ impl Route {
         (work, operations): (&Work<'_>, &[usize]),
         (outbound, snapshot): (&Outbound, &Snapshot),
     ) -> Outcomes {
-        let Some(began) = outcomes.refused_at().filter(|_| self.group.parked().is_some()) else {
+        let is_tried_often = || {
+            let attempts = operations.iter().map(|operation| work.attempts[*operation]);
+            outcomes.is_unexplained() && attempts.min() >= Some(UNEXPLAINED_MAX)
+        };
+        let began = outcomes.refused_at();
+        // Requests that went well before this one had failed say nothing about a node that may have gone.
+        let began = began.or_else(|| is_tried_often().then(Instant::now));
+        let Some(began) = began.filter(|_| self.group.parked().is_some()) else {
             return outcomes;
         };
+        let mut unanswered = None;
         let gate = self.outlets.gate(node);
         let taken = self.outlets.taken_names.latest();
         for name in other_names(&some_names(work, operations, snapshot), &taken, &snapshot.table) {
@@ -55,13 +66,17 @@ impl Route {
                 break;
             }
             let request = harmless(Op::Delete, &name, place(work, snapshot));
-            if matches!(self.try_out(node, request, outbound).await, Trial::Unanswered) {
+            if let Trial::Unanswered(why) = self.try_out(node, request, outbound).await {
+                unanswered = Some(why);
                 break;
             }
         }
-        match gate.has_taken_since(began) {
-            true => outcomes.whole(),
-            false => outcomes,
+        match (gate.has_taken_since(began), unanswered) {
+            (true, _) => outcomes.whole(),
+            (false, Some(why)) if outcomes.refused_at().is_some() => outcomes.because(&format!(
+                "it cannot be told whether one document is to blame, since other requests do not go through: {why}"
+            )),
+            (false, _) => outcomes,
         }
     }
 
@@ -97,7 +112,7 @@ impl Route {
         match plain.await {
             Trial::Taken => {}
             Trial::Refused => return Some(Scope::Index),
-            Trial::Unanswered => return None,
+            Trial::Unanswered(_) => return None,
         }
         if work.wording.has_parameters() {
             // Its path may have another index. A delete runs no pipeline, which might write elsewhere.
@@ -106,7 +121,7 @@ impl Route {
             match self.try_out(&node, alike, &outbound).await {
                 Trial::Taken => {}
                 Trial::Refused => return Some(Scope::Request),
-                Trial::Unanswered => return None,
+                Trial::Unanswered(_) => return None,
             }
         }
         work.blamed.set(work.blamed.get() + 1);
@@ -138,8 +153,9 @@ impl Route {
         let began = Instant::now();
         let deadline = tokio::time::Instant::now() + ANSWER_WITHIN;
         let body = Outgoing::from(body.into_bytes());
-        let Ok((head, body)) = outbound.whole(node, message, body, deadline).await else {
-            return Trial::Unanswered;
+        let (head, body) = match outbound.whole(node, message, body, deadline).await {
+            Ok(answer) => answer,
+            Err(why) => return Trial::Unanswered(why.to_string()),
         };
         let told = outcomes(head.status, &head.headers, &body, 1, (&node.name, began));
         match head.status {
@@ -147,9 +163,13 @@ impl Route {
                 self.outlets.gate(node).took(began);
                 Trial::Taken
             }
-            StatusCode::TOO_MANY_REQUESTS => Trial::Unanswered,
-            status if status.is_client_error() => Trial::Refused,
-            _ => Trial::Unanswered,
+            status if status.is_server_error() => {
+                Trial::Unanswered(format!("{} answered {status}", node.name))
+            }
+            status @ (StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT) => {
+                Trial::Unanswered(format!("{} answered {status}", node.name))
+            }
+            _ => Trial::Refused,
         }
     }
 }
@@ -233,6 +253,8 @@ const NO_INDEX: &str = "tidegate-asks-what-is-refused";
 /// No shard ever has this many operations.
 const NO_SUCH_SEQ_NO: u64 = 1_000_000_000_000_000;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// How often requests may fail without a word that explains it before one of their documents is suspected.
+const UNEXPLAINED_MAX: u32 = 3;
 /// The most operations of a batch that are looked at by themselves.
 const BLAMED_MAX: u32 = 8;
 /// The number of operations whose names are looked at.
