@@ -123,6 +123,24 @@ fn the_window_of_an_idempotency_key_has_its_length_when_the_clock_is_set_back_or
     }
 }
 
+/// Waits until parked operations of a key were tried two times more.
+fn tried_twice(gateway: &Gateway) {
+    let attempts = || {
+        let listed = gateway.admin().get("/queue/q/parked").unwrap();
+        let listed: Value = listed.ok().unwrap().json().unwrap();
+        listed["groups"]["c0"]["keys"][0]["attempts"]
+            .as_u64()
+            .unwrap_or_default()
+    };
+    let (tried, began) = (attempts(), Instant::now());
+    while attempts() < tried + 2 {
+        let release = gateway.admin().send("POST", "/queue/q/parked/_release", &[], &[]);
+        release.unwrap();
+        assert!(began.elapsed() < PATIENCE, "it is not tried again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 #[test]
 fn parked_operations_do_not_die_when_the_clock_is_set_forward() {
     let (cluster, time) = (cluster(), TimeOfDay::new());
@@ -134,25 +152,12 @@ fn parked_operations_do_not_die_when_the_clock_is_set_forward() {
         gateway.bulk(&line(&id.to_string())).ok().unwrap();
     }
     wait(&gateway, "c0", |one| one["parked"] == 10 && one["pending"] == 0);
-    let attempts = || {
-        let listed = gateway.admin().get("/queue/q/parked").unwrap();
-        let listed: Value = listed.ok().unwrap().json().unwrap();
-        listed["groups"]["c0"]["keys"][0]["attempts"]
-            .as_u64()
-            .unwrap_or_default()
-    };
     let before = last_ms(&gateway);
     // The longest that something is parked, and one hour more.
     time.set(25 * HOUR_S);
     gateway.bulk(&line("later")).ok().unwrap();
     assert!(last_ms(&gateway) >= before + 25_000 * HOUR_S, "the clock was set");
-    let (tried, began) = (attempts(), Instant::now());
-    while attempts() < tried + 2 {
-        let release = gateway.admin().send("POST", "/queue/q/parked/_release", &[], &[]);
-        release.unwrap();
-        assert!(began.elapsed() < PATIENCE, "it is not tried again");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    tried_twice(&gateway);
     let one = wait(&gateway, "c0", |one| one["pending"] == 0);
     assert_eq!((&one["parked"], &one["dead"]), (&json!(11), &json!(0)), "{one}");
     let metrics = gateway.admin().get("/metrics").unwrap().text();
@@ -161,6 +166,13 @@ fn parked_operations_do_not_die_when_the_clock_is_set_forward() {
         .find_map(|line| line.strip_prefix("tidegate_queue_parked_seconds{"));
     let age: f64 = age.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
     assert!(age < HOUR_S as f64, "{age}");
+    // Nor if the clock was set while no gateway ran.
+    drop(gateway);
+    time.set(50 * HOUR_S);
+    let gateway = time.start(&place);
+    tried_twice(&gateway);
+    let one = wait(&gateway, "c0", |one| one["pending"] == 0);
+    assert_eq!((&one["parked"], &one["dead"]), (&json!(11), &json!(0)), "{one}");
     cluster.refuse_writes("logs", None);
     let one = drained(&gateway, "c0");
     assert_eq!((&one["indexed"], &one["dead"]), (&json!(11), &json!(0)));

@@ -46,7 +46,7 @@ pub(super) struct DueSteps {
     pub(super) send: Vec<usize>,
     /// Those that go into other lines.
     pub(super) elsewhere: Vec<(usize, ParkKey)>,
-    /// The key of another lane that some of the rest wait for.
+    /// The key of another lane, or of a line without room, that some of the rest wait for.
     pub(super) other_lane: Option<ParkKey>,
 }
 
@@ -78,11 +78,14 @@ pub(super) enum Fate {
 
 impl DueSteps {
     /// Decides about operations of a key, in the order in which they were accepted: each with the number of
-    /// its document, and whether an earlier one that may go to the same document is elsewhere.
+    /// its document, and whether an earlier one that may go to the same document is elsewhere. `has_room`
+    /// says whether so many may go into other lines; those that may not stay, and later ones on their
+    /// documents.
     pub(super) fn of(
         key: &ParkKey,
         operations: impl Iterator<Item = (usize, u64, bool)>,
         mut held: impl FnMut(usize) -> Held,
+        has_room: impl Fn(usize) -> bool,
         limit: usize,
     ) -> Self {
         let (mut steps, mut same) = (Self::default(), SameDocument::default());
@@ -106,7 +109,13 @@ impl DueSteps {
             };
             match step {
                 TryStep::Send => steps.send.push(operation),
-                TryStep::Move(to) => steps.elsewhere.push((operation, to)),
+                TryStep::Move(to) if has_room(steps.elsewhere.len() + 1) => {
+                    steps.elsewhere.push((operation, to))
+                }
+                TryStep::Move(to) => {
+                    same.stay(document);
+                    steps.other_lane = Some(to);
+                }
                 TryStep::Stay => {}
             }
             if let Some(Holder::OtherLane(key)) = held {
@@ -217,7 +226,7 @@ impl KeyBatch {
                 let is_behind = self.is_behind_others(operation);
                 (operation, work.operations[operation].document, is_behind)
             });
-            DueSteps::of(key, operations, held, limit)
+            DueSteps::of(key, operations, held, |moving| !state.is_full(moving), limit)
         };
         for (operation, to) in steps.elsewhere {
             self.moves(operation, to);
@@ -239,8 +248,10 @@ impl KeyBatch {
 
     /// Whether an earlier operation, which may go to the same document, is elsewhere.
     fn is_behind_others(&self, operation: usize) -> bool {
-        let until = self.pieces[self.of[operation].0].picked.until;
-        until.is_some_and(|(position, place, _)| self.order_of(operation) >= (position, place))
+        let picked = &self.pieces[self.of[operation].0].picked;
+        let (position, place) = self.order_of(operation);
+        // Operations of different partitions in Kafka may have one position, so the record decides as well.
+        picked.is_behind_others((position, place, picked.at))
     }
 
     /// Whether no operation goes to another line.
@@ -279,16 +290,21 @@ impl KeyBatch {
                     target: request.1.to_owned(),
                 });
             }
-            Outcome::Park(_, again) | Outcome::Again(again) => again,
+            Outcome::Park(_, again) => again,
+            // It concerns the whole cluster, the account, or nobody knows whom: a lane would wait for as long
+            // as it takes.
+            Outcome::Again(again) => return Fate::Stays(again),
             Outcome::Whole(again) => return Fate::AtOnce(again),
             Outcome::Split(error) | Outcome::Shared(error) => {
                 return Fate::AtOnce(Arc::new(Again::refused(error)));
             }
             Outcome::AtOnce(error) => return Fate::Stays(Arc::new(Again::refused(error))),
         };
-        let parked_ms = self.pieces[self.of[operation].0].picked.parked_ms;
-        let age = Duration::from_millis(steady_ms().saturating_sub(parked_ms));
-        if age < age_max {
+        let picked = &self.pieces[self.of[operation].0].picked;
+        let since = |then_ms| Duration::from_millis(steady_ms().saturating_sub(then_ms));
+        let age = since(picked.parked_ms);
+        // The clock may have been set while no gateway ran.
+        if age < age_max || since(picked.had_ms) < age_max / HAD_PART {
             return Fate::Stays(again);
         }
         let error = again.error.as_deref().cloned().unwrap_or_else(|| Error {
@@ -453,14 +469,20 @@ fn lines_of(lines: &[u8]) -> Vec<std::ops::Range<usize>> {
     ranges
 }
 
+/// An operation is tried for one part in this many of its longest age before it is given up, however old it
+/// is when the gateway starts, or takes its lane over.
+const HAD_PART: u32 = 24;
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use http::{HeaderMap, StatusCode};
     use log::Options;
     use wire::{Budget, Pool};
 
     use super::*;
+    use crate::delivery::outcome::outcomes;
 
     /// Reads what was parked a long time ago: an operation for each entry that `entry_of` makes.
     fn read(entry_of: impl Fn(u32) -> ParkedEntry) -> KeyBatch {
@@ -479,6 +501,7 @@ mod tests {
                 refusals: 0,
                 doubt: false,
                 parked_ms: 5,
+                had_ms: 5,
                 until: None,
             }
         });
@@ -533,9 +556,67 @@ mod tests {
             matches!(fate(Outcome::AtOnce(error())), Fate::Stays(_)),
             "another writer came in between"
         );
-        for outcome in [Outcome::Park(Scope::Index, again()), Outcome::Again(again())] {
-            assert!(matches!(fate(outcome.clone()), Fate::Dead(_)), "{outcome:?}");
+        let parks = Outcome::Park(Scope::Index, again());
+        assert!(matches!(fate(parks), Fate::Dead(_)));
+        let whole = |status| {
+            let sent = ("node-1", Instant::now());
+            let refused = outcomes(status, &HeaderMap::new(), b"<html>no", 1, sent).into_iter();
+            refused.collect::<Vec<_>>().remove(0)
+        };
+        for outcome in [
+            whole(StatusCode::FORBIDDEN),
+            whole(StatusCode::UNAUTHORIZED),
+            Outcome::again(Again::unsent("no node".to_owned())),
+            Outcome::Again(again()),
+        ] {
+            let stays = matches!(fate(outcome.clone()), Fate::Stays(_));
+            assert!(stays, "nobody knows whom it concerns: {outcome:?}");
         }
+    }
+
+    #[test]
+    fn what_is_old_when_the_gateway_starts_is_tried_for_a_while_before_it_is_given_up() {
+        let mut load = read(|_| ParkedEntry::sample());
+        let key = ParkKey::Index {
+            index: "i".to_owned(),
+        };
+        let fate = |load: &KeyBatch| {
+            let age_max = Duration::from_secs(24 * 3600);
+            let outcome = Outcome::Park(Scope::Index, Arc::new(Again::unsent("closed".to_owned())));
+            load.outcome(0, outcome, (&key, ("i", "/_bulk")), (age_max, || true))
+        };
+        for (had_min, dies) in [(0, false), (50, false), (70, true)] {
+            load.pieces[0].picked.had_ms = steady_ms() - had_min * 60_000;
+            assert_eq!(matches!(fate(&load), Fate::Dead(_)), dies, "after {had_min} min");
+        }
+    }
+
+    #[test]
+    fn operations_behind_one_that_has_moved_follow_it_only_while_there_is_room_and_keep_their_order() {
+        let key = ParkKey::Index {
+            index: "i".to_owned(),
+        };
+        let to = ParkKey::Documents;
+        let steps = |room: usize| {
+            // Two operations on the document 1, of which an earlier one has moved, beside two on others.
+            let operations = [(0, 1, false), (1, 2, false), (2, 1, false), (3, 3, false)];
+            let held =
+                |operation: usize| Held::By((operation % 2 == 0).then(|| Holder::Key(ParkKey::Documents)));
+            DueSteps::of(&key, operations.into_iter(), held, |moving| moving <= room, 10)
+        };
+        let all = steps(2);
+        assert_eq!((all.send, all.other_lane), (vec![1, 3], None));
+        assert_eq!(all.elsewhere, [(0, to.clone()), (2, to.clone())]);
+        let first = steps(1);
+        assert_eq!((first.send, first.other_lane), (vec![1, 3], Some(to.clone())));
+        assert_eq!(first.elsewhere, [(0, to.clone())], "the second stays behind it");
+        let none = steps(0);
+        assert_eq!(
+            (none.send, none.other_lane),
+            (vec![1, 3], Some(to)),
+            "others go on"
+        );
+        assert!(none.elsewhere.is_empty());
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! A model of lanes and parked operations against indices that are blocked and aliases that move, at random:
-//! writes to one document are executed in the order in which they were accepted, and nothing waits for an
-//! index that its name does not lead to.
+//! A model of lanes and parked operations against indices that are blocked or closed, deleted and made again,
+//! and aliases that move, at random: writes to one document are executed in the order in which they were
+//! accepted, and nothing waits for an index that its name does not lead to. In some runs the lanes are those
+//! of a queue in Kafka, each with positions of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +17,7 @@ const ALIASES: [&str; 2] = ["a", "y"];
 const IDS: usize = 3;
 const LANES: u32 = 3;
 
-/// Where aliases lead; one may lead nowhere for a while.
+/// Where names lead. An alias may lead nowhere for a while; an index leads to itself, unless it is not there.
 type Topology = BTreeMap<&'static str, Option<&'static str>>;
 
 /// A write that was accepted.
@@ -25,7 +26,9 @@ struct Write {
     written: &'static str,
     id: usize,
     lane: u32,
+    /// In its queue, and among all that was accepted.
     position: u64,
+    accepted: u64,
     /// The index that its name led to when it was accepted, as far as was known.
     accepted_for: Option<&'static str>,
     /// Whether it has to stay in the index that has its document, if it may have been executed there.
@@ -64,6 +67,8 @@ struct Model {
     random: u64,
     /// What may happen besides moves and blocks.
     restarts: bool,
+    /// Whether the queue is in Kafka.
+    partitions: bool,
     writes: Vec<Write>,
     state: ParkedState,
     generation: u64,
@@ -72,6 +77,8 @@ struct Model {
     history: Vec<(u64, Topology)>,
     cluster: Topology,
     blocked: BTreeSet<&'static str>,
+    /// How often each index was made again.
+    made: BTreeMap<&'static str, usize>,
     lanes: Vec<Option<LaneBatch>>,
     tries: Vec<Try>,
     /// Entries on disk, and their writes.
@@ -79,26 +86,31 @@ struct Model {
     /// Entries of batches that are not committed.
     unsettled: BTreeMap<u32, Vec<u64>>,
     next_at: u64,
-    /// What each index has executed, whether the write was sent there knowingly, and how many topologies were
-    /// known by then.
-    executed: Vec<(&'static str, usize, bool, usize)>,
+    /// What each index has executed since it was made, whether the write was sent there knowingly, and how
+    /// many topologies were known by then.
+    executed: Vec<(Made, usize, bool, usize)>,
 }
 
+/// An index, and how often it had been made again.
+type Made = (&'static str, usize);
+
 fn resolve(topology: &Topology, name: &str) -> Option<&'static str> {
-    match ALIASES.iter().find(|alias| **alias == name) {
-        Some(alias) => topology[alias],
-        None => INDICES.iter().find(|index| **index == name).copied(),
-    }
+    let leads = topology.get(name).copied().flatten()?;
+    topology.get(leads).copied().flatten()
 }
 
 // === impl Model ===
 
 impl Model {
     fn new(seed: u64) -> Self {
-        let known: Topology = ALIASES.iter().map(|alias| (*alias, Some("i1"))).collect();
+        let aliases = ALIASES.iter().map(|alias| (*alias, Some("i1")));
+        let known: Topology = aliases
+            .chain(INDICES.iter().map(|index| (*index, Some(*index))))
+            .collect();
         Self {
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             restarts: seed.is_multiple_of(2),
+            partitions: seed.is_multiple_of(3),
             writes: Vec::new(),
             state: ParkedState::default(),
             generation: 1,
@@ -106,6 +118,7 @@ impl Model {
             cluster: known.clone(),
             known,
             blocked: BTreeSet::new(),
+            made: BTreeMap::new(),
             lanes: (0..LANES).map(|_| None).collect(),
             tries: Vec::new(),
             disk: BTreeMap::new(),
@@ -137,11 +150,11 @@ impl Model {
     }
 
     /// The indices that a write's name has led to since it was accepted.
-    fn led_since(&self, name: &str, position: u64) -> Vec<String> {
+    fn led_since(&self, name: &str, accepted: u64) -> Vec<String> {
         let later = self
             .history
             .iter()
-            .rposition(|(from, _)| *from <= position)
+            .rposition(|(from, _)| *from <= accepted)
             .unwrap_or_default();
         let led = self.history[later..]
             .iter()
@@ -151,8 +164,8 @@ impl Model {
 
     fn follow(&mut self, own: Option<&ParkKey>) {
         let led = self.state.written_names(self.generation).into_iter();
-        let led = led.map(|(name, (position, _))| {
-            let indices = self.led_since(&name, position);
+        let led = led.map(|(name, (_, accepted))| {
+            let indices = self.led_since(&name, accepted);
             (name, indices)
         });
         let led: Vec<_> = led.collect();
@@ -167,7 +180,7 @@ impl Model {
             at if at < INDICES.len() => INDICES[at],
             at => ALIASES[at % ALIASES.len()],
         };
-        let (id, position) = (self.below(IDS), 1000 + self.writes.len() as u64);
+        let (id, accepted) = (self.below(IDS), 1000 + self.writes.len() as u64);
         let accepted_for = resolve(&self.known, written);
         let lane = accepted_for
             .unwrap_or(written)
@@ -175,12 +188,19 @@ impl Model {
             .map(u32::from)
             .sum::<u32>()
             + id as u32;
+        let lane = if self.partitions { id as u32 } else { lane } % LANES;
+        let of_lane = self.writes.iter().filter(|write| write.lane == lane);
+        let position = match self.partitions {
+            true => 1000 + of_lane.count() as u64,
+            false => accepted,
+        };
         let scripted = self.restarts && self.one_in(4);
         self.writes.push(Write {
             written,
             id,
-            lane: lane % LANES,
+            lane,
             position,
+            accepted,
             accepted_for,
             scripted,
             doubt: false,
@@ -203,14 +223,50 @@ impl Model {
             true => None,
             false => Some(INDICES[self.below(INDICES.len())]),
         };
+        // No alias leads to an index that is not there.
+        let index = index.filter(|index| self.cluster[index].is_some());
         self.cluster.insert(alias, index);
+    }
+
+    /// Deletes an index with its aliases, or makes it again.
+    fn delete_or_make(&mut self) {
+        let index = INDICES[self.below(INDICES.len())];
+        if self.cluster[index].is_none() {
+            *self.made.entry(index).or_default() += 1;
+            self.cluster.insert(index, Some(index));
+            return;
+        }
+        self.cluster
+            .values_mut()
+            .filter(|leads| **leads == Some(index))
+            .for_each(|leads| *leads = None);
+    }
+
+    fn make_all(&mut self) {
+        for index in INDICES {
+            if self.cluster[index].is_none() {
+                *self.made.entry(index).or_default() += 1;
+                self.cluster.insert(index, Some(index));
+            }
+        }
+    }
+
+    fn made(&self, index: &'static str) -> Made {
+        (index, self.made.get(index).copied().unwrap_or_default())
+    }
+
+    /// Whether an index that is there has executed a write.
+    fn has_executed(&self, (index, made): Made) -> bool {
+        self.cluster[index].is_some() && self.made(index) == (index, made)
     }
 
     /// Executes a write at the cluster; returns whether it was.
     fn execute(&mut self, write: usize, sent_by: &Topology) -> bool {
         let (one, done) = (
             self.writes[write].clone(),
-            self.executed.iter().any(|(_, of, ..)| *of == write),
+            self.executed
+                .iter()
+                .any(|(index, of, ..)| *of == write && self.has_executed(*index)),
         );
         // It is looked for before it is sent again.
         if done && one.doubt {
@@ -219,9 +275,11 @@ impl Model {
         let now = resolve(sent_by, one.written);
         let has = |index: &str| {
             let mut all = self.executed.iter();
-            all.any(|(of, other, ..)| *of == index && self.writes[*other].id == one.id)
+            all.any(|(of, other, ..)| {
+                of.0 == index && self.has_executed(*of) && self.writes[*other].id == one.id
+            })
         };
-        let led = self.led_since(one.written, one.position);
+        let led = self.led_since(one.written, one.accepted);
         let stays = led.iter().find(|led| Some(led.as_str()) != now && has(led));
         let stays = stays.filter(|_| one.doubt && one.scripted && !now.is_some_and(has));
         let stays = stays
@@ -230,7 +288,8 @@ impl Model {
         match stays.or_else(|| resolve(&self.cluster, one.written)) {
             Some(index) if !self.blocked.contains(index) => {
                 let knowingly = stays.is_some() || now == Some(index);
-                self.executed.push((index, write, knowingly, self.history.len()));
+                let made = self.made(index);
+                self.executed.push((made, write, knowingly, self.history.len()));
                 true
             }
             _ => false,
@@ -251,8 +310,8 @@ impl Model {
             let mut moves = self.history.iter().map(|(from, _)| *from);
             let first = left
                 .first()
-                .map_or(one.position, |first: &usize| self.writes[*first].position);
-            let is_parted = moves.any(|from| first < from && from <= one.position);
+                .map_or(one.accepted, |first: &usize| self.writes[*first].accepted);
+            let is_parted = !self.partitions && moves.any(|from| first < from && from <= one.accepted);
             if left.len() == most || is_parted || elsewhere.any(|before| !before.committed) {
                 break;
             }
@@ -381,7 +440,7 @@ impl Model {
             entry.places.push(place);
             entry.documents.push(named.document);
             entry.ops.push((entry.origins.len() as u32, 0));
-            entry.origins.push((one.position, 1));
+            entry.origins.push((one.position, one.accepted));
             if let Some(index) = one.accepted_for.filter(|index| *index != one.written) {
                 let request = entry.origins.len() as u32 - 1;
                 entry
@@ -425,7 +484,7 @@ impl Model {
     fn try_key(&mut self, key: ParkKey) {
         let ahead = self.state.ahead_of(&key, self.generation).into_iter();
         let ahead = ahead.map(|ahead| {
-            let led = self.led_since(&ahead.alias, ahead.request.0);
+            let led = self.led_since(&ahead.alias, ahead.request.1);
             (ahead, led)
         });
         let (ahead, known) = (ahead.collect::<Vec<_>>(), self.known.clone());
@@ -463,12 +522,15 @@ impl Model {
         if one.sent.is_some() {
             return self.finish_try(one);
         }
-        let position = |operation: usize| self.writes[self.write_of(&one, operation)].position;
+        let place = |operation: usize| {
+            let at = one.picked[one.of[operation].0].at;
+            (self.writes[self.write_of(&one, operation)].position, 0, at)
+        };
         let mut operations: Vec<usize> = (0..one.of.len()).collect();
-        operations.sort_by_key(|operation| position(*operation));
+        operations.sort_by_key(|operation| place(*operation));
         let operations = operations.into_iter().map(|operation| {
-            let until = one.picked[one.of[operation].0].until;
-            let is_behind = until.is_some_and(|(before, ..)| position(operation) >= before);
+            let picked = &one.picked[one.of[operation].0];
+            let is_behind = picked.is_behind_others(place(operation));
             let write = self.write_of(&one, operation);
             (operation, self.document(write, &one.topology), is_behind)
         });
@@ -476,7 +538,7 @@ impl Model {
             let write = self.write_of(&one, operation);
             Held::By(self.holder(write, self.writes[write].lane, &one.topology, Some(&one.key)))
         };
-        let steps = DueSteps::of(&one.key, operations, held, usize::MAX);
+        let steps = DueSteps::of(&one.key, operations, held, |_| true, usize::MAX);
         (one.sent, one.moved) = (Some(steps.send), steps.elsewhere);
         self.tries.push(one);
     }
@@ -576,6 +638,7 @@ impl Model {
                     self.blocked.insert(index);
                 }
             }
+            19 if self.one_in(2) => self.delete_or_make(),
             17 if self.restarts && self.one_in(4) => self.restart(),
             18 if self.one_in(20) => drop(self.state.give_up(None)),
             _ => self.go_on(),
@@ -596,9 +659,9 @@ impl Model {
     /// otherwise if both names led to one index from when the later one was accepted until it was executed,
     /// neither has come to the index because its name had moved unseen, and none has waited by itself.
     fn check_order(&self, seed: u64) {
-        let mut first: BTreeMap<(&str, usize), (usize, bool, usize)> = BTreeMap::new();
+        let mut first: BTreeMap<(Made, usize), (usize, bool, usize)> = BTreeMap::new();
         for (at, (index, write, knowingly, known)) in self.executed.iter().enumerate() {
-            first.entry((index, *write)).or_insert((at, *knowingly, *known));
+            first.entry((*index, *write)).or_insert((at, *knowingly, *known));
         }
         for ((index, later), (at, knowingly, known)) in &first {
             for ((other, earlier), (before, also, _)) in &first {
@@ -606,7 +669,7 @@ impl Model {
                 if earlier >= later || index != other || one.id != two.id || before < at {
                     continue;
                 }
-                let since = self.history.iter().rposition(|(from, _)| *from <= two.position);
+                let since = self.history.iter().rposition(|(from, _)| *from <= two.accepted);
                 let mut all = self.history[since.unwrap_or_default()..*known].iter();
                 let both_led = all.all(|(_, topology)| {
                     let led = resolve(topology, one.written);
@@ -615,7 +678,7 @@ impl Model {
                 let is_ordered = both_led && *knowingly && *also && !one.alone && !two.alone;
                 assert!(
                     one.written != two.written && !is_ordered,
-                    "seed {seed}: {index} has executed {two:?} before {one:?}: {:?} {:?}",
+                    "seed {seed}: {index:?} has executed {two:?} before {one:?}: {:?} {:?}",
                     self.executed,
                     self.history
                 );
@@ -640,9 +703,10 @@ impl Model {
                 let write = &self.writes[writes[*op as usize]];
                 let index = resolve(&self.known, write.written);
                 let is_behind = |earlier: &usize| {
-                    let (name, position) = (self.writes[*earlier].written, self.writes[*earlier].position);
-                    let led = || self.led_since(name, position);
-                    position < write.position
+                    let (name, accepted) = (self.writes[*earlier].written, self.writes[*earlier].accepted);
+                    let led = || self.led_since(name, accepted);
+                    // Positions of different partitions say nothing about each other.
+                    (self.partitions || accepted < write.accepted)
                         && (name == write.written || led().iter().any(|led| Some(led.as_str()) == index))
                 };
                 let is_kept = index.is_none_or(|index| self.blocked.contains(index));
@@ -664,6 +728,7 @@ fn run(seed: u64) {
         model.happen();
     }
     // Nothing changes any more: what is not blocked goes through.
+    model.make_all();
     for leads in model.cluster.values_mut() {
         leads.get_or_insert("z");
     }

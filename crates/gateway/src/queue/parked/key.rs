@@ -193,8 +193,13 @@ impl OperationNames {
 
 /// Says that an operation waits for its index until operations that another lane has parked are done.
 pub(crate) fn behind_other_lane(key: &ParkKey) -> String {
-    let key = key.shown();
-    format!("earlier writes, from when the index had other shards, wait for {key}")
+    let shown = key.shown();
+    match key {
+        ParkKey::Shards { .. } => {
+            format!("earlier writes, from when the index had other shards, wait for {shown}")
+        }
+        _ => format!("earlier writes to the same documents wait for {shown}, which has no room for more"),
+    }
 }
 
 /// Says that an operation waits for its turn until operations in the line of another index are done.

@@ -11,7 +11,7 @@
 //! with a note of what they may be [`Behind`], until a topology has it ([`super::state`]).
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::key::{ParkKey, in_index};
@@ -29,13 +29,13 @@ pub(super) struct Lines {
 }
 
 /// Operations of a line that name their index by one alias, which led to one index when they were parked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ahead {
     pub(crate) key: ParkKey,
     pub(crate) alias: String,
     pub(super) index: String,
-    /// The position of the first one's request, when it was accepted, and the index that the alias led to
-    /// then, if the request says so.
+    /// The first position of their requests, when the earliest was accepted, and the index that the alias led
+    /// to then, if the request says so. In Kafka these may be two requests.
     pub(crate) request: (u64, u64),
     pub(crate) led_to: Option<String>,
 }
@@ -51,6 +51,9 @@ pub(super) struct Behind {
 
 /// The line of an operation: its key, and what it may be behind.
 pub(super) type Line = (ParkKey, Option<Behind>);
+
+/// The operations ahead, by what makes them the same, with all of their requests.
+type Known = BTreeMap<Arc<Ahead>, Arc<Ahead>>;
 
 /// An operation's request, and its place there.
 type OperationOrder = (u64, u32);
@@ -69,17 +72,20 @@ impl Lines {
         for (entry, left) in entries.clone().filter(|(entry, _)| entry.key.rank() == 0) {
             left.for_each(|op| lines.add_of_index(entry, entry.order_of(*op)));
         }
-        let mut known = BTreeSet::new();
+        let mut known = Known::new();
         for (entry, left) in entries.filter(|(entry, _)| entry.key.holds_names()) {
             for op in left {
                 lines.add(entry, *op, &later, &mut known);
             }
         }
+        for (_, ahead) in lines.through_aliases.values_mut().flatten() {
+            *ahead = known.get(&*ahead).cloned().unwrap_or_else(|| Arc::clone(ahead));
+        }
         lines
     }
 
     /// Adds an operation in a line that holds names, if any of the `later` ones may have to join it.
-    fn add(&mut self, entry: &ParkedEntry, op: u32, later: &HashSet<u64>, known: &mut BTreeSet<Arc<Ahead>>) {
+    fn add(&mut self, entry: &ParkedEntry, op: u32, later: &HashSet<u64>, known: &mut Known) {
         let is_later = |number: &u64| later.contains(number);
         let id = any_index(entry, op).filter(is_later);
         if id.is_none() && !documents(entry, op).any(|document| is_later(&document)) {
@@ -95,15 +101,20 @@ impl Lines {
             of_document.push((order, key.clone()));
         }
         if let Some((id, ahead)) = id.and_then(|id| Some((id, Ahead::of(entry, op, key)?))) {
-            let of_id = self.through_aliases.entry(id).or_default();
-            match of_id.iter_mut().find(|(_, known)| **known == ahead) {
-                Some((first, _)) => *first = order.min(*first),
-                None => {
-                    let ahead = known.get(&ahead).cloned().unwrap_or_else(|| Arc::new(ahead));
-                    known.insert(Arc::clone(&ahead));
-                    of_id.push((order, ahead));
+            let ahead = Arc::new(ahead);
+            let (first, all) = match known.get_key_value(&ahead) {
+                Some((first, all)) if ahead.is_earlier(all) => {
+                    (Arc::clone(first), Arc::new(all.with(&ahead)))
                 }
+                Some((first, all)) => (Arc::clone(first), Arc::clone(all)),
+                None => (Arc::clone(&ahead), ahead),
+            };
+            let of_id = self.through_aliases.entry(id).or_default();
+            match of_id.iter_mut().find(|(_, known)| *known == first) {
+                Some((before, _)) => *before = order.min(*before),
+                None => of_id.push((order, Arc::clone(&first))),
             }
+            known.insert(first, all);
         }
     }
 
@@ -185,6 +196,24 @@ impl Ahead {
             request: entry.origins.get(request as usize).copied().unwrap_or_default(),
             led_to: led_to.next().map(|(.., index)| index.clone()),
         })
+    }
+
+    fn is_earlier(&self, other: &Self) -> bool {
+        self.request.0 < other.request.0 || self.request.1 < other.request.1
+    }
+
+    /// Returns it with other operations of the same line, alias and index.
+    fn with(&self, other: &Self) -> Self {
+        let earliest = if other.request.1 < self.request.1 {
+            other
+        } else {
+            self
+        };
+        Self {
+            request: (self.request.0.min(other.request.0), earliest.request.1),
+            led_to: earliest.led_to.clone(),
+            ..self.clone()
+        }
     }
 
     fn identity(&self) -> (&ParkKey, &str, &str) {
@@ -295,6 +324,38 @@ mod tests {
             by_key(&lines, &entries[2], &[0]),
             [(ParkKey::Documents, vec![0])].into()
         );
+    }
+
+    #[test]
+    fn where_an_alias_has_led_is_asked_since_the_earliest_of_the_requests_ahead() {
+        let index = ParkKey::Index {
+            index: "i1".to_owned(),
+        };
+        // Parked in another order than they were accepted in, from partitions with positions of their own.
+        let requests = [((5, 3_000), "i3"), ((7, 1_000), "i1"), ((6, 2_000), "i2")];
+        let ahead = |number: usize| {
+            let (request, led_to) = requests[number];
+            ParkedEntry {
+                names: vec!["a".to_owned(), "i1".to_owned()],
+                origins: vec![request],
+                places: vec![(0, 1, 7)],
+                led_to: vec![(0, "a".to_owned(), led_to.to_owned())],
+                ..entry(index.clone(), 1, &[1])
+            }
+        };
+        let later = ParkedEntry {
+            names: vec!["i2".to_owned()],
+            places: vec![(0, 0, 7)],
+            ..entry(ParkKey::Documents, 9, &[2])
+        };
+        let entries = [ahead(0), ahead(1), ahead(2), later];
+        let lines = Lines::of(entries.iter().map(|entry| (entry, [0].iter())));
+        let split = lines.split(&entries[3], [0].iter());
+        let behind = split.keys().next().unwrap().1.as_ref().unwrap();
+        let [ahead] = &behind.ahead[..] else {
+            panic!("{behind:?}")
+        };
+        assert_eq!((ahead.request, ahead.led_to.as_deref()), ((5, 1_000), Some("i1")));
     }
 
     #[test]

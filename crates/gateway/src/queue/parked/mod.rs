@@ -629,8 +629,10 @@ pub(crate) fn copies_of(data: &Path, queue: &str) -> PathBuf {
 
 /// The most entries in memory, of about 200 bytes each.
 const PIECES_MAX: usize = 200_000;
-/// The most documents that are known one by one.
+/// The most documents that are known one by one, and the most operations on them: many may be on one
+/// document.
 const DOCUMENTS_MAX: usize = 200_000;
+const OPERATIONS_MAX: usize = 1_000_000;
 /// The wait before the next try of a key whose condition has passed for a while.
 pub(crate) const SOON: Duration = Duration::from_millis(20);
 /// The interval between two tries to record that operations are gone, while there is no room for that.

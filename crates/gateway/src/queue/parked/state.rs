@@ -24,7 +24,7 @@ use super::key::ParkKey;
 use super::lines::{Behind, Lines};
 use super::store::ParkedEntry;
 use super::topic::GoneEntry;
-use super::{DOCUMENTS_MAX, PIECES_MAX};
+use super::{DOCUMENTS_MAX, OPERATIONS_MAX, PIECES_MAX};
 use crate::clock::{steady_ms, steady_of};
 pub(crate) use holder::{Holder, HolderQuery};
 pub(crate) use index_lines::NamesLed;
@@ -44,8 +44,10 @@ pub(crate) struct ParkedState {
     keys: BTreeMap<ParkKey, ParkedKey>,
     /// The keys that hold a name.
     names: HashMap<Box<str>, Vec<ParkKey>>,
-    /// The keys that hold a document.
-    documents: HashMap<u64, Vec<ParkKey>>,
+    /// The keys that hold a document, each with the number of their operations on it.
+    documents: HashMap<u64, Vec<(ParkKey, u32)>>,
+    /// The operations whose documents are known one by one.
+    known: usize,
     places: DocumentPlaces,
     /// By lane, the pieces that its batch under way has parked.
     unsettled: HashMap<u32, Vec<(ParkKey, Order)>>,
@@ -104,6 +106,9 @@ pub(crate) struct EntryPiece {
     /// The names by which its operations name their indices, if it is in the line of an index.
     written: Arc<[Box<str>]>,
     pub(crate) parked_ms: u64,
+    /// When this gateway came to have it: read again after a restart, it is not given up at once, whatever
+    /// the clock says.
+    had_ms: u64,
     pub(crate) attempts: u32,
     pub(crate) refusals: u32,
     /// Whether the operations may have been executed.
@@ -169,6 +174,7 @@ impl EntryPiece {
                 _ => Arc::default(),
             },
             parked_ms: steady_of(entry.parked_ms),
+            had_ms: steady_ms(),
             attempts: entry.attempts,
             refusals: entry.refusals,
             doubt: false,
@@ -206,6 +212,24 @@ fn pick<T: Clone>(all: &[T], ops: Option<&[u32]>) -> Vec<T> {
     }
 }
 
+/// Counts one operation more for a key.
+fn add_key(keys: &mut Vec<(ParkKey, u32)>, key: &ParkKey) {
+    match keys.iter_mut().find(|(held, _)| held == key) {
+        Some((_, count)) => *count += 1,
+        None => keys.push((key.clone(), 1)),
+    }
+}
+
+/// Counts one operation less for a key.
+fn remove_key(keys: &mut Vec<(ParkKey, u32)>, key: &ParkKey) {
+    if let Some(at) = keys.iter().position(|(held, _)| held == key) {
+        keys[at].1 -= 1;
+        if keys[at].1 == 0 {
+            keys.swap_remove(at);
+        }
+    }
+}
+
 // === impl ParkedState ===
 
 impl ParkedState {
@@ -214,14 +238,18 @@ impl ParkedState {
     }
 
     pub(crate) fn is_full(&self, documents: usize) -> bool {
-        self.pieces >= PIECES_MAX || documents > 0 && self.documents.len() + 2 * documents > 2 * DOCUMENTS_MAX
+        let is_known = || {
+            self.documents.len() + 2 * documents > 2 * DOCUMENTS_MAX
+                || self.known + documents > OPERATIONS_MAX
+        };
+        self.pieces >= PIECES_MAX || documents > 0 && is_known()
     }
 
     pub(crate) fn insert(&mut self, key: ParkKey, names: &[String], why: &str, mut piece: EntryPiece) {
         for document in piece.documents.iter().flatten() {
-            let keys = self.documents.entry(*document).or_default();
-            keys.push(key.clone());
+            add_key(self.documents.entry(*document).or_default(), &key);
         }
+        self.known += piece.documents.len();
         if self.places.enter(&key, &mut piece) {
             self.followed = None;
         }
@@ -688,14 +716,13 @@ impl ParkedState {
         held.bytes = held.bytes.saturating_sub(piece.share);
         for document in piece.documents.iter().flatten() {
             if let Some(keys) = self.documents.get_mut(document) {
-                if let Some(at) = keys.iter().position(|held| held == key) {
-                    keys.swap_remove(at);
-                }
+                remove_key(keys, key);
                 if keys.is_empty() {
                     self.documents.remove(document);
                 }
             }
         }
+        self.known -= piece.documents.len();
         self.places.leave(key, &piece);
         self.leave_line(key, order, &piece);
         self.pieces -= 1;

@@ -75,6 +75,7 @@ impl ParkedState {
         let by_document = documents
             .filter_map(|document| self.documents.get(document))
             .flatten()
+            .map(|(key, _)| key)
             .chain(self.places.holders(named.place()));
         let behind = |key: &&ParkKey| after.is_none_or(|after| key.rank() > after.rank());
         let key = of_names()

@@ -35,13 +35,16 @@ pub(super) struct IndexLine {
 #[derive(Default)]
 struct WrittenName {
     pieces: BTreeSet<Order>,
+    /// When the earliest of their requests was accepted, in ms since 1970. In Kafka the first piece may be a
+    /// later one: positions in different partitions say nothing about each other.
+    since_ms: u64,
     /// Indices that the name has led to, each with the last piece that it may have been accepted before.
     led_to: BTreeMap<Box<str>, Order>,
     /// The index that the name leads to, if it is another one, and the pieces have yet to go over there.
     leads: Option<Box<str>>,
 }
 
-/// The names of pieces, each with the request of the first one: its position, and when it was accepted.
+/// The names of pieces, each with the first position of their requests, and when the earliest was accepted.
 pub(crate) type WrittenNames = BTreeMap<Box<str>, (u64, u64)>;
 
 /// Returns the index that a name leads to, if that is known.
@@ -94,6 +97,10 @@ impl IndexLine {
         for name in piece.written.iter() {
             is_news |= !self.names.contains_key(name);
             let known = self.names.entry(name.clone()).or_default();
+            known.since_ms = match known.pieces.is_empty() {
+                true => piece.accepted_ms,
+                false => known.since_ms.min(piece.accepted_ms),
+            };
             known.pieces.insert(order);
             for index in led_to {
                 is_news |= !known.led_to.contains_key(*index);
@@ -274,12 +281,11 @@ impl ParkedState {
         for held in lines.map(|(_, held)| held) {
             let names = held.line.names.iter();
             for (name, known) in names.filter(|(name, _)| !is_known || self.unasked.contains(*name)) {
-                let Some(piece) = known.pieces.first().and_then(|first| held.pieces.get(first)) else {
+                let Some((position, ..)) = known.pieces.first() else {
                     continue;
                 };
-                let request = (piece.order.0, piece.accepted_ms);
-                let first = written.entry(name.clone()).or_insert(request);
-                *first = request.min(*first);
+                let first = written.entry(name.clone()).or_insert((*position, known.since_ms));
+                *first = (first.0.min(*position), first.1.min(known.since_ms));
             }
         }
         written

@@ -20,6 +20,7 @@ pub(crate) struct Picked {
     pub(crate) refusals: u32,
     pub(crate) doubt: bool,
     pub(crate) parked_ms: u64,
+    pub(crate) had_ms: u64,
     /// The place from which its operations have to stay: earlier ones than these are elsewhere.
     pub(crate) until: Option<Order>,
 }
@@ -47,8 +48,14 @@ impl Picked {
             refusals: piece.refusals,
             doubt: piece.doubt,
             parked_ms: piece.parked_ms,
+            had_ms: piece.had_ms,
             until,
         }
+    }
+
+    /// Whether an operation at this place has to stay, because an earlier one is elsewhere.
+    pub(crate) fn is_behind_others(&self, place: Order) -> bool {
+        self.until.is_some_and(|until| place >= until)
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::super::key::{ParkKey, in_index, name_number};
 use super::super::store::ParkedEntry;
-use super::{EntryPiece, ParkedState, pick};
+use super::{EntryPiece, ParkedState, add_key, pick, remove_key};
 
 /// The document of a parked operation.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ pub(super) struct DocumentPlace {
 #[derive(Default)]
 pub(super) struct DocumentPlaces {
     /// The keys that hold a document there.
-    moved: HashMap<u64, Vec<ParkKey>>,
+    moved: HashMap<u64, Vec<(ParkKey, u32)>>,
     /// The indices that the names of parked documents lead to, as far as the cluster says.
     led_to: HashMap<u64, Option<u64>>,
 }
@@ -56,7 +56,8 @@ impl DocumentPlace {
 impl DocumentPlaces {
     /// Returns the keys that hold a document.
     pub(super) fn holders(&self, place: u64) -> impl Iterator<Item = &ParkKey> {
-        self.moved.get(&place).into_iter().flatten()
+        let keys = self.moved.get(&place).into_iter().flatten();
+        keys.map(|(key, _)| key)
     }
 
     /// Notes the documents of a piece. Returns whether the cluster has to be asked where a name leads.
@@ -80,15 +81,13 @@ impl DocumentPlaces {
     fn set(&mut self, key: &ParkKey, place: &mut DocumentPlace, index: Option<u64>) {
         place.now = in_index(index.unwrap_or(place.concrete), place.id);
         if place.is_moved() {
-            self.moved.entry(place.now).or_default().push(key.clone());
+            add_key(self.moved.entry(place.now).or_default(), key);
         }
     }
 
     fn forget(&mut self, key: &ParkKey, place: u64) {
         if let Some(keys) = self.moved.get_mut(&place) {
-            if let Some(at) = keys.iter().position(|held| held == key) {
-                keys.swap_remove(at);
-            }
+            remove_key(keys, key);
             if keys.is_empty() {
                 self.moved.remove(&place);
             }

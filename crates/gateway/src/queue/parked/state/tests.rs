@@ -152,3 +152,56 @@ fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
     let at: Vec<u64> = picked.iter().map(|picked| picked.at).collect();
     assert_eq!(at, [30, 40], "the first write is done");
 }
+
+#[test]
+fn many_operations_on_one_document_are_bounded_as_those_on_many_are() {
+    let mut state = ParkedState::default();
+    let ids = vec!["1"; 100_000];
+    let full_at = (0..20).find(|at| {
+        if state.is_full(ids.len()) {
+            return true;
+        }
+        park(&mut state, &entry(ParkKey::Documents, *at, &ids), 10 * at);
+        false
+    });
+    assert_eq!(full_at, Some(10), "a million");
+    let one = named("logs", "1");
+    let holder = state.holder(&query(&one, 3, 9, &[]), None);
+    assert_eq!(holder, Some(Holder::Key(ParkKey::Documents)));
+    let keys = state.documents.values().map(Vec::len).max();
+    assert_eq!(keys, Some(1), "a later operation looks at the key once");
+    state.drop_unsettled(None, 0);
+    assert!(state.is_empty() && state.documents.is_empty() && !state.is_full(ids.len()));
+}
+
+#[test]
+fn where_a_name_has_led_is_asked_since_the_earliest_request_whatever_positions_partitions_have() {
+    let through = |lane, position, accepted_ms| {
+        let named = OperationNames::new("a".to_owned(), Some("i1".to_owned()), Some("1"));
+        ParkedEntry {
+            lane,
+            names: vec!["a".to_owned(), "i1".to_owned()],
+            origins: vec![(position, accepted_ms)],
+            documents: vec![named.document],
+            places: vec![(0, 1, named.id)],
+            ..entry(
+                ParkKey::Index {
+                    index: "i1".to_owned(),
+                },
+                position,
+                &["1"],
+            )
+        }
+    };
+    let mut state = ParkedState::default();
+    // The second was accepted first, into a partition that has had more.
+    for (number, (lane, position, accepted_ms)) in [(3, 5, 2_000), (4, 900, 1_000)].into_iter().enumerate() {
+        state.insert_put(
+            &through(lane, position, accepted_ms),
+            (10 * number as u64, 100),
+            false,
+        );
+    }
+    let written = state.written_names(1);
+    assert_eq!(written.get("a"), Some(&(5, 1_000)));
+}

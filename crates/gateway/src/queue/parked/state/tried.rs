@@ -89,7 +89,7 @@ impl ParkedState {
             };
             let share = piece.share * ops.len() as u64 / undone;
             let mut made = EntryPiece::new(piece.at, piece.bytes, &entry, Some(ops), piece.standing);
-            (made.parked_ms, made.share) = (piece.parked_ms, share);
+            (made.parked_ms, made.had_ms, made.share) = (piece.parked_ms, piece.had_ms, share);
             made.attempts = piece.attempts + u32::from(attempted);
             made.refusals = tried.refusals.max(piece.refusals);
             (made.doubt, made.behind) = (doubt, piece.behind.clone());
