@@ -57,7 +57,7 @@ struct Tree {
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => portable::build("dist", "console,own-openssl")?,
+        None => portable::build("dist", "console,own-tls")?,
     };
     let (program, to) = (std::path::absolute(program)?, std::path::absolute(&options.to)?);
     fs::create_dir_all(&to)?;

@@ -1,8 +1,10 @@
 //! Builds the program for other machines than this one: it needs an old glibc and nothing else.
 //!
 //! Zig, which PyPI has, brings a C compiler and a linker that know each version of glibc; `cargo-zigbuild`
-//! lets cargo use them. OpenSSL, which librdkafka needs, is also compiled and linked in. `./dev` installs
-//! both tools.
+//! lets cargo use them. The TLS that librdkafka needs is also compiled and linked in. `./dev` installs both
+//! tools.
+
+mod tls;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,6 +15,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::steps::{cargo, run};
 use crate::terminal::{Look, paint, say};
+use tls::AwsLc;
+
+pub(crate) use tls::resolution;
 
 /// The newest glibc whose functions may be used: that of 2018, which RHEL 8 and Debian 10 have.
 const GLIBC_MAX: (u32, u32) = (2, 28);
@@ -77,10 +82,17 @@ pub(crate) fn building(mut cargo: Command, profile: &str, features: &str) -> Res
     );
     // Zig's linker would strip it away.
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-    // OpenSSL records when it was compiled.
+    // For C that records when it was compiled.
     cargo.env("SOURCE_DATE_EPOCH", epoch()?);
     cargo.env("LIBSQLITE3_FLAGS", SQLITE.join(" "));
-    let mut path = tools()?.into_os_string();
+    let aws_lc = AwsLc::find()?;
+    let tools = tools(&aws_lc)?;
+    // Only builds with Kafka look for an OpenSSL.
+    if features.contains("own-tls") {
+        cargo.env("OPENSSL_DIR", aws_lc.libssl(&tools)?);
+        cargo.env("OPENSSL_LIBS", "ssl").env("OPENSSL_STATIC", "1");
+    }
+    let mut path = tools.into_os_string();
     if let Some(more) = std::env::var_os("PATH") {
         path.push(":");
         path.push(more);
@@ -116,9 +128,9 @@ fn triple() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
-/// Makes a C and a C++ compiler in a folder for `PATH`. OpenSSL writes into the program the name of its
-/// compiler and the folders in which it was built, so neither may depend on the machine.
-fn tools() -> Result<PathBuf> {
+/// Makes a C and a C++ compiler in a folder for `PATH`. What they compile may not depend on the folders in
+/// which that is done.
+fn tools(aws_lc: &AwsLc) -> Result<PathBuf> {
     let folder = crate::target().join("zig");
     fs::create_dir_all(&folder)?;
     let mapped: Vec<String> = places()?
@@ -133,7 +145,8 @@ fn tools() -> Result<PathBuf> {
                 "TARGET",
                 &format!("{}-linux-gnu.{}", std::env::consts::ARCH, glibc_max()),
             )
-            .replace("MAPPED", &mapped.join(" "));
+            .replace("MAPPED", &mapped.join(" "))
+            .replace("AWS_LC", &aws_lc.seen());
         // The file is written only if it changes: C builds begin anew for a newer compiler.
         if fs::read_to_string(&file).ok().as_deref() != Some(&text) {
             fs::write(&file, text)?;
@@ -143,10 +156,13 @@ fn tools() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// C is made small where it handles no documents: OpenSSL, whose ciphers are assembler, and of librdkafka the
-/// requests that are rare, the mock brokers and the tests that are always part of it. The log compresses with
-/// the first level of zstd, so the strategies of other levels are left out. No panic goes through C, so C
-/// needs no tables to unwind by.
+/// C is made small where it handles no documents: of librdkafka the requests that are rare, the mock brokers
+/// and the tests that are always part of it. The log compresses with the first level of zstd, so the
+/// strategies of other levels are left out. No panic goes through C, so C needs no tables to unwind by.
+///
+/// `DEP_OPENSSL_INCLUDE` is there while something is built that uses an OpenSSL, which is librdkafka: it sees
+/// AWS-LC. Its build links shared libraries and trials also, which nothing runs, with libraries that are not
+/// there.
 ///
 /// `--undefined-version`: librdkafka's build also makes a shared library, whose list of functions names one
 /// that exists only in its tests.
@@ -159,16 +175,15 @@ while [ "$left" -gt 0 ]; do
     shift
     left=$((left - 1))
     case $word in
-        -DOPENSSL_BUILDING_OPENSSL) small=-Os ;;
         rdkafka_admin.c|rdkafka_assign*.c|rdkafka_aux.c|rdkafka_background.c|rdkafka_c[egmo]*.c) small=-Os ;;
         rdkafka_event.c|rdkafka_feature.c|rdkafka_idempotence.c|rdkafka_interceptor.c|rdkafka_m[eo]*.c) small=-Os ;;
         rdkafka_offset.c|rdkafka_pattern.c|rdkafka_plugin.c|rdkafka_range_*.c|rdkafka_re*.c|rdkafka_ro*.c) small=-Os ;;
         rdkafka_s*.c|rdkafka_t[eox]*.c|rdregex.c|rdunittest.c|cJSON.c|nanopb/*|opentelemetry/*) small=-Os ;;
-        -DENGINESDIR=*) word='-DENGINESDIR="/usr/lib/tidegate/engines"' ;;
-        -DMODULESDIR=*) word='-DMODULESDIR="/usr/lib/tidegate/modules"' ;;
+        -lssl|-lcrypto) [ -z "$DEP_OPENSSL_INCLUDE" ] || continue ;;
     esac
     set -- "$@" "$word"
 done
+[ -z "$DEP_OPENSSL_INCLUDE" ] || set -- AWS_LC "$@"
 exec cargo-zigbuild zig VERB -- -fno-sanitize=all -target TARGET -Wl,--undefined-version -ffunction-sections -fdata-sections \
     -fno-asynchronous-unwind-tables -fno-unwind-tables -DZSTD_EXCLUDE_DFAST_BLOCK_COMPRESSOR \
     -DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR \

@@ -186,7 +186,7 @@ fn installs(program: &Path) -> Result<()> {
 }
 
 /// Runs what the tests on each commit leave to whoever packs a program: checks that it installs, and speaks
-/// TLS to Kafka brokers with its built-in OpenSSL.
+/// TLS to Kafka brokers with its own library.
 ///
 /// # Errors
 /// If a test fails.

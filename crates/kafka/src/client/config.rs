@@ -61,10 +61,10 @@ fn add_tls(config: &mut ClientConfig, tls: &Tls) {
     }
 }
 
-/// Returns where the authorities of this machine are, if OpenSSL itself does not know: a program with its own
-/// OpenSSL would look at the place of the machine that it was built on.
+/// Returns where the authorities of this machine are, if the TLS library itself does not know: a program with
+/// a library of its own would look at the place that was fixed when that was compiled.
 fn machine_authorities() -> Option<String> {
-    if !cfg!(feature = "own-openssl") {
+    if !cfg!(feature = "own-tls") {
         return None;
     }
     // The same variable as for OpenSSL, and for TLS to clusters.

@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-use super::{Tree, output};
-use crate::steps::cargo;
+use super::Tree;
+use crate::portable;
 
 /// The crate of the program.
 const PROGRAM: &str = "cli";
 
 /// Writes the bill of materials, and returns its file.
 pub(super) fn write(tree: &Tree, to: &Path) -> Result<PathBuf> {
-    let metadata = metadata()?;
+    let metadata = portable::resolution()?;
     let used = used(&metadata)?;
     let sums = checksums()?;
     let packages = metadata["packages"].as_array().context("cargo names packages")?;
@@ -54,19 +54,6 @@ pub(super) fn write(tree: &Tree, to: &Path) -> Result<PathBuf> {
     let file = to.join(format!("tidegate-{}.spdx.json", tree.version));
     fs::write(&file, serde_json::to_string_pretty(&document)? + "\n")?;
     Ok(file)
-}
-
-fn metadata() -> Result<Value> {
-    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut command = cargo(&[
-        "metadata",
-        "--format-version",
-        "1",
-        "--locked",
-        "--filter-platform",
-    ]);
-    let told = output(command.arg(platform).current_dir(crate::root()))?;
-    serde_json::from_str(&told).context("cargo metadata is not JSON")
 }
 
 /// Returns each crate in the program, with the crates that it uses directly.
