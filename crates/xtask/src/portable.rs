@@ -146,7 +146,7 @@ fn tools(aws_lc: &AwsLc) -> Result<PathBuf> {
                 &format!("{}-linux-gnu.{}", std::env::consts::ARCH, glibc_max()),
             )
             .replace("MAPPED", &mapped.join(" "))
-            .replace("AWS_LC", &aws_lc.seen());
+            .replace("AWS_LC", &aws_lc.instead());
         // The file is written only if it changes: C builds begin anew for a newer compiler.
         if fs::read_to_string(&file).ok().as_deref() != Some(&text) {
             fs::write(&file, text)?;

@@ -25,6 +25,9 @@ pub(super) struct AwsLc {
 /// reads it, compiles its own declarations, which nothing uses, and links the library.
 const VERSION: &str = "#define OPENSSL_VERSION_NUMBER 0x1010107fL\n";
 
+/// Compiled beside libssl: where AWS-LC differs from OpenSSL in what librdkafka relies on.
+const HOST: &str = include_str!("host.cc");
+
 /// libssl needs neither the C++ library nor its run time.
 const FLAGS: [&str; 9] = [
     "-xc++",
@@ -72,13 +75,20 @@ impl AwsLc {
         })
     }
 
-    /// Returns the options of a compiler that is to see AWS-LC as OpenSSL.
-    pub(super) fn seen(&self) -> String {
-        format!(
-            "-I'{0}/generated-include' -I'{0}/aws-lc/include' -DBORINGSSL_PREFIX={1}",
-            self.source.display(),
-            self.prefix
-        )
+    /// Returns the options of a compiler, as a shell reads them, by which librdkafka sees AWS-LC as OpenSSL.
+    pub(super) fn instead(&self) -> String {
+        let seen = self.seen().map(|option| format!("'{option}'"));
+        format!("{} -DSSL_set1_host=tidegate_set1_host", seen.join(" "))
+    }
+
+    /// Returns the options of a compiler that is to see AWS-LC.
+    fn seen(&self) -> [String; 3] {
+        let from = self.source.display();
+        [
+            format!("-I{from}/generated-include"),
+            format!("-I{from}/aws-lc/include"),
+            format!("-DBORINGSSL_PREFIX={}", self.prefix),
+        ]
     }
 
     /// Compiles libssl with the compilers of `tools`, unless these have done so before, and returns the
@@ -86,7 +96,7 @@ impl AwsLc {
     pub(super) fn libssl(&self, tools: &Path) -> Result<PathBuf> {
         let folder = tools.join(format!("{}-ssl", self.prefix));
         let done = folder.join("made-by");
-        let by = fs::read_to_string(tools.join("tidegate-c++"))? + &FLAGS.join(" ");
+        let by = fs::read_to_string(tools.join("tidegate-c++"))? + &FLAGS.join(" ") + HOST;
         if fs::read_to_string(&done).ok().as_deref() == Some(&by) {
             return Ok(folder);
         }
@@ -117,13 +127,17 @@ impl AwsLc {
             !sources.is_empty(),
             "AWS-LC's list of libssl's sources has another form now"
         );
+        let host = to.join("host.cc");
+        fs::write(&host, HOST)?;
+        let mut sources: Vec<PathBuf> = sources.iter().map(|name| folder.join(name)).collect();
+        sources.push(host);
+        let object = |source: &Path| Some(to.join(source.file_name()?).with_extension("o"));
         let next = AtomicUsize::new(0);
         let work = || -> Result<()> {
             while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let mut compile = Command::new(tools.join("tidegate-c++"));
-                compile.args(FLAGS).args(self.seen().replace('\'', "").split(' '));
-                compile.arg("-c").arg(folder.join(source));
-                run(compile.arg("-o").arg(to.join(format!("{source}.o"))))?;
+                compile.args(FLAGS).args(self.seen()).arg("-c").arg(source);
+                run(compile.arg("-o").arg(object(source).context("a name")?))?;
             }
             Ok(())
         };
@@ -133,10 +147,7 @@ impl AwsLc {
             let mut done = threads.into_iter().map(|thread| thread.join().expect("no panic"));
             done.try_for_each(|done| done)
         })?;
-        Ok(sources
-            .iter()
-            .map(|source| to.join(format!("{source}.o")))
-            .collect())
+        Ok(sources.iter().filter_map(|source| object(source)).collect())
     }
 }
 
@@ -158,8 +169,9 @@ mod tests {
 
     #[test]
     fn the_sources_of_libssl_are_read_and_its_tests_are_not() {
-        let list = "add_library(\n  ssl\n\n  bio_ssl.cc\n  ssl_decrepit.c\n)\nadd_executable(\n  t\n  ssl_test.cc\n)\n";
-        assert_eq!(sources(list), ["bio_ssl.cc", "ssl_decrepit.c"]);
+        let tests = "add_executable(\n  t\n  ssl_test.cc\n)\n";
+        let list = format!("add_library(\n  ssl\n\n  bio_ssl.cc\n  ssl_decrepit.c\n)\n{tests}");
+        assert_eq!(sources(&list), ["bio_ssl.cc", "ssl_decrepit.c"]);
     }
 
     #[test]
