@@ -1,5 +1,7 @@
 //! Copies a part's bytes out of the body, chunk by chunk, while they are sent.
 
+use std::ops::Range;
+
 use crate::plan::{ARENA, Part, Plan};
 
 /// The progress of copying a part. Start with `Gather::default()` for each attempt to send the part.
@@ -16,10 +18,26 @@ impl Gather {
     ///
     /// `body` is the body from which `plan` was made.
     pub fn next(&mut self, plan: &Plan, part: &Part, body: &[u8], out: &mut Vec<u8>, max: usize) -> usize {
+        self.next_short(plan, part, body, out, (max, usize::MAX))
+    }
+
+    /// Like [`Gather::next`], but ends before a stretch of the body of `long` bytes or more
+    /// ([`Gather::stretch`]).
+    pub fn next_short(
+        &mut self,
+        plan: &Plan,
+        part: &Part,
+        body: &[u8],
+        out: &mut Vec<u8>,
+        (max, long): (usize, usize),
+    ) -> usize {
         let mut room = max;
         while let Some(piece) = part.pieces.get(self.piece) {
             let start = (piece.start & !ARENA) + self.offset;
             let length = (piece.end - start) as usize;
+            if length >= long && piece.start & ARENA == 0 {
+                break;
+            }
             if let Some(ahead) = part.pieces.get(self.piece + AHEAD)
                 && ahead.start & ARENA == 0
             {
@@ -41,6 +59,33 @@ impl Gather {
             self.offset = 0;
         }
         max - room
+    }
+
+    /// Returns the stretch of the body that comes next, if it is one of `long` bytes or more: a caller may
+    /// take it from where it is, and then [`Gather::skip`] as much of it as it has taken.
+    pub fn stretch(&self, part: &Part, long: usize) -> Option<Range<usize>> {
+        let piece = part.pieces.get(self.piece)?;
+        let stretch = (piece.start + self.offset) as usize..piece.end as usize;
+        (piece.start & ARENA == 0 && stretch.len() >= long).then_some(stretch)
+    }
+
+    /// Goes on behind the next `bytes` bytes, which lie within one stretch.
+    ///
+    /// # Panics
+    ///
+    /// If they do not.
+    pub fn skip(&mut self, part: &Part, bytes: usize) {
+        let stretch = self.stretch(part, bytes).map(|stretch| stretch.len());
+        let length = stretch.expect("what is skipped lies within a stretch");
+        (self.piece, self.offset) = match length == bytes {
+            true => (self.piece + 1, 0),
+            false => (self.piece, self.offset + bytes as u32),
+        };
+    }
+
+    /// Returns whether all of the part was taken.
+    pub fn is_at_end(&self, part: &Part) -> bool {
+        self.piece == part.pieces.len()
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Transmitter {
     queue: VecDeque<Chunk>,
     queue_at: usize,
     queued: usize,
+    /// Those of the queued bytes that take memory only because they are queued.
+    owned: usize,
     body: Outgoing,
     framing: Framing,
     /// The bytes that a known length still promises.
@@ -75,6 +77,7 @@ impl Transmitter {
             queue: VecDeque::new(),
             queue_at: 0,
             queued: 0,
+            owned: 0,
             body,
             body_ended: framing == Framing::None,
             framing,
@@ -94,7 +97,7 @@ impl Transmitter {
         waits: &mut WaitsFor,
     ) -> Poll<Result<(), TransmitFault>> {
         loop {
-            let source_pending = !self.body_ended && self.queued < QUEUE_BYTES && self.pull(cx)?;
+            let source_pending = !self.body_ended && self.has_room() && self.pull(cx)?;
             if self.is_empty() {
                 if self.unflushed {
                     *waits = WaitsFor::Peer;
@@ -119,13 +122,15 @@ impl Transmitter {
         self.prefix_at == self.prefix.len() && self.queue.is_empty()
     }
 
+    /// Whether more of the body may be queued: as much as one write takes, of memory that is there anyway.
+    fn has_room(&self) -> bool {
+        self.owned < QUEUE_BYTES && self.queued < CHUNK_BYTES
+    }
+
     /// Queues chunks from the body; returns true when the source has none just now.
     fn pull(&mut self, cx: &mut Context<'_>) -> Result<bool, TransmitFault> {
         let chunked = self.framing == Framing::Chunked;
-        while self.queued < QUEUE_BYTES
-            && self.queue.len() < QUEUE_SLICES
-            && (!chunked || self.queue.is_empty())
-        {
+        while self.has_room() && self.queue.len() < QUEUE_SLICES && (!chunked || self.queue.is_empty()) {
             match self.body.poll_chunk(cx) {
                 Poll::Pending => return Ok(true),
                 Poll::Ready(Some(Ok(chunk))) if chunk.is_empty() => continue,
@@ -162,6 +167,7 @@ impl Transmitter {
             Framing::None | Framing::UntilClose => {}
         }
         self.queued += chunk.len();
+        self.owned += owned_of(&chunk, chunk.len());
         self.queue.push_back(chunk);
         Ok(())
     }
@@ -223,6 +229,7 @@ impl Transmitter {
         self.queued -= wrote;
         while let Some(chunk) = self.queue.front() {
             let rest = chunk.len() - self.queue_at;
+            self.owned -= owned_of(chunk, wrote.min(rest));
             if wrote < rest {
                 self.queue_at += wrote;
                 return;
@@ -234,5 +241,61 @@ impl Transmitter {
     }
 }
 
+/// Returns how many of some bytes of a chunk take memory only because they are queued.
+fn owned_of(chunk: &Chunk, bytes: usize) -> usize {
+    match chunk {
+        Chunk::Shared(_) => 0,
+        Chunk::Static(_) | Chunk::Bytes(_) | Chunk::Buffer(_) => bytes,
+    }
+}
+
 const QUEUE_BYTES: usize = 64 << 10;
 const QUEUE_SLICES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    use super::*;
+    use crate::{Budget, Pool};
+
+    /// Takes one write in full, and notes its bytes.
+    #[derive(Default)]
+    struct OneWrite(Option<usize>);
+
+    impl Sink for OneWrite {
+        fn poll_write(&mut self, _: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+            let bytes = slices.iter().map(|slice| slice.len()).sum();
+            match self.0.replace(bytes) {
+                None => Poll::Ready(Ok(bytes)),
+                Some(_) => Poll::Pending,
+            }
+        }
+        fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn one_write_has_as_much_as_it_takes_of_memory_that_is_there_anyway_and_little_else_waits() {
+        const PIECE: usize = 40 << 10;
+        let pool = Pool::new(Arc::new(Budget::new(64 << 20)));
+        let buffer = || {
+            let mut buffer = pool.take(PIECE);
+            buffer.extend_from_slice(&[b'x'; PIECE]);
+            buffer
+        };
+        let shared = buffer().freeze();
+        let first_write = |chunk: &dyn Fn() -> Chunk| {
+            let body: Outgoing = (0..10).map(|_| chunk()).collect();
+            let framing = Framing::Length(10 * PIECE as u64);
+            let (mut sent, mut sink) = (Transmitter::new(Vec::new(), body, framing), OneWrite::default());
+            let (mut context, mut waits) = (Context::from_waker(Waker::noop()), WaitsFor::Source);
+            assert!(sent.poll_send(&mut sink, &mut context, &mut waits).is_pending());
+            sink.0.unwrap_or_default()
+        };
+        assert_eq!(first_write(&|| Chunk::Buffer(buffer())), 2 * PIECE);
+        assert_eq!(first_write(&|| Chunk::Shared(shared.clone())), CHUNK_BYTES);
+    }
+}
