@@ -61,6 +61,10 @@ pub struct Ask<'a> {
     /// At [`Level::Lane`]: whether a document's lane follows from its id alone, and so from nothing that can
     /// change while the document waits there.
     pub lanes_by_id: bool,
+    /// At [`Level::Lane`]: whether a lane's documents for one node lie next to each other, where that makes
+    /// long stretches of them. A lane may then have several parts ([`crate::Plan::by_lane`]); documents of
+    /// one shard keep their order.
+    pub nodes_apart: bool,
     /// The treatment of documents that have no id.
     pub null_id: NullId,
     /// The source of shards for documents that have neither id nor routing; `None` if there is none.

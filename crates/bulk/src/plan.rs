@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::action::Form;
 use crate::direct::RoutingValues;
-use crate::lanes::{lane_of, lane_of_id, lane_seed};
+use crate::lanes::{bins, lane_of, lane_of_id, lane_seed};
 use crate::names::Names;
 use crate::runs::{Assigned, Runs};
 use crate::touches::{Touched, Touches};
@@ -24,7 +24,8 @@ pub enum Verdict {
 /// The parts of a body, and the order that their items have in the reply.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The parts, at least one, in the order of their first documents.
+    /// The parts, at least one, in the order of their first documents. At [`Level::Lane`] a lane may have
+    /// several ([`Plan::by_lane`]).
     pub parts: Vec<Part>,
     /// The part of each document; empty when there is only one part.
     pub(crate) order: Vec<u16>,
@@ -202,6 +203,8 @@ struct Draft<'a, 's> {
     body: &'a [u8],
     level: Level,
     lanes_by_id: bool,
+    /// At the level lane: the parts that a lane may have, a power of two.
+    bins: usize,
     /// The URL's index, for lines that name none.
     default_index: Option<&'a str>,
     table: &'a RouteTable,
@@ -367,13 +370,19 @@ impl<'a, 's> Draft<'a, 's> {
             writes: Vec::new(),
             touched: Vec::new(),
         };
-        scratch.slots.clear(level, table);
+        let bins = if ask.nodes_apart {
+            bins(level, body.len(), table)
+        } else {
+            1
+        };
+        scratch.slots.clear(level, table, bins);
         scratch.touches.clear(level, table);
         scratch.names.clear(table);
         Self {
             body,
             level,
             lanes_by_id: ask.lanes_by_id,
+            bins,
             default_index: ask.default_index,
             table,
             scratch,
@@ -501,7 +510,10 @@ impl<'a, 's> Draft<'a, 's> {
             _ => 0,
         };
         let slot = match (self.level, node, shard) {
-            (Level::Lane(_), ..) => &mut slots.parts[lane as usize],
+            (Level::Lane(_), ..) => {
+                let bin = node.map_or(0, |node| usize::from(node.0)) & (self.bins - 1);
+                &mut slots.parts[lane as usize * self.bins + bin]
+            }
             (Level::Cluster, ..) | (_, None, _) | (_, _, None) => &mut slots.any,
             (Level::Node, Some(node), _) => &mut slots.parts[usize::from(node.0)],
             (Level::Index, Some(node), _) => slots.in_row(doc.ordinal, u32::from(nodes), u32::from(node.0)),
@@ -725,7 +737,7 @@ impl Default for Slots {
 }
 
 impl Slots {
-    fn clear(&mut self, level: Level, table: &RouteTable) {
+    fn clear(&mut self, level: Level, table: &RouteTable, bins: usize) {
         self.any = NO_PART;
         for row in self.rows_in_use.drain(..) {
             self.rows[row as usize] = NO_ROW;
@@ -737,7 +749,7 @@ impl Slots {
             Level::Lane(lanes) => {
                 self.lately = [None; LATELY];
                 self.writes.clear();
-                self.parts.resize(lanes.max(1) as usize, NO_PART);
+                self.parts.resize(lanes.max(1) as usize * bins, NO_PART);
             }
             Level::Index | Level::Shard => {
                 let indices = table.indices() as usize;

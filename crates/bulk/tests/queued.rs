@@ -45,6 +45,7 @@ const LANES: Ask<'static> = Ask {
     default_index: Some("plain"),
     level: Level::Lane(4),
     lanes_by_id: false,
+    nodes_apart: false,
     null_id: NullId::Always,
     url_routing: None,
     url_pipeline: None,

@@ -36,6 +36,7 @@ const ASK: Ask<'static> = Ask {
     url_pipeline: None,
     level: bulk::Level::Node,
     lanes_by_id: false,
+    nodes_apart: false,
     null_id: NullId::Keep,
     require_alias: false,
     require_data_stream: false,

@@ -468,6 +468,7 @@ impl Core<'_> {
             lanes: queueing.as_ref().map(|queueing| Lanes {
                 count: queueing.accept.queue.log.lanes(),
                 by_id: queueing.accept.queue.log.has_lanes_by_id(),
+                nodes_apart: queueing.accept.queue.log.on_disk().is_some(),
             }),
             round_robins: self.directory.of(&settings.cluster),
             switches: self.switches.of(&settings.cluster),

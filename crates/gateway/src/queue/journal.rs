@@ -23,7 +23,7 @@ use wire::{Buffer, CHUNK_BYTES};
 
 use crate::error::NotQueued;
 use crate::queue::record::Params;
-use pieces::{assert_gathered, cut};
+use pieces::{GroupGather, assert_gathered, cut};
 
 /// Where the records of a queue are.
 pub(crate) enum Journal {
@@ -193,15 +193,12 @@ impl Journal {
                     record.lend(memory, take_back);
                 }
                 record.reserve(bytes);
-                for part in &plan.parts {
-                    let (mut gather, mut gathered) = (Gather::default(), 0);
-                    let more = |out: &mut Vec<u8>, most| {
-                        let more = gather.next(plan, part, body, out, most);
-                        gathered += more as u64;
-                        more
-                    };
-                    record.group_in_turns(part.lane, part.docs, more, &mut turn).await;
-                    assert_gathered(part, gathered);
+                for parts in plan.by_lane().chunk_by(|part, next| part.lane == next.lane) {
+                    let (lane, docs) = (parts[0].lane, parts.iter().map(|part| part.docs).sum());
+                    let mut group = GroupGather::new(parts);
+                    let more = |out: &mut Vec<u8>, most| group.next(plan, body, out, most);
+                    record.group_in_turns(lane, docs, more, &mut turn).await;
+                    group.assert_whole();
                 }
                 Ok(NewRecord::Disk(record))
             }

@@ -51,6 +51,8 @@ pub(crate) struct Lanes {
     pub(crate) count: u32,
     /// Whether a document's lane follows from its id alone.
     pub(crate) by_id: bool,
+    /// Whether a lane's documents for one node may lie next to each other.
+    pub(crate) nodes_apart: bool,
 }
 
 /// A bulk that is planned, besides its head and body.
@@ -104,6 +106,7 @@ impl Reshuffle {
                 Level::Shard => bulk::Level::Shard,
             },
             lanes_by_id: self.lanes.is_some_and(|lanes| lanes.by_id),
+            nodes_apart: self.lanes.is_some_and(|lanes| lanes.nodes_apart),
             null_id: match (self.lanes, self.settings.fix_null_id) {
                 (Some(_), _) => NullId::Always,
                 (None, true) => NullId::Mint,
