@@ -267,10 +267,11 @@ mod tests {
     impl Sink for OneWrite {
         fn poll_write(&mut self, _: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
             let bytes = slices.iter().map(|slice| slice.len()).sum();
-            match self.0.replace(bytes) {
-                None => Poll::Ready(Ok(bytes)),
-                Some(_) => Poll::Pending,
+            if self.0.is_some() {
+                return Poll::Pending;
             }
+            self.0 = Some(bytes);
+            Poll::Ready(Ok(bytes))
         }
         fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
             Poll::Ready(Ok(()))

@@ -600,8 +600,10 @@ mod tests {
         let steps = |room: usize| {
             // Two operations on the document 1, of which an earlier one has moved, beside two on others.
             let operations = [(0, 1, false), (1, 2, false), (2, 1, false), (3, 3, false)];
-            let held =
-                |operation: usize| Held::By((operation % 2 == 0).then(|| Holder::Key(ParkKey::Documents)));
+            let held = |operation: usize| {
+                let moved = operation.is_multiple_of(2);
+                Held::By(moved.then_some(Holder::Key(ParkKey::Documents)))
+            };
             DueSteps::of(&key, operations.into_iter(), held, |moving| moving <= room, 10)
         };
         let all = steps(2);
