@@ -39,6 +39,8 @@ struct Undone {
     split: bool,
     /// Whether the next attempt shares no request with other lanes.
     apart: bool,
+    /// Whether one of the operations is to be found for which requests fail without a word.
+    suspects: bool,
 }
 
 /// What became of some operations in one try.
@@ -70,6 +72,7 @@ impl Undone {
             }
             Outcome::Whole(why) => {
                 self.split = true;
+                self.suspects |= why.is_unexplained();
                 if why.doubt {
                     work.doubt[operation].add();
                 }
@@ -221,7 +224,8 @@ impl Lane {
     /// Tries until each of these operations is done, parked or dead.
     async fn settle(&mut self, work: &mut Work<'_>, mut left: Vec<usize>) -> Option<()> {
         let group = Arc::clone(&self.route.group);
-        let (mut failures, mut unexplained, mut apart) = (0, 0, false);
+        let (mut failures, mut unexplained) = (0, 0);
+        let (mut apart, mut suspects) = (false, false);
         // Refused operations whose dead letters the disk did not take.
         let mut refused = Vec::new();
         while !left.is_empty() {
@@ -240,8 +244,9 @@ impl Lane {
                 Some(worst) if worst.is_unexplained() => unexplained + 1,
                 _ => 0,
             };
-            // What another lane has in the same request may be why.
-            apart = undone.apart || unexplained >= UNEXPLAINED_TOGETHER;
+            // What another lane has in the same request may be why, also while the cause is looked for.
+            suspects |= undone.suspects;
+            apart = undone.apart || suspects || unexplained >= UNEXPLAINED_TOGETHER;
             let mut again = undone.again;
             let settled = chunk - again.len();
             refused.append(&mut undone.dead);

@@ -95,9 +95,11 @@ impl UnknownOutcome {
             UnknownOutcome::Unanswered(_) => false,
             UnknownOutcome::Name { status, .. } | UnknownOutcome::Documents(status) => {
                 !status.is_server_error()
+                    && !status.is_redirection()
                     && !matches!(
                         *status,
                         StatusCode::UNAUTHORIZED
+                            | StatusCode::PROXY_AUTHENTICATION_REQUIRED
                             | StatusCode::TOO_MANY_REQUESTS
                             | StatusCode::REQUEST_TIMEOUT
                     )
@@ -239,7 +241,7 @@ impl Outcomes {
     /// Whether a node has answered, and not the gateway in place of one.
     pub(crate) fn are_answered(&self) -> bool {
         let is_answered = |outcome: &Outcome| match outcome {
-            Outcome::Again(again) => again.busy || again.error.is_some(),
+            Outcome::Again(again) => again.busy || again.own_error().is_some(),
             _ => true,
         };
         match self {

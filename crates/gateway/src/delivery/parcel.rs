@@ -192,7 +192,7 @@ impl Route {
     }
 
     /// Returns a body as it is sent, compressed if the pipeline says so, and its headers.
-    async fn encoded(&self, body: Body, outbound: &Outbound) -> (HeaderMap, Outgoing) {
+    pub(super) async fn encoded(&self, body: Body, outbound: &Outbound) -> (HeaderMap, Outgoing) {
         let mut headers = delivered_headers();
         if let Some(account) = self.account(outbound) {
             headers.insert(AUTHORIZATION, account);

@@ -12,19 +12,17 @@ use std::time::{Duration, Instant};
 
 use bulk::{Op, RouteTable, Target};
 use cluster::{Node, PickReason, Snapshot};
-use http::header::AUTHORIZATION;
 use http::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
-use wire::Outgoing;
 
 use crate::delivery::error_scope::{concerned, names_index};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Outcomes, outcomes};
 use crate::delivery::sent_as::{asked_as, sent_as};
 use crate::delivery::work::Work;
+use crate::nodes::lines::{Body, Lines};
 use crate::nodes::{Message, Outbound, Purpose};
-use crate::queue::delivered_headers;
 use crate::queue::parked::Scope;
 
 /// What a node does with a request that changes nothing.
@@ -58,26 +56,40 @@ impl Route {
         let Some(began) = began.filter(|_| self.group.parked().is_some()) else {
             return outcomes;
         };
-        let mut unanswered = None;
-        let gate = self.outlets.gate(node);
         let taken = self.outlets.taken_names.latest();
-        for name in other_names(&some_names(work, operations, snapshot), &taken, &snapshot.table) {
-            if gate.has_taken_since(began) {
-                break;
-            }
-            let request = harmless(Op::Delete, &name, place(work, snapshot));
-            if let Trial::Unanswered(why) = self.try_out(node, request, outbound).await {
-                unanswered = Some(why);
-                break;
-            }
-        }
-        match (gate.has_taken_since(began), unanswered) {
-            (true, _) => outcomes.whole(),
-            (false, Some(why)) if outcomes.refused_at().is_some() => outcomes.because(&format!(
+        let names = other_names(&some_names(work, operations, snapshot), &taken, &snapshot.table);
+        let place = place(work, snapshot);
+        match self.takes_another((node, began), names, place, outbound).await {
+            Ok(true) => outcomes.whole(),
+            Err(why) if outcomes.refused_at().is_some() => outcomes.because(&format!(
                 "it cannot be told whether one document is to blame, since other requests do not go through: {why}"
             )),
-            (false, _) => outcomes,
+            Ok(false) | Err(_) => outcomes,
         }
+    }
+
+    /// Returns whether a node has taken a request that began since then; it is asked about these names for
+    /// that. An error says, in words, why it cannot be told.
+    async fn takes_another(
+        &self,
+        (node, since): (&Node, Instant),
+        names: Vec<String>,
+        place: IndexPlace,
+        outbound: &Outbound,
+    ) -> Result<bool, String> {
+        let gate = self.outlets.gate(node);
+        for name in names {
+            if gate.has_taken_since(since) {
+                return Ok(true);
+            }
+            let request = harmless(Op::Delete, &name, place);
+            let trial = self.try_out(node, request, outbound).await;
+            match trial {
+                Trial::Unanswered(why) if !gate.has_taken_since(since) => return Err(why),
+                _ => {}
+            }
+        }
+        Ok(gate.has_taken_since(since))
     }
 
     /// Returns what the refusal of a whole request concerns that has only this operation, given that the node
@@ -107,12 +119,21 @@ impl Route {
         };
         let place = place(work, snapshot);
         let node = outbound.pick(snapshot, PickReason::Documents, &[]);
-        let plain = self.try_out(&node, harmless(op, &name, place), &outbound);
         // The account may have the right for other operations alone: then the node refuses the item.
-        match plain.await {
+        match self.try_out(&node, harmless(op, &name, place), &outbound).await {
             Trial::Taken => {}
-            Trial::Refused => return Some(Scope::Index),
+            Trial::Refused => return self.blame(Scope::Index, &node, &name, (work, snapshot)).await,
             Trial::Unanswered(_) => return None,
+        }
+        // If nobody says what is wrong, it may be the length: something on the way that fails for all but the
+        // short requests concerns everybody.
+        if error.is_none() {
+            let at = work.operations[operation];
+            let (target, body) = harmless(op, &name, place);
+            let long = (target, lengthened(&body, at.end - at.start));
+            let Trial::Taken = self.try_out(&node, long, &outbound).await else {
+                return None;
+            };
         }
         if work.wording.has_parameters() {
             // Its path may have another index. A delete runs no pipeline, which might write elsewhere.
@@ -120,12 +141,29 @@ impl Route {
             let alike = (work.wording.asked().to_owned(), body);
             match self.try_out(&node, alike, &outbound).await {
                 Trial::Taken => {}
-                Trial::Refused => return Some(Scope::Request),
+                Trial::Refused => return self.blame(Scope::Request, &node, &name, (work, snapshot)).await,
                 Trial::Unanswered(_) => return None,
             }
         }
         work.blamed.set(work.blamed.get() + 1);
         Some(Scope::Document)
+    }
+
+    /// Returns this scope if the node still takes requests for other names after it has refused one for this
+    /// name: by now it may refuse everything, or another way may lead to it.
+    async fn blame(
+        &self,
+        scope: Scope,
+        node: &Node,
+        name: &str,
+        (work, snapshot): (&Work<'_>, &Snapshot),
+    ) -> Option<Scope> {
+        let taken = self.outlets.taken_names.latest();
+        let names = other_names(&[name.to_owned()], &taken, &snapshot.table);
+        let (since, place) = (Instant::now(), place(work, snapshot));
+        let outbound = self.outbound();
+        let takes = self.takes_another((node, since), names, place, &outbound);
+        (takes.await == Ok(true)).then_some(scope)
     }
 
     /// Records an index of operations that are all done.
@@ -137,12 +175,14 @@ impl Route {
             .for_each(|name| self.outlets.taken_names.add(name));
     }
 
-    /// Sends a node a request, its path and query and its body, with one operation.
+    /// Sends a node a request, its path and query and its body, with one operation, packed as documents are
+    /// delivered.
     async fn try_out(&self, node: &Node, (target, body): (String, String), outbound: &Outbound) -> Trial {
-        let mut headers = delivered_headers();
-        if let Some(account) = self.account(outbound) {
-            headers.insert(AUTHORIZATION, account);
-        }
+        let pool = self.worker.pool();
+        let mut lines = pool.take(body.len());
+        lines.extend_from_slice(body.as_bytes());
+        let body = Body::new([Lines::Whole(lines.freeze())], pool);
+        let (headers, body) = self.encoded(body, outbound).await;
         let message = Message {
             request_id: &self.request_id,
             purpose: Purpose::Ask,
@@ -152,7 +192,6 @@ impl Route {
         };
         let began = Instant::now();
         let deadline = tokio::time::Instant::now() + ANSWER_WITHIN;
-        let body = Outgoing::from(body.into_bytes());
         let (head, body) = match outbound.whole(node, message, body, deadline).await {
             Ok(answer) => answer,
             Err(why) => return Trial::Unanswered(why.to_string()),
@@ -219,6 +258,17 @@ fn harmless(op: Op, name: &str, place: IndexPlace) -> (String, String) {
     (asked_as(&sent_as(&format!("{path}?pipeline=_none"))), body)
 }
 
+/// Makes the first line of a body longer by spaces, so that the body has this many bytes, or nearly as many.
+fn lengthened(body: &str, bytes: usize) -> String {
+    let (first, rest) = body.split_at(1);
+    let more = bytes.min(LIKE_BYTES_MAX).saturating_sub(body.len());
+    // Random ones, which do not go into nothing when they are packed.
+    let spaces = std::iter::repeat_with(|| if fastrand::bool() { ' ' } else { '\t' });
+    let mut long = first.to_owned();
+    long.extend(spaces.take(more));
+    long + rest
+}
+
 /// Returns a few of the names that operations have for their indices.
 fn some_names(work: &Work<'_>, operations: &[usize], snapshot: &Snapshot) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
@@ -255,6 +305,8 @@ const NO_SUCH_SEQ_NO: u64 = 1_000_000_000_000_000;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How often requests may fail without a word that explains it before one of their documents is suspected.
 const UNEXPLAINED_MAX: u32 = 3;
+/// The most bytes that a request has which changes nothing, and is as long as the refused one.
+const LIKE_BYTES_MAX: usize = 1 << 20;
 /// The most operations of a batch that are looked at by themselves.
 const BLAMED_MAX: u32 = 8;
 /// The number of operations whose names are looked at.
@@ -318,6 +370,13 @@ mod tests {
         assert_eq!(body.lines().count(), 1);
         let (target, body) = harmless(Op::Index, "a%1", IndexPlace::Path);
         assert!(target.starts_with("/a%251/_bulk?"), "{target}");
+        let long = lengthened(&body, 5_000);
+        assert_eq!(long.len(), 5_000);
+        let without_spaces = |text: &str| text.replace([' ', '\t'], "");
+        assert_eq!(without_spaces(&long), without_spaces(&body));
+        let first: serde_json::Value = serde_json::from_str(long.lines().next().unwrap()).unwrap();
+        assert_eq!(first["index"]["if_primary_term"], 1);
+        assert_eq!(lengthened(&body, 10), body);
         assert!(!body.contains("_index") && body.ends_with("}\n{}\n"), "{body}");
     }
 }

@@ -483,6 +483,10 @@ async fn send_due(
             let parked = group.parked();
             parked.is_some_and(|parked| !parked.state().is_full(moving + 1))
         };
+        // Doubt goes along with what moves to another line.
+        if let Outcome::Park(_, again) = &outcome {
+            load.doubts(operation, again.doubt);
+        }
         let fate = load.outcome(operation, outcome, of, (group.queue.parked_age_max(), may_move));
         moving += usize::from(matches!(fate, Fate::Elsewhere(_)));
         went.note(load, operation, fate);
