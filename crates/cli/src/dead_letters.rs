@@ -2,6 +2,7 @@
 
 mod patch;
 
+use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
@@ -216,12 +217,10 @@ fn run_list(list: &List, admin: &Admin, mut query: Terms, json: bool, out: &mut 
         writeln!(out, "{}", indented(listed.get()))?;
         return Ok(true);
     }
-    let listed: Value = serde_json::from_str(listed.get())?;
-    let letters = listed["dead_letters"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let listed: Listed = serde_json::from_str(listed.get())?;
+    let letters = listed.dead_letters.iter().map(|letter| facts(letter));
     let rows: Vec<_> = letters
+        .collect::<Result<Vec<_>>>()?
         .iter()
         .map(|letter| {
             let text = |key: &str| letter[key].as_str().unwrap_or("-").to_owned();
@@ -238,7 +237,7 @@ fn run_list(list: &List, admin: &Admin, mut query: Terms, json: bool, out: &mut 
         .collect();
     let heads = [">id", "died", "group", "index", "status", "type", "reason"];
     table(out, &heads, &rows)?;
-    if let Some(next) = listed["next"].as_u64() {
+    if let Some(next) = listed.next {
         writeln!(out, "more: --from {next}")?;
     }
     Ok(true)
@@ -293,6 +292,22 @@ fn run_count(
     Ok(true)
 }
 
+/// A page of letters.
+#[derive(Deserialize)]
+struct Listed {
+    dead_letters: Vec<Box<RawValue>>,
+    #[serde(default)]
+    next: Option<u64>,
+}
+
+/// Reads a letter without its lines: a client's document may be what no [`Value`] holds, such as half a
+/// surrogate pair, a number of a thousand digits, or a thousand brackets.
+fn facts(letter: &RawValue) -> Result<Value> {
+    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(letter.get())?;
+    fields.retain(|name, _| !matches!(name.as_str(), "action" | "source" | "original"));
+    Ok(serde_json::from_str(&serde_json::to_string(&fields)?)?)
+}
+
 /// The lines of a letter, as they were written.
 #[derive(Deserialize)]
 struct Lines {
@@ -308,7 +323,7 @@ fn write_letter(letter: &RawValue, json: bool, out: &mut impl Write) -> Result<b
         return Ok(true);
     }
     let lines: Lines = serde_json::from_str(letter.get())?;
-    let letter: Value = serde_json::from_str(letter.get())?;
+    let letter = facts(letter)?;
     let line = |raw: &Option<Box<RawValue>>| match raw.as_ref().map_or("null", |raw| raw.get()) {
         // A line that is not JSON comes as a text.
         text if text.starts_with('"') => serde_json::from_str(text).unwrap_or_else(|_| text.to_owned()),

@@ -52,18 +52,29 @@ pub(crate) fn why(error: &anyhow::Error) -> String {
     said
 }
 
-/// Lays out a JSON text for people, and leaves every name, text and number as it was written.
+/// Deeper values stay on one line: indentation would grow with the square of their depth, and a document may
+/// have any.
+const INDENTED_DEPTH_MAX: usize = 32;
+
+/// Lays out a JSON text for people, and leaves every name, text and number as it was written. Control
+/// characters in texts, which could steer a terminal, become escapes, which mean the same.
 pub(crate) fn indented(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let (mut depth, mut in_text, mut is_escaped) = (0, false, false);
     let mut chars = json.chars().peekable();
     let line = |out: &mut String, depth: usize| {
+        if depth > INDENTED_DEPTH_MAX {
+            return;
+        }
         out.push('\n');
         out.extend(std::iter::repeat_n("  ", depth));
     };
     while let Some(char) = chars.next() {
         if in_text {
-            out.push(char);
+            match char.is_control() {
+                true => out.push_str(&format!("\\u{:04x}", u32::from(char))),
+                false => out.push(char),
+            }
             in_text = is_escaped || char != '"';
             is_escaped = !is_escaped && char == '\\';
             continue;
@@ -182,6 +193,12 @@ mod tests {
     ]
   ]
 }"#
+        );
+        assert_eq!(indented("[\"\u{9b}31m\u{7f}\"]"), "[\n  \"\\u009b31m\\u007f\"\n]");
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        assert!(
+            indented(&deep).len() < 300_000,
+            "no line is as wide as it is deep"
         );
         let plain = serde_json::json!({"a": [1, "x y", {"b": [], "c": {}}], "d": null});
         assert_eq!(indented(&plain.to_string()), format!("{plain:#}"));

@@ -170,6 +170,7 @@ fn parked_operations_do_not_die_when_the_clock_is_set_forward() {
     drop(gateway);
     time.set(50 * HOUR_S);
     let gateway = time.start(&place);
+    wait(&gateway, "c0", |one| one["parked"] == 11);
     tried_twice(&gateway);
     let one = wait(&gateway, "c0", |one| one["pending"] == 0);
     assert_eq!((&one["parked"], &one["dead"]), (&json!(11), &json!(0)), "{one}");

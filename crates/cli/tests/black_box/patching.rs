@@ -224,6 +224,11 @@ fn the_command_line_shows_every_digit_and_field_of_a_letter_before_and_after_an_
     let gateway = place.start();
     let [written, edited] = ["12345678901234567890123", "98765432109876543210987"]
         .map(|big| format!(r#"{{"n":"x","big":{big},"f":0.1000,"f":1.0e5}}"#));
+    // What hardly any reader takes: half a pair, a number beyond all, and more brackets than a letter can be
+    // indented by.
+    let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
+    let odd = format!(r#","s":"\ud83d","x":1e999,"deep":{deep}}}"#);
+    let written = format!("{}{odd}", written.strip_suffix('}').unwrap());
     let action = r#"{"index":{"_index":"logs","_id":"1"}}"#;
     kill_documents(&gateway, &cluster, &format!("{action}\n{written}\n"));
     let (_, listed, _) = run(&gateway, &["list"], "");
