@@ -89,6 +89,12 @@ pub(crate) fn building(mut cargo: Command, profile: &str, features: &str) -> Res
     let tools = tools(&aws_lc)?;
     // Only builds with Kafka look for an OpenSSL.
     if features.contains("own-tls") {
+        // No other library of the packer's is to be found first.
+        let target = triple().to_uppercase().replace('-', "_");
+        for name in ["DIR", "LIB_DIR", "INCLUDE_DIR", "LIBS", "STATIC"] {
+            cargo.env_remove(format!("OPENSSL_{name}"));
+            cargo.env_remove(format!("{target}_OPENSSL_{name}"));
+        }
         cargo.env("OPENSSL_DIR", aws_lc.libssl(&tools)?);
         cargo.env("OPENSSL_LIBS", "ssl").env("OPENSSL_STATIC", "1");
     }

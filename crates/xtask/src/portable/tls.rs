@@ -78,7 +78,8 @@ impl AwsLc {
     /// Returns the options of a compiler, as a shell reads them, by which librdkafka sees AWS-LC as OpenSSL.
     pub(super) fn instead(&self) -> String {
         let seen = self.seen().map(|option| format!("'{option}'"));
-        format!("{} -DSSL_set1_host=tidegate_set1_host", seen.join(" "))
+        let instead = "-DSSL_set1_host=tidegate_set1_host -DSSL_CTX_new=tidegate_ctx_new";
+        format!("{} {instead}", seen.join(" "))
     }
 
     /// Returns the options of a compiler that is to see AWS-LC.
@@ -96,7 +97,7 @@ impl AwsLc {
     pub(super) fn libssl(&self, tools: &Path) -> Result<PathBuf> {
         let folder = tools.join(format!("{}-ssl", self.prefix));
         let done = folder.join("made-by");
-        let by = fs::read_to_string(tools.join("tidegate-c++"))? + &FLAGS.join(" ") + HOST;
+        let by = fs::read_to_string(tools.join("tidegate-c++"))? + &FLAGS.join(" ") + HOST + VERSION;
         if fs::read_to_string(&done).ok().as_deref() == Some(&by) {
             return Ok(folder);
         }
