@@ -50,6 +50,15 @@ pub enum Fault {
         /// The JSON body.
         body: String,
     },
+    /// Like `Status`, if the body has more than this many bytes; otherwise nothing goes wrong.
+    StatusIfLonger {
+        /// The most bytes that are no fault.
+        bytes: usize,
+        /// The HTTP status.
+        status: u16,
+        /// The JSON body.
+        body: String,
+    },
     /// Like `Status`, if the body lacks this text; otherwise nothing goes wrong.
     StatusIfLacks {
         /// The text.

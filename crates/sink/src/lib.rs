@@ -283,7 +283,7 @@ impl FakeCluster {
     }
 
     /// Returns how many requests have been struck by an injection since the start. Requests struck by
-    /// [`Fault::StatusIfHolds`] and [`Fault::StatusIfLacks`] count whatever they hold. A request counts when
+    /// [`Fault::StatusIfHolds`], [`Fault::StatusIfLacks`] and [`Fault::StatusIfLonger`] count whatever they hold. A request counts when
     /// its head has arrived, before the fault does anything.
     pub fn struck(&self) -> u64 {
         self.shared.injections.struck()

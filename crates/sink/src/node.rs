@@ -237,6 +237,14 @@ impl Connection<'_> {
                 true => self.reply.text(status, &words),
                 false => self.answer(&head, &body, None),
             },
+            Some(Fault::StatusIfLonger {
+                bytes,
+                status,
+                body: words,
+            }) => match self.reader.body(&body).len() > bytes {
+                true => self.reply.text(status, &words),
+                false => self.answer(&head, &body, None),
+            },
             Some(Fault::StatusIfLacks {
                 text,
                 status,

@@ -106,7 +106,10 @@ fn asked(gateway: &Gateway, query: &str) -> Value {
     answer.unwrap().ok().unwrap().json().unwrap()
 }
 
-/// Asks until there is room: a question that only looks whether there is some takes it for a while.
+/// A question that takes a follower's place, and is answered at once, since there has been a change.
+const FOR_A_MOMENT: &str = "/changes?since=0&wait_s=1";
+
+/// Asks until there is room: a question that only looks whether there is some takes it for a moment.
 fn let_in(ask: impl Fn() -> anyhow::Result<Answer>) -> anyhow::Result<Answer> {
     loop {
         let answer = ask();
@@ -533,7 +536,7 @@ fn a_gateway_that_stops_ends_its_streams_and_says_so() {
         let waits = scope.spawn(|| asked(&gateway, &format!("since={since}&wait_s=60")));
         // It is the last one that is let in.
         let began = Instant::now();
-        while gateway.admin().get("/changes?wait_s=1").unwrap().status != 503 {
+        while gateway.admin().get(FOR_A_MOMENT).unwrap().status != 503 {
             assert!(began.elapsed() < PATIENCE, "{}", gateway.log());
         }
         gateway.signal("TERM");
@@ -578,7 +581,7 @@ fn a_stream_under_tls_is_one_too_and_ends_with_the_connections_of_before() {
         let began = Instant::now();
         let waits = || let_in(|| client.get("/changes?wait_s=60"));
         let others: Vec<_> = (0..15).map(|_| scope.spawn(waits)).collect();
-        while client.get("/changes?wait_s=1").unwrap().status != 503 {
+        while client.get(FOR_A_MOMENT).unwrap().status != 503 {
             assert!(began.elapsed() < PATIENCE, "{}", gateway.log());
         }
         configured(&certificates, &cluster, clear);

@@ -1,10 +1,12 @@
 //! Servers, their plugins and proxies refuse whole requests for one index or one document. Only what waits
 //! for that is parked; for the account or the whole cluster, the lanes wait.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use testkit::fake::{FakeCluster, Fault, Injection, On};
 
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, PATIENCE};
 use crate::home::{GatewayHome, account, drained, queue, wait};
 use crate::parked::{BLOCKED, FLOOD, NO_RIGHT, all_are, docs, no_lane_waits, parked_for, send, two_indices};
 
@@ -132,6 +134,57 @@ fn a_document_at_which_something_on_the_way_takes_offence_holds_up_no_other_howe
         assert_eq!((&one["indexed"], &one["dead"]), (&json!(201), &json!(0)));
         assert_eq!(cluster.docs("good")["0"].version, 1, "once: {fault:?}");
     }
+}
+
+#[test]
+fn documents_of_several_lanes_for_which_connections_are_cut_are_found_and_no_other_is_blamed() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    cluster.inject(Injection::bulk(Fault::CloseIfHolds("{\"n\":666}".to_owned())).always());
+    // Each lane has some of these four, and shares requests with the others.
+    let bad = docs("good", 4, 666).replace("\"_id\":\"", "\"_id\":\"bad");
+    let body = docs("good", 150, 1) + &bad + &docs("blocked", 150, 1);
+    gateway.bulk(&body).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one["pending"] == 0);
+    let told = (&one["indexed"], &one["parked"], &one["dead"]);
+    assert_eq!(told, (&json!(300), &json!(4), &json!(0)), "{one}");
+    assert!(parked_for(&one, "documents"), "{one}");
+    cluster.behave();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(304), &json!(0)));
+}
+
+#[test]
+fn what_is_refused_for_its_length_by_something_on_the_way_waits_in_its_lane() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    // Whatever is longer than a few words: short questions go through.
+    let long = Fault::StatusIfLonger {
+        bytes: 2_000,
+        status: 500,
+        body: PAGE.to_owned(),
+    };
+    cluster.inject(Injection::bulk(long).always());
+    let source = format!("{{\"t\":\"{}\"}}", "x".repeat(3_000));
+    let line = format!("{{\"index\":{{\"_index\":\"good\",\"_id\":\"long\"}}}}\n{source}\n");
+    gateway.bulk(&line).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one.to_string().contains("500"));
+    assert_eq!((&one["parked"], &one["dead"]), (&json!(0), &json!(0)), "{one}");
+    // It is tried some times more, with questions each time, and is not parked for that.
+    let before = cluster.struck();
+    let began = Instant::now();
+    while cluster.struck() < before + 12 {
+        assert!(began.elapsed() < PATIENCE, "it is not tried again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let one = wait(&gateway, "c0", |_| true);
+    let told = (&one["pending"], &one["parked"], &one["dead"]);
+    assert_eq!(told, (&json!(1), &json!(0), &json!(0)), "{one}");
+    cluster.behave();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(1), &json!(0)));
 }
 
 #[test]
