@@ -90,7 +90,7 @@ pub(crate) fn building(mut cargo: Command, profile: &str, features: &str) -> Res
     // Only builds with Kafka look for an OpenSSL.
     if features.contains("own-tls") {
         // No other library of the packer's is to be found first.
-        let target = triple().to_uppercase().replace('-', "_");
+        let target = triple.to_uppercase().replace('-', "_");
         for name in ["DIR", "LIB_DIR", "INCLUDE_DIR", "LIBS", "STATIC"] {
             cargo.env_remove(format!("OPENSSL_{name}"));
             cargo.env_remove(format!("{target}_OPENSSL_{name}"));
