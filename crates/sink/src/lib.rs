@@ -283,8 +283,8 @@ impl FakeCluster {
     }
 
     /// Returns how many requests have been struck by an injection since the start. Requests struck by
-    /// [`Fault::StatusIfHolds`], [`Fault::StatusIfLacks`] and [`Fault::StatusIfLonger`] count whatever they hold. A request counts when
-    /// its head has arrived, before the fault does anything.
+    /// [`Fault::StatusIfHolds`], [`Fault::StatusIfLacks`] and [`Fault::StatusIfLonger`] count whatever they
+    /// hold. A request counts when its head has arrived, before the fault does anything.
     pub fn struck(&self) -> u64 {
         self.shared.injections.struck()
     }

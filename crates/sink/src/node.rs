@@ -227,34 +227,9 @@ impl Connection<'_> {
         }
         let body = self.reader.read_body(&head, socket, rate)?;
         self.wait_while_paused();
-        match fault {
+        match fault.and_then(|fault| self.applied(fault, &body)) {
             Some(Fault::Status { status, body }) => self.reply.text(status, &body),
-            Some(Fault::StatusIfHolds {
-                text,
-                status,
-                body: words,
-            }) => match self.holds(&body, &text) {
-                true => self.reply.text(status, &words),
-                false => self.answer(&head, &body, None),
-            },
-            Some(Fault::StatusIfLonger {
-                bytes,
-                status,
-                body: words,
-            }) => match self.reader.body(&body).len() > bytes {
-                true => self.reply.text(status, &words),
-                false => self.answer(&head, &body, None),
-            },
-            Some(Fault::StatusIfLacks {
-                text,
-                status,
-                body: words,
-            }) => match self.holds(&body, &text) {
-                false => self.reply.text(status, &words),
-                true => self.answer(&head, &body, None),
-            },
             Some(Fault::CloseUnwritten) => return Ok(false),
-            Some(Fault::CloseIfHolds(text)) if self.holds(&body, &text) => return Ok(false),
             Some(Fault::HangUnwritten) => return self.hang(),
             Some(Fault::Delay(time)) => {
                 thread::sleep(time);
@@ -280,6 +255,33 @@ impl Connection<'_> {
         self.reader.consume(&body);
         self.send(&head, socket, head.close, None)?;
         Ok(!head.close)
+    }
+
+    /// Returns what a fault that goes by the body does to this one.
+    fn applied(&self, fault: Fault, body: &Body) -> Option<Fault> {
+        let (is_struck, fault) = match fault {
+            Fault::StatusIfHolds {
+                text,
+                status,
+                body: words,
+            } => (self.holds(body, &text), Fault::Status { status, body: words }),
+            Fault::StatusIfLacks {
+                text,
+                status,
+                body: words,
+            } => (!self.holds(body, &text), Fault::Status { status, body: words }),
+            Fault::StatusIfLonger {
+                bytes,
+                status,
+                body: words,
+            } => (
+                self.reader.body(body).len() > bytes,
+                Fault::Status { status, body: words },
+            ),
+            Fault::CloseIfHolds(text) => (self.holds(body, &text), Fault::CloseUnwritten),
+            fault => (true, fault),
+        };
+        is_struck.then_some(fault)
     }
 
     fn holds(&self, body: &Body, text: &str) -> bool {

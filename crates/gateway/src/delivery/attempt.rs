@@ -231,7 +231,7 @@ impl Route {
             .lane
             .map(|lane| self.group.at_nodes.list(lane, &node, parcel.docs));
         let outcomes = self.dispatch(sending.way, &node, outlet, parcel).await;
-        // A request that failed without a word may have had other lanes' operations, and have failed for these.
+        // A request that failed without a word may have had other lanes' operations, and failed for these.
         if sending.way == SendMode::Together && outcomes.is_unexplained() && outcomes.refused_at().is_none() {
             return outcomes;
         }

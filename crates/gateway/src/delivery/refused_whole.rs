@@ -60,36 +60,38 @@ impl Route {
         let names = other_names(&some_names(work, operations, snapshot), &taken, &snapshot.table);
         let place = place(work, snapshot);
         match self.takes_another((node, began), names, place, outbound).await {
-            Ok(true) => outcomes.whole(),
-            Err(why) if outcomes.refused_at().is_some() => outcomes.because(&format!(
+            Trial::Taken => outcomes.whole(),
+            Trial::Unanswered(why) if outcomes.refused_at().is_some() => outcomes.because(&format!(
                 "it cannot be told whether one document is to blame, since other requests do not go through: {why}"
             )),
-            Ok(false) | Err(_) => outcomes,
+            Trial::Refused | Trial::Unanswered(_) => outcomes,
         }
     }
 
     /// Returns whether a node has taken a request that began since then; it is asked about these names for
-    /// that. An error says, in words, why it cannot be told.
+    /// that.
     async fn takes_another(
         &self,
         (node, since): (&Node, Instant),
         names: Vec<String>,
         place: IndexPlace,
         outbound: &Outbound,
-    ) -> Result<bool, String> {
+    ) -> Trial {
         let gate = self.outlets.gate(node);
         for name in names {
             if gate.has_taken_since(since) {
-                return Ok(true);
+                return Trial::Taken;
             }
             let request = harmless(Op::Delete, &name, place);
             let trial = self.try_out(node, request, outbound).await;
-            match trial {
-                Trial::Unanswered(why) if !gate.has_taken_since(since) => return Err(why),
-                _ => {}
+            if matches!(trial, Trial::Unanswered(_)) && !gate.has_taken_since(since) {
+                return trial;
             }
         }
-        Ok(gate.has_taken_since(since))
+        match gate.has_taken_since(since) {
+            true => Trial::Taken,
+            false => Trial::Refused,
+        }
     }
 
     /// Returns what the refusal of a whole request concerns that has only this operation, given that the node
@@ -163,7 +165,7 @@ impl Route {
         let (since, place) = (Instant::now(), place(work, snapshot));
         let outbound = self.outbound();
         let takes = self.takes_another((node, since), names, place, &outbound);
-        (takes.await == Ok(true)).then_some(scope)
+        matches!(takes.await, Trial::Taken).then_some(scope)
     }
 
     /// Records an index of operations that are all done.
