@@ -229,7 +229,8 @@ fn a_document_that_is_refused_too_often_dies_and_whole_requests_that_fail_do_not
     let cluster = one_node(1, Behaviour::default());
     let place = place(&cluster, 1, "retry_delay_in_ms: 5", "bulk.max_retry_times: 2");
     let gateway = place.start();
-    // From the fourth failure on, the node is asked whether it takes other requests: five tries, two questions.
+    // From the fourth failure on, the node is asked whether it takes other requests: five tries and two
+    // questions.
     cluster.inject(Injection::bulk(status(503)).times(7));
     cluster.inject(Injection::bulk(items(2, 429, TOO_BUSY)).times(1));
     cluster.inject(Injection::bulk(items(1, 429, TOO_BUSY)).always());
