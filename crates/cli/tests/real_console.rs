@@ -113,7 +113,7 @@ fn many_dead_letters_are_changed_and_replayed_in_a_browser_and_every_count_is_ex
     for bulk in 0..LETTERS / BULK {
         let lines = (0..BULK).map(|n| {
             let id = bulk * BULK + n;
-            format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"n\":\"{id}\",\"f\":1.10}}\n")
+            format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"n\":\"{id}\",\"f\":1.10,\"b\":{bulk}}}\n")
         });
         gateway.bulk(&lines.collect::<String>()).ok()?;
     }
@@ -148,7 +148,7 @@ fn many_dead_letters_are_changed_and_replayed_in_a_browser_and_every_count_is_ex
     ensure!(docs.len() == LETTERS, "{} documents", docs.len());
     for (id, doc) in &docs {
         ensure!(
-            doc.source == format!("{{\"n\":{id},\"f\":1.10}}"),
+            doc.source == format!("{{\"n\":{id},\"f\":1.10,\"b\":{}}}", id / BULK),
             "{id}: {}",
             doc.source
         );
