@@ -147,8 +147,9 @@ fn many_dead_letters_are_changed_and_replayed_in_a_browser_and_every_count_is_ex
     let docs = cluster.docs("logs");
     ensure!(docs.len() == LETTERS, "{} documents", docs.len());
     for (id, doc) in &docs {
+        let bulk = id.parse::<usize>()? / BULK;
         ensure!(
-            doc.source == format!("{{\"n\":{id},\"f\":1.10,\"b\":{}}}", id / BULK),
+            doc.source == format!("{{\"n\":{id},\"f\":1.10,\"b\":{bulk}}}"),
             "{id}: {}",
             doc.source
         );
