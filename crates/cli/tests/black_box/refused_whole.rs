@@ -156,7 +156,32 @@ fn documents_of_several_lanes_for_which_connections_are_cut_are_found_and_no_oth
 }
 
 #[test]
-fn what_is_refused_for_its_length_by_something_on_the_way_waits_in_its_lane() {
+fn a_document_that_is_too_long_for_something_on_the_way_holds_up_no_other() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    let long = Fault::StatusIfLonger {
+        bytes: 20_000,
+        status: 403,
+        body: PAGE.to_owned(),
+    };
+    cluster.inject(Injection::bulk(long).always());
+    let source = format!("{{\"t\":\"{}\"}}", "x".repeat(50_000));
+    let line = format!("{{\"index\":{{\"_index\":\"good\",\"_id\":\"long\"}}}}\n{source}\n");
+    // In requests of its own, with nothing of its batch that goes through.
+    gateway.bulk(&line).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one["parked"] == 1 && one["pending"] == 0);
+    assert!(parked_for(&one, "documents"), "{one}");
+    gateway.bulk(&docs("good", 200, 1)).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one["pending"] == 0 && one["indexed"] == 200);
+    assert_eq!((&one["parked"], &one["dead"]), (&json!(1), &json!(0)), "{one}");
+    cluster.behave();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(201), &json!(0)));
+}
+
+#[test]
+fn what_is_refused_for_a_usual_length_by_something_on_the_way_waits_in_its_lane() {
     let cluster = two_indices();
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();

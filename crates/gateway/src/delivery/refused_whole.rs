@@ -127,8 +127,9 @@ impl Route {
             Trial::Refused => return self.blame(Scope::Index, &node, &name, (work, snapshot)).await,
             Trial::Unanswered(_) => return None,
         }
-        // If nobody says what is wrong, it may be the length: something on the way that fails for all but the
-        // short requests concerns everybody.
+        // If nobody says what is wrong, it may be the length: something on the way that fails for all but
+        // short requests concerns everybody. If a request of a usual length goes through, the operation is
+        // to blame, be it for its own length.
         if error.is_none() {
             let at = work.operations[operation];
             let (target, body) = harmless(op, &name, place);
@@ -260,10 +261,11 @@ fn harmless(op: Op, name: &str, place: IndexPlace) -> (String, String) {
     (asked_as(&sent_as(&format!("{path}?pipeline=_none"))), body)
 }
 
-/// Makes the first line of a body longer by spaces, so that the body has this many bytes, or nearly as many.
+/// Makes the first line of a body longer by spaces, so that the body has this many bytes, but no more than is
+/// usual.
 fn lengthened(body: &str, bytes: usize) -> String {
     let (first, rest) = body.split_at(1);
-    let more = bytes.min(LIKE_BYTES_MAX).saturating_sub(body.len());
+    let more = bytes.min(USUAL_BYTES).saturating_sub(body.len());
     // Random ones, which do not go into nothing when they are packed.
     let spaces = std::iter::repeat_with(|| if fastrand::bool() { ' ' } else { '\t' });
     let mut long = first.to_owned();
@@ -307,8 +309,8 @@ const NO_SUCH_SEQ_NO: u64 = 1_000_000_000_000_000;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How often requests may fail without a word that explains it before one of their documents is suspected.
 const UNEXPLAINED_MAX: u32 = 3;
-/// The most bytes that a request has which changes nothing, and is as long as the refused one.
-const LIKE_BYTES_MAX: usize = 1 << 20;
+/// The length of a usual document: a request that changes nothing is as long as the refused one, up to this.
+const USUAL_BYTES: usize = 4 << 10;
 /// The most operations of a batch that are looked at by themselves.
 const BLAMED_MAX: u32 = 8;
 /// The number of operations whose names are looked at.
@@ -372,8 +374,9 @@ mod tests {
         assert_eq!(body.lines().count(), 1);
         let (target, body) = harmless(Op::Index, "a%1", IndexPlace::Path);
         assert!(target.starts_with("/a%251/_bulk?"), "{target}");
-        let long = lengthened(&body, 5_000);
-        assert_eq!(long.len(), 5_000);
+        assert_eq!(lengthened(&body, 100_000).len(), USUAL_BYTES);
+        let long = lengthened(&body, 3_000);
+        assert_eq!(long.len(), 3_000);
         let without_spaces = |text: &str| text.replace([' ', '\t'], "");
         assert_eq!(without_spaces(&long), without_spaces(&body));
         let first: serde_json::Value = serde_json::from_str(long.lines().next().unwrap()).unwrap();
