@@ -273,9 +273,7 @@ impl Lane {
             }
             let place = origin.place_of(*operation);
             entry.ops.push((entry.origins.len() as u32 - 1, place));
-            entry.documents.push(named.document);
-            let numbers = [&named.written, named.index()].map(|name| number_of(&mut entry.names, name));
-            entry.places.push((numbers[0], numbers[1], named.id));
+            entry.add_names(&named);
             if let Some(index) = origin.led_to(&named.written) {
                 let pair = (
                     entry.origins.len() as u32 - 1,
@@ -314,16 +312,6 @@ impl Lane {
     pub(super) fn parked(&self) -> Option<Arc<Parked>> {
         self.route.group.parked().cloned()
     }
-}
-
-/// Returns the number of a name among others, after adding it if it is new.
-fn number_of(names: &mut Vec<String>, name: &str) -> u32 {
-    let known = names.iter().position(|known| known == name);
-    let number = known.unwrap_or_else(|| {
-        names.push(name.to_owned());
-        names.len() - 1
-    });
-    number as u32
 }
 
 // === impl ToPark ===

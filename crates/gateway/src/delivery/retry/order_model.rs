@@ -429,16 +429,7 @@ impl Model {
         };
         for write in &writes {
             let (named, one) = (self.named(*write, topology), &self.writes[*write]);
-            let mut number = |name: &str| {
-                let known = entry.names.iter().position(|known| known == name);
-                known.unwrap_or_else(|| {
-                    entry.names.push(name.to_owned());
-                    entry.names.len() - 1
-                }) as u32
-            };
-            let place = (number(&named.written), number(named.index()), named.id);
-            entry.places.push(place);
-            entry.documents.push(named.document);
+            entry.add_names(&named);
             entry.ops.push((entry.origins.len() as u32, 0));
             entry.origins.push((one.position, one.accepted));
             if let Some(index) = one.accepted_for.filter(|index| *index != one.written) {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use log::{AppendError, Browsed, Consumer, Full, Log, OpenError, Options, ReadError, RealDisk, StartAt};
 use serde::{Deserialize, Serialize};
 
-use super::key::ParkKey;
+use super::key::{OperationNames, ParkKey};
 use super::{NotParked, ParkedError};
 
 /// Operations that were parked together, and everything that is known of them.
@@ -66,6 +66,23 @@ pub(crate) struct ParkedEntry {
 }
 
 impl ParkedEntry {
+    /// Adds an operation's document, and its names for its index.
+    pub(crate) fn add_names(&mut self, named: &OperationNames) {
+        let numbers = [&*named.written, named.index()].map(|name| self.number_of(name));
+        self.documents.push(named.document);
+        self.places.push((numbers[0], numbers[1], named.id));
+    }
+
+    /// Returns the number of a name, after adding it if it is new.
+    fn number_of(&mut self, name: &str) -> u32 {
+        let known = self.names.iter().position(|known| known == name);
+        let number = known.unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.names.len() - 1
+        });
+        number as u32
+    }
+
     /// Returns the names of the indices of some operations; of all, if an earlier version has not written
     /// which operation has which.
     pub(super) fn names_of(&self, ops: Option<&[u32]>) -> Cow<'_, [String]> {

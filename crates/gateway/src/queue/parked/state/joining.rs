@@ -128,16 +128,7 @@ mod tests {
         };
         for (written, concrete, id) in documents {
             let named = OperationNames::new((*written).to_owned(), Some((*concrete).to_owned()), Some(id));
-            let mut number = |name: &str| {
-                let known = entry.names.iter().position(|known| known == name);
-                known.unwrap_or_else(|| {
-                    entry.names.push(name.to_owned());
-                    entry.names.len() - 1
-                }) as u32
-            };
-            let place = (number(written), number(concrete), named.id);
-            entry.documents.push(named.document);
-            entry.places.push(place);
+            entry.add_names(&named);
         }
         entry
     }
