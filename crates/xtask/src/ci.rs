@@ -60,7 +60,7 @@ pub(crate) fn run_verb(_: &Options) -> Result<()> {
 
 /// Runs the benches that count instructions under valgrind; the count is the same on any machine.
 fn instruction_counts() -> Result<()> {
-    let metadata = suite::metadata()?;
+    let metadata = suite::metadata(&["--no-deps"])?;
     let packages: Vec<&str> = metadata["packages"]
         .as_array()
         .into_iter()

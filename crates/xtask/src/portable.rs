@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
 
 use crate::steps::{cargo, run};
+use crate::suite::metadata;
 use crate::terminal::{Look, paint, say};
 use tls::AwsLc;
-
-pub(crate) use tls::resolution;
 
 /// The newest glibc whose functions may be used: that of 2018, which RHEL 8 and Debian 10 have.
 const GLIBC_MAX: (u32, u32) = (2, 28);
@@ -129,6 +129,14 @@ const SQLITE: [&str; 6] = [
     "-USQLITE_ENABLE_DBSTAT_VTAB",
     "-USQLITE_ENABLE_STAT4",
 ];
+
+/// Returns what cargo resolves for the system that the program runs on.
+///
+/// # Errors
+/// If `cargo metadata` fails.
+pub(crate) fn resolution() -> Result<Value> {
+    metadata(&["--filter-platform", &triple()])
+}
 
 fn triple() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)

@@ -248,7 +248,7 @@ struct Targets {
 
 impl Targets {
     fn read() -> Result<Self> {
-        let metadata = metadata()?;
+        let metadata = metadata(&["--no-deps"])?;
         let mut targets: Vec<String> = metadata["packages"]
             .as_array()
             .into_iter()
@@ -268,9 +268,10 @@ impl Targets {
 ///
 /// # Errors
 /// If `cargo metadata` fails.
-pub(crate) fn metadata() -> Result<Value> {
-    let mut command: Command = cargo(&["metadata", "--format-version", "1", "--no-deps", "--locked"]);
+pub(crate) fn metadata(more: &[&str]) -> Result<Value> {
+    let mut command: Command = cargo(&["metadata", "--format-version", "1", "--locked"]);
     let out = command
+        .args(more)
         .current_dir(crate::root())
         .output()
         .context("cannot run cargo")?;

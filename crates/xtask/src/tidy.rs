@@ -72,7 +72,7 @@ pub(crate) fn run() -> Result<()> {
     }
     lengths.check(&root, &mut wrong)?;
     text_errors.check(&root, &mut wrong)?;
-    let metadata = metadata()?;
+    let metadata = metadata(&["--no-deps"])?;
     let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md"))?;
     check_arrows(&arrows(&architecture), &metadata, &mut wrong);
     let figures = rooms::check(&root, &files, &architecture, &mut wrong);

@@ -8,9 +8,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
 
-use crate::steps::{cargo, run};
+use crate::steps::run;
 use crate::terminal::say;
 
 /// AWS-LC as `Cargo.lock` has it.
@@ -41,25 +40,11 @@ const FLAGS: [&str; 9] = [
     "-DBORINGSSL_IMPLEMENTATION",
 ];
 
-/// Returns what cargo resolves for the system that the program runs on.
-///
-/// # Errors
-/// If `cargo metadata` fails.
-pub(crate) fn resolution() -> Result<Value> {
-    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut command = cargo(&["metadata", "--format-version", "1", "--locked"]);
-    command.args(["--filter-platform", &platform]);
-    let told = command.current_dir(crate::root()).output()?;
-    let error = String::from_utf8_lossy(&told.stderr);
-    ensure!(told.status.success(), "cargo metadata: {error}");
-    serde_json::from_slice(&told.stdout).context("cargo metadata is not JSON")
-}
-
 // === impl AwsLc ===
 
 impl AwsLc {
     pub(super) fn find() -> Result<Self> {
-        let resolution = resolution()?;
+        let resolution = super::resolution()?;
         let packages = resolution["packages"]
             .as_array()
             .context("cargo names packages")?;
