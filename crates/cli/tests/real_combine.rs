@@ -14,6 +14,7 @@ mod neighbours;
 mod real;
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, ensure};
 use real::bulks::Inventor;
@@ -268,8 +269,12 @@ fn same(found: &Value, expected: &Value) -> Result<()> {
 
 /// Number of clients with random bulks.
 const CROWD: usize = 8;
-/// Number of bulks of each client.
+/// The least number of bulks of each client.
 const BULKS: usize = 40;
+/// The most. Who travels together depends on the moment; most runs need no more than the least.
+const MOST_BULKS: usize = 5 * BULKS;
+/// The least number of requests that must carry parts of several clients.
+const COMBINED: u64 = 20;
 
 fn random_proof(kind: ClusterKind) -> Result<()> {
     let server = Server::shared(kind)?;
@@ -281,14 +286,15 @@ fn random_proof(kind: ClusterKind) -> Result<()> {
     }
     let mut gateway = Gateway::before(&server)?;
     gateway.wait_for_now(&mut http)?;
-    let together = Barrier::new(CROWD);
+    let (together, enough) = (Barrier::new(CROWD), AtomicBool::new(false));
     let mut failures: Vec<String> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CROWD as u64)
             .map(|client| {
-                let (server, gateway, prefixes, together) = (&server, &gateway, &prefixes, &together);
+                let (server, gateway, prefixes) = (&server, &gateway, &prefixes);
+                let crowd = (&together, &enough);
                 // Ids contain the seed, so each client has documents of its own.
                 let inventor = Inventor::new(seed * 100 + client, &prefixes.direct, server).in_company();
-                scope.spawn(move || write_random(server, gateway, prefixes, inventor, together))
+                scope.spawn(move || write_random(server, gateway, prefixes, inventor, crowd))
             })
             .collect();
         let joined = clients
@@ -316,7 +322,7 @@ fn random_proof(kind: ClusterKind) -> Result<()> {
         server.name()
     );
     ensure!(
-        documents > 100 && requests > 20,
+        documents > 100 && requests > COMBINED,
         "hardly any part had company: {counters}"
     );
     Ok(())
@@ -327,12 +333,12 @@ fn write_random(
     gateway: &Gateway,
     prefixes: &Prefixes,
     mut inventor: Inventor<'_>,
-    together: &Barrier,
+    (together, enough): (&Barrier, &AtomicBool),
 ) -> Vec<String> {
     let (mut http, mut through) = (server.http(), gateway.http());
     let (direct_prefix, other_prefix) = (&prefixes.direct, &prefixes.other);
     let mut failures = Vec::new();
-    for n in 0..BULKS {
+    for n in 0..MOST_BULKS {
         let invented = inventor.next();
         let direct = http.send(&invented.worded(direct_prefix, direct_prefix));
         let twin = invented.worded(direct_prefix, other_prefix);
@@ -340,7 +346,14 @@ fn write_random(
             // From then on hardly any index is new to the gateway.
             std::thread::sleep(SETTLED_AFTER);
         }
+        // One client asks for all, so that all end after the same bulk.
+        if together.wait().is_leader() && n + 1 >= BULKS {
+            let counters = gateway.counters().ok();
+            let combined = counters.and_then(|counters| counters["combined_requests"].as_u64());
+            enough.store(combined.is_none_or(|n| n > COMBINED), Ordering::SeqCst);
+        }
         together.wait();
+        let last = enough.load(Ordering::SeqCst);
         let answer = through.send(&twin);
         let difference = match (direct, answer) {
             (Ok(direct), Ok(answer)) => {
@@ -355,6 +368,9 @@ fn write_random(
                 twin.method, twin.target, invented.what
             )
         }));
+        if last {
+            break;
+        }
     }
     failures
 }

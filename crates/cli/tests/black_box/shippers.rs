@@ -65,9 +65,9 @@ log {{ source(lines); destination(tidegate); }};
     let file = folder.join("syslog-ng.conf");
     std::fs::write(&file, text).unwrap();
     let modules = home.join("usr/lib/syslog-ng");
-    let mut found = libraries(&home).into_os_string();
-    found.push(":");
-    found.push(&modules);
+    // Debian 12 has some libraries in /lib still, among them libpcre.
+    let older = home.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH));
+    let found = std::env::join_paths([libraries(&home), older, modules.clone()]).unwrap();
     let mut syslog_ng = Command::new(home.join("usr/sbin/syslog-ng"));
     syslog_ng
         .arg("--foreground")
