@@ -116,7 +116,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         within(60, || {
             let all = gateway.admin().get("/queue/stats")?.ok()?.json()?;
             last = all["q"]["groups"]["c"].clone();
-            Ok(last["pending"] == 0)
+            Ok(last["pending"] == 0 && last["parked"] == 0)
         })?;
         Ok(last)
     }

@@ -106,7 +106,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         loop {
             let mut admin = Http::with_patience(&running.admin, Duration::from_secs(30));
             let account = admin.get("/queue/stats")?["q"]["groups"]["c"].clone();
-            if account["pending"] == 0 {
+            if account["pending"] == 0 && account["parked"] == 0 {
                 let found = (account["indexed"].as_u64(), account["dead"].as_u64());
                 ensure!(
                     found == (Some(indexed), Some(dead)),

@@ -361,7 +361,7 @@ fn account(gateway: &Gateway, group: &str, accepted: u64) -> Result<Value> {
     let one = &all["q"]["groups"][group];
     let of = |state: &str| one[state].as_u64().unwrap_or_default();
     let states = [
-        "indexed", "dead", "replayed", "purged", "skipped", "lost", "pending",
+        "indexed", "dead", "parked", "replayed", "purged", "skipped", "lost", "pending",
     ];
     ensure!(all["q"]["accepted"] == accepted, "{accepted}: {all:#}");
     ensure!(
@@ -374,7 +374,8 @@ fn account(gateway: &Gateway, group: &str, accepted: u64) -> Result<Value> {
 fn drained(gateway: &Gateway, group: &str, accepted: u64) -> Result<Value> {
     let drained = until("nothing is pending", || {
         let one = account(gateway, group, accepted)?;
-        Ok((one["pending"] == 0).then_some(one))
+        // A slow cluster may have parked what it takes later.
+        Ok((one["pending"] == 0 && one["parked"] == 0).then_some(one))
     });
     drained.with_context(|| gateway.log())
 }
