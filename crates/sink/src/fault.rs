@@ -105,6 +105,13 @@ pub enum Fault {
     ItemCount(isize),
     /// Writes the documents, and answers 200 with this text instead.
     Garbage(String),
+    /// Writes the documents, and gives this answer instead, as something on the way may.
+    StatusWritten {
+        /// The HTTP status.
+        status: u16,
+        /// The body.
+        body: String,
+    },
     /// Behaves normally, but each item of a bulk's answer that succeeded also holds a document of about this
     /// many bytes, whatever `filter_path` says. Only where documents are kept.
     Bloated(usize),

@@ -242,6 +242,7 @@ impl Connection<'_> {
                     Some(Fault::CloseWritten) => return Ok(false),
                     Some(Fault::CloseMidReply(bytes)) => return self.send_some(&head, socket, bytes),
                     Some(Fault::Garbage(text)) => self.reply.text(200, &text),
+                    Some(Fault::StatusWritten { status, body }) => self.reply.text(status, &body),
                     Some(Fault::SlowReply(bytes_a_s)) => {
                         self.reader.consume(&body);
                         return self

@@ -684,3 +684,47 @@ fn a_document_that_cannot_be_looked_up_is_parked_and_its_lane_goes_on() {
     assert_eq!((docs, &one["dead"]), ([1, 0], &json!(0)));
     account(&queue(&gateway), "c0");
 }
+
+/// The account may not look, or something on the way does not let it.
+#[test]
+fn what_may_not_be_looked_up_stops_no_lane() {
+    let no_right = json!({"error": {
+        "type": "security_exception",
+        "reason": "no permissions for [indices:data/read/mget] and User [name=gateway]",
+    }, "status": 403});
+    for (status, words, parked) in [
+        (403, no_right.to_string(), 0),
+        (403, "<html>not allowed".to_owned(), 20),
+        (406, "<html>not acceptable".to_owned(), 20),
+    ] {
+        let cluster = cluster();
+        let place = place(&[&cluster], "retry_delay_in_ms: 30");
+        let gateway = place.start();
+        leads(&gateway, "a", "i1");
+        drained(&gateway, "c0");
+        let body = words.clone();
+        let refused = Fault::Status { status, body };
+        cluster.inject(Injection::new(On::Path("/_mget".to_owned()), refused).always());
+        // One for each of the nodes: all of the documents were written.
+        for node in 0..3 {
+            cluster.inject(Injection::bulk(Fault::CloseWritten).on_node(node).times(1));
+        }
+        queued(&gateway, &writes("create", "a", 20, 1));
+        arrived(&cluster, "i1", 20);
+        queued(&gateway, &writes("index", "other", 50, 2));
+        arrived(&cluster, "other", 50);
+        let one = wait(&gateway, "c0", |one| one["pending"] == 0);
+        assert!(one["parked"].as_u64() <= Some(parked), "{status} {words}: {one}");
+        if parked > 0 {
+            let why = one["parked_for"][0]["why"].as_str().unwrap_or_default();
+            assert!(
+                why.contains(&status.to_string()) && why.contains("documents that may have been written"),
+                "{one}"
+            );
+        }
+        cluster.behave();
+        let one = drained(&gateway, "c0");
+        assert_eq!(one["dead"], 0, "{status} {words}: {one}");
+        assert_eq!(cluster.docs("i1").len(), 20);
+    }
+}

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, Spec, Unfit};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, On, Spec, Unfit};
 
 use crate::gateway::Gateway;
 use crate::home::{GatewayHome, account, drained, queue, wait};
@@ -421,6 +421,37 @@ fn what_finds_no_room_or_waits_too_long_is_a_dead_letter_that_says_so() {
         let listed = gateway.admin().get("/dead_letters?queue=q&limit=5").unwrap();
         let listed: Value = listed.ok().unwrap().json().unwrap();
         assert_eq!(listed["dead_letters"][0]["type"], kind, "{listed}");
+    }
+}
+
+/// Whether a conflict is with an operation's own first sending is known only from the document.
+#[test]
+fn a_conflict_that_cannot_be_read_dies_with_words_that_name_the_right_that_is_missing() {
+    let no_right = r#"{"error":{"type":"security_exception","reason":"no permissions for [indices:data/read/get]"},"status":403}"#;
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], ", parked_max_age: 300ms");
+    let gateway = place.start();
+    let refused = Fault::Status {
+        status: 403,
+        body: no_right.to_owned(),
+    };
+    cluster.inject(Injection::new(On::Path("/good/_doc".to_owned()), refused).always());
+    cluster.inject(Injection::bulk(Fault::CloseWritten).times(1));
+    let create = docs("good", 1, 1).replace("{\"index\"", "{\"create\"");
+    gateway.bulk(&create).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one["dead"] == 1);
+    no_lane_waits(&one);
+    let listed = gateway.admin().get("/dead_letters?queue=q").unwrap();
+    let listed: Value = listed.ok().unwrap().json().unwrap();
+    let reason = listed["dead_letters"][0]["reason"].as_str().unwrap_or_default();
+    for words in [
+        "it was parked for",
+        "version conflict",
+        "[good]",
+        "`read`",
+        "indices:data/read/get",
+    ] {
+        assert!(reason.contains(words), "{words}: {listed}");
     }
 }
 

@@ -136,6 +136,91 @@ fn a_document_at_which_something_on_the_way_takes_offence_holds_up_no_other_howe
     }
 }
 
+/// Something on the way may answer in its own words although the cluster has executed the request.
+#[test]
+fn what_was_executed_before_something_on_the_way_answered_in_its_own_words_is_no_conflict() {
+    for status in [302, 400, 403, 404, 406, 413, 429, 451, 502] {
+        let cluster = two_indices();
+        let place = GatewayHome::before(&[&cluster], "");
+        let gateway = place.start();
+        let body = PAGE.to_owned();
+        cluster.inject(Injection::bulk(Fault::StatusWritten { status, body }).times(2));
+        let creates = docs("good", 20, 1).replace("{\"index\"", "{\"create\"");
+        gateway.bulk(&creates).ok().unwrap();
+        let one = drained(&gateway, "c0");
+        assert_eq!(
+            (&one["indexed"], &one["dead"]),
+            (&json!(20), &json!(0)),
+            "{status}: {one}"
+        );
+        let there = cluster.docs("good");
+        assert!(there.values().all(|doc| doc.version == 1), "once: {status}");
+    }
+}
+
+/// Whether a failure is the third in a row that nobody explains decides whether a document is suspected.
+#[test]
+fn a_failure_that_nobody_explains_blames_no_document_that_others_kept_waiting_before() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], "");
+    place.retries_after_ms(60_000);
+    let gateway = place.start();
+    cluster.refuse_writes("blocked", Some((403, BLOCKED)));
+    gateway.bulk(&docs("blocked", 1, 666)).ok().unwrap();
+    wait(&gateway, "c0", |one| one["parked"] == 1 && one["pending"] == 0);
+    let attempts = |one: &Value| one["parked_for"][0]["attempts"].as_u64();
+    let release = || {
+        let before = attempts(&account(&queue(&gateway), "c0"));
+        let path = "/queue/q/parked/_release";
+        gateway
+            .admin()
+            .send("POST", path, &[], &[])
+            .unwrap()
+            .ok()
+            .unwrap();
+        before
+    };
+    let tried = || {
+        let before = release();
+        wait(&gateway, "c0", |one| {
+            attempts(one) > before || parked_for(one, "documents")
+        })
+    };
+    for _ in 0..4 {
+        tried();
+    }
+    cluster.inject(Injection::bulk(Fault::CloseIfHolds("{\"n\":666}".to_owned())).always());
+    cluster.refuse_writes("blocked", None);
+    let one = tried();
+    assert!(
+        parked_for(&one, "index:blocked") && !parked_for(&one, "documents"),
+        "{one}"
+    );
+    cluster.behave();
+    release();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(1), &json!(0)));
+}
+
+#[test]
+fn failures_of_which_a_server_says_why_and_one_that_nobody_explains_are_not_three_in_a_row() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    let holds = "{\"n\":666}".to_owned();
+    let without_master = Fault::StatusIfHolds {
+        text: holds.clone(),
+        status: 503,
+        body: error(503, r#"{"type":"master_not_discovered_exception","reason":null}"#),
+    };
+    cluster.inject(Injection::bulk(without_master).times(3));
+    cluster.inject(Injection::bulk(Fault::CloseIfHolds(holds)).times(1));
+    gateway.bulk(&docs("good", 1, 666)).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one["indexed"] == 1 || one["parked"] == 1);
+    assert_eq!((&one["indexed"], &one["parked"]), (&json!(1), &json!(0)), "{one}");
+    assert_eq!(cluster.struck(), 4, "all of them were for the document");
+}
+
 #[test]
 fn documents_of_several_lanes_for_which_connections_are_cut_are_found_and_no_other_is_blamed() {
     let cluster = two_indices();

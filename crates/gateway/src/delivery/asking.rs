@@ -12,6 +12,7 @@ use wire::{Buffer, Outgoing, Pool, ReplyBody, SendError};
 use crate::delivery::lane::Route;
 use crate::delivery::memory::{AnswerRoom, Memory};
 use crate::delivery::outcome::UnknownOutcome;
+use crate::delivery::server_error::{NO_RIGHT, error_of, is_in_servers_words};
 use crate::nodes::{Message, Outbound, Purpose};
 
 /// The answer to a question.
@@ -21,6 +22,19 @@ pub(super) struct QuestionAnswer<'m> {
     pub(super) body: Option<Buffer>,
     /// The memory that the body takes, if it is long.
     _room: Option<AnswerRoom<'m>>,
+}
+
+// === impl QuestionAnswer ===
+
+impl QuestionAnswer<'_> {
+    /// Whether the cluster says that the account has no right to ask this.
+    pub(super) fn lacks_right(&self) -> bool {
+        let said = || serde_json::from_slice(self.body.as_deref()?).ok();
+        self.status == StatusCode::FORBIDDEN
+            && said()
+                .and_then(|said| error_of(403, &said))
+                .is_some_and(|error| error.kind == NO_RIGHT)
+    }
 }
 
 /// A question without its body.
@@ -39,6 +53,42 @@ pub(super) enum Source {
     Other,
     /// There is none, or the cluster does not tell: its status, and the beginning of its words.
     Error(StatusCode, Buffer),
+}
+
+/// Why a document cannot be read: in words for whoever can change that.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "{status} when [{index}] is read, so nobody can tell whether the document that is there is of an earlier try: \
+     {missing}; the answer was: {words}"
+)]
+pub(crate) struct NotReadable {
+    status: StatusCode,
+    index: String,
+    missing: &'static str,
+    words: String,
+}
+
+// === impl NotReadable ===
+
+impl NotReadable {
+    /// Reads the refusal of a question about a document; `None` if it is not about what somebody may.
+    pub(super) fn of(index: &str, status: StatusCode, body: &[u8]) -> Option<Self> {
+        let missing = match (status, is_in_servers_words(status, body)) {
+            (StatusCode::FORBIDDEN, true) => {
+                "the gateway's account needs the right `read` for the index (in OpenSearch `indices:data/read/get`)"
+            }
+            (StatusCode::FORBIDDEN, false) => {
+                "something between the gateway and the cluster has to let the gateway read"
+            }
+            _ => return None,
+        };
+        Some(Self {
+            status,
+            index: index.to_owned(),
+            missing,
+            words: String::from_utf8_lossy(&body[..body.len().min(WORDS_BYTES)]).into_owned(),
+        })
+    }
 }
 
 impl Route {
@@ -202,6 +252,8 @@ async fn beginning(mut reply: ReplyBody, pool: &Pool) -> Result<Buffer, SendErro
     Ok(words)
 }
 
+/// How much is shown of the words in which a question is refused.
+const WORDS_BYTES: usize = 300;
 /// Larger sources are compared as they come.
 pub(super) const SOURCE_BYTES_MAX: usize = 1 << 20;
 /// The bytes of an answer that are charged to nobody.

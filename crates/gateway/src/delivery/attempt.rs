@@ -1,6 +1,7 @@
 //! One try of a batch's operations: they are planned by today's topology, and handed to the outlets of the
 //! nodes that hold their primaries.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +16,7 @@ use serde_json::value::RawValue;
 use wire::{Outgoing, Pool, PooledBytes};
 
 use crate::bulk_request::ask_of;
-use crate::delivery::asking::{Question, SHORT_BYTES, SOURCE_BYTES_MAX, Source, target_of};
+use crate::delivery::asking::{NotReadable, Question, SHORT_BYTES, SOURCE_BYTES_MAX, Source, target_of};
 use crate::delivery::lane::Route;
 use crate::delivery::memory::AnswerHeld;
 use crate::delivery::outcome::{Outcome, Outcomes, UnknownOutcome};
@@ -45,6 +46,18 @@ struct Sending<'a> {
     operations: &'a [usize],
     outbound: &'a Outbound,
     snapshot: &'a Snapshot,
+}
+
+impl Sending<'_> {
+    /// Returns the operations of a part of a plan; without one, all.
+    fn of_part(&self, part: Option<(&Plan, usize)>) -> Cow<'_, [usize]> {
+        let Some((plan, part)) = part.filter(|(plan, _)| plan.parts.len() > 1) else {
+            return Cow::Borrowed(self.operations);
+        };
+        let all = self.operations.iter().enumerate();
+        let of_it = all.filter(|(doc, _)| plan.part_of(*doc as u32) == part);
+        of_it.map(|(_, operation)| *operation).collect()
+    }
 }
 
 impl Work<'_> {
@@ -121,10 +134,9 @@ impl Route {
             Verdict::Plan(plan) => {
                 route.count_shards(&plan, snapshot);
                 let load = Arc::new(PlannedBody { body, plan });
-                let parts = load.plan.parts.iter().enumerate();
-                let sent = parts.map(|(part, one)| {
+                let sent = (0..load.plan.parts.len()).map(|part| {
                     let parcel = Parcel::part(&load, part, wording).traced(&work.trace);
-                    self.send_timed(sending, (&load, one), parcel)
+                    self.send_timed(sending, (&load, part), parcel)
                 });
                 let sent = join_all(sent).await;
                 let held = sent.iter().filter_map(Outcomes::held).collect();
@@ -198,21 +210,28 @@ impl Route {
     async fn send_timed(
         self: &Rc<Self>,
         sending: Sending<'_>,
-        (load, part): (&Arc<PlannedBody>, &Part),
+        (load, part): (&Arc<PlannedBody>, usize),
         parcel: Parcel,
     ) -> Outcomes {
         let began = (!load.plan.touched().is_empty()).then(Instant::now);
-        let outcomes = self.send(sending, Some(part), parcel).await;
+        let outcomes = self.send(sending, Some((&load.plan, part)), parcel).await;
         if let Some(began) = began.filter(|_| outcomes.are_answered()) {
             let (cluster, touched) = (&self.group.settings.cluster, load.plan.touched());
             let heat = &self.counters.heat;
+            let part = &load.plan.parts[part];
             heat.answered(cluster, &sending.snapshot.table, touched, part, began.elapsed());
         }
         outcomes
     }
 
     /// Sends one node its parcel: a part, or operations that any node may take.
-    async fn send(self: &Rc<Self>, sending: Sending<'_>, part: Option<&Part>, parcel: Parcel) -> Outcomes {
+    async fn send(
+        self: &Rc<Self>,
+        sending: Sending<'_>,
+        of: Option<(&Plan, usize)>,
+        parcel: Parcel,
+    ) -> Outcomes {
+        let part: Option<&Part> = of.map(|(plan, part)| &plan.parts[part]);
         let (outbound, snapshot) = (sending.outbound, sending.snapshot);
         let home = match part.map(|part| part.destination) {
             Some(Destination::Node(node)) => snapshot.node(node).filter(|node| node.health.is_up()),
@@ -232,10 +251,16 @@ impl Route {
             .map(|lane| self.group.at_nodes.list(lane, &node, parcel.docs));
         let outcomes = self.dispatch(sending.way, &node, outlet, parcel).await;
         // A request that failed without a word may have had other lanes' operations, and failed for these.
-        if sending.way == SendMode::Together && outcomes.is_unexplained() && outcomes.refused_at().is_none() {
+        if sending.way == SendMode::Together
+            && outcomes.unexplained().is_some()
+            && outcomes.refused_at().is_none()
+        {
             return outcomes;
         }
-        let of = (sending.work, sending.operations);
+        if outcomes.are_done() {
+            return outcomes;
+        }
+        let of = (sending.work, &*sending.of_part(of));
         self.sort_refusal(outcomes, &node, of, (outbound, snapshot)).await
     }
 
@@ -269,7 +294,7 @@ impl Route {
             _ => match self.source_is(place, source, &outbound, &snapshot).await? {
                 Source::Same => Ok(true),
                 Source::Other | Source::Error(StatusCode::NOT_FOUND, _) => Ok(false),
-                Source::Error(status, _) => Err(UnknownOutcome::Documents(status)),
+                Source::Error(status, body) => Err(not_told(place.0, status, &body)),
             },
         }
     }
@@ -303,7 +328,11 @@ impl Route {
                 let both = there.source.zip(wanted);
                 Ok(both.is_some_and(|(there, wanted)| same(there, wanted)))
             }
-            status => Err(UnknownOutcome::Documents(status)),
+            status => Err(not_told(
+                index,
+                status,
+                answer.body.as_deref().unwrap_or_default(),
+            )),
         }
     }
 }
@@ -313,6 +342,11 @@ impl Route {
 struct Stored<'a> {
     #[serde(borrow, rename = "_source")]
     source: Option<&'a RawValue>,
+}
+
+/// Returns why a cluster does not tell of a document in an index, from its answer.
+fn not_told(index: &str, status: StatusCode, body: &[u8]) -> UnknownOutcome {
+    NotReadable::of(index, status, body).map_or(UnknownOutcome::Documents(status), Into::into)
 }
 
 /// Returns the outcomes of operations that are not done.

@@ -59,20 +59,23 @@ impl Undone {
         match outcome {
             Outcome::Done => {}
             Outcome::Refused(error) => self.dead.push((operation, error)),
-            Outcome::Split(error) => {
+            Outcome::Split { doubt, .. } => {
                 self.split = true;
-                if error.status >= 500 {
+                if doubt {
                     work.doubt[operation].add();
                 }
                 self.again.push(operation);
             }
-            Outcome::Shared(_) => {
+            Outcome::Shared { doubt, .. } => {
                 (self.split, self.apart) = (true, true);
+                if doubt {
+                    work.doubt[operation].add();
+                }
                 self.again.push(operation);
             }
             Outcome::Whole(why) => {
                 self.split = true;
-                self.suspects |= why.is_unexplained();
+                self.suspects |= why.unexplained.is_some();
                 if why.doubt {
                     work.doubt[operation].add();
                 }
@@ -241,7 +244,7 @@ impl Lane {
             let tried = self.try_once(work, left, apart).await?;
             let (mut undone, snapshot) = (tried.undone, tried.snapshot);
             unexplained = match &undone.worst {
-                Some(worst) if worst.is_unexplained() => unexplained + 1,
+                Some(worst) if worst.unexplained.is_some() => unexplained + 1,
                 _ => 0,
             };
             // What another lane has in the same request may be why, also while the cause is looked for.
@@ -315,6 +318,7 @@ impl Lane {
         let mut undone = Undone::default();
         for (operation, outcome) in not_done {
             work.attempts[operation] += 1;
+            work.failure_rows[operation].add(outcome.unexplained());
             let outcome = route.judge(work, operation, outcome, &snapshot).await;
             let outcome = route.by_rules(work, operation, outcome);
             undone.take(work, operation, outcome);
@@ -463,9 +467,12 @@ impl Route {
                 Outcome::Park(Scope::Document, again)
             }
             // The operation is refused even alone: sending less would not help.
-            Outcome::Split(error) if is_alone => match error.status {
+            Outcome::Split { error, doubt } if is_alone => match error.status {
                 400 => Outcome::Refused(error),
-                _ => Outcome::Park(Scope::Document, Arc::new(Again::refused(error))),
+                _ => {
+                    let again = Again::refused(error).with_doubt(doubt);
+                    Outcome::Park(Scope::Document, Arc::new(again))
+                }
             },
             Outcome::Refused(error) if error.status == 409 && is_between(&work.operations[operation]) => {
                 match work.attempts[operation] <= AT_ONCE_MAX {
@@ -479,7 +486,8 @@ impl Route {
                     Ok(false) => Outcome::Refused(error),
                     // The node says so of this document, and answers: no other operation needs to wait.
                     Err(why) if why.is_of_document() => {
-                        Outcome::Park(Scope::Document, Arc::new(Again::in_doubt(why.to_string())))
+                        let why = format!("{why}; the cluster refused the operation: {error}");
+                        Outcome::Park(Scope::Document, Arc::new(Again::in_doubt(why)))
                     }
                     Err(why) => Outcome::again(Again::in_doubt(why.to_string())),
                 }

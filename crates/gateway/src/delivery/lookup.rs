@@ -25,7 +25,8 @@ use crate::delivery::doubt::{Document, Doubt, Resent};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Outcome, UnknownOutcome};
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
-use crate::delivery::server_error::Error;
+use crate::delivery::readdressed::readdressed;
+use crate::delivery::server_error::{Error, NO_RIGHT};
 use crate::delivery::sources::{doc_of, holds, paths, same};
 use crate::delivery::work::Work;
 use crate::nodes::Outbound;
@@ -191,6 +192,12 @@ impl Route {
                     let there = there.unwrap_or_else(|| vec![DocumentState::Other]);
                     for (look, there) in some.iter().zip(there) {
                         found.take(look, there, &self.resent);
+                    }
+                }
+                // The node answers, and would say so again: the lane need not wait for that.
+                Err(why) if why.is_of_document() => {
+                    for look in some {
+                        found.take(look, DocumentState::Unknown(why.to_string()), &self.resent);
                     }
                 }
                 Err(why) => {
@@ -523,6 +530,10 @@ impl Route {
             more: ANSWER_BYTES_MAX.saturating_sub(least),
         };
         let answer = self.ask(question, body, outbound, snapshot).await?;
+        if answer.lacks_right() {
+            let there = looks.iter().map(|look| judge_error(look, NO_RIGHT));
+            return Ok(Some(there.collect()));
+        }
         if answer.status != StatusCode::OK {
             return Err(UnknownOutcome::Documents(answer.status));
         }
@@ -640,22 +651,6 @@ fn there_already(look: &Lookup<'_>) -> Outcome {
     }))
 }
 
-/// Rewrites an operation for the index in its request's path.
-fn readdressed(lines: &[u8], routing: Option<&str>) -> Option<Vec<u8>> {
-    let end = memchr::memchr(b'\n', lines)?;
-    let mut action: Value = serde_json::from_slice(&lines[..end]).ok()?;
-    let meta = action.as_object_mut()?.values_mut().next()?.as_object_mut()?;
-    for key in ["_index", "require_alias", "require_data_stream", "_routing"] {
-        meta.shift_remove(key);
-    }
-    if let Some(routing) = routing {
-        meta.insert("routing".to_owned(), json!(routing));
-    }
-    let mut out = action.to_string().into_bytes();
-    out.extend_from_slice(&lines[end..]);
-    Some(out)
-}
-
 /// Reads an entry of the answer as the state of an operation's document.
 fn judge(work: &Work<'_>, look: &Lookup<'_>, found: &MultiGetDocument<'_>) -> DocumentState {
     if let Some(error) = found.error {
@@ -691,7 +686,7 @@ fn judge_error(look: &Lookup<'_>, kind: &str) -> DocumentState {
         // Such a write is refused for the same reason.
         "index_not_found_exception" | "routing_missing_exception" => DocumentState::Nothing,
         // It would wait for as long as that lasts. Rather twice than not at all.
-        "index_closed_exception" | "security_exception" => {
+        "index_closed_exception" | NO_RIGHT => {
             let (index, id) = (&look.index, look.id);
             wire::rationed!(
                 tracing::warn,
@@ -780,16 +775,5 @@ mod tests {
         assert_eq!(cut(&[300; 600]), [250, 250, 100]);
         assert_eq!(cut(&[400 << 10; 5]), [2, 2, 1]);
         assert_eq!(cut(&[1, 9 << 20, 9 << 20, 1]), [1, 1, 1, 1]);
-    }
-
-    #[test]
-    fn an_operation_is_readdressed_without_what_speaks_of_its_name() {
-        let lines = b"{\"index\":{\"_index\":\"a\",\"_id\":\"1\",\"require_alias\":true,\"pipeline\":\"p\"}}\n{\"_index\":1}\n";
-        let text = |routing| String::from_utf8(readdressed(lines, routing).unwrap()).unwrap();
-        assert_eq!(
-            text(None),
-            "{\"index\":{\"_id\":\"1\",\"pipeline\":\"p\"}}\n{\"_index\":1}\n"
-        );
-        assert!(text(Some("r")).contains("\"routing\":\"r\""));
     }
 }

@@ -35,6 +35,7 @@ use bulk::Operation;
 
 use crate::delivery::doubt::Doubt;
 use crate::delivery::outcome::Outcome;
+use crate::queue::parked::FailureRow;
 
 /// The memory budget of delivery.
 #[derive(Debug)]
@@ -383,11 +384,15 @@ pub(crate) fn with_notes(bytes: usize, operations: usize) -> usize {
 /// The bytes of the notes on an operation while its batch is delivered: its place and its doubt, its number
 /// among those to be sent and to be sent again, and its outcome in one try, twice while the outcome is passed
 /// on.
-const NOTES_BYTES: usize = size_of::<Operation>() + 6 * size_of::<u32>() + 2 * size_of::<(usize, Outcome)>();
+const NOTES_BYTES: usize = size_of::<Operation>()
+    + 6 * size_of::<u32>()
+    + size_of::<FailureRow>()
+    + 2 * size_of::<(usize, Outcome)>();
 
 /// The bytes of these notes that a lane keeps while it rests: the doubt about an operation, how often it was
 /// tried and refused, and its number among those that are left, of this step and of the next ones.
-const RESTING_BYTES: usize = size_of::<Doubt>() + 2 * size_of::<u32>() + 3 * size_of::<usize>();
+const RESTING_BYTES: usize =
+    size_of::<Doubt>() + 2 * size_of::<u32>() + size_of::<FailureRow>() + 3 * size_of::<usize>();
 
 /// The least that an error takes in an answer that is reduced ([`bulk::Condense`]), with the item around it.
 pub(crate) const ERROR_BYTES: usize = 320;

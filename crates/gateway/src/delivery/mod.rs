@@ -34,6 +34,7 @@ mod park;
 mod parked_topic;
 mod partial_refusal;
 mod pauses;
+mod readdressed;
 mod refused_whole;
 mod remembered;
 mod resting;

@@ -12,11 +12,12 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use wire::{Fate, SendError, SendErrorKind};
 
+use crate::delivery::asking::NotReadable;
 use crate::delivery::error_scope::{concerned, is_alias_unknown_yet, is_slow_mapping};
 use crate::delivery::memory::AnswerHeld;
 use crate::delivery::partial_refusal::partial_refusal;
-use crate::delivery::server_error::{Error, error_of};
-use crate::queue::parked::Scope;
+use crate::delivery::server_error::{Error, error_of, is_in_servers_words, is_refused_unexecuted};
+use crate::queue::parked::{Scope, Unexplained};
 
 /// The outcome of an operation in one try. An outcome is small, since there is one for each operation, and
 /// outcomes that say the same share their texts.
@@ -26,11 +27,11 @@ pub(crate) enum Outcome {
     Done,
     /// To be tried again later.
     Again(Arc<Again>),
-    /// To be tried again at once, together with fewer others.
-    Split(Arc<Error>),
+    /// To be tried again at once, together with fewer others. `doubt`: it may have been executed.
+    Split { error: Arc<Error>, doubt: bool },
     /// To be tried again at once, together with fewer others and apart from other lanes: the refusal may be
     /// due to another operation of the request.
-    Shared(Arc<Error>),
+    Shared { error: Arc<Error>, doubt: bool },
     /// To be tried again at once, together with fewer others: the node refuses the whole request, but takes
     /// others.
     Whole(Arc<Again>),
@@ -48,6 +49,8 @@ pub(crate) enum Outcome {
 pub(crate) enum UnknownOutcome {
     #[error("the document that is there cannot be looked at")]
     Unreadable,
+    #[error(transparent)]
+    NotReadable(#[from] NotReadable),
     #[error(transparent)]
     Unanswered(#[from] Arc<SendError>),
     #[error("{status} when asked what {name} stands for")]
@@ -83,6 +86,9 @@ pub(crate) struct Again {
     pub(crate) index: Option<Box<str>>,
     /// When a request began that a node refused as a whole, if only a part of the request may be to blame.
     pub(crate) refused_at: Option<Instant>,
+    /// How the request failed, if this passes by itself, as a rule, and nobody has said that something in it
+    /// is to blame.
+    pub(crate) unexplained: Option<Unexplained>,
 }
 
 // === impl UnknownOutcome ===
@@ -91,7 +97,7 @@ impl UnknownOutcome {
     /// Whether the node has answered, and would answer otherwise about another document, as far as is known.
     pub(crate) fn is_of_document(&self) -> bool {
         match self {
-            UnknownOutcome::Unreadable => true,
+            UnknownOutcome::Unreadable | UnknownOutcome::NotReadable(_) => true,
             UnknownOutcome::Unanswered(_) => false,
             UnknownOutcome::Name { status, .. } | UnknownOutcome::Documents(status) => {
                 !status.is_server_error()
@@ -122,6 +128,7 @@ impl Again {
             error: None,
             index: None,
             refused_at: None,
+            unexplained: None,
         }
     }
 
@@ -152,11 +159,6 @@ impl Again {
         self.error.as_ref().filter(|_| self.refused_at.is_none())
     }
 
-    /// Whether this passes by itself, as a rule, and nobody has said why it is so.
-    pub(crate) fn is_unexplained(&self) -> bool {
-        self.doubt && !self.busy && !self.paused && self.error.is_none()
-    }
-
     /// Returns why the operation is not done, cut short: lanes and keys show it for as long as it holds.
     pub(crate) fn why(&self) -> String {
         let mut why = match (&self.text, &self.error) {
@@ -166,6 +168,11 @@ impl Again {
         };
         why.truncate(why.floor_char_boundary(SHOWN_BYTES_MAX));
         why
+    }
+
+    /// Returns this with or without doubt whether the operation was executed.
+    pub(crate) fn with_doubt(self, doubt: bool) -> Self {
+        Self { doubt, ..self }
     }
 
     /// A refusal of the operation by itself; the node may take the operation later.
@@ -179,6 +186,7 @@ impl Again {
             error: Some(error),
             index: None,
             refused_at: None,
+            unexplained: None,
         }
     }
 }
@@ -201,11 +209,23 @@ impl Outcome {
             Some(error) if matches!(error.status, 400 | 404) && !is_alias_unknown_yet(error) => {
                 Outcome::Refused(Arc::clone(error))
             }
-            Some(error) if error.status == 413 => Outcome::again(Again::paused(format!(
-                "one operation alone is too large for the cluster: {}",
-                error.reason
-            ))),
+            Some(error) if error.status == 413 => {
+                let why = format!(
+                    "one operation alone is too large for the cluster: {}",
+                    error.reason
+                );
+                Outcome::again(Again::paused(why).with_doubt(again.doubt))
+            }
             _ => Outcome::Again(again),
+        }
+    }
+
+    /// Returns how its request failed, if that passes by itself, as a rule, and nobody has said that something
+    /// in it is to blame.
+    pub(crate) fn unexplained(&self) -> Option<Unexplained> {
+        match self {
+            Outcome::Again(again) | Outcome::Whole(again) => again.unexplained,
+            _ => None,
         }
     }
 
@@ -267,6 +287,9 @@ impl Outcomes {
         // Outcomes that share a text go on sharing it.
         let mut last: Option<(Arc<Again>, Arc<Again>)> = None;
         for outcome in &mut outcomes {
+            if let Outcome::Split { doubt, .. } | Outcome::Shared { doubt, .. } = outcome {
+                *doubt = true;
+            }
             match outcome {
                 Outcome::Refused(error) if error.status == 409 => {
                     *outcome = Outcome::again(Again {
@@ -274,7 +297,7 @@ impl Outcomes {
                         ..Again::refused(Arc::clone(error))
                     });
                 }
-                Outcome::Again(again) if !again.doubt => {
+                Outcome::Again(again) | Outcome::Park(_, again) if !again.doubt => {
                     let known = last.take().filter(|(before, _)| Arc::ptr_eq(before, again));
                     let (_, doubted) = last.insert(known.unwrap_or_else(|| {
                         let doubted = Again {
@@ -307,7 +330,7 @@ impl Outcomes {
     /// takes others.
     pub(crate) fn whole(self) -> Self {
         let whole = |outcome| match outcome {
-            Outcome::Again(again) if again.refused_at.is_some() || again.is_unexplained() => {
+            Outcome::Again(again) if again.refused_at.is_some() || again.unexplained.is_some() => {
                 Outcome::Whole(again)
             }
             outcome => outcome,
@@ -318,14 +341,11 @@ impl Outcomes {
         }
     }
 
-    /// Whether a request failed in a way that passes by itself, as a rule, and nobody has said why.
-    pub(crate) fn is_unexplained(&self) -> bool {
+    /// Returns how a request failed, if that passes by itself, as a rule, and nobody has said why.
+    pub(crate) fn unexplained(&self) -> Option<Unexplained> {
         match self {
-            Outcomes::Done(_) => false,
-            Outcomes::Each(outcomes, _) => match outcomes.first() {
-                Some(Outcome::Again(again)) => again.is_unexplained(),
-                _ => false,
-            },
+            Outcomes::Done(_) => None,
+            Outcomes::Each(outcomes, _) => outcomes.first()?.unexplained(),
         }
     }
 
@@ -411,15 +431,18 @@ impl IntoIterator for Outcomes {
 
 /// Returns the outcome of operations whose request got no answer.
 pub(crate) fn unanswered(error: &SendError) -> Again {
+    let paused = matches!(error.kind, SendErrorKind::Tls(_) | SendErrorKind::SpeaksTls);
+    let doubt = error.fate == Fate::Unknown;
     Again {
         text: Some(error.to_string()),
         after: None,
-        doubt: error.fate == Fate::Unknown,
+        doubt,
         busy: false,
-        paused: matches!(error.kind, SendErrorKind::Tls(_) | SendErrorKind::SpeaksTls),
+        paused,
         error: None,
         index: None,
         refused_at: None,
+        unexplained: (doubt && !paused).then_some(Unexplained::Untold),
     }
 }
 
@@ -437,6 +460,7 @@ pub(crate) fn outcomes(
     let again = |paused: bool, doubt: bool| {
         let refusal = partial_refusal(status, body);
         let text = String::from_utf8_lossy(&body[..body.len().min(WHY_BYTES_MAX)]);
+        let passes = doubt && !paused && refusal.is_none();
         Outcome::again(Again {
             text: Some(format!("{node} answered {status}: {text}")),
             after,
@@ -446,8 +470,15 @@ pub(crate) fn outcomes(
             error: refusal.as_ref().and_then(|refusal| refusal.error.clone()),
             index: refusal.as_ref().and_then(|refusal| refusal.index.clone()),
             refused_at: refusal.as_ref().map(|_| began),
+            unexplained: (passes && status != StatusCode::TOO_MANY_REQUESTS).then(
+                || match is_in_servers_words(status, body) {
+                    true => Unexplained::Told,
+                    false => Unexplained::Untold,
+                },
+            ),
         })
     };
+    let doubt = status != StatusCode::OK && !is_refused_unexecuted(status, body);
     let of_error = || error_of(status.as_u16(), &serde_json::from_slice(body).ok()?);
     let one = match status.as_u16() {
         200 if bulk::all_succeeded(body, docs) => return Outcomes::Done(docs),
@@ -460,23 +491,31 @@ pub(crate) fn outcomes(
             // A server that answers like this is no cluster, or is not well; or something before it answers.
             Err(_) => again(true, true),
         },
-        429 => again(false, false),
+        429 => again(false, doubt),
         408 | 502 | 503 | 504 => again(false, true),
         // The cluster's own rejection of the whole request. An error in anybody else's words is no reason to
         // give up documents.
         400 => refused_for_an_index(body, docs)
-            .or_else(|| of_error().map(|error| Outcome::Split(Arc::new(error))))
-            .unwrap_or_else(|| again(true, false)),
+            .or_else(|| Some(split(of_error()?, false)))
+            .unwrap_or_else(|| again(true, doubt)),
         // Some servers fail the whole request for one operation.
-        500 => of_error().map_or_else(|| again(true, true), |error| Outcome::Split(Arc::new(error))),
-        413 => Outcome::Split(Arc::new(Error {
-            status: 413,
-            kind: "content_too_long_exception".to_owned(),
-            reason: format!("{node} answered {status}"),
-        })),
-        _ => again(true, status.is_server_error()),
+        500 => of_error().map_or_else(|| again(true, true), |error| split(error, true)),
+        413 => {
+            let error = Error {
+                status: 413,
+                kind: "content_too_long_exception".to_owned(),
+                reason: format!("{node} answered {status}"),
+            };
+            split(error, doubt)
+        }
+        _ => again(true, doubt),
     };
     Outcomes::of_all(&one, docs)
+}
+
+fn split(error: Error, doubt: bool) -> Outcome {
+    let error = Arc::new(error);
+    Outcome::Split { error, doubt }
 }
 
 /// Returns the outcome of an operation whose request, a 400, the cluster refuses as a whole for a reason that
@@ -703,9 +742,15 @@ mod tests {
         let own = "{\"error\":{\"type\":\"illegal_argument_exception\",\"reason\":\"no\"},\"status\":400}";
         assert!(matches!(
             &outcomes_of(400, own, 2)[..],
-            [Outcome::Split(_), Outcome::Split(_)]
+            [Outcome::Split { doubt: false, .. }, Outcome::Split { .. }]
         ));
-        assert!(matches!(&outcomes_of(413, "", 1)[..], [Outcome::Split(_)]));
+        for (body, may_be_executed) in [("", false), ("<html>", true)] {
+            let outcomes = outcomes_of(413, body, 1);
+            assert!(
+                matches!(&outcomes[..], [Outcome::Split { doubt, .. }] if *doubt == may_be_executed),
+                "{outcomes:?}"
+            );
+        }
         for (status, body) in [
             (400, "<html>"),
             (401, own),
@@ -743,7 +788,7 @@ mod tests {
             "{alone:?}"
         );
         let among = &outcomes_of(400, &body, 2)[1];
-        assert!(matches!(among, Outcome::Split(_)), "{among:?}");
+        assert!(matches!(among, Outcome::Split { doubt: false, .. }), "{among:?}");
         let block = "blocked by: [FORBIDDEN/6/cluster read-only (api)];";
         for (status, kind, reason) in [
             (

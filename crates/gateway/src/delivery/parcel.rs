@@ -17,9 +17,10 @@ use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
 use crate::delivery::partial_refusal::is_block_of_index;
 use crate::delivery::sent_as::asked_as;
+use crate::delivery::server_error::is_refused_unexecuted;
 use crate::delivery::shared_fate::doubt_shared;
 use crate::nodes::lines::{Body, Lines, PlannedBody};
-use crate::nodes::{Message, Outbound, Purpose, is_unexecuted};
+use crate::nodes::{Message, Outbound, Purpose};
 use crate::queue::delivered_headers;
 use crate::request_id::{RequestId, together};
 
@@ -151,7 +152,7 @@ impl Route {
                     self.outlets.gate(node).too_large(bytes);
                 }
                 outbound.cluster().hint();
-                let doubt = !is_unexecuted(head.status, &body);
+                let doubt = !is_refused_unexecuted(head.status, &body);
                 return docs.iter().map(|_| Transmitted::Alone { doubt }).collect();
             }
             Ok(BulkAnswer { head, body, held }) => {

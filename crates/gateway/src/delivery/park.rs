@@ -16,8 +16,8 @@ use crate::delivery::server_error::Error;
 use crate::delivery::work::Work;
 use crate::queue::DELIVERED_TYPE;
 use crate::queue::parked::{
-    Holder, HolderQuery, NotParked, OperationNames, ParkKey, Parked, ParkedEntry, RefusalReason, Scope,
-    ShardOf, behind_other_lane,
+    FailureRow, Holder, HolderQuery, NotParked, OperationNames, ParkKey, Parked, ParkedEntry, RefusalReason,
+    Scope, ShardOf, behind_other_lane,
 };
 use crate::queue::{LaneActivity, written};
 
@@ -255,6 +255,7 @@ impl Lane {
             why: to_park.why.clone(),
             attempts: 0,
             refusals: 0,
+            failure_row: FailureRow::default(),
             parked_ms: now_ms(),
             gone: Vec::new(),
             refused: to_park.refused.clone(),
@@ -286,6 +287,11 @@ impl Lane {
             }
             entry.attempts = entry.attempts.max(work.attempts[*operation]);
             entry.refusals = entry.refusals.max(work.refusals[*operation]);
+            let row = work.failure_rows[*operation];
+            entry.failure_row = match entry.ops.len() {
+                1 => row,
+                _ => entry.failure_row.common(row),
+            };
             doubt |= work.doubt[*operation].is_any();
         }
         (entry, work.text(&to_park.operations), doubt)

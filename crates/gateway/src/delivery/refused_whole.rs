@@ -38,7 +38,7 @@ enum Trial {
 
 impl Route {
     /// Returns the outcomes of a request as they are if a node that refused the request as a whole, or has
-    /// not answered it again and again, takes others. `operations` are those that were sent to all nodes.
+    /// not answered it again and again, takes others. `operations` are those of the request.
     pub(super) async fn sort_refusal(
         &self,
         outcomes: Outcomes,
@@ -47,8 +47,9 @@ impl Route {
         (outbound, snapshot): (&Outbound, &Snapshot),
     ) -> Outcomes {
         let is_tried_often = || {
-            let attempts = operations.iter().map(|operation| work.attempts[*operation]);
-            outcomes.is_unexplained() && attempts.min() >= Some(UNEXPLAINED_MAX)
+            let mut rows = operations.iter().map(|operation| work.failure_rows[*operation]);
+            let kind = outcomes.unexplained();
+            kind.is_some_and(|kind| rows.all(|row| row.has(kind, UNEXPLAINED_MAX)))
         };
         let began = outcomes.refused_at();
         // Requests that went well before this one had failed say nothing about a node that may have gone.
@@ -307,8 +308,9 @@ const NO_INDEX: &str = "tidegate-asks-what-is-refused";
 /// No shard ever has this many operations.
 const NO_SUCH_SEQ_NO: u64 = 1_000_000_000_000_000;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// How often requests may fail without a word that explains it before one of their documents is suspected.
-const UNEXPLAINED_MAX: u32 = 3;
+/// How often in a row each operation of a request may fail without a word that explains it before one of them
+/// is suspected.
+const UNEXPLAINED_MAX: u8 = 3;
 /// The length of a usual document: a request that changes nothing is as long as the refused one, up to this.
 const USUAL_BYTES: usize = 4 << 10;
 /// The most operations of a batch that are looked at by themselves.

@@ -470,11 +470,12 @@ async fn send_due(
     };
     for (operation, outcome) in outcomes {
         work.attempts[operation] += 1;
+        work.failure_rows[operation].add(outcome.unexplained());
         let outcome = route.judge(work, operation, outcome, snapshot).await;
         let outcome = route.by_rules(work, operation, outcome);
         split |= matches!(
             outcome,
-            Outcome::Split(_) | Outcome::Shared(_) | Outcome::Whole(_)
+            Outcome::Split { .. } | Outcome::Shared { .. } | Outcome::Whole(_)
         );
         load.note(operation, work);
         let named = work.named(operation, snapshot);

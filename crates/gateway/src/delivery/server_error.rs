@@ -2,7 +2,10 @@
 
 use std::fmt::{Display, Formatter, Result};
 
+use http::StatusCode;
 use serde_json::Value;
+
+use crate::nodes::is_unexecuted;
 
 /// An error as the cluster words it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,4 +37,84 @@ pub(super) fn error_of(status: u16, body: &Value) -> Option<Error> {
         cause = &cause["caused_by"];
     }
     Some(Error { status, kind, reason })
+}
+
+/// Whether the refusal of a whole request shows that nothing of it was executed. Something on the way may
+/// answer in a server's place after the server has executed the request: only a server knows.
+pub(super) fn is_refused_unexecuted(status: StatusCode, body: &[u8]) -> bool {
+    // By these, nobody has acted on the request (RFC 9110, 15.5.2 and 15.5.8), whoever says so.
+    let wants_credentials = matches!(
+        status,
+        StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED
+    );
+    let is_servers = || status.is_server_error() || is_in_servers_words(status, body);
+    is_unexecuted(status, body) && (wants_credentials || is_servers())
+}
+
+/// Whether an answer to a whole request has the form that servers and their plugins give to errors.
+pub(super) fn is_in_servers_words(status: StatusCode, body: &[u8]) -> bool {
+    // Servers refuse a body that is too long before they read it, without a word.
+    if status == StatusCode::PAYLOAD_TOO_LARGE && body.is_empty() {
+        return true;
+    }
+    let said: Value = serde_json::from_slice(body).unwrap_or_default();
+    let tells_status = said["status"] == status.as_u16();
+    match &said["error"] {
+        Value::Object(error) => {
+            let is_text = |key| error.get(key).is_some_and(Value::is_string);
+            is_text("type") || is_text("reason") && tells_status
+        }
+        // A method or a media type that servers do not know. Other programs say more, or less.
+        Value::String(_) => tells_status && said.as_object().is_some_and(|said| said.len() == 2),
+        _ => false,
+    }
+}
+
+/// The type of an error that says that the account lacks a right.
+pub(super) const NO_RIGHT: &str = "security_exception";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_knows_that_it_has_executed_nothing() {
+        let own = r#"{"error":{"root_cause":[],"type":"security_exception","reason":"no"},"status":403}"#;
+        let plugin = r#"{"error":{"reason":"forbidden","due_to":["OPERATION_NOT_ALLOWED"]},"status":403}"#;
+        let method = r#"{"error":"Incorrect HTTP method for uri [/_bulk]","status":405}"#;
+        let spring = r#"{"timestamp":1,"status":405,"error":"Method Not Allowed","path":"/_bulk"}"#;
+        let google = r#"{"error":{"code":403,"message":"no","status":"PERMISSION_DENIED"}}"#;
+        for (status, body, is_unexecuted) in [
+            (403, own, true),
+            (429, own, true),
+            (400, own, true),
+            (403, plugin, true),
+            (404, plugin, false),
+            (405, method, true),
+            (406, method, false),
+            (405, spring, false),
+            (403, google, false),
+            (403, r#"{"message":"Forbidden"}"#, false),
+            (403, r#"{"error":"forbidden"}"#, false),
+            (403, "[]", false),
+            (403, "", false),
+            (403, "<html>", false),
+            (404, "<html>", false),
+            (302, "", false),
+            (413, "", true),
+            (413, "<html>", false),
+            (429, "<html>", false),
+            (429, "", false),
+            (408, own, false),
+            (401, "Unauthorized", true),
+            (407, "<html>", true),
+            (503, own, false),
+            (502, "<html>", false),
+            (202, "<html>", false),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let told = is_refused_unexecuted(status, body.as_bytes());
+            assert_eq!(told, is_unexecuted, "{status} {body}");
+        }
+    }
 }

@@ -29,7 +29,8 @@ pub(crate) fn doubt_shared(outcomes: &mut Outcomes) {
         .collect();
     for (outcome, shared) in outcomes.iter_mut().zip(shared) {
         if let (true, Outcome::Refused(error)) = (shared, &*outcome) {
-            *outcome = Outcome::Shared(Arc::clone(error));
+            let error = Arc::clone(error);
+            *outcome = Outcome::Shared { error, doubt: false };
         }
     }
 }

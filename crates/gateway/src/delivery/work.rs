@@ -19,7 +19,7 @@ use crate::delivery::lane::Route;
 use crate::delivery::memory::LaneMemory;
 use crate::delivery::parcel::Wording;
 use crate::delivery::sent_as::sent_as;
-use crate::queue::parked::{OperationNames, ShardOf};
+use crate::queue::parked::{FailureRow, OperationNames, ShardOf};
 use crate::queue::{Recorded, apart_from_span};
 use crate::scratch::with_scratch;
 
@@ -84,6 +84,8 @@ pub(crate) struct Work<'b> {
     pub(crate) attempts: Vec<u32>,
     /// For each operation: how often a node has refused it by itself.
     pub(crate) refusals: Vec<u32>,
+    /// For each operation: how often in a row it has failed without anybody's word against it.
+    pub(crate) failure_rows: Vec<FailureRow>,
     pub(super) dead: u64,
     /// The most operations that are sent at once; halved when a request is too large.
     pub(crate) limit: usize,
@@ -274,6 +276,7 @@ impl<'b> Work<'b> {
             past: DoubtfulWrites::default(),
             attempts: vec![0; operations.len()],
             refusals: vec![0; operations.len()],
+            failure_rows: vec![FailureRow::default(); operations.len()],
             operations,
             dead: 0,
             limit: route.operations_max(),

@@ -295,8 +295,8 @@ impl KeyBatch {
             // as it takes.
             Outcome::Again(again) => return Fate::Stays(again),
             Outcome::Whole(again) => return Fate::AtOnce(again),
-            Outcome::Split(error) | Outcome::Shared(error) => {
-                return Fate::AtOnce(Arc::new(Again::refused(error)));
+            Outcome::Split { error, doubt } | Outcome::Shared { error, doubt } => {
+                return Fate::AtOnce(Arc::new(Again::refused(error).with_doubt(doubt)));
             }
             Outcome::AtOnce(error) => return Fate::Stays(Arc::new(Again::refused(error))),
         };
@@ -325,6 +325,7 @@ impl KeyBatch {
             work.doubt[operation] = Doubt::since_start(picked.doubt, true);
             work.attempts[operation] = picked.attempts;
             work.refusals[operation] = picked.refusals;
+            work.failure_rows[operation] = picked.failure_row;
         }
     }
 
@@ -386,6 +387,8 @@ impl KeyBatch {
     pub(super) fn note(&mut self, operation: usize, work: &Work<'_>) {
         let tried = &mut self.pieces[self.of[operation].0].tried;
         tried.refusals = tried.refusals.max(work.refusals[operation]);
+        let row = work.failure_rows[operation];
+        tried.failure_row = Some(tried.failure_row.map_or(row, |other| other.common(row)));
     }
 
     pub(super) fn doubts(&mut self, operation: usize, doubt: bool) {
@@ -499,6 +502,7 @@ mod tests {
                 bytes,
                 attempts: 0,
                 refusals: 0,
+                failure_row: Default::default(),
                 doubt: false,
                 parked_ms: 5,
                 had_ms: 5,
@@ -547,8 +551,14 @@ mod tests {
         };
         for outcome in [
             Outcome::Whole(again()),
-            Outcome::Split(error()),
-            Outcome::Shared(error()),
+            Outcome::Split {
+                error: error(),
+                doubt: false,
+            },
+            Outcome::Shared {
+                error: error(),
+                doubt: false,
+            },
         ] {
             assert!(matches!(fate(outcome.clone()), Fate::AtOnce(_)), "{outcome:?}");
         }

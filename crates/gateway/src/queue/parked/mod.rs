@@ -10,7 +10,9 @@
 //! If the queue is in Kafka, any gateway may have a lane next, so "on disk" is a topic there ([`topic`]): a
 //! gateway that gets a lane reads its parked operations before it delivers ([`take_over`]).
 
+mod bound;
 mod error;
+mod failure_row;
 mod find;
 mod gather;
 mod history;
@@ -37,6 +39,7 @@ use tokio::sync::Notify;
 use crate::queue::unconfirmed_letters::UnconfirmedLetters;
 
 pub(crate) use error::ParkedError;
+pub(crate) use failure_row::{FailureRow, Unexplained};
 pub(crate) use find::{ParkedFound, ParkedSought};
 pub(crate) use key::{OperationNames, ParkKey, Scope, ShardOf, behind_other_lane, behind_other_line};
 pub(crate) use led_to::NameLed;
@@ -409,9 +412,8 @@ impl Parked {
             true => Bound::None,
             false => {
                 let state = self.state();
-                if state.is_full(documents) {
-                    let why = format!("{PIECES_MAX} entries or {DOCUMENTS_MAX} documents are there already");
-                    return Err(NotParked::Full(why));
+                if let Some(bound) = state.bound_before(documents) {
+                    return Err(NotParked::Full(bound.to_string()));
                 }
                 Bound::Share(state.bytes_of(&entry.key))
             }
@@ -627,12 +629,6 @@ pub(crate) fn copies_of(data: &Path, queue: &str) -> PathBuf {
     data.join("parked_copies").join(queue)
 }
 
-/// The most entries in memory, of about 200 bytes each.
-const PIECES_MAX: usize = 200_000;
-/// The most documents that are known one by one, and the most operations on them: many may be on one
-/// document.
-const DOCUMENTS_MAX: usize = 200_000;
-const OPERATIONS_MAX: usize = 1_000_000;
 /// The wait before the next try of a key whose condition has passed for a while.
 pub(crate) const SOON: Duration = Duration::from_millis(20);
 /// The interval between two tries to record that operations are gone, while there is no room for that.

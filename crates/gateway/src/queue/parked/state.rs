@@ -20,11 +20,12 @@ use cluster::Snapshot;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::FailureRow;
+use super::bound::{DOCUMENTS_MAX, OPERATIONS_MAX, PIECES_MAX, ParkedBound};
 use super::key::ParkKey;
 use super::lines::{Behind, Lines};
 use super::store::ParkedEntry;
 use super::topic::GoneEntry;
-use super::{DOCUMENTS_MAX, OPERATIONS_MAX, PIECES_MAX};
 use crate::clock::{steady_ms, steady_of};
 pub(crate) use holder::{Holder, HolderQuery};
 pub(crate) use index_lines::NamesLed;
@@ -111,6 +112,8 @@ pub(crate) struct EntryPiece {
     had_ms: u64,
     pub(crate) attempts: u32,
     pub(crate) refusals: u32,
+    /// How often in a row all of its operations have failed without anybody's word against them.
+    pub(crate) failure_row: FailureRow,
     /// Whether the operations may have been executed.
     pub(crate) doubt: bool,
     pub(crate) standing: Standing,
@@ -177,6 +180,7 @@ impl EntryPiece {
             had_ms: steady_ms(),
             attempts: entry.attempts,
             refusals: entry.refusals,
+            failure_row: entry.failure_row,
             doubt: false,
             standing,
             wording: Arc::new((entry.target.clone(), entry.content_type.clone())),
@@ -238,11 +242,22 @@ impl ParkedState {
     }
 
     pub(crate) fn is_full(&self, documents: usize) -> bool {
-        let is_known = || {
-            self.documents.len() + 2 * documents > 2 * DOCUMENTS_MAX
-                || self.known + documents > OPERATIONS_MAX
-        };
-        self.pieces >= PIECES_MAX || documents > 0 && is_known()
+        self.bound_before(documents).is_some()
+    }
+
+    /// Returns the bound that keeps one more entry out, whose key holds this many documents; `None` if there
+    /// is room for it.
+    pub(crate) fn bound_before(&self, documents: usize) -> Option<ParkedBound> {
+        let is_any = documents > 0;
+        if self.pieces >= PIECES_MAX {
+            Some(ParkedBound::Entries)
+        } else if is_any && self.documents.len() + 2 * documents > 2 * DOCUMENTS_MAX {
+            Some(ParkedBound::Documents)
+        } else if is_any && self.known + documents > OPERATIONS_MAX {
+            Some(ParkedBound::Operations)
+        } else {
+            None
+        }
     }
 
     pub(crate) fn insert(&mut self, key: ParkKey, names: &[String], why: &str, mut piece: EntryPiece) {

@@ -15,7 +15,7 @@ use log::{AppendError, Browsed, Consumer, Full, Log, OpenError, Options, ReadErr
 use serde::{Deserialize, Serialize};
 
 use super::key::{OperationNames, ParkKey};
-use super::{NotParked, ParkedError};
+use super::{FailureRow, NotParked, ParkedError};
 
 /// Operations that were parked together, and everything that is known of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,6 +52,9 @@ pub(crate) struct ParkedEntry {
     pub(crate) why: String,
     pub(crate) attempts: u32,
     pub(crate) refusals: u32,
+    /// What the tries before this one have in common. It begins anew when the gateway does.
+    #[serde(skip)]
+    pub(crate) failure_row: FailureRow,
     /// Since when the operations are parked, in ms since 1970, by the time of day.
     pub(crate) parked_ms: u64,
     /// The numbers of the operations that are gone already.
@@ -153,6 +156,7 @@ impl ParkedEntry {
             why: "why".to_owned(),
             attempts: 1,
             refusals: 0,
+            failure_row: FailureRow::default(),
             parked_ms: 5,
             gone: Vec::new(),
             refused: Vec::new(),

@@ -1,7 +1,7 @@
 //! Operations that are refused for good and wait for room among the dead letters. They wait by index, and
 //! nothing waits behind them.
 
-use super::super::PIECES_MAX;
+use super::super::bound::PIECES_MAX;
 use super::super::key::{ParkKey, SEVERAL};
 use super::{ParkedKey, ParkedState};
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::super::FailureRow;
 use super::super::key::ParkKey;
 use super::{EntryPiece, Order, ParkedState, Standing};
 
@@ -18,6 +19,7 @@ pub(crate) struct Picked {
     pub(crate) bytes: u64,
     pub(crate) attempts: u32,
     pub(crate) refusals: u32,
+    pub(crate) failure_row: FailureRow,
     pub(crate) doubt: bool,
     pub(crate) parked_ms: u64,
     pub(crate) had_ms: u64,
@@ -46,6 +48,7 @@ impl Picked {
             bytes: piece.bytes,
             attempts: piece.attempts,
             refusals: piece.refusals,
+            failure_row: piece.failure_row,
             doubt: piece.doubt,
             parked_ms: piece.parked_ms,
             had_ms: piece.had_ms,

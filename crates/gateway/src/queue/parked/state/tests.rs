@@ -165,6 +165,8 @@ fn many_operations_on_one_document_are_bounded_as_those_on_many_are() {
         false
     });
     assert_eq!(full_at, Some(10), "a million");
+    assert_eq!(state.bound_before(1), Some(ParkedBound::Operations));
+    assert_eq!(state.bound_before(200_001), Some(ParkedBound::Documents));
     let one = named("logs", "1");
     let holder = state.holder(&query(&one, 3, 9, &[]), None);
     assert_eq!(holder, Some(Holder::Key(ParkKey::Documents)));

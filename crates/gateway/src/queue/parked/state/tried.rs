@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::super::FailureRow;
 use super::super::key::ParkKey;
 use super::super::store::ParkedEntry;
 use super::{EntryPiece, Order, ParkedState};
@@ -22,6 +23,8 @@ pub(crate) struct Tried {
     pub(crate) failed: Vec<u32>,
     pub(crate) attempted: bool,
     pub(crate) refusals: u32,
+    /// What the rows of failures of its operations have in common, if some were tried.
+    pub(crate) failure_row: Option<FailureRow>,
     pub(crate) doubt: bool,
 }
 
@@ -92,6 +95,10 @@ impl ParkedState {
             (made.parked_ms, made.had_ms, made.share) = (piece.parked_ms, piece.had_ms, share);
             made.attempts = piece.attempts + u32::from(attempted);
             made.refusals = tried.refusals.max(piece.refusals);
+            made.failure_row = match tried.failure_row {
+                Some(row) if attempted => row,
+                _ => piece.failure_row,
+            };
             (made.doubt, made.behind) = (doubt, piece.behind.clone());
             made
         };
