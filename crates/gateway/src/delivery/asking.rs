@@ -11,8 +11,8 @@ use wire::{Buffer, Outgoing, Pool, ReplyBody, SendError};
 
 use crate::delivery::lane::Route;
 use crate::delivery::memory::{AnswerRoom, Memory};
-use crate::delivery::outcome::UnknownOutcome;
-use crate::delivery::server_error::{NO_RIGHT, error_of, is_in_servers_words};
+use crate::delivery::server_error::{NO_RIGHT, error_of};
+use crate::delivery::unknown::UnknownOutcome;
 use crate::nodes::{Message, Outbound, Purpose};
 
 /// The answer to a question.
@@ -53,42 +53,6 @@ pub(super) enum Source {
     Other,
     /// There is none, or the cluster does not tell: its status, and the beginning of its words.
     Error(StatusCode, Buffer),
-}
-
-/// Why a document cannot be read: in words for whoever can change that.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error(
-    "{status} when [{index}] is read, so nobody can tell whether the document that is there is of an earlier try: \
-     {missing}; the answer was: {words}"
-)]
-pub(crate) struct NotReadable {
-    status: StatusCode,
-    index: String,
-    missing: &'static str,
-    words: String,
-}
-
-// === impl NotReadable ===
-
-impl NotReadable {
-    /// Reads the refusal of a question about a document; `None` if it is not about what somebody may.
-    pub(super) fn of(index: &str, status: StatusCode, body: &[u8]) -> Option<Self> {
-        let missing = match (status, is_in_servers_words(status, body)) {
-            (StatusCode::FORBIDDEN, true) => {
-                "the gateway's account needs the right `read` for the index (in OpenSearch `indices:data/read/get`)"
-            }
-            (StatusCode::FORBIDDEN, false) => {
-                "something between the gateway and the cluster has to let the gateway read"
-            }
-            _ => return None,
-        };
-        Some(Self {
-            status,
-            index: index.to_owned(),
-            missing,
-            words: String::from_utf8_lossy(&body[..body.len().min(WORDS_BYTES)]).into_owned(),
-        })
-    }
 }
 
 impl Route {
@@ -252,8 +216,6 @@ async fn beginning(mut reply: ReplyBody, pool: &Pool) -> Result<Buffer, SendErro
     Ok(words)
 }
 
-/// How much is shown of the words in which a question is refused.
-const WORDS_BYTES: usize = 300;
 /// Larger sources are compared as they come.
 pub(super) const SOURCE_BYTES_MAX: usize = 1 << 20;
 /// The bytes of an answer that are charged to nobody.

@@ -16,13 +16,14 @@ use serde_json::value::RawValue;
 use wire::{Outgoing, Pool, PooledBytes};
 
 use crate::bulk_request::ask_of;
-use crate::delivery::asking::{NotReadable, Question, SHORT_BYTES, SOURCE_BYTES_MAX, Source, target_of};
+use crate::delivery::asking::{Question, SHORT_BYTES, SOURCE_BYTES_MAX, Source, target_of};
 use crate::delivery::lane::Route;
 use crate::delivery::memory::AnswerHeld;
-use crate::delivery::outcome::{Outcome, Outcomes, UnknownOutcome};
+use crate::delivery::outcome::{Outcome, Outcomes};
 use crate::delivery::outlet::{Outlet, SendMode};
 use crate::delivery::parcel::Parcel;
 use crate::delivery::sources::same;
+use crate::delivery::unknown::{NotReadable, UnknownOutcome};
 use crate::delivery::work::Work;
 use crate::nodes::Outbound;
 use crate::nodes::lines::PlannedBody;

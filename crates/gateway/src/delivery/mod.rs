@@ -47,6 +47,7 @@ mod sources;
 mod suspect;
 mod taken_names;
 mod thread;
+mod unknown;
 mod unsettled;
 mod unwritten;
 mod work;

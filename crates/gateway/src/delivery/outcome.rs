@@ -12,7 +12,6 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use wire::{Fate, SendError, SendErrorKind};
 
-use crate::delivery::asking::NotReadable;
 use crate::delivery::error_scope::{concerned, is_alias_unknown_yet, is_slow_mapping};
 use crate::delivery::memory::AnswerHeld;
 use crate::delivery::partial_refusal::partial_refusal;
@@ -42,21 +41,6 @@ pub(crate) enum Outcome {
     Park(Scope, Arc<Again>),
     /// Refused by the cluster for good.
     Refused(Arc<Error>),
-}
-
-/// Why it cannot be determined whether an operation that may have been executed was executed.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum UnknownOutcome {
-    #[error("the document that is there cannot be looked at")]
-    Unreadable,
-    #[error(transparent)]
-    NotReadable(#[from] NotReadable),
-    #[error(transparent)]
-    Unanswered(#[from] Arc<SendError>),
-    #[error("{status} when asked what {name} stands for")]
-    Name { name: String, status: StatusCode },
-    #[error("{0} when asked for documents that may have been written")]
-    Documents(StatusCode),
 }
 
 /// The outcomes of operations that were sent together, in their order.
@@ -89,29 +73,6 @@ pub(crate) struct Again {
     /// How the request failed, if this passes by itself, as a rule, and nobody has said that something in it
     /// is to blame.
     pub(crate) unexplained: Option<Unexplained>,
-}
-
-// === impl UnknownOutcome ===
-
-impl UnknownOutcome {
-    /// Whether the node has answered, and would answer otherwise about another document, as far as is known.
-    pub(crate) fn is_of_document(&self) -> bool {
-        match self {
-            UnknownOutcome::Unreadable | UnknownOutcome::NotReadable(_) => true,
-            UnknownOutcome::Unanswered(_) => false,
-            UnknownOutcome::Name { status, .. } | UnknownOutcome::Documents(status) => {
-                !status.is_server_error()
-                    && !status.is_redirection()
-                    && !matches!(
-                        *status,
-                        StatusCode::UNAUTHORIZED
-                            | StatusCode::PROXY_AUTHENTICATION_REQUIRED
-                            | StatusCode::TOO_MANY_REQUESTS
-                            | StatusCode::REQUEST_TIMEOUT
-                    )
-            }
-        }
-    }
 }
 
 // === impl Again ===
