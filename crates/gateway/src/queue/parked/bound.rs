@@ -23,10 +23,12 @@ pub(crate) enum ParkedBound {
 
 impl Display for ParkedBound {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
-        write!(
-            out,
-            "{PIECES_MAX} entries or {DOCUMENTS_MAX} documents are there already"
-        )
+        let (most, what) = match self {
+            ParkedBound::Entries => (PIECES_MAX, "entries"),
+            ParkedBound::Documents => (DOCUMENTS_MAX, "documents that wait by themselves"),
+            ParkedBound::Operations => (OPERATIONS_MAX, "operations on documents that wait by themselves"),
+        };
+        write!(out, "no more than {most} {what} may be there")
     }
 }
 
