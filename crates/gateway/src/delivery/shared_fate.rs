@@ -93,7 +93,7 @@ mod tests {
             assert_eq!(doubted[at], each[at]);
         }
         for at in [1, 3] {
-            assert!(matches!(&doubted[at], Outcome::Shared(error) if error.kind == "parse_exception"));
+            assert!(matches!(&doubted[at], Outcome::Shared { error, .. } if error.kind == "parse_exception"));
         }
     }
 

@@ -34,6 +34,14 @@ impl FailureRow {
         self.kind == Some(kind) && self.times >= times
     }
 
+    /// Returns the row of operations after a try that left `tried`, if they are among those that were attempted.
+    pub(crate) fn after(self, tried: Option<Self>, attempted: bool) -> Self {
+        match tried {
+            Some(row) if attempted => row,
+            _ => self,
+        }
+    }
+
     /// Returns what holds for two operations: the shorter row, if both are of one kind.
     pub(crate) fn common(self, other: Self) -> Self {
         match self.kind == other.kind {

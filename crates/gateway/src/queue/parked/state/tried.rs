@@ -81,7 +81,6 @@ impl ParkedState {
         }
         self.dead += tried.dead;
         self.lanes.entry(piece.lane).or_default().dead += tried.dead;
-        let doubt = piece.doubt || tried.doubt;
         // What is on disk stays there until all of them are done.
         let moved = tried.moved.values().map(Vec::len).sum::<usize>();
         let undone = (left.len() + moved).max(1) as u64;
@@ -95,11 +94,8 @@ impl ParkedState {
             (made.parked_ms, made.had_ms, made.share) = (piece.parked_ms, piece.had_ms, share);
             made.attempts = piece.attempts + u32::from(attempted);
             made.refusals = tried.refusals.max(piece.refusals);
-            made.failure_row = match tried.failure_row {
-                Some(row) if attempted => row,
-                _ => piece.failure_row,
-            };
-            (made.doubt, made.behind) = (doubt, piece.behind.clone());
+            made.failure_row = piece.failure_row.after(tried.failure_row, attempted);
+            (made.doubt, made.behind) = (piece.doubt || tried.doubt, piece.behind.clone());
             made
         };
         for (to, ops) in tried.moved {
