@@ -49,6 +49,7 @@ mod init;
 mod install;
 mod loadgen;
 mod logs;
+mod long_records;
 mod memory;
 mod moving;
 mod neighbours;
