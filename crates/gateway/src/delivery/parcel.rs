@@ -243,16 +243,45 @@ impl Route {
 fn may_blame_one(status: StatusCode, body: &[u8]) -> bool {
     // What is no server's may come from something on the way that looks at what is sent.
     let is_foreign = status.is_redirection() || status == StatusCode::OK && body.first() != Some(&b'{');
-    is_foreign
-        || is_block_of_index(status, body)
-        || (status.is_client_error() || status.is_server_error())
-            && status != StatusCode::TOO_MANY_REQUESTS
-            && status != StatusCode::REQUEST_TIMEOUT
-            && status != StatusCode::GATEWAY_TIMEOUT
+    let is_refusal = status.is_client_error() || status.is_server_error();
+    let is_busy = matches!(
+        status,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT
+    );
+    // Only a refusal is read: an answer to operations has an item for each of them.
+    is_foreign || is_refusal && (!is_busy || is_block_of_index(status, body))
 }
 
 /// The id that log lines of a delivery carry.
 pub(crate) fn own_id(queue: &str) -> RequestId {
     let text = format!("delivery-{queue}");
     RequestId::new(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("delivery")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_searched_for_one_to_blame_and_answers_to_operations_are_not() {
+        let block = br#"{"error":{"type":"cluster_block_exception","reason":"index [i] blocked by: [x];","index":"i"}}"#;
+        let busy = br#"{"error":{"type":"es_rejected_execution_exception","reason":"no"}}"#;
+        for (status, body, may_blame) in [
+            (200, &block[..], false),
+            (201, block, false),
+            (200, b"<html>", true),
+            (302, b"", true),
+            (400, busy, true),
+            (403, block, true),
+            (408, block, false),
+            (413, b"", true),
+            (429, block, true),
+            (429, busy, false),
+            (503, busy, true),
+            (504, block, false),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(may_blame_one(status, body), may_blame, "{status}");
+        }
+    }
 }
