@@ -50,6 +50,12 @@ pub(crate) fn build(profile: &str, features: &str) -> Result<PathBuf> {
 pub(crate) fn built(profile: &str) -> Result<PathBuf> {
     let program = crate::target().join(triple()).join(profile).join("tidegate");
     check(&program)?;
+    let told = told_of_the_build(&fs::read(&program)?, &places()?);
+    ensure!(
+        told.is_empty(),
+        "{} would be another one in another clone, or on another day: it contains {told:?}",
+        program.display()
+    );
     Ok(program)
 }
 
@@ -82,8 +88,6 @@ pub(crate) fn building(mut cargo: Command, profile: &str, features: &str) -> Res
     );
     // Zig's linker would strip it away.
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-    // For C that records when it was compiled.
-    cargo.env("SOURCE_DATE_EPOCH", epoch()?);
     cargo.env("LIBSQLITE3_FLAGS", SQLITE.join(" "));
     let aws_lc = AwsLc::find()?;
     let tools = tools(&aws_lc)?;
@@ -178,6 +182,9 @@ fn tools(aws_lc: &AwsLc) -> Result<PathBuf> {
 /// AWS-LC. Its build links shared libraries and trials also, which nothing runs, with libraries that are not
 /// there.
 ///
+/// C that records when it was compiled gets no time: Zig keeps what it has compiled, in all clones of a machine,
+/// by its sources and options alone, and gives it out again with the time of an earlier commit.
+///
 /// `--undefined-version`: librdkafka's build also makes a shared library, whose list of functions names one
 /// that exists only in its tests.
 const WRAPPER: &str = r#"#!/bin/sh
@@ -199,6 +206,7 @@ while [ "$left" -gt 0 ]; do
 done
 [ -z "$DEP_OPENSSL_INCLUDE" ] || set -- AWS_LC "$@"
 exec cargo-zigbuild zig VERB -- -fno-sanitize=all -target TARGET -Wl,--undefined-version -ffunction-sections -fdata-sections \
+    -Wno-builtin-macro-redefined '-D__DATE__=""' '-D__TIME__=""' \
     -fno-asynchronous-unwind-tables -fno-unwind-tables -DZSTD_EXCLUDE_DFAST_BLOCK_COMPRESSOR \
     -DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR \
     -DZSTD_EXCLUDE_LAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTLAZY2_BLOCK_COMPRESSOR \
@@ -220,16 +228,11 @@ fn places() -> Result<Vec<(PathBuf, &'static str)>> {
     for source in fs::read_dir(home.join("registry/src"))? {
         places.push((source?.path(), "/crates"));
     }
+    // A folder lists its files in any order.
+    places[1..].sort();
+    // What crates generate is here, which need not be below the sources. The last that fits is taken.
+    places.push((std::path::absolute(crate::target())?, "/tidegate/target"));
     Ok(places)
-}
-
-/// Returns the commit's time, in seconds since 1970.
-fn epoch() -> Result<String> {
-    let told = Command::new("git")
-        .args(["log", "-1", "--format=%ct"])
-        .current_dir(crate::root())
-        .output()?;
-    Ok(String::from_utf8(told.stdout)?.trim().to_owned())
 }
 
 /// Checks that a program runs on other machines: it must only need glibc's libraries, and only functions of
@@ -258,6 +261,31 @@ pub(crate) fn check(program: &Path) -> Result<()> {
         GLIBC_MAX.1
     );
     Ok(())
+}
+
+/// Returns what a program tells of its build and of nothing else: folders of sources, and days on which C was
+/// compiled, as in `Nov  6 2026`.
+fn told_of_the_build(program: &[u8], places: &[(PathBuf, &str)]) -> Vec<String> {
+    let places = places.iter().map(|(from, _)| from.display().to_string());
+    let mut told: Vec<String> = places
+        .filter(|place| program.windows(place.len()).any(|part| part == place.as_bytes()))
+        .collect();
+    let days = program.windows(11).filter(|part| is_day(part));
+    told.extend(days.map(|part| String::from_utf8_lossy(part).into_owned()));
+    told
+}
+
+/// Whether this is a day as C's `__DATE__` has it.
+fn is_day(part: &[u8]) -> bool {
+    let months = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+    let digits = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_digit);
+    let [month @ .., b' ', tens, ones, b' ', _, _, _, _] = part else {
+        return false;
+    };
+    (*tens == b' ' || tens.is_ascii_digit())
+        && digits(&[*ones])
+        && digits(&part[7..])
+        && months.chunks_exact(3).any(|known| known == month)
 }
 
 /// Checks that a program has neither symbols nor debug information, as all of the profile `release`.
@@ -332,6 +360,17 @@ mod tests {
         let told = "  0x10: Name: GLIBC_2.3.4  Flags: none\n  0x20: Name: GLIBC_2.27  Flags: none\n\
                     0x30: Name: GLIBC_2.4\n 0x40: Name: GCC_4.2.0";
         assert_eq!(newest_glibc(told), Some((2, 27)));
+    }
+
+    #[test]
+    fn places_and_days_of_a_build_are_found_in_a_program() {
+        let places = [(PathBuf::from("/home/me/tidegate"), "/tidegate")];
+        let found = |program: &[u8]| told_of_the_build(program, &places);
+        assert_eq!(found(b"\0/home/me/tidegate/src/a.c\0"), ["/home/me/tidegate"]);
+        assert_eq!(found(b"built on Nov  6 2026, 10:00:00"), ["Nov  6 2026"]);
+        assert_eq!(found(b"Dec 31 1999"), ["Dec 31 1999"]);
+        let harmless = b"/tidegate/src/a.c Now 16 2026 Nov 16 202x \x002026-11-16 May not 1 ";
+        assert_eq!(found(harmless), [""; 0]);
     }
 
     #[test]

@@ -14,7 +14,8 @@ extern "C" int tidegate_set1_host(SSL *ssl, const char *name) {
   return SSL_set1_host(ssl, name);
 }
 
-// OpenSSL 3 refuses by itself what its security level 2 forbids, which is its default. AWS-LC has no such levels.
+// OpenSSL refuses by itself what its security level forbids, by default level 2 from 3.2 on, and in Debian before.
+// AWS-LC has no such levels.
 static int is_strong(int ok, X509_STORE_CTX *ctx) {
   if (!ok) {
     return 0;
