@@ -106,7 +106,7 @@ pub use runtime::{Worker, Workers, WorkersConfig, raise_descriptor_limit, run_lo
 pub use server::{Refused, Server, ServerConfig, ServerCounts, Service};
 pub use tls::{
     ClientTls, ClientTlsConfig, Roots, ServerTls, ServerTlsConfig, TlsError, earliest_expiry,
-    earliest_expiry_of_file, handshake_failure,
+    earliest_expiry_of_file, handshake_failure, why_refused,
 };
 
 /// Removes the headers that concern one connection only (RFC 9110, section 7.6.1), those that `Connection`

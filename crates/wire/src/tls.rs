@@ -1,8 +1,10 @@
 //! TLS for server and client: rustls on aws-lc-rs.
 
+mod doubt;
 mod expiry;
 pub(crate) mod words;
 
+pub use doubt::why_refused;
 pub use expiry::{earliest_expiry, earliest_expiry_of_file};
 
 use std::io;

@@ -185,13 +185,14 @@ fn installs(program: &Path) -> Result<()> {
     run(test_target("packages", "--ignored").env(TEST_PROGRAM, program))
 }
 
-/// Runs what the tests on each commit leave to whoever packs a program: checks that it installs, and speaks
-/// TLS to Kafka brokers with its own library.
+/// Runs what the tests on each commit leave to whoever packs a program: checks that it installs, and that its
+/// own library speaks TLS to Kafka brokers, and refuses those that it should.
 ///
 /// # Errors
 /// If a test fails.
 pub(crate) fn try_packed(program: &Path) -> Result<()> {
     installs(program)?;
+    run(test_target("black_box", "brokers::").env(TEST_PROGRAM, program))?;
     run(test_target("real_kafka", "secured::").env(TEST_PROGRAM, program))
 }
 

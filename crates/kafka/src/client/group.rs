@@ -57,16 +57,17 @@ pub(crate) struct Inner {
 /// Passes on what the library logs, and remembers the last problem.
 #[derive(Default)]
 pub(crate) struct Quiet {
-    pub(crate) log_limiter: LogLimiter,
+    pub(crate) log_limiter: Arc<LogLimiter>,
     heard: Mutex<LastProblem>,
 }
 
-/// The last problem with the brokers.
+/// The last problems with the brokers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastProblem {
     pub(crate) why: Option<String>,
-    /// Whether the account or the certificate was refused, which does not pass by itself.
-    pub(crate) is_refusal: bool,
+    /// The account or a certificate was refused, which does not pass by itself. It stays when other problems
+    /// follow: where one address of a broker refuses, another may not even answer.
+    pub(crate) refusal: Option<String>,
 }
 
 /// Why a commit failed.
@@ -90,8 +91,12 @@ impl OpenGroup {
             topic: topic.options.topic.clone(),
             why: format!("consumer group {id}: {why}"),
         };
+        let quiet = Quiet {
+            log_limiter: Arc::clone(&topic.probe.context().log_limiter),
+            ..Quiet::default()
+        };
         let probe = config
-            .create_with_context(Quiet::default())
+            .create_with_context(quiet)
             .map_err(|error: KafkaError| failed(error.to_string()))?;
         let group = Self {
             inner: Arc::new(Inner {
@@ -461,11 +466,25 @@ impl Drop for Member {
     }
 }
 
+/// Lets the library report all that it has to say to a client without a group. Its reports of problems come
+/// after its log, of which there may be much.
+pub(crate) fn listen(probe: &BaseConsumer<Quiet>) {
+    while probe.poll(LISTEN).is_some() {}
+}
+
+/// How long a report may take: a call without a limit of its own would hear one line only.
+const LISTEN: Duration = Duration::from_millis(10);
+
 // === impl Quiet ===
 
 impl Quiet {
     pub(crate) fn heard(&self) -> LastProblem {
         self.heard.lock().clone()
+    }
+
+    /// Returns the last refusal since the last call.
+    pub(crate) fn take_refusal(&self) -> Option<String> {
+        self.heard.lock().refusal.take()
     }
 }
 
@@ -479,10 +498,9 @@ impl ClientContext for Quiet {
         // The report that all brokers are down follows the real reason, and tells less.
         if code != Some(RDKafkaErrorCode::AllBrokersDown) {
             let mut heard = self.heard.lock();
-            heard.is_refusal = matches!(
-                code,
-                Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL)
-            );
+            if let Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL) = code {
+                heard.refusal = Some(reason.to_owned());
+            }
             heard.why = Some(reason.to_owned());
         }
         self.log_limiter.say(&format!("{error}: {reason}"));

@@ -3,6 +3,7 @@
 mod append;
 mod browse;
 mod config;
+mod doubt;
 mod ends;
 mod group;
 mod hand_over;

@@ -19,8 +19,9 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use super::append::refused;
 use super::browse::{browse, read_until};
 use super::config::{base_config, consumer_config};
+use super::doubt::explained;
 use super::ends::Ends;
-use super::group::{OpenGroup, Quiet};
+use super::group::{OpenGroup, Quiet, listen};
 use super::produce::{FatalError, Producing, SMALLER_NOW};
 use super::size_limit::{SizeLimit, Trust};
 use super::watch;
@@ -278,17 +279,18 @@ impl Inner {
 fn partitions(probe: &BaseConsumer<Quiet>, options: &Options) -> Result<Option<u32>, OpenError> {
     let began = Instant::now();
     loop {
+        listen(probe);
         let heard = probe.context().heard();
         // Another broker may accept the gateway. If none does soon, waiting is useless.
-        if heard.is_refusal && began.elapsed() > REFUSED_TIMEOUT {
+        if let Some(why) = heard.refusal
+            && began.elapsed() > REFUSED_TIMEOUT
+        {
             return Err(OpenError::Refused {
                 brokers: options.brokers.join(", "),
-                why: heard.why.unwrap_or_default(),
+                why: explained(options, &why).unwrap_or(why),
             });
         }
         let late = began.elapsed() > OPEN_TIMEOUT;
-        // Lets the library report what it has to log.
-        drop(probe.poll(Duration::ZERO));
         match probe.fetch_metadata(Some(&options.topic), METADATA_TIMEOUT) {
             Err(error) if late => {
                 return Err(away(options, heard.why.unwrap_or_else(|| error.to_string())));

@@ -6,10 +6,12 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer as _;
 
+use super::doubt::explained;
+use super::group::listen;
 use super::threads::{self, caught};
 use super::topic::{ASK_TIMEOUT, Inner};
 
@@ -20,7 +22,7 @@ pub(crate) fn start(topic: &Arc<Inner>) -> io::Result<()> {
 }
 
 fn run(topic: &Weak<Inner>) {
-    let mut at = 0;
+    let (mut at, mut told) = (0, None);
     loop {
         {
             let Some(topic) = topic.upgrade().filter(|topic| !topic.is_closed()) else {
@@ -33,6 +35,9 @@ fn run(topic: &Weak<Inner>) {
             }
             if at % LOOKS == 0 {
                 caught("a topic is looked at again in a moment", || look(&topic));
+                caught("a broker is refused, and nobody is told why", || {
+                    explain(&topic, &mut told);
+                });
             }
         }
         at += 1;
@@ -41,8 +46,10 @@ fn run(topic: &Weak<Inner>) {
 }
 
 fn look(topic: &Inner) {
-    // Lets the library report what it has to log.
-    drop(topic.probe.poll(Duration::ZERO));
+    let groups = topic.groups.lock().clone();
+    // What nobody hears stays in memory.
+    groups.iter().for_each(|group| listen(&group.inner.probe));
+    listen(&topic.probe);
     let name = &topic.options.topic;
     if let Ok(metadata) = topic.probe.fetch_metadata(Some(name), ASK_TIMEOUT) {
         let found = metadata.topics().iter().find(|topic| topic.name() == name);
@@ -64,7 +71,6 @@ fn look(topic: &Inner) {
             .ends
             .found(lane, (low.max(0) as u64, high.max(low).max(0) as u64));
     }
-    let groups = topic.groups.lock().clone();
     for group in groups {
         if let Err(error) = group.inner.refresh(ASK_TIMEOUT, false) {
             tracing::debug!(group = group.inner.id, %error, "cannot be asked about");
@@ -74,6 +80,20 @@ fn look(topic: &Inner) {
     topic.looks.fetch_add(1, Ordering::Release);
 }
 
+/// Says why a broker is refused: the library's own words do not.
+fn explain(topic: &Inner, last: &mut Option<Instant>) {
+    let is_soon = last.is_some_and(|last| last.elapsed() < EXPLAIN_AGAIN);
+    let Some(line) = topic.probe.context().take_refusal().filter(|_| !is_soon) else {
+        return;
+    };
+    if let Some(why) = explained(&topic.options, &line) {
+        *last = Some(Instant::now());
+        tracing::error!(topic = topic.options.topic, "the brokers cannot be used: {why}");
+    }
+}
+
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The number of steps per interval: a close is noticed within one step.
 const LOOKS: u32 = 20;
+/// How often it is said why a broker is refused.
+const EXPLAIN_AGAIN: Duration = Duration::from_secs(60);

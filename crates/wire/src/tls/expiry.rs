@@ -1,4 +1,5 @@
-//! The end of certificates' validity: the one field that rustls checks and does not expose.
+//! The fields of certificates that rustls checks and does not expose: the end of validity, and the length of
+//! an RSA key.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -44,9 +45,36 @@ struct CertificateFile {
     ends: Option<i64>,
 }
 
-/// Returns `notAfter` of a certificate (RFC 5280, 4.1): the second time in `validity`, which follows version,
-/// serial number, signature and issuer.
+/// Returns `notAfter` of a certificate: the second time in `validity`.
 fn not_after(der: &[u8]) -> Option<i64> {
+    let (validity, _) = value(from_validity(der)?, SEQUENCE)?;
+    let (_, after) = value(validity, *validity.first()?)?;
+    let tag = *after.first()?;
+    let (text, _) = value(after, tag)?;
+    seconds(std::str::from_utf8(text).ok()?, tag)
+}
+
+/// Returns the length in bits of a certificate's RSA key; none if it has another key. The key is in
+/// `subjectPublicKeyInfo`, which follows validity and subject: its algorithm, and the key as a text of bits,
+/// which begins with the number of bits that do not count.
+pub(super) fn rsa_bits(der: &[u8]) -> Option<usize> {
+    let (_, rest) = value(from_validity(der)?, SEQUENCE)?;
+    let (_, rest) = value(rest, SEQUENCE)?;
+    let (info, _) = value(rest, SEQUENCE)?;
+    let (algorithm, rest) = value(info, SEQUENCE)?;
+    if !algorithm.starts_with(RSA) {
+        return None;
+    }
+    let (_, key) = value(rest, BIT_STRING)?.0.split_first()?;
+    let (modulus, _) = value(value(key, SEQUENCE)?.0, INTEGER)?;
+    let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
+    let first = modulus.get(zeros)?;
+    Some((modulus.len() - zeros) * 8 - first.leading_zeros() as usize)
+}
+
+/// Returns what a certificate has from `validity` on (RFC 5280, 4.1): it follows version, serial number,
+/// signature and issuer.
+fn from_validity(der: &[u8]) -> Option<&[u8]> {
     let (certificate, _) = value(der, SEQUENCE)?;
     let (mut rest, _) = value(certificate, SEQUENCE)?;
     if rest.first() == Some(&VERSION) {
@@ -55,11 +83,7 @@ fn not_after(der: &[u8]) -> Option<i64> {
     for tag in [INTEGER, SEQUENCE, SEQUENCE] {
         rest = value(rest, tag)?.1;
     }
-    let (validity, _) = value(rest, SEQUENCE)?;
-    let (_, after) = value(validity, *validity.first()?)?;
-    let tag = *after.first()?;
-    let (text, _) = value(after, tag)?;
-    seconds(std::str::from_utf8(text).ok()?, tag)
+    Some(rest)
 }
 
 /// Returns the content of the element with this tag at the start of `der`, and the bytes after the element.
@@ -101,7 +125,10 @@ fn seconds(text: &str, tag: u8) -> Option<i64> {
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
+const BIT_STRING: u8 = 0x03;
 const VERSION: u8 = 0xa0;
+/// `rsaEncryption` (RFC 3279, 2.3.1), as an element.
+const RSA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01";
 const UTC_TIME: u8 = 0x17;
 /// Counted from the first of March of the year 0.
 const DAYS_TO_1970: i64 = 719_468;
@@ -117,6 +144,19 @@ mod tests {
         assert_eq!(seconds("491231235959Z", UTC_TIME), Some(2_524_607_999));
         assert_eq!(seconds("99991231235959Z", 0x18), Some(253_402_300_799));
         assert_eq!(seconds("2000", 0x18), None);
+    }
+
+    #[test]
+    fn the_length_of_an_rsa_key_is_read_and_other_keys_have_none() {
+        let bits = |key: rcgen::KeyPair| {
+            let params = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap();
+            rsa_bits(params.self_signed(&key).unwrap().der())
+        };
+        let algorithm = &rcgen::PKCS_RSA_SHA256;
+        let rsa = rcgen::KeyPair::generate_rsa_for(algorithm, rcgen::RsaKeySize::_2048);
+        assert_eq!(bits(rsa.unwrap()), Some(2048));
+        assert_eq!(bits(rcgen::KeyPair::generate().unwrap()), None);
+        assert_eq!(rsa_bits(b"\x30\x03\x30\x01\xa0"), None);
     }
 
     #[test]

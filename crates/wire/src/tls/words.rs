@@ -5,6 +5,11 @@ use std::io;
 use rustls::pki_types::pem;
 use rustls::{AlertDescription, CertificateError, Error, InconsistentKeys, InvalidMessage};
 
+/// A certificate's RSA key is too short.
+#[derive(Debug, thiserror::Error)]
+#[error("the certificate's RSA key has {0} bits, and 2048 is the least that is safe: make a longer key")]
+pub(super) struct ShortKey(pub(super) usize);
+
 /// Returns why a handshake failed, from the point of view of this side.
 pub(crate) fn of_handshake(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
@@ -57,6 +62,10 @@ pub(crate) fn of(error: &Error) -> String {
         Error::AlertReceived(AlertDescription::ProtocolVersion) => {
             "the other side speaks no version of TLS from 1.2 on"
         }
+        Error::AlertReceived(AlertDescription::HandshakeFailure) => {
+            "the two sides have no cipher, or no kind of signature, in common: does the other one allow old ones \
+             alone, such as DHE or SHA-1?"
+        }
         other => return other.to_string(),
     };
     told.to_owned()
@@ -76,7 +85,17 @@ fn of_certificate(error: &CertificateError) -> String {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "the certificate is for another host name than the one that is called"
         }
+        CertificateError::BadSignature => {
+            "a signature does not fit its key, or an authority's RSA key has fewer than 2048 bits, which is not safe"
+        }
         CertificateError::Revoked => "the certificate has been revoked",
+        CertificateError::UnsupportedSignatureAlgorithmContext {
+            signature_algorithm_id,
+            ..
+        } if is_sha1(signature_algorithm_id) => {
+            "the certificate is signed with SHA-1, which is not safe: have it signed anew, with SHA-256"
+        }
+        CertificateError::Other(other) if other.0.is::<ShortKey>() => return other.to_string(),
         // webpki's errors for which rustls has no words of its own.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "the certificate is an authority's own (CA:TRUE), which no server may show: sign one for the server with it"
@@ -87,6 +106,17 @@ fn of_certificate(error: &CertificateError) -> String {
         other => return Error::InvalidCertificate(other.clone()).to_string(),
     };
     told.to_owned()
+}
+
+/// Whether this algorithm (DER, without its outer tag) is `sha1WithRSAEncryption` (RFC 3279, 2.2.1) or
+/// `ecdsa-with-SHA1` (2.2.3).
+fn is_sha1(algorithm: &[u8]) -> bool {
+    let both: [&[u8]; 2] = [
+        b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x05",
+        b"\x2a\x86\x48\xce\x3d\x04\x01",
+    ];
+    let begins_with = |id: &&[u8]| algorithm.get(2..).is_some_and(|rest| rest.starts_with(id));
+    both.iter().any(begins_with)
 }
 
 #[cfg(test)]
@@ -103,6 +133,13 @@ mod tests {
             (
                 Error::InvalidCertificate(CertificateError::UnknownIssuer),
                 "as the CA to trust",
+            ),
+            (
+                Error::InvalidCertificate(CertificateError::UnsupportedSignatureAlgorithmContext {
+                    signature_algorithm_id: b"\x06\x07\x2a\x86\x48\xce\x3d\x04\x01".to_vec(),
+                    supported_algorithms: Vec::new(),
+                }),
+                "SHA-1",
             ),
             (
                 Error::InvalidMessage(InvalidMessage::InvalidContentType),
