@@ -12,6 +12,9 @@ mod concerns;
 #[path = "real_kafka/earlier.rs"]
 mod earlier;
 #[allow(dead_code, reason = "shared with tests that use more of it")]
+#[path = "black_box/fake_broker.rs"]
+mod fake_broker;
+#[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;
 #[path = "real_kafka/moves.rs"]

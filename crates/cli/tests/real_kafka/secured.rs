@@ -2,6 +2,7 @@
 
 use testkit::broker::ACCOUNT;
 
+use super::fake_broker::{Certificates, FakeBroker};
 use super::*;
 
 /// Returns the queue's settings for the broker's listener that requires an account.
@@ -124,4 +125,42 @@ fn without_authorities_of_its_own_a_queue_trusts_those_of_the_machine() {
 /// Whether a broker's certificate was refused, and why.
 fn is_unverified(told: &str) -> bool {
     told.contains("no authority that is trusted here has signed the certificate")
+}
+
+#[test]
+fn a_broker_that_comes_back_with_an_expired_certificate_gets_nothing_and_the_log_says_why() {
+    let (cluster, broker) = (cluster(), Broker::start().unwrap());
+    let address = broker.mutual_address();
+    let (certificate, key) = broker.certificate();
+    let authorities = tempfile::NamedTempFile::new().unwrap();
+    let both = [broker.ca_file(), Certificates::get().file("ca.pem")];
+    let both = both.map(|file| std::fs::read(file).unwrap());
+    std::fs::write(authorities.path(), both.concat()).unwrap();
+    let more = format!(
+        ", partitions: 2, tls: {{enabled: true, ca_file: '{}', cert_file: '{}', key_file: '{}'}}",
+        authorities.path().display(),
+        certificate.display(),
+        key.display()
+    );
+    let place = GatewayHome::at(&cluster, &address, "expired", &more);
+    let gateway = place.start();
+    gateway.bulk(&body(100)).ok().unwrap();
+    wait(&gateway, |one| one["indexed"] == 100);
+    broker.kill().unwrap();
+    let expired = FakeBroker::start_at(&address, "expired", "");
+    let log = gateway.logged("the certificate has expired");
+    assert!(
+        log.contains(&format!("the brokers cannot be used: {address}: ")),
+        "{log}"
+    );
+    assert_eq!(gateway.bulk(&body(1)).status, 503);
+    assert!(!expired.told().contains("librdkafka"), "{}", expired.told());
+    drop(expired);
+    broker.start_again().unwrap();
+    let began = Instant::now();
+    while gateway.bulk(&body(100)).status != 200 {
+        assert!(began.elapsed() < Duration::from_secs(90), "{}", gateway.log());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    wait(&gateway, |one| one["pending"] == 0);
 }
