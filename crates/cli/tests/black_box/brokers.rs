@@ -1,6 +1,6 @@
-//! Which brokers a queue in Kafka trusts, and what is said of those that it refuses. The brokers speak no more
-//! than TLS. `./dev dist --try` runs these tests with the program that is packed, which has a TLS library of
-//! its own.
+//! Which brokers a queue in Kafka trusts, and what is said of those that it refuses. The brokers speak no
+//! more than TLS. `./dev dist --try` runs these tests with the program that is packed, which has a TLS
+//! library of its own.
 
 use std::process::{Command, Output, Stdio};
 
@@ -39,8 +39,8 @@ elasticsearch: [{{name: c, endpoint: '{endpoint}'}}]
     (command, folder)
 }
 
-/// Checks that no gateway starts before such a broker, that it gives the reason and the broker's name, and that
-/// it has told the broker nothing.
+/// Checks that no gateway starts before such a broker, that it gives the reason and the broker's name, and
+/// that it has told the broker nothing.
 fn is_refused(certificate: &str, options: &str, host: &str, why: &str) {
     let (cluster, broker) = (cluster(), FakeBroker::start(certificate, options));
     let address = broker.address.replace("127.0.0.1", host);

@@ -109,8 +109,8 @@ impl Certificates {
 // === impl FakeBroker ===
 
 impl FakeBroker {
-    /// Starts a server with a certificate and its key, and with these options of `openssl s_server`. It allows
-    /// everything that they do not forbid.
+    /// Starts a server with a certificate and its key, and with these options of `openssl s_server`. It
+    /// allows everything that they do not forbid.
     pub(crate) fn start(certificate: &str, options: &str) -> Self {
         Self::start_at("127.0.0.1:0", certificate, options)
     }

@@ -1,5 +1,5 @@
-//! Why a broker is refused in a TLS handshake. The library says no more than that its certificate could not be
-//! verified, so the broker is called once more by [`wire::why_refused`].
+//! Why a broker is refused in a TLS handshake. The library says no more than that its certificate could not
+//! be verified, so the broker is called once more by [`wire::why_refused`].
 
 use std::io;
 use std::path::Path;

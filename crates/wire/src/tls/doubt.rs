@@ -1,5 +1,5 @@
-//! Why a server is not trusted, for clients that have a TLS of their own: theirs says only that it is not. The
-//! server is called once more, by rustls, which knows the reason.
+//! Why a server is not trusted, for clients that have a TLS of their own: theirs says only that it is not.
+//! The server is called once more, by rustls, which knows the reason.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -16,8 +16,8 @@ use rustls::{
 
 use super::{AcceptAny, ClientTlsConfig, chain, expiry, private_key, provider, words};
 
-/// Shakes hands with the server at `host:port`, and returns in words for people why that fails; none if it does
-/// not fail, or if the server cannot be reached within `patience`. Blocks.
+/// Shakes hands with the server at `host:port`, and returns in words for people why that fails; none if it
+/// does not fail, or if the server cannot be reached within `patience`. Blocks.
 pub fn why_refused(address: &str, tls: &ClientTlsConfig, patience: Duration) -> Option<String> {
     let (host, _) = address.rsplit_once(':')?;
     let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).ok()?;
