@@ -189,8 +189,13 @@ fn arrives_whatever_is_killed(compression: &str, moves: bool) {
     assert!((1..before).contains(&some_done), "{some_done}");
     // What a node is sent, it executes, and nobody hears of it.
     let unheard = Injection::bulk(Fault::CloseWritten).on_node(1);
-    let pending = killed_while_delivering(&cluster, &place, unheard);
-    assert_eq!(pending, [some_done; 2]);
+    let [pending, still] = killed_while_delivering(&cluster, &place, unheard);
+    // The kill may have come before the last commits were written down; what they say is delivered again.
+    assert!(
+        (some_done..=before).contains(&pending),
+        "{some_done}, then {pending}"
+    );
+    assert!((1..=pending).contains(&still), "{pending}, then {still}");
     // The last time, batches are of several records.
     SLOWLY.iter().for_each(|(now, slowly)| place.replace(slowly, now));
     let gateway = place.start();

@@ -265,6 +265,65 @@ fn a_document_that_is_too_long_for_something_on_the_way_holds_up_no_other() {
     assert_eq!((&one["indexed"], &one["dead"]), (&json!(201), &json!(0)));
 }
 
+/// Waits until a fault has struck this many times more.
+fn struck(cluster: &FakeCluster, more: u64) {
+    let (before, began) = (cluster.struck(), Instant::now());
+    while cluster.struck() < before + more {
+        assert!(began.elapsed() < PATIENCE, "it is not tried again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_operation_that_was_damaged_on_the_way_once_does_not_die() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    let words = r#"{"type":"illegal_argument_exception","reason":"The bulk request must be terminated by a newline [\\n]"}"#;
+    let refused = Fault::StatusIfHolds {
+        text: "{\"n\":7}".to_owned(),
+        status: 400,
+        body: error(400, words),
+    };
+    cluster.inject(Injection::bulk(refused.clone()));
+    gateway.bulk(&docs("good", 1, 7)).ok().unwrap();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(1), &json!(0)));
+    assert_eq!(cluster.struck(), 1);
+    // What is refused again is dead.
+    cluster.inject(Injection::bulk(refused).always());
+    gateway.bulk(&docs("good", 1, 7)).ok().unwrap();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(1), &json!(1)));
+    assert_eq!(cluster.struck(), 3);
+}
+
+#[test]
+fn a_server_that_refuses_everything_makes_the_lanes_wait_whatever_it_says() {
+    let invalid = error(400, r#"{"type":"illegal_argument_exception","reason":"no"}"#);
+    let failed = error(500, r#"{"type":"null_pointer_exception","reason":"no"}"#);
+    for (status, body) in [(413, String::new()), (400, invalid), (500, failed)] {
+        let cluster = two_indices();
+        let place = GatewayHome::before(&[&cluster], "");
+        let gateway = place.start();
+        gateway.bulk(&docs("good", 1, 1)).ok().unwrap();
+        drained(&gateway, "c0");
+        cluster.inject(Injection::bulk(Fault::Status { status, body }).always());
+        gateway.bulk(&docs("good", 20, 2)).ok().unwrap();
+        struck(&cluster, 60);
+        let one = account(&queue(&gateway), "c0");
+        let told = (&one["pending"], &one["parked"], &one["dead"]);
+        assert_eq!(told, (&json!(20), &json!(0), &json!(0)), "{status}: {one}");
+        cluster.behave();
+        let one = drained(&gateway, "c0");
+        assert_eq!(
+            (&one["indexed"], &one["dead"]),
+            (&json!(21), &json!(0)),
+            "{status}"
+        );
+    }
+}
+
 #[test]
 fn what_is_refused_for_a_usual_length_by_something_on_the_way_waits_in_its_lane() {
     let cluster = two_indices();
@@ -283,12 +342,7 @@ fn what_is_refused_for_a_usual_length_by_something_on_the_way_waits_in_its_lane(
     let one = wait(&gateway, "c0", |one| one.to_string().contains("500"));
     assert_eq!((&one["parked"], &one["dead"]), (&json!(0), &json!(0)), "{one}");
     // It is tried some times more, with questions each time, and is not parked for that.
-    let before = cluster.struck();
-    let began = Instant::now();
-    while cluster.struck() < before + 12 {
-        assert!(began.elapsed() < PATIENCE, "it is not tried again");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    struck(&cluster, 12);
     let one = wait(&gateway, "c0", |_| true);
     let told = (&one["pending"], &one["parked"], &one["dead"]);
     assert_eq!(told, (&json!(1), &json!(0), &json!(0)), "{one}");

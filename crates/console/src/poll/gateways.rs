@@ -216,7 +216,8 @@ fn delivered(told: &Value) -> BTreeMap<String, u64> {
     let mut delivered = BTreeMap::new();
     for group in groups(told) {
         if let Some(name) = group["cluster"].as_str() {
-            *delivered.entry(name.to_owned()).or_default() += group["indexed"].as_u64().unwrap_or(0);
+            let all: &mut u64 = delivered.entry(name.to_owned()).or_default();
+            *all = all.saturating_add(group["indexed"].as_u64().unwrap_or(0));
         }
     }
     delivered
@@ -241,9 +242,9 @@ fn queues(told: &Value) -> (Option<Value>, Vec<(Severity, String)>) {
     let faults = accounts::faults(&told["queues"]);
     let faults = faults.into_iter();
     let mut notes: Vec<_> = faults.map(|fault| (Severity::Bad, fault.words)).collect();
-    let mut dead = 0;
+    let mut dead: u64 = 0;
     for (name, queue) in queues {
-        dead += queue["dead_letters"].as_u64().unwrap_or(0);
+        dead = dead.saturating_add(queue["dead_letters"].as_u64().unwrap_or(0));
         if let Some(why) = queue["poisoned"].as_str() {
             notes.push((Severity::Bad, format!("queue {name} takes nothing more: {why}")));
         }
@@ -251,7 +252,10 @@ fn queues(told: &Value) -> (Option<Value>, Vec<(Severity, String)>) {
     if dead > 0 {
         notes.push((Severity::Warn, format!("{dead} dead letters")));
     }
-    let sum = |name: &str| groups(told).filter_map(|group| group[name].as_u64()).sum::<u64>();
+    let sum = |name: &str| {
+        let counts = groups(told).filter_map(|group| group[name].as_u64());
+        counts.fold(0, u64::saturating_add)
+    };
     let told = json!({"pending": sum("pending"), "dead": dead, "parked": sum("parked")});
     (Some(told), notes)
 }
@@ -308,13 +312,17 @@ fn bring_along(polls: &Polls, entry: &GatewayEntry, told: &Value) {
 
 /// Registers the clusters that a gateway reports, each of them once: clusters that are registered with an
 /// address of it are linked, all of them, and one that somebody removes later does not come back by itself.
-/// Returns whether anything changed.
+/// Returns whether anything changed. A few are registered at a time, and the others by the next answers, up
+/// to a bound.
 pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, StoreError> {
     let Some(entry) = store.gateway(gateway)? else {
         return Ok(false);
     };
-    let mut changed = false;
+    let (mut changed, mut new) = (false, 0);
     for (name, cluster) in told.as_object().into_iter().flatten() {
+        if new == ADOPTED_AT_ONCE {
+            break;
+        }
         let nodes = cluster["nodes"].as_array().into_iter().flatten();
         let addresses: Vec<&str> = nodes.filter_map(|node| node["address"].as_str()).collect();
         let places: BTreeSet<Address> = addresses.iter().copied().filter_map(place).collect();
@@ -330,9 +338,13 @@ pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, 
         let mut ids: Vec<String> = alike.map(|known| known.id.clone()).collect();
         let links = || entry.clusters.iter().filter(|link| link.name == *name);
         if ids.is_empty() && links().next().is_none() {
+            if entry.clusters.len() + new >= ADOPTED_MAX {
+                continue;
+            }
             let endpoints = addresses.into_iter().filter(|address| place(address).is_some());
             let endpoints = endpoints.take(ENDPOINTS_MAX).map(str::to_owned).collect();
             ids.push(register(store, &entry, name, endpoints, &registered)?);
+            new += 1;
         }
         for id in ids {
             if !links().any(|link| link.cluster_id.as_ref() == Some(&id)) {
@@ -392,6 +404,9 @@ const BEHIND_S: f64 = 300.0;
 const ENDPOINTS_MAX: usize = 5;
 /// The number of a gateway's clusters whose share is kept.
 const CLUSTERS_MAX: usize = 100;
+/// The number of clusters that a gateway may bring along, and of those that one answer brings.
+const ADOPTED_MAX: usize = 100;
+const ADOPTED_AT_ONCE: usize = 5;
 /// The number of a gateway's consumer groups whose lag is kept.
 const GROUPS_MAX: usize = 100;
 
@@ -504,6 +519,39 @@ mod tests {
         assert!(adopt(&store, "g", &told).unwrap());
         let links = store.gateway("g").unwrap().unwrap().clusters;
         assert_eq!((links.len(), links[0].cluster_id.as_deref()), (2, Some("y")));
+    }
+
+    #[test]
+    fn a_gateway_brings_few_clusters_at_a_time_and_no_more_than_the_bound() {
+        let (_folder, store) = with_gateway();
+        let told = |from: usize| {
+            let clusters = (from..from + 2 * ADOPTED_MAX).map(|n| {
+                let node = json!({"address": format!("http://10.0.{}.{}:9200", n / 250, n % 250)});
+                (format!("c{n}"), json!({"nodes": [node]}))
+            });
+            Value::Object(clusters.collect())
+        };
+        assert!(adopt(&store, "g", &told(0)).unwrap());
+        assert_eq!(store.clusters().unwrap().len(), ADOPTED_AT_ONCE);
+        while adopt(&store, "g", &told(0)).unwrap() {}
+        assert_eq!(store.clusters().unwrap().len(), ADOPTED_MAX);
+        assert!(
+            !adopt(&store, "g", &told(2 * ADOPTED_MAX)).unwrap(),
+            "nor by other names"
+        );
+    }
+
+    #[test]
+    fn counters_that_are_too_large_to_be_added_are_as_large_as_can_be() {
+        let group = |cluster: &str| json!({"cluster": cluster, "indexed": u64::MAX, "pending": u64::MAX, "parked": 1});
+        let queue = json!({"dead_letters": u64::MAX, "groups": {"a": group("c"), "b": group("c")}});
+        let told = json!({"queues": {"x": queue, "y": queue}});
+        assert_eq!(delivered(&told)["c"], u64::MAX);
+        let (sums, _) = queues(&told);
+        assert_eq!(
+            sums.unwrap(),
+            json!({"pending": u64::MAX, "dead": u64::MAX, "parked": 4})
+        );
     }
 
     #[test]

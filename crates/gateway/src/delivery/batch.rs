@@ -467,13 +467,10 @@ impl Route {
                 Outcome::Park(Scope::Document, again)
             }
             // The operation is refused even alone: sending less would not help.
-            Outcome::Split { error, doubt } if is_alone => match error.status {
-                400 => Outcome::Refused(error),
-                _ => {
-                    let again = Again::refused(error).with_doubt(doubt);
-                    Outcome::Park(Scope::Document, Arc::new(again))
-                }
-            },
+            Outcome::Split { error, doubt } if is_alone => {
+                let refused = (error, doubt);
+                self.refused_alone(work, operation, refused, snapshot).await
+            }
             Outcome::Refused(error) if error.status == 409 && is_between(&work.operations[operation]) => {
                 match work.attempts[operation] <= AT_ONCE_MAX {
                     true => Outcome::AtOnce(error),

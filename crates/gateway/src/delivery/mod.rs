@@ -35,6 +35,7 @@ mod parked_topic;
 mod partial_refusal;
 mod pauses;
 mod readdressed;
+mod refused_once;
 mod refused_whole;
 mod remembered;
 mod resting;

@@ -181,8 +181,8 @@ impl Outcome {
         }
     }
 
-    /// Returns how its request failed, if that passes by itself, as a rule, and nobody has said that something
-    /// in it is to blame.
+    /// Returns how its request failed, if that passes by itself, as a rule, and nobody has said that
+    /// something in it is to blame.
     pub(crate) fn unexplained(&self) -> Option<Unexplained> {
         match self {
             Outcome::Again(again) | Outcome::Whole(again) => again.unexplained,

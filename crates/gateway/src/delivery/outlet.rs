@@ -30,6 +30,7 @@ use crate::delivery::gate::{Gate, GatePermit, WorkerLimit};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::Outcomes;
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
+use crate::delivery::refused_once::RefusedOnce;
 use crate::delivery::taken_names::TakenNames;
 use crate::gather::{Gathers, SlotAction, Slots, Target, Weight};
 
@@ -39,6 +40,7 @@ pub(crate) struct Outlets {
     gates: RefCell<HashMap<usize, Rc<Gate>>>,
     workers: Rc<WorkerLimit>,
     pub(super) taken_names: TakenNames,
+    pub(super) refused_once: RefusedOnce,
     slices_max: Option<usize>,
     settings: Combine,
 }
@@ -283,6 +285,7 @@ impl Outlets {
             gates: RefCell::default(),
             workers: Rc::new(WorkerLimit::new(settings.workers_max)),
             taken_names: TakenNames::default(),
+            refused_once: RefusedOnce::default(),
             slices_max: settings.slices_max,
             settings: Combine {
                 enabled: true,

@@ -8,6 +8,7 @@
 //! The same is asked about requests that go unanswered again and again, or that a proxy answers in place of a
 //! server: something on the way may cut connections for what it finds in a document.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bulk::{Op, RouteTable, Target};
@@ -18,12 +19,13 @@ use serde_json::json;
 
 use crate::delivery::error_scope::{concerned, names_index};
 use crate::delivery::lane::Route;
-use crate::delivery::outcome::{Again, Outcomes, outcomes};
+use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes};
 use crate::delivery::sent_as::{asked_as, sent_as};
+use crate::delivery::server_error::Error;
 use crate::delivery::work::Work;
 use crate::nodes::lines::{Body, Lines};
 use crate::nodes::{Message, Outbound, Purpose};
-use crate::queue::parked::Scope;
+use crate::queue::parked::{FailureRow, Scope, Unexplained};
 
 /// What a node does with a request that changes nothing.
 enum Trial {
@@ -47,9 +49,8 @@ impl Route {
         (outbound, snapshot): (&Outbound, &Snapshot),
     ) -> Outcomes {
         let is_tried_often = || {
-            let mut rows = operations.iter().map(|operation| work.failure_rows[*operation]);
-            let kind = outcomes.unexplained();
-            kind.is_some_and(|kind| rows.all(|row| row.has(kind, UNEXPLAINED_MAX)))
+            let rows = operations.iter().map(|operation| work.failure_rows[*operation]);
+            outcomes.unexplained().is_some_and(|kind| are_suspect(rows, kind))
         };
         let began = outcomes.refused_at();
         // Requests that went well before this one had failed say nothing about a node that may have gone.
@@ -59,8 +60,8 @@ impl Route {
         };
         let taken = self.outlets.taken_names.latest();
         let names = other_names(&some_names(work, operations, snapshot), &taken, &snapshot.table);
-        let place = place(work, snapshot);
-        match self.takes_another((node, began), names, place, outbound).await {
+        let shape = (place(work, snapshot), 0);
+        match self.takes_another((node, began), names, shape, outbound).await {
             Trial::Taken => outcomes.whole(),
             Trial::Unanswered(why) if outcomes.refused_at().is_some() => outcomes.because(&format!(
                 "it cannot be told whether one document is to blame, since other requests do not go through: {why}"
@@ -70,12 +71,12 @@ impl Route {
     }
 
     /// Returns whether a node has taken a request that began since then; it is asked about these names for
-    /// that.
+    /// that, in requests of about this length.
     async fn takes_another(
         &self,
         (node, since): (&Node, Instant),
         names: Vec<String>,
-        place: IndexPlace,
+        (place, bytes): (IndexPlace, usize),
         outbound: &Outbound,
     ) -> Trial {
         let gate = self.outlets.gate(node);
@@ -83,7 +84,8 @@ impl Route {
             if gate.has_taken_since(since) {
                 return Trial::Taken;
             }
-            let request = harmless(Op::Delete, &name, place);
+            let (target, body) = harmless(Op::Delete, &name, place);
+            let request = (target, lengthened(&body, bytes));
             let trial = self.try_out(node, request, outbound).await;
             if matches!(trial, Trial::Unanswered(_)) && !gate.has_taken_since(since) {
                 return trial;
@@ -164,10 +166,45 @@ impl Route {
     ) -> Option<Scope> {
         let taken = self.outlets.taken_names.latest();
         let names = other_names(&[name.to_owned()], &taken, &snapshot.table);
-        let (since, place) = (Instant::now(), place(work, snapshot));
+        let (since, shape) = (Instant::now(), (place(work, snapshot), 0));
         let outbound = self.outbound();
-        let takes = self.takes_another((node, since), names, place, &outbound);
+        let takes = self.takes_another((node, since), names, shape, &outbound);
         matches!(takes.await, Trial::Taken).then_some(scope)
+    }
+
+    /// Returns what becomes of an operation whose request, which has no other, a node refuses in its own
+    /// words. The request may have been damaged on the way, or everything may be refused: the operation is to
+    /// blame only if the node takes another request of a usual length, and is dead only if it was refused
+    /// twice.
+    pub(super) async fn refused_alone(
+        &self,
+        work: &Work<'_>,
+        operation: usize,
+        (error, doubt): (Arc<Error>, bool),
+        snapshot: &Snapshot,
+    ) -> Outcome {
+        let at = work.operations[operation];
+        let lines = &work.body[at.start..at.end];
+        if error.status == 400 && !self.outlets.refused_once.again(lines, &error) {
+            return Outcome::Split { error, doubt };
+        }
+        let outbound = self.outbound();
+        let node = outbound.pick(snapshot, PickReason::Documents, &[]);
+        let taken = self.outlets.taken_names.latest();
+        let names = other_names(&some_names(work, &[operation], snapshot), &taken, &snapshot.table);
+        let shape = (place(work, snapshot), lines.len());
+        let takes = self.takes_another((&node, Instant::now()), names, shape, &outbound);
+        match takes.await {
+            Trial::Taken if error.status == 400 => Outcome::Refused(error),
+            Trial::Taken => {
+                let again = Again::refused(error).with_doubt(doubt);
+                Outcome::Park(Scope::Document, Arc::new(again))
+            }
+            Trial::Refused | Trial::Unanswered(_) => {
+                let why = format!("{error}; no other request goes through either");
+                Outcome::again(Again::in_doubt(why).with_doubt(doubt))
+            }
+        }
     }
 
     /// Records an index of operations that are all done.
@@ -274,6 +311,12 @@ fn lengthened(body: &str, bytes: usize) -> String {
     long + rest
 }
 
+/// Whether one of the operations of a request is suspect that has failed in this way: one of them has often
+/// failed so. Parked operations are joined by others that have not been tried, at any time.
+fn are_suspect(mut rows: impl Iterator<Item = FailureRow>, kind: Unexplained) -> bool {
+    rows.any(|row| row.has(kind, UNEXPLAINED_MAX))
+}
+
 /// Returns a few of the names that operations have for their indices.
 fn some_names(work: &Work<'_>, operations: &[usize], snapshot: &Snapshot) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
@@ -360,6 +403,17 @@ mod tests {
             asked(&["1", "2", "3", "4"], &["5", "6"]),
             ["6", "5", "1", "2", "3", "a"]
         );
+    }
+
+    #[test]
+    fn operations_that_have_joined_those_that_failed_often_hide_none_of_them() {
+        let untold = Unexplained::Untold;
+        let mut often = FailureRow::default();
+        (0..UNEXPLAINED_MAX).for_each(|_| often.add(Some(untold)));
+        let with = |rows: &[FailureRow]| are_suspect(rows.iter().copied(), untold);
+        assert!(with(&[often]) && with(&[FailureRow::default(), often]));
+        assert!(!with(&[]) && !with(&[FailureRow::default()]));
+        assert!(!are_suspect([often].into_iter(), Unexplained::Told));
     }
 
     #[test]

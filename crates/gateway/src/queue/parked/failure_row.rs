@@ -34,7 +34,8 @@ impl FailureRow {
         self.kind == Some(kind) && self.times >= times
     }
 
-    /// Returns the row of operations after a try that left `tried`, if they are among those that were attempted.
+    /// Returns the row of operations after a try that left `tried`, if they are among those that were
+    /// attempted.
     pub(crate) fn after(self, tried: Option<Self>, attempted: bool) -> Self {
         match tried {
             Some(row) if attempted => row,
