@@ -74,7 +74,7 @@ fn bulk(record: usize, documents: &mut Expected) -> String {
         for n in 0..IDS {
             let name = match (n % 3, again) {
                 (1, _) if record + again > 0 => "update",
-                (2, 1) if (n + record) % 2 == 0 => "delete",
+                (2, 1) if (n + record).is_multiple_of(2) => "delete",
                 _ => "index",
             };
             let source = source(record, again * IDS + n);
