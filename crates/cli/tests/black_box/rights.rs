@@ -332,14 +332,15 @@ fn a_door_that_stood_open_before_a_restart_is_open_while_no_node_can_be_reached_
 fn a_user_whose_rights_are_gone_does_not_come_in_since_nodes_hang_up() {
     let cluster = secure(Flavour::OpenSearch3);
     let place = before(&cluster);
-    let gateway = place.start();
+    let mut gateway = place.start();
     let writer = as_user(&gateway, "writer");
     assert!(is_queued(&bulk(&writer, &body(5))));
     drained(&gateway, "c0");
     gateway.signal("TERM");
-    drop(gateway);
+    assert!(gateway.wait().success(), "who was let in is kept by then");
     // Earlier findings are checked again at once.
     let gateway = place.start();
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
     cluster.remove_user("writer");
     cluster.inject(Injection::new(On::Any, Fault::CloseAtHead).always());
     let answer = bulk(&as_user(&gateway, "writer"), &body(1));

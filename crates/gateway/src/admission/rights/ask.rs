@@ -353,45 +353,64 @@ async fn try_node<T>(caller: Caller<'_>, question: Question<'_>, node: &Node, re
         target: question.target,
         headers: question.headers,
     };
-    let body = match question.body.is_empty() {
+    let body = || match question.body.is_empty() {
         true => Outgoing::Empty,
         false => Outgoing::Full(Chunk::Bytes(question.body.clone())),
     };
     let deadline = tokio::time::Instant::now() + ANSWER_TIMEOUT;
-    let failed = |error: SendError| match is_unreachable(&error) {
-        true => Tried::Unreachable(error.to_string()),
-        false => Tried::Reached(format!("{}: {error}", node.name)),
-    };
-    let (head, body) = match caller.outbound.exchange(node, message, body, deadline).await {
-        Ok(reply) => reply.into_parts(),
-        Err(error) => return failed(error),
-    };
-    match body.collect(ANSWER_BYTES_MAX).await {
-        Ok(body) => {
-            let body = Bytes::copy_from_slice(&body);
-            match read(&head, &body) {
-                Some(answer) => Tried::Answer(answer),
-                None => Tried::Reached(format!("{} answered {}", node.name, head.status)),
+    let mut stale = 0;
+    loop {
+        let error = match exchanged(caller, node, message, body(), deadline).await {
+            Ok((head, body)) => {
+                return match read(&head, &body) {
+                    Some(answer) => Tried::Answer(answer),
+                    None => Tried::Reached(format!("{} answered {}", node.name, head.status)),
+                };
             }
+            Err(error) => error,
+        };
+        if is_unreachable(&error) {
+            return Tried::Unreachable(error.to_string());
         }
-        Err(error) => failed(error),
+        // The node may have gone since the connection was used last: a new one tells.
+        if !(error.reused && hung_up(&error) && stale < STALE_MAX) {
+            return Tried::Reached(format!("{}: {error}", node.name));
+        }
+        stale += 1;
     }
 }
 
-/// Whether a node cannot be reached. A node that takes long, or has no time, is there all the same.
+/// Sends a question, and returns its whole answer.
+async fn exchanged(
+    caller: Caller<'_>,
+    node: &Node,
+    message: Message<'_>,
+    body: Outgoing,
+    deadline: tokio::time::Instant,
+) -> Result<(response::Parts, Bytes), SendError> {
+    let reply = caller.outbound.exchange(node, message, body, deadline).await?;
+    let (head, body) = reply.into_parts();
+    let body = body.collect(ANSWER_BYTES_MAX).await?;
+    Ok((head, Bytes::copy_from_slice(&body)))
+}
+
+/// Whether no connection to a node can be made. A node that hangs up, takes long, or has no time, is there
+/// all the same, and what it said before counts no longer than while it answers.
 fn is_unreachable(error: &SendError) -> bool {
     matches!(
         error.kind,
-        SendErrorKind::Connect(_)
-            | SendErrorKind::ConnectTimeout
-            | SendErrorKind::Tls(_)
-            | SendErrorKind::Closed
-            | SendErrorKind::Io(_)
+        SendErrorKind::Connect(_) | SendErrorKind::ConnectTimeout | SendErrorKind::Tls(_)
     )
+}
+
+fn hung_up(error: &SendError) -> bool {
+    matches!(error.kind, SendErrorKind::Closed | SendErrorKind::Io(_))
 }
 
 /// How many nodes are asked in turn that answer, but not the question.
 const TRIED_IN_TURN_MAX: usize = 3;
+/// How many kept connections to a node may turn out to be closed before it counts as one that hangs up.
+const STALE_MAX: u32 = 8;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
