@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use memchr::memmem;
 use serde_json::Value;
 
 use crate::steps::{cargo, run};
@@ -268,7 +269,7 @@ pub(crate) fn check(program: &Path) -> Result<()> {
 fn told_of_the_build(program: &[u8], places: &[(PathBuf, &str)]) -> Vec<String> {
     let places = places.iter().map(|(from, _)| from.display().to_string());
     let mut told: Vec<String> = places
-        .filter(|place| program.windows(place.len()).any(|part| part == place.as_bytes()))
+        .filter(|place| memmem::find(program, place.as_bytes()).is_some())
         .collect();
     let days = program.windows(11).filter(|part| is_day(part));
     told.extend(days.map(|part| String::from_utf8_lossy(part).into_owned()));

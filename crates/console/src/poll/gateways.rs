@@ -318,9 +318,12 @@ pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, 
     let Some(entry) = store.gateway(gateway)? else {
         return Ok(false);
     };
-    let (mut changed, mut new) = (false, 0);
-    for (name, cluster) in told.as_object().into_iter().flatten() {
-        if new == ADOPTED_AT_ONCE {
+    // Each is a write, and reads of people wait for these.
+    let mut made = 0;
+    let mut registered = store.clusters()?;
+    let reported = told.as_object().into_iter().flatten();
+    for (name, cluster) in reported.take(REPORTED_MAX) {
+        if made >= LINKED_AT_ONCE {
             break;
         }
         let nodes = cluster["nodes"].as_array().into_iter().flatten();
@@ -330,7 +333,6 @@ pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, 
             // The gateway has not seen the cluster yet; the next poll asks again.
             continue;
         }
-        let registered = store.clusters()?;
         let is_here = |endpoint: &String| place(endpoint).is_some_and(|place| places.contains(&place));
         let alike = registered
             .iter()
@@ -338,22 +340,23 @@ pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, 
         let mut ids: Vec<String> = alike.map(|known| known.id.clone()).collect();
         let links = || entry.clusters.iter().filter(|link| link.name == *name);
         if ids.is_empty() && links().next().is_none() {
-            if entry.clusters.len() + new >= ADOPTED_MAX {
+            if entry.clusters.len() + made >= ADOPTED_MAX {
                 continue;
             }
             let endpoints = addresses.into_iter().filter(|address| place(address).is_some());
             let endpoints = endpoints.take(ENDPOINTS_MAX).map(str::to_owned).collect();
             ids.push(register(store, &entry, name, endpoints, &registered)?);
-            new += 1;
+            registered = store.clusters()?;
         }
         for id in ids {
-            if !links().any(|link| link.cluster_id.as_ref() == Some(&id)) {
+            let is_linked = links().any(|link| link.cluster_id.as_ref() == Some(&id));
+            if !is_linked && entry.clusters.len() + made < LINKS_MAX {
                 store.link(gateway, name, &id)?;
-                changed = true;
+                made += 1;
             }
         }
     }
-    Ok(changed)
+    Ok(made > 0)
 }
 
 /// Returns the address that a text stands for; people write the same one in several ways.
@@ -404,9 +407,14 @@ const BEHIND_S: f64 = 300.0;
 const ENDPOINTS_MAX: usize = 5;
 /// The number of a gateway's clusters whose share is kept.
 const CLUSTERS_MAX: usize = 100;
-/// The number of clusters that a gateway may bring along, and of those that one answer brings.
+/// The number of links of a gateway up to which it brings clusters along.
 const ADOPTED_MAX: usize = 100;
-const ADOPTED_AT_ONCE: usize = 5;
+/// The number of links of a gateway: several registered clusters may have the same addresses.
+const LINKS_MAX: usize = 200;
+/// After this many new links, the rest of an answer is left to the next one.
+const LINKED_AT_ONCE: usize = 5;
+/// The number of clusters that are looked at in an answer.
+const REPORTED_MAX: usize = 1_000;
 /// The number of a gateway's consumer groups whose lag is kept.
 const GROUPS_MAX: usize = 100;
 
@@ -532,13 +540,23 @@ mod tests {
             Value::Object(clusters.collect())
         };
         assert!(adopt(&store, "g", &told(0)).unwrap());
-        assert_eq!(store.clusters().unwrap().len(), ADOPTED_AT_ONCE);
+        assert_eq!(store.clusters().unwrap().len(), LINKED_AT_ONCE);
         while adopt(&store, "g", &told(0)).unwrap() {}
         assert_eq!(store.clusters().unwrap().len(), ADOPTED_MAX);
         assert!(
             !adopt(&store, "g", &told(2 * ADOPTED_MAX)).unwrap(),
             "nor by other names"
         );
+        // The same cluster by many names.
+        let names = (0..2 * LINKS_MAX).map(|n| {
+            (
+                format!("n{n}"),
+                json!({"nodes": [{"address": "http://10.0.0.1:9200"}]}),
+            )
+        });
+        let told = Value::Object(names.collect());
+        while adopt(&store, "g", &told).unwrap() {}
+        assert_eq!(store.gateway("g").unwrap().unwrap().clusters.len(), LINKS_MAX);
     }
 
     #[test]

@@ -351,8 +351,8 @@ const NO_INDEX: &str = "tidegate-asks-what-is-refused";
 /// No shard ever has this many operations.
 const NO_SUCH_SEQ_NO: u64 = 1_000_000_000_000_000;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// How often in a row each operation of a request may fail without a word that explains it before one of them
-/// is suspected.
+/// How often in a row an operation may fail without a word that explains it before one of its request is
+/// suspected.
 const UNEXPLAINED_MAX: u8 = 3;
 /// The length of a usual document: a request that changes nothing is as long as the refused one, up to this.
 const USUAL_BYTES: usize = 4 << 10;
