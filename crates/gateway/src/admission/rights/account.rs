@@ -356,7 +356,7 @@ fn called(snapshot: &Snapshot, elasticsearch: &str, opensearch: &str) -> String 
 fn words(failure: Failure) -> String {
     match failure {
         Failure::TurnedAway(answer) => format!("the account is turned away with {}", answer.0.status),
-        Failure::Away(why) | Failure::Unanswered(why) => why,
+        Failure::Away(why) | Failure::HungUp(why) | Failure::Unanswered(why) => why,
     }
 }
 

@@ -36,6 +36,9 @@ pub(super) enum Failure {
     TurnedAway(Box<(response::Parts, Bytes)>),
     /// No node could be reached.
     Away(String),
+    /// All nodes that could be reached hung up. They may be on their way down, and come back otherwise, but
+    /// somebody is there.
+    HungUp(String),
     /// Nodes answer, but not this.
     Unanswered(String),
 }
@@ -65,6 +68,7 @@ enum Tried<T> {
     Answer(T),
     /// The node is there, and did not answer the question.
     Reached(String),
+    HungUp(String),
     Unreachable(String),
 }
 
@@ -253,7 +257,7 @@ pub(crate) async fn covers(
         Ok(said) => Ok(said.map(|said| said["has_all_requested"] == true)),
         // The cluster says so to the request itself.
         Err(Failure::TurnedAway(_)) => Ok(None),
-        Err(Failure::Away(why) | Failure::Unanswered(why)) => Err(NoVerdict(why)),
+        Err(Failure::Away(why) | Failure::HungUp(why) | Failure::Unanswered(why)) => Err(NoVerdict(why)),
     }
 }
 
@@ -305,7 +309,7 @@ pub(super) async fn ask<T>(
         outbound, snapshot, ..
     } = caller;
     let mut tried: Vec<Arc<Node>> = Vec::new();
-    let mut unreachable = String::new();
+    let (mut unreachable, mut hung_up) = (String::new(), None);
     while tried.len() < snapshot.nodes.len().min(TRIED_IN_TURN_MAX) {
         let node = outbound.pick(snapshot, PickReason::Request, &tried);
         let one = try_node(caller, question, &node, read).await;
@@ -318,6 +322,10 @@ pub(super) async fn ask<T>(
             Tried::Reached(_) => {}
             Tried::Unreachable(why) => {
                 unreachable = why;
+                break;
+            }
+            Tried::HungUp(why) => {
+                hung_up = Some(why);
                 break;
             }
         }
@@ -335,13 +343,15 @@ pub(super) async fn ask<T>(
             match one {
                 Tried::Answer(answer) => return Ok(answer),
                 Tried::Reached(why) => reached = Some(why),
+                Tried::HungUp(why) => hung_up = Some(why),
                 Tried::Unreachable(_) => {}
             }
         }
     }
-    Err(match reached {
-        Some(why) => Failure::Unanswered(why),
-        None => Failure::Away(unreachable),
+    Err(match (reached, hung_up) {
+        (Some(why), _) => Failure::Unanswered(why),
+        (None, Some(why)) => Failure::HungUp(why),
+        (None, None) => Failure::Away(unreachable),
     })
 }
 
@@ -372,9 +382,13 @@ async fn try_node<T>(caller: Caller<'_>, question: Question<'_>, node: &Node, re
         if is_unreachable(&error) {
             return Tried::Unreachable(error.to_string());
         }
+        let why = format!("{}: {error}", node.name);
+        if !matches!(error.kind, SendErrorKind::Closed | SendErrorKind::Io(_)) {
+            return Tried::Reached(why);
+        }
         // The node may have gone since the connection was used last: a new one tells.
-        if !(error.reused && hung_up(&error) && stale < STALE_MAX) {
-            return Tried::Reached(format!("{}: {error}", node.name));
+        if !error.reused || stale == STALE_MAX {
+            return Tried::HungUp(why);
         }
         stale += 1;
     }
@@ -395,16 +409,12 @@ async fn exchanged(
 }
 
 /// Whether no connection to a node can be made. A node that hangs up, takes long, or has no time, is there
-/// all the same, and what it said before counts no longer than while it answers.
+/// all the same.
 fn is_unreachable(error: &SendError) -> bool {
     matches!(
         error.kind,
         SendErrorKind::Connect(_) | SendErrorKind::ConnectTimeout | SendErrorKind::Tls(_)
     )
-}
-
-fn hung_up(error: &SendError) -> bool {
-    matches!(error.kind, SendErrorKind::Closed | SendErrorKind::Io(_))
 }
 
 /// How many nodes are asked in turn that answer, but not the question.

@@ -285,7 +285,9 @@ impl ClusterRights {
                 let (head, body) = &**answer;
                 Err(with_head(head.clone(), &[], Outgoing::from(body.to_vec())).into())
             }
-            Failure::Away(_) if memory.open(uuid, now, WHILE_AWAY).is_some() => Ok(Client::Anybody),
+            Failure::Away(_) | Failure::HungUp(_) if memory.open(uuid, now, WHILE_AWAY).is_some() => {
+                Ok(Client::Anybody)
+            }
             // A cluster does not begin to ask while it has no time to answer, but may when it was restarted:
             // its answer to an earlier process, or from before a time in which it was away, does not count.
             Failure::Unanswered(_)
@@ -300,7 +302,9 @@ impl ClusterRights {
                 let user = known.user;
                 Ok(Client::Known(Authenticated { identity, user }))
             }
-            Failure::Away(why) | Failure::Unanswered(why) => Err(Fault::unchecked(why).into()),
+            Failure::Away(why) | Failure::HungUp(why) | Failure::Unanswered(why) => {
+                Err(Fault::unchecked(why).into())
+            }
         }
     }
 
@@ -399,7 +403,7 @@ impl ClusterRights {
                 Err(Denied::Rejected(answer.into()))
             }
             Err(Failure::Away(_)) if self.memory().allowed_while_away(identity, wanted, now) => Ok(()),
-            Err(Failure::Away(why) | Failure::Unanswered(why)) => {
+            Err(Failure::Away(why) | Failure::HungUp(why) | Failure::Unanswered(why)) => {
                 Err(Denied::Rejected(Fault::unchecked(why).into()))
             }
         }
@@ -431,8 +435,10 @@ impl ClusterRights {
     }
 
     fn note(&self, failure: &Failure) {
-        if let Failure::Away(_) = failure {
+        if let Failure::Away(_) | Failure::HungUp(_) = failure {
             self.memory().broken();
+        }
+        if let Failure::Away(_) = failure {
             let until = self.clock.now() + i64::try_from(ASKED_AGAIN_AFTER.as_millis()).unwrap_or(0);
             self.away_until.store(until, Ordering::Relaxed);
         }
