@@ -93,13 +93,15 @@ pub(super) fn run(plan: &Plan) -> Result<()> {
 }
 
 /// Runs one or two seeds once more, by themselves, whose only flaws are waits: several runs share few cores,
-/// and a machine that stands still for seconds makes one in some thousand runs look bad. The second run
-/// counts.
+/// a real cluster of several nodes has no more of them, and a machine that stands still for seconds makes one
+/// in some thousand runs look bad. The second run counts. Somebody who asks for one seed of a fake cluster is
+/// told what that run found.
 fn run_again(plan: &Plan, done: &mut [NeighboursOutcome], behaviours: &[&'static Behaviour]) -> Result<()> {
     let mut flawed: Vec<&mut NeighboursOutcome> =
         done.iter_mut().filter(|one| !one.flaws.is_empty()).collect();
     let of_time = flawed.iter().flat_map(|one| &one.flaws).all(|flaw| flaw.of_time);
-    if plan.seeds.end - plan.seeds.start == 1 || !of_time || flawed.len() > UNSTEADY_MAX {
+    let is_one = plan.seeds.end - plan.seeds.start == 1 && !plan.real;
+    if is_one || !of_time || flawed.len() > UNSTEADY_MAX {
         return Ok(());
     }
     for outcome in &mut flawed {
@@ -155,6 +157,7 @@ fn neighbours(
     let (stop, phase) = (AtomicBool::new(false), AtomicU8::new(WARMING_UP));
     let can_act = |one: &&'static Behaviour| fabric.is_secured() || !one.needs_users;
     let turns = BehaviourOrder::of(behaviours.iter().copied().filter(can_act), seed);
+    let queue = || gateway.queue();
     let control_at = fabric.urls()[0].trim_start_matches("http://").parse()?;
     let (told, mut seen, control) = std::thread::scope(|scope| {
         let good: Vec<_> = (0..GOOD_CLIENTS)
@@ -163,6 +166,7 @@ fn neighbours(
                     address: gateway.entry(number % 2 == 0),
                     told: Told::of(if number % 2 == 0 { "good" } else { "good-sync" }),
                     reads: (number % 2 == 0).then(|| gateway.url(false)),
+                    queue: &queue,
                     has_account: fabric.is_secured(),
                     token: (number as u64 + 1) << 32,
                     stop: &stop,
@@ -174,6 +178,7 @@ fn neighbours(
             })
             .collect();
         let control = scope.spawn(|| Control::run(control_at, fabric, &stop, &phase));
+        let fields = scope.spawn(|| Control::run_fields(control_at, fabric, &stop, &phase));
         let watch = scope.spawn(|| gateway.watch(&stop));
         let mut leaks = Vec::new();
         std::thread::sleep(WARM_UP * fabric.slowness());
@@ -196,7 +201,9 @@ fn neighbours(
             .join()
             .unwrap_or_else(|_| Observations::broken("the watch panicked"));
         seen.leaks = leaks;
-        (told, seen, control.join().unwrap_or_default())
+        let fields = fields.join().unwrap_or_default();
+        let control = control.join().unwrap_or_default().with_fields_of(fields);
+        (told, seen, control)
     });
     seen.missing = gateway.wait_for(fabric, &told)?;
     seen.has_forbidden = fabric.has_forbidden()?;
@@ -213,7 +220,7 @@ fn neighbours(
 
 fn outcome(seed: u64, told: &[Told], control: &Control, flaws: Vec<Flaw>, acts: Acts) -> NeighboursOutcome {
     let waits: Vec<Wait> = told.iter().flat_map(|one| &one.waits).copied().collect();
-    let waits = Waits::of(&waits, control);
+    let waits = Waits::of(&waits, control).with_lags(told, control);
     NeighboursOutcome {
         seed,
         flaws,

@@ -21,12 +21,23 @@ pub(super) struct Control {
     /// How long the requests took while good clients were alone, and beside hostile ones.
     alone: Vec<Duration>,
     beside: Vec<Duration>,
+    /// The requests that add a field to a mapping. The cluster's master does this, after everything that it
+    /// was asked to do before, and no timeout of the request bounds the wait.
+    mappings: Vec<(Instant, Duration)>,
+}
+
+/// The requests of a control.
+enum Writes {
+    /// The same bulk each time.
+    Same(Vec<u8>),
+    /// A document with one more field each time.
+    Fields { to: SocketAddr, count: u32 },
 }
 
 /// The control at work.
 struct Working<'a> {
     control: Control,
-    bytes: Vec<u8>,
+    writes: Writes,
     stop: &'a AtomicBool,
     phase: &'a AtomicU8,
     pause: Duration,
@@ -38,13 +49,25 @@ impl Client for Working<'_> {
 
     fn request(&mut self) -> Result<Option<(driver::Request<'_>, u8)>> {
         let during = self.phase.load(Ordering::SeqCst);
-        let (connect, bytes) = (None, self.bytes.as_slice().into());
+        let connect = None;
+        let bytes = match &mut self.writes {
+            Writes::Same(bytes) => bytes.as_slice().into(),
+            Writes::Fields { to, count } => {
+                *count += 1;
+                let body = format!("{ACTION}{{\"of_the_control_{count}\":1}}\n");
+                driver::request(("POST", "/_bulk"), *to, &[driver::NDJSON], body.as_bytes()).into()
+            }
+        };
         let is_over = self.stop.load(Ordering::SeqCst);
         Ok((!is_over).then_some((driver::Request { connect, bytes }, during)))
     }
 
     fn outcome(&mut self, during: u8, outcome: Outcome<'_>) -> Result<()> {
-        if outcome.reply.is_ok_and(|reply| reply.status == 200) {
+        let is_taken = outcome.reply.is_ok_and(|reply| reply.status == 200);
+        if matches!(self.writes, Writes::Fields { .. }) {
+            // One that the cluster refuses or does not answer has waited as well.
+            self.control.mappings.push((outcome.began, outcome.took));
+        } else if is_taken {
             self.control.add(outcome.began, outcome.took);
             if during == self.phase.load(Ordering::SeqCst) {
                 self.control.count_in(during, outcome.took);
@@ -61,13 +84,33 @@ impl Control {
     pub(super) fn run(to: SocketAddr, fabric: &Fabric, stop: &AtomicBool, phase: &AtomicU8) -> Self {
         let account = fabric.is_secured().then_some(ACCOUNT);
         let headers: Vec<_> = [driver::NDJSON].into_iter().chain(account).collect();
-        let body = "{\"index\":{\"_index\":\"control\",\"_id\":\"1\"}}\n{\"n\":1}\n".repeat(5);
+        let body = format!("{ACTION}{{\"n\":1}}\n").repeat(5);
+        let bytes = driver::request(("POST", "/_bulk"), to, &headers, body.as_bytes());
+        let pause = fabric.pause();
+        Self::run_with(Writes::Same(bytes), to, (stop, phase, pause))
+    }
+
+    /// Adds fields to a mapping until it is told to stop, if the cluster is a real one.
+    pub(super) fn run_fields(to: SocketAddr, fabric: &Fabric, stop: &AtomicBool, phase: &AtomicU8) -> Self {
+        match fabric {
+            Fabric::Fake(..) => Self::default(),
+            Fabric::Real(_) => {
+                Self::run_with(Writes::Fields { to, count: 0 }, to, (stop, phase, BETWEEN_FIELDS))
+            }
+        }
+    }
+
+    fn run_with(
+        writes: Writes,
+        to: SocketAddr,
+        (stop, phase, pause): (&AtomicBool, &AtomicU8, Duration),
+    ) -> Self {
         let mut working = Working {
             control: Self::default(),
-            bytes: driver::request(("POST", "/_bulk"), to, &headers, body.as_bytes()),
+            writes,
             stop,
             phase,
-            pause: fabric.pause(),
+            pause,
         };
         let connection = Connection::open(&Server::plain(to, Duration::from_secs(20)));
         let _ = connection.and_then(|connection| driver::drive(connection, &mut working));
@@ -96,15 +139,45 @@ impl Control {
         self.waits.len()
     }
 
+    /// Takes over the requests of another control that add fields.
+    pub(super) fn with_fields_of(mut self, other: Self) -> Self {
+        self.mappings = other.mappings;
+        self
+    }
+
     /// Returns the longest wait of a request that was under way in this time.
     pub(super) fn stalled(&self, from: Instant, to: Instant) -> Duration {
-        let newest_first = self.waits.iter().rev();
-        let under_way = newest_first
-            .skip_while(|(began, _)| *began > to)
-            .take_while(|(began, took)| *began + *took >= from);
-        under_way.map(|(_, took)| *took).max().unwrap_or_default()
+        longest(&self.waits, (from, to))
+    }
+
+    /// Returns the longest wait of a request that added a field to a mapping and was under way in this time.
+    pub(super) fn mapping_took(&self, from: Instant, to: Instant) -> Duration {
+        longest(&self.mappings, (from, to))
+    }
+
+    pub(super) fn mapping_max(&self) -> Duration {
+        let waits = self.mappings.iter().map(|(_, took)| *took);
+        waits.max().unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    pub(super) fn add_mapping(&mut self, began: Instant, took: Duration) {
+        self.mappings.push((began, took));
     }
 }
+
+/// Returns the longest of some waits, one after the other, that were under way in this time.
+fn longest(waits: &[(Instant, Duration)], (from, to): (Instant, Instant)) -> Duration {
+    let newest_first = waits.iter().rev();
+    let under_way = newest_first
+        .skip_while(|(began, _)| *began > to)
+        .take_while(|(began, took)| *began + *took >= from);
+    under_way.map(|(_, took)| *took).max().unwrap_or_default()
+}
+
+const ACTION: &str = "{\"index\":{\"_index\":\"control\",\"_id\":\"1\"}}\n";
+/// A mapping may have 1,000 fields.
+const BETWEEN_FIELDS: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,8 @@ pub(super) struct Good<'a> {
     pub(super) address: SocketAddr,
     /// The address where the documents can be read from the cluster, if they get there through the queue.
     pub(super) reads: Option<String>,
+    /// Says what the gateway's queue waits for.
+    pub(super) queue: &'a (dyn Fn() -> String + Sync),
     /// Whether the cluster has users: then this client is one of them.
     pub(super) has_account: bool,
     /// The number in its last document.
@@ -50,9 +52,16 @@ pub(super) struct Told {
     /// Requests without an answer: when each began, how long the client waited, and how it ended.
     pub(super) unanswered: Vec<(Instant, Duration, String)>,
     pub(super) waits: Vec<Wait>,
-    /// The times at which the client began to look for a document in the cluster, and how long the document
-    /// took.
-    pub(super) followed: Vec<(Instant, Duration)>,
+    pub(super) followed: Vec<Followed>,
+}
+
+/// A document that a client looked for in the cluster once its write was answered.
+#[derive(Clone, Debug)]
+pub(super) struct Followed {
+    pub(super) began: Instant,
+    pub(super) took: Duration,
+    /// What the gateway said of its queue while the document was late.
+    pub(super) queue: Option<String>,
 }
 
 impl Good<'_> {
@@ -73,12 +82,10 @@ impl Good<'_> {
         self.has_account.then_some(ACCOUNT)
     }
 
-    /// Returns how long a document takes to reach the cluster, as its client sees it.
-    fn follow(&self, id: &str) -> Duration {
-        let began = Instant::now();
-        let Some(url) = &self.reads else {
-            return Duration::ZERO;
-        };
+    /// Looks for a document until it is in the cluster, if it gets there through the queue.
+    fn follow(&self, id: &str) -> Option<Followed> {
+        let (began, mut queue) = (Instant::now(), None);
+        let url = self.reads.as_ref()?;
         let path = format!("/{}/_doc/{id}", self.told.index);
         let is_there = || {
             let client = client::Client::build(url, None, Duration::from_secs(5)).ok()?;
@@ -87,9 +94,13 @@ impl Good<'_> {
             (found.ok()?.status == 200).then_some(())
         };
         while is_there().is_none() && began.elapsed() < FOLLOWED_FOR {
+            if queue.is_none() && began.elapsed() > LATE {
+                queue = Some((self.queue)());
+            }
             std::thread::sleep(self.pause);
         }
-        began.elapsed()
+        let took = began.elapsed();
+        Some(Followed { began, took, queue })
     }
 }
 
@@ -158,7 +169,7 @@ impl Client for Good<'_> {
             Ok(None) => self.told.written.extend(documents),
         }
         if let (Some(id), 0) = (last, self.rng.u32(..20)) {
-            self.told.followed.push((Instant::now(), self.follow(&id)));
+            self.told.followed.extend(self.follow(&id));
         }
         std::thread::sleep(self.pause);
         Ok(())
@@ -183,8 +194,10 @@ pub(super) const BESIDE: u8 = 2;
 pub(super) const ACCOUNT: (&str, &str) = ("authorization", "Bearer good");
 /// How long clients wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// Longer than any lag that is allowed.
-const FOLLOWED_FOR: Duration = Duration::from_secs(10);
+/// The lag from which on it is worth knowing what the queue waits for.
+const LATE: Duration = Duration::from_millis(2_500);
+/// Longer than any lag that is allowed on a cluster that does not stand still.
+const FOLLOWED_FOR: Duration = Duration::from_secs(20);
 
 impl Told {
     /// Returns the answers of a client that was told nothing yet.

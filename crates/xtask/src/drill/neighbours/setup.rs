@@ -228,6 +228,15 @@ impl Gateway {
         seen
     }
 
+    /// Returns what the gateway says of its queue.
+    pub(super) fn queue(&self) -> String {
+        let stats = self
+            .place
+            .admin_client()
+            .and_then(|admin| self.place.stats(&admin));
+        stats.map_or_else(|why| format!("{why:#}"), |stats| stats.to_string())
+    }
+
     fn look(&self, seen: &mut Observations) -> Result<()> {
         self.place.admin_client()?.get("/metrics")?.ok()?;
         let queue = self.place.stats(&self.place.admin_client()?)?;

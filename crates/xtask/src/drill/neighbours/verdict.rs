@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::control::Control;
-use super::good::Told;
+use super::good::{Followed, Told};
 
 /// A request of a good client: whether it was beside hostile clients, when it began, and how long it waited.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,10 @@ pub(super) struct Waits {
     /// The control's waits in the same time.
     alone_control: Vec<Duration>,
     beside_control: Vec<Duration>,
+    /// The longest that a document of a good client took through the queue, and the longest that the control
+    /// waited for a new field.
+    lag_max: Duration,
+    mapping_max: Duration,
 }
 
 /// Observations of the gateway and the cluster.
@@ -94,6 +98,16 @@ impl Waits {
         self.beside_net.extend(&other.beside_net);
         self.alone_control.extend(&other.alone_control);
         self.beside_control.extend(&other.beside_control);
+        self.lag_max = self.lag_max.max(other.lag_max);
+        self.mapping_max = self.mapping_max.max(other.mapping_max);
+        self
+    }
+
+    /// Notes how long documents took through the queue, and new fields.
+    pub(super) fn with_lags(mut self, told: &[Told], control: &Control) -> Self {
+        self.mapping_max = control.mapping_max();
+        let followed = told.iter().flat_map(|one| &one.followed);
+        self.lag_max = followed.map(|one| one.took).max().unwrap_or_default();
         self
     }
 
@@ -105,13 +119,16 @@ impl Waits {
         let ms = |waits: &[Duration]| percentile_99(waits).unwrap_or_default().as_secs_f64() * 1e3;
         format!(
             "99 % were answered within {:.1} ms alone and {:.1} ms beside them, without the machine's own stalls {:.1} \
-             and {:.1} ms, the control's within {:.1} and {:.1} ms",
+             and {:.1} ms, the control's within {:.1} and {:.1} ms; queued documents arrived within {:.1} s, \
+             the control's new fields within {:.1} s",
             ms(&self.alone),
             ms(&self.beside),
             ms(&self.alone_net),
             ms(&self.beside_net),
             ms(&self.alone_control),
             ms(&self.beside_control),
+            self.lag_max.as_secs_f64(),
+            self.mapping_max.as_secs_f64(),
         )
     }
 
@@ -173,10 +190,7 @@ pub(super) fn flaws(told: &[Told], seen: &Observations, control: &Control) -> Ve
             .map(|what| Flaw::new(format!("not delivered: {what}"))),
     );
     let followed = told.iter().flat_map(|one| &one.followed);
-    let late = followed.filter(|(began, lag)| net(control, *began, *lag) > LAG_MAX);
-    flaws.extend(
-        late.map(|(_, lag)| Flaw::of_time(format!("a good client's document took {lag:?} to the cluster"))),
-    );
+    flaws.extend(followed.filter_map(|one| late(one, control)));
     if seen.resident_bytes_max > RESIDENT_BYTES_MAX {
         let mib = seen.resident_bytes_max >> 20;
         flaws.push(Flaw::new(format!("the gateway took {mib} MiB")));
@@ -204,6 +218,26 @@ pub(super) fn flaws(told: &[Told], seen: &Observations, control: &Control) -> Ve
         flaws.push(Flaw::new("nobody could tell how slow the machine is".to_owned()));
     }
     flaws
+}
+
+/// Returns that a document took too long to the cluster, if it did. A lane waits for an answer as long as the
+/// cluster's master needs to add a field to a mapping, which the control waits for as well.
+fn late(one: &Followed, control: &Control) -> Option<Flaw> {
+    let (lag, until) = (one.took, one.began + one.took);
+    let (stalled, mapping) = (
+        control.stalled(one.began, until),
+        control.mapping_took(one.began, until),
+    );
+    let (queue, excused) = (
+        one.queue.as_deref().unwrap_or_default(),
+        stalled.max(mapping) * HOPS,
+    );
+    (lag.saturating_sub(excused) > LAG_MAX).then(|| {
+        Flaw::of_time(format!(
+            "a good client's document took {lag:?} to the cluster; meanwhile the control waited up to {stalled:?}, \
+             and up to {mapping:?} for a new field; the queue was: {queue}"
+        ))
+    })
 }
 
 /// Returns the part of a wait for which the machine is not to blame.
@@ -261,6 +295,28 @@ mod tests {
     }
 
     #[test]
+    fn a_document_is_as_late_as_the_master_lets_it_be_and_no_later() {
+        let began = Instant::now();
+        let late_by = |took, mapping: u64| {
+            let mut control = control(began, false);
+            control.add_mapping(began, Duration::from_millis(mapping));
+            let took = Duration::from_secs(took);
+            late(
+                &Followed {
+                    began,
+                    took,
+                    queue: None,
+                },
+                &control,
+            )
+            .is_some()
+        };
+        assert!(late_by(6, 100), "the master was quick");
+        assert!(!late_by(6, 2_000), "so long did new fields take");
+        assert!(late_by(12, 2_000), "far longer than those");
+    }
+
+    #[test]
     fn each_planted_flaw_is_found_and_nothing_else() {
         let quiet = control(Instant::now(), false);
         let flaws = |told: &[Told], seen: &Observations| flaws(told, seen, &quiet);
@@ -274,7 +330,11 @@ mod tests {
         unanswered[0].unanswered.push(without);
         assert_eq!(flaws(&unanswered, &seen()).len(), 1);
         let mut late = told();
-        late[0].followed.push((Instant::now(), Duration::from_secs(6)));
+        late[0].followed.push(Followed {
+            began: Instant::now(),
+            took: Duration::from_secs(6),
+            queue: None,
+        });
         assert_eq!(flaws(&late, &seen()).len(), 1);
         let plants: [fn(&mut Observations); 8] = [
             |seen| seen.missing.push("g1".to_owned()),
