@@ -34,13 +34,15 @@ pub(crate) fn run_verb(_: &Options) -> Result<()> {
         ]))
     });
     steps.step("lints", || {
-        let clippy = |what: &[&str]| {
-            run(cargo(&["clippy", "--locked"])
-                .args(what)
-                .args(["--", "-D", "warnings"]))
-        };
-        clippy(&["--workspace", "--all-targets"])?;
-        clippy(&["--package", "cli", "--no-default-features"])
+        run(&mut cargo(&[
+            "clippy",
+            "--locked",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]))
     });
     steps.step("documentation", || {
         run(cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))

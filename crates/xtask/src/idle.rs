@@ -43,6 +43,21 @@ impl Building {
         Ok(Self { cargo, log })
     }
 
+    /// Waits for the end of a build that prints nothing but warnings (`--quiet`).
+    ///
+    /// # Errors
+    /// If the code does not compile, or the compiler has warned; cargo's output is printed.
+    pub(crate) fn finish_without_warnings(self) -> Result<()> {
+        let log = self.log.clone();
+        self.finish()?;
+        let said = fs::read_to_string(log)?;
+        if said.contains("warning") {
+            say(&said);
+            bail!("the compiler warns of something");
+        }
+        Ok(())
+    }
+
     /// Waits for the end.
     ///
     /// # Errors

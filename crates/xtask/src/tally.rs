@@ -31,16 +31,23 @@ struct Failures {
 }
 
 impl Tally {
-    /// Runs the tests of some targets whose names contain `filter`. If few fail, they are run once more, one
+    /// Runs the tests of some targets whose names contain `filter`, `threads` at once (none: one for each
+    /// core). If few fail, they are run once more, one
     /// after the other with nothing beside them: a machine with two cores that runs servers beside a thousand
     /// tests may be late for one of them. They are reported at the end.
     ///
     /// # Errors
     /// If more tests fail, or one fails again, or a test binary did not report its end.
-    pub(crate) fn run(&mut self, targets: &[&str], filter: Option<&str>) -> Result<()> {
+    pub(crate) fn run(
+        &mut self,
+        targets: &[&str],
+        filter: Option<&str>,
+        threads: Option<usize>,
+    ) -> Result<()> {
         let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
         command.args(targets).arg("--");
         command.args(filter);
+        command.args(threads.map(|threads| format!("--test-threads={threads}")));
         let Err(error) = run_watched(&mut command, |line| self.add(line)) else {
             return Ok(());
         };

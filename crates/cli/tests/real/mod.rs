@@ -25,9 +25,17 @@ pub(crate) mod world;
 /// Returns the seeds of a proof: `SEED=n` replays one, `SEEDS=n` tries the first n; by default there are
 /// `usual` of them.
 pub(crate) fn seeds(usual: u64) -> anyhow::Result<Vec<u64>> {
+    seeds_from(1, usual)
+}
+
+/// Returns the seeds of a proof like [`seeds`]; by default they begin with `first`, so that clusters which
+/// share the time of a run do not repeat each other's.
+pub(crate) fn seeds_from(first: u64, usual: u64) -> anyhow::Result<Vec<u64>> {
     if let Ok(seed) = std::env::var("SEED") {
         return Ok(vec![seed.parse()?]);
     }
-    let count = std::env::var("SEEDS").map_or(Ok(usual), |count| count.parse())?;
-    Ok((1..=count).collect())
+    Ok(match std::env::var("SEEDS") {
+        Ok(count) => (1..=count.parse()?).collect(),
+        Err(_) => (first..first + usual).collect(),
+    })
 }
