@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::vec;
 
-use bulk::Reply;
+use bulk::{Op, Reply};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
@@ -511,9 +511,23 @@ impl<'r> LastItem<'r> {
             return outcome.clone();
         }
         let facts = reply.facts(number);
-        // A delete that found nothing has the status 404 and is done.
-        if !facts.failed {
+        // A delete that found nothing is done. No other status than these is a success, whatever else the
+        // answer says.
+        let is_success = match facts.status {
+            Some(status) => status / 100 == 2 || (status, facts.op) == (404, Some(Op::Delete)),
+            None => false,
+        };
+        if !facts.failed && is_success {
             return Outcome::Done;
+        }
+        // No server gives such an item; something else has answered.
+        if !facts.failed && !matches!(facts.status, Some(429 | 502..=504)) {
+            let item = String::from_utf8_lossy(&item[..item.len().min(WHY_BYTES_MAX)]);
+            let why = format!("an item says neither that its operation is done nor why not: {item}");
+            return Outcome::again(Again {
+                unexplained: Some(Unexplained::Untold),
+                ..Again::in_doubt(why)
+            });
         }
         let (error, index) = self.read(item, facts.status.unwrap_or(500));
         let outcome = item_outcome(error, index);
@@ -602,6 +616,31 @@ mod tests {
         )
         .into_iter()
         .collect()
+    }
+
+    #[test]
+    fn an_item_without_an_error_is_done_only_if_its_status_says_so() {
+        let items = [
+            r#"{"index":{"_id":"1","status":429}}"#,
+            r#"{"index":{"_id":"1","status":503}}"#,
+            r#"{"index":{"_id":"1","status":404}}"#,
+            r#"{"index":{"_id":"1"}}"#,
+            r#"{"index":{"_id":"1","status":200}}"#,
+            r#"{"delete":{"_id":"1","status":404}}"#,
+        ];
+        for errors in [false, true] {
+            let body = format!(
+                "{{\"took\":1,\"errors\":{errors},\"items\":[{}]}}",
+                items.join(",")
+            );
+            let outcomes = outcomes_of(200, &body, 6);
+            let again = |at: usize| matches!(&outcomes[at], Outcome::Again(_));
+            assert!((0..4).all(again), "{outcomes:?}");
+            assert!(outcomes[0].is_busy());
+            assert_eq!(outcomes[4..], [Outcome::Done, Outcome::Done]);
+        }
+        let busy = r#"{"took":1,"errors":false,"items":[{"index":{"status":429}}]}"#;
+        assert!(outcomes_of(200, busy, 1)[0].is_busy());
     }
 
     #[test]
