@@ -16,9 +16,9 @@ use crate::delivery::bulk_answer::BulkAnswer;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
 use crate::delivery::partial_refusal::is_block_of_index;
-use crate::delivery::sent_as::asked_as;
+use crate::delivery::sent_as::{asked_as, with_ids};
 use crate::delivery::server_error::is_refused_unexecuted;
-use crate::delivery::shared_fate::doubt_shared;
+use crate::delivery::shared_fate::{doubt_misplaced, doubt_shared};
 use crate::nodes::lines::{Body, Lines, PlannedBody};
 use crate::nodes::{Message, Outbound, Purpose};
 use crate::queue::delivered_headers;
@@ -34,6 +34,8 @@ pub(crate) struct Parcel {
     pub(crate) wording: Rc<Wording>,
     /// The trace that the parcel is part of, if it is recorded.
     trace: Option<Trace>,
+    /// The ids of its documents, as numbers, if items are to be compared with them.
+    ids: Rc<[u64]>,
 }
 
 /// The rest of a request besides its operations, as it is sent. Only parcels with the same wording can share
@@ -44,6 +46,8 @@ pub(crate) struct Wording {
     pub(crate) target: String,
     /// Path and query, as nodes get them.
     asked: String,
+    /// Whether the items of the answer have their documents' ids.
+    has_ids: bool,
 }
 
 /// The result of sending a parcel.
@@ -62,6 +66,16 @@ impl Wording {
         Self {
             asked: asked_as(&target),
             target,
+            has_ids: false,
+        }
+    }
+
+    /// Returns the same wording, for a request whose items are to be compared with its operations.
+    pub(crate) fn with_ids(&self) -> Self {
+        Self {
+            target: self.target.clone(),
+            asked: with_ids(&self.asked),
+            has_ids: true,
         }
     }
 
@@ -88,6 +102,16 @@ impl Parcel {
             lines: Lines::part(load, part),
             wording: Rc::clone(wording),
             trace: None,
+            ids: Rc::default(),
+        }
+    }
+
+    /// Has the items of the answer compared with the ids of the parcel's documents.
+    pub(crate) fn compared(self, ids: Vec<u64>) -> Self {
+        Self {
+            wording: Rc::new(self.wording.with_ids()),
+            ids: ids.into(),
+            ..self
         }
     }
 
@@ -106,6 +130,7 @@ impl Parcel {
             lines: Lines::Whole(body),
             wording: Rc::clone(wording),
             trace: None,
+            ids: Rc::default(),
         }
     }
 }
@@ -129,6 +154,10 @@ impl Route {
             return Self::withheld(&docs);
         }
         let (request_id, _beside) = self.together(&parcels);
+        let ids: Vec<u64> = parcels
+            .iter()
+            .flat_map(|parcel| parcel.ids.iter().copied())
+            .collect();
         let body = Body::new(parcels.into_iter().map(|parcel| parcel.lines), self.worker.pool());
         let (headers, body) = self.encoded(body, &outbound).await;
         let message = Message {
@@ -158,6 +187,9 @@ impl Route {
             Ok(BulkAnswer { head, body, held }) => {
                 fault("reply", &body);
                 let mut outcomes = outcomes(head.status, &head.headers, &body, all, sent).holding(held);
+                if wording.has_ids {
+                    doubt_misplaced(&mut outcomes, &body, &ids);
+                }
                 if !outbound.cluster().snapshot().table.dialect().ingests_singly() {
                     doubt_shared(&mut outcomes);
                 }

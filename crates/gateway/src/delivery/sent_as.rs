@@ -35,6 +35,11 @@ pub(crate) fn asked_as(sent: &str) -> String {
     format!("{sent}{separator}filter_path=took,errors,items.*.status,items.*.error")
 }
 
+/// Returns `asked`, which is the result of [`asked_as`], asking for the ids of the documents, too.
+pub(crate) fn with_ids(asked: &str) -> String {
+    format!("{asked},items.*._id")
+}
+
 /// Whether a node waits less long with this value than with delivery's own timeout.
 fn is_shorter(value: &str) -> bool {
     let unit = value.trim_start_matches(|c: char| c.is_ascii_digit());
