@@ -29,8 +29,8 @@ pub fn all_succeeded(answer: &[u8], docs: u32) -> bool {
         && statuses(answer) == Some(docs as usize)
 }
 
-/// How many statuses there are, if all of them are 2xx. Mostly all items are the same, and those that are like
-/// the one before are not searched.
+/// How many statuses there are, if all of them are 2xx. Mostly all items are the same, and those that are
+/// like the one before are not searched.
 fn statuses(answer: &[u8]) -> Option<usize> {
     let finder = memmem::Finder::new(STATUS);
     let Some(mut at) = finder.find(answer) else {

@@ -143,8 +143,8 @@ pub(crate) const STEP_BYTES: usize = 256 << 10;
 const INPUT_STEP_BYTES: usize = 64 << 10;
 /// The work of beginning a gzip member, whose window and tables are made anew.
 const MEMBER_WORK: usize = 32 << 10;
-/// Each member costs as much as many documents: beyond the first ones, the members of a body have to have this
-/// many bytes each, on average.
+/// Each member costs as much as many documents: beyond the first ones, the members of a body have to have
+/// this many bytes each, on average.
 const MEMBERS_FREE: usize = 1_024;
 const MEMBER_BYTES_MIN: usize = 16;
 /// No honest log compresses better than this; bombs reach 1,030.

@@ -63,6 +63,15 @@ impl Sending<'_> {
 }
 
 impl Work<'_> {
+    /// Returns operations as one parcel, whose items are compared with them if servers may mix them up.
+    fn whole(&self, body: PooledBytes, operations: &[usize], snapshot: &Snapshot) -> Parcel {
+        let parcel = Parcel::whole(body, operations.len() as u32, &self.wording).traced(&self.trace);
+        match snapshot.table.dialect().ingests_singly() {
+            true => parcel,
+            false => parcel.compared(self.numbers_of_ids(operations)),
+        }
+    }
+
     /// Returns the numbers of some operations' ids, by which items are compared.
     fn numbers_of_ids(&self, operations: &[usize]) -> Vec<u64> {
         let numbers = operations.iter().map(|at| {
@@ -126,7 +135,7 @@ impl Route {
             ..
         } = sending;
         let (route, pool) = (self, self.worker.pool());
-        let (docs, wording) = (operations.len() as u32, &work.wording);
+        let wording = &work.wording;
         let body = work.lines(operations, pool);
         let planned = work
             .planned
@@ -173,10 +182,7 @@ impl Route {
                 if pass.why != Why::BatchedIngest {
                     outbound.cluster().hint();
                 }
-                let mut parcel = Parcel::whole(body, docs, wording).traced(&work.trace);
-                if !snapshot.table.dialect().ingests_singly() {
-                    parcel = parcel.compared(work.numbers_of_ids(operations));
-                }
+                let parcel = work.whole(body, operations, snapshot);
                 let outcomes = self.send(sending, None, parcel).await;
                 match outcomes.are_done() {
                     true => Attempted::default(),

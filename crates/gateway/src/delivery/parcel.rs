@@ -153,11 +153,7 @@ impl Route {
         if !self.group.consumer.may_send() {
             return Self::withheld(&docs);
         }
-        let (request_id, _beside) = self.together(&parcels);
-        let ids: Vec<u64> = parcels
-            .iter()
-            .flat_map(|parcel| parcel.ids.iter().copied())
-            .collect();
+        let ((request_id, _beside), ids) = (self.together(&parcels), ids_of(&parcels));
         let body = Body::new(parcels.into_iter().map(|parcel| parcel.lines), self.worker.pool());
         let (headers, body) = self.encoded(body, &outbound).await;
         let message = Message {
@@ -184,16 +180,13 @@ impl Route {
                 let doubt = !is_refused_unexecuted(head.status, &body);
                 return docs.iter().map(|_| Transmitted::Alone { doubt }).collect();
             }
-            Ok(BulkAnswer { head, body, held }) => {
-                fault("reply", &body);
-                let mut outcomes = outcomes(head.status, &head.headers, &body, all, sent).holding(held);
-                if wording.has_ids {
-                    doubt_misplaced(&mut outcomes, &body, &ids);
-                }
-                if !outbound.cluster().snapshot().table.dialect().ingests_singly() {
-                    doubt_shared(&mut outcomes);
-                }
-                let ended = self.load_of(node, head.status, (bytes, sent.1), &outcomes);
+            Ok(answer) => {
+                let head = &answer.head;
+                fault("reply", &answer.body);
+                let mut outcomes = outcomes(head.status, &head.headers, &answer.body, all, sent);
+                doubt(&mut outcomes, &answer.body, (&wording, &ids), &outbound);
+                let outcomes = outcomes.holding(answer.held);
+                let ended = self.load_of(node, answer.head.status, (bytes, sent.1), &outcomes);
                 (outcomes, ended)
             }
             Err(error) => {
@@ -267,6 +260,22 @@ impl Route {
         let outcome = Outcome::again(Again::unsent(why.to_owned()));
         let told = docs.iter().map(|docs| Outcomes::of_all(&outcome, *docs));
         told.map(Transmitted::Outcomes).collect()
+    }
+}
+
+/// Returns the numbers of the ids of the parcels' documents, if items are to be compared with them.
+fn ids_of(parcels: &[Parcel]) -> Vec<u64> {
+    let ids = parcels.iter().flat_map(|parcel| parcel.ids.iter().copied());
+    ids.collect()
+}
+
+/// Marks outcomes that may be those of other operations of the request.
+fn doubt(outcomes: &mut Outcomes, answer: &[u8], (wording, ids): (&Wording, &[u64]), outbound: &Outbound) {
+    if wording.has_ids {
+        doubt_misplaced(outcomes, answer, ids);
+    }
+    if !outbound.cluster().snapshot().table.dialect().ingests_singly() {
+        doubt_shared(outcomes);
     }
 }
 
