@@ -144,17 +144,13 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, sto
 }
 
 /// Drops the letters of tries that ended before these were known to be on disk, if the letters' operations
-/// still wait; `holds` says so. A letter that is known to be there stays, and its operation is not sent again.
+/// still wait; `holds` says so. A letter that is known to be there stays, and its operation is not sent
+/// again.
 fn forget_letters(route: &Route, parked: &Parked, holds: impl Fn(u64, u32) -> bool) {
     let group = &route.group;
     let forgotten = caught(GuardedWork::Parked, || {
         let is_meant = |id: (u64, u32)| !parked.unconfirmed_letters.is_put(id) && holds(id.0, id.1);
-        drop_letters(
-            &group.queue.dead_letters,
-            &group.settings.group,
-            parked,
-            is_meant,
-        )
+        drop_letters(&group.queue.dead_letters, &group.settings.group, parked, is_meant)
     });
     match forgotten {
         Ok(Ok(())) => {}

@@ -329,8 +329,8 @@ impl KeyBatch {
         }
     }
 
-    /// Takes away what has a dead letter from an earlier try that could not write down its end: it is not sent
-    /// again, and no second letter is put. Returns it.
+    /// Takes away what has a dead letter from an earlier try that could not write down its end: it is not
+    /// sent again, and no second letter is put. Returns it.
     pub(super) fn buried_before(&self, parked: &Parked, due: &mut Vec<usize>) -> Vec<usize> {
         let is_buried = |operation: &mut usize| {
             let id = self.id(parked, *operation);
@@ -552,7 +552,11 @@ mod tests {
         parked.unconfirmed_letters.put(ids[1]);
         let mut due = vec![0, 1];
         assert_eq!(load.buried_before(&parked, &mut due), [1]);
-        assert_eq!(due, [0], "nobody knows whether the letter of the other one was put");
+        assert_eq!(
+            due,
+            [0],
+            "nobody knows whether the letter of the other one was put"
+        );
     }
 
     #[test]
