@@ -45,11 +45,8 @@ fn what_fails_is_a_dead_letter_and_what_is_dropped_is_none_whatever_places_their
     let letters = letters["dead_letters"].as_array().cloned().unwrap_or_default();
     let mut dead = Vec::new();
     for letter in &letters {
-        let (id, reason) = (
-            letter["_id"].as_str(),
-            letter["reason"].as_str().unwrap_or_default(),
-        );
-        let id = id.unwrap_or_default();
+        let id = letter["action"]["index"]["_id"].as_str().unwrap_or_default();
+        let reason = letter["reason"].as_str().unwrap_or_default();
         ensure!(reason.contains(&format!("no {id}")), "{letter:#}");
         dead.push(id.parse::<usize>()?);
     }
