@@ -54,7 +54,8 @@ impl Deliveries {
         Ok(deliveries)
     }
 
-    /// Starts the delivery of one group, unless it runs. One that is stopping begins anew once it has stopped.
+    /// Starts the delivery of one group, unless it runs. One that is stopping begins anew once it has
+    /// stopped.
     pub(crate) fn start_one(&self, group: &Arc<Group>) -> io::Result<()> {
         let lock = self.lock_of(key(group));
         let _locked = lock.lock();
