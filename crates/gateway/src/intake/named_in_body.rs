@@ -345,7 +345,7 @@ const BODY_BYTES_MAX: usize = 100 << 20;
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt as _;
+    use crate::turns::in_any_slices;
 
     use super::*;
 
@@ -353,7 +353,7 @@ mod tests {
     fn a_body_with_too_many_or_too_long_names_is_not_read() {
         let names = |path: &str, body: String| {
             let names = Form::of(path).unwrap().names(body.as_bytes());
-            let names = std::pin::pin!(names).now_or_never().expect("no slice is over");
+            let names = in_any_slices(names);
             names.map(|names| names.0.len())
         };
         let list = |count: usize, distinct: usize| -> String {
@@ -384,7 +384,7 @@ mod tests {
     fn bodies_are_read_for_the_names_that_they_have() {
         let names = |path: &str, body: &str| {
             let names = Form::of(path).unwrap().names(body.as_bytes());
-            let names = std::pin::pin!(names).now_or_never().expect("no slice is over");
+            let names = in_any_slices(names);
             names.map(|names| names.0.into_iter().collect::<Vec<_>>().join(" "))
         };
         for (path, body, expected) in [
