@@ -16,7 +16,7 @@ use crate::admission::rights::{ClusterRights, Senders, Stranger};
 use crate::bulk_request;
 use crate::bulk_request::RequestKind;
 use crate::error::{Fault, Rejection};
-use crate::intake::chosen_flows::LinesChecked;
+use crate::intake::chosen_flows::{ChosenFlows, LinesChecked};
 use crate::intake::decide::Decided;
 use crate::intake::packed::Coding;
 use crate::intake::queued_answer::AnswerShape;
@@ -184,7 +184,9 @@ impl Intake {
         if let Some(fault) = chosen_flows::elsewhere(&head, &held.body).await {
             return Err(fault.into());
         }
-        head.extensions.insert(LinesChecked);
+        if head.extensions.get::<ChosenFlows>().is_some() {
+            head.extensions.insert(LinesChecked);
+        }
         let bulk = BulkRequest {
             target,
             bulk_head: &bulk_head,
