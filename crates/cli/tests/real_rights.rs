@@ -428,7 +428,11 @@ fn narrowed(cluster: &RealCluster) -> Result<()> {
     let put = |user: &str, target: &str| -> Result<Answer> {
         gateway.client().basic_auth(user, "admin").put(target, &on)
     };
-    for target in ["/*/_settings", "/_settings", "/_all/_settings", &pattern] {
+    // With this parameter, the index that the user has no right for is as one that is not there.
+    let both = format!("/{own},{other}/_settings?ignore_unavailable=true");
+    writer.put(&both, &narrow)?.ok()?;
+    ensure!(interval(&other)? == Value::Null);
+    for target in ["/*/_settings", "/_settings", "/_all/_settings", &pattern, &both] {
         let refused = put("writer", target)?;
         ensure!(
             refused.status == 403,

@@ -135,7 +135,8 @@ impl Incoming {
     }
 
     /// Returns the whole body in one contiguous buffer, `gzip` and `deflate` decoded (see
-    /// [`Incoming::collect_raw`]). `limit` bounds the decoded size in bytes.
+    /// [`Incoming::collect_raw`]). `limit` bounds the decoded size in bytes, and so does
+    /// [`Limits::body_bytes_max`](crate::Limits::body_bytes_max), here and in the other methods.
     ///
     /// # Errors
     /// [`BodyError::Refused`] with 413, or [`BodyError::Inflated`] over the limit; see [`BodyError`] for the
@@ -155,6 +156,7 @@ impl Incoming {
     /// # Errors
     /// See [`BodyError`].
     pub async fn collect_raw(self, limit: usize) -> Result<Buffer, BodyError> {
+        let limit = self.limited(limit);
         if self.length.is_some_and(|length| length > limit as u64) {
             return Err(BodyError::Refused(Refusal::BodyTooLarge));
         }
@@ -183,6 +185,13 @@ impl Incoming {
             None => {}
         }
         Ok(into)
+    }
+
+    /// Returns a limit that is not above the server's. A declared length was compared with that one before; a
+    /// chunked body has none, and a packed one may become larger.
+    fn limited(&self, limit: usize) -> usize {
+        let most = self.connection.limits().body_bytes_max;
+        limit.min(usize::try_from(most).unwrap_or(usize::MAX))
     }
 
     /// Appends the arriving bytes to `into`, until the body is complete, room is needed, or others need room.
@@ -306,6 +315,7 @@ impl Incoming {
     /// # Errors
     /// When the body as it arrived could not be read; see [`BodyError`].
     pub async fn collect_with_original(self, limit: usize) -> Result<Collected, BodyError> {
+        let limit = self.limited(limit);
         if self.encoding == Encoding::Identity {
             let original = self.collect_raw(limit).await?;
             return Ok(Collected {
@@ -325,6 +335,7 @@ impl Incoming {
     }
 
     async fn collect_inflated(mut self, limit: usize) -> Result<Buffer, BodyError> {
+        let limit = self.limited(limit);
         let mut inflater = Inflater::new(self.encoding, limit)?;
         let guess = inflated_guess(self.length.map(|length| length as usize), limit);
         let claim = self.claim();

@@ -234,6 +234,44 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
 }
 
 #[test]
+fn a_body_of_unknown_length_that_is_read_for_its_names_is_held_to_the_limit_of_its_entry() {
+    let cluster = cluster();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tidegate.yml");
+    let text = format!(
+        "admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}, max_request_body_size: 2kb}}]
+router: [{{name: r, default_flow: f, rules: [{{method: ['*'], pattern: ['/of-others/*'], flow: [g]}}]}}]
+flow:
+  - {{name: f, filter: [{{elasticsearch: {{elasticsearch: c}}}}]}}
+  - {{name: g, filter: [{{elasticsearch: {{elasticsearch: c}}}}]}}
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+",
+        cluster.urls()[0]
+    );
+    std::fs::write(&file, text).unwrap();
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    for (method, path) in [("POST", "/_mget"), ("PUT", "/_cluster/settings")] {
+        for (bytes, too_large) in [(10, false), (3_000, true)] {
+            let body = format!("{{{}}}", " ".repeat(bytes));
+            let request = format!(
+                "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
+                 Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+                body.len()
+            );
+            let answer = exchange(&gateway, request.as_bytes());
+            assert!(answer.starts_with("HTTP/1.1 "), "{path}: {answer}");
+            assert_eq!(
+                answer.starts_with("HTTP/1.1 413 "),
+                too_large,
+                "{path}, {bytes}: {answer}"
+            );
+        }
+    }
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);

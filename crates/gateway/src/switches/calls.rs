@@ -51,6 +51,8 @@ pub(crate) enum Call {
 struct Parameters {
     shape: Shape,
     preserve_existing: bool,
+    /// Whether the cluster is to leave out indices that are not there.
+    ignore_unavailable: bool,
     /// The query without `filter_path`.
     unfiltered: String,
 }
@@ -165,8 +167,8 @@ async fn set(
         Ok(change) => change,
         Err(error) => return Err(Fault::bad_switch(&error.0)),
     };
-    // A 200 from the cluster covers only the indices to which it narrowed a pattern.
-    may_all(proxy, &head, &change).await?;
+    // A 200 from the cluster covers only the indices that it did not leave out.
+    may_all(proxy, &head, narrowed(&call, parameters)).await?;
     let target = target_of(&head);
     let theirs = Bytes::from(parted.theirs.to_string());
     let (answer, body) = proxy.fetch(&mut head, &target, theirs).await?;
@@ -191,12 +193,22 @@ async fn set(
     })
 }
 
-/// Checks that a client has the right for everything that its patterns cover, now and later. Elasticsearch
-/// narrows a pattern to the indices that the client may see, and answers 200 for these; a switch for the
-/// pattern would also apply to indices that only others see.
-async fn may_all(proxy: &Proxy, head: &Parts, change: &SwitchChange) -> Result<(), Fault> {
-    let names = change.indices.iter().map(|(name, _)| name);
-    let patterns: Vec<Box<str>> = names.filter(|name| name.contains('*')).cloned().collect();
+/// Returns the names and patterns of a call of which the cluster may leave out indices that the client has no
+/// right for, and answer 200 for the others: patterns, and all names if what is not there is to be ignored.
+/// To this client, an index that it has no right for is not there.
+fn narrowed(call: &Call, parameters: &Parameters) -> Vec<Box<str>> {
+    let Call::SetIndices { indices } = call else {
+        return Vec::new();
+    };
+    let mut names = indices::patterns(indices).unwrap_or_default();
+    names.retain(|name| parameters.ignore_unavailable || name.contains('*'));
+    names
+}
+
+/// Checks that a client has the right for everything that these names and patterns cover, now and later.
+/// Elasticsearch narrows a pattern to the indices that the client may see, and answers 200 for these; a switch
+/// for the pattern would also apply to indices that only others see.
+async fn may_all(proxy: &Proxy, head: &Parts, patterns: Vec<Box<str>>) -> Result<(), Fault> {
     if patterns.is_empty() {
         return Ok(());
     }
@@ -331,6 +343,7 @@ impl Parameters {
                 "pretty" => parameters.shape.pretty = on,
                 "filter_path" => parameters.shape.filter_path = FilterPath::new(&value),
                 "preserve_existing" => parameters.preserve_existing = on,
+                "ignore_unavailable" => parameters.ignore_unavailable = value != "false",
                 "format" if value != "json" => return None,
                 _ => {}
             }
@@ -404,6 +417,22 @@ mod tests {
         ] {
             assert_eq!(call(method, path), None, "{method} {path}");
         }
+    }
+
+    #[test]
+    fn the_right_is_asked_for_whatever_the_cluster_may_leave_out() {
+        let asked = |path: &str, query: &str| {
+            let request = http::Request::put(format!("{path}?{query}")).body(()).unwrap();
+            let parameters = Parameters::of(&request.into_parts().0).unwrap();
+            narrowed(&call("PUT", path).unwrap(), &parameters).join(" ")
+        };
+        assert_eq!(asked("/a,b/_settings", ""), "");
+        assert_eq!(asked("/a,b/_settings", "ignore_unavailable=false"), "");
+        assert_eq!(asked("/a,b/_settings", "ignore_unavailable=true"), "a b");
+        assert_eq!(asked("/a,b/_settings", "ignore_unavailable"), "a b");
+        assert_eq!(asked("/a,b*/_settings", "allow_no_indices=true"), "b*");
+        assert_eq!(asked("/_settings", ""), "*");
+        assert_eq!(asked("/_cluster/settings", "ignore_unavailable=true"), "");
     }
 
     #[test]
