@@ -37,6 +37,7 @@ mod oidc;
 mod outbound;
 mod page;
 mod password;
+mod peer;
 mod poll;
 mod probe;
 mod refused;

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::peer::peer_of;
+
 /// Failed logins, by account and by address.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
@@ -15,6 +17,7 @@ pub(crate) struct Throttle {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     Account(String),
+    /// As [`peer_of`] has it.
     Address(IpAddr),
 }
 
@@ -31,10 +34,7 @@ impl Throttle {
     pub(crate) fn admit(&self, account: Option<&str>, address: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut failures = self.failures.lock();
         if failures.len() >= KEYS_MAX {
-            failures.retain(|_, failed| now.duration_since(failed.last) < FORGOTTEN_AFTER);
-            if failures.len() >= KEYS_MAX {
-                return Err(Duration::from_secs(1));
-            }
+            make_room(&mut failures, now);
         }
         let keys = keys(account, address);
         let wait = keys.clone().filter_map(|key| failures.get(&key)?.wait(now)).max();
@@ -62,6 +62,11 @@ impl Throttle {
 }
 
 impl Failures {
+    /// What decides which failures are forgotten first.
+    fn blame(&self) -> (u32, Instant) {
+        (self.count, self.last)
+    }
+
     fn wait(&self, now: Instant) -> Option<Duration> {
         let beyond = self.count.checked_sub(FREE)?;
         let pause = PAUSE_MIN.saturating_mul(1 << beyond.min(16)).min(PAUSE_MAX);
@@ -71,9 +76,22 @@ impl Failures {
     }
 }
 
+/// Forgets what is an hour old, and, unless that is enough, the tenth with the fewest failures, of these the
+/// oldest. To refuse logins instead would let strangers lock everybody out, with names that nobody has.
+fn make_room(failures: &mut HashMap<Key, Failures>, now: Instant) {
+    failures.retain(|_, failed| now.duration_since(failed.last) < FORGOTTEN_AFTER);
+    if failures.len() < KEYS_MAX {
+        return;
+    }
+    let mut blames: Vec<_> = failures.values().map(|failed| failed.blame()).collect();
+    let (_, most, _) = blames.select_nth_unstable(KEYS_MAX / 10);
+    let most = *most;
+    failures.retain(|_, failed| failed.blame() > most);
+}
+
 fn keys(account: Option<&str>, address: IpAddr) -> impl Iterator<Item = Key> + Clone {
     let account = account.map(|account| Key::Account(account.to_lowercase()));
-    account.into_iter().chain([Key::Address(address)])
+    account.into_iter().chain([Key::Address(peer_of(address))])
 }
 
 /// Number of tries without a pause.
@@ -82,7 +100,7 @@ const FREE: u32 = 5;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
-/// The largest number of accounts and addresses that are remembered. Above it, every login waits.
+/// The largest number of accounts and addresses that are remembered, but for one login.
 const KEYS_MAX: usize = 10_000;
 
 #[cfg(test)]
@@ -122,5 +140,40 @@ mod tests {
         assert!(throttle.admit(None, address, now).is_err());
         throttle.forgive(Some("ada"), address);
         assert!(throttle.admit(Some("ada"), address, now).is_ok());
+    }
+    fn address(network: u32, host: u64) -> IpAddr {
+        let network = u128::from(0x2001_0db8_u32) << 96 | u128::from(network) << 64;
+        IpAddr::from((network | u128::from(host)).to_be_bytes())
+    }
+
+    #[test]
+    fn whoever_has_a_network_of_ipv6_has_the_tries_of_one_address_and_locks_nobody_out() {
+        let (throttle, now) = (Throttle::default(), Instant::now());
+        let admitted = (0..2 * KEYS_MAX as u64)
+            .filter(|n| {
+                let account = format!("nobody {n}");
+                throttle.admit(Some(&account), address(1, *n), now).is_ok()
+            })
+            .count();
+        assert_eq!(admitted, FREE as usize);
+        throttle.admit(Some("ada"), address(2, 1), now).unwrap();
+        throttle.admit(None, address(3, 1), now).unwrap();
+    }
+
+    #[test]
+    fn logins_are_admitted_and_a_guesser_waits_whatever_number_of_others_try() {
+        let (throttle, now) = (Throttle::default(), Instant::now());
+        let mut guesser = 0;
+        while throttle.admit(Some("ada"), address(guesser, 1), now).is_ok() {
+            guesser += 1;
+        }
+        assert_eq!(guesser, FREE);
+        for n in 0..3 * KEYS_MAX as u32 {
+            let account = format!("nobody {n}");
+            throttle.admit(Some(&account), address(1_000 + n, 1), now).unwrap();
+            assert!(throttle.failures.lock().len() <= KEYS_MAX + 1);
+        }
+        assert!(throttle.admit(Some("ada"), address(500, 1), now).is_err());
+        assert!(throttle.admit(Some("bob"), address(500, 1), now).is_ok());
     }
 }
