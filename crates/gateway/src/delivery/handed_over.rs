@@ -17,6 +17,7 @@ use crate::delivery::lane::{Lane, Route, stopped};
 use crate::delivery::parked_topic::{ParkedTopicRequest, told};
 use crate::delivery::retry;
 use crate::delivery::suspect::Suspect;
+use crate::delivery::unsettled::drop_letters;
 use crate::queue::parked::{NameLed, Parked};
 use crate::queue::{Group, LaneActivity};
 
@@ -358,10 +359,17 @@ fn find_parked(
         }
     };
     // Drops the letters of tries that did not come to their end: their operations are still parked.
-    let letters = &group.queue.dead_letters;
-    let dropped = letters.drop_parked(&group.settings.group, |(at, op)| parked.holds(at, op));
-    if let Err(error) = dropped {
-        tracing::warn!(%error, "dead letters of operations that are still parked may be told of twice");
+    let (letters, name) = (&group.queue.dead_letters, &group.settings.group);
+    let dropped = drop_letters(letters, name, parked, |(number, op)| parked.holds(number, op));
+    match dropped {
+        // The other letters of these lanes count: the topic says that their operations are gone.
+        Ok(()) => parked.unconfirmed_letters.forget(|(number, _)| {
+            let lane = parked.lane_of(number);
+            lane.is_some_and(|lane| lanes.contains(&lane))
+        }),
+        Err(error) => {
+            tracing::warn!(%error, "dead letters of operations that are still parked may be told of twice");
+        }
     }
     Some(led_to)
 }

@@ -26,6 +26,7 @@ use crate::delivery::memory::{AnswerHeld, LaneMemory, with_notes};
 use crate::delivery::outcome::{Again, Outcome};
 use crate::delivery::outlet::SendMode;
 use crate::delivery::pauses::{ROOM_AGAIN, asked_for, backoff};
+use crate::delivery::unsettled::drop_letters;
 use crate::delivery::work::{Batch, Work};
 use crate::nodes::Outbound;
 use crate::queue::dead_letters::Cause;
@@ -73,6 +74,9 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
     let mut running = JoinSet::new();
     // After a panic, nothing of an earlier run is under way any more.
     parked.state().doubt_all();
+    if parked.unconfirmed_letters.are_on_their_way() {
+        forget_letters(&route, &parked, |number, op| parked.holds(number, op));
+    }
     let mut seen: Option<Arc<Snapshot>> = None;
     let mut looked = Instant::now();
     loop {
@@ -129,14 +133,24 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, sto
         GuardedWork::Parked,
         "parked operations stay parked, and are tried again later",
     );
+    forget_letters(&route, &parked, |number, op| {
+        let at = parked.at_of(number);
+        at.is_some_and(|at| parked.state().holds(&key, at, op))
+    });
+    let why = format!("the gateway failed on it, which is a bug of its own: {panicked}");
+    let mut state = parked.state();
+    state.doubt(&key);
+    state.rest(&key, false, Some(&why), |failures| backoff(FAILED, failures));
+}
+
+/// Drops the letters of tries that ended before these were known to be on disk, if the letters' operations
+/// still wait; `holds` says so. A letter that is known to be there stays, and its operation is not sent
+/// again.
+fn forget_letters(route: &Route, parked: &Parked, holds: impl Fn(u64, u32) -> bool) {
+    let group = &route.group;
     let forgotten = caught(GuardedWork::Parked, || {
-        // Drops the letters of a try that did not come to its end: its operations are still parked.
-        let holds = |(number, op): (u64, u32)| {
-            let at = parked.at_of(number);
-            at.is_some_and(|at| parked.state().holds(&key, at, op))
-        };
-        let letters = &route.group.queue.dead_letters;
-        letters.drop_parked(&route.group.settings.group, holds)
+        let is_meant = |id: (u64, u32)| !parked.unconfirmed_letters.is_put(id) && holds(id.0, id.1);
+        drop_letters(&group.queue.dead_letters, &group.settings.group, parked, is_meant)
     });
     match forgotten {
         Ok(Ok(())) => {}
@@ -148,10 +162,6 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, sto
             "dead letters of operations that are still parked may be told of twice",
         ),
     }
-    let why = format!("the gateway failed on it, which is a bug of its own: {panicked}");
-    let mut state = parked.state();
-    state.doubt(&key);
-    state.rest(&key, false, Some(&why), |failures| backoff(FAILED, failures));
 }
 
 /// Tries the operations of a key until none goes through, or until other keys should have their turn.
@@ -193,7 +203,8 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: w
                 return;
             }
             Err(why) => {
-                // Some of the operations may have been executed, and nobody could write that down.
+                // Some of the operations may have been executed, or have their dead letters, and nobody could
+                // write that down. The letters are known: the next try writes down what this one could not.
                 parked.state().doubt(&key);
                 let queue = &*route.group.queue.name;
                 let key_shown = key.shown();
@@ -264,6 +275,7 @@ async fn step(
     {
         return Ok(KeyResult::PassedOver);
     }
+    let buried = load.buried_before(parked, &mut send);
     let refused = load.refused_before(route, parked, &mut send);
     work.limit = send.len();
     let mut went = if given_up || send.is_empty() {
@@ -279,6 +291,7 @@ async fn step(
         send_due(route, with, key, (mode, &send, limit), &mut work, &mut load).await
     };
     went.dead.extend(refused);
+    went.buried = buried;
     settle(route, parked, key, (load, &work, &snapshot), went).await
 }
 
@@ -309,12 +322,13 @@ async fn settle(
     (mut load, work, snapshot): (KeyBatch, &Work<'_>, &Snapshot),
     TryResult {
         dead,
+        buried: before,
         mut failed,
         held,
     }: TryResult,
 ) -> Result<KeyResult, NotTried> {
     let mut unburied: BTreeSet<usize> = dead.iter().map(|dead| dead.operation).collect();
-    let (buried, why) = bury(route, parked, &load, work, dead, snapshot).await;
+    let (mut buried, why) = bury(route, parked, &load, work, dead, snapshot).await;
     for operation in &buried {
         unburied.remove(operation);
     }
@@ -324,6 +338,7 @@ async fn settle(
             "dead letters cannot be written: {why}"
         ))));
     }
+    buried.extend(before);
     // The texts that are left are short, or are among the dead letters.
     drop(held);
     let some = finish(route, parked, key, load, buried).await?;
@@ -405,6 +420,8 @@ fn tried_at_once(route: &Route) -> (usize, u64) {
 #[derive(Default)]
 struct TryResult {
     dead: Vec<Dead>,
+    /// The operations that have their dead letters from an earlier try.
+    buried: Vec<usize>,
     /// Why something did not go through, unless fewer operations at once are tried next.
     failed: Option<Arc<Again>>,
     /// The memory of the texts about the operations.
@@ -570,7 +587,10 @@ async fn bury(
     let (mut buried, mut failed) = (Vec::new(), String::new());
     for (one, result) in dead.iter().zip(results) {
         match result {
-            Ok(()) => buried.push(one.operation),
+            Ok(()) => {
+                parked.unconfirmed_letters.put(id_of(one));
+                buried.push(one.operation);
+            }
             Err(error) => {
                 parked.unconfirmed_letters.end([id_of(one)]);
                 let mut unwritten = route.unwritten.borrow_mut();

@@ -1,8 +1,8 @@
 //! Drops the parked operations and the dead letters of batches that were not committed: these batches are
 //! delivered again.
 
-use crate::queue::dead_letters::LettersError;
-use crate::queue::parked::ParkedError;
+use crate::queue::dead_letters::{DeadLetters, LettersError};
+use crate::queue::parked::{Parked, ParkedError};
 use crate::queue::{Group, Queue};
 
 /// Why parked operations or dead letters could not be dropped.
@@ -20,9 +20,23 @@ pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), NotDroppe
     let (letters, parked) = (&queue.dead_letters, queue.parked_of(group));
     if let Some(parked) = parked {
         parked.drop_unsettled()?;
-        letters.drop_parked(group, |(at, op)| parked.holds(at, op))?;
+        drop_letters(letters, group, &parked, |(number, op)| parked.holds(number, op))?;
     }
     Ok(letters.drop_unsettled(group, &queue.committed())?)
+}
+
+/// Drops the dead letters of operations that are still parked, as far as these are meant: the operations are
+/// sent again, and die again. Nothing of these operations may be under way.
+pub(crate) fn drop_letters(
+    letters: &DeadLetters,
+    group: &str,
+    parked: &Parked,
+    is_meant: impl Fn((u64, u32)) -> bool,
+) -> Result<(), LettersError> {
+    letters.drop_parked(group, &is_meant)?;
+    // An operation whose letter is known to be there is not sent again.
+    parked.unconfirmed_letters.forget(is_meant);
+    Ok(())
 }
 
 /// A moment, as the ends of the dead letters and of the parked operations at that time.

@@ -1,6 +1,6 @@
 //! Tracks parked operations from the moment when their dead letters are put to the moment when these count.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
@@ -8,12 +8,27 @@ use parking_lot::Mutex;
 /// have long come past them, so nothing else tells that these letters do not count yet. An operation is named
 /// by its record in the store and its number in that record, as the letter's cause names it.
 #[derive(Debug, Default)]
-pub(crate) struct UnconfirmedLetters(Mutex<BTreeSet<(u64, u32)>>);
+pub(crate) struct UnconfirmedLetters(Mutex<BTreeMap<(u64, u32), Letter>>);
+
+/// How far the letter of an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Letter {
+    /// It may be on disk.
+    OnItsWay,
+    /// It is on disk.
+    Put,
+}
 
 impl UnconfirmedLetters {
     /// Adds operations whose letters are about to be put.
     pub(crate) fn begin(&self, operations: impl IntoIterator<Item = (u64, u32)>) {
+        let operations = operations.into_iter().map(|one| (one, Letter::OnItsWay));
         self.0.lock().extend(operations);
+    }
+
+    /// Records that the letter of an operation is on disk.
+    pub(crate) fn put(&self, operation: (u64, u32)) {
+        self.0.lock().insert(operation, Letter::Put);
     }
 
     /// Removes operations that count as dead now, or whose letters were not put.
@@ -24,8 +39,45 @@ impl UnconfirmedLetters {
         }
     }
 
+    /// Removes those of the operations that are meant.
+    pub(crate) fn forget(&self, is_meant: impl Fn((u64, u32)) -> bool) {
+        // What is meant may follow from what other locks guard, so this one is not held meanwhile.
+        let known: Vec<_> = self.0.lock().keys().copied().collect();
+        let meant: Vec<_> = known.into_iter().filter(|one| is_meant(*one)).collect();
+        self.end(meant);
+    }
+
     /// Whether an operation is one of them.
     pub(crate) fn has(&self, operation: (u64, u32)) -> bool {
-        self.0.lock().contains(&operation)
+        self.0.lock().contains_key(&operation)
+    }
+
+    /// Whether an operation's letter is on disk, and only the operation's end is not written down yet.
+    pub(crate) fn is_put(&self, operation: (u64, u32)) -> bool {
+        self.0.lock().get(&operation) == Some(&Letter::Put)
+    }
+
+    /// Whether there are letters that may be on disk, or may not.
+    pub(crate) fn are_on_their_way(&self) -> bool {
+        self.0.lock().values().any(|letter| *letter == Letter::OnItsWay)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_is_known_to_be_there_from_its_put_until_its_operation_has_ended() {
+        let letters = UnconfirmedLetters::default();
+        letters.begin([(1, 0), (1, 1)]);
+        assert!(letters.has((1, 0)) && !letters.is_put((1, 0)) && letters.are_on_their_way());
+        letters.put((1, 0));
+        letters.end([(1, 1)]);
+        assert!(letters.is_put((1, 0)) && !letters.has((1, 1)) && !letters.are_on_their_way());
+        letters.forget(|(_, op)| op == 1);
+        assert!(letters.has((1, 0)));
+        letters.forget(|(at, _)| at == 1);
+        assert!(!letters.has((1, 0)) && !letters.is_put((1, 0)));
     }
 }

@@ -329,6 +329,16 @@ impl KeyBatch {
         }
     }
 
+    /// Takes away what has a dead letter from an earlier try that could not write down its end: it is not
+    /// sent again, and no second letter is put. Returns it.
+    pub(super) fn buried_before(&self, parked: &Parked, due: &mut Vec<usize>) -> Vec<usize> {
+        let is_buried = |operation: &mut usize| {
+            let id = self.id(parked, *operation);
+            parked.unconfirmed_letters.is_put(id)
+        };
+        due.extract_if(.., is_buried).collect()
+    }
+
     /// Takes away what was refused at an earlier try and whose dead letter the disk has not taken: it is not
     /// sent again. Returns it, to be given up.
     pub(super) fn refused_before(&self, route: &Route, parked: &Parked, due: &mut Vec<usize>) -> Vec<Dead> {
@@ -529,6 +539,24 @@ mod tests {
             let from = load.batch.span_of((lane, position)).unwrap();
             assert_eq!((lane, from.to_string()), (operation as u32, span(lane)));
         }
+    }
+
+    #[test]
+    fn an_operation_whose_letter_is_there_is_not_sent_again_and_gets_no_second_one() {
+        let load = read(|_| ParkedEntry::sample());
+        let folder = tempfile::tempdir().unwrap();
+        let parked = Parked::sample(folder.path());
+        let ids = [0, 1].map(|operation| load.id(&parked, operation));
+        assert_ne!(ids[0], ids[1]);
+        parked.unconfirmed_letters.begin(ids);
+        parked.unconfirmed_letters.put(ids[1]);
+        let mut due = vec![0, 1];
+        assert_eq!(load.buried_before(&parked, &mut due), [1]);
+        assert_eq!(
+            due,
+            [0],
+            "nobody knows whether the letter of the other one was put"
+        );
     }
 
     #[test]

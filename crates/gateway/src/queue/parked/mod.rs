@@ -252,6 +252,12 @@ impl ParkedOfQueue {
 // === impl Parked ===
 
 impl Parked {
+    /// Makes what has parked nothing yet in a folder, for tests.
+    #[cfg(test)]
+    pub(crate) fn sample(folder: &Path) -> Self {
+        Self::new(folder.to_owned(), Options::default(), Arc::default(), None)
+    }
+
     fn new(
         folder: PathBuf,
         options: Options,
@@ -474,7 +480,14 @@ impl Parked {
             match store.resolve(&resolved).await {
                 Ok(at) => break at,
                 // The operations are done; tried again, they would be done twice.
-                Err(AppendError::Full(_)) => tokio::time::sleep(ROOM_AGAIN).await,
+                Err(error @ (AppendError::Full(_) | AppendError::Io(_))) => {
+                    wire::rationed!(
+                        tracing::warn,
+                        why = error.to_string(),
+                        "that parked operations are done cannot be written down yet; their key waits for it"
+                    );
+                    tokio::time::sleep(ROOM_AGAIN).await;
+                }
                 Err(error) => return Err(error.into()),
             }
         };
@@ -606,6 +619,11 @@ impl Parked {
             None => Some(number),
         }
     }
+
+    /// Returns the lane of an entry from such a number, if the queue is in Kafka.
+    pub(crate) fn lane_of(&self, number: u64) -> Option<u32> {
+        self.topic.as_ref().map(|topic| topic.lane_of(number))
+    }
 }
 
 /// Makes the state of entries that are read again, each with its place and its operations that are left.
@@ -631,7 +649,7 @@ pub(crate) fn copies_of(data: &Path, queue: &str) -> PathBuf {
 
 /// The wait before the next try of a key whose condition has passed for a while.
 pub(crate) const SOON: Duration = Duration::from_millis(20);
-/// The interval between two tries to record that operations are gone, while there is no room for that.
+/// The interval between two tries to record that operations are gone, while the disk does not take that.
 const ROOM_AGAIN: Duration = Duration::from_secs(1);
 /// The bytes on disk from which those that are no longer needed are given back.
 const RELEASE_BYTES: u64 = 1 << 20;

@@ -355,9 +355,13 @@ impl ParkedTopic {
 
     /// Returns the place on this disk for such a number, if the number is of one of this gateway's lanes.
     pub(super) fn at_of(&self, number: u64) -> Option<u64> {
-        let lanes = u64::from(self.lanes);
-        let place = ((number % lanes) as u32, number / lanes);
+        let place = (self.lane_of(number), number / u64::from(self.lanes));
         self.owned.lock().copies.get(&place).copied()
+    }
+
+    /// Returns the lane of the entry that such a number identifies.
+    pub(super) fn lane_of(&self, number: u64) -> u32 {
+        (number % u64::from(self.lanes)) as u32
     }
 
     /// Takes over the new places of entries that were written again on this disk.
