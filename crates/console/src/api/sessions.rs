@@ -105,12 +105,15 @@ pub(super) async fn log_in(
     let name = login.name.trim();
     let stored = api.polls.store.user(name)?;
     let account = stored.as_ref().map(|(user, _)| user.name.as_str());
-    if let Err(wait) = api.throttle.admit(Some(name), address.ip(), Instant::now()) {
-        refused(&api, FAILED_LOGIN, account, address, Why::Throttled)?;
-        return Err(Refusal::too_many(wait));
-    }
+    let asker = match api.throttle.admit(Some(name), address.ip(), Instant::now()) {
+        Ok(asker) => asker,
+        Err(wait) => {
+            refused(&api, FAILED_LOGIN, account, address, Why::Throttled)?;
+            return Err(Refusal::too_many(wait));
+        }
+    };
     let hash = stored.as_ref().and_then(|(_, hash)| hash.as_deref());
-    if !api.passwords.matches(login.password, hash).await? {
+    if !api.passwords.matches(login.password, hash, asker).await? {
         tracing::warn!(%address, "a login failed");
         refused(&api, FAILED_LOGIN, account, address, Why::Wrong)?;
         return Err(Refusal::unauthorized("name or password is wrong", None));
