@@ -52,6 +52,7 @@ use endpoints::ENDPOINTS;
 pub(crate) use gateways::Asked;
 pub(crate) use heat::Heats;
 pub(crate) use indices::IndexLists;
+pub(crate) use live::Streams;
 pub(crate) use refusal::Refusal;
 pub(crate) use trials::Leftovers;
 
@@ -80,6 +81,8 @@ pub(crate) struct ApiState {
     pub(crate) leftovers: Leftovers,
     /// The overview as of this second.
     pub(crate) overview: watch::Receiver<Arc<Value>>,
+    /// Open streams of events.
+    pub(crate) streams: Streams,
     /// Host names of this server, besides addresses and `localhost`.
     pub(crate) hosts: Vec<String>,
     /// Whether browsers connect with TLS, the console's or that of a proxy in front.

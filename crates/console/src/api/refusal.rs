@@ -96,6 +96,10 @@ impl Refusal {
         }
     }
 
+    pub(crate) fn too_many_streams(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", reason)
+    }
+
     /// The call would change something, so the user has to confirm it.
     pub(crate) fn confirm(index: &str) -> Self {
         let reason = format!("this cluster is protected: type `{index}` and say why");
