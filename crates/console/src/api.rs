@@ -3,6 +3,7 @@
 mod access;
 mod alerts;
 mod audit;
+mod bodies;
 mod calls;
 mod endpoints;
 mod gateways;
@@ -48,6 +49,7 @@ use crate::throttle::Throttle;
 use crate::trials::Trials;
 
 use access::Needs;
+pub(crate) use bodies::BodyMemory;
 use endpoints::ENDPOINTS;
 pub(crate) use gateways::Asked;
 pub(crate) use heat::Heats;
@@ -81,6 +83,7 @@ pub(crate) struct ApiState {
     pub(crate) leftovers: Leftovers,
     /// The overview as of this second.
     pub(crate) overview: watch::Receiver<Arc<Value>>,
+    pub(crate) bodies: BodyMemory,
     /// Open streams of events.
     pub(crate) streams: Streams,
     /// Host names of this server, besides addresses and `localhost`.
@@ -122,15 +125,18 @@ pub(crate) fn register(api: &ApiState, yaml: &str) -> Result<(), StartError> {
 pub(crate) fn router(api: &Shared) -> Router {
     let mut routes = Router::new();
     for endpoint in ENDPOINTS {
-        let served = (endpoint.route)();
+        let most = endpoint.body_bytes_max;
+        let served = (endpoint.route)().route_layer(DefaultBodyLimit::max(most));
         let served = match endpoint.needs {
             Needs::Nothing => served,
-            needs => served.route_layer(from_fn_with_state((Arc::clone(api), needs), access::admit)),
+            // The role is asked for first: nobody takes memory who may not use it.
+            needs => served
+                .route_layer(from_fn_with_state((api.bodies.clone(), most), bodies::with_room))
+                .route_layer(from_fn_with_state((Arc::clone(api), needs), access::admit)),
         };
         routes = routes.route(endpoint.path, served);
     }
     let routes = routes
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(guard::from_this_page))
         .fallback(async || Refusal::not_found("there is no such endpoint"))
         .method_not_allowed_fallback(async || Refusal::method())
@@ -143,5 +149,5 @@ pub(crate) fn router(api: &Shared) -> Router {
         .layer(from_fn(guard::with_headers))
 }
 
-/// The largest body of most requests: the texts of all tabs.
+/// The largest body of most requests of users: the texts of all tabs.
 const BODY_BYTES_MAX: usize = 4 << 20;
