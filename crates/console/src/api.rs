@@ -45,6 +45,7 @@ use crate::page;
 use crate::password::Passwords;
 use crate::poll::Polls;
 use crate::refused::Refused;
+use crate::store::BY_START;
 use crate::throttle::Throttle;
 use crate::trials::Trials;
 
@@ -108,7 +109,7 @@ pub(crate) struct Peer(pub(crate) SocketAddr);
 /// Registers the entries given on the command line, as an import does.
 pub(crate) fn register(api: &ApiState, yaml: &str) -> Result<(), StartError> {
     let failed = |why: String| Err(StartError::Registry(why));
-    match registry::take_in(api, "(start)", yaml) {
+    match registry::take_in(api, BY_START, yaml) {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(problems)) => {
             let told = problems.iter().map(|problem| {

@@ -18,7 +18,7 @@ use super::input::Body;
 use super::{ApiState, Peer, Refusal};
 use crate::clock::now_ms;
 use crate::refused::{Who, Why};
-use crate::store::{AuditedChange, User};
+use crate::store::{AuditedChange, User, is_reserved};
 use settings::Secret;
 
 #[derive(Deserialize)]
@@ -193,6 +193,9 @@ pub(super) fn check_name(name: &str) -> Result<&str, Refusal> {
             "name: 1 to {NAME_CHARS_MAX} characters are wanted"
         )));
     }
+    if is_reserved(name) {
+        return Err(Refusal::bad(format!("name: the audit log itself uses `{name}`")));
+    }
     Ok(name)
 }
 
@@ -212,3 +215,17 @@ const FAILED_LOGIN: &str = "failed login";
 const NAME_CHARS_MAX: usize = 100;
 const PASSWORD_CHARS_MIN: usize = 10;
 const PASSWORD_BYTES_MAX: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_audit_log_are_no_users_names() {
+        for name in ["console", " Console ", "(start)", "(Unknown)", "(others)"] {
+            let refused = format!("{:?}", check_name(name).unwrap_err());
+            assert!(refused.contains("audit log"), "{refused}");
+        }
+        assert_eq!(check_name(" consoles ").unwrap(), "consoles");
+    }
+}
