@@ -3,6 +3,7 @@
 mod access;
 mod alerts;
 mod audit;
+mod bodies;
 mod calls;
 mod endpoints;
 mod gateways;
@@ -44,14 +45,17 @@ use crate::page;
 use crate::password::Passwords;
 use crate::poll::Polls;
 use crate::refused::Refused;
+use crate::store::BY_START;
 use crate::throttle::Throttle;
 use crate::trials::Trials;
 
 use access::Needs;
+pub(crate) use bodies::BodyMemory;
 use endpoints::ENDPOINTS;
 pub(crate) use gateways::Asked;
 pub(crate) use heat::Heats;
 pub(crate) use indices::IndexLists;
+pub(crate) use live::Streams;
 pub(crate) use refusal::Refusal;
 pub(crate) use trials::Leftovers;
 
@@ -80,6 +84,9 @@ pub(crate) struct ApiState {
     pub(crate) leftovers: Leftovers,
     /// The overview as of this second.
     pub(crate) overview: watch::Receiver<Arc<Value>>,
+    pub(crate) bodies: BodyMemory,
+    /// Open streams of events.
+    pub(crate) streams: Streams,
     /// Host names of this server, besides addresses and `localhost`.
     pub(crate) hosts: Vec<String>,
     /// Whether browsers connect with TLS, the console's or that of a proxy in front.
@@ -102,7 +109,7 @@ pub(crate) struct Peer(pub(crate) SocketAddr);
 /// Registers the entries given on the command line, as an import does.
 pub(crate) fn register(api: &ApiState, yaml: &str) -> Result<(), StartError> {
     let failed = |why: String| Err(StartError::Registry(why));
-    match registry::take_in(api, "(start)", yaml) {
+    match registry::take_in(api, BY_START, yaml) {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(problems)) => {
             let told = problems.iter().map(|problem| {
@@ -119,15 +126,18 @@ pub(crate) fn register(api: &ApiState, yaml: &str) -> Result<(), StartError> {
 pub(crate) fn router(api: &Shared) -> Router {
     let mut routes = Router::new();
     for endpoint in ENDPOINTS {
-        let served = (endpoint.route)();
+        let most = endpoint.body_bytes_max;
+        let served = (endpoint.route)().route_layer(DefaultBodyLimit::max(most));
         let served = match endpoint.needs {
             Needs::Nothing => served,
-            needs => served.route_layer(from_fn_with_state((Arc::clone(api), needs), access::admit)),
+            // The role is asked for first: nobody takes memory who may not use it.
+            needs => served
+                .route_layer(from_fn_with_state((api.bodies.clone(), most), bodies::with_room))
+                .route_layer(from_fn_with_state((Arc::clone(api), needs), access::admit)),
         };
         routes = routes.route(endpoint.path, served);
     }
     let routes = routes
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(guard::from_this_page))
         .fallback(async || Refusal::not_found("there is no such endpoint"))
         .method_not_allowed_fallback(async || Refusal::method())
@@ -140,5 +150,5 @@ pub(crate) fn router(api: &Shared) -> Router {
         .layer(from_fn(guard::with_headers))
 }
 
-/// The largest body of most requests: the texts of all tabs.
+/// The largest body of most requests of users: the texts of all tabs.
 const BODY_BYTES_MAX: usize = 4 << 20;

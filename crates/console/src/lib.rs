@@ -37,6 +37,7 @@ mod oidc;
 mod outbound;
 mod page;
 mod password;
+mod peer;
 mod poll;
 mod probe;
 mod refused;
@@ -300,6 +301,8 @@ fn api(
         trials: Arc::new(Trials::new(options.program.clone(), options.data.clone())),
         leftovers: api::Leftovers::default(),
         overview,
+        bodies: api::BodyMemory::default(),
+        streams: api::Streams::default(),
         hosts: hosts(options, oidc.as_ref()),
         tls: options.tls.is_some() || oidc.as_ref().is_some_and(Oidc::is_secured),
         oidc,

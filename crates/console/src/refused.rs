@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::clock::iso;
-use crate::store::{AuditedChange, Store, StoreError};
+use crate::store::{AuditedChange, BY_UNKNOWN, OTHERS, Store, StoreError};
 
 /// Refused logins of the present hour, by who was refused.
 #[derive(Debug, Default)]
@@ -136,7 +136,7 @@ impl Count {
     fn told(&self, who: &Who) -> Value {
         let address = who
             .address
-            .map_or("(others)".to_owned(), |address| address.to_string());
+            .map_or(OTHERS.to_owned(), |address| address.to_string());
         json!({
             "address": address, "since": iso(self.since_ms), "wrong": self.wrong, "throttled": self.throttled,
         })
@@ -146,7 +146,7 @@ impl Count {
 impl RefusalEntry {
     fn note(&self, store: &Store) -> Result<(), StoreError> {
         store.note(&AuditedChange {
-            user: self.who.account.as_deref().unwrap_or("(unknown)"),
+            user: self.who.account.as_deref().unwrap_or(BY_UNKNOWN),
             what: self.who.what,
             target: "console",
             after: Some(&self.told),

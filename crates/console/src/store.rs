@@ -17,7 +17,9 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 
 pub(crate) use alerts::{AlertRow, Message, Silence, Webhook};
-pub(crate) use audit::{AuditFilter, AuditPosition, AuditedChange};
+pub(crate) use audit::{
+    AuditFilter, AuditPosition, AuditedChange, BY_CONSOLE, BY_START, BY_UNKNOWN, OTHERS, is_reserved,
+};
 #[cfg(test)]
 pub(crate) use registry::GatewayCluster;
 pub(crate) use registry::{ClusterEntry, GatewayEntry};

@@ -4,6 +4,7 @@ mod absent;
 mod alerts;
 mod calls;
 mod config;
+mod connections;
 mod oidc;
 pub(crate) mod process;
 mod queues;

@@ -8,6 +8,7 @@ use axum::response::Response;
 use super::guard::{Token, token_of};
 use super::{ApiState, Refusal, Shared};
 use crate::roles::{Role, Roles};
+use crate::serve::Seat;
 use crate::store::{StoreError, User};
 
 /// The requirement of an endpoint.
@@ -36,6 +37,9 @@ pub(super) async fn admit(
     // A page that is merely open does not count as use.
     let used = !request.uri().path().ends_with("/live");
     let user = api.polls.store.session(&token, used)?.ok_or_else(log_in_first)?;
+    if let Some(seat) = request.extensions().get::<Seat>() {
+        seat.vouch();
+    }
     api.polls.attention.look();
     let path = path?;
     let id = path

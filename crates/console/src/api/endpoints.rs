@@ -1,12 +1,12 @@
 //! The table of all endpoints, with the role that each of them needs.
 
-use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::Needs::{self, Cluster, Everywhere, Gateway, Nothing, Session};
+use super::bodies::STRANGERS_BYTES_MAX;
 use super::{
-    Shared, alerts, audit, calls, gateways, heat, indices, live, oidc, registry, sessions, texts, trials,
-    users,
+    BODY_BYTES_MAX, Shared, alerts, audit, calls, gateways, heat, indices, live, oidc, registry, sessions,
+    texts, trials, users,
 };
 use crate::roles::Role::{Admin, Operator, Viewer};
 
@@ -17,6 +17,8 @@ pub(super) struct Endpoint {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) needs: Needs,
+    /// The largest body.
+    pub(super) body_bytes_max: usize,
     pub(super) route: fn() -> MethodRouter<Shared>,
 }
 
@@ -30,7 +32,20 @@ const fn endpoint(
         method,
         path,
         needs,
+        body_bytes_max: match needs {
+            Nothing => STRANGERS_BYTES_MAX,
+            _ => BODY_BYTES_MAX,
+        },
         route,
+    }
+}
+
+impl Endpoint {
+    const fn with_bodies_to(self, bytes: usize) -> Self {
+        Self {
+            body_bytes_max: bytes,
+            ..self
+        }
     }
 }
 
@@ -102,8 +117,9 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
         get(calls::names)
     }),
     endpoint("POST", "/clusters/{id}/call", Cluster(Viewer), || {
-        post(calls::call).layer(DefaultBodyLimit::max(CALL_BYTES_MAX))
-    }),
+        post(calls::call)
+    })
+    .with_bodies_to(CALL_BYTES_MAX),
     endpoint("POST", "/gateways", Everywhere(Admin), || {
         post(registry::add_gateway)
     }),

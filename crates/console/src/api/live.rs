@@ -1,5 +1,6 @@
 //! Live data: the overview, once or every second, and a cluster's series and nodes.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use axum::response::Sse;
 use axum::response::sse::Event;
 use futures_util::Stream;
 use futures_util::stream::unfold;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,6 +19,44 @@ use super::input::{Path, Query};
 use super::registry::seen;
 use super::{ApiState, Refusal};
 use crate::store::{StoreError, User};
+
+/// The open streams of each session, by its token.
+#[derive(Clone, Default)]
+pub(crate) struct Streams(Arc<Mutex<HashMap<String, usize>>>);
+
+impl Streams {
+    /// Counts a stream of a session, unless the session has too many.
+    fn open(&self, token: &str) -> Option<OpenStream> {
+        let mut open = self.0.lock();
+        let count = open.get(token).copied().unwrap_or_default();
+        if count >= STREAMS_MAX {
+            return None;
+        }
+        open.insert(token.to_owned(), count + 1);
+        Some(OpenStream {
+            streams: self.clone(),
+            token: token.to_owned(),
+        })
+    }
+}
+
+/// An open stream, which counts until this is dropped.
+struct OpenStream {
+    streams: Streams,
+    token: String,
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let mut open = self.streams.0.lock();
+        if let Some(count) = open.get_mut(&self.token) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.token);
+            }
+        }
+    }
+}
 
 #[derive(Deserialize)]
 pub(super) struct Span {
@@ -38,19 +78,22 @@ pub(super) async fn overview(
 pub(super) async fn stream(
     State(api): State<Arc<ApiState>>,
     Extension(Token(token)): Extension<Token>,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
+    let open = api.streams.open(&token).ok_or_else(|| {
+        Refusal::too_many_streams(format!("this session has {STREAMS_MAX} streams open already"))
+    })?;
     let mut overview = api.overview.clone();
     // The present overview may be old, since nobody updates it while nobody looks.
     overview.mark_unchanged();
-    let stream = unfold((overview, api, token), |(mut overview, api, token)| async move {
+    let stream = unfold((overview, api, open), |(mut overview, api, open)| async move {
         overview.changed().await.ok()?;
-        let user = api.polls.store.session(&token, false).ok().flatten()?;
+        let user = api.polls.store.session(&open.token, false).ok().flatten()?;
         let all = Arc::clone(&overview.borrow_and_update());
         let told = seen_of(&api, &user, &all).ok()?.to_string();
         let event = Event::default().event("overview").data(told);
-        Some((Ok(event), (overview, api, token)))
+        Some((Ok(event), (overview, api, open)))
     });
-    Sse::new(stream)
+    Ok(Sse::new(stream))
 }
 
 /// Returns what a user may see of the overview that was taken for all users.
@@ -88,4 +131,29 @@ pub(super) async fn nodes(
     Ok(Json(api.polls.board.nodes(&id)))
 }
 
+/// The largest number of open streams of a session: a browser's tabs share one where they can.
+const STREAMS_MAX: usize = 16;
 const MINUTES_MAX: u32 = 30 * 24 * 60;
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{on_api, send};
+    use super::*;
+
+    #[test]
+    fn a_session_has_sixteen_streams_and_another_one_its_own() {
+        on_api(async |store, routes| {
+            let [token, other] = [(); 2].map(|()| store.begin_session(1).unwrap());
+            let open = async |token: &str| send(&routes, "GET", "/live", Some(token), "").await;
+            let mut streams = Vec::new();
+            for _ in 0..STREAMS_MAX {
+                streams.push(open(&token).await);
+            }
+            assert!(streams.iter().all(|answer| answer.status() == 200));
+            assert_eq!(open(&token).await.status(), 429);
+            assert_eq!(open(&other).await.status(), 200);
+            streams.pop();
+            assert_eq!(open(&token).await.status(), 200);
+        });
+    }
+}

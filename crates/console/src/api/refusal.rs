@@ -96,6 +96,15 @@ impl Refusal {
         }
     }
 
+    pub(crate) fn too_many_streams(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", reason)
+    }
+
+    /// Others take all of the memory for bodies.
+    pub(crate) fn no_memory(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_memory", reason)
+    }
+
     /// The call would change something, so the user has to confirm it.
     pub(crate) fn confirm(index: &str) -> Self {
         let reason = format!("this cluster is protected: type `{index}` and say why");

@@ -18,7 +18,7 @@ use super::input::Body;
 use super::{ApiState, Peer, Refusal};
 use crate::clock::now_ms;
 use crate::refused::{Who, Why};
-use crate::store::{AuditedChange, User};
+use crate::store::{AuditedChange, User, is_reserved};
 use settings::Secret;
 
 #[derive(Deserialize)]
@@ -105,12 +105,15 @@ pub(super) async fn log_in(
     let name = login.name.trim();
     let stored = api.polls.store.user(name)?;
     let account = stored.as_ref().map(|(user, _)| user.name.as_str());
-    if let Err(wait) = api.throttle.admit(Some(name), address.ip(), Instant::now()) {
-        refused(&api, FAILED_LOGIN, account, address, Why::Throttled)?;
-        return Err(Refusal::too_many(wait));
-    }
+    let asker = match api.throttle.admit(Some(name), address.ip(), Instant::now()) {
+        Ok(asker) => asker,
+        Err(wait) => {
+            refused(&api, FAILED_LOGIN, account, address, Why::Throttled)?;
+            return Err(Refusal::too_many(wait));
+        }
+    };
     let hash = stored.as_ref().and_then(|(_, hash)| hash.as_deref());
-    if !api.passwords.matches(login.password, hash).await? {
+    if !api.passwords.matches(login.password, hash, asker).await? {
         tracing::warn!(%address, "a login failed");
         refused(&api, FAILED_LOGIN, account, address, Why::Wrong)?;
         return Err(Refusal::unauthorized("name or password is wrong", None));
@@ -190,6 +193,9 @@ pub(super) fn check_name(name: &str) -> Result<&str, Refusal> {
             "name: 1 to {NAME_CHARS_MAX} characters are wanted"
         )));
     }
+    if is_reserved(name) {
+        return Err(Refusal::bad(format!("name: the audit log itself uses `{name}`")));
+    }
     Ok(name)
 }
 
@@ -209,3 +215,17 @@ const FAILED_LOGIN: &str = "failed login";
 const NAME_CHARS_MAX: usize = 100;
 const PASSWORD_CHARS_MIN: usize = 10;
 const PASSWORD_BYTES_MAX: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_audit_log_are_no_users_names() {
+        for name in ["console", " Console ", "(start)", "(Unknown)", "(others)"] {
+            let refused = format!("{:?}", check_name(name).unwrap_err());
+            assert!(refused.contains("audit log"), "{refused}");
+        }
+        assert_eq!(check_name(" consoles ").unwrap(), "consoles");
+    }
+}

@@ -294,6 +294,16 @@ fn plan(
             "cluster and gateway both use TLS, and are registered with different ways to check certificates",
         ));
     }
+    if cluster.username.is_some() && cluster.has_password && would_tell(cluster, entry) {
+        return Err(Refusal::forbidden(
+            "in_clear",
+            format!(
+                "the entry `{}` has no TLS ({entry}), and others could read the password of {} on the way there: \
+                 give the entry TLS, or run `tidegate compare` on the gateway's machine",
+                wish.entry, cluster.name
+            ),
+        ));
+    }
     let authorities: Vec<&str> = secured.iter().filter_map(|(ca, _)| ca.as_deref()).collect();
     let password = store.cluster_secret(cluster)?;
     let account = match (&cluster.username, password) {
@@ -314,6 +324,16 @@ fn plan(
         indices: wish.indices.clone(),
         load: wish.load,
     })
+}
+
+/// Returns whether what is sent to an entry can be read on the way, while nothing of it can be on the way to
+/// the cluster. Who has registered a cluster without TLS sends the password in clear text anyway.
+fn would_tell(cluster: &ClusterEntry, entry: &str) -> bool {
+    let is_kept = |url: &str| {
+        let address = cluster::Address::from_endpoint(url);
+        address.is_ok_and(|address| address.tls || address.is_loopback())
+    };
+    !is_kept(entry) && cluster.endpoints.iter().all(|url| is_kept(url))
 }
 
 /// Asks the cluster which indices of a trial are still there; `null` if it does not say.
@@ -355,3 +375,73 @@ const PREFIX: &str = "tidegate-trial-";
 const KEPT: Duration = Duration::from_secs(10);
 const WITHIN: Duration = Duration::from_secs(5);
 const NAMES_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_goes_to_no_entry_where_others_can_read_it_and_is_not_even_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let wish: Wish = serde_json::from_value(json!({
+            "cluster": "c", "entry": "front", "indices": "tidegate-trial-12345678",
+            "load": {
+                "documents": 1, "batch": 1, "rounds": 1, "clients": 1, "shards": 1, "replicas": 0, "ids": true,
+            },
+        }))
+        .unwrap();
+        let gateway = GatewayEntry {
+            verify: true,
+            ..GatewayEntry::default()
+        };
+        let mut cluster = ClusterEntry {
+            name: "prod".to_owned(),
+            username: Some("tide".to_owned()),
+            has_password: true,
+            verify: true,
+            // Nothing can open it.
+            sealed: Some(b"x".to_vec()),
+            ..ClusterEntry::default()
+        };
+        let outcome =
+            |cluster: &ClusterEntry, entry: &str| match plan(&store, &gateway, cluster, entry, &wish) {
+                Ok(_) => "planned".to_owned(),
+                Err(refusal) => format!("{refusal:?}"),
+            };
+        for (endpoints, entry, is_refused) in [
+            (&["https://es1:9200"][..], "http://10.0.0.1:9200", true),
+            (&["https://es1:9200"], "http://edge:9200", true),
+            (&["http://127.0.0.1:9200"], "http://10.0.0.1:9200", true),
+            (&["https://es1:9200"], "https://10.0.0.1:9200", false),
+            (&["https://es1:9200"], "http://127.0.0.1:9200", false),
+            (&["https://es1:9200"], "http://[::1]:9200", false),
+            (
+                &["https://es1:9200", "http://es2:9200"],
+                "http://10.0.0.1:9200",
+                false,
+            ),
+        ] {
+            cluster.endpoints = endpoints.iter().map(|url| (*url).to_owned()).collect();
+            let told = outcome(&cluster, entry);
+            assert_eq!(
+                told.contains("\"in_clear\""),
+                is_refused,
+                "{endpoints:?} {entry}: {told}"
+            );
+            // All others fail as late as when the password is opened.
+            assert_eq!(
+                told.contains("\"failed\""),
+                !is_refused,
+                "{endpoints:?} {entry}: {told}"
+            );
+        }
+        cluster.endpoints = vec!["https://es1:9200".to_owned()];
+        (cluster.has_password, cluster.sealed) = (false, None);
+        assert_eq!(
+            outcome(&cluster, "http://10.0.0.1:9200"),
+            "planned",
+            "there is nothing to read"
+        );
+    }
+}

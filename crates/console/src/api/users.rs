@@ -17,6 +17,7 @@ use super::{ApiState, Peer, Refusal, Shared};
 use crate::refused::Why;
 use crate::roles::Roles;
 use crate::store::{AuditedChange, StoreError, User};
+use crate::throttle::Asker;
 
 type Answer = Result<Json<Value>, Refusal>;
 
@@ -126,7 +127,8 @@ pub(super) async fn change_own_password(
         return Err(Refusal::too_many(wait));
     }
     let (_, hash) = store.user(&user.name)?.ok_or(StoreError::Missing)?;
-    if !api.passwords.matches(given.old, hash.as_deref()).await? {
+    let (old, hash) = (given.old, hash.as_deref());
+    if !api.passwords.matches(old, hash, Asker::Known).await? {
         count(Why::Wrong)?;
         return Err(Refusal::forbidden("wrong_password", "the old password is wrong"));
     }

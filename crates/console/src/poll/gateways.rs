@@ -16,7 +16,7 @@ use crate::alerts::{Finding, Rule};
 use crate::board::{GATEWAY_SERIES, Key, Severity, Watched};
 use crate::clock::{next_second, now_ms};
 use crate::secrets::row_id;
-use crate::store::{AuditedChange, ClusterEntry, GatewayEntry, Store, StoreError};
+use crate::store::{AuditedChange, BY_CONSOLE, ClusterEntry, GatewayEntry, Store, StoreError};
 use crate::target::Target;
 
 /// A gateway's counters at a point in time.
@@ -391,7 +391,7 @@ fn register(
     };
     store.keep_cluster(&entry, None)?;
     store.note(&AuditedChange {
-        user: "console",
+        user: BY_CONSOLE,
         what: "register cluster",
         target: &entry.name,
         after: Some(&json!(entry)),

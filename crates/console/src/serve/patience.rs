@@ -1,33 +1,43 @@
-//! A connection whose client has to take what is written within a time. A client that takes nothing would
-//! keep its seat for ever.
+//! A connection whose client has to send a head, and to take what is written, within a time. A client that
+//! does neither would keep its seat.
 
 use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// A connection that fails once a write, a flush or the end has waited for so long without any progress.
+use super::seats::Seat;
+
+/// A connection that fails once a write, a flush or the end has waited for so long without any progress, or a
+/// head has taken too long.
 pub(super) struct Patient<S> {
     stream: S,
+    seat: Seat,
     patience: Duration,
     /// Set while something waits.
     alarm: Option<Pin<Box<Sleep>>>,
+    /// Set while a head comes; with the number of requests before it.
+    head: Option<(u64, Pin<Box<Sleep>>)>,
 }
 
 impl<S> Patient<S> {
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
+    /// The first head has to be there at `first_by`, whether any of it has come or not.
+    pub(super) fn new(stream: S, seat: Seat, first_by: Instant, patience: Duration) -> Self {
         Self {
             stream,
+            seat,
             patience,
             alarm: None,
+            head: Some((0, Box::pin(sleep_until(first_by)))),
         }
     }
 
     fn wait<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        self.seat.set_writing(done.is_pending());
         if done.is_ready() {
             self.alarm = None;
             return done;
@@ -39,6 +49,22 @@ impl<S> Patient<S> {
             .poll(cx)
             .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
+
+    /// Fails once the head that is awaited has taken too long since its first byte.
+    fn poll_late(&mut self, cx: &mut Context<'_>, came: bool) -> Poll<io::Error> {
+        let Some(awaited) = self.seat.awaits() else {
+            self.head = None;
+            return Poll::Pending;
+        };
+        self.head.take_if(|(number, _)| *number != awaited);
+        if came && self.head.is_none() {
+            self.head = Some((awaited, Box::pin(sleep(HEAD_WITHIN))));
+        }
+        let Some((_, alarm)) = &mut self.head else {
+            return Poll::Pending;
+        };
+        alarm.as_mut().poll(cx).map(|()| io::ErrorKind::TimedOut.into())
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
@@ -47,7 +73,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, into)
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, into);
+        let came = into.filled().len() > before;
+        let late = self.poll_late(cx, came);
+        if read.is_ready() {
+            return read;
+        }
+        Poll::Ready(Err(ready!(late)))
     }
 }
 
@@ -68,21 +101,36 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 }
 
+/// Time limit for a head from its first byte on, and for a connection's first one from its beginning on.
+pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(10);
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
+    use super::super::seats::Seats;
     use super::*;
+
+    fn made<S>(stream: S) -> Patient<S> {
+        let hold = Seats::new(1).take([127, 0, 0, 1].into());
+        let seat = hold.unwrap().seat().clone();
+        Patient::new(
+            stream,
+            seat,
+            Instant::now() + HEAD_WITHIN,
+            Duration::from_secs(60),
+        )
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_is_given_up_and_a_slow_one_is_not() {
         let (console, _browser) = duplex(16);
-        let mut patient = Patient::new(console, Duration::from_secs(60));
+        let mut patient = made(console);
         let error = patient.write_all(&[0; 64]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 
         let (console, mut browser) = duplex(16);
-        let mut patient = Patient::new(console, Duration::from_secs(60));
+        let mut patient = made(console);
         let slow = async {
             for _ in 0..8 {
                 sleep(Duration::from_secs(50)).await;

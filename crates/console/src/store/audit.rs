@@ -9,6 +9,24 @@ use serde_json::Value;
 use super::{Store, StoreError};
 use crate::clock::now_ms;
 
+/// Who has done what the console does by itself.
+pub(crate) const BY_CONSOLE: &str = "console";
+/// Who has done what the command line asks for.
+pub(crate) const BY_START: &str = "(start)";
+/// Who has tried to log in by a name that is no account's.
+pub(crate) const BY_UNKNOWN: &str = "(unknown)";
+/// The addresses of refused logins that are not counted apart.
+pub(crate) const OTHERS: &str = "(others)";
+
+/// Returns whether the log itself uses a name, in any case. No user may have it: what is done by a user must
+/// not look as if it were not.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    let reserved = [BY_CONSOLE, BY_START, BY_UNKNOWN, OTHERS];
+    reserved
+        .iter()
+        .any(|reserved| reserved.eq_ignore_ascii_case(name))
+}
+
 /// A change to note.
 #[derive(Debug, Default)]
 pub(crate) struct AuditedChange<'a> {

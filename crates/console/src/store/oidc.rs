@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use settings::Secret;
 
 use super::users::{User, grant, roles};
-use super::{Store, StoreError, taken};
+use super::{Store, StoreError, is_reserved, taken};
 use crate::clock::now_ms;
 use crate::oidc::Person;
 use crate::roles::{Role, Roles};
@@ -159,12 +159,13 @@ fn known(sql: &Connection, issuer: &str, subject: &str) -> Result<Option<(i64, F
     Ok(Some((id, (name, roles(sql, id, role)?))))
 }
 
-/// Returns the name, or a distinct one if another user has it.
+/// Returns the name, or a distinct one if another user has it, or the audit log itself uses it.
 fn free_name(sql: &Connection, name: &str, own: Option<i64>) -> Result<String, StoreError> {
     let mut tried = name.to_owned();
     for number in 2.. {
         let has = "SELECT EXISTS (SELECT 1 FROM users WHERE name = ? AND id IS NOT ?)";
-        if !sql.query_row(has, params![tried, own], |row| row.get::<_, bool>(0))? {
+        let is_taken = sql.query_row(has, params![tried, own], |row| row.get::<_, bool>(0))?;
+        if !is_taken && !is_reserved(&tried) {
             break;
         }
         tried = format!("{name} ({number})");
@@ -212,6 +213,14 @@ mod tests {
         assert_eq!((renamed.id, &*renamed.name), (other.id, "Ada L"));
         let (third, _) = store.take_in(&person("2", "ada", Role::Viewer)).unwrap();
         assert_eq!(&*third.name, "ada (2)");
+        for (name, given) in [
+            ("Console", "Console (2)"),
+            ("(start)", "(start) (2)"),
+            ("consoles", "consoles"),
+        ] {
+            let (user, _) = store.take_in(&person("3", name, Role::Viewer)).unwrap();
+            assert_eq!(&*user.name, given);
+        }
         // Admins of the provider's do not make the last one of the console's dispensable.
         assert!(matches!(store.remove_user(1), Err(StoreError::LastAdmin)));
         store.remove_user(renamed.id).unwrap();

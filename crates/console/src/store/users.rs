@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Store, StoreError, taken};
+use super::{Store, StoreError, is_reserved, taken};
 use crate::clock::now_ms;
 use crate::roles::{Role, Roles};
 use crate::secrets::digest_of;
@@ -121,8 +121,11 @@ impl Store {
         .collect()
     }
 
-    /// Adds a user with the hash of a password.
+    /// Adds a user with the hash of a password. Names that the audit log itself uses are taken.
     pub(crate) fn add_user(&self, name: &str, password: &str, roles: &Roles) -> Result<(), StoreError> {
+        if is_reserved(name) {
+            return Err(StoreError::Taken(name.to_owned()));
+        }
         let mut sql = self.sql();
         let transaction = sql.transaction()?;
         let added = transaction.execute(
@@ -279,8 +282,10 @@ mod tests {
         let first = roles(Role::None, &[("a", Role::Operator), ("b", Role::Viewer)]);
         store.add_user("eve", "hash", &first).unwrap();
         assert_eq!(roles_of(&store, "eve"), first);
-        let taken = store.add_user("Eve", "hash", &first);
-        assert!(matches!(taken, Err(StoreError::Taken(_))));
+        for name in ["Eve", "console", "Console", "(START)", "(unknown)"] {
+            let taken = store.add_user(name, "hash", &first);
+            assert!(matches!(taken, Err(StoreError::Taken(_))), "{name}");
+        }
         let unknown = store.add_user("bob", "hash", &roles(Role::None, &[("x", Role::Viewer)]));
         assert!(
             unknown.is_err() && store.user("bob").unwrap().is_none(),
