@@ -49,6 +49,7 @@ mod in_doubt;
 mod ingest;
 mod init;
 mod install;
+mod late;
 mod loadgen;
 mod logs;
 mod long_records;

@@ -18,6 +18,7 @@ use wire::{Outgoing, Pool, PooledBytes};
 use crate::bulk_request::ask_of;
 use crate::delivery::asking::{Question, SHORT_BYTES, SOURCE_BYTES_MAX, Source, target_of};
 use crate::delivery::lane::Route;
+use crate::delivery::late::{UnderWay, Waiter};
 use crate::delivery::memory::AnswerHeld;
 use crate::delivery::outcome::{Outcome, Outcomes};
 use crate::delivery::outlet::{Outlet, SendMode};
@@ -40,17 +41,17 @@ pub(crate) struct Attempted {
 
 /// How, and by which topology, operations are sent in one attempt.
 #[derive(Clone, Copy)]
-struct Sending<'a> {
+struct Sending<'a, 'r> {
     way: SendMode,
     /// The lane that waits for the result, if one does.
-    lane: Option<u32>,
+    waiter: Option<&'a Waiter<'r>>,
     work: &'a Work<'a>,
     operations: &'a [usize],
     outbound: &'a Outbound,
     snapshot: &'a Snapshot,
 }
 
-impl Sending<'_> {
+impl Sending<'_, '_> {
     /// Returns the operations of a part of a plan; without one, all.
     fn of_part(&self, part: Option<(&Plan, usize)>) -> Cow<'_, [usize]> {
         let Some((plan, part)) = part.filter(|(plan, _)| plan.parts.len() > 1) else {
@@ -101,11 +102,11 @@ impl Work<'_> {
 }
 
 impl Route {
-    /// Tries some operations once: each node is sent the operations that it holds the primaries of. `lane` is
-    /// the lane that waits for the result, if one does.
+    /// Tries some operations once: each node is sent the operations that it holds the primaries of. `waiter`
+    /// is the lane that waits for the result, if one does.
     pub(crate) async fn attempt(
         self: &Rc<Self>,
-        (way, lane): (SendMode, Option<u32>),
+        (way, waiter): (SendMode, Option<&Waiter<'_>>),
         work: &Work<'_>,
         operations: &[usize],
         outbound: &Outbound,
@@ -113,7 +114,7 @@ impl Route {
     ) -> Attempted {
         let sending = Sending {
             way,
-            lane,
+            waiter,
             work,
             operations,
             outbound,
@@ -126,7 +127,7 @@ impl Route {
         attempted
     }
 
-    async fn send_all(self: &Rc<Self>, sending: Sending<'_>) -> Attempted {
+    async fn send_all(self: &Rc<Self>, sending: Sending<'_, '_>) -> Attempted {
         let Sending {
             work,
             operations,
@@ -231,7 +232,7 @@ impl Route {
     /// Sends a part, and counts how long its shards took.
     async fn send_timed(
         self: &Rc<Self>,
-        sending: Sending<'_>,
+        sending: Sending<'_, '_>,
         (load, part): (&Arc<PlannedBody>, usize),
         parcel: Parcel,
     ) -> Outcomes {
@@ -249,7 +250,7 @@ impl Route {
     /// Sends one node its parcel: a part, or operations that any node may take.
     async fn send(
         self: &Rc<Self>,
-        sending: Sending<'_>,
+        sending: Sending<'_, '_>,
         of: Option<(&Plan, usize)>,
         parcel: Parcel,
     ) -> Outcomes {
@@ -269,9 +270,18 @@ impl Route {
                 .unwrap_or_else(|| outbound.pick(snapshot, PickReason::Documents, &[])),
         };
         let _listed = sending
-            .lane
-            .map(|lane| self.group.at_nodes.list(lane, &node, parcel.docs));
-        let outcomes = self.dispatch(sending.way, &node, outlet, parcel).await;
+            .waiter
+            .map(|waiter| self.group.at_nodes.list(waiter.lane, &node, parcel.docs));
+        let sent = Rc::clone(&parcel.sent);
+        let (route, to, way) = (Rc::clone(self), Arc::clone(&node), sending.way);
+        let part = Box::pin(async move { route.dispatch(way, &to, outlet, parcel).await });
+        let operations = || sending.of_part(of).into_owned();
+        let of_it = (sending.work, &operations as &dyn Fn() -> Vec<usize>);
+        let (by, part) = ((&*node, snapshot), (sent, part as UnderWay));
+        let outcomes = self.in_time(sending.waiter, of_it, by, part).await;
+        if outcomes.are_under_way() {
+            return outcomes;
+        }
         // A request that failed without a word may have had other lanes' operations, and failed for these.
         if sending.way == SendMode::Together
             && outcomes.unexplained().is_some()

@@ -14,6 +14,7 @@ use wire::PooledBytes;
 
 use crate::delivery::error_scope::is_of_another;
 use crate::delivery::lane::{Lane, Route};
+use crate::delivery::late::Waiter;
 use crate::delivery::memory::{AnswerHeld, LaneMemory};
 use crate::delivery::outcome::{Again, Outcome};
 use crate::delivery::outlet::SendMode;
@@ -55,6 +56,11 @@ struct Tried {
 // === impl Undone ===
 
 impl Undone {
+    /// Whether a request with some of the operations is still under way.
+    fn is_under_way(&self) -> bool {
+        self.parked.iter().any(|(.., again)| again.flight.is_some())
+    }
+
     fn take(&mut self, work: &mut Work<'_>, operation: usize, outcome: Outcome) {
         match outcome {
             Outcome::Done => {}
@@ -239,9 +245,18 @@ impl Lane {
             if left.is_empty() {
                 break;
             }
+            let (mut rest, mut suspect) = (Vec::new(), None);
+            if self.route.flights.are_any() {
+                let snapshot = self.topology().await?.1;
+                (left, rest, suspect) = self.route.suspects_apart(work, left, &snapshot);
+            }
             let chunk = left.len().min(work.limit);
-            let rest = left.split_off(chunk);
-            let tried = self.try_once(work, left, apart).await?;
+            rest.extend(left.split_off(chunk));
+            rest.sort_unstable();
+            let tried = self.try_once(work, left, (apart, suspect.is_some())).await?;
+            if let Some(index) = suspect.filter(|_| !tried.undone.is_under_way()) {
+                self.route.flights.acquit(&index);
+            }
             let (mut undone, snapshot) = (tried.undone, tried.snapshot);
             unexplained = match &undone.worst {
                 Some(worst) if worst.unexplained.is_some() => unexplained + 1,
@@ -292,7 +307,7 @@ impl Lane {
         &mut self,
         work: &mut Work<'_>,
         mut operations: Vec<usize>,
-        apart: bool,
+        (apart, suspect): (bool, bool),
     ) -> Option<Tried> {
         let (outbound, snapshot) = self.topology().await?;
         let route = Rc::clone(&self.route);
@@ -303,11 +318,12 @@ impl Lane {
             match route.note_names(&lane, work, &untold, &snapshot).await {
                 Ok(()) => {
                     work.past.send_by(&snapshot);
-                    let mode = match apart {
+                    let mode = match apart || suspect {
                         true => SendMode::Apart,
                         false => SendMode::Together,
                     };
-                    let by = (mode, Some(self.number));
+                    let waiter = Waiter::new(self.number, suspect, &mut self.reader);
+                    let by = (mode, Some(&waiter));
                     let tried = route.attempt(by, work, &operations, &outbound, &snapshot).await;
                     not_done.extend(tried.not_done);
                     held = tried.held;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -32,6 +32,8 @@ pub(crate) struct Gate {
     bytes_limit: u64,
     /// When the latest of the requests began that the node took, whatever it did with their operations.
     taken: Cell<Option<Instant>>,
+    /// How long a request takes as a rule.
+    usual: Cell<Duration>,
 }
 
 /// A request at a node, until this is dropped.
@@ -107,6 +109,7 @@ impl Gate {
             bytes_max: Cell::new(bytes_max),
             bytes_limit: bytes_max,
             taken: Cell::default(),
+            usual: Cell::default(),
         }
     }
 
@@ -137,6 +140,20 @@ impl Gate {
         self.taken.set(self.taken.get().max(Some(began)));
     }
 
+    /// Records how long a request has taken. One that takes very long says little about the others.
+    pub(crate) fn lasted(&self, time: Duration) {
+        let usual = self.usual.get();
+        self.usual.set(match time > usual {
+            true => time.min(usual * 3 / 2 + Duration::from_millis(1)),
+            false => usual - (usual - time) / 8,
+        });
+    }
+
+    /// Returns the time after which a request takes longer than it should: the node waits for something.
+    pub(crate) fn long(&self) -> Duration {
+        LATE.max(self.usual.get() * LATE_TIMES)
+    }
+
     /// Whether the node took a request that began then or later.
     pub(crate) fn has_taken_since(&self, began: Instant) -> bool {
         self.taken.get() >= Some(began)
@@ -162,6 +179,11 @@ impl Drop for GatePermit {
 
 /// An accepted request of nearly the allowed size raises that size by one part in this many.
 const GROWTH: u64 = 64;
+
+/// A request takes too long after this time at least: a node waits for up to 1 s by itself (`timeout=1s`).
+const LATE: Duration = Duration::from_millis(1_500);
+/// And after as many times as long as requests take as a rule: where all are slow, none is late.
+const LATE_TIMES: u32 = 4;
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use wire::{Charge, Worker};
 
 use crate::delivery::doubt::Resent;
+use crate::delivery::flights::Flights;
 use crate::delivery::memory::BudgetShares;
 use crate::delivery::name_history::NameHistory;
 use crate::delivery::outlet::Outlets;
@@ -46,6 +47,8 @@ pub(crate) struct Route {
     pub(crate) led_to: RefCell<NameHistory>,
     /// Refusals of parked operations whose dead letters the disk does not take.
     pub(crate) unwritten: RefCell<Unwritten>,
+    /// The parts under way for which no lane waits.
+    pub(crate) flights: Flights,
 }
 
 /// One lane on its way to the cluster.

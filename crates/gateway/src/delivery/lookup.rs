@@ -4,7 +4,7 @@
 //! same; then the operation is done.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -328,7 +328,7 @@ impl Route {
         }
         let parcel = Parcel::whole(body.freeze(), sent.len() as u32, &wording);
         let node = outbound.pick(snapshot, PickReason::Documents, &[]);
-        for told in self.transmit(&node, vec![parcel], None).await {
+        for told in self.transmit(&node, vec![parcel], &Cell::new(None)).await {
             if let Transmitted::Outcomes(outcomes) = told {
                 not_done.extend(sent.iter().copied().zip(outcomes));
             }

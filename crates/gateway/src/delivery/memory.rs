@@ -231,6 +231,17 @@ impl Memory {
         held
     }
 
+    /// Takes memory of the common half for a batch whose lane goes on, if that half has room and no lane
+    /// waits.
+    pub(crate) fn spare(self: &Arc<Self>, bytes: usize) -> Option<LaneMemory> {
+        let mut state = self.state();
+        if !state.queue.is_empty() || state.common + bytes > self.common_max() {
+            return None;
+        }
+        state.common += bytes;
+        Some(self.held(0, bytes))
+    }
+
     /// Returns once a lane waits for memory.
     pub(crate) async fn is_wanted(&self) {
         let mut waiting = self.waiting.subscribe();

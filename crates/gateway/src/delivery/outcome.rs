@@ -17,7 +17,7 @@ use crate::delivery::item_outcome::{LastItem, item_outcome};
 use crate::delivery::memory::AnswerHeld;
 use crate::delivery::partial_refusal::partial_refusal;
 use crate::delivery::server_error::{Error, error_of, is_in_servers_words, is_refused_unexecuted};
-use crate::queue::parked::{Scope, Unexplained};
+use crate::queue::parked::{Flight, Scope, Unexplained};
 
 /// The outcome of an operation in one try. An outcome is small, since there is one for each operation, and
 /// outcomes that say the same share their texts.
@@ -74,6 +74,8 @@ pub(crate) struct Again {
     /// How the request failed, if this passes by itself, as a rule, and nobody has said that something in it
     /// is to blame.
     pub(crate) unexplained: Option<Unexplained>,
+    /// The request with the operation, if it is still under way.
+    pub(crate) flight: Option<Arc<Flight>>,
 }
 
 // === impl Again ===
@@ -91,6 +93,15 @@ impl Again {
             index: None,
             refused_at: None,
             unexplained: None,
+            flight: None,
+        }
+    }
+
+    /// A request that is still under way.
+    pub(crate) fn under_way(why: String, flight: Arc<Flight>) -> Self {
+        Self {
+            flight: Some(flight),
+            ..Self::in_doubt(why)
         }
     }
 
@@ -149,6 +160,7 @@ impl Again {
             index: None,
             refused_at: None,
             unexplained: None,
+            flight: None,
         }
     }
 }
@@ -220,10 +232,20 @@ impl Outcomes {
         }
     }
 
+    /// Returns the places of the operations that are done.
+    pub(crate) fn done(&self) -> impl Iterator<Item = usize> {
+        let is_done = |at: &usize| match self {
+            Outcomes::Done(_) => true,
+            Outcomes::Each(outcomes, _) => outcomes[*at] == Outcome::Done,
+        };
+        (0..self.len()).filter(is_done)
+    }
+
     /// Whether a node has answered, and not the gateway in place of one.
     pub(crate) fn are_answered(&self) -> bool {
         let is_answered = |outcome: &Outcome| match outcome {
             Outcome::Again(again) => again.busy || again.own_error().is_some(),
+            Outcome::Park(_, again) => again.flight.is_none(),
             _ => true,
         };
         match self {
@@ -300,6 +322,16 @@ impl Outcomes {
         match self {
             Outcomes::Each(outcomes, held) => Outcomes::Each(outcomes.into_iter().map(whole).collect(), held),
             done => done,
+        }
+    }
+
+    /// Whether their request is still under way.
+    pub(crate) fn are_under_way(&self) -> bool {
+        match self {
+            Outcomes::Each(outcomes, _) => {
+                matches!(outcomes.first(), Some(Outcome::Park(_, again)) if again.flight.is_some())
+            }
+            Outcomes::Done(_) => false,
         }
     }
 
@@ -405,6 +437,7 @@ pub(crate) fn unanswered(error: &SendError) -> Again {
         index: None,
         refused_at: None,
         unexplained: (doubt && !paused).then_some(Unexplained::Untold),
+        flight: None,
     }
 }
 
@@ -438,6 +471,7 @@ pub(crate) fn outcomes(
                     false => Unexplained::Untold,
                 },
             ),
+            flight: None,
         })
     };
     let doubt = status != StatusCode::OK && !is_refused_unexecuted(status, body);

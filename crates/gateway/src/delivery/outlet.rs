@@ -15,8 +15,9 @@
 //! that does not answer, and holds everything that `max_worker_size` allows, holds up nobody but its own
 //! lanes.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::HashMap;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -88,7 +89,7 @@ impl Route {
         parcel: Parcel,
     ) -> Outcomes {
         if way == SendMode::Probe {
-            return match self.transmit(node, vec![parcel], None).await.pop() {
+            return match self.transmit(node, vec![parcel], &Cell::new(None)).await.pop() {
                 Some(Transmitted::Outcomes(outcomes)) => outcomes,
                 Some(Transmitted::Alone { .. }) | None => {
                     unreachable!("a parcel by itself is told its own outcomes")
@@ -133,9 +134,9 @@ impl Route {
 
     /// Sends a parcel by itself; returns its outcomes, and when the request began.
     async fn alone(&self, node: &Arc<Node>, parcel: Parcel) -> (Outcomes, Instant) {
-        let (permit, _pass) = self.admit(node).await;
+        let leave = self.admit(node).await;
         let began = Instant::now();
-        match self.transmit(node, vec![parcel], permit).await.pop() {
+        match self.send_with(leave, node, vec![parcel]).await.pop() {
             Some(Transmitted::Outcomes(outcomes)) => (outcomes, began),
             Some(Transmitted::Alone { .. }) | None => {
                 unreachable!("a parcel by itself is told its own outcomes")
@@ -152,6 +153,28 @@ impl Route {
         };
         let pass = self.outlets.workers.pass(&self.outlets.gate(node)).await;
         (permit, pass)
+    }
+
+    /// Sends parcels with the leave of their node. A request that takes much longer than others do there
+    /// gives its place back: the node keeps it until something else has happened, and others would wait for
+    /// that.
+    async fn send_with(
+        &self,
+        (permit, pass): (Option<Permit>, GatePermit),
+        node: &Arc<Node>,
+        parcels: Vec<Parcel>,
+    ) -> Vec<Transmitted> {
+        let (permit, gate, began) = (Cell::new(permit), self.outlets.gate(node), Instant::now());
+        let mut sending = pin!(self.transmit(node, parcels, &permit));
+        let told = match tokio::time::timeout(gate.long(), &mut sending).await {
+            Ok(told) => told,
+            Err(_) => {
+                drop((permit.take(), pass));
+                sending.await
+            }
+        };
+        gate.lasted(began.elapsed());
+        told
     }
 
     /// Sends the parcels that wait at an outlet, or makes sure that they will be sent.
@@ -184,7 +207,7 @@ impl Route {
         let (route, outlet) = (Rc::clone(self), outlet.clone());
         guard::spawn(Work::Parcels, async move {
             let asks = Asks(&route, &outlet);
-            let (permit, pass) = route.admit(&node).await;
+            let leave = route.admit(&node).await;
             drop(asks);
             let Some((node, waiting)) = route.outlets.take(&outlet, &node) else {
                 return;
@@ -195,8 +218,7 @@ impl Route {
                 waiting.into_iter().map(|one| (one.parcel, one.tell)).unzip();
             let weight = (lanes.len(), parcels.iter().map(|parcel| parcel.bytes).sum());
             let under_way = UnderWay::new(&route, &outlet, weight);
-            let told = route.transmit(&node, parcels, permit).await;
-            drop(pass);
+            let told = route.send_with(leave, &node, parcels).await;
             drop(under_way);
             for (lane, told) in lanes.into_iter().zip(told) {
                 // A lane that has ended needs no answer.

@@ -1,6 +1,7 @@
 //! One lane's operations for one node, and the request in which they travel: alone, or with other lanes'
 //! operations for that node. Each lane gets the outcomes of its own operations.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,6 +25,9 @@ use crate::nodes::{Message, Outbound, Purpose};
 use crate::queue::delivered_headers;
 use crate::request_id::{RequestId, together};
 
+/// When a request was sent, if it was.
+pub(crate) type Sent = Rc<Cell<Option<Instant>>>;
+
 /// Operations of one lane for one node.
 #[derive(Clone)]
 pub(crate) struct Parcel {
@@ -36,6 +40,8 @@ pub(crate) struct Parcel {
     trace: Option<Trace>,
     /// The ids of its documents, as numbers, if items are to be compared with them.
     ids: Rc<[u64]>,
+    /// When the request with the parcel was sent, if it was.
+    pub(crate) sent: Sent,
 }
 
 /// The rest of a request besides its operations, as it is sent. Only parcels with the same wording can share
@@ -48,6 +54,15 @@ pub(crate) struct Wording {
     asked: String,
     /// Whether the items of the answer have their documents' ids.
     has_ids: bool,
+}
+
+/// Records that a request with these parcels is sent now.
+fn depart(permit: &Cell<Option<Permit>>, parcels: &[Sent]) {
+    if let Some(mut leave) = permit.take() {
+        leave.sent();
+        permit.set(Some(leave));
+    }
+    parcels.iter().for_each(|sent| sent.set(Some(Instant::now())));
 }
 
 /// The result of sending a parcel.
@@ -103,6 +118,7 @@ impl Parcel {
             wording: Rc::clone(wording),
             trace: None,
             ids: Rc::default(),
+            sent: Rc::default(),
         }
     }
 
@@ -131,6 +147,7 @@ impl Parcel {
             wording: Rc::clone(wording),
             trace: None,
             ids: Rc::default(),
+            sent: Rc::default(),
         }
     }
 }
@@ -138,12 +155,13 @@ impl Parcel {
 // === impl Route ===
 
 impl Route {
-    /// Sends parcels with one wording in one request; returns the result of each.
+    /// Sends parcels with one wording in one request; returns the result of each. The node's limiter is told
+    /// how the request ended, unless somebody has taken its permit meanwhile.
     pub(crate) async fn transmit(
         &self,
         node: &Node,
         parcels: Vec<Parcel>,
-        mut permit: Option<Permit>,
+        permit: &Cell<Option<Permit>>,
     ) -> Vec<Transmitted> {
         let docs: Vec<u32> = parcels.iter().map(|parcel| parcel.docs).collect();
         let all: u32 = docs.iter().sum();
@@ -154,6 +172,7 @@ impl Route {
             return Self::withheld(&docs);
         }
         let ((request_id, _beside), ids) = (self.together(&parcels), ids_of(&parcels));
+        let departs: Vec<_> = parcels.iter().map(|parcel| Rc::clone(&parcel.sent)).collect();
         let body = Body::new(parcels.into_iter().map(|parcel| parcel.lines), self.worker.pool());
         let (headers, body) = self.encoded(body, &outbound).await;
         let message = Message {
@@ -163,9 +182,7 @@ impl Route {
             target: &wording.asked,
             headers: &headers,
         };
-        if let Some(permit) = &mut permit {
-            permit.sent();
-        }
+        depart(permit, &departs);
         self.group.requests.add(1);
         self.group.parts.add(docs.len() as u64);
         let (room, deadline) = ((all, &self.shared.delivery_memory), outbound.deadline());
@@ -200,7 +217,7 @@ impl Route {
             all as usize,
             "a request has an outcome for each of its operations"
         );
-        if let (Some(permit), Some(ended)) = (permit, ended) {
+        if let (Some(permit), Some(ended)) = (permit.take(), ended) {
             permit.end(ended);
         }
         if !outcomes.are_done() {

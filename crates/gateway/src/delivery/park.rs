@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bulk::Op;
 use cluster::Snapshot;
@@ -16,8 +17,8 @@ use crate::delivery::server_error::Error;
 use crate::delivery::work::Work;
 use crate::queue::DELIVERED_TYPE;
 use crate::queue::parked::{
-    FailureRow, Holder, HolderQuery, NotParked, OperationNames, ParkKey, Parked, ParkedEntry, RefusalReason,
-    Scope, ShardOf, behind_other_lane,
+    FailureRow, Flight, Holder, HolderQuery, NotParked, OperationNames, ParkKey, Parked, ParkedEntry,
+    RefusalReason, Scope, ShardOf, behind_other_lane,
 };
 use crate::queue::{LaneActivity, written};
 
@@ -29,6 +30,8 @@ struct ToPark {
     operations: Vec<usize>,
     /// The cluster's error for each operation, if they are refused already.
     refused: Vec<RefusalReason>,
+    /// The request with the operations, if it is under way.
+    flight: Option<Arc<Flight>>,
 }
 
 impl Lane {
@@ -39,43 +42,73 @@ impl Lane {
             return Some(());
         };
         let snapshot = self.topology().await?.1;
-        let mut by_key: BTreeMap<ParkKey, (String, Vec<usize>)> = BTreeMap::new();
-        {
-            let fences = self.route.fences();
-            let led = |name: &str, request| self.route.indices_led_to(name, request, None);
-            let state = parked.state_by(&snapshot, None, led);
-            left.retain(|operation| {
-                let named = work.named(*operation, &snapshot);
-                let shard = || work.shard(*operation, &snapshot);
-                let query = HolderQuery {
-                    named: &named,
-                    shard: &shard,
-                    lane: self.number,
-                    position: work.batch.origin(*operation).position,
-                    target: &work.wording.target,
-                    fences: &fences,
-                };
-                let (key, why) = match state.holder(&query, None) {
-                    Some(Holder::Key(key)) => (key, String::new()),
-                    Some(Holder::OtherLane(key)) => {
-                        let index = named.index().to_owned();
-                        (ParkKey::Index { index }, behind_other_lane(&key))
-                    }
-                    None => return true,
-                };
-                let of_key = by_key.entry(key).or_insert_with(|| (why, Vec::new()));
-                of_key.1.push(*operation);
-                false
-            });
-        }
+        let (by_key, free) = loop {
+            let (by_key, free) = self.behind(&parked, work, left, &snapshot);
+            let full = by_key
+                .keys()
+                .find(|key| parked.state().bytes_under_way(key) > BEHIND_BYTES_MAX);
+            let Some(full) = full else {
+                break (by_key, free);
+            };
+            let why = format!(
+                "much waits for {} behind a request that is under way",
+                full.shown()
+            );
+            self.route
+                .group
+                .set(self.number, LaneActivity::Delivering, Some(&why));
+            self.rest(LOOK_AGAIN).await?;
+        };
+        *left = free;
         let to_park = by_key.into_iter().map(|(key, (why, operations))| ToPark {
             key,
             why,
             operations,
             refused: Vec::new(),
+            flight: None,
         });
         let dead = self.put_all(&parked, work, to_park.collect(), &snapshot).await?;
         self.bury(work, dead).await
+    }
+
+    /// Returns the operations that must wait behind parked ones, by key and with the reason, and those that
+    /// need not.
+    fn behind(
+        &self,
+        parked: &Parked,
+        work: &Work<'_>,
+        operations: &[usize],
+        snapshot: &Snapshot,
+    ) -> (BTreeMap<ParkKey, (String, Vec<usize>)>, Vec<usize>) {
+        let mut by_key: BTreeMap<ParkKey, (String, Vec<usize>)> = BTreeMap::new();
+        let fences = self.route.fences();
+        let led = |name: &str, request| self.route.indices_led_to(name, request, None);
+        let state = parked.state_by(snapshot, None, led);
+        let mut free = operations.to_vec();
+        free.retain(|operation| {
+            let named = work.named(*operation, snapshot);
+            let shard = || work.shard(*operation, snapshot);
+            let query = HolderQuery {
+                named: &named,
+                shard: &shard,
+                lane: self.number,
+                position: work.batch.origin(*operation).position,
+                target: &work.wording.target,
+                fences: &fences,
+            };
+            let (key, why) = match state.holder(&query, None) {
+                Some(Holder::Key(key)) => (key, String::new()),
+                Some(Holder::OtherLane(key)) => {
+                    let index = named.index().to_owned();
+                    (ParkKey::Index { index }, behind_other_lane(&key))
+                }
+                None => return true,
+            };
+            let of_key = by_key.entry(key).or_insert_with(|| (why, Vec::new()));
+            of_key.1.push(*operation);
+            false
+        });
+        (by_key, free)
     }
 
     /// Parks operations, each under the key that it waits for. Returns the operations that find no room,
@@ -89,16 +122,21 @@ impl Lane {
         let Some(parked) = self.parked().filter(|_| !failed.is_empty()) else {
             return Some(Vec::new());
         };
-        let mut by_key: BTreeMap<ParkKey, ToPark> = BTreeMap::new();
+        let mut by_key: BTreeMap<(ParkKey, usize), ToPark> = BTreeMap::new();
         for (operation, scope, again) in failed {
             let named = work.named(operation, snapshot);
             let shard = || work.shard(operation, snapshot);
             let key = self.key(&parked, work, (scope, &shard), &named, &again);
-            let to_park = by_key.entry(key.clone()).or_insert_with(|| ToPark {
+            let request = again
+                .flight
+                .as_ref()
+                .map_or(0, |flight| Arc::as_ptr(flight).addr());
+            let to_park = by_key.entry((key.clone(), request)).or_insert_with(|| ToPark {
                 key,
                 why: again.why(),
                 operations: Vec::new(),
                 refused: Vec::new(),
+                flight: again.flight.clone(),
             });
             to_park.operations.push(operation);
         }
@@ -141,6 +179,7 @@ impl Lane {
                     why,
                     operations: Vec::new(),
                     refused: Vec::new(),
+                    flight: None,
                 });
             }
             if let Some(to_park) = of_key.last_mut() {
@@ -208,14 +247,22 @@ impl Lane {
                 let put = parked.put(entry.clone(), &lines, doubt, &mut copy).await;
                 drop(charge);
                 match put {
-                    Ok(()) => break,
+                    Ok(()) => {
+                        if let (Some(flight), Some((at, _))) = (&to_park.flight, copy) {
+                            parked.are_under_way(self.number, at, flight);
+                        }
+                        break;
+                    }
+                    // Nobody gives up what may be done in a moment.
+                    Err(NotParked::Full(_)) if to_park.is_under_way() => self.rest(LOOK_AGAIN).await?,
                     Err(full @ NotParked::Full(_)) => {
                         let error = Arc::new(Error {
                             status: 503,
                             kind: "parked_store_full".to_owned(),
                             reason: format!("{full}; it waited for {}: {}", to_park.key.shown(), to_park.why),
                         });
-                        let operations = to_park.operations.iter();
+                        let is_left = |operation: &&usize| !to_park.has_done(work, **operation);
+                        let operations = to_park.operations.iter().filter(is_left);
                         dead.extend(operations.map(|operation| (*operation, Arc::clone(&error))));
                         break;
                     }
@@ -323,6 +370,16 @@ impl Lane {
 // === impl ToPark ===
 
 impl ToPark {
+    fn is_under_way(&self) -> bool {
+        self.flight.as_ref().is_some_and(|flight| flight.is_under_way())
+    }
+
+    /// Whether that request has executed an operation.
+    fn has_done(&self, work: &Work<'_>, operation: usize) -> bool {
+        let flight = self.flight.as_ref();
+        flight.is_some_and(|flight| flight.has_done(work.batch.order_of(operation)))
+    }
+
     /// Cuts the operations into pieces, each of which fits into a message of this many bytes.
     fn in_pieces(self, work: &Work<'_>, bytes_max: usize, snapshot: &Snapshot) -> Vec<Self> {
         let (key, why) = (self.key, cut(&self.why, WHY_BYTES_MAX));
@@ -353,6 +410,7 @@ impl ToPark {
                     why: why.clone(),
                     operations: Vec::new(),
                     refused: Vec::new(),
+                    flight: self.flight.clone(),
                 });
             }
             bytes += more;
@@ -393,6 +451,10 @@ fn cut(text: &str, most: usize) -> String {
     text[..text.floor_char_boundary(most)].to_owned()
 }
 
+/// The time until a lane looks again at a request that is under way.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The most bytes that go behind a request under way; a lane with more waits for its end.
+const BEHIND_BYTES_MAX: u64 = 8 << 20;
 /// The most bytes of an entry with its lines, unless one operation alone has more.
 const PIECE_BYTES: usize = 1 << 20;
 /// The most bytes of an entry without its operations, its reason and its target; and the most bytes for each

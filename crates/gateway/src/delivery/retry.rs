@@ -275,6 +275,7 @@ async fn step(
     {
         return Ok(KeyResult::PassedOver);
     }
+    load.executed(&mut send);
     let buried = load.buried_before(parked, &mut send);
     let refused = load.refused_before(route, parked, &mut send);
     work.limit = send.len();

@@ -64,6 +64,7 @@ pub(crate) async fn deliver(
         resent: RefCell::default(),
         led_to: RefCell::default(),
         unwritten: RefCell::default(),
+        flights: Default::default(),
         _parts: shared.delivery_memory.parts(lanes as usize + retry::AT_ONCE),
         shared,
         group,
@@ -102,6 +103,8 @@ pub(crate) async fn deliver(
     while running.join_next().await.is_some() {}
     ended.set(true);
     let _ = tending.await;
+    // Whoever delivers next must not send what a request under way may still execute.
+    route.flights.landed().await;
 }
 
 // === impl Route ===
@@ -117,9 +120,7 @@ impl Route {
         let share = most.saturating_mul(2 * nodes.max(1)) / self.busy.get().max(1);
         share.max(BATCH_BYTES_MIN).min(most)
     }
-}
 
-impl Route {
     /// Returns the lane that a group at this position, read after one of the batch, has to wait for, if any.
     fn awaited(&self, lane: u32, after: Option<u64>, position: u64) -> Option<u32> {
         let whereabouts = self.group.queue.whereabouts.as_ref()?;
@@ -152,9 +153,11 @@ impl Route {
     /// Returns the whereabouts of names in the cluster that this route delivers to. They are kept only for
     /// the cluster that clients see.
     pub(crate) fn whereabouts(&self) -> Option<&Whereabouts> {
-        let queue = &self.group.queue;
-        let ours = queue.cluster == self.group.settings.cluster;
-        queue.whereabouts.as_ref().filter(|_| ours)
+        let (queue, settings) = (&self.group.queue, &self.group.settings);
+        queue
+            .whereabouts
+            .as_ref()
+            .filter(|_| queue.cluster == settings.cluster)
     }
 }
 

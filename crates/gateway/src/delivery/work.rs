@@ -217,6 +217,12 @@ impl Batch {
         let at = self.origins.partition_point(|origin| origin.first <= operation);
         &self.origins[at - 1]
     }
+
+    /// Returns the position of an operation's request, and its number among those that this has for the lane.
+    pub(crate) fn order_of(&self, operation: usize) -> (u64, u32) {
+        let origin = self.origin(operation);
+        (origin.position, origin.place_of(operation))
+    }
 }
 
 // === impl Origin ===

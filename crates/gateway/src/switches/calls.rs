@@ -206,8 +206,8 @@ fn narrowed(call: &Call, parameters: &Parameters) -> Vec<Box<str>> {
 }
 
 /// Checks that a client has the right for everything that these names and patterns cover, now and later.
-/// Elasticsearch narrows a pattern to the indices that the client may see, and answers 200 for these; a switch
-/// for the pattern would also apply to indices that only others see.
+/// Elasticsearch narrows a pattern to the indices that the client may see, and answers 200 for these; a
+/// switch for the pattern would also apply to indices that only others see.
 async fn may_all(proxy: &Proxy, head: &Parts, patterns: Vec<Box<str>>) -> Result<(), Fault> {
     if patterns.is_empty() {
         return Ok(());

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bulk::Op;
 use cluster::Snapshot;
 use traces::Context;
 use wire::Buffer;
@@ -15,6 +14,7 @@ use crate::clock::steady_ms;
 use crate::delivery::doubt::Doubt;
 use crate::delivery::error_scope::concerns_requests;
 use crate::delivery::lane::Route;
+use crate::delivery::op_lines::lines_of;
 use crate::delivery::outcome::{Again, Outcome};
 use crate::delivery::same_document::{SameDocument, TryStep};
 use crate::delivery::server_error::Error;
@@ -339,6 +339,16 @@ impl KeyBatch {
         due.extract_if(.., is_buried).collect()
     }
 
+    /// Takes away what a request has executed that was under way when it was parked: that is done.
+    pub(super) fn executed(&mut self, due: &mut Vec<usize>) {
+        let is_done = |operation: &mut usize| {
+            let flight = self.pieces[self.of[*operation].0].picked.flight.as_ref();
+            flight.is_some_and(|flight| flight.has_done(self.order_of(*operation)))
+        };
+        let done: Vec<usize> = due.extract_if(.., is_done).collect();
+        done.into_iter().for_each(|operation| self.gone(operation));
+    }
+
     /// Takes away what was refused at an earlier try and whose dead letter the disk has not taken: it is not
     /// sent again. Returns it, to be given up.
     pub(super) fn refused_before(&self, route: &Route, parked: &Parked, due: &mut Vec<usize>) -> Vec<Dead> {
@@ -462,26 +472,6 @@ fn spans_of(entry: &ParkedEntry) -> impl Iterator<Item = (u64, Context)> {
     })
 }
 
-/// Returns where each operation of these lines is: an action, and a source unless the action is a `delete`.
-fn lines_of(lines: &[u8]) -> Vec<std::ops::Range<usize>> {
-    let (mut ranges, mut at) = (Vec::new(), 0);
-    let end = |from: usize| {
-        let newline = memchr::memchr(b'\n', &lines[from..]);
-        newline.map_or(lines.len(), |found| from + found + 1)
-    };
-    while at < lines.len() {
-        let action_ends = end(at);
-        let subject = bulk::subject(&lines[at..action_ends]);
-        let ends = match subject.is_some_and(|subject| subject.op == Op::Delete) {
-            true => action_ends,
-            false => end(action_ends),
-        };
-        ranges.push(at..ends);
-        at = ends;
-    }
-    ranges
-}
-
 /// An operation is tried for one part in this many of its longest age before it is given up, however old it
 /// is when the gateway starts, or takes its lane over.
 const HAD_PART: u32 = 24;
@@ -517,6 +507,7 @@ mod tests {
                 parked_ms: 5,
                 had_ms: 5,
                 until: None,
+                flight: None,
             }
         });
         let picked = picked.collect();

@@ -1,15 +1,19 @@
 //! A model of lanes and parked operations against indices that are blocked or closed, deleted and made again,
 //! and aliases that move, at random: writes to one document are executed in the order in which they were
 //! accepted, and nothing waits for an index that its name does not lead to. In some runs the lanes are those
-//! of a queue in Kafka, each with positions of its own.
+//! of a queue in Kafka, each with positions of its own; in others nodes keep requests, whose writes are
+//! parked meanwhile.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod checks;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::key_batch::{DueSteps, Held};
 use crate::delivery::same_document::SameDocument;
 use crate::queue::parked::{
-    Holder, HolderQuery, OperationNames, ParkKey, ParkedEntry, ParkedState, Picked, Tried, read_again,
+    Flight, Holder, HolderQuery, OperationNames, ParkKey, ParkedEntry, ParkedState, Picked, Tried, read_again,
 };
 
 const INDICES: [&str; 4] = ["b", "i1", "i2", "z"];
@@ -49,7 +53,15 @@ struct LaneBatch {
     sent: Vec<usize>,
     sent_by: Option<Topology>,
     /// Writes that are being put on disk, each under its key.
-    putting: Vec<(ParkKey, Vec<usize>, Topology)>,
+    putting: Vec<ToPut>,
+}
+
+/// Writes that are being put on disk, and the request that is under way with them, if one is.
+struct ToPut {
+    key: ParkKey,
+    writes: Vec<usize>,
+    topology: Topology,
+    flight: Option<Arc<Flight>>,
 }
 
 /// A try of a key that is under way.
@@ -81,6 +93,8 @@ struct Model {
     made: BTreeMap<&'static str, usize>,
     lanes: Vec<Option<LaneBatch>>,
     tries: Vec<Try>,
+    /// Requests that nodes keep, their writes, and where names led when they were sent.
+    kept: Vec<(Arc<Flight>, Vec<usize>, Topology)>,
     /// Entries on disk, and their writes.
     disk: BTreeMap<u64, (ParkedEntry, Vec<usize>, BTreeSet<u32>)>,
     /// Entries of batches that are not committed.
@@ -93,6 +107,20 @@ struct Model {
 
 /// An index, and how often it had been made again.
 type Made = (&'static str, usize);
+
+// === impl ToPut ===
+
+impl ToPut {
+    fn new(key: ParkKey, writes: Vec<usize>, topology: &Topology, flight: Option<Arc<Flight>>) -> Self {
+        let topology = topology.clone();
+        Self {
+            key,
+            writes,
+            topology,
+            flight,
+        }
+    }
+}
 
 fn resolve(topology: &Topology, name: &str) -> Option<&'static str> {
     let leads = topology.get(name).copied().flatten()?;
@@ -121,6 +149,7 @@ impl Model {
             made: BTreeMap::new(),
             lanes: (0..LANES).map(|_| None).collect(),
             tries: Vec::new(),
+            kept: Vec::new(),
             disk: BTreeMap::new(),
             unsettled: BTreeMap::new(),
             next_at: 10,
@@ -332,8 +361,8 @@ impl Model {
         let Some(mut batch) = self.lanes[lane as usize].take() else {
             return self.begin(lane);
         };
-        if let Some((key, writes, topology)) = batch.putting.pop() {
-            self.put(lane, key, writes, &topology);
+        if let Some(to_put) = batch.putting.pop() {
+            self.put(lane, to_put);
         } else if let Some(topology) = batch.sent_by.take() {
             self.settle_lane(&mut batch, topology);
         } else if batch.left.is_empty() {
@@ -364,7 +393,7 @@ impl Model {
         }
         let held: Vec<_> = by_key
             .into_iter()
-            .map(|(key, of)| (key, of, known.clone()))
+            .map(|(key, of)| ToPut::new(key, of, &known, None))
             .collect();
         if !held.is_empty() {
             (batch.putting, batch.left) = (held, left);
@@ -399,13 +428,19 @@ impl Model {
 
     fn settle_lane(&mut self, batch: &mut LaneBatch, topology: Topology) {
         let mut by_key: BTreeMap<ParkKey, Vec<usize>> = BTreeMap::new();
+        let flight = (!self.partitions && self.one_in(4)).then(Arc::default);
+        if let Some(flight) = &flight {
+            let kept = (Arc::clone(flight), batch.sent.clone(), topology.clone());
+            self.kept.push(kept);
+        }
+        let are_alone = flight.is_some() && self.one_in(2);
         for write in std::mem::take(&mut batch.sent) {
-            if self.execute(write, &topology) {
+            if flight.is_none() && self.execute(write, &topology) {
                 self.writes[write].settled = true;
                 continue;
             }
             let named = self.named(write, &topology);
-            let key = match self.one_in(6) {
+            let key = match are_alone || flight.is_none() && self.one_in(6) {
                 true => ParkKey::Documents,
                 false => self.state.index_line(&named),
             };
@@ -414,11 +449,32 @@ impl Model {
         }
         batch.putting = by_key
             .into_iter()
-            .map(|(key, of)| (key, of, topology.clone()))
+            .map(|(key, of)| ToPut::new(key, of, &topology, flight.clone()))
             .collect();
     }
 
-    fn put(&mut self, lane: u32, key: ParkKey, writes: Vec<usize>, topology: &Topology) {
+    /// Lets a node answer one of the requests that it keeps, or lose its answer.
+    fn land(&mut self) {
+        let one = self.below(self.kept.len());
+        let (flight, writes, topology) = self.kept.swap_remove(one);
+        let is_lost = self.one_in(3);
+        let mut done = HashSet::new();
+        for write in writes {
+            if !self.one_in(5) && self.execute(write, &topology) && !is_lost {
+                done.insert((self.writes[write].position, 0));
+            }
+        }
+        flight.lands(done);
+        self.state.landed(&flight);
+    }
+
+    fn put(&mut self, lane: u32, to_put: ToPut) {
+        let ToPut {
+            key,
+            writes,
+            topology,
+            flight,
+        } = to_put;
         let mut entry = ParkedEntry {
             key,
             lane,
@@ -428,7 +484,7 @@ impl Model {
             ..ParkedEntry::sample()
         };
         for write in &writes {
-            let (named, one) = (self.named(*write, topology), &self.writes[*write]);
+            let (named, one) = (self.named(*write, &topology), &self.writes[*write]);
             entry.add_names(&named);
             entry.ops.push((entry.origins.len() as u32, 0));
             entry.origins.push((one.position, one.accepted));
@@ -439,10 +495,13 @@ impl Model {
                     .push((request, one.written.to_owned(), index.to_owned()));
             }
         }
-        let doubt = writes.iter().any(|write| self.writes[*write].doubt);
+        let doubt = flight.is_some() || writes.iter().any(|write| self.writes[*write].doubt);
         let at = self.next_at;
         self.next_at += 10;
         self.state.insert_put(&entry, (at, 100), doubt);
+        if let Some(flight) = flight {
+            self.state.are_under_way(lane, at, &flight);
+        }
         writes.iter().for_each(|write| self.writes[*write].settled = true);
         let left = (0..writes.len() as u32).collect();
         self.disk.insert(at, (entry, writes, left));
@@ -541,6 +600,15 @@ impl Model {
             let (piece, op) = one.of[operation];
             let write = self.write_of(&one, operation);
             let picked = &one.picked[piece];
+            let order = (self.writes[write].position, 0);
+            if picked
+                .flight
+                .as_ref()
+                .is_some_and(|flight| flight.has_done(order))
+            {
+                tried[piece].gone.push(op);
+                continue;
+            }
             self.writes[write].doubt |= picked.doubt;
             let gone = given_up || self.execute(write, &one.topology);
             tried[piece].attempted = true;
@@ -595,6 +663,9 @@ impl Model {
             let sent = sent.into_iter().map(|operation| self.write_of(&one, operation));
             under_way.extend(sent.map(|write| (write, one.topology.clone())));
         }
+        for (_, writes, topology) in std::mem::take(&mut self.kept) {
+            under_way.extend(writes.into_iter().map(|write| (write, topology.clone())));
+        }
         for (write, topology) in under_way {
             if self.one_in(2) {
                 self.execute(write, &topology);
@@ -637,78 +708,15 @@ impl Model {
     }
 
     fn go_on(&mut self) {
+        if !self.kept.is_empty() && self.one_in(12) {
+            return self.land();
+        }
         match self.one_in(2) {
             true => {
                 let lane = self.below(LANES as usize) as u32;
                 self.step_lane(lane);
             }
             false => self.step_parked(),
-        }
-    }
-
-    /// Checks that two writes to one document were executed in their order, if they have the same name; and
-    /// otherwise if both names led to one index from when the later one was accepted until it was executed,
-    /// neither has come to the index because its name had moved unseen, and none has waited by itself.
-    fn check_order(&self, seed: u64) {
-        let mut first: BTreeMap<(Made, usize), (usize, bool, usize)> = BTreeMap::new();
-        for (at, (index, write, knowingly, known)) in self.executed.iter().enumerate() {
-            first.entry((*index, *write)).or_insert((at, *knowingly, *known));
-        }
-        for ((index, later), (at, knowingly, known)) in &first {
-            for ((other, earlier), (before, also, _)) in &first {
-                let (one, two) = (&self.writes[*earlier], &self.writes[*later]);
-                if earlier >= later || index != other || one.id != two.id || before < at {
-                    continue;
-                }
-                let since = self.history.iter().rposition(|(from, _)| *from <= two.accepted);
-                let mut all = self.history[since.unwrap_or_default()..*known].iter();
-                let both_led = all.all(|(_, topology)| {
-                    let led = resolve(topology, one.written);
-                    led.is_some() && led == resolve(topology, two.written)
-                });
-                let is_ordered = both_led && *knowingly && *also && !one.alone && !two.alone;
-                assert!(
-                    one.written != two.written && !is_ordered,
-                    "seed {seed}: {index:?} has executed {two:?} before {one:?}: {:?} {:?}",
-                    self.executed,
-                    self.history
-                );
-            }
-        }
-    }
-
-    fn parked(&self) -> impl Iterator<Item = usize> {
-        let entries = self.disk.values();
-        entries.flat_map(|(_, writes, left)| left.iter().map(|op| writes[*op as usize]))
-    }
-
-    /// Checks that a write waits only if its index takes nothing, or for an earlier write that has its name,
-    /// or whose name has led to its index.
-    fn check_waits(&self, seed: u64) {
-        for (at, (entry, writes, left)) in &self.disk {
-            // What waits by itself is tried from the first on here, as often as others ask for a try.
-            let by_index = left
-                .iter()
-                .filter(|op| !self.state.holds(&ParkKey::Documents, *at, **op));
-            for op in by_index {
-                let write = &self.writes[writes[*op as usize]];
-                let index = resolve(&self.known, write.written);
-                let is_behind = |earlier: &usize| {
-                    let (name, accepted) = (self.writes[*earlier].written, self.writes[*earlier].accepted);
-                    let led = || self.led_since(name, accepted);
-                    // Positions of different partitions say nothing about each other.
-                    (self.partitions || accepted < write.accepted)
-                        && (name == write.written || led().iter().any(|led| Some(led.as_str()) == index))
-                };
-                let is_kept = index.is_none_or(|index| self.blocked.contains(index));
-                let is_kept = is_kept || self.parked().any(|earlier| is_behind(&earlier));
-                let shown: Vec<_> = self.state.shown(9).into_iter().map(|key| key.0).collect();
-                assert!(
-                    is_kept,
-                    "seed {seed}: {write:?} waits, parked for {:?}: {shown:?} {:?} {:?}",
-                    entry.key, self.known, self.blocked
-                );
-            }
         }
     }
 }

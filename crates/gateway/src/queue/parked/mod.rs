@@ -14,6 +14,7 @@ mod bound;
 mod error;
 mod failure_row;
 mod find;
+mod flight;
 mod gather;
 mod history;
 mod key;
@@ -41,6 +42,7 @@ use crate::queue::unconfirmed_letters::UnconfirmedLetters;
 pub(crate) use error::ParkedError;
 pub(crate) use failure_row::{FailureRow, Unexplained};
 pub(crate) use find::{ParkedFound, ParkedSought};
+pub(crate) use flight::Flight;
 pub(crate) use key::{OperationNames, ParkKey, Scope, ShardOf, behind_other_lane, behind_other_line};
 pub(crate) use led_to::NameLed;
 use lines::Lines;
@@ -439,6 +441,27 @@ impl Parked {
         self.state().insert_put(&entry, (at, bytes), doubt);
         self.any.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Records that a request is under way with the operations that were just put at a place, for a batch of
+    /// a lane that is not committed yet.
+    pub(crate) fn are_under_way(&self, lane: u32, at: u64, flight: &Arc<Flight>) {
+        self.state().are_under_way(lane, at, flight);
+    }
+
+    /// Tries the lines again at once that waited for the end of a request.
+    pub(crate) fn landed(&self, flight: &Arc<Flight>) {
+        self.state().landed(flight);
+        self.changed.notify_one();
+    }
+
+    /// Whether there is plenty of room: less is parked than half of what may be.
+    pub(crate) fn has_plenty(&self) -> bool {
+        let used = |store: &Arc<Store>| {
+            let (used, most) = store.bytes();
+            used < most / 2
+        };
+        self.state().has_plenty() && self.opened().is_none_or(|store| used(&store))
     }
 
     /// Commits a lane's batch: its parked operations count from this moment on.

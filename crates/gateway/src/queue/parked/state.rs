@@ -1,5 +1,6 @@
 //! Keeps parked operations in memory: by key, in the order in which they go out.
 
+mod flights;
 mod holder;
 mod index_lines;
 mod joining;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 
 use super::FailureRow;
 use super::bound::{DOCUMENTS_MAX, OPERATIONS_MAX, PIECES_MAX, ParkedBound};
+use super::flight::Flight;
 use super::key::ParkKey;
 use super::lines::{Behind, Lines};
 use super::store::ParkedEntry;
@@ -50,6 +52,8 @@ pub(crate) struct ParkedState {
     /// The operations whose documents are known one by one.
     known: usize,
     places: DocumentPlaces,
+    /// Of documents that wait by themselves, the operations that have gone over into a line.
+    joined_lines: HashMap<u64, Vec<Order>>,
     /// By lane, the pieces that its batch under way has parked.
     unsettled: HashMap<u32, Vec<(ParkKey, Order)>>,
     /// The generation of the cluster's topology that the names were looked up in.
@@ -83,6 +87,8 @@ struct ParkedKey {
     failures: u32,
     next_try: Instant,
     running: bool,
+    /// Requests under way with operations of its pieces; perhaps some that have ended.
+    flights: Vec<Arc<Flight>>,
     /// Whether the operator wants no more tries.
     given_up: bool,
     /// The generation of the cluster's topology by which pieces have joined other lines.
@@ -123,6 +129,8 @@ pub(crate) struct EntryPiece {
     /// The lines that it may have to join.
     behind: Option<Box<Behind>>,
     next_try: Option<Instant>,
+    /// The request that its operations were in when they were parked, if nobody waits for its answer.
+    flight: Option<Arc<Flight>>,
 }
 
 /// How far the batch is that a piece came from.
@@ -195,6 +203,7 @@ impl EntryPiece {
             ops,
             behind: None,
             next_try: None,
+            flight: None,
         }
     }
 
@@ -283,6 +292,7 @@ impl ParkedState {
             failures: 0,
             next_try: Instant::now(),
             running: false,
+            flights: Vec::new(),
             given_up: false,
             joined: None,
         });
@@ -296,6 +306,9 @@ impl ParkedState {
             held.next_try = held.next_try.min(Instant::now() + super::SOON);
         }
         held.bytes += piece.share;
+        if let Some(flight) = &piece.flight {
+            held.flies_with(flight);
+        }
         match key.rank() {
             0 => self.enter_line(&key, order, &piece, names),
             _ => self.add_names(&key, names),
@@ -485,7 +498,8 @@ impl ParkedState {
         let due = self
             .keys
             .iter_mut()
-            .filter(|(_, held)| !held.running && held.next_try <= now && held.may_try());
+            .filter(|(_, held)| !held.running && held.next_try <= now && held.may_try())
+            .filter(|(key, held)| !held.is_under_way(key));
         let mut due: Vec<(Instant, ParkKey, &mut ParkedKey)> = due
             .map(|(key, held)| (held.next_try, key.clone(), held))
             .collect();
@@ -499,8 +513,13 @@ impl ParkedState {
 
     /// Returns when a key is due next.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        let waiting = self.keys.values().filter(|held| !held.running && held.may_try());
-        waiting.map(|held| held.next_try).min()
+        let waiting = self
+            .keys
+            .iter()
+            .filter(|(_, held)| !held.running && held.may_try());
+        // The end of a request is told.
+        let waiting = waiting.filter(|(key, held)| !held.is_under_way(key));
+        waiting.map(|(_, held)| held.next_try).min()
     }
 
     /// Makes sure that keys that wait long are looked at soon: something has changed at the cluster.
@@ -614,6 +633,7 @@ impl ParkedState {
 
     /// Takes over the new places of records that were written again.
     pub(crate) fn moved(&mut self, places: &BTreeMap<u64, u64>) {
+        self.joined_moved(places);
         for held in self.keys.values_mut() {
             let orders: Vec<Order> = held
                 .pieces
@@ -749,6 +769,9 @@ impl ParkedState {
             return;
         }
         let Some(held) = self.keys.remove(key) else { return };
+        if self.keys.is_empty() {
+            self.joined_lines.clear();
+        }
         for name in &held.names {
             self.let_go_of_name(name, key);
         }

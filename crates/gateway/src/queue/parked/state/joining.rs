@@ -1,6 +1,7 @@
 //! Operations that join the line of earlier ones once it is known that the alias of these leads to their
 //! index ([`Behind`](super::super::lines::Behind)).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cluster::Snapshot;
@@ -95,6 +96,12 @@ impl ParkedState {
             .take()
             .map(|behind| vec![behind.written, behind.concrete]);
         piece.next_try = None;
+        if *key == ParkKey::Documents {
+            // Later operations on these documents may be there, and stay.
+            for number in piece.numbers() {
+                self.joined_lines.entry(number).or_default().push(order);
+            }
+        }
         if let (ParkKey::Index { .. }, Some([written, _])) = (&to, names.as_deref()) {
             piece.written = [written.as_str().into()].into();
         }
@@ -102,6 +109,25 @@ impl ParkedState {
             (piece.documents, piece.places) = Default::default();
         }
         self.insert(to, &names.unwrap_or_default(), "", piece);
+    }
+}
+
+impl ParkedState {
+    /// Whether an earlier operation on one of these documents has joined a line, and still waits there.
+    pub(super) fn has_joined_line(&self, numbers: impl Iterator<Item = u64>, place: Order) -> bool {
+        if self.joined_lines.is_empty() {
+            return false;
+        }
+        let waits = |order: &Order| self.keys.values().any(|held| held.pieces.contains_key(order));
+        let mut earlier = numbers.flat_map(|number| self.joined_lines.get(&number).into_iter().flatten());
+        earlier.any(|order| *order < place && waits(order))
+    }
+
+    /// Takes over the new places of the records of operations that have joined lines.
+    pub(super) fn joined_moved(&mut self, places: &BTreeMap<u64, u64>) {
+        for order in self.joined_lines.values_mut().flatten() {
+            order.2 = places.get(&order.2).copied().unwrap_or(order.2);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::super::FailureRow;
+use super::super::flight::Flight;
 use super::super::key::ParkKey;
 use super::{EntryPiece, Order, ParkedState, Standing};
 
@@ -25,6 +26,8 @@ pub(crate) struct Picked {
     pub(crate) had_ms: u64,
     /// The place from which its operations have to stay: earlier ones than these are elsewhere.
     pub(crate) until: Option<Order>,
+    /// The request that was under way with its operations when they were parked.
+    pub(crate) flight: Option<Arc<Flight>>,
 }
 
 /// The pieces that a key tries next.
@@ -53,6 +56,7 @@ impl Picked {
             parked_ms: piece.parked_ms,
             had_ms: piece.had_ms,
             until,
+            flight: piece.flight.clone(),
         }
     }
 
@@ -91,10 +95,11 @@ impl ParkedState {
                 continue;
             }
             if *key == ParkKey::Documents {
-                let held_back = piece.numbers().any(|one| seen.contains(&one));
+                let held_back = piece.numbers().any(|one| seen.contains(&one))
+                    || self.has_joined_line(piece.numbers(), *order);
                 seen.extend(piece.numbers());
                 let is_due = held.given_up || piece.next_try.is_none_or(|next| next <= now);
-                if held_back || !is_due {
+                if held_back || !is_due || piece.is_under_way() {
                     continue;
                 }
             }

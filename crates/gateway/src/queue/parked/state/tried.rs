@@ -95,7 +95,8 @@ impl ParkedState {
             made.attempts = piece.attempts + u32::from(attempted);
             made.refusals = tried.refusals.max(piece.refusals);
             made.failure_row = piece.failure_row.after(tried.failure_row, attempted);
-            (made.doubt, made.behind) = (piece.doubt || tried.doubt, piece.behind.clone());
+            made.doubt = piece.doubt || tried.doubt;
+            (made.behind, made.flight) = (piece.behind.clone(), piece.flight.clone());
             made
         };
         for (to, ops) in tried.moved {
@@ -120,11 +121,7 @@ impl ParkedState {
             let mut piece = remake(left, key, attempted);
             if *key == ParkKey::Documents && tried.attempted {
                 let failures = piece.attempts.saturating_sub(entry.attempts);
-                let wait = if attempted {
-                    again(failures)
-                } else {
-                    Duration::ZERO
-                };
+                let wait = attempted.then(|| again(failures)).unwrap_or_default();
                 piece.next_try = Some(Instant::now() + wait);
             }
             self.insert(key.clone(), &names, "", piece);

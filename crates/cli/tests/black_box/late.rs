@@ -1,0 +1,182 @@
+//! A node that keeps a request for long holds up nothing but what the request is about.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use testkit::fake::{Behaviour, FakeCluster, Fault, HeldUp, Injection, Spec, Unfit};
+
+use crate::home::{GatewayHome, account, drained, queue, wait};
+use crate::parked::{all_are, docs, parked_for, two_indices};
+
+/// The value of the documents whose requests a node keeps.
+const KEPT: usize = 777;
+
+/// Has nodes keep requests with such documents for this long, and refuse documents that hold `other`.
+fn keep(cluster: &FakeCluster, wait: Duration) {
+    cluster.set_behaviour(Behaviour {
+        held_up: Some(HeldUp {
+            holds: format!("{{\"n\":{KEPT}}}"),
+            wait,
+        }),
+        unfit: Some(Unfit {
+            holds: "other".to_owned(),
+            status: 400,
+            error: r#"{"type":"strict_dynamic_mapping_exception","reason":"not allowed"}"#.to_owned(),
+        }),
+        ..Behaviour::default()
+    });
+}
+
+/// Waits for this, for as long as it may take at most.
+fn within(time: Duration, holds: impl Fn() -> bool) -> bool {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        if holds() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    holds()
+}
+
+/// Returns the same operations on documents with other ids.
+fn others(body: &str, prefix: &str) -> String {
+    body.replace("\"_id\":\"", &format!("\"_id\":\"{prefix}"))
+}
+
+#[test]
+fn others_documents_go_on_while_a_node_keeps_a_request_and_each_is_executed_once_and_in_order() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    let began = Instant::now();
+    keep(&cluster, Duration::from_secs(8));
+    gateway.bulk(&docs("blocked", 50, KEPT)).ok().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    for n in 1..=5 {
+        gateway.bulk(&docs("good", 50, n)).ok().unwrap();
+        gateway.bulk(&docs("blocked", 50, n)).ok().unwrap();
+        gateway.bulk(&others(&docs("blocked", 50, n), "x")).ok().unwrap();
+    }
+    let all = || {
+        let blocked = cluster.docs("blocked");
+        all_are(&cluster, "good", 50, 5)
+            && (0..50).all(|id| {
+                let doc = blocked.get(&format!("x{id}"));
+                doc.is_some_and(|doc| doc.source == "{\"n\":5}")
+            })
+    };
+    let arrived = within(Duration::from_secs(5), all);
+    let one = account(&queue(&gateway), "c0");
+    assert!(arrived && began.elapsed() < Duration::from_secs(7), "{one}");
+    let blocked = cluster.docs("blocked");
+    let is_early = |id: usize| blocked.get(&id.to_string()).is_some_and(|doc| doc.version > 1);
+    assert!(!(0..50).any(is_early), "later versions wait: {blocked:?}");
+    assert!(one["parked"].as_u64() > Some(0), "{one}");
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(800), &json!(0)));
+    assert!(began.elapsed() >= Duration::from_secs(8));
+    for (id, doc) in cluster.docs("blocked") {
+        assert_eq!(doc.source, "{\"n\":5}", "{id}");
+        let versions = if id.starts_with('x') { 5 } else { 6 };
+        assert_eq!(doc.version, versions, "{id} each once");
+    }
+}
+
+#[test]
+fn an_index_whose_requests_are_all_kept_waits_in_a_line_of_its_own() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], "");
+    place.replace("lanes: 4", "lanes: 1");
+    let gateway = place.start();
+    keep(&cluster, Duration::from_secs(6));
+    let (mut arrived, mut has_line) = (Duration::ZERO, false);
+    for n in 0..20 {
+        let began = Instant::now();
+        let kept = others(&docs("blocked", 50, KEPT), &format!("{n}-"));
+        gateway.bulk(&kept).ok().unwrap();
+        gateway.bulk(&docs("good", 50, n)).ok().unwrap();
+        assert!(within(Duration::from_secs(10), || all_are(
+            &cluster, "good", 50, n
+        )));
+        arrived = arrived.max(began.elapsed());
+        has_line |= parked_for(&account(&queue(&gateway), "c0"), "index:blocked");
+    }
+    assert!(
+        has_line && arrived < Duration::from_secs(5),
+        "{has_line}, {arrived:?}"
+    );
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(2_000), &json!(0)));
+    let blocked = cluster.docs("blocked");
+    assert!(blocked.len() == 1_000 && blocked.values().all(|doc| doc.version == 1));
+}
+
+#[test]
+fn operations_that_a_late_answer_refuses_are_dead_letters_and_the_others_are_done() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], "");
+    place.replace("lanes: 4", "lanes: 1");
+    let gateway = place.start();
+    keep(&cluster, Duration::from_secs(5));
+    let unfit = "{\"index\":{\"_index\":\"blocked\",\"_id\":\"unfit\"}}\n{\"other\":1}\n";
+    gateway.bulk(&(docs("blocked", 50, KEPT) + unfit)).ok().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    gateway.bulk(&docs("good", 50, 1)).ok().unwrap();
+    assert!(within(Duration::from_secs(4), || all_are(
+        &cluster, "good", 50, 1
+    )));
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(100), &json!(1)), "{one}");
+    assert!(cluster.docs("blocked").values().all(|doc| doc.version == 1));
+}
+
+#[test]
+fn what_was_under_way_at_a_kill_is_looked_for_and_executed_once() {
+    let cluster = FakeCluster::start(Spec::default().index("good", 1).index("blocked", 1).storing()).unwrap();
+    let place = GatewayHome::before(&[&cluster], "");
+    place.replace("lanes: 4", "lanes: 1");
+    let gateway = place.start();
+    cluster.inject(Injection::bulk(Fault::HangWritten));
+    gateway.bulk(&docs("blocked", 1, 1)).ok().unwrap();
+    assert!(within(Duration::from_secs(5), || cluster.struck() == 1));
+    gateway.bulk(&docs("good", 50, 1)).ok().unwrap();
+    gateway.bulk(&docs("blocked", 1, 2)).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one["pending"] == 0);
+    assert_eq!(
+        (&one["parked"], &one["indexed"]),
+        (&json!(2), &json!(50)),
+        "{one}"
+    );
+    drop(gateway);
+    let gateway = place.start();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(52), &json!(0)), "{one}");
+    assert!(all_are(&cluster, "blocked", 1, 2));
+}
+
+#[test]
+fn a_node_that_pauses_sends_no_stream_to_one_index_through_the_store() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    gateway.bulk(&docs("good", 50, 0)).ok().unwrap();
+    drained(&gateway, "c0");
+    cluster.pause(0);
+    cluster.pause(1);
+    let began = Instant::now();
+    let mut n = 0;
+    while began.elapsed() < Duration::from_secs(3) {
+        n += 1;
+        gateway.bulk(&docs("good", 50, n)).ok().unwrap();
+        assert_eq!(account(&queue(&gateway), "c0")["parked"], 0);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    cluster.resume(0);
+    cluster.resume(1);
+    wait(&gateway, "c0", |one| {
+        assert_eq!(one["parked"], 0, "{one}");
+        one["pending"] == 0
+    });
+    assert!(all_are(&cluster, "good", 50, n));
+}

@@ -1,0 +1,65 @@
+//! A request under way with operations that were parked meanwhile, since its answer takes long.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+/// How far such a request is. Lines with an operation of one that is under way are not tried: two requests
+/// with the same operation could be executed in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    /// What the answer said is done, each operation by its request and its place there, as soon as the
+    /// request has ended.
+    done: OnceLock<HashSet<(u64, u32)>>,
+}
+
+// === impl Flight ===
+
+impl Flight {
+    /// Records the end of the request, and the operations that are done for certain. The first word counts.
+    pub(crate) fn lands(&self, done: HashSet<(u64, u32)>) {
+        let _ = self.done.set(done);
+    }
+
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.done.get().is_none()
+    }
+
+    /// Whether the request has ended and has executed the operation of this request and place.
+    pub(crate) fn has_done(&self, operation: (u64, u32)) -> bool {
+        self.done.get().is_some_and(|done| done.contains(&operation))
+    }
+}
+
+/// Flights are the same only if they are one.
+impl PartialEq for Flight {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Flight {}
+
+/// Whether any of some requests is under way; forgets those that are not.
+pub(super) fn any_under_way(flights: &mut Vec<Arc<Flight>>) -> bool {
+    flights.retain(|flight| flight.is_under_way());
+    !flights.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_word_about_a_flight_counts() {
+        let (some, none) = (Flight::default(), Flight::default());
+        assert!(some.is_under_way() && !some.has_done((7, 1)));
+        some.lands([(7, 1)].into());
+        some.lands(HashSet::new());
+        assert!(!some.is_under_way() && some.has_done((7, 1)) && !some.has_done((7, 2)));
+        none.lands(HashSet::new());
+        none.lands([(7, 1)].into());
+        assert!(!none.is_under_way() && !none.has_done((7, 1)));
+        assert!(some != none && some == some, "each is itself alone");
+    }
+}
