@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::Snapshot;
+use futures_util::TryFutureExt;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -31,7 +32,7 @@ use crate::delivery::work::{Batch, Work};
 use crate::nodes::Outbound;
 use crate::queue::dead_letters::Cause;
 use crate::queue::parked::{
-    GoneEntry, ParkKey, Parked, ParkedError, Picked, SOON, Store, behind_other_lane, behind_other_line,
+    GoneEntry, Order, ParkKey, Parked, ParkedError, Picked, SOON, Store, behind_other_lane, behind_other_line,
 };
 use key_batch::{Dead, Fate, KeyBatch, PickedEntry};
 use passed_over::PassedOver;
@@ -59,10 +60,15 @@ enum NotTried {
     Parked(#[from] ParkedError),
     #[error("this version does not know to send them")]
     Unknown,
-    #[error("the disk has damaged the record at {0}")]
-    Damaged(u64),
-    #[error("the record at {0} has other operations than it says")]
-    OtherOperations(u64),
+    #[error("the disk has damaged the record at {}", record_of(.0))]
+    Damaged(Order),
+    #[error("the record at {} has other operations than it says", record_of(.0))]
+    OtherOperations(Order),
+}
+
+/// Returns the record of a piece.
+fn record_of((.., at): &Order) -> u64 {
+    *at
 }
 
 /// Tries parked operations again until told to stop; `is_over` says that no lane will park more.
@@ -144,17 +150,12 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, sto
 }
 
 /// Drops the letters of tries that ended before these were known to be on disk, if the letters' operations
-/// still wait; `holds` says so. A letter that is known to be there stays, and its operation is not sent again.
+/// still wait; `holds` says so. A letter that is known to be there stays: its operation is not sent again.
 fn forget_letters(route: &Route, parked: &Parked, holds: impl Fn(u64, u32) -> bool) {
     let group = &route.group;
     let forgotten = caught(GuardedWork::Parked, || {
         let is_meant = |id: (u64, u32)| !parked.unconfirmed_letters.is_put(id) && holds(id.0, id.1);
-        drop_letters(
-            &group.queue.dead_letters,
-            &group.settings.group,
-            parked,
-            is_meant,
-        )
+        drop_letters(&group.queue.dead_letters, &group.settings.group, parked, is_meant)
     });
     match forgotten {
         Ok(Ok(())) => {}
@@ -178,7 +179,8 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: w
             break;
         }
         let so_far = (progress, &mut limit, &mut passed);
-        match step(&route, &parked, &key, so_far, &mut stop).await {
+        let stepped = step(&route, &parked, &key, so_far, &mut stop);
+        match stepped.or_else(|why| lose(&route, &parked, &key, why)).await {
             Ok(KeyResult::Progress(some)) => progress |= some,
             Ok(KeyResult::PassedOver) => {}
             Ok(KeyResult::Nothing) => {
@@ -392,6 +394,31 @@ async fn read(
     let _charge = route.large_copy(copied).await;
     let load = KeyBatch::read(store, picked, wording, &mut body)?;
     Ok((load, body.freeze()))
+}
+
+/// Gives up operations that cannot be read for a reason that does not pass: they count as lost, and what
+/// waits behind them goes on. Returns the reason if it is another.
+async fn lose(route: &Route, parked: &Parked, key: &ParkKey, why: NotTried) -> Result<KeyResult, NotTried> {
+    let order = match why {
+        // The topic has them: its next owner reads them there.
+        _ if parked.is_handed_over() => return Err(why),
+        NotTried::Damaged(order) => order,
+        // The disk has what was written: only somebody who gives it up can say that it is worth nothing.
+        NotTried::OtherOperations(order) if parked.state().is_given_up(key) => order,
+        why => return Err(why),
+    };
+    let documents = parked.lose(key, order).await?;
+    let settings = &route.group.settings;
+    tracing::error!(
+        queue = &*settings.queue,
+        group = &*settings.group,
+        key = key.shown(),
+        at = record_of(&order),
+        documents,
+        why = why.to_string(),
+        "parked operations are lost"
+    );
+    Ok(KeyResult::Progress(true))
 }
 
 /// Memory for pieces that are tried together, as a lane has for a batch; none: delivery stops.
@@ -639,6 +666,7 @@ async fn finish(
                 lane: part.entry.lane,
                 ops: (!all).then(|| part.tried.gone.clone()),
                 dead: part.tried.dead,
+                lost: 0,
             }
         })
         .collect();

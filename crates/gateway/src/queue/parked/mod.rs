@@ -19,6 +19,7 @@ mod history;
 mod key;
 mod led_to;
 mod lines;
+mod loading;
 mod putting;
 mod state;
 mod store;
@@ -48,11 +49,10 @@ use putting::Putting;
 #[cfg(test)]
 use state::EntryPiece;
 use state::NamesLed;
-use state::Standing;
+use state::{Dying, Standing};
 pub(crate) use state::{Holder, HolderQuery, Order, ParkedState, Picked, Tried};
 use store::Bound;
 use store::Resolved;
-use store::StoreRecord;
 pub(crate) use store::{ParkedEntry, RefusalReason, Store};
 pub(crate) use topic::{GoneEntry, ParkedTopic};
 
@@ -279,63 +279,6 @@ impl Parked {
         }
     }
 
-    /// Reads the entries on disk. Entries whose lane has not come past their origin are to be dropped before
-    /// delivery starts.
-    fn load(&self, committed: &[u64]) -> Result<(), ParkedError> {
-        // A store is made when it is first wanted. A store that was not finished, because a full disk or a
-        // kill came in between, must not keep the gateway from starting on that disk.
-        if !Store::is_there(&self.folder)? {
-            return Ok(());
-        }
-        let store = self.open_store()?;
-        let (mut entries, mut dead) = (BTreeMap::new(), 0);
-        let (mut settled_before, mut last_resolved) = (0, 0);
-        let read = store.each(|at, bytes, record| match record {
-            StoreRecord::Put(entry, _) => {
-                if let Some(before) = entry.instead_of {
-                    entries.remove(&before);
-                }
-                let mut left: BTreeSet<u32> = (0..entry.ops.len() as u32).collect();
-                left.retain(|op| !entry.gone.contains(op));
-                entries.insert(at, (entry, bytes, left));
-            }
-            StoreRecord::Resolved(resolved) => {
-                dead = dead.max(resolved.dead);
-                last_resolved = at;
-                for (at, ops) in resolved.ops {
-                    let Some((_, _, left)) = entries.get_mut(&at) else {
-                        continue;
-                    };
-                    match ops {
-                        Some(ops) => left.retain(|op| !ops.contains(op)),
-                        None => left.clear(),
-                    }
-                    if left.is_empty() {
-                        entries.remove(&at);
-                    }
-                }
-            }
-            StoreRecord::Settled => settled_before = at,
-        });
-        read?;
-        let mut state = self.state.lock();
-        state.died_before(0, dead);
-        state.last_resolved = last_resolved;
-        let lines = Lines::of(entries.values().map(|(entry, _, left)| (&**entry, left.iter())));
-        for (at, (entry, bytes, left)) in entries {
-            let position = entry.origins.first().map_or(0, |(position, _)| *position);
-            let committed = committed.get(entry.lane as usize).copied().unwrap_or_default();
-            let standing = match at < settled_before || position < committed {
-                true => Standing::Ready,
-                false => Standing::Unsettled,
-            };
-            state.insert_again(&lines, &entry, &left, (at, bytes), standing);
-        }
-        self.letters_wait.store(state.has_letters(), Ordering::Relaxed);
-        self.any.store(!state.is_empty(), Ordering::Release);
-        Ok(())
-    }
-
     pub(crate) fn open_store(&self) -> Result<Arc<Store>, ParkedError> {
         let mut store = self.store.lock();
         if let Some(store) = &*store {
@@ -464,7 +407,7 @@ impl Parked {
         let dead = self.state().will_die(&gone);
         let result = match &self.topic {
             Some(topic) => topic.resolve(&gone, &dead.by_lane).await,
-            None => self.resolve_on_disk(&gone, dead.all).await,
+            None => self.resolve_on_disk(&gone, &dead).await,
         };
         if result.is_err() {
             self.state().will_not_die(&gone);
@@ -472,10 +415,10 @@ impl Parked {
         result
     }
 
-    async fn resolve_on_disk(&self, gone: &[GoneEntry], dead: u64) -> Result<(), ParkedError> {
+    async fn resolve_on_disk(&self, gone: &[GoneEntry], dying: &Dying) -> Result<(), ParkedError> {
         let store = self.open_store()?;
-        let ops = gone.iter().map(|one| (one.at, one.ops.clone())).collect();
-        let resolved = Resolved { ops, dead };
+        let unreadable = self.state().unreadable();
+        let resolved = resolved(gone, &unreadable, dying);
         let at = loop {
             match store.resolve(&resolved).await {
                 Ok(at) => break at,
@@ -491,8 +434,25 @@ impl Parked {
                 Err(error) => return Err(error.into()),
             }
         };
-        self.state().last_resolved = at;
+        let mut state = self.state();
+        state.last_resolved = at;
+        state.unreadable_gone(&unreadable);
         Ok(())
+    }
+
+    /// Writes down that the operations of a piece are lost, because the disk has damaged their record;
+    /// returns how many those are.
+    pub(crate) async fn lose(&self, key: &ParkKey, order: Order) -> Result<u64, ParkedError> {
+        let damaged = self.state().damaged(key, order);
+        let Some(damaged) = damaged else {
+            return Ok(0);
+        };
+        let documents = damaged.lost;
+        self.resolve(vec![damaged]).await?;
+        let mut state = self.state();
+        state.lose(key, order);
+        self.any.store(!state.is_empty(), Ordering::Release);
+        Ok(documents)
     }
 
     /// Tells the topic how many documents of these lanes are parked, and how many have died.
@@ -569,9 +529,10 @@ impl Parked {
             if let Some(topic) = &self.topic {
                 topic.resolve_blocking(&unsettled, &dead.by_lane)?;
             } else if let Some(store) = self.store.lock().clone() {
-                let ops = unsettled.into_iter().map(|one| (one.at, one.ops)).collect();
-                let resolved = Resolved { ops, dead: dead.all };
+                let unreadable = state.unreadable();
+                let resolved = resolved(&unsettled, &unreadable, &dead);
                 state.last_resolved = store.resolve_blocking(&resolved)?;
+                state.unreadable_gone(&unreadable);
             }
             state.drop_unsettled(lane, since);
         }
@@ -623,6 +584,16 @@ impl Parked {
     /// Returns the lane of an entry from such a number, if the queue is in Kafka.
     pub(crate) fn lane_of(&self, number: u64) -> Option<u32> {
         self.topic.as_ref().map(|topic| topic.lane_of(number))
+    }
+}
+
+/// Returns the record that says that operations are gone, and those of damaged records too.
+fn resolved(gone: &[GoneEntry], unreadable: &[u64], dying: &Dying) -> Resolved {
+    let gone = gone.iter().map(|one| (one.at, one.ops.clone()));
+    Resolved {
+        ops: gone.chain(unreadable.iter().map(|at| (*at, None))).collect(),
+        dead: dying.all,
+        lost: dying.lost,
     }
 }
 

@@ -5,6 +5,7 @@ mod index_lines;
 mod joining;
 mod lanes;
 mod letters;
+mod losses;
 mod picking;
 mod places;
 mod shown;
@@ -30,6 +31,7 @@ use crate::clock::{steady_ms, steady_of};
 pub(crate) use holder::{Holder, HolderQuery};
 pub(crate) use index_lines::NamesLed;
 use index_lines::{IndexLine, IndexOf, index_in, pieces_of};
+pub(crate) use lanes::Dying;
 use lanes::OfLane;
 pub(crate) use picking::Picked;
 use places::{DocumentPlace, DocumentPlaces};
@@ -63,6 +65,12 @@ pub(crate) struct ParkedState {
     pub(crate) counted: u64,
     /// Parked documents that have become dead letters, ever.
     pub(crate) dead: u64,
+    /// Parked documents that the disk has lost, ever.
+    pub(crate) lost: u64,
+    /// `lost`, and those whose loss is being written down.
+    losing: u64,
+    /// The places of damaged records whose operations count as lost, which is not written down yet.
+    unreadable: BTreeSet<u64>,
     /// `counted` and `dead`, lane by lane.
     lanes: HashMap<u32, OfLane>,
     /// The place of the last record that resolves entries.
@@ -430,6 +438,7 @@ impl ParkedState {
             lane: piece.lane,
             ops: piece.ops.clone(),
             dead: 0,
+            lost: 0,
         });
         gone.collect()
     }
@@ -604,7 +613,10 @@ impl ParkedState {
     /// Returns the place before which nothing on disk is needed.
     pub(crate) fn oldest(&self) -> u64 {
         let pieces = self.keys.values().flat_map(|held| held.pieces.values());
-        let oldest = pieces.map(|piece| piece.at).min();
+        let oldest = pieces
+            .map(|piece| piece.at)
+            .chain(self.unreadable.first().copied());
+        let oldest = oldest.min();
         oldest.map_or(self.last_resolved, |oldest| oldest.min(self.last_resolved))
     }
 
