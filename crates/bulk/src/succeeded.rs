@@ -5,7 +5,9 @@ use memchr::memmem;
 /// Returns whether a node's answer to a bulk says of each of `docs` operations that it was executed. `false`
 /// may also mean that only [`crate::Reply::split`] can decide.
 ///
-/// The items are counted by their statuses: within a string the same bytes would have a backslash before the
+/// Each item has to have a status that says so: an answer is not believed for its `errors` alone. A `delete`
+/// that found nothing (404) is left to [`crate::Reply::split`], which knows the action. The items are counted
+/// by their statuses: within a string the same bytes would have a backslash before the
 /// second quote. An answer that quotes documents with such a key of their own has too many of them, and is
 /// left to [`crate::Reply::split`].
 pub fn all_succeeded(answer: &[u8], docs: u32) -> bool {
@@ -22,18 +24,26 @@ pub fn all_succeeded(answer: &[u8], docs: u32) -> bool {
             head = rest;
         }
     }
-    head.starts_with(b"\"errors\":false,") && answer.ends_with(b"]}") && statuses(answer) == docs as usize
+    head.starts_with(b"\"errors\":false,")
+        && answer.ends_with(b"]}")
+        && statuses(answer) == Some(docs as usize)
 }
 
-/// How many statuses there are. Mostly all items are the same, and those that are like the one before are not
-/// searched.
-fn statuses(answer: &[u8]) -> usize {
+/// How many statuses there are, if all of them are 2xx. Mostly all items are the same, and those that are
+/// like the one before are not searched.
+fn statuses(answer: &[u8]) -> Option<usize> {
     let finder = memmem::Finder::new(STATUS);
     let Some(mut at) = finder.find(answer) else {
-        return 0;
+        return Some(0);
     };
     let mut count = 1;
-    while let Some(between) = finder.find(&answer[at + 1..]) {
+    loop {
+        if answer.get(at + STATUS.len()) != Some(&b'2') {
+            return None;
+        }
+        let Some(between) = finder.find(&answer[at + 1..]) else {
+            return Some(count);
+        };
         let length = between + 1;
         let mut next = at + length;
         count += 1;
@@ -47,7 +57,6 @@ fn statuses(answer: &[u8]) -> usize {
         }
         at = next;
     }
-    count
 }
 
 const STATUS: &[u8] = b"\"status\":";
@@ -58,7 +67,7 @@ mod tests {
 
     #[test]
     fn answers_of_all_servers_without_errors_are_told() {
-        let items = "\"items\":[{\"index\":{\"_id\":\"\\\"status\\\":1\",\"status\":201}},{\"delete\":{\"_id\":\"b\",\"status\":404}}]}";
+        let items = "\"items\":[{\"index\":{\"_id\":\"\\\"status\\\":1\",\"status\":201}},{\"delete\":{\"_id\":\"b\",\"status\":200}}]}";
         for head in [
             "{\"took\":3,\"errors\":false,",
             "{\"errors\":false,\"took\":3,",
@@ -79,6 +88,8 @@ mod tests {
             "{\"create\":{\"status\":201}},",
             "{\"create\":{\"status\":200}},",
             "{\"delete\":{\"status\":404}},",
+            "{\"delete\":{\"status\":200}},",
+            "\"status\":2",
             "\"status\":",
             "\"status\":\"status\":",
             "\"status\"",
@@ -95,8 +106,10 @@ mod tests {
             for _ in 0..below(12) {
                 text.push_str(&pieces[below(pieces.len())].repeat(1 + below(4)));
             }
-            let searched = memmem::find_iter(text.as_bytes(), STATUS).count();
-            assert_eq!(statuses(text.as_bytes()), searched, "{text}");
+            let searched: Vec<usize> = memmem::find_iter(text.as_bytes(), STATUS).collect();
+            let is_good = |at: &usize| text.as_bytes().get(at + STATUS.len()) == Some(&b'2');
+            let expected = searched.iter().all(is_good).then_some(searched.len());
+            assert_eq!(statuses(text.as_bytes()), expected, "{text}");
         }
     }
 
@@ -109,6 +122,8 @@ mod tests {
             "{\"took\":3,\"errors\":true,\"items\":[{\"index\":{\"status\":400}}]}",
             "{ \"took\" : 3, \"errors\":false,\"items\":[{\"index\":{\"status\":200}}]}",
             "{\"items\":[{\"index\":{\"status\":200}}],\"errors\":false}",
+            "{\"took\":3,\"errors\":false,\"items\":[{\"index\":{\"status\":429}}]}",
+            "{\"took\":3,\"errors\":false,\"items\":[{\"delete\":{\"status\":404}}]}",
             "{\"error\":\"\\\"errors\\\":false\",\"status\":500}]}",
             "{\"took\":3,\"errors\":false,\"items\":[{\"update\":{\"get\":{\"_source\":{\"status\":1}},\"status\":200}}]}",
         ] {

@@ -8,6 +8,8 @@
 
 #[path = "real_async/by_hand.rs"]
 mod by_hand;
+#[path = "real_async/dropped.rs"]
+mod dropped;
 #[path = "real_async/forms.rs"]
 mod forms;
 #[allow(dead_code, reason = "shared with tests that use more of it")]

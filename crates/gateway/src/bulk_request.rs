@@ -63,6 +63,23 @@ pub(crate) enum RequestKind<'a> {
 /// Servers differ over empty segments: Elasticsearch ignores them (`PathTrie`), OpenSearch 3.8 refuses most
 /// such paths and reads `//x` as a host. The cluster decides, so these pass.
 pub(crate) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap) -> RequestKind<'a> {
+    let kind = classify_recorded(method, target, headers);
+    // Servers also separate parameters at semicolons (`RestUtils.decodeQueryString`): a pipeline or a routing
+    // behind one would be theirs alone.
+    let query = target.split_once('?').map_or("", |(_, query)| query);
+    match kind {
+        RequestKind::Bulk(_) if query.contains(';') => RequestKind::Pass(HeadWhy::Parameter),
+        kind => kind,
+    }
+}
+
+/// Classifies a request like [`classify`], for the target of one that was queued by an earlier version: its
+/// semicolons are parts of values, and are sent so that servers take them for that, too.
+pub(crate) fn classify_recorded<'a>(
+    method: &Method,
+    target: &'a str,
+    headers: &HeaderMap,
+) -> RequestKind<'a> {
     if !matches!(*method, Method::POST | Method::PUT) {
         return RequestKind::Other;
     }
@@ -285,6 +302,10 @@ mod tests {
             "routing=a&routing=b",
             "routing=%f",
             "x=1",
+            "routing=a;pipeline=p",
+            "refresh=true;routing=b",
+            "timeout=1m;x",
+            ";pipeline=p",
             "type=_doc",
             "%70retty",
         ] {

@@ -8,7 +8,7 @@ use config::Config;
 
 use crate::delivery::Deliveries;
 use crate::live::GatewayState;
-use crate::queue::{Group, Phase, Queue, Queues};
+use crate::queue::{Group, Queue, Queues};
 use crate::start_error::StartError;
 
 /// The planned change of queues and pipelines. Everything that can be opened beforehand is already open.
@@ -99,8 +99,8 @@ impl Requeue {
         if self.is_nothing() {
             return Ok(());
         }
-        let running = |group: &&Arc<Group>| group.phase() == Phase::Running;
-        self.ran = self.halted.iter().filter(running).cloned().collect();
+        let goes_on = |group: &&Arc<Group>| group.goes_on();
+        self.ran = self.halted.iter().filter(goes_on).cloned().collect();
         let next = match deliveries.stop_some(&self.halted, HALT_WITHIN) {
             true => self.next(),
             false => Err(StartError::QueuesDiffer {
@@ -145,7 +145,7 @@ impl Requeue {
 
     fn go_on(&self, deliveries: &Deliveries) {
         for group in &self.ran {
-            // A group that is still stopping is stopped then, and logs it; an operator can start it.
+            // A group that is still stopping begins anew once its batches under way are done.
             if let Err(error) = deliveries.start_one(group) {
                 tracing::error!(pipeline = &*group.settings.pipeline, %error, "pipeline not started again");
             }

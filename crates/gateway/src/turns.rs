@@ -35,6 +35,18 @@ impl Turns {
     }
 }
 
+/// Does work to its end, however many slices a busy machine makes of it.
+#[cfg(test)]
+pub(crate) fn in_any_slices<T>(work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(done) = work.as_mut().poll(&mut context) {
+            return done;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;

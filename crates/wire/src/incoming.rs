@@ -455,8 +455,9 @@ async fn inflate_piece(inflater: &mut Inflater, piece: &[u8], into: &mut Buffer)
     let (mut at, mut since_yield) = (0, 0);
     loop {
         let before = into.len();
-        at += inflater.step(&piece[at..], into)?;
-        since_yield += into.len() - before;
+        let used = inflater.step(&piece[at..], into)?;
+        at += used;
+        since_yield += inflater.work(used, into.len() - before);
         if since_yield >= STEP_BYTES {
             since_yield = 0;
             tokio::task::yield_now().await;

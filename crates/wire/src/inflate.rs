@@ -22,6 +22,8 @@ pub(crate) struct Inflater {
     limit: usize,
     taken: u64,
     ended: bool,
+    /// The number of gzip members so far.
+    members: usize,
 }
 
 // === impl Encoding ===
@@ -59,20 +61,18 @@ impl Inflater {
             limit,
             taken: 0,
             ended: false,
+            members: 1,
         })
     }
 
-    /// Decodes as much of `input` as fits into the next [`STEP_BYTES`] of output; returns how much of the
-    /// input was used.
+    /// Decodes as much of at most [`INPUT_STEP_BYTES`] of `input` as fits into the next [`STEP_BYTES`] of
+    /// output; returns how much of the input was used.
     pub(crate) fn step(&mut self, input: &[u8], into: &mut Buffer) -> Result<usize, BodyError> {
         if self.ended {
-            if self.name != "gzip" {
-                return Err(BodyError::Corrupt(self.name));
-            }
-            // RFC 1952: a gzip file may have several members.
-            self.decoder = Decompress::new_gzip(15);
-            self.ended = false;
+            self.begin_member(into.len())?;
         }
+        // Empty blocks are input that makes no output: without this bound, one step could take all of them.
+        let input = &input[..input.len().min(INPUT_STEP_BYTES)];
         if into.spare() == 0 {
             let size = (into.capacity() * 2).clamp(STEP_BYTES, self.limit.saturating_add(1).max(STEP_BYTES));
             into.try_grow(size.max(into.len() + 1))?;
@@ -104,6 +104,24 @@ impl Inflater {
         Ok(used)
     }
 
+    /// Begins the next member: a gzip file may have several (RFC 1952). `made` is the output so far.
+    fn begin_member(&mut self, made: usize) -> Result<(), BodyError> {
+        let is_flood = self.members >= MEMBERS_FREE && made / self.members < MEMBER_BYTES_MIN;
+        if self.name != "gzip" || is_flood {
+            return Err(BodyError::Corrupt(self.name));
+        }
+        self.decoder = Decompress::new_gzip(15);
+        self.ended = false;
+        self.members += 1;
+        Ok(())
+    }
+
+    /// Returns the work of a step that has used so much input and made so much output, as bytes of output
+    /// that would be as much.
+    pub(crate) fn work(&self, used: usize, made: usize) -> usize {
+        made + used + if self.ended { MEMBER_WORK } else { 0 }
+    }
+
     /// Returns whether there may be output for which there was no room yet.
     pub(crate) fn has_more(&self, into: &Buffer, before: usize) -> bool {
         !self.ended && into.len() - before > 0
@@ -121,7 +139,78 @@ impl Inflater {
 
 /// The output of one step; the loop yields between steps, so that a large body does not hold up the core.
 pub(crate) const STEP_BYTES: usize = 256 << 10;
+/// The input of one step.
+const INPUT_STEP_BYTES: usize = 64 << 10;
+/// The work of beginning a gzip member, whose window and tables are made anew.
+const MEMBER_WORK: usize = 32 << 10;
+/// Each member costs as much as many documents: beyond the first ones, the members of a body have to have
+/// this many bytes each, on average.
+const MEMBERS_FREE: usize = 1_024;
+const MEMBER_BYTES_MIN: usize = 16;
 /// No honest log compresses better than this; bombs reach 1,030.
 const RATIO_MAX: u64 = 400;
 /// Small bodies may have any ratio.
 const RATIO_FREE_BYTES: usize = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::sync::Arc;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+    use crate::{Budget, Pool};
+
+    fn member(text: &[u8]) -> Vec<u8> {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(text).unwrap();
+        gzip.finish().unwrap()
+    }
+
+    /// Decodes a body; returns its text, the steps and the work of the largest of them.
+    fn inflate(body: &[u8]) -> Result<(Vec<u8>, usize, usize), BodyError> {
+        let mut into = Pool::new(Arc::new(Budget::new(64 << 20))).take(0);
+        let mut inflater = Inflater::new(Encoding::Gzip, 16 << 20)?;
+        let (mut at, mut steps, mut most) = (0, 0, 0);
+        loop {
+            let before = into.len();
+            let used = inflater.step(&body[at..], &mut into)?;
+            at += used;
+            steps += 1;
+            most = most.max(inflater.work(used, into.len() - before));
+            if at == body.len() && !inflater.has_more(&into, before) {
+                inflater.finish()?;
+                return Ok((into.to_vec(), steps, most));
+            }
+        }
+    }
+
+    #[test]
+    fn members_are_one_text_unless_they_are_a_flood_of_next_to_nothing() {
+        let lines: Vec<u8> = (0..5_000)
+            .flat_map(|n| format!("line {n:>20}\n").into_bytes())
+            .collect();
+        let each: Vec<u8> = lines
+            .split_inclusive(|byte| *byte == b'\n')
+            .flat_map(member)
+            .collect();
+        assert_eq!(inflate(&each).unwrap().0, lines);
+        let few = member(b"").repeat(1_000);
+        assert_eq!(inflate(&few).unwrap().0, b"");
+        let flood = member(b"").repeat(2_000);
+        assert!(matches!(inflate(&flood), Err(BodyError::Corrupt("gzip"))));
+    }
+
+    #[test]
+    fn no_step_takes_long_also_if_it_makes_nothing() {
+        let whole = member(b"");
+        let (head, tail) = whole.split_at(10);
+        // Empty blocks that are stored, and not the last.
+        let blocks = [0, 0, 0, 0xff, 0xff].repeat(200_000);
+        let (text, steps, most) = inflate(&[head, &blocks, tail].concat()).unwrap();
+        assert!(text.is_empty() && steps > 10, "{steps}");
+        assert!(most <= STEP_BYTES, "{most}");
+    }
+}

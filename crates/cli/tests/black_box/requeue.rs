@@ -264,6 +264,52 @@ fn pipelines_are_added_changed_and_removed() {
     assert_eq!(backup.counts().docs, 330);
 }
 
+/// A batch that takes longer than a reload waits keeps the reload from being done, and nothing else.
+#[test]
+fn a_pipeline_goes_on_after_a_reload_that_it_was_too_slow_for() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "");
+    let gateway = place.start();
+    gateway.bulk(&body(10)).ok().unwrap();
+    drained(&gateway, "c0");
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_secs(13))));
+    gateway.bulk(&body(40)).ok().unwrap();
+    let change = |from: u32, to: u32| {
+        let delay = |ms| format!("name: p0, retry_delay_in_ms: {ms}");
+        (delay(from), delay(to))
+    };
+    let (from, to) = change(20, 30);
+    reload(&gateway, &place, &[(&from, &to)], "did not stop");
+    gateway.bulk(&body(20)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(70));
+    assert!(gateway.log().contains("begins anew"), "{}", gateway.log());
+    // The same change is taken over now.
+    let (from, to) = change(30, 40);
+    reload(&gateway, &place, &[(&from, &to)], DONE);
+    gateway.bulk(&body(30)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(100));
+}
+
+/// Whoever asks once more while the batch is still under way gets the pipeline started, too.
+#[test]
+fn a_reload_that_is_asked_for_again_while_a_batch_is_slow_leaves_its_pipeline_running() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "");
+    let gateway = place.start();
+    gateway.bulk(&body(10)).ok().unwrap();
+    drained(&gateway, "c0");
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_secs(14))));
+    gateway.bulk(&body(40)).ok().unwrap();
+    let (first, second) = (
+        "name: p0, retry_delay_in_ms: 20",
+        "name: p0, retry_delay_in_ms: 30",
+    );
+    reload(&gateway, &place, &[(first, second)], "did not stop");
+    reload(&gateway, &place, &[], DONE);
+    gateway.bulk(&body(20)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(70));
+}
+
 #[test]
 fn a_reload_that_fails_for_another_reason_leaves_queues_as_they_are() {
     let cluster = cluster();

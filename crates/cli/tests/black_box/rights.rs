@@ -149,6 +149,33 @@ fn rights_are_those_for_each_index_and_each_kind_of_operation() {
     }
 }
 
+/// Servers read `;` as `&`: a pipeline behind one could write anywhere, by the gateway's own account.
+#[test]
+fn a_parameter_behind_a_semicolon_is_not_queued_past_the_rights() {
+    let cluster = secure(Flavour::OpenSearch3);
+    let place = before(&cluster);
+    let gateway = place.start();
+    let writer = as_user(&gateway, "writer");
+    let lines = line("index", "logs", "1");
+    for query in [
+        "routing=a;pipeline=p",
+        "refresh=true;pipeline=p",
+        "timeout=1m;x=1",
+    ] {
+        let answer = writer
+            .post_ndjson(&format!("/_bulk?{query}"), lines.as_bytes())
+            .unwrap();
+        assert!(
+            answer.header("x-tidegate-ack").is_none(),
+            "{query}: {}",
+            answer.text()
+        );
+    }
+    assert_eq!(queue(&gateway)["accepted"], 0);
+    let plain = writer.post_ndjson("/_bulk?routing=a", lines.as_bytes()).unwrap();
+    assert!(is_queued(&plain), "{}", plain.text());
+}
+
 #[test]
 fn what_was_asked_is_not_asked_again_for_a_while() {
     let cluster = secure(Flavour::OpenSearch3);

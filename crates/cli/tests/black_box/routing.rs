@@ -1,6 +1,10 @@
 //! A router with a rule for certain indices, before two clusters: whatever a client writes in place of a
 //! name, no request reaches the wrong cluster.
 
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::Value;
 use testkit::client::Answer;
 use testkit::fake::{FakeCluster, Fault, Injection, On, Spec};
@@ -182,6 +186,28 @@ fn what_no_rule_can_decide_is_refused_and_nothing_of_it_reaches_a_cluster() {
         "{}",
         own.text()
     );
+}
+
+/// Servers skip what follows a gzip member, and the gateway takes it for the next one.
+#[test]
+fn a_bulk_that_only_servers_can_decode_or_that_passes_by_its_head_is_refused_like_others() {
+    let two = two(RULE);
+    let lines = "{\"index\":{\"_index\":\"metrics-a\",\"_id\":\"1\"}}\n{}\n";
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(lines.as_bytes()).unwrap();
+    let mut packed = gzip.finish().unwrap();
+    packed.push(b'x');
+    let headers = [
+        ("content-type", "application/x-ndjson"),
+        ("content-encoding", "gzip"),
+    ];
+    let answer = two.gateway.client().send("POST", "/_bulk", &headers, &packed);
+    let answer = answer.unwrap();
+    assert!(refused(&answer), "{} {}", answer.status, answer.text());
+    let answer = two.send("POST", "/_bulk?format=yaml", lines);
+    assert!(refused(&answer), "{} {}", answer.status, answer.text());
+    assert!(two.logs.docs("metrics-a").is_empty());
+    assert!(two.metrics.docs("metrics-a").is_empty());
 }
 
 #[test]

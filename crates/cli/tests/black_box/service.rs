@@ -176,8 +176,9 @@ fn a_reload_needs_no_program_but_a_shell_and_reaches_the_process() {
         .and_then(|line| line.strip_prefix("/bin/sh -c \"")?.strip_suffix('"'))
         .unwrap_or_else(|| panic!("{unit}"));
     let waits = "trap 'exit 7' HUP; echo ready; while :; do /bin/sleep 0.05; done";
-    let mut process = Command::new("/bin/sh")
-        .args(["-c", waits])
+    // A shell cannot trap a signal that its parent ignores, as `nohup` does.
+    let mut process = Command::new("/usr/bin/env")
+        .args(["--default-signal=HUP", "/bin/sh", "-c", waits])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

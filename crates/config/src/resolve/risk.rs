@@ -53,23 +53,33 @@ impl Resolver<'_> {
                 self.warning(&format!("router[{at}]"), "no entry uses this router");
             }
         }
-        for (path, message) in open_doors(config) {
+        for door in open_doors(config) {
             let at = file
                 .elasticsearch
                 .iter()
-                .position(|cluster| cluster.name == *path);
-            let path = at.map_or(String::new(), |at| format!("elasticsearch[{at}].anonymous"));
-            self.warning(&path, message);
+                .position(|cluster| cluster.name == *door.cluster);
+            let path = at.map_or(String::new(), |at| format!("elasticsearch[{at}].{}", door.key));
+            self.warning(&path, door.message);
         }
     }
 }
 
-/// Returns the clusters on which strangers can act with the gateway's account: the name of each, with the
-/// warning to print.
-pub(crate) fn open_doors(config: &Config) -> Vec<(Arc<str>, String)> {
+/// A cluster on which strangers can act as the gateway.
+struct OpenDoor {
+    cluster: Arc<str>,
+    /// The key that opens it.
+    key: &'static str,
+    /// The warning to print.
+    message: String,
+}
+
+/// Returns the clusters on which strangers can act with the gateway's account, or by its certificate.
+fn open_doors(config: &Config) -> Vec<OpenDoor> {
     let mut doors = Vec::new();
     for cluster in config.clusters.values() {
-        if cluster.anonymous != Anonymous::UseGatewayAccount {
+        let by_account = cluster.anonymous == Anonymous::UseGatewayAccount;
+        // Clients' requests travel on the same connections as the gateway's own.
+        if !by_account && cluster.tls.client_certificate.is_none() {
             continue;
         }
         let open: Vec<String> = config
@@ -79,15 +89,28 @@ pub(crate) fn open_doors(config: &Config) -> Vec<(Arc<str>, String)> {
             .filter(|entry| reaches(config, entry, &cluster.name))
             .map(|entry| format!("`{}` ({})", entry.name, entry.binding))
             .collect();
-        if !open.is_empty() {
-            let message = format!(
-                "ANYONE who reaches entry {} acts on cluster `{}` with the gateway's own account, without a password; \
-                 bind to 127.0.0.1, ask for client certificates (`tls.client_ca_file`), or write `anonymous: pass`",
-                open.join(", "),
-                cluster.name
-            );
-            doors.push((cluster.name.clone(), message));
+        if open.is_empty() {
+            continue;
         }
+        let (key, how) = match by_account {
+            true => (
+                "anonymous",
+                "acts on cluster {} with the gateway's own account, without a password; bind to 127.0.0.1, ask for \
+                 client certificates (`tls.client_ca_file`), or write `anonymous: pass`",
+            ),
+            false => (
+                "tls.cert_file",
+                "and sends no credentials acts on cluster {} as the owner of the gateway's certificate, if the cluster \
+                 lets in by certificates; bind to 127.0.0.1, ask for client certificates (`tls.client_ca_file`), or \
+                 give that owner no rights and the gateway `basic_auth` or `api_key`",
+            ),
+        };
+        let how = how.replace("{}", &format!("`{}`", cluster.name));
+        doors.push(OpenDoor {
+            cluster: cluster.name.clone(),
+            key,
+            message: format!("ANYONE who reaches entry {} {how}", open.join(", ")),
+        });
     }
     doors
 }

@@ -22,6 +22,7 @@ use crate::delivery::memory::AnswerHeld;
 use crate::delivery::outcome::{Outcome, Outcomes};
 use crate::delivery::outlet::{Outlet, SendMode};
 use crate::delivery::parcel::Parcel;
+use crate::delivery::shared_fate::number_of_id;
 use crate::delivery::sources::{doc_of, holds, paths, same};
 use crate::delivery::unknown::{NotReadable, UnknownOutcome};
 use crate::delivery::work::Work;
@@ -62,6 +63,26 @@ impl Sending<'_> {
 }
 
 impl Work<'_> {
+    /// Returns operations as one parcel, whose items are compared with them if servers may mix them up.
+    fn whole(&self, body: PooledBytes, operations: &[usize], snapshot: &Snapshot) -> Parcel {
+        let parcel = Parcel::whole(body, operations.len() as u32, &self.wording).traced(&self.trace);
+        match snapshot.table.dialect().ingests_singly() {
+            true => parcel,
+            false => parcel.compared(self.numbers_of_ids(operations)),
+        }
+    }
+
+    /// Returns the numbers of some operations' ids, by which items are compared.
+    fn numbers_of_ids(&self, operations: &[usize]) -> Vec<u64> {
+        let numbers = operations.iter().map(|at| {
+            let at = self.operations[*at];
+            let subject = bulk::subject(&self.body[at.start..at.end]);
+            let id = subject.and_then(|subject| subject.id);
+            id.map_or(0, |id| number_of_id(&id))
+        });
+        numbers.collect()
+    }
+
     /// Returns the lines of some operations, one after another; copied only if other operations stand between
     /// them.
     fn lines(&self, operations: &[usize], pool: &Pool) -> PooledBytes {
@@ -114,7 +135,7 @@ impl Route {
             ..
         } = sending;
         let (route, pool) = (self, self.worker.pool());
-        let (docs, wording) = (operations.len() as u32, &work.wording);
+        let wording = &work.wording;
         let body = work.lines(operations, pool);
         let planned = work
             .planned
@@ -161,7 +182,7 @@ impl Route {
                 if pass.why != Why::BatchedIngest {
                     outbound.cluster().hint();
                 }
-                let parcel = Parcel::whole(body, docs, wording).traced(&work.trace);
+                let parcel = work.whole(body, operations, snapshot);
                 let outcomes = self.send(sending, None, parcel).await;
                 match outcomes.are_done() {
                     true => Attempted::default(),

@@ -54,24 +54,35 @@ impl Deliveries {
         Ok(deliveries)
     }
 
-    /// Starts the delivery of one group, unless it runs.
+    /// Starts the delivery of one group, unless it runs. One that is stopping begins anew once it has
+    /// stopped.
     pub(crate) fn start_one(&self, group: &Arc<Group>) -> io::Result<()> {
         let lock = self.lock_of(key(group));
         let _locked = lock.lock();
         let mut runs = self.runs();
-        if group.phase() != Phase::Stopped {
+        if group.begin_anew_when_stopped() || group.phase() != Phase::Stopped {
             return Ok(());
         }
         group.begins();
         let (stop, stopped) = watch::channel(false);
         let (done, ended) = mpsc::sync_channel(1);
         let (shared, running) = (Arc::clone(&self.shared), Arc::clone(group));
+        let stops = stop.clone();
         // Idle buffers take no more than this. The memory of all deliveries bounds the batches of lanes.
         let buffer_bytes_max = shared.delivery_memory.bytes_max();
         group.set_phase(Phase::Running);
         let spawned = guard::thread("delivery", Work::Delivery, move || {
-            run(&shared, &running, &stopped, buffer_bytes_max);
-            running.rest();
+            loop {
+                run(&shared, &running, &stopped, buffer_bytes_max);
+                // Whoever stops it from here on says so first to the group, and then here.
+                stops.send_replace(false);
+                if !running.rest() {
+                    break;
+                }
+                let (queue, pipeline) = (&*running.settings.queue, &*running.settings.pipeline);
+                tracing::info!(queue, pipeline, "delivery has stopped, and begins anew");
+                running.begins();
+            }
             // Nobody waits for this unless the delivery is stopped.
             let _ = done.send(());
         });
@@ -88,8 +99,8 @@ impl Deliveries {
     pub(crate) fn stop_some(&self, groups: &[Arc<Group>], within: Duration) -> bool {
         for group in groups {
             if let Some(run) = self.runs().get(&key(group)) {
-                run.stop.send_replace(true);
                 group.stopping();
+                run.stop.send_replace(true);
             }
         }
         let ends = Instant::now() + within;
@@ -118,6 +129,9 @@ impl Deliveries {
     /// delivered again after the next start.
     pub(crate) fn stop(&self, within: Duration) {
         let runs = self.runs();
+        for group in self.shared.queues.load().groups() {
+            group.stopping();
+        }
         for run in runs.values() {
             run.stop.send_replace(true);
         }

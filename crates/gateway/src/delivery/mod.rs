@@ -22,6 +22,7 @@ mod error_scope;
 mod failing;
 mod gate;
 mod handed_over;
+mod item_outcome;
 mod lane;
 mod lookup;
 mod memory;

@@ -12,7 +12,8 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use wire::{Fate, SendError, SendErrorKind};
 
-use crate::delivery::error_scope::{concerned, is_alias_unknown_yet, is_slow_mapping};
+use crate::delivery::error_scope::{concerned, is_alias_unknown_yet};
+use crate::delivery::item_outcome::{LastItem, item_outcome};
 use crate::delivery::memory::AnswerHeld;
 use crate::delivery::partial_refusal::partial_refusal;
 use crate::delivery::server_error::{Error, error_of, is_in_servers_words, is_refused_unexecuted};
@@ -56,7 +57,7 @@ pub(crate) enum Outcomes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
     /// The reason; `None` where `error` gives it.
-    text: Option<String>,
+    pub(super) text: Option<String>,
     pub(crate) after: Option<Duration>,
     /// Whether the operation may have been executed.
     pub(crate) doubt: bool,
@@ -493,99 +494,9 @@ fn refused_for_an_index(body: &[u8], docs: u32) -> Option<Outcome> {
     Some(item_outcome(Arc::new(error), index))
 }
 
-/// The last item and its outcome: an error that many items give in the same words is read and kept once.
-#[derive(Default)]
-struct LastItem<'r> {
-    item: &'r [u8],
-    outcome: Option<Outcome>,
-    /// The last error, and the index that it names outside its reason.
-    error: Option<(Arc<Error>, Option<Box<str>>)>,
-}
-
-impl<'r> LastItem<'r> {
-    fn next(&mut self, reply: &'r Reply<'r>, number: u32) -> Outcome {
-        let item = reply.item(number);
-        if let Some(outcome) = &self.outcome
-            && self.item == item
-        {
-            return outcome.clone();
-        }
-        let facts = reply.facts(number);
-        // A delete that found nothing has the status 404 and is done.
-        if !facts.failed {
-            return Outcome::Done;
-        }
-        let (error, index) = self.read(item, facts.status.unwrap_or(500));
-        let outcome = item_outcome(error, index);
-        self.item = item;
-        self.outcome.insert(outcome).clone()
-    }
-
-    /// Returns the error of an item, and the index that it names outside its reason.
-    fn read(&mut self, item: &[u8], status: u16) -> (Arc<Error>, Option<Box<str>>) {
-        let parsed: Value = serde_json::from_slice(item).unwrap_or_default();
-        let inner = parsed.as_object().and_then(|item| item.values().next());
-        let said = inner.map(|inner| &inner["error"]);
-        if let Some((last, index)) = &mut self.error
-            && said.is_some_and(|said| said == bulk::SAME_ERROR)
-        {
-            if last.status != status {
-                *last = Arc::new(Error {
-                    status,
-                    ..(**last).clone()
-                });
-            }
-            return (Arc::clone(last), index.clone());
-        }
-        let error = inner.and_then(|inner| error_of(status, inner));
-        let error = error.unwrap_or_else(|| Error {
-            status,
-            kind: "exception".to_owned(),
-            reason: String::from_utf8_lossy(item).into_owned(),
-        });
-        let index = said.and_then(|said| said["index"].as_str()).map(Into::into);
-        self.error.insert((Arc::new(error), index)).clone()
-    }
-}
-
-/// Returns the outcome that an error means for its operation. `index` is the index that the error names
-/// outside its reason.
-fn item_outcome(error: Arc<Error>, index: Option<Box<str>>) -> Outcome {
-    // The elected node has much to do, and the index waits for a change of its mapping, for 1 s each time. A
-    // 500 would count as a failure, and would kill the operation in the end.
-    if is_slow_mapping(&error) {
-        return Outcome::Park(Scope::Index, Arc::new(Again::unsent(error.to_string())));
-    }
-    let status = error.status;
-    if let Some(scope) = concerned(&error) {
-        let again = Again {
-            // Missing rights are for somebody to grant; where nothing is parked, the lanes' numbers show
-            // that.
-            paused: status == 403,
-            busy: false,
-            index,
-            ..Again::refused(error)
-        };
-        return Outcome::Park(scope, Arc::new(again));
-    }
-    let paused = match status {
-        408 | 429 | 502 | 503 | 504 => false,
-        // Rights are missing, or an index is blocked: nothing is wrong with the document.
-        401 | 403 => true,
-        _ => return Outcome::Refused(error),
-    };
-    Outcome::again(Again {
-        doubt: matches!(status, 502..=504),
-        // An index whose disk is full has the status 429 as well, however little its node has to do.
-        busy: status == 429 && error.kind != "cluster_block_exception",
-        paused,
-        ..Again::refused(error)
-    })
-}
-
 /// How many bytes are shown of an answer that is not a bulk's, and of the reason why an operation is not
 /// done.
-const WHY_BYTES_MAX: usize = 300;
+pub(super) const WHY_BYTES_MAX: usize = 300;
 const SHOWN_BYTES_MAX: usize = 2 << 10;
 
 #[cfg(test)]
@@ -602,6 +513,31 @@ mod tests {
         )
         .into_iter()
         .collect()
+    }
+
+    #[test]
+    fn an_item_without_an_error_is_done_only_if_its_status_says_so() {
+        let items = [
+            r#"{"index":{"_id":"1","status":429}}"#,
+            r#"{"index":{"_id":"1","status":503}}"#,
+            r#"{"index":{"_id":"1","status":404}}"#,
+            r#"{"index":{"_id":"1"}}"#,
+            r#"{"index":{"_id":"1","status":200}}"#,
+            r#"{"delete":{"_id":"1","status":404}}"#,
+        ];
+        for errors in [false, true] {
+            let body = format!(
+                "{{\"took\":1,\"errors\":{errors},\"items\":[{}]}}",
+                items.join(",")
+            );
+            let outcomes = outcomes_of(200, &body, 6);
+            let again = |at: usize| matches!(&outcomes[at], Outcome::Again(_));
+            assert!((0..4).all(again), "{outcomes:?}");
+            assert!(outcomes[0].is_busy());
+            assert_eq!(outcomes[4..], [Outcome::Done, Outcome::Done]);
+        }
+        let busy = r#"{"took":1,"errors":false,"items":[{"index":{"status":429}}]}"#;
+        assert!(outcomes_of(200, busy, 1)[0].is_busy());
     }
 
     #[test]

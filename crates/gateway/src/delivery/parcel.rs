@@ -16,9 +16,9 @@ use crate::delivery::bulk_answer::BulkAnswer;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
 use crate::delivery::partial_refusal::is_block_of_index;
-use crate::delivery::sent_as::asked_as;
+use crate::delivery::sent_as::{asked_as, with_ids};
 use crate::delivery::server_error::is_refused_unexecuted;
-use crate::delivery::shared_fate::doubt_shared;
+use crate::delivery::shared_fate::{doubt_misplaced, doubt_shared};
 use crate::nodes::lines::{Body, Lines, PlannedBody};
 use crate::nodes::{Message, Outbound, Purpose};
 use crate::queue::delivered_headers;
@@ -34,6 +34,8 @@ pub(crate) struct Parcel {
     pub(crate) wording: Rc<Wording>,
     /// The trace that the parcel is part of, if it is recorded.
     trace: Option<Trace>,
+    /// The ids of its documents, as numbers, if items are to be compared with them.
+    ids: Rc<[u64]>,
 }
 
 /// The rest of a request besides its operations, as it is sent. Only parcels with the same wording can share
@@ -44,6 +46,8 @@ pub(crate) struct Wording {
     pub(crate) target: String,
     /// Path and query, as nodes get them.
     asked: String,
+    /// Whether the items of the answer have their documents' ids.
+    has_ids: bool,
 }
 
 /// The result of sending a parcel.
@@ -62,6 +66,16 @@ impl Wording {
         Self {
             asked: asked_as(&target),
             target,
+            has_ids: false,
+        }
+    }
+
+    /// Returns the same wording, for a request whose items are to be compared with its operations.
+    pub(crate) fn with_ids(&self) -> Self {
+        Self {
+            target: self.target.clone(),
+            asked: with_ids(&self.asked),
+            has_ids: true,
         }
     }
 
@@ -88,6 +102,16 @@ impl Parcel {
             lines: Lines::part(load, part),
             wording: Rc::clone(wording),
             trace: None,
+            ids: Rc::default(),
+        }
+    }
+
+    /// Has the items of the answer compared with the ids of the parcel's documents.
+    pub(crate) fn compared(self, ids: Vec<u64>) -> Self {
+        Self {
+            wording: Rc::new(self.wording.with_ids()),
+            ids: ids.into(),
+            ..self
         }
     }
 
@@ -106,6 +130,7 @@ impl Parcel {
             lines: Lines::Whole(body),
             wording: Rc::clone(wording),
             trace: None,
+            ids: Rc::default(),
         }
     }
 }
@@ -128,7 +153,7 @@ impl Route {
         if !self.group.consumer.may_send() {
             return Self::withheld(&docs);
         }
-        let (request_id, _beside) = self.together(&parcels);
+        let ((request_id, _beside), ids) = (self.together(&parcels), ids_of(&parcels));
         let body = Body::new(parcels.into_iter().map(|parcel| parcel.lines), self.worker.pool());
         let (headers, body) = self.encoded(body, &outbound).await;
         let message = Message {
@@ -155,13 +180,13 @@ impl Route {
                 let doubt = !is_refused_unexecuted(head.status, &body);
                 return docs.iter().map(|_| Transmitted::Alone { doubt }).collect();
             }
-            Ok(BulkAnswer { head, body, held }) => {
-                fault("reply", &body);
-                let mut outcomes = outcomes(head.status, &head.headers, &body, all, sent).holding(held);
-                if !outbound.cluster().snapshot().table.dialect().ingests_singly() {
-                    doubt_shared(&mut outcomes);
-                }
-                let ended = self.load_of(node, head.status, (bytes, sent.1), &outcomes);
+            Ok(answer) => {
+                let head = &answer.head;
+                fault("reply", &answer.body);
+                let mut outcomes = outcomes(head.status, &head.headers, &answer.body, all, sent);
+                doubt(&mut outcomes, &answer.body, (&wording, &ids), &outbound);
+                let outcomes = outcomes.holding(answer.held);
+                let ended = self.load_of(node, answer.head.status, (bytes, sent.1), &outcomes);
                 (outcomes, ended)
             }
             Err(error) => {
@@ -235,6 +260,22 @@ impl Route {
         let outcome = Outcome::again(Again::unsent(why.to_owned()));
         let told = docs.iter().map(|docs| Outcomes::of_all(&outcome, *docs));
         told.map(Transmitted::Outcomes).collect()
+    }
+}
+
+/// Returns the numbers of the ids of the parcels' documents, if items are to be compared with them.
+fn ids_of(parcels: &[Parcel]) -> Vec<u64> {
+    let ids = parcels.iter().flat_map(|parcel| parcel.ids.iter().copied());
+    ids.collect()
+}
+
+/// Marks outcomes that may be those of other operations of the request.
+fn doubt(outcomes: &mut Outcomes, answer: &[u8], (wording, ids): (&Wording, &[u64]), outbound: &Outbound) {
+    if wording.has_ids {
+        doubt_misplaced(outcomes, answer, ids);
+    }
+    if !outbound.cluster().snapshot().table.dialect().ingests_singly() {
+        doubt_shared(outcomes);
     }
 }
 

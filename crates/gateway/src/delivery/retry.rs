@@ -150,7 +150,8 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, sto
 }
 
 /// Drops the letters of tries that ended before these were known to be on disk, if the letters' operations
-/// still wait; `holds` says so. A letter that is known to be there stays: its operation is not sent again.
+/// still wait; `holds` says so. A letter that is known to be there stays, and its operation is not sent
+/// again.
 fn forget_letters(route: &Route, parked: &Parked, holds: impl Fn(u64, u32) -> bool) {
     let group = &route.group;
     let forgotten = caught(GuardedWork::Parked, || {

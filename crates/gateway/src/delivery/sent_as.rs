@@ -22,7 +22,10 @@ pub(crate) fn sent_as(target: &str) -> String {
         }
     }
     kept.push(&timeout);
-    format!("{path}?{}", kept.join("&"))
+    // Servers also separate parameters at semicolons. An earlier version queued requests with some, and read
+    // them as parts of values: so shall the servers.
+    let query = kept.join("&").replace(';', "%3B");
+    format!("{path}?{query}")
 }
 
 /// Returns `sent`, which is the result of [`sent_as`], asking only for the parts of the answer that delivery
@@ -30,6 +33,11 @@ pub(crate) fn sent_as(target: &str) -> String {
 pub(crate) fn asked_as(sent: &str) -> String {
     let separator = if sent.contains('?') { '&' } else { '?' };
     format!("{sent}{separator}filter_path=took,errors,items.*.status,items.*.error")
+}
+
+/// Returns `asked`, which is the result of [`asked_as`], asking for the ids of the documents, too.
+pub(crate) fn with_ids(asked: &str) -> String {
+    format!("{asked},items.*._id")
 }
 
 /// Whether a node waits less long with this value than with delivery's own timeout.
@@ -73,6 +81,10 @@ mod tests {
                 "/_bulk?pipeline=p&timeout=900ms",
             ),
             ("/_bulk?timeout=2s", "/_bulk?timeout=1s"),
+            (
+                "/_bulk?routing=a;pipeline=p&refresh=true;b",
+                "/_bulk?routing=a%3Bpipeline=p&refresh=true%3Bb&timeout=1s",
+            ),
             ("/_bulk?timeout=banana", "/_bulk?timeout=banana"),
             (
                 "/_bulk?_source=true&_source_includes=a&_source_excludes=b",

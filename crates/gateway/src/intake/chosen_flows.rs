@@ -11,6 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::error::Fault;
 use crate::intake::lines::actions;
+use crate::turns::Turns;
 
 /// The flows that a request takes, and the router that chose them. Stored in the extensions of the request's
 /// head.
@@ -44,14 +45,22 @@ impl ChosenFlows {
     }
 }
 
-/// Returns the answer to a bulk that has a line for an index of another flow, or an action that cannot be
-/// read.
-pub(crate) fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
+/// The mark of a bulk whose lines are all for the flows that its path has chosen, in the extensions of its
+/// head.
+#[derive(Clone)]
+pub(crate) struct LinesChecked;
+
+/// Returns the answer to a bulk that has a line for an index of another flow, an action that cannot be read,
+/// or too many names.
+pub(crate) async fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
     let chosen_flows = head.extensions.get::<ChosenFlows>()?;
     memmem::find(body, b"_index").or_else(|| memmem::find(body, b"\\u"))?;
-    let mut seen: HashSet<String> = HashSet::new();
+    let (mut seen, mut turns) = (HashSet::<String>::new(), Turns::begin());
     let mut last: Option<String> = None;
-    for action in actions(body) {
+    for (number, action) in actions(body).enumerate() {
+        if number.is_multiple_of(ACTIONS_A_TURN) {
+            turns.pass().await;
+        }
         let Some(action) = action else {
             return Some(Fault::names_unreadable());
         };
@@ -62,17 +71,26 @@ pub(crate) fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
         if !chosen_flows.has(head, "_bulk", index) {
             return Some(Fault::belongs_elsewhere(index));
         }
+        if seen.len() >= NAMES_MAX {
+            return Some(Fault::names_unreadable());
+        }
         seen.insert(index.to_owned());
         last = Some(index.to_owned());
     }
     None
 }
 
+/// The most names in one body: each is kept, and a flow is chosen for it.
+pub(crate) const NAMES_MAX: usize = 10_000;
+/// The actions that are read between two looks at the clock.
+const ACTIONS_A_TURN: usize = 1_024;
+
 #[cfg(test)]
 mod tests {
     use http::Method;
 
     use super::*;
+    use crate::turns::in_any_slices;
     use config::router::{Pattern, Rule};
 
     fn refused(path: &str, body: &str) -> bool {
@@ -82,7 +100,9 @@ mod tests {
         let flows = router.decide(&Method::POST, path, None).unwrap().to_vec();
         let mut request = http::Request::post(path).body(()).unwrap();
         request.extensions_mut().insert(ChosenFlows::to(&router, &flows));
-        elsewhere(&request.into_parts().0, body.as_bytes()).is_some()
+        let head = request.into_parts().0;
+        let found = elsewhere(&head, body.as_bytes());
+        in_any_slices(found).is_some()
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::admission::rights::{ClusterRights, Senders, Stranger};
 use crate::bulk_request;
 use crate::bulk_request::RequestKind;
 use crate::error::{Fault, Rejection};
+use crate::intake::chosen_flows::{ChosenFlows, LinesChecked};
 use crate::intake::decide::Decided;
 use crate::intake::packed::Coding;
 use crate::intake::queued_answer::AnswerShape;
@@ -134,7 +135,12 @@ impl Intake {
     }
 
     /// Takes a request that may be a bulk. `target` is the part of its path and query that counts.
-    async fn take_as(&self, head: Parts, target: &str, mut incoming: Incoming) -> Result<Taken, Rejection> {
+    async fn take_as(
+        &self,
+        mut head: Parts,
+        target: &str,
+        mut incoming: Incoming,
+    ) -> Result<Taken, Rejection> {
         let arrived = Instant::now();
         let queues = self.queueing.is_some();
         let bulk_head = match bulk_request::classify(&head.method, target, &head.headers) {
@@ -175,8 +181,11 @@ impl Intake {
             Err(Unread::Refused(fault)) => return Err(fault.into()),
         };
         self.counters.bulk_bytes.add(held.body.len() as u64);
-        if let Some(fault) = chosen_flows::elsewhere(&head, &held.body) {
+        if let Some(fault) = chosen_flows::elsewhere(&head, &held.body).await {
             return Err(fault.into());
+        }
+        if head.extensions.get::<ChosenFlows>().is_some() {
+            head.extensions.insert(LinesChecked);
         }
         let bulk = BulkRequest {
             target,

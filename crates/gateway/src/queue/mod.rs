@@ -16,6 +16,7 @@ mod fence;
 mod journal;
 pub mod moving;
 pub(crate) mod parked;
+mod phase;
 mod queues;
 mod record;
 pub(crate) mod sent_marks;
@@ -28,7 +29,8 @@ pub(crate) use accept::{Accept, Queued};
 pub(crate) use accounts::{Account, GroupAccount};
 pub(crate) use fence::{Fences, Fronts};
 pub(crate) use journal::{Consumer, Journal, LaneReader};
-pub(crate) use queues::{Group, LaneActivity, Phase, Queue, Queues};
+pub(crate) use phase::Phase;
+pub(crate) use queues::{Group, LaneActivity, Queue, Queues};
 #[cfg(test)]
 pub(crate) use record::PARAMS_READ;
 pub(crate) use record::{

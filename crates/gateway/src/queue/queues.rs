@@ -20,6 +20,7 @@ use crate::queue::at_nodes::{AtNodes, tenths};
 use crate::queue::dead_letters::{Committed, DeadLetters};
 use crate::queue::journal::{Consumer, Journal};
 use crate::queue::parked::{Parked, ParkedOfQueue, ParkedTopic};
+use crate::queue::phase::{Phase, WhenStopped};
 use crate::queue::sent_marks::SentMarks;
 use crate::queue::whereabouts::Whereabouts;
 use crate::queue::{dead_letters, moving, parked, record};
@@ -75,7 +76,7 @@ pub(crate) struct Group {
     unsettled: AtomicBool,
     lanes: Vec<Mutex<LaneState>>,
     pub(crate) at_nodes: AtNodes,
-    phase: Mutex<Phase>,
+    pub(super) phase: Mutex<(Phase, WhenStopped)>,
     /// Requests sent to the cluster.
     pub(crate) requests: Count,
     /// Parcels of lanes that were sent in those requests.
@@ -121,16 +122,6 @@ pub(crate) enum LaneActivity {
     Retrying,
     /// Waiting for something that somebody has to put right. The lane then goes on by itself.
     Paused,
-}
-
-/// Whether a consumer group delivers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
-    #[default]
-    Stopped,
-    Running,
-    /// Delivery was told to stop, and its batches under way are not done.
-    Stopping,
 }
 
 // === impl Queues ===
@@ -582,28 +573,6 @@ impl Group {
         }
     }
 
-    pub(crate) fn phase(&self) -> Phase {
-        *self.phase.lock()
-    }
-
-    pub(crate) fn set_phase(&self, phase: Phase) {
-        *self.phase.lock() = phase;
-    }
-
-    /// Records that delivery was told to stop.
-    pub(crate) fn stopping(&self) {
-        let mut phase = self.phase.lock();
-        if *phase == Phase::Running {
-            *phase = Phase::Stopping;
-        }
-    }
-
-    /// Records that delivery has ended: no lane does anything.
-    pub(crate) fn rest(&self) {
-        self.rest_lanes();
-        self.set_phase(Phase::Stopped);
-    }
-
     /// Records that no lane does anything for now.
     pub(crate) fn rest_lanes(&self) {
         for lane in 0..self.lanes.len() as u32 {
@@ -761,16 +730,6 @@ impl std::fmt::Debug for Group {
         f.debug_struct("Group")
             .field("settings", &self.settings)
             .finish_non_exhaustive()
-    }
-}
-
-impl Phase {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Phase::Stopped => "stopped",
-            Phase::Running => "running",
-            Phase::Stopping => "stopping",
-        }
     }
 }
 

@@ -187,7 +187,7 @@ pub(crate) fn written(minted: Minted) -> (String, String) {
 /// Returns the head of a recorded request, from its path and query; `None` if the request is not one that can
 /// be delivered.
 pub(crate) fn head_of(target: &str) -> Option<BulkHead<'_>> {
-    match bulk_request::classify(&Method::POST, target, &DELIVERED_HEADERS) {
+    match bulk_request::classify_recorded(&Method::POST, target, &DELIVERED_HEADERS) {
         RequestKind::Bulk(head) => Some(head),
         RequestKind::Other | RequestKind::Pass(_) => None,
     }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::queue::accounts::GroupAccount;
 use crate::queue::at_nodes::tenths;
-use crate::queue::queues::{Group, LaneActivity, LaneState, Phase, Queue};
+use crate::queue::phase::Phase;
+use crate::queue::queues::{Group, LaneActivity, LaneState, Queue};
 
 /// Returns the reason why a queue accepts nothing, if there is one.
 pub(crate) fn of_queue(queue: &Queue) -> Value {

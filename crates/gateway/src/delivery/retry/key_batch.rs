@@ -329,8 +329,8 @@ impl KeyBatch {
         }
     }
 
-    /// Takes away what has a dead letter from an earlier try that could not write down its end: it is not sent
-    /// again, and no second letter is put. Returns it.
+    /// Takes away what has a dead letter from an earlier try that could not write down its end: it is not
+    /// sent again, and no second letter is put. Returns it.
     pub(super) fn buried_before(&self, parked: &Parked, due: &mut Vec<usize>) -> Vec<usize> {
         let is_buried = |operation: &mut usize| {
             let id = self.id(parked, *operation);

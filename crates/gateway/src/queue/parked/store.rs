@@ -337,6 +337,8 @@ impl Store {
         let text = serde_json::to_vec(resolved).unwrap_or_default();
         let mut record = self.log.record(RESOLVED, b"");
         record.group(0, 1, |out| out.extend_from_slice(&text));
+        // It is what makes room, also where refused operations have taken more than there may be.
+        record.beyond_quota();
         record
     }
 
@@ -344,6 +346,7 @@ impl Store {
     pub(crate) fn settle(&self) -> Result<(), AppendError> {
         let mut record = self.log.record(SETTLED, b"");
         record.group(0, 1, |out| out.push(b'\n'));
+        record.beyond_quota();
         self.log.append_blocking(record).map(drop)
     }
 
@@ -408,3 +411,31 @@ const RESOLVED: u8 = 1;
 const SETTLED: u8 = 2;
 /// The consumer whose place keeps segments.
 const KEPT: &str = "kept";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Refused operations may take more than there may be; what makes room again is always written.
+    #[test]
+    fn an_end_is_written_also_where_more_is_parked_than_may_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            segment_bytes: 8 << 10,
+            quota_bytes: 16 << 10,
+            free_bytes_min: 0,
+            ..Options::default()
+        };
+        let store = Store::open(folder.path(), options).unwrap();
+        let (entry, lines) = (ParkedEntry::sample(), vec![b'x'; 4 << 10]);
+        let mut last = 0;
+        while store.bytes().0 < 64 << 10 {
+            last = store.put_copy(&entry, &lines).unwrap().0;
+        }
+        for _ in 0..3 {
+            let ops = vec![(last, None)];
+            store.resolve_blocking(&Resolved { ops, dead: 1 }).unwrap();
+            store.settle().unwrap();
+        }
+    }
+}
