@@ -26,7 +26,9 @@ mod store;
 mod take_over;
 mod topic;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+#[cfg(test)]
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,12 +46,14 @@ pub(crate) use failure_row::{FailureRow, Unexplained};
 pub(crate) use find::{ParkedFound, ParkedSought};
 pub(crate) use key::{OperationNames, ParkKey, Scope, ShardOf, behind_other_lane, behind_other_line};
 pub(crate) use led_to::NameLed;
+#[cfg(test)]
 use lines::Lines;
 use putting::Putting;
 #[cfg(test)]
 use state::EntryPiece;
-use state::NamesLed;
-use state::{Dying, Standing};
+#[cfg(test)]
+use state::Standing;
+use state::{Dying, NamesLed};
 pub(crate) use state::{Holder, HolderQuery, Order, ParkedState, Picked, Tried};
 use store::Bound;
 use store::Resolved;

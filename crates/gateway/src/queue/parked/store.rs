@@ -433,8 +433,12 @@ mod tests {
             last = store.put_copy(&entry, &lines).unwrap().0;
         }
         for _ in 0..3 {
-            let ops = vec![(last, None)];
-            store.resolve_blocking(&Resolved { ops, dead: 1 }).unwrap();
+            let resolved = Resolved {
+                ops: vec![(last, None)],
+                dead: 1,
+                ..Resolved::default()
+            };
+            store.resolve_blocking(&resolved).unwrap();
             store.settle().unwrap();
         }
     }
