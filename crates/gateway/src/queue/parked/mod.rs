@@ -472,7 +472,8 @@ impl Parked {
     /// Gives back the room of records that are no longer needed.
     pub(crate) fn release_room(&self) {
         let Some(store) = self.opened() else { return };
-        if store.bytes().0 > RELEASE_BYTES {
+        let (used, most) = store.bytes();
+        if used > RELEASE_BYTES.min(most / 2) {
             store.keep_from(self.needed_from(&store));
         }
         if self.topic.as_ref().is_some_and(|topic| topic.is_untidy()) {
@@ -626,5 +627,39 @@ pub(crate) fn copies_of(data: &Path, queue: &str) -> PathBuf {
 pub(crate) const SOON: Duration = Duration::from_millis(20);
 /// The interval between two tries to record that operations are gone, while the disk does not take that.
 const ROOM_AGAIN: Duration = Duration::from_secs(1);
-/// The bytes on disk from which those that are no longer needed are given back.
+/// The bytes on disk from which those that are no longer needed are given back; a store that may have little
+/// gives them back from half of that on.
 const RELEASE_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_may_have_little_gives_back_what_is_gone_before_it_is_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            quota_bytes: 256 << 10,
+            segment_bytes: 32 << 10,
+            free_bytes_min: 0,
+            ..Options::default()
+        };
+        let parked = Parked::new(folder.path().to_owned(), options, Arc::default(), None);
+        let store = parked.open_store().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (entry, lines) = (ParkedEntry::sample(), [b'x'; 8 << 10]);
+        for _ in 0..200 {
+            let put = store.put(&entry, &lines, Bound::Quota);
+            let (at, _) = runtime.block_on(put).unwrap();
+            let gone = GoneEntry {
+                at,
+                lane: 0,
+                ops: None,
+                dead: 0,
+                lost: 0,
+            };
+            runtime.block_on(parked.resolve(vec![gone])).unwrap();
+            parked.release_room();
+        }
+    }
+}
