@@ -338,9 +338,10 @@ impl Route {
         };
         // The rest of the document, which may be much larger than the update, says nothing.
         let mut target = target_of(index, "_doc", id, routing);
-        if let Some(paths) = paths(part) {
-            target.push(if routing.is_some() { '&' } else { '?' });
-            target.push_str(&format!("_source_includes={}", paths.join(",")));
+        let paths = paths(part).map(|paths| paths.join(","));
+        if let Some(paths) = paths.filter(|paths| paths.len() <= PATHS_BYTES_MAX) {
+            let and = if routing.is_some() { '&' } else { '?' };
+            target.push_str(&format!("{and}_source_includes={paths}"));
         }
         let question = Question {
             method: Method::GET,
@@ -420,3 +421,5 @@ fn unfinished(outcomes: impl Iterator<Item = (usize, Outcome)>) -> Vec<(usize, O
 
 /// The most bytes of an answer that are read about an updated document.
 const UPDATED_BYTES_MAX: usize = 4 << 20;
+/// The most bytes of fields' names in a request's head, of which servers take 4 KiB in all.
+const PATHS_BYTES_MAX: usize = 2 << 10;
