@@ -27,8 +27,8 @@ enum Ended {
     AsTold,
     /// Operations can be parked now, and could not before.
     ToPark,
-    /// It has to begin anew, for this reason if one is known.
-    Failed { why: Option<&'static str> },
+    /// It has to begin anew, for this reason.
+    Failed(&'static str),
 }
 
 /// Delivers the lanes that are given to this gateway, until told to stop; returns once it has given up all
@@ -55,7 +55,7 @@ pub(crate) async fn deliver_handed_over(
         let why = match take_part(route, shared, stop.clone(), &mut request).await {
             Ended::AsTold => return,
             Ended::ToPark => continue,
-            Ended::Failed { why } => why.unwrap_or(TAKES_NO_LANES),
+            Ended::Failed(why) => why,
         };
         group.set(0, LaneActivity::Paused, Some(why));
         tokio::select! {
@@ -79,7 +79,7 @@ async fn take_part(
     };
     drop(tell);
     let mut held = HeldLanes::new(route);
-    let (mut leaving, mut to_park, mut failed) = (false, None, false);
+    let (mut leaving, mut to_park, mut failed) = (false, None, None);
     let mut looks = tokio::time::interval(LOOK_EVERY);
     loop {
         let change = tokio::select! {
@@ -96,16 +96,9 @@ async fn take_part(
             }
             change = changes.recv() => change,
             led_to = found(&mut held.starting) => {
-                match led_to {
-                    Some(led_to) => {
-                        route.led_to.borrow_mut().hear(led_to, now_ms());
-                        held.begin();
-                    }
-                    None => {
-                        held.pause(NOT_LOOKED_FOR);
-                        failed = true;
-                        running.stop();
-                    }
+                if let Err(why) = held.searched(led_to) {
+                    failed = Some(why);
+                    running.stop();
                 }
                 continue;
             }
@@ -127,10 +120,8 @@ async fn take_part(
                 continue;
             }
         };
-        match change {
-            None => break,
-            Some(change) => held.change(change).await,
-        }
+        let Some(change) = change else { break };
+        held.change(change).await;
     }
     held.end().await;
     running.join();
@@ -140,9 +131,7 @@ async fn take_part(
             Ended::ToPark
         }
         (None, true) => Ended::AsTold,
-        (None, false) => Ended::Failed {
-            why: failed.then_some(NOT_LOOKED_FOR),
-        },
+        (None, false) => Ended::Failed(failed.unwrap_or(TAKES_NO_LANES)),
     }
 }
 
@@ -259,11 +248,20 @@ impl HeldLanes {
         });
     }
 
-    /// Records why lanes that came are not delivered.
-    fn pause(&mut self, why: &str) {
-        for number in self.starting.take().iter().flat_map(|starting| &starting.numbers) {
-            self.route.group.set(*number, LaneActivity::Paused, Some(why));
+    /// Begins to deliver the lanes whose parked operations are found; if these could not be looked for, pauses
+    /// the lanes, and returns why.
+    fn searched(&mut self, led_to: Option<Vec<NameLed>>) -> Result<(), &'static str> {
+        if let Some(led_to) = led_to {
+            self.route.led_to.borrow_mut().hear(led_to, now_ms());
+            self.begin();
+            return Ok(());
         }
+        for number in self.starting.take().iter().flat_map(|starting| &starting.numbers) {
+            self.route
+                .group
+                .set(*number, LaneActivity::Paused, Some(NOT_LOOKED_FOR));
+        }
+        Err(NOT_LOOKED_FOR)
     }
 
     /// Begins to deliver the lanes: their parked operations are known.
