@@ -646,20 +646,35 @@ mod tests {
         };
         let parked = Parked::new(folder.path().to_owned(), options, Arc::default(), None);
         let store = parked.open_store().unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
         let (entry, lines) = (ParkedEntry::sample(), [b'x'; 8 << 10]);
-        for _ in 0..200 {
-            let put = store.put(&entry, &lines, Bound::Quota);
-            let (at, _) = runtime.block_on(put).unwrap();
-            let gone = GoneEntry {
-                at,
-                lane: 0,
-                ops: None,
-                dead: 0,
-                lost: 0,
-            };
-            runtime.block_on(parked.resolve(vec![gone])).unwrap();
-            parked.release_room();
-        }
+        let filled = async || {
+            while let Ok((at, _)) = store.put(&entry, &lines, Bound::Quota).await {
+                let gone = GoneEntry {
+                    at,
+                    lane: 0,
+                    ops: None,
+                    dead: 0,
+                    lost: 0,
+                };
+                parked.resolve(vec![gone]).await.unwrap();
+            }
+        };
+        let has_room = async || {
+            let (used, most) = store.bytes();
+            assert!(most < RELEASE_BYTES);
+            // The log deletes segments when it comes to that.
+            while store.bytes().0 > used / 2 {
+                parked.release_room();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        runtime.block_on(filled());
+        let waited =
+            runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), has_room()).await });
+        waited.expect("what is gone leaves room");
     }
 }
