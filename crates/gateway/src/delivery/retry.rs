@@ -107,14 +107,17 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
                 "parked operations keep more of the disk than they need"
             );
         }
-        let due = parked.state().due(AT_ONCE - running.len());
+        let due = parked.state().due(AT_ONCE - running.len(), SLOW_AT_ONCE);
         for key in due {
             let attended = attend_guarded(Rc::clone(&route), Arc::clone(&parked), key, stop.clone());
             spawn_in(&mut running, GuardedWork::Parked, attended);
         }
         let latest = Instant::now() + LOOK_AGAIN;
         let next = match running.len() < AT_ONCE {
-            true => parked.state().next_due().map_or(latest, |due| due.min(latest)),
+            true => parked
+                .state()
+                .next_due(SLOW_AT_ONCE)
+                .map_or(latest, |due| due.min(latest)),
             false => latest,
         };
         tokio::select! {
@@ -175,13 +178,16 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: w
     let retry = &route.group.settings.retry;
     let (mut progress, mut limit) = (false, usize::MAX);
     let mut passed = PassedOver::default();
-    for _ in 0..STEPS_MAX {
+    for at in 0..STEPS_MAX {
         if *stop.borrow() {
             break;
         }
+        let began = Instant::now();
         let so_far = (progress, &mut limit, &mut passed);
         let stepped = step(&route, &parked, &key, so_far, &mut stop);
-        match stepped.or_else(|why| lose(&route, &parked, &key, why)).await {
+        let stepped = stepped.or_else(|why| lose(&route, &parked, &key, why)).await;
+        parked.state().took(&key, at == 0, began.elapsed());
+        match stepped {
             Ok(KeyResult::Progress(some)) => progress |= some,
             Ok(KeyResult::PassedOver) => {}
             Ok(KeyResult::Nothing) => {
@@ -704,6 +710,8 @@ async fn finish(
 /// Keys that are tried at once, each of which has a part of delivery's memory as a lane has, and how much of
 /// all of it the lines of each may take.
 pub(crate) const AT_ONCE: usize = 8;
+/// How many of these may be keys whose last try took long.
+const SLOW_AT_ONCE: usize = AT_ONCE / 2;
 const SHARE: usize = 64;
 /// The number of tries of a key in a row before other keys have their turn.
 const STEPS_MAX: usize = 50;

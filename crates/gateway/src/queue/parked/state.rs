@@ -12,6 +12,7 @@ mod shown;
 #[cfg(test)]
 mod tests;
 mod tried;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -91,6 +92,10 @@ struct ParkedKey {
     failures: u32,
     next_try: Instant,
     running: bool,
+    /// When its turn began, the last time that it had one.
+    began: Instant,
+    /// Whether the tries of its last turn took long.
+    slow: bool,
     /// Whether the operator wants no more tries.
     given_up: bool,
     /// The generation of the cluster's topology by which pieces have joined other lines.
@@ -291,6 +296,8 @@ impl ParkedState {
             failures: 0,
             next_try: Instant::now(),
             running: false,
+            began: Instant::now(),
+            slow: false,
             given_up: false,
             joined: None,
         });
@@ -486,30 +493,6 @@ impl ParkedState {
             .flat_map(|held| held.pieces.values());
         let mut pieces = pieces.filter(|piece| piece.at == at);
         pieces.any(|piece| piece.ops.as_ref().is_none_or(|ops| ops.contains(&op)))
-    }
-
-    /// Returns the keys whose turn it is, at most `most`; each is under way until [`ParkedState::rest`].
-    pub(crate) fn due(&mut self, most: usize) -> Vec<ParkKey> {
-        let now = Instant::now();
-        let due = self
-            .keys
-            .iter_mut()
-            .filter(|(_, held)| !held.running && held.next_try <= now && held.may_try());
-        let mut due: Vec<(Instant, ParkKey, &mut ParkedKey)> = due
-            .map(|(key, held)| (held.next_try, key.clone(), held))
-            .collect();
-        due.sort_by_key(|(next, ..)| *next);
-        let due = due.into_iter().take(most).map(|(_, key, held)| {
-            held.running = true;
-            key
-        });
-        due.collect()
-    }
-
-    /// Returns when a key is due next.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        let waiting = self.keys.values().filter(|held| !held.running && held.may_try());
-        waiting.map(|held| held.next_try).min()
     }
 
     /// Makes sure that keys that wait long are looked at soon: something has changed at the cluster.
