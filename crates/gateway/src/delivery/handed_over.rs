@@ -96,7 +96,7 @@ async fn take_part(
             }
             change = changes.recv() => change,
             led_to = found(&mut held.starting) => {
-                if let Err(why) = held.searched(led_to) {
+                if let Some(why) = held.searched(led_to) {
                     failed = Some(why);
                     running.stop();
                 }
@@ -248,20 +248,20 @@ impl HeldLanes {
         });
     }
 
-    /// Begins to deliver the lanes whose parked operations are found; if these could not be looked for, pauses
-    /// the lanes, and returns why.
-    fn searched(&mut self, led_to: Option<Vec<NameLed>>) -> Result<(), &'static str> {
+    /// Begins to deliver the lanes whose parked operations are found. Returns why not, if nobody could look
+    /// for these; the lanes are paused then.
+    fn searched(&mut self, led_to: Option<Vec<NameLed>>) -> Option<&'static str> {
         if let Some(led_to) = led_to {
             self.route.led_to.borrow_mut().hear(led_to, now_ms());
             self.begin();
-            return Ok(());
+            return None;
         }
         for number in self.starting.take().iter().flat_map(|starting| &starting.numbers) {
             self.route
                 .group
                 .set(*number, LaneActivity::Paused, Some(NOT_LOOKED_FOR));
         }
-        Err(NOT_LOOKED_FOR)
+        Some(NOT_LOOKED_FOR)
     }
 
     /// Begins to deliver the lanes: their parked operations are known.

@@ -19,12 +19,12 @@
 //! finds none left is read like a long one.
 //!
 //! An eighth of the memory is kept apart for long answers of nodes, which are read in turn; the reader of one
-//! waits for nothing else. None has more than a quarter of it beside others, or three when it is alone, unless
-//! its operations need that; one that comes too slowly is given up if others wait
-//! ([`Pace`](crate::delivery::answer_pace::Pace)). The text of an answer stays counted until its operations are settled, and while
-//! much text is counted, less is kept of the next answers. Nobody waits for text to be settled: one node's
-//! answer to a batch is not settled before all nodes have answered. A request has no more operations than
-//! that eighth can hold errors for.
+//! waits for nothing else. None has more than a quarter of it beside others, or three when it is alone,
+//! unless its operations need that; one that comes too slowly is given up if others wait
+//! ([`Pace`](crate::delivery::answer_pace::Pace)). The text of an answer stays counted until its operations
+//! are settled, and while much text is counted, less is kept of the next answers. Nobody waits for text to be
+//! settled: one node's answer to a batch is not settled before all nodes have answered. A request has no more
+//! operations than that eighth can hold errors for.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

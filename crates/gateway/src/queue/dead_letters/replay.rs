@@ -112,9 +112,9 @@ impl DeadLetters {
         Ok(done)
     }
 
-    /// Ends a replay that broke off because the disk took nothing: as long as its consumer is there, the queue
-    /// keeps all segments from its place on. The catalog in memory knows what was put back, and says it on
-    /// disk now. The caller holds `work`.
+    /// Ends a replay that broke off because the disk took nothing: as long as its consumer is there, the
+    /// queue keeps all segments from its place on. The catalog in memory knows what was put back, and says it
+    /// on disk now. The caller holds `work`.
     fn end_replay_before(&self, log: &Log) -> Result<(), LettersError> {
         let is_open = log.consumers().iter().any(|name| name == REPLAYING);
         // After a failed sync only the disk knows what is in the log: the next start looks.

@@ -1,5 +1,5 @@
-//! Decides which keys are tried next. A try of operations for a node that does not answer lasts until it times
-//! out, so keys whose tries last long leave room for the others.
+//! Decides which keys are tried next. A try of operations for a node that does not answer lasts until it
+//! times out, so keys whose tries last long leave room for the others.
 
 use std::time::Duration;
 
