@@ -343,7 +343,7 @@ fn long_answers_of_several_nodes_to_one_batch_wait_for_none_of_them() {
     assert_eq!((&one["indexed"], &one["dead"]), (&0.into(), &documents.into()));
 }
 
-/// All lanes of the first cluster have an answer under way that takes hours.
+/// The nodes of the first cluster take minutes for each answer, and have begun with those before the others do.
 #[test]
 fn long_answers_that_trickle_hold_up_no_other_cluster() {
     let clusters = [(); 2].map(|()| FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap());
@@ -360,8 +360,8 @@ fn long_answers_that_trickle_hold_up_no_other_cluster() {
             ..Behaviour::default()
         });
     }
-    clusters[0].inject(Injection::bulk(Fault::SlowReply(1000)).always());
-    clusters[1].inject(Injection::bulk(Fault::Delay(Duration::from_secs(1))).always());
+    clusters[0].inject(Injection::bulk(Fault::SlowReply(20_000)).always());
+    clusters[1].inject(Injection::bulk(Fault::Delay(Duration::from_secs(6))).always());
     let gateway = place.start();
     let documents = 32;
     gateway.bulk(&large("logs", "d", documents, 1)).ok().unwrap();
