@@ -229,6 +229,17 @@ fn after_a_panic_of_the_whole_delivery_the_gateway_takes_part_once_and_delivers_
 }
 
 #[test]
+fn where_parked_operations_could_not_be_looked_for_the_gateway_takes_part_anew() {
+    let cluster = cluster();
+    let place = GatewayHome::new(&cluster, broker(), "searching", ", partitions: 4");
+    let gateway = place.start_with(&[("TIDEGATE_TEST_PANIC", "parked-lanes=*2")]);
+    gateway.bulk(&body(200)).ok().unwrap();
+    wait(&gateway, |one| one["indexed"] == 200 && one["lanes_held"] == 4);
+    let joined = gateway.log().matches("\"lanes\":4,").count();
+    assert_eq!(joined, 3, "{}", gateway.log());
+}
+
+#[test]
 fn several_gateways_share_a_topic_and_one_that_is_killed_loses_and_reorders_nothing() {
     let cluster = cluster();
     // The delay keeps something under way at all times.

@@ -134,3 +134,31 @@ fn large_documents_that_were_written_are_found_and_not_written_again() {
         assert!(cluster.docs("i2").is_empty(), "{operation}");
     }
 }
+
+/// Its second try finds a version that the first one has made.
+#[test]
+fn a_versioned_update_that_was_executed_without_an_answer_is_done_unless_another_writer_came_after_it() {
+    let cluster = cluster();
+    for id in ["kept", "other"] {
+        direct(&cluster, &document(id, 1));
+    }
+    let (_place, gateway) = start(&cluster);
+    let written = cluster.docs("i1");
+    let update = |id| {
+        let seq_no = written[id].seq_no;
+        format!(
+            "{{\"update\":{{\"_index\":\"i1\",\"_id\":\"{id}\",\"if_seq_no\":{seq_no},\"if_primary_term\":1}}}}\n{{\"doc\":{{\"n\":2}}}}\n"
+        )
+    };
+    lose(&cluster, &gateway, &(update("kept") + &update("other")), 2, 2);
+    direct(&cluster, &document("other", 3));
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(1), &json!(1)), "{one}");
+    let docs = cluster.docs("i1");
+    assert_eq!(docs["kept"].source, r#"{"n":2,"more":"x"}"#);
+    assert_eq!(docs["other"].source, r#"{"n":3,"more":"x"}"#);
+}
+
+fn document(id: &str, n: usize) -> String {
+    format!("{{\"index\":{{\"_index\":\"i1\",\"_id\":\"{id}\"}}}}\n{{\"n\":{n},\"more\":\"x\"}}\n")
+}

@@ -1,9 +1,10 @@
 //! Delivery's memory is bounded, and nobody waits for memory that is held for ever.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use testkit::client::Client;
-use testkit::fake::{FakeCluster, Fault, Injection, Spec};
+use testkit::fake::{Behaviour, FakeCluster, Fault, Injection, Spec, Unfit};
 
 use crate::gateway::Gateway;
 use crate::home::{GatewayHome, drained, queue, wait};
@@ -51,7 +52,7 @@ fn groups_that_are_large_are_delivered_one_at_a_time_after_a_kill_too() {
     gateway.signal("KILL");
     gateway.wait();
     cluster.behave();
-    cluster.inject(Injection::bulk(Fault::Delay(std::time::Duration::from_millis(300))).always());
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(300))).always());
     let gateway = place.start();
     let (held, waiting) = (Cell::new(0), Cell::new(0));
     let done = wait(&gateway, "c0", |one| {
@@ -340,4 +341,37 @@ fn long_answers_of_several_nodes_to_one_batch_wait_for_none_of_them() {
     gateway.bulk(&lines.collect::<String>()).ok().unwrap();
     let one = wait(&gateway, "c0", |one| one["pending"] == 0);
     assert_eq!((&one["indexed"], &one["dead"]), (&0.into(), &documents.into()));
+}
+
+/// The nodes of the first cluster take minutes for each answer, and have begun with those before the others
+/// do.
+#[test]
+fn long_answers_that_trickle_hold_up_no_other_cluster() {
+    let clusters = [(); 2].map(|()| FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap());
+    let place = GatewayHome::before(&[&clusters[0], &clusters[1]], "");
+    place.append("worker: {count: 1, delivery_memory: 8mb}\n");
+    for cluster in &clusters {
+        let words = "e".repeat(300 << 10);
+        cluster.set_behaviour(Behaviour {
+            unfit: Some(Unfit {
+                holds: "{\"t\":".to_owned(),
+                status: 400,
+                error: format!("{{\"type\":\"mapper_parsing_exception\",\"reason\":\"{words}\"}}"),
+            }),
+            ..Behaviour::default()
+        });
+    }
+    clusters[0].inject(Injection::bulk(Fault::SlowReply(20_000)).always());
+    clusters[1].inject(Injection::bulk(Fault::Delay(Duration::from_secs(6))).always());
+    let gateway = place.start();
+    let documents = 32;
+    gateway.bulk(&large("logs", "d", documents, 1)).ok().unwrap();
+    let one = wait(&gateway, "c1", |one| one["pending"] == 0);
+    assert_eq!((&one["indexed"], &one["dead"]), (&0.into(), &documents.into()));
+    let slow = queue(&gateway)["groups"]["c0"].clone();
+    assert_eq!(
+        (&slow["dead"], &slow["indexed"]),
+        (&0.into(), &0.into()),
+        "{slow}"
+    );
 }

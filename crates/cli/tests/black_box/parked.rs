@@ -207,6 +207,61 @@ fn what_is_parked_outlives_kill_and_goes_out_in_order_and_once() {
     assert_eq!((&one["indexed"], &one["dead"]), (&json!(80), &json!(0)));
 }
 
+/// Flips a bit of the first text like this in the store of parked operations.
+fn damage_parked(place: &GatewayHome, text: &str) {
+    let folder = place.data().join("parked/q/c0");
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let segments = files.filter(|file| file.extension().is_some_and(|extension| extension == "segment"));
+    for file in segments {
+        let mut bytes = std::fs::read(&file).unwrap();
+        let found = bytes
+            .windows(text.len())
+            .position(|window| window == text.as_bytes());
+        if let Some(at) = found {
+            bytes[at] ^= 1;
+            return std::fs::write(file, bytes).unwrap();
+        }
+    }
+    panic!("{text} is not parked");
+}
+
+/// What the disk loses is lost and no more, whether it is tried again or the gateway starts first.
+#[test]
+fn a_parked_document_that_the_disk_has_damaged_counts_as_lost_and_holds_up_no_other() {
+    for is_stopped in [false, true] {
+        let cluster = two_indices();
+        cluster.refuse_writes("blocked", Some((403, BLOCKED)));
+        let place = GatewayHome::before(&[&cluster], "");
+        let mut gateway = place.start();
+        for n in 1..=2 {
+            gateway.bulk(&docs("blocked", 1, n)).ok().unwrap();
+            wait(&gateway, "c0", |one| one["parked"] == n && one["pending"] == 0);
+        }
+        let damage = || damage_parked(&place, "{\"n\":1}");
+        if is_stopped {
+            gateway.signal("TERM");
+            assert!(gateway.wait().success());
+            damage();
+            gateway = place.start();
+            let one = wait(&gateway, "c0", |_| true);
+            let counts = ["lost", "parked", "indexed"].map(|state| one[state].as_u64().unwrap());
+            assert_eq!(counts, [1, 1, 0], "{one}");
+        } else {
+            damage();
+        }
+        cluster.refuse_writes("blocked", None);
+        for _ in 0..3 {
+            let one = drained(&gateway, "c0");
+            let counts = ["lost", "indexed", "dead"].map(|state| one[state].as_u64().unwrap());
+            assert_eq!(counts, [1, 1, 0], "{one}");
+            assert!(all_are(&cluster, "blocked", 1, 2));
+            gateway = restarted(gateway, &place);
+        }
+    }
+}
+
 /// Makes the indices `users-1`, to which the alias `users` leads, and `orders`, and a queue of one lane. More
 /// than 100 KB of what is parked is not tried again together.
 fn users_and_orders() -> (FakeCluster, GatewayHome) {

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use wire::{Buffer, Outgoing, Pool, ReplyBody, SendError};
 
+use crate::delivery::answer_pace::Pace;
 use crate::delivery::lane::Route;
 use crate::delivery::memory::{AnswerRoom, Memory};
 use crate::delivery::server_error::{NO_RIGHT, error_of};
@@ -171,12 +172,21 @@ async fn read<'m>(
     }
     let mut body = pool.take(SHORT_BYTES);
     let (mut room, mut most) = (None, SHORT_BYTES);
-    while let Some(piece) = reply.chunk().await? {
+    let mut pace: Option<Pace<'_>> = None;
+    loop {
+        let piece = match &mut pace {
+            Some(pace) => pace.chunk(&mut reply).await?,
+            None => reply.chunk().await?,
+        };
+        let Some(piece) = piece else {
+            return Ok(Some((body, room)));
+        };
         let wanted = body.len() + piece.len();
         if wanted > most && room.is_none() {
             let got = memory.answer(least, more).await;
             most = got.bytes.max(least).max(SHORT_BYTES);
             room = Some(got);
+            pace = Some(Pace::begin(memory));
         }
         if wanted > most {
             return Ok(None);
@@ -187,7 +197,6 @@ async fn read<'m>(
         }
         body.extend_from_slice(&piece);
     }
-    Ok(Some((body, room)))
 }
 
 /// Whether a body is this text, white space at their ends aside.

@@ -24,7 +24,7 @@ use crate::delivery::outcome::{Outcome, Outcomes};
 use crate::delivery::outlet::{Outlet, SendMode};
 use crate::delivery::parcel::Parcel;
 use crate::delivery::shared_fate::number_of_id;
-use crate::delivery::sources::same;
+use crate::delivery::sources::{doc_of, holds, paths, same};
 use crate::delivery::unknown::{NotReadable, UnknownOutcome};
 use crate::delivery::work::Work;
 use crate::nodes::Outbound;
@@ -321,6 +321,9 @@ impl Route {
         }
         let source = lines.splitn(2, |byte| *byte == b'\n').nth(1).unwrap_or_default();
         let place = (&*document.index, &*id, document.routing.as_deref());
+        if at.op == Op::Update {
+            return self.is_updated(place, source, &outbound, &snapshot).await;
+        }
         match source.len() {
             0..=SOURCE_BYTES_MAX => self.is_there(place, at.op, source, &outbound, &snapshot).await,
             _ => match self.source_is(place, source, &outbound, &snapshot).await? {
@@ -328,6 +331,44 @@ impl Route {
                 Source::Other | Source::Error(StatusCode::NOT_FOUND, _) => Ok(false),
                 Source::Error(status, body) => Err(not_told(place.0, status, &body)),
             },
+        }
+    }
+
+    /// Whether a document is there as an update with this line leaves it. An update with a script may leave
+    /// anything, so its document does not tell.
+    async fn is_updated(
+        &self,
+        (index, id, routing): (&str, &str, Option<&str>),
+        line: &[u8],
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> Result<bool, UnknownOutcome> {
+        let Some(part) = doc_of(line) else {
+            return Ok(false);
+        };
+        // The rest of the document, which may be much larger than the update, says nothing.
+        let mut target = target_of(index, "_doc", id, routing);
+        let paths = paths(part).map(|paths| paths.join(","));
+        if let Some(paths) = paths.filter(|paths| paths.len() <= PATHS_BYTES_MAX) {
+            let and = if routing.is_some() { '&' } else { '?' };
+            target.push_str(&format!("{and}_source_includes={paths}"));
+        }
+        let question = Question {
+            method: Method::GET,
+            target: &target,
+            least: 2 * line.len() + SHORT_BYTES,
+            more: UPDATED_BYTES_MAX.saturating_sub(2 * line.len() + SHORT_BYTES),
+        };
+        let answer = self.ask(question, Outgoing::Empty, outbound, snapshot).await?;
+        match (answer.status, &answer.body) {
+            (StatusCode::NOT_FOUND, _) => Ok(false),
+            (StatusCode::OK, Some(body)) => {
+                let there: Stored<'_> =
+                    serde_json::from_slice(body).map_err(|_| UnknownOutcome::Unreadable)?;
+                Ok(there.source.is_some_and(|source| holds(source, part)))
+            }
+            (StatusCode::OK, None) => Ok(false),
+            (status, body) => Err(not_told(index, status, body.as_deref().unwrap_or_default())),
         }
     }
 
@@ -387,3 +428,8 @@ fn unfinished(outcomes: impl Iterator<Item = (usize, Outcome)>) -> Vec<(usize, O
         .filter(|(_, outcome)| !matches!(outcome, Outcome::Done))
         .collect()
 }
+
+/// The most bytes of an answer that are read about an updated document.
+const UPDATED_BYTES_MAX: usize = 4 << 20;
+/// The most bytes of fields' names in a request's head, of which servers take 4 KiB in all.
+const PATHS_BYTES_MAX: usize = 2 << 10;

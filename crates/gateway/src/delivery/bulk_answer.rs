@@ -11,6 +11,7 @@ use http::response;
 use tokio::time::Instant;
 use wire::{Buffer, Outgoing, ReplyBody, SendError};
 
+use super::answer_pace::Pace;
 use super::memory::{AnswerHeld, ERROR_BYTES, Memory};
 use crate::nodes::{Message, Outbound, Traced};
 
@@ -95,6 +96,7 @@ impl Outbound {
         // While this waits, it reads nothing, so the node waits too.
         let least = docs as usize * ERROR_BYTES;
         let room = memory.answer(least, ERRORS_BYTES_MAX).await;
+        let mut pace = Pace::begin(memory);
         let errors = room.bytes.saturating_sub(least);
         let mut condense = Condense::new(docs, errors.clamp(ERROR_BYTES, ERROR_BYTES_MAX), errors);
         // `kept` never grows: that would take twice as much. The part of it that is not written takes no
@@ -108,7 +110,7 @@ impl Outbound {
         begins.extend_from_slice(&read[..read.len().min(BEGINNING_BYTES)]);
         drop((read, held));
         while next.is_ok() {
-            match reply.chunk().await? {
+            match pace.chunk(&mut reply).await? {
                 None => {
                     let held = memory.said(kept.len());
                     return Ok((BulkAnswerBody::Reduced(kept), Some(held)));

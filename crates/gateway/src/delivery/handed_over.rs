@@ -27,7 +27,8 @@ enum Ended {
     AsTold,
     /// Operations can be parked now, and could not before.
     ToPark,
-    Failed,
+    /// It has to begin anew, for this reason.
+    Failed(&'static str),
 }
 
 /// Delivers the lanes that are given to this gateway, until told to stop; returns once it has given up all
@@ -51,12 +52,11 @@ pub(crate) async fn deliver_handed_over(
         }
     }
     loop {
-        match take_part(route, shared, stop.clone(), &mut request).await {
+        let why = match take_part(route, shared, stop.clone(), &mut request).await {
             Ended::AsTold => return,
             Ended::ToPark => continue,
-            Ended::Failed => {}
-        }
-        let why = "the thread that takes lanes from Kafka has failed, which is a bug; it begins anew";
+            Ended::Failed(why) => why,
+        };
         group.set(0, LaneActivity::Paused, Some(why));
         tokio::select! {
             () = stopped(&mut stop) => return,
@@ -79,7 +79,7 @@ async fn take_part(
     };
     drop(tell);
     let mut held = HeldLanes::new(route);
-    let (mut leaving, mut to_park) = (false, None);
+    let (mut leaving, mut to_park, mut failed) = (false, None, None);
     let mut looks = tokio::time::interval(LOOK_EVERY);
     loop {
         let change = tokio::select! {
@@ -96,8 +96,10 @@ async fn take_part(
             }
             change = changes.recv() => change,
             led_to = found(&mut held.starting) => {
-                route.led_to.borrow_mut().hear(led_to, now_ms());
-                held.begin();
+                if let Some(why) = held.searched(led_to) {
+                    failed = Some(why);
+                    running.stop();
+                }
                 continue;
             }
             told = told(request), if !leaving => {
@@ -118,10 +120,8 @@ async fn take_part(
                 continue;
             }
         };
-        match change {
-            None => break,
-            Some(change) => held.change(change).await,
-        }
+        let Some(change) = change else { break };
+        held.change(change).await;
     }
     held.end().await;
     running.join();
@@ -131,7 +131,7 @@ async fn take_part(
             Ended::ToPark
         }
         (None, true) => Ended::AsTold,
-        (None, false) => Ended::Failed,
+        (None, false) => Ended::Failed(failed.unwrap_or(TAKES_NO_LANES)),
     }
 }
 
@@ -238,13 +238,30 @@ impl HeldLanes {
             }
         });
         if let Err(error) = looking {
-            tracing::error!(%error, "lanes that came from Kafka are not delivered before they come again");
+            // The answer that will not come ends this gateway's part in the group for now.
+            tracing::error!(%error, "what is parked of the lanes that came from Kafka cannot be looked for");
         }
         self.starting = Some(StartingLanes {
             numbers,
             found,
             cancelled,
         });
+    }
+
+    /// Begins to deliver the lanes whose parked operations are found. Returns why not, if nobody could look
+    /// for these; the lanes are paused then.
+    fn searched(&mut self, led_to: Option<Vec<NameLed>>) -> Option<&'static str> {
+        if let Some(led_to) = led_to {
+            self.route.led_to.borrow_mut().hear(led_to, now_ms());
+            self.begin();
+            return None;
+        }
+        for number in self.starting.take().iter().flat_map(|starting| &starting.numbers) {
+            self.route
+                .group
+                .set(*number, LaneActivity::Paused, Some(NOT_LOOKED_FOR));
+        }
+        Some(NOT_LOOKED_FOR)
     }
 
     /// Begins to deliver the lanes: their parked operations are known.
@@ -313,19 +330,12 @@ impl HeldLanes {
     }
 }
 
-/// Waits until the parked operations of the lanes that came are known.
-async fn found(starting: &mut Option<StartingLanes>) -> Vec<NameLed> {
-    let told = match starting {
-        Some(starting) => (&mut starting.found).await,
+/// Waits until the parked operations of the lanes that came are known; `None` if the thread that looks for
+/// them has ended without an answer.
+async fn found(starting: &mut Option<StartingLanes>) -> Option<Vec<NameLed>> {
+    match starting {
+        Some(starting) => (&mut starting.found).await.ok(),
         None => std::future::pending().await,
-    };
-    match told {
-        Ok(led_to) => led_to,
-        Err(_) => {
-            // The thread has ended without an answer: the lanes wait until they go.
-            *starting = None;
-            std::future::pending().await
-        }
     }
 }
 
@@ -340,6 +350,7 @@ fn find_parked(
     // One search runs at a time, and a cancelled search never after another one: each search replaces the
     // knowledge of the one before.
     let _one = parked.taking_over.lock();
+    fault("parked-lanes", b"");
     if cancelled.load(Ordering::Relaxed) {
         return None;
     }
@@ -390,6 +401,11 @@ const START_AGAIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The interval between two tries to find parked operations.
 const FIND_AGAIN: Duration = Duration::from_millis(500);
+/// Why lanes are not delivered after a thread has ended that the gateway needs for that.
+const NOT_LOOKED_FOR: &str = "the thread that looks for what is parked of the lanes that came from Kafka could not be started, or has \
+     failed, which is a bug; the gateway leaves the group, and joins it anew";
+const TAKES_NO_LANES: &str =
+    "the thread that takes lanes from Kafka has failed, which is a bug; it begins anew";
 /// Why a lane waits if another gateway has parked some of its documents.
 const PARKED_UNKNOWN: &str = "another gateway has parked documents of this lane, and the brokers do not let this one read them: \
      its account needs rights on the topic of parked documents";

@@ -19,10 +19,12 @@
 //! finds none left is read like a long one.
 //!
 //! An eighth of the memory is kept apart for long answers of nodes, which are read in turn; the reader of one
-//! waits for nothing else. The text of an answer stays counted until its operations are settled, and while
-//! much text is counted, less is kept of the next answers. Nobody waits for text to be settled: one node's
-//! answer to a batch is not settled before all nodes have answered. A request has no more operations than
-//! that eighth can hold errors for.
+//! waits for nothing else. None has more than a quarter of it beside others, or three when it is alone,
+//! unless its operations need that; one that comes too slowly is given up if others wait
+//! ([`Pace`](crate::delivery::answer_pace::Pace)). The text of an answer stays counted until its operations
+//! are settled, and while much text is counted, less is kept of the next answers. Nobody waits for text to be
+//! settled: one node's answer to a batch is not settled before all nodes have answered. A request has no more
+//! operations than that eighth can hold errors for.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,6 +47,8 @@ pub(crate) struct Memory {
     /// The bytes for long answers.
     answers: Semaphore,
     answers_max: u32,
+    /// The number of those that wait for these.
+    answers_wanted: AtomicUsize,
     /// The bytes for short answers, and those that such answers take now.
     short_max: usize,
     short: AtomicUsize,
@@ -105,6 +109,9 @@ pub(crate) struct AnswerRoom<'a> {
     _permit: Option<SemaphorePermit<'a>>,
 }
 
+/// A long answer that waits for memory, until this is dropped.
+struct AnswerWanted<'a>(&'a AtomicUsize);
+
 /// The memory that an answer takes, or the contents of a long one, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AnswerHeld {
@@ -131,6 +138,7 @@ impl Memory {
             bytes_max,
             answers: Semaphore::new(answers_max as usize),
             answers_max,
+            answers_wanted: AtomicUsize::new(0),
             short_max,
             short: AtomicUsize::new(0),
             said: AtomicUsize::new(0),
@@ -157,17 +165,26 @@ impl Memory {
     }
 
     /// Takes memory to read a long answer, in turn: `least` bytes, and as much of `more` as earlier answers
-    /// have left, but no more than there is in all.
+    /// and the next ones leave, but no more than there is in all.
     pub(crate) async fn answer(&self, least: usize, more: usize) -> AnswerRoom<'_> {
-        let all = u32::try_from(least + more).unwrap_or(u32::MAX);
-        let permits = all.min(self.answers_max);
+        let all = self.answers_max as usize;
+        let is_alone = self.answers.available_permits() == all;
+        let share = if is_alone { 3 * all / 4 } else { all / 4 };
+        let permits = least.saturating_add(more).min(share.max(least)).min(all);
+        let waits = AnswerWanted::of(&self.answers_wanted);
         // Nobody closes the semaphore.
-        let permit = self.answers.acquire_many(permits).await.ok();
-        let left = (permits as usize).saturating_sub(self.said.load(Ordering::Relaxed));
+        let permit = self.answers.acquire_many(permits as u32).await.ok();
+        drop(waits);
+        let left = permits.saturating_sub(self.said.load(Ordering::Relaxed));
         AnswerRoom {
-            bytes: left.max(least.min(permits as usize)),
+            bytes: left.max(least.min(permits)),
             _permit: permit,
         }
+    }
+
+    /// Whether a long answer waits for memory.
+    pub(crate) fn is_answer_wanted(&self) -> bool {
+        self.answers_wanted.load(Ordering::Relaxed) > 0
     }
 
     /// Counts the memory that the contents of an answer take.
@@ -356,6 +373,21 @@ impl LaneMemory {
     }
 }
 
+// === impl AnswerWanted ===
+
+impl<'a> AnswerWanted<'a> {
+    fn of(wanted: &'a AtomicUsize) -> Self {
+        wanted.fetch_add(1, Ordering::Relaxed);
+        Self(wanted)
+    }
+}
+
+impl Drop for AnswerWanted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 // === impl AnswerHeld ===
 
 impl AnswerHeld {
@@ -526,15 +558,38 @@ mod tests {
     }
 
     #[test]
+    fn a_long_answer_leaves_room_for_others_unless_its_operations_need_it() {
+        let memory = Memory::with(100, 100, 0);
+        let room = |least| match poll(pin!(memory.answer(least, 400))) {
+            Poll::Ready(room) => Some(room),
+            Poll::Pending => None,
+        };
+        let (first, second) = (room(10).unwrap(), room(10).unwrap());
+        assert_eq!((first.bytes, second.bytes), (75, 25));
+        assert!(!memory.is_answer_wanted());
+        {
+            let mut third = pin!(memory.answer(50, 400));
+            assert!(poll(third.as_mut()).is_pending() && memory.is_answer_wanted());
+            drop(first);
+            let Poll::Ready(third) = poll(third.as_mut()) else {
+                panic!("there is room")
+            };
+            assert_eq!((third.bytes, memory.is_answer_wanted()), (50, false));
+            assert!(room(10).is_some() && room(26).is_none());
+        }
+        assert!(!memory.is_answer_wanted(), "who goes wants nothing");
+    }
+
+    #[test]
     fn what_answers_have_said_leaves_less_to_the_next_and_stops_none() {
-        let memory = Memory::with(100, 10, 0);
+        let memory = Memory::with(100, 12, 0);
         let room = |least, more| match poll(pin!(memory.answer(least, more))) {
             Poll::Ready(room) => room.bytes,
             Poll::Pending => panic!("nobody reads one"),
         };
         assert_eq!(room(2, 6), 8);
         let said = memory.said(5);
-        assert_eq!((room(2, 6), room(2, 100), memory.usage().held), (3, 5, 5));
+        assert_eq!((room(2, 6), room(2, 100), memory.usage().held), (3, 4, 5));
         let more = memory.said(50);
         assert_eq!(room(2, 6), 2, "what each must have");
         drop((said, more));

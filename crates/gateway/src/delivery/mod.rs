@@ -11,6 +11,7 @@
 //! (`refused_whole`), and a record that makes the gateway panic is found
 //! (`suspect`, `failing`). [`Memory`] bounds the memory of lanes.
 
+mod answer_pace;
 mod asking;
 mod attempt;
 mod batch;

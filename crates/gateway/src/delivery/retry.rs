@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::Snapshot;
+use futures_util::TryFutureExt;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -31,7 +32,7 @@ use crate::delivery::work::{Batch, Work};
 use crate::nodes::Outbound;
 use crate::queue::dead_letters::Cause;
 use crate::queue::parked::{
-    GoneEntry, ParkKey, Parked, ParkedError, Picked, SOON, Store, behind_other_lane, behind_other_line,
+    GoneEntry, Order, ParkKey, Parked, ParkedError, Picked, SOON, Store, behind_other_lane, behind_other_line,
 };
 use key_batch::{Dead, Fate, KeyBatch, PickedEntry};
 use passed_over::PassedOver;
@@ -59,10 +60,15 @@ enum NotTried {
     Parked(#[from] ParkedError),
     #[error("this version does not know to send them")]
     Unknown,
-    #[error("the disk has damaged the record at {0}")]
-    Damaged(u64),
-    #[error("the record at {0} has other operations than it says")]
-    OtherOperations(u64),
+    #[error("the disk has damaged the record at {}", record_of(.0))]
+    Damaged(Order),
+    #[error("the record at {} has other operations than it says", record_of(.0))]
+    OtherOperations(Order),
+}
+
+/// Returns the record of a piece.
+fn record_of((.., at): &Order) -> u64 {
+    *at
 }
 
 /// Tries parked operations again until told to stop; `is_over` says that no lane will park more.
@@ -101,14 +107,17 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
                 "parked operations keep more of the disk than they need"
             );
         }
-        let due = parked.state().due(AT_ONCE - running.len());
+        let due = parked.state().due(AT_ONCE - running.len(), SLOW_AT_ONCE);
         for key in due {
             let attended = attend_guarded(Rc::clone(&route), Arc::clone(&parked), key, stop.clone());
             spawn_in(&mut running, GuardedWork::Parked, attended);
         }
         let latest = Instant::now() + LOOK_AGAIN;
         let next = match running.len() < AT_ONCE {
-            true => parked.state().next_due().map_or(latest, |due| due.min(latest)),
+            true => parked
+                .state()
+                .next_due(SLOW_AT_ONCE)
+                .map_or(latest, |due| due.min(latest)),
             false => latest,
         };
         tokio::select! {
@@ -169,12 +178,16 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: w
     let retry = &route.group.settings.retry;
     let (mut progress, mut limit) = (false, usize::MAX);
     let mut passed = PassedOver::default();
-    for _ in 0..STEPS_MAX {
+    for at in 0..STEPS_MAX {
         if *stop.borrow() {
             break;
         }
+        let began = Instant::now();
         let so_far = (progress, &mut limit, &mut passed);
-        match step(&route, &parked, &key, so_far, &mut stop).await {
+        let stepped = step(&route, &parked, &key, so_far, &mut stop);
+        let stepped = stepped.or_else(|why| lose(&route, &parked, &key, why)).await;
+        parked.state().took(&key, at == 0, began.elapsed());
+        match stepped {
             Ok(KeyResult::Progress(some)) => progress |= some,
             Ok(KeyResult::PassedOver) => {}
             Ok(KeyResult::Nothing) => {
@@ -389,6 +402,31 @@ async fn read(
     let _charge = route.large_copy(copied).await;
     let load = KeyBatch::read(store, picked, wording, &mut body)?;
     Ok((load, body.freeze()))
+}
+
+/// Gives up operations that cannot be read for a reason that does not pass: they count as lost, and what
+/// waits behind them goes on. Returns the reason if it is another.
+async fn lose(route: &Route, parked: &Parked, key: &ParkKey, why: NotTried) -> Result<KeyResult, NotTried> {
+    let order = match why {
+        // The topic has them: its next owner reads them there.
+        _ if parked.is_handed_over() => return Err(why),
+        NotTried::Damaged(order) => order,
+        // The disk has what was written: only somebody who gives it up can say that it is worth nothing.
+        NotTried::OtherOperations(order) if parked.state().is_given_up(key) => order,
+        why => return Err(why),
+    };
+    let documents = parked.lose(key, order).await?;
+    let settings = &route.group.settings;
+    tracing::error!(
+        queue = &*settings.queue,
+        group = &*settings.group,
+        key = key.shown(),
+        at = record_of(&order),
+        documents,
+        why = why.to_string(),
+        "parked operations are lost"
+    );
+    Ok(KeyResult::Progress(true))
 }
 
 /// Memory for pieces that are tried together, as a lane has for a batch; none: delivery stops.
@@ -636,6 +674,7 @@ async fn finish(
                 lane: part.entry.lane,
                 ops: (!all).then(|| part.tried.gone.clone()),
                 dead: part.tried.dead,
+                lost: 0,
             }
         })
         .collect();
@@ -672,6 +711,8 @@ async fn finish(
 /// Keys that are tried at once, each of which has a part of delivery's memory as a lane has, and how much of
 /// all of it the lines of each may take.
 pub(crate) const AT_ONCE: usize = 8;
+/// How many of these may be keys whose last try took long.
+const SLOW_AT_ONCE: usize = AT_ONCE / 2;
 const SHARE: usize = 64;
 /// The number of tries of a key in a row before other keys have their turn.
 const STEPS_MAX: usize = 50;

@@ -434,9 +434,8 @@ impl Lane {
             None => consumer.commit(&[commit]),
         };
         if let Err(error) = committed {
-            self.route
-                .group
-                .set(self.number, LaneActivity::Paused, Some(&error.to_string()));
+            let group = &self.route.group;
+            group.set(self.number, LaneActivity::Paused, Some(&error.to_string()));
             self.rest(READ_AGAIN).await?;
             if let Ok(reader) = self.route.group.consumer.reader(self.number) {
                 self.reader = reader;
@@ -452,11 +451,8 @@ impl Lane {
 ///
 /// If not: operations would count as done that nobody has looked at.
 fn assert_read(mark: Mark, lane: u32, read: Mark) {
-    assert_eq!(
-        (mark.lane, read.lane),
-        (lane, lane),
-        "a lane reads and commits its own groups"
-    );
+    let is_its_own = (mark.lane, read.lane) == (lane, lane);
+    assert!(is_its_own, "a lane reads and commits its own groups");
     assert!(
         mark.position <= read.position && mark.documents <= read.documents,
         "a lane commits no more than it has read: {mark:?} of {read:?}"

@@ -84,9 +84,9 @@ impl Queue {
             .map(|(name, parked)| (name, parked.state()))
             .collect();
         let (status, consumers) = self.log.accounts_with_parked();
-        let parked: BTreeMap<&str, (u64, u64)> = states
+        let parked: BTreeMap<&str, (u64, u64, u64)> = states
             .iter()
-            .map(|(name, state)| (name.as_str(), (state.counted, state.dead)))
+            .map(|(name, state)| (name.as_str(), (state.counted, state.dead, state.lost)))
             .collect();
         drop(guard);
         let groups = consumers
@@ -96,19 +96,19 @@ impl Queue {
                 let tally = tallies.get(&one.name).copied().unwrap_or_default();
                 let here = || parked.get(one.name.as_str()).copied().unwrap_or_default();
                 // In Kafka the cursors include parked documents: other gateways have some.
-                let (shared, (parked, died)) = match shared {
-                    Some(parked) => (parked, (0, 0)),
+                let (shared, (parked, died, lost)) = match shared {
+                    Some(parked) => (parked, (0, 0, 0)),
                     None => (0, here()),
                 };
                 GroupAccount {
-                    // The cursors are past the parked operations, and past those that died there.
-                    indexed: one.indexed.saturating_sub(parked + died),
+                    // The cursors are past the parked operations, and past those that died or got lost there.
+                    indexed: one.indexed.saturating_sub(parked + died + lost),
                     dead: (one.dead + died).saturating_sub(tally.replayed + tally.purged),
                     parked: parked + shared,
                     replayed: tally.replayed,
                     purged: tally.purged,
                     skipped: one.skipped,
-                    lost: one.lost + status.lost,
+                    lost: one.lost + status.lost + lost,
                     pending: one.pending,
                     rewound: one.rewound,
                     pending_bytes: one.pending_bytes,

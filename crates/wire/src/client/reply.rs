@@ -145,6 +145,13 @@ impl ReplyBody {
         self.length
     }
 
+    /// Gives up the rest of a body that comes too slowly, and closes its connection; returns the error for
+    /// that, which is [`SendErrorKind::Timeout`].
+    pub fn give_up(&mut self) -> SendError {
+        self.connection = None;
+        self.failed(SendErrorKind::Timeout)
+    }
+
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Buffer>, SendError>> {
         if let Some(ahead) = self.ahead.take() {
             return Poll::Ready(Ok(Some(ahead)));

@@ -155,11 +155,11 @@ impl KeyBatch {
         for picked in picked {
             let read = store.read(picked.at).map_err(ParkedError::from)?;
             let Some((entry, lines)) = read else {
-                return Err(NotTried::Damaged(picked.at));
+                return Err(NotTried::Damaged(picked.order));
             };
             let known = lines_of(&lines);
             if known.len() != entry.ops.len() {
-                return Err(NotTried::OtherOperations(picked.at));
+                return Err(NotTried::OtherOperations(picked.order));
             }
             load.batch.minted.extend(entry.minted.iter().filter_map(minted));
             spans_of(&entry)

@@ -519,7 +519,7 @@ impl Model {
     fn begin_try(&mut self) {
         self.state.ready();
         self.state.release(None);
-        let mut due = self.state.due(usize::MAX);
+        let mut due = self.state.due(usize::MAX, usize::MAX);
         if due.is_empty() {
             return;
         }

@@ -72,6 +72,9 @@ impl DeadLetters {
         flush: impl FnOnce() -> Result<(), ReadError>,
     ) -> Result<Replayed, LettersError> {
         let work = self.work.lock();
+        if let Some(log) = way.log.on_disk() {
+            self.end_replay_before(log)?;
+        }
         let mut picked = self.pick(filter, committed)?;
         let mut done = Replayed::default();
         if picked.is_empty() {
@@ -107,6 +110,19 @@ impl DeadLetters {
         }
         self.tidy(&work);
         Ok(done)
+    }
+
+    /// Ends a replay that broke off because the disk took nothing: as long as its consumer is there, the
+    /// queue keeps all segments from its place on. The catalog in memory knows what was put back, and says it
+    /// on disk now. The caller holds `work`.
+    fn end_replay_before(&self, log: &Log) -> Result<(), LettersError> {
+        let is_open = log.consumers().iter().any(|name| name == REPLAYING);
+        // After a failed sync only the disk knows what is in the log: the next start looks.
+        if is_open && log.status().poisoned.is_none() {
+            self.change(|_| ())?;
+            log.remove_consumer(REPLAYING)?;
+        }
+        Ok(())
     }
 
     fn put_back(
@@ -471,11 +487,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_replay_whose_time_is_up_says_so_and_leaves_the_rest_as_it_was() {
-        let folder = tempfile::tempdir().unwrap();
-        let (log, letters) = open(folder.path());
-        let log = Journal::Disk(log);
+    /// Puts the deletion of a document into the store; returns what makes the letter count.
+    fn put_deletion(letters: &DeadLetters, index: &str) -> Committed {
         let cause = Cause {
             group: "c0".to_owned(),
             target: "/_bulk".to_owned(),
@@ -483,18 +496,78 @@ mod tests {
             ..Cause::default()
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let put = letters.put(
-            cause,
-            "logs",
-            b"{\"delete\":{\"_index\":\"gone\",\"_id\":\"1\"}}\n",
-        );
-        runtime.block_on(put).unwrap();
-        let committed = Committed {
+        let lines = format!("{{\"delete\":{{\"_index\":\"{index}\",\"_id\":\"1\"}}}}\n");
+        runtime
+            .block_on(letters.put(cause, index, lines.as_bytes()))
+            .unwrap();
+        Committed {
             lanes: [("c0".to_owned(), vec![1])].into(),
             ..Committed::default()
-        };
+        }
+    }
+
+    /// Makes a table that has the index `logs`.
+    fn table() -> Arc<RouteTable> {
         let dialect = bulk::Dialect::new(bulk::Flavour::OpenSearch, bulk::Version::new(3, 8, 0));
-        let table = Arc::new(RouteTable::builder(dialect, 1).build());
+        let mut table = RouteTable::builder(dialect, 1);
+        let primaries = vec![Some(bulk::NodeIx(0))];
+        table.index(Arc::new(bulk::IndexRoute::new(
+            "logs",
+            bulk::Formula::Modulo,
+            primaries,
+        )));
+        Arc::new(table.build())
+    }
+
+    #[test]
+    fn a_replay_that_the_disk_broke_off_is_ended_by_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, letters) = open(folder.path());
+        let log = Journal::Disk(log);
+        let committed = put_deletion(&letters, "logs");
+        let table = table();
+        let newest = || Arc::clone(&table);
+        let groups = ["c0".into()];
+        let way = ReplayTarget {
+            log: &log,
+            table: &table,
+            newest: &newest,
+            whereabouts: None,
+            groups: &groups,
+            others: &[],
+            within: Duration::from_secs(60),
+        };
+        let replay = || letters.replay(&LetterFilter::default(), &committed, &way, || Ok(()));
+        let on_disk = || log.on_disk().unwrap().consumers();
+        // The catalog cannot be written where something else is in its way.
+        let in_its_way = folder.path().join("letters/BOOKS.new");
+        std::fs::create_dir(&in_its_way).unwrap();
+        replay().unwrap_err();
+        assert_eq!(
+            (on_disk(), log.status().documents),
+            (vec![REPLAYING.to_owned()], 1)
+        );
+        // As long as the catalog on disk does not know of the letter, its place in the queue is kept.
+        replay().unwrap_err();
+        assert_eq!(on_disk(), [REPLAYING]);
+        std::fs::remove_dir(&in_its_way).unwrap();
+        let done = replay().unwrap();
+        assert!(done.replayed == 0 && done.refused.is_empty(), "{done:?}");
+        assert!(on_disk().is_empty() && log.status().documents == 1);
+        letters.close();
+        let letters = DeadLetters::open(&folder.path().join("letters"), options()).unwrap();
+        assert_eq!(letters.count(&LetterFilter::default(), &committed).unwrap(), 0);
+        let (_guard, tallies) = letters.tallies();
+        assert_eq!(tallies["c0"].replayed, 1);
+    }
+
+    #[test]
+    fn a_replay_whose_time_is_up_says_so_and_leaves_the_rest_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, letters) = open(folder.path());
+        let log = Journal::Disk(log);
+        let committed = put_deletion(&letters, "gone");
+        let table = table();
         let groups = ["c0".into()];
         let mut way = ReplayTarget {
             log: &log,

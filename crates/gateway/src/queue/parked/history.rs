@@ -160,6 +160,7 @@ mod tests {
         Resolved {
             ops: ops.to_vec(),
             dead,
+            lost: 0,
         }
     }
 

@@ -20,13 +20,16 @@ mod history;
 mod key;
 mod led_to;
 mod lines;
+mod loading;
 mod putting;
 mod state;
 mod store;
 mod take_over;
 mod topic;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+#[cfg(test)]
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,16 +48,17 @@ pub(crate) use find::{ParkedFound, ParkedSought};
 pub(crate) use flight::Flight;
 pub(crate) use key::{OperationNames, ParkKey, Scope, ShardOf, behind_other_lane, behind_other_line};
 pub(crate) use led_to::NameLed;
+#[cfg(test)]
 use lines::Lines;
 use putting::Putting;
 #[cfg(test)]
 use state::EntryPiece;
-use state::NamesLed;
+#[cfg(test)]
 use state::Standing;
+use state::{Dying, NamesLed};
 pub(crate) use state::{Holder, HolderQuery, Order, ParkedState, Picked, Tried};
 use store::Bound;
 use store::Resolved;
-use store::StoreRecord;
 pub(crate) use store::{ParkedEntry, RefusalReason, Store};
 pub(crate) use topic::{GoneEntry, ParkedTopic};
 
@@ -281,63 +285,6 @@ impl Parked {
         }
     }
 
-    /// Reads the entries on disk. Entries whose lane has not come past their origin are to be dropped before
-    /// delivery starts.
-    fn load(&self, committed: &[u64]) -> Result<(), ParkedError> {
-        // A store is made when it is first wanted. A store that was not finished, because a full disk or a
-        // kill came in between, must not keep the gateway from starting on that disk.
-        if !Store::is_there(&self.folder)? {
-            return Ok(());
-        }
-        let store = self.open_store()?;
-        let (mut entries, mut dead) = (BTreeMap::new(), 0);
-        let (mut settled_before, mut last_resolved) = (0, 0);
-        let read = store.each(|at, bytes, record| match record {
-            StoreRecord::Put(entry, _) => {
-                if let Some(before) = entry.instead_of {
-                    entries.remove(&before);
-                }
-                let mut left: BTreeSet<u32> = (0..entry.ops.len() as u32).collect();
-                left.retain(|op| !entry.gone.contains(op));
-                entries.insert(at, (entry, bytes, left));
-            }
-            StoreRecord::Resolved(resolved) => {
-                dead = dead.max(resolved.dead);
-                last_resolved = at;
-                for (at, ops) in resolved.ops {
-                    let Some((_, _, left)) = entries.get_mut(&at) else {
-                        continue;
-                    };
-                    match ops {
-                        Some(ops) => left.retain(|op| !ops.contains(op)),
-                        None => left.clear(),
-                    }
-                    if left.is_empty() {
-                        entries.remove(&at);
-                    }
-                }
-            }
-            StoreRecord::Settled => settled_before = at,
-        });
-        read?;
-        let mut state = self.state.lock();
-        state.died_before(0, dead);
-        state.last_resolved = last_resolved;
-        let lines = Lines::of(entries.values().map(|(entry, _, left)| (&**entry, left.iter())));
-        for (at, (entry, bytes, left)) in entries {
-            let position = entry.origins.first().map_or(0, |(position, _)| *position);
-            let committed = committed.get(entry.lane as usize).copied().unwrap_or_default();
-            let standing = match at < settled_before || position < committed {
-                true => Standing::Ready,
-                false => Standing::Unsettled,
-            };
-            state.insert_again(&lines, &entry, &left, (at, bytes), standing);
-        }
-        self.letters_wait.store(state.has_letters(), Ordering::Relaxed);
-        self.any.store(!state.is_empty(), Ordering::Release);
-        Ok(())
-    }
-
     pub(crate) fn open_store(&self) -> Result<Arc<Store>, ParkedError> {
         let mut store = self.store.lock();
         if let Some(store) = &*store {
@@ -487,7 +434,7 @@ impl Parked {
         let dead = self.state().will_die(&gone);
         let result = match &self.topic {
             Some(topic) => topic.resolve(&gone, &dead.by_lane).await,
-            None => self.resolve_on_disk(&gone, dead.all).await,
+            None => self.resolve_on_disk(&gone, &dead).await,
         };
         if result.is_err() {
             self.state().will_not_die(&gone);
@@ -495,10 +442,10 @@ impl Parked {
         result
     }
 
-    async fn resolve_on_disk(&self, gone: &[GoneEntry], dead: u64) -> Result<(), ParkedError> {
+    async fn resolve_on_disk(&self, gone: &[GoneEntry], dying: &Dying) -> Result<(), ParkedError> {
         let store = self.open_store()?;
-        let ops = gone.iter().map(|one| (one.at, one.ops.clone())).collect();
-        let resolved = Resolved { ops, dead };
+        let unreadable = self.state().unreadable();
+        let resolved = resolved(gone, &unreadable, dying);
         let at = loop {
             match store.resolve(&resolved).await {
                 Ok(at) => break at,
@@ -514,8 +461,25 @@ impl Parked {
                 Err(error) => return Err(error.into()),
             }
         };
-        self.state().last_resolved = at;
+        let mut state = self.state();
+        state.last_resolved = at;
+        state.unreadable_gone(&unreadable);
         Ok(())
+    }
+
+    /// Writes down that the operations of a piece are lost, because the disk has damaged their record;
+    /// returns how many those are.
+    pub(crate) async fn lose(&self, key: &ParkKey, order: Order) -> Result<u64, ParkedError> {
+        let damaged = self.state().damaged(key, order);
+        let Some(damaged) = damaged else {
+            return Ok(0);
+        };
+        let documents = damaged.lost;
+        self.resolve(vec![damaged]).await?;
+        let mut state = self.state();
+        state.lose(key, order);
+        self.any.store(!state.is_empty(), Ordering::Release);
+        Ok(documents)
     }
 
     /// Tells the topic how many documents of these lanes are parked, and how many have died.
@@ -531,7 +495,8 @@ impl Parked {
     /// Gives back the room of records that are no longer needed.
     pub(crate) fn release_room(&self) {
         let Some(store) = self.opened() else { return };
-        if store.bytes().0 > RELEASE_BYTES {
+        let (used, most) = store.bytes();
+        if used > RELEASE_BYTES.min(most / 2) {
             store.keep_from(self.needed_from(&store));
         }
         if self.topic.as_ref().is_some_and(|topic| topic.is_untidy()) {
@@ -592,9 +557,10 @@ impl Parked {
             if let Some(topic) = &self.topic {
                 topic.resolve_blocking(&unsettled, &dead.by_lane)?;
             } else if let Some(store) = self.store.lock().clone() {
-                let ops = unsettled.into_iter().map(|one| (one.at, one.ops)).collect();
-                let resolved = Resolved { ops, dead: dead.all };
+                let unreadable = state.unreadable();
+                let resolved = resolved(&unsettled, &unreadable, &dead);
                 state.last_resolved = store.resolve_blocking(&resolved)?;
+                state.unreadable_gone(&unreadable);
             }
             state.drop_unsettled(lane, since);
         }
@@ -649,6 +615,16 @@ impl Parked {
     }
 }
 
+/// Returns the record that says that operations are gone, and those of damaged records too.
+fn resolved(gone: &[GoneEntry], unreadable: &[u64], dying: &Dying) -> Resolved {
+    let gone = gone.iter().map(|one| (one.at, one.ops.clone()));
+    Resolved {
+        ops: gone.chain(unreadable.iter().map(|at| (*at, None))).collect(),
+        dead: dying.all,
+        lost: dying.lost,
+    }
+}
+
 /// Makes the state of entries that are read again, each with its place and its operations that are left.
 #[cfg(test)]
 pub(crate) fn read_again(entries: &[(u64, ParkedEntry, BTreeSet<u32>)]) -> ParkedState {
@@ -674,5 +650,54 @@ pub(crate) fn copies_of(data: &Path, queue: &str) -> PathBuf {
 pub(crate) const SOON: Duration = Duration::from_millis(20);
 /// The interval between two tries to record that operations are gone, while the disk does not take that.
 const ROOM_AGAIN: Duration = Duration::from_secs(1);
-/// The bytes on disk from which those that are no longer needed are given back.
+/// The bytes on disk from which those that are no longer needed are given back; a store that may have little
+/// gives them back from half of that on.
 const RELEASE_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_may_have_little_gives_back_what_is_gone_before_it_is_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            quota_bytes: 256 << 10,
+            segment_bytes: 32 << 10,
+            free_bytes_min: 0,
+            ..Options::default()
+        };
+        let parked = Parked::new(folder.path().to_owned(), options, Arc::default(), None);
+        let store = parked.open_store().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let (entry, lines) = (ParkedEntry::sample(), [b'x'; 8 << 10]);
+        let filled = async || {
+            while let Ok((at, _)) = store.put(&entry, &lines, Bound::Quota).await {
+                let gone = GoneEntry {
+                    at,
+                    lane: 0,
+                    ops: None,
+                    dead: 0,
+                    lost: 0,
+                };
+                parked.resolve(vec![gone]).await.unwrap();
+            }
+        };
+        let has_room = async || {
+            let (used, most) = store.bytes();
+            assert!(most < RELEASE_BYTES);
+            // The log deletes segments when it comes to that.
+            while store.bytes().0 > used / 2 {
+                parked.release_room();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        runtime.block_on(filled());
+        let waited =
+            runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), has_room()).await });
+        waited.expect("what is gone leaves room");
+    }
+}

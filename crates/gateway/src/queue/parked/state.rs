@@ -6,12 +6,14 @@ mod index_lines;
 mod joining;
 mod lanes;
 mod letters;
+mod losses;
 mod picking;
 mod places;
 mod shown;
 #[cfg(test)]
 mod tests;
 mod tried;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -32,6 +34,7 @@ use crate::clock::{steady_ms, steady_of};
 pub(crate) use holder::{Holder, HolderQuery};
 pub(crate) use index_lines::NamesLed;
 use index_lines::{IndexLine, IndexOf, index_in, pieces_of};
+pub(crate) use lanes::Dying;
 use lanes::OfLane;
 pub(crate) use picking::Picked;
 use places::{DocumentPlace, DocumentPlaces};
@@ -67,6 +70,12 @@ pub(crate) struct ParkedState {
     pub(crate) counted: u64,
     /// Parked documents that have become dead letters, ever.
     pub(crate) dead: u64,
+    /// Parked documents that the disk has lost, ever.
+    pub(crate) lost: u64,
+    /// `lost`, and those whose loss is being written down.
+    losing: u64,
+    /// The places of damaged records whose operations count as lost, which is not written down yet.
+    unreadable: BTreeSet<u64>,
     /// `counted` and `dead`, lane by lane.
     lanes: HashMap<u32, OfLane>,
     /// The place of the last record that resolves entries.
@@ -89,6 +98,10 @@ struct ParkedKey {
     running: bool,
     /// Requests under way with operations of its pieces; perhaps some that have ended.
     flights: Vec<Arc<Flight>>,
+    /// When its turn began, the last time that it had one.
+    began: Instant,
+    /// Whether the tries of its last turn took long.
+    slow: bool,
     /// Whether the operator wants no more tries.
     given_up: bool,
     /// The generation of the cluster's topology by which pieces have joined other lines.
@@ -293,6 +306,8 @@ impl ParkedState {
             next_try: Instant::now(),
             running: false,
             flights: Vec::new(),
+            began: Instant::now(),
+            slow: false,
             given_up: false,
             joined: None,
         });
@@ -443,6 +458,7 @@ impl ParkedState {
             lane: piece.lane,
             ops: piece.ops.clone(),
             dead: 0,
+            lost: 0,
         });
         gone.collect()
     }
@@ -490,36 +506,6 @@ impl ParkedState {
             .flat_map(|held| held.pieces.values());
         let mut pieces = pieces.filter(|piece| piece.at == at);
         pieces.any(|piece| piece.ops.as_ref().is_none_or(|ops| ops.contains(&op)))
-    }
-
-    /// Returns the keys whose turn it is, at most `most`; each is under way until [`ParkedState::rest`].
-    pub(crate) fn due(&mut self, most: usize) -> Vec<ParkKey> {
-        let now = Instant::now();
-        let due = self
-            .keys
-            .iter_mut()
-            .filter(|(_, held)| !held.running && held.next_try <= now && held.may_try())
-            .filter(|(key, held)| !held.is_under_way(key));
-        let mut due: Vec<(Instant, ParkKey, &mut ParkedKey)> = due
-            .map(|(key, held)| (held.next_try, key.clone(), held))
-            .collect();
-        due.sort_by_key(|(next, ..)| *next);
-        let due = due.into_iter().take(most).map(|(_, key, held)| {
-            held.running = true;
-            key
-        });
-        due.collect()
-    }
-
-    /// Returns when a key is due next.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        let waiting = self
-            .keys
-            .iter()
-            .filter(|(_, held)| !held.running && held.may_try());
-        // The end of a request is told.
-        let waiting = waiting.filter(|(key, held)| !held.is_under_way(key));
-        waiting.map(|(_, held)| held.next_try).min()
     }
 
     /// Makes sure that keys that wait long are looked at soon: something has changed at the cluster.
@@ -623,7 +609,10 @@ impl ParkedState {
     /// Returns the place before which nothing on disk is needed.
     pub(crate) fn oldest(&self) -> u64 {
         let pieces = self.keys.values().flat_map(|held| held.pieces.values());
-        let oldest = pieces.map(|piece| piece.at).min();
+        let oldest = pieces
+            .map(|piece| piece.at)
+            .chain(self.unreadable.first().copied());
+        let oldest = oldest.min();
         oldest.map_or(self.last_resolved, |oldest| oldest.min(self.last_resolved))
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A record of kind [`PUT`] has a line of JSON, the [`ParkedEntry`], and then the lines of its operations. A
 //! record of kind [`RESOLVED`] says which operations are gone, and how many of all became dead letters so
-//! far: so the accounts follow from the last such record. A record of kind [`SETTLED`] says that everything
-//! before it counts, wherever the group's cursors are.
+//! far, and how many the disk has lost: so the accounts follow from the last such record. A record of kind
+//! [`SETTLED`] says that everything before it counts, wherever the group's cursors are.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -191,6 +191,13 @@ pub(crate) struct Resolved {
     pub(crate) ops: Vec<(u64, Option<Vec<u32>>)>,
     /// How many operations became dead letters so far, in all.
     pub(crate) dead: u64,
+    /// How many operations the disk has lost so far, in all. Earlier versions do not know it.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(crate) lost: u64,
+}
+
+fn is_none(documents: &u64) -> bool {
+    *documents == 0
 }
 
 /// An entry with its lines.
@@ -200,6 +207,8 @@ pub(crate) type WithLines = (Box<ParkedEntry>, Vec<u8>);
 pub(crate) enum StoreRecord {
     /// An entry, with its lines.
     Put(Box<ParkedEntry>, Vec<u8>),
+    /// An entry of this many operations that the disk has damaged: nothing else is known of it.
+    Damaged(u32),
     Resolved(Resolved),
     Settled,
 }
@@ -379,10 +388,13 @@ fn bytes_max(options: &Options) -> u64 {
 }
 
 fn parse(record: Browsed) -> Option<StoreRecord> {
-    let bytes = record.groups.into_iter().next()?.bytes;
+    let group = record.groups.into_iter().next()?;
+    let bytes = group.bytes;
     match record.kind {
         PUT => {
-            let mut lines = bytes?;
+            let Some(mut lines) = bytes else {
+                return Some(StoreRecord::Damaged(group.documents));
+            };
             let head = lines.iter().position(|byte| *byte == b'\n')?;
             let entry = serde_json::from_slice(&lines[..head]).ok()?;
             lines.drain(..=head); // in place: the lines may be as large as a body
@@ -421,8 +433,12 @@ mod tests {
             last = store.put_copy(&entry, &lines).unwrap().0;
         }
         for _ in 0..3 {
-            let ops = vec![(last, None)];
-            store.resolve_blocking(&Resolved { ops, dead: 1 }).unwrap();
+            let resolved = Resolved {
+                ops: vec![(last, None)],
+                dead: 1,
+                ..Resolved::default()
+            };
+            store.resolve_blocking(&resolved).unwrap();
             store.settle().unwrap();
         }
     }

@@ -64,8 +64,9 @@ pub(crate) struct GoneEntry {
     pub(crate) at: u64,
     pub(crate) lane: u32,
     pub(crate) ops: Option<Vec<u32>>,
-    /// How many of the operations became dead letters.
+    /// How many of the operations became dead letters, and how many the disk has lost.
     pub(crate) dead: u64,
+    pub(crate) lost: u64,
 }
 
 /// The parked operations of a lane, as its partition has them.
@@ -176,8 +177,8 @@ impl ParkedTopic {
         let totals = found.iter().filter(|one| one.history.last_resolved.is_some());
         let totals = totals.map(|one| {
             let resolved = Resolved {
-                ops: Vec::new(),
                 dead: one.dead,
+                ..Resolved::default()
             };
             Part {
                 lane: one.lane,
@@ -460,6 +461,7 @@ impl ParkedTopic {
             let resolved = Resolved {
                 ops,
                 dead: dead.get(&lane).copied().unwrap_or_default(),
+                ..Resolved::default()
             };
             Part {
                 lane,

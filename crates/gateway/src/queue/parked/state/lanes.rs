@@ -19,6 +19,8 @@ pub(super) struct OfLane {
 pub(crate) struct Dying {
     pub(crate) all: u64,
     pub(crate) by_lane: BTreeMap<u32, u64>,
+    /// Parked documents that the disk has lost, including those that are about to be written down.
+    pub(crate) lost: u64,
 }
 
 impl ParkedState {
@@ -44,11 +46,13 @@ impl ParkedState {
     pub(crate) fn will_die(&mut self, gone: &[GoneEntry]) -> Dying {
         for one in gone {
             self.lanes.entry(one.lane).or_default().dying += one.dead;
+            self.losing += one.lost;
         }
         let lanes = gone.iter().map(|one| one.lane);
         Dying {
             all: self.lanes.values().map(|lane| lane.dying).sum(),
             by_lane: lanes.map(|lane| (lane, self.lanes[&lane].dying)).collect(),
+            lost: self.losing,
         }
     }
 
@@ -56,6 +60,7 @@ impl ParkedState {
     pub(crate) fn will_not_die(&mut self, gone: &[GoneEntry]) {
         for one in gone {
             self.lanes.entry(one.lane).or_default().dying -= one.dead;
+            self.losing -= one.lost;
         }
     }
 
