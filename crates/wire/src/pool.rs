@@ -561,6 +561,12 @@ impl Drop for Buffer {
 // === impl Shared ===
 
 impl PooledBytes {
+    /// Returns how many bytes of memory this handle keeps: all of the buffer, however small a part of it this
+    /// is.
+    pub fn kept(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// Returns a handle to a part of this one.
     ///
     /// # Panics

@@ -241,8 +241,8 @@ fn start_clusters() -> Result<()> {
 /// black box took 305 s with four at once, and half of both cores was idle. With eight they took 208 s, but
 /// bounds of memory and time are for a machine that has room.
 const TESTS_PER_CORE: usize = 2;
-/// Number of seeds of each drill on fake clusters: little more than a minute on two cores.
-const DRILL_SEEDS: u64 = 150;
+/// Number of seeds of each drill on fake clusters: about a minute on two cores.
+const DRILL_SEEDS: u64 = 110;
 /// Duration of load and trouble in the drill on real clusters.
 const DRILL_MINUTES: f64 = 1.25;
 /// Duration of load and trouble in the drill of a queue in Kafka: a minute or somewhat more, with the start

@@ -156,6 +156,55 @@ fn what_was_under_way_at_a_kill_is_looked_for_and_executed_once() {
 }
 
 #[test]
+fn a_gateway_that_stops_writes_down_what_a_kept_request_has_done() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], "");
+    place.replace("lanes: 4", "lanes: 1");
+    let mut gateway = place.start();
+    keep(&cluster, Duration::from_secs(5));
+    gateway.bulk(&docs("blocked", 50, KEPT)).ok().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    gateway.bulk(&docs("good", 50, 1)).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one["pending"] == 0);
+    assert_eq!(one["parked"], 50, "{one}");
+    gateway.signal("TERM");
+    assert!(gateway.wait().success());
+    cluster.set_behaviour(Behaviour::default());
+    let gateway = place.start();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(100), &json!(0)), "{one}");
+    assert!(
+        cluster.docs("blocked").values().all(|doc| doc.version == 1),
+        "each once"
+    );
+}
+
+#[test]
+fn writes_on_documents_of_a_kept_request_wait_in_their_lanes_once_many_are_parked() {
+    let cluster = two_indices();
+    let place = GatewayHome::before(&[&cluster], ", parked_max_size: 100mb");
+    let gateway = place.start();
+    keep(&cluster, Duration::from_secs(8));
+    gateway.bulk(&docs("blocked", 20, KEPT)).ok().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    gateway.bulk(&docs("good", 50, 1)).ok().unwrap();
+    let padding = "x".repeat(100_000);
+    for n in 0..40 {
+        let text = docs("blocked", 20, n).replace("{\"n\":", &format!("{{\"p\":\"{padding}\",\"n\":"));
+        gateway.bulk(&text).ok().unwrap();
+    }
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(870), &json!(0)), "{one}");
+    for (id, doc) in cluster.docs("blocked") {
+        assert!(
+            doc.source.ends_with("\"n\":39}") && doc.version == 41,
+            "{id}: {}",
+            doc.version
+        );
+    }
+}
+
+#[test]
 fn a_node_that_pauses_sends_no_stream_to_one_index_through_the_store() {
     let cluster = two_indices();
     let place = GatewayHome::before(&[&cluster], "");

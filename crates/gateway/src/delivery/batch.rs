@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bulk::{Op, Operation};
 use cluster::Snapshot;
@@ -56,9 +56,9 @@ struct Tried {
 // === impl Undone ===
 
 impl Undone {
-    /// Whether a request with some of the operations is still under way.
-    fn is_under_way(&self) -> bool {
-        self.parked.iter().any(|(.., again)| again.flight.is_some())
+    /// Whether all of the operations are done.
+    fn is_nothing(&self) -> bool {
+        self.dead.is_empty() && self.parked.is_empty() && self.again.is_empty()
     }
 
     fn take(&mut self, work: &mut Work<'_>, operation: usize, outcome: Outcome) {
@@ -245,18 +245,12 @@ impl Lane {
             if left.is_empty() {
                 break;
             }
-            let (mut rest, mut suspect) = (Vec::new(), None);
-            if self.route.flights.are_any() {
-                let snapshot = self.topology().await?.1;
-                (left, rest, suspect) = self.route.suspects_apart(work, left, &snapshot);
-            }
+            let (now, mut rest, suspect) = self.suspects_apart(work, left).await?;
+            left = now;
             let chunk = left.len().min(work.limit);
             rest.extend(left.split_off(chunk));
             rest.sort_unstable();
-            let tried = self.try_once(work, left, (apart, suspect.is_some())).await?;
-            if let Some(index) = suspect.filter(|_| !tried.undone.is_under_way()) {
-                self.route.flights.acquit(&index);
-            }
+            let tried = self.try_once(work, left, (apart, suspect)).await?;
             let (mut undone, snapshot) = (tried.undone, tried.snapshot);
             unexplained = match &undone.worst {
                 Some(worst) if worst.unexplained.is_some() => unexplained + 1,
@@ -278,7 +272,6 @@ impl Lane {
                 let forgotten;
                 (refused, forgotten) = remembered(dead);
                 again.extend(forgotten);
-                again.sort_unstable();
                 wait = Some(Wait::for_room(&why));
             }
             let without_room = self.park(work, undone.parked, &snapshot).await?;
@@ -290,6 +283,7 @@ impl Lane {
                 false => work.limit.saturating_mul(2).min(self.route.operations_max()),
             };
             again.extend(rest);
+            again.sort_unstable();
             left = again;
             let Some(wait) = wait else { continue };
             failures = if settled > 0 { 0 } else { failures + 1 };
@@ -302,13 +296,27 @@ impl Lane {
         Some(())
     }
 
+    /// Sets apart what is for an index for which a request may be kept: as [`Route::suspects_apart`].
+    async fn suspects_apart(
+        &mut self,
+        work: &Work<'_>,
+        left: Vec<usize>,
+    ) -> Option<(Vec<usize>, Vec<usize>, Option<String>)> {
+        if !self.route.flights.are_any() {
+            return Some((left, Vec::new(), None));
+        }
+        let snapshot = self.topology().await?.1;
+        Some(self.route.suspects_apart(work, left, &snapshot))
+    }
+
     /// Tries some operations once, and sorts those that are not done by what is to be done about them.
     async fn try_once(
         &mut self,
         work: &mut Work<'_>,
         mut operations: Vec<usize>,
-        (apart, suspect): (bool, bool),
+        (apart, suspect): (bool, Option<String>),
     ) -> Option<Tried> {
+        let began = Instant::now();
         let (outbound, snapshot) = self.topology().await?;
         let route = Rc::clone(&self.route);
         let mut held = Vec::new();
@@ -318,11 +326,11 @@ impl Lane {
             match route.note_names(&lane, work, &untold, &snapshot).await {
                 Ok(()) => {
                     work.past.send_by(&snapshot);
-                    let mode = match apart || suspect {
+                    let mode = match apart || suspect.is_some() {
                         true => SendMode::Apart,
                         false => SendMode::Together,
                     };
-                    let waiter = Waiter::new(self.number, suspect, &mut self.reader);
+                    let waiter = Waiter::new(self.number, suspect.is_some(), &mut self.reader);
                     let by = (mode, Some(&waiter));
                     let tried = route.attempt(by, work, &operations, &outbound, &snapshot).await;
                     not_done.extend(tried.not_done);
@@ -338,6 +346,10 @@ impl Lane {
             let outcome = route.judge(work, operation, outcome, &snapshot).await;
             let outcome = route.by_rules(work, operation, outcome);
             undone.take(work, operation, outcome);
+        }
+        let is_quick = undone.is_nothing() && began.elapsed() < ACQUITTED_WITHIN;
+        if let Some(index) = suspect.filter(|_| is_quick) {
+            route.flights.acquit(&index);
         }
         Some(Tried {
             undone,
@@ -584,6 +596,8 @@ fn letters_at_once(work: &Work<'_>, dead: &[(usize, Arc<Error>)]) -> usize {
 /// may have more).
 const LETTERS_AT_ONCE: usize = 1000;
 const LETTERS_BYTES: usize = 1 << 20;
+/// The time within which a request for one index is answered if no other is kept for that index.
+const ACQUITTED_WITHIN: Duration = Duration::from_secs(1);
 /// Why a lane waits if its last batches have to be committed before it sends more.
 const WAITS_FOR_COMMIT: &str = "it waits for Kafka to take the commit of what it has delivered";
 /// The interval between two checks for that commit.

@@ -32,8 +32,9 @@ pub(crate) struct Gate {
     bytes_limit: u64,
     /// When the latest of the requests began that the node took, whatever it did with their operations.
     taken: Cell<Option<Instant>>,
-    /// How long a request takes as a rule.
+    /// How long a request takes as a rule, and when a late one has last changed that.
     usual: Cell<Duration>,
+    late: Cell<Option<Instant>>,
 }
 
 /// A request at a node, until this is dropped.
@@ -110,6 +111,7 @@ impl Gate {
             bytes_limit: bytes_max,
             taken: Cell::default(),
             usual: Cell::default(),
+            late: Cell::default(),
         }
     }
 
@@ -143,6 +145,14 @@ impl Gate {
     /// Records how long a request has taken. One that takes very long says little about the others.
     pub(crate) fn lasted(&self, time: Duration) {
         let usual = self.usual.get();
+        if time > self.long() {
+            // Many may end at once.
+            let is_recent = |late: Instant| late.elapsed() < self.long();
+            if self.late.get().is_some_and(is_recent) {
+                return;
+            }
+            self.late.set(Some(Instant::now()));
+        }
         self.usual.set(match time > usual {
             true => time.min(usual * 3 / 2 + Duration::from_millis(1)),
             false => usual - (usual - time) / 8,

@@ -30,6 +30,7 @@ use crate::delivery::memory::{LaneMemory, with_notes};
 use crate::delivery::op_lines::lines_of;
 use crate::delivery::outcome::{Again, Outcome, Outcomes};
 use crate::delivery::parcel::Sent;
+use crate::delivery::park::BEHIND_BYTES_MAX;
 use crate::delivery::work::Work;
 use crate::queue::parked::{Flight, Parked, Scope};
 use crate::queue::{LaneReader, Recorded};
@@ -123,6 +124,16 @@ impl Route {
         (of_it, rest, Some(first))
     }
 
+    /// Whether there is room for one more request without a lane, with this many operations.
+    fn may_leave(&self, work: &Work<'_>, operations: usize, parked: &Parked) -> bool {
+        // Each lane may park what it has read before it sees how much waits.
+        let batches = u64::from(self.group.queue.log.lanes()) * self.group.settings.batch_bytes_max as u64;
+        operations <= OPERATIONS_MAX
+            && work.body.len() <= BYTES_MAX
+            && self.flights.count() < FLIGHTS_MAX
+            && parked.has_plenty(batches + BEHIND_BYTES_MAX)
+    }
+
     /// Waits for the outcomes of a part as long as its lane should; `sent` says since when it is under way.
     /// If that is over, the part goes on by itself, and its operations are to be parked.
     pub(crate) async fn in_time(
@@ -144,17 +155,12 @@ impl Route {
         let index = |operation: &usize| work.named(*operation, snapshot).index().to_owned();
         let indices: BTreeSet<String> = operations.iter().map(index).collect();
         // The body of the whole batch stays for as long as the request is under way.
-        let bytes = with_notes(work.body.len(), operations.len());
+        let bytes = with_notes(work.body.kept(), operations.len());
         let (sent, held) = loop {
             let late = sent.get().filter(|sent| sent.elapsed() >= gate.long());
-            let may_leave = late.is_some()
-                && operations.len() <= OPERATIONS_MAX
-                && work.body.len() <= BYTES_MAX
-                && self.flights.count() < FLIGHTS_MAX
-                && parked.has_plenty()
-                && waiter.others_wait(&indices, snapshot);
-            if may_leave
-                && let Some(sent) = late
+            if let Some(sent) = late
+                && self.may_leave(work, operations.len(), parked)
+                && waiter.others_wait(&indices, snapshot)
                 && let Some(held) = self.shared.delivery_memory.spare(bytes)
             {
                 break (sent, held);
@@ -165,6 +171,7 @@ impl Route {
         };
         // A node that answers nothing keeps the request for no index.
         let since = self.flights.suspects(&indices).filter(|_| waiter.suspect);
+        let since = since.map(|since| since.max(sent.checked_sub(RECENTLY).unwrap_or(since)));
         let scope = match since.is_some_and(|since| gate.has_taken_since(since)) {
             true => Scope::Index,
             false => Scope::Document,
@@ -198,6 +205,9 @@ impl Route {
 
 /// The time until it is looked again whether a part is late, and others wait.
 const LATE_AGAIN: Duration = Duration::from_millis(250);
+/// The time before a request in which the node has to have taken others, if that request is late for its
+/// index.
+const RECENTLY: Duration = Duration::from_secs(3);
 /// The bytes that are looked at behind a batch.
 const LOOKED_AT_BYTES: usize = 256 << 10;
 /// The most operations of a part that goes on by itself, and bytes of its batch, which are parked; and the

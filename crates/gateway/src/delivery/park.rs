@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bulk::Op;
 use cluster::Snapshot;
@@ -17,8 +17,8 @@ use crate::delivery::server_error::Error;
 use crate::delivery::work::Work;
 use crate::queue::DELIVERED_TYPE;
 use crate::queue::parked::{
-    FailureRow, Flight, Holder, HolderQuery, NotParked, OperationNames, ParkKey, Parked, ParkedEntry,
-    RefusalReason, Scope, ShardOf, behind_other_lane,
+    CATCHES_UP, FailureRow, Flight, Holder, HolderQuery, NotParked, OperationNames, ParkKey, Parked,
+    ParkedEntry, RefusalReason, Scope, ShardOf, behind_other_lane,
 };
 use crate::queue::{LaneActivity, written};
 
@@ -33,6 +33,9 @@ struct ToPark {
     /// The request with the operations, if it is under way.
     flight: Option<Arc<Flight>>,
 }
+
+/// Operations that must wait behind others, by key and with the reason.
+type BehindKeys = BTreeMap<ParkKey, (String, Vec<usize>)>;
 
 impl Lane {
     /// Parks the operations that must wait behind operations that are parked already, and leaves the rest.
@@ -57,7 +60,10 @@ impl Lane {
             self.route
                 .group
                 .set(self.number, LaneActivity::Delivering, Some(&why));
-            self.rest(LOOK_AGAIN).await?;
+            let full = full.clone();
+            while parked.state().bytes_under_way(&full) > BEHIND_BYTES_MAX {
+                self.rest(LOOK_AGAIN).await?;
+            }
         };
         *left = free;
         let to_park = by_key.into_iter().map(|(key, (why, operations))| ToPark {
@@ -79,8 +85,8 @@ impl Lane {
         work: &Work<'_>,
         operations: &[usize],
         snapshot: &Snapshot,
-    ) -> (BTreeMap<ParkKey, (String, Vec<usize>)>, Vec<usize>) {
-        let mut by_key: BTreeMap<ParkKey, (String, Vec<usize>)> = BTreeMap::new();
+    ) -> (BehindKeys, Vec<usize>) {
+        let mut by_key = BehindKeys::new();
         let fences = self.route.fences();
         let led = |name: &str, request| self.route.indices_led_to(name, request, None);
         let state = parked.state_by(snapshot, None, led);
@@ -241,7 +247,7 @@ impl Lane {
             .flat_map(|to_park| to_park.in_pieces(work, most, snapshot));
         for to_park in pieces {
             let (entry, lines, doubt) = self.entry(work, &to_park, snapshot);
-            let mut copy = None;
+            let (mut copy, since) = (None, Instant::now());
             loop {
                 let charge = self.route.large_copy(lines.len()).await;
                 let put = parked.put(entry.clone(), &lines, doubt, &mut copy).await;
@@ -253,16 +259,22 @@ impl Lane {
                         }
                         break;
                     }
-                    // Nobody gives up what may be done in a moment.
-                    Err(NotParked::Full(_)) if to_park.is_under_way() => self.rest(LOOK_AGAIN).await?,
+                    // Nobody gives up what may be done in a moment, or follows what may be.
+                    Err(NotParked::Full(why)) if to_park.may_wait(parked, since) => {
+                        if to_park.operations.iter().all(|one| to_park.has_done(work, *one)) {
+                            break;
+                        }
+                        let group = &self.route.group;
+                        group.set(self.number, LaneActivity::Delivering, Some(&why));
+                        self.rest(LOOK_AGAIN).await?;
+                    }
                     Err(full @ NotParked::Full(_)) => {
                         let error = Arc::new(Error {
                             status: 503,
                             kind: "parked_store_full".to_owned(),
                             reason: format!("{full}; it waited for {}: {}", to_park.key.shown(), to_park.why),
                         });
-                        let is_left = |operation: &&usize| !to_park.has_done(work, **operation);
-                        let operations = to_park.operations.iter().filter(is_left);
+                        let operations = to_park.operations.iter();
                         dead.extend(operations.map(|operation| (*operation, Arc::clone(&error))));
                         break;
                     }
@@ -370,8 +382,13 @@ impl Lane {
 // === impl ToPark ===
 
 impl ToPark {
-    fn is_under_way(&self) -> bool {
-        self.flight.as_ref().is_some_and(|flight| flight.is_under_way())
+    /// Whether the operations, for which there has been no room since then, are waited with: a request is or
+    /// was under way with them, or with others of their key.
+    fn may_wait(&self, parked: &Parked, since: Instant) -> bool {
+        let flight = self.flight.as_ref();
+        let is_under_way = flight.is_some_and(|flight| flight.is_under_way());
+        let has_flown = flight.is_some() && since.elapsed() < CATCHES_UP;
+        is_under_way || has_flown || parked.state().has_flown(&self.key)
     }
 
     /// Whether that request has executed an operation.
@@ -454,7 +471,7 @@ fn cut(text: &str, most: usize) -> String {
 /// The time until a lane looks again at a request that is under way.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The most bytes that go behind a request under way; a lane with more waits for its end.
-const BEHIND_BYTES_MAX: u64 = 8 << 20;
+pub(crate) const BEHIND_BYTES_MAX: u64 = 8 << 20;
 /// The most bytes of an entry with its lines, unless one operation alone has more.
 const PIECE_BYTES: usize = 1 << 20;
 /// The most bytes of an entry without its operations, its reason and its target; and the most bytes for each

@@ -191,7 +191,10 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: w
             Ok(KeyResult::Progress(some)) => progress |= some,
             Ok(KeyResult::PassedOver) => {}
             Ok(KeyResult::Nothing) => {
-                parked.state().rest(&key, progress, None, |_| WAITS);
+                let mut state = parked.state();
+                // The end of a request is told.
+                let wait = if state.flies(&key) { LOOK_AGAIN } else { WAITS };
+                state.rest(&key, progress, None, |_| wait);
                 return;
             }
             Ok(KeyResult::Behind(other)) => {
@@ -236,6 +239,22 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: w
         }
     }
     parked.state().rest(&key, true, None, |_| SOON);
+}
+
+/// Writes down what requests have executed that go on without their lanes, once they have ended: when
+/// delivery stops, nobody will know it later.
+pub(crate) async fn settle_landed(route: &Rc<Route>) {
+    let Some(parked) = route.group.parked() else {
+        return;
+    };
+    route.flights.landed().await;
+    let (_lasts, mut stop) = watch::channel(false);
+    let landed = parked.state().landed_pieces();
+    for (key, pieces) in landed {
+        let (mut limit, mut passed) = (usize::MAX, PassedOver::all_but(pieces));
+        let mut one = async || step(route, parked, &key, (false, &mut limit, &mut passed), &mut stop).await;
+        while matches!(one().await, Ok(KeyResult::Progress(true))) {}
+    }
 }
 
 /// Tries the first operations of a key once.
@@ -288,7 +307,7 @@ async fn step(
     {
         return Ok(KeyResult::PassedOver);
     }
-    load.executed(&mut send);
+    load.executed(&mut send, passed.sends_nothing());
     let buried = load.buried_before(parked, &mut send);
     let refused = load.refused_before(route, parked, &mut send);
     work.limit = send.len();

@@ -104,7 +104,7 @@ pub(crate) async fn deliver(
     ended.set(true);
     let _ = tending.await;
     // Whoever delivers next must not send what a request under way may still execute.
-    route.flights.landed().await;
+    retry::settle_landed(&route).await;
 }
 
 // === impl Route ===

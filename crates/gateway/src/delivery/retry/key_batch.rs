@@ -339,14 +339,16 @@ impl KeyBatch {
         due.extract_if(.., is_buried).collect()
     }
 
-    /// Takes away what a request has executed that was under way when it was parked: that is done.
-    pub(super) fn executed(&mut self, due: &mut Vec<usize>) {
+    /// Takes away what a request has executed that was under way when it was parked: that is done. Takes the
+    /// rest away, too, if nothing is to be sent.
+    pub(super) fn executed(&mut self, due: &mut Vec<usize>, sends_nothing: bool) {
         let is_done = |operation: &mut usize| {
             let flight = self.pieces[self.of[*operation].0].picked.flight.as_ref();
             flight.is_some_and(|flight| flight.has_done(self.order_of(*operation)))
         };
         let done: Vec<usize> = due.extract_if(.., is_done).collect();
         done.into_iter().for_each(|operation| self.gone(operation));
+        due.retain(|_| !sends_nothing);
     }
 
     /// Takes away what was refused at an earlier try and whose dead letter the disk has not taken: it is not

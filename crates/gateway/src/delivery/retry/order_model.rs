@@ -64,6 +64,15 @@ struct ToPut {
     flight: Option<Arc<Flight>>,
 }
 
+/// A request that a node keeps.
+struct Kept {
+    flight: Arc<Flight>,
+    writes: Vec<usize>,
+    /// Where names led when it was sent, and how much had been executed by then.
+    topology: Topology,
+    executed: usize,
+}
+
 /// A try of a key that is under way.
 struct Try {
     key: ParkKey,
@@ -93,8 +102,8 @@ struct Model {
     made: BTreeMap<&'static str, usize>,
     lanes: Vec<Option<LaneBatch>>,
     tries: Vec<Try>,
-    /// Requests that nodes keep, their writes, and where names led when they were sent.
-    kept: Vec<(Arc<Flight>, Vec<usize>, Topology)>,
+    /// Requests that nodes keep.
+    kept: Vec<Kept>,
     /// Entries on disk, and their writes.
     disk: BTreeMap<u64, (ParkedEntry, Vec<usize>, BTreeSet<u32>)>,
     /// Entries of batches that are not committed.
@@ -430,8 +439,12 @@ impl Model {
         let mut by_key: BTreeMap<ParkKey, Vec<usize>> = BTreeMap::new();
         let flight = (!self.partitions && self.one_in(4)).then(Arc::default);
         if let Some(flight) = &flight {
-            let kept = (Arc::clone(flight), batch.sent.clone(), topology.clone());
-            self.kept.push(kept);
+            self.kept.push(Kept {
+                flight: Arc::clone(flight),
+                writes: batch.sent.clone(),
+                topology: topology.clone(),
+                executed: self.executed.len(),
+            });
         }
         let are_alone = flight.is_some() && self.one_in(2);
         for write in std::mem::take(&mut batch.sent) {
@@ -456,7 +469,16 @@ impl Model {
     /// Lets a node answer one of the requests that it keeps, or lose its answer.
     fn land(&mut self) {
         let one = self.below(self.kept.len());
-        let (flight, writes, topology) = self.kept.swap_remove(one);
+        let Kept {
+            flight,
+            writes,
+            topology,
+            executed,
+        } = self.kept.swap_remove(one);
+        let again = self.executed[executed..]
+            .iter()
+            .find(|(_, of, ..)| writes.contains(of));
+        assert!(again.is_none(), "sent although a node kept it: {again:?}");
         let is_lost = self.one_in(3);
         let mut done = HashSet::new();
         for write in writes {
@@ -663,8 +685,9 @@ impl Model {
             let sent = sent.into_iter().map(|operation| self.write_of(&one, operation));
             under_way.extend(sent.map(|write| (write, one.topology.clone())));
         }
-        for (_, writes, topology) in std::mem::take(&mut self.kept) {
-            under_way.extend(writes.into_iter().map(|write| (write, topology.clone())));
+        for kept in std::mem::take(&mut self.kept) {
+            let writes = kept.writes.into_iter();
+            under_way.extend(writes.map(|write| (write, kept.topology.clone())));
         }
         for (write, topology) in under_way {
             if self.one_in(2) {

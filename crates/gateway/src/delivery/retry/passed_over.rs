@@ -15,6 +15,8 @@ pub(super) struct PassedOver {
     /// The topology by which the documents have their names.
     snapshot: Option<Arc<Snapshot>>,
     pieces: HashSet<Order>,
+    /// The only pieces that are looked at, if not all are; nothing of them is sent.
+    only: Option<HashSet<Order>>,
     documents: HashSet<u64>,
     times: usize,
     /// The key that the last of them wait for.
@@ -35,8 +37,21 @@ impl PassedOver {
         }
     }
 
+    /// Passes over all pieces but these, of which nothing is sent.
+    pub(super) fn all_but(pieces: HashSet<Order>) -> Self {
+        Self {
+            only: Some(pieces),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn sends_nothing(&self) -> bool {
+        self.only.is_some()
+    }
+
     pub(super) fn has(&self, piece: &Order) -> bool {
-        self.pieces.contains(piece)
+        let is_out = self.only.as_ref().is_some_and(|only| !only.contains(piece));
+        is_out || self.pieces.contains(piece)
     }
 
     /// Whether an operation has to stay because an earlier one on its document does.

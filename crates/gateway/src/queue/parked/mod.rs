@@ -55,8 +55,8 @@ use putting::Putting;
 use state::EntryPiece;
 #[cfg(test)]
 use state::Standing;
+pub(crate) use state::{CATCHES_UP, Holder, HolderQuery, Order, ParkedState, Picked, Tried};
 use state::{Dying, NamesLed};
-pub(crate) use state::{Holder, HolderQuery, Order, ParkedState, Picked, Tried};
 use store::Bound;
 use store::Resolved;
 pub(crate) use store::{ParkedEntry, RefusalReason, Store};
@@ -402,13 +402,11 @@ impl Parked {
         self.changed.notify_one();
     }
 
-    /// Whether there is plenty of room: less is parked than half of what may be.
-    pub(crate) fn has_plenty(&self) -> bool {
-        let used = |store: &Arc<Store>| {
-            let (used, most) = store.bytes();
-            used < most / 2
-        };
-        self.state().has_plenty() && self.opened().is_none_or(|store| used(&store))
+    /// Whether there is plenty of room: twice as much as these bytes, and for half of all entries.
+    pub(crate) fn has_plenty(&self, bytes: u64) -> bool {
+        let closed = || (0, self.options.lock().quota_bytes);
+        let (used, most) = self.opened().map_or_else(closed, |store| store.bytes());
+        self.state().has_plenty() && used.saturating_add(2 * bytes) < most
     }
 
     /// Commits a lane's batch: its parked operations count from this moment on.

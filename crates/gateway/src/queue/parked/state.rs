@@ -31,6 +31,7 @@ use super::lines::{Behind, Lines};
 use super::store::ParkedEntry;
 use super::topic::GoneEntry;
 use crate::clock::{steady_ms, steady_of};
+pub(crate) use flights::CATCHES_UP;
 pub(crate) use holder::{Holder, HolderQuery};
 pub(crate) use index_lines::NamesLed;
 use index_lines::{IndexLine, IndexOf, index_in, pieces_of};
@@ -98,6 +99,8 @@ struct ParkedKey {
     running: bool,
     /// Requests under way with operations of its pieces; perhaps some that have ended.
     flights: Vec<Arc<Flight>>,
+    /// When the last of them ended.
+    flew: Option<Instant>,
     /// When its turn began, the last time that it had one.
     began: Instant,
     /// Whether the tries of its last turn took long.
@@ -306,6 +309,7 @@ impl ParkedState {
             next_try: Instant::now(),
             running: false,
             flights: Vec::new(),
+            flew: None,
             began: Instant::now(),
             slow: false,
             given_up: false,

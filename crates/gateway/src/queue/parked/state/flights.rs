@@ -1,13 +1,15 @@
 //! Requests under way with operations that are parked: their lines wait for their end.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::bound::PIECES_MAX;
+use super::super::bound::{DOCUMENTS_MAX, OPERATIONS_MAX, PIECES_MAX};
 use super::super::flight::{Flight, any_under_way};
 use super::super::key::ParkKey;
-use super::{EntryPiece, ParkedKey, ParkedState};
+use super::{EntryPiece, Order, ParkedKey, ParkedState, Standing};
 
 // === impl ParkedKey ===
 
@@ -16,10 +18,18 @@ impl ParkedKey {
     /// themselves do not wait for each other.
     pub(super) fn is_under_way(&self, key: &ParkKey) -> bool {
         match key {
-            _ if !self.flights.iter().any(|flight| flight.is_under_way()) => false,
+            _ if !self.flies() => false,
             ParkKey::Documents => self.pieces.values().all(EntryPiece::is_under_way),
             _ => true,
         }
+    }
+
+    fn flies(&self) -> bool {
+        self.flights.iter().any(|flight| flight.is_under_way())
+    }
+
+    fn has_flown(&self) -> bool {
+        self.flies() || self.flew.is_some_and(|flew| flew.elapsed() < CATCHES_UP)
     }
 
     pub(super) fn flies_with(&mut self, flight: &Arc<Flight>) {
@@ -60,19 +70,51 @@ impl ParkedState {
             let before = held.flights.len();
             held.flights.retain(|one| one != flight);
             if held.flights.len() < before {
-                held.next_try = Instant::now();
+                (held.next_try, held.flew) = (Instant::now(), Some(Instant::now()));
             }
         }
     }
 
-    /// Returns how many bytes wait in a line behind a request under way; 0 if there is none.
+    /// Returns how many bytes of committed batches a key holds if operations of it wait for the end of a
+    /// request, or have until just now; otherwise 0.
     pub(crate) fn bytes_under_way(&self, key: &ParkKey) -> u64 {
-        let line = self.keys.get(key).filter(|_| key.rank() == 0);
-        let held = line.filter(|held| held.is_under_way(key));
-        held.map_or(0, |held| held.bytes)
+        let Some(held) = self.keys.get(key).filter(|held| held.has_flown()) else {
+            return 0;
+        };
+        // A batch that waited for what it has parked itself would wait for ever.
+        let unsettled = self.unsettled.values().flatten().filter(|(of, _)| of == key);
+        let shares = unsettled.filter_map(|(_, order)| Some(held.pieces.get(order)?.share));
+        held.bytes.saturating_sub(shares.sum())
+    }
+
+    /// Whether operations of a key wait for the end of a request, or have until just now.
+    pub(crate) fn has_flown(&self, key: &ParkKey) -> bool {
+        self.keys.get(key).is_some_and(ParkedKey::has_flown)
+    }
+
+    /// Whether a request is under way with operations of a key.
+    pub(crate) fn flies(&self, key: &ParkKey) -> bool {
+        self.keys.get(key).is_some_and(ParkedKey::flies)
+    }
+
+    /// Returns the pieces whose requests have ended since they were parked, by key.
+    pub(crate) fn landed_pieces(&self) -> Vec<(ParkKey, HashSet<Order>)> {
+        let has_landed = |piece: &EntryPiece| {
+            piece.standing != Standing::Unsettled && piece.flight.is_some() && !piece.is_under_way()
+        };
+        let keys = self.keys.iter().map(|(key, held)| {
+            let pieces = held.pieces.iter().filter(|(_, piece)| has_landed(piece));
+            (key.clone(), pieces.map(|(order, _)| *order).collect())
+        });
+        keys.filter(|(_, pieces): &(_, HashSet<Order>)| !pieces.is_empty())
+            .collect()
     }
 
     pub(crate) fn has_plenty(&self) -> bool {
-        self.pieces < PIECES_MAX / 2
+        let documents = self.documents.len() < DOCUMENTS_MAX && self.known < OPERATIONS_MAX / 2;
+        documents && self.pieces < PIECES_MAX / 2
     }
 }
+
+/// How long a key is given to catch up after the end of a request, before what has no room any more dies.
+pub(crate) const CATCHES_UP: Duration = Duration::from_secs(60);

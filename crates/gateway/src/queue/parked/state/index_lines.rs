@@ -406,6 +406,10 @@ impl ParkedState {
             return;
         };
         let mut next: BTreeMap<u32, Order> = BTreeMap::new();
+        // An earlier version wrote some entries whose operations do not ascend.
+        if (first.0, first.1) > (last.0, last.1) {
+            return;
+        }
         for (order, piece) in held.pieces.range(*first..=(last.0, last.1, u64::MAX)) {
             if !orders.contains(order) {
                 next.entry(piece.lane).or_insert(*order);

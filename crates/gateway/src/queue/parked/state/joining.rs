@@ -118,7 +118,10 @@ impl ParkedState {
         if self.joined_lines.is_empty() {
             return false;
         }
-        let waits = |order: &Order| self.keys.values().any(|held| held.pieces.contains_key(order));
+        // What is left of a piece after a try has another place, and the same record.
+        let lines = || self.keys.iter().filter(|(key, _)| **key != ParkKey::Documents);
+        let pieces = || lines().flat_map(|(_, held)| held.pieces.values());
+        let waits = |order: &Order| pieces().any(|piece| piece.at == order.2);
         let mut earlier = numbers.flat_map(|number| self.joined_lines.get(&number).into_iter().flatten());
         earlier.any(|order| *order < place && waits(order))
     }

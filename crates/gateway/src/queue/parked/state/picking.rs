@@ -94,6 +94,10 @@ impl ParkedState {
             if passed(order) {
                 continue;
             }
+            // It may have come into the line since the line's turn began.
+            if *key != ParkKey::Documents && piece.is_under_way() {
+                break;
+            }
             if *key == ParkKey::Documents {
                 let held_back = piece.numbers().any(|one| seen.contains(&one))
                     || self.has_joined_line(piece.numbers(), *order);

@@ -121,7 +121,7 @@ impl ParkedState {
             let mut piece = remake(left, key, attempted);
             if *key == ParkKey::Documents && tried.attempted {
                 let failures = piece.attempts.saturating_sub(entry.attempts);
-                let wait = attempted.then(|| again(failures)).unwrap_or_default();
+                let wait = again(failures) * u32::from(attempted);
                 piece.next_try = Some(Instant::now() + wait);
             }
             self.insert(key.clone(), &names, "", piece);
