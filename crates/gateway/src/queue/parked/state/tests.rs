@@ -41,6 +41,23 @@ pub(super) fn query<'a>(
     }
 }
 
+/// Earlier versions wrote such entries.
+#[test]
+fn a_line_with_an_entry_whose_operations_do_not_ascend_is_tried() {
+    let (mut state, index) = (ParkedState::default(), "logs".to_owned());
+    let key = ParkKey::Index { index };
+    let mut turned = entry(key.clone(), 2, &["1", "2"]);
+    turned.ops.reverse();
+    park(&mut state, &turned, 30);
+    park(&mut state, &entry(key.clone(), 3, &["3"]), 40);
+    assert!(state.count(3));
+    state.ready();
+    let picked = state.pick(&key, 10, 10_000, |_| false).picked;
+    assert_eq!(picked.iter().map(|one| one.at).collect::<Vec<_>>(), [30, 40]);
+    let alone = state.pick(&key, 2, 10_000, |_| false).picked;
+    assert_eq!(alone.iter().map(|one| one.at).collect::<Vec<_>>(), [30]);
+}
+
 #[test]
 fn an_operation_waits_for_its_index_first_and_then_for_its_document() {
     let mut state = ParkedState::default();
