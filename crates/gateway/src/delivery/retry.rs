@@ -253,7 +253,23 @@ pub(crate) async fn settle_landed(route: &Rc<Route>) {
     for (key, pieces) in landed {
         let (mut limit, mut passed) = (usize::MAX, PassedOver::all_but(pieces));
         let mut one = async || step(route, parked, &key, (false, &mut limit, &mut passed), &mut stop).await;
-        while matches!(one().await, Ok(KeyResult::Progress(true))) {}
+        loop {
+            match one().await {
+                Ok(KeyResult::Progress(true)) => {}
+                Ok(_) => break,
+                Err(why) => {
+                    let (queue, key) = (&*route.group.queue.name, key.shown());
+                    let why = why.to_string();
+                    tracing::warn!(
+                        queue,
+                        key,
+                        why,
+                        "operations that are done will be looked for again"
+                    );
+                    break;
+                }
+            }
+        }
     }
 }
 
