@@ -13,7 +13,7 @@
 //! Requests at a node at once are bounded by the node's limiter (adaptive concurrency), by `num_of_slices`,
 //! and by `max_worker_size` over all nodes. But a node that has no request may always be sent one: so a node
 //! that does not answer, and holds everything that `max_worker_size` allows, holds up nobody but its own
-//! lanes.
+//! lanes. A request that takes much longer than others do at its node gives its place to another one.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::HashMap;

@@ -56,15 +56,6 @@ pub(crate) struct Wording {
     has_ids: bool,
 }
 
-/// Records that a request with these parcels is sent now.
-fn depart(permit: &Cell<Option<Permit>>, parcels: &[Sent]) {
-    if let Some(mut leave) = permit.take() {
-        leave.sent();
-        permit.set(Some(leave));
-    }
-    parcels.iter().for_each(|sent| sent.set(Some(Instant::now())));
-}
-
 /// The result of sending a parcel.
 pub(crate) enum Transmitted {
     /// The outcome of each operation.
@@ -278,6 +269,15 @@ impl Route {
         let told = docs.iter().map(|docs| Outcomes::of_all(&outcome, *docs));
         told.map(Transmitted::Outcomes).collect()
     }
+}
+
+/// Records that a request with these parcels is sent now.
+fn depart(permit: &Cell<Option<Permit>>, parcels: &[Sent]) {
+    if let Some(mut leave) = permit.take() {
+        leave.sent();
+        permit.set(Some(leave));
+    }
+    parcels.iter().for_each(|sent| sent.set(Some(Instant::now())));
 }
 
 /// Returns the numbers of the ids of the parcels' documents, if items are to be compared with them.

@@ -1,7 +1,6 @@
 //! A request under way with operations that were parked meanwhile, since its answer takes long.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::OnceLock;
 
 /// How far such a request is. Lines with an operation of one that is under way are not tried: two requests
@@ -39,12 +38,6 @@ impl PartialEq for Flight {
 }
 
 impl Eq for Flight {}
-
-/// Whether any of some requests is under way; forgets those that are not.
-pub(super) fn any_under_way(flights: &mut Vec<Arc<Flight>>) -> bool {
-    flights.retain(|flight| flight.is_under_way());
-    !flights.is_empty()
-}
 
 #[cfg(test)]
 mod tests {

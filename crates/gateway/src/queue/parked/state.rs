@@ -97,7 +97,7 @@ struct ParkedKey {
     failures: u32,
     next_try: Instant,
     running: bool,
-    /// Requests under way with operations of its pieces; perhaps some that have ended.
+    /// Requests under way with operations of its pieces.
     flights: Vec<Arc<Flight>>,
     /// When the last of them ended.
     flew: Option<Instant>,

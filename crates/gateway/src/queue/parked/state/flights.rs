@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::bound::{DOCUMENTS_MAX, OPERATIONS_MAX, PIECES_MAX};
-use super::super::flight::{Flight, any_under_way};
+use super::super::flight::Flight;
 use super::super::key::ParkKey;
 use super::{EntryPiece, Order, ParkedKey, ParkedState, Standing};
 
@@ -33,10 +33,9 @@ impl ParkedKey {
     }
 
     pub(super) fn flies_with(&mut self, flight: &Arc<Flight>) {
-        if any_under_way(&mut self.flights) && self.flights.contains(flight) || !flight.is_under_way() {
-            return;
+        if flight.is_under_way() && !self.flights.contains(flight) {
+            self.flights.push(Arc::clone(flight));
         }
-        self.flights.push(Arc::clone(flight));
     }
 }
 
