@@ -144,16 +144,8 @@ impl Keys {
         end: u64,
         in_queue: impl FnOnce(u64) -> Result<Vec<Accepted>, ReadError>,
     ) -> Result<Arc<Self>, KeysError> {
-        let (kept, found) = KeyLog::open(folder, settings, options)?;
-        let mut keys = Self {
-            window: settings.window,
-            keys_max: settings.keys_max,
-            known: Mutex::default(),
-            kept,
-            unsaved: Mutex::default(),
-            told_up_to: AtomicU64::new(end),
-        };
-        let known = keys.known.get_mut();
+        let (kept, found) = KeyLog::open(folder, settings, options, end)?;
+        let mut known = RememberedKeys::default();
         // Without `fsync: always`, a power cut may have taken the end of the queue's log: requests that lay
         // there were not written.
         let there = found
@@ -165,17 +157,32 @@ impl Keys {
         for accepted in there {
             known.put_at(accepted, accepted.keyed.ms.min(now));
         }
-        if let Some(from) = found.told_up_to {
-            for accepted in in_queue(from)? {
-                if known.put_at(accepted, accepted.keyed.ms.min(now)) {
-                    // Only the line that follows all of these keys says that none is missing.
-                    keys.kept.put(Some(accepted), from, |_| ());
-                }
+        let from = found.told_up_to;
+        let mut only_in_queue = Vec::new();
+        for accepted in in_queue(from)? {
+            if known.put_at(accepted, accepted.keyed.ms.min(now)) {
+                // Until they are kept, no line may say that none is missing.
+                *known.begun.entry(from).or_default() += 1;
+                only_in_queue.push(UnsavedKey { accepted, begun: from });
             }
         }
         known.forget(now.saturating_sub(millis(settings.window)));
-        keys.kept.put(None, end, |_| ());
-        Ok(Arc::new(keys))
+        let told_up_to = if only_in_queue.is_empty() { end } else { from };
+        let keys = Arc::new(Self {
+            window: settings.window,
+            keys_max: settings.keys_max,
+            known: Mutex::new(known),
+            kept,
+            unsaved: Mutex::default(),
+            told_up_to: AtomicU64::new(told_up_to),
+        });
+        if only_in_queue.is_empty() {
+            keys.kept.put(None, end, |_| ());
+        }
+        for one in only_in_queue {
+            keys.keep(one, from);
+        }
+        Ok(keys)
     }
 
     /// Claims a key for a request. `end` is the end of the queue's log now, or an earlier end. Waits for a
@@ -290,8 +297,13 @@ impl Keys {
         self.known().by_key.len()
     }
 
-    /// Closes the keys: all are durable then.
-    pub(crate) fn close(&self) {
+    /// Closes the keys: all are durable then, in their own log or, if that has no room, in the queue's.
+    pub(crate) fn close(self: &Arc<Self>) {
+        let unsaved = std::mem::take(&mut *self.unsaved());
+        let told_up_to = self.known().begun.keys().next().copied();
+        for one in unsaved {
+            self.keep(one, told_up_to.unwrap_or(one.begun));
+        }
         self.kept.close();
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::{Discard, Event, Fsync, Log, OpenError, Options, ReadError, RealDisk, Retention, WhyLost};
+use log::{AppendError, Discard, Event, Fsync, Log, OpenError, Options, ReadError, RealDisk, Record, Retention, WhyLost};
 use serde::{Deserialize, Serialize};
 
 use super::{Accepted, Keyed};
@@ -20,8 +20,8 @@ pub(super) struct KeyLog {
 #[derive(Default)]
 pub(super) struct KeyLogContents {
     pub(super) accepted: Vec<Accepted>,
-    /// The place in the queue's log before which no key is missing here; `None` in a new log.
-    pub(super) told_up_to: Option<u64>,
+    /// The place in the queue's log before which no key is missing here.
+    pub(super) told_up_to: u64,
 }
 
 /// Why the keys of a queue cannot be known.
@@ -32,6 +32,9 @@ pub(crate) enum KeysError {
     /// Their log, or the queue's, cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// Their log is new, and there is no room for its first line.
+    #[error("the log of idempotency keys cannot be begun")]
+    Begin(#[source] AppendError),
 }
 
 /// A line of the log.
@@ -45,21 +48,32 @@ struct Line {
     told_up_to: u64,
 }
 
+// === impl Line ===
+
+impl Line {
+    fn into_record(self, log: &Log) -> Record {
+        let line = serde_json::to_vec(&self).unwrap_or_default();
+        let mut record = log.record(0, b"");
+        record.group(0, 1, |out| out.extend_from_slice(&line));
+        record
+    }
+}
+
 // === impl KeyLog ===
 
 impl KeyLog {
-    /// Opens the log, or makes it; returns everything in it that is not too old.
+    /// Opens the log, or makes it; returns everything in it that is not too old. A new log says that no key
+    /// before `end` is missing.
     pub(super) fn open(
         folder: &Path,
         settings: &config::Idempotency,
         options: Options,
+        end: u64,
     ) -> Result<(Self, KeyLogContents), KeysError> {
         let on_event = Arc::clone(&options.on_event);
         let options = Options {
             lanes: 1,
-            // A key that a power cut takes from here is still in the queue's log, whose segments stay for
-            // longer.
-            fsync: Fsync::Interval(Duration::from_secs(1)),
+            fsync: Fsync::Always,
             segment_bytes: SEGMENT_BYTES,
             quota_bytes: 0,
             retention: Retention {
@@ -75,21 +89,34 @@ impl KeyLog {
             }),
             ..options
         };
-        let log = Log::open(folder, options, RealDisk::default())?;
-        let mut found = KeyLogContents::default();
+        let log = Log::open(folder, options.clone(), RealDisk::default())?;
+        let (mut accepted, mut told_up_to) = (Vec::new(), None);
         let read = log.browse(0).each(|record| {
             let lines = record.groups.iter().filter_map(|group| group.bytes.as_deref());
             for line in lines.filter_map(|bytes| serde_json::from_slice::<Line>(bytes).ok()) {
-                found.told_up_to = found.told_up_to.max(Some(line.told_up_to));
-                let accepted = line.keyed.zip(line.position);
-                found
-                    .accepted
-                    .extend(accepted.map(|(keyed, position)| Accepted { keyed, position }));
+                told_up_to = told_up_to.max(Some(line.told_up_to));
+                let one = line.keyed.zip(line.position);
+                accepted.extend(one.map(|(keyed, position)| Accepted { keyed, position }));
             }
             ControlFlow::Continue(())
         });
         read?;
-        Ok((Self { log }, found))
+        if told_up_to.is_none() {
+            // Without this line, the next start would not know where to look for keys in the queue.
+            let first = Line {
+                keyed: None,
+                position: None,
+                told_up_to: end,
+            };
+            let first = first.into_record(&log);
+            log.append_blocking(first).map_err(KeysError::Begin)?;
+        }
+        // A key that a power cut takes from here from now on is still in the queue's log, whose segments stay
+        // for longer.
+        let fsync = Fsync::Interval(Duration::from_secs(1));
+        log.adjust(&Options { fsync, ..options })?;
+        let told_up_to = told_up_to.unwrap_or(end);
+        Ok((Self { log }, KeyLogContents { accepted, told_up_to }))
     }
 
     /// Writes a line without waiting; `then` is told whether the line is there.
@@ -104,10 +131,7 @@ impl KeyLog {
             position: accepted.map(|accepted| accepted.position),
             told_up_to,
         };
-        let line = serde_json::to_vec(&line).unwrap_or_default();
-        let mut record = self.log.record(0, b"");
-        record.group(0, 1, |out| out.extend_from_slice(&line));
-        self.log.append(record, move |result| {
+        self.log.append(line.into_record(&self.log), move |result| {
             if let Err(error) = &result {
                 wire::rationed!(tracing::warn, %error, "an idempotency key is not kept by itself; it is in the queue");
             }

@@ -32,12 +32,34 @@ impl Setup {
     }
 
     fn keys(&self, queue: &Log) -> Arc<Keys> {
+        self.keys_with(queue, 0)
+    }
+
+    fn keys_with(&self, queue: &Log, free_bytes_min: u64) -> Arc<Keys> {
         let options = Options {
-            free_bytes_min: 0,
+            free_bytes_min,
             ..Options::default()
         };
         let (folder, end) = (self.folder.path().join("keys"), queue.status().end);
         Keys::open(&folder, &settings(), options, end, |from| in_queue(queue, from)).unwrap()
+    }
+}
+
+impl Keys {
+    /// Sets how many bytes the disk has to keep free for the keys' log to take anything.
+    fn room(&self, free_bytes_min: u64) {
+        self.kept.adjust(&Options {
+            free_bytes_min,
+            ..Options::default()
+        });
+    }
+}
+
+fn wait(what: &dyn Fn() -> bool) {
+    let until = std::time::Instant::now() + Duration::from_secs(10);
+    while !what() {
+        assert!(std::time::Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -182,31 +204,55 @@ fn a_key_that_a_full_disk_did_not_take_is_kept_once_there_is_room() {
     let setup = Setup::new();
     let queue = setup.queue();
     let keys = setup.keys(&queue);
-    let room = |free_bytes_min| {
-        let options = Options {
-            free_bytes_min,
-            ..Options::default()
-        };
-        keys.kept.adjust(&options);
-    };
-    room(u64::MAX);
+    keys.room(u64::MAX);
     let one = write(&keys, &queue, "one");
-    let wait = |what: &dyn Fn() -> bool| {
-        let until = std::time::Instant::now() + Duration::from_secs(10);
-        while !what() {
-            assert!(std::time::Instant::now() < until);
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
     wait(&|| keys.unsaved().len() == 1);
-    room(0);
+    keys.room(0);
     let other = write(&keys, &queue, "other");
     wait(&|| keys.known().begun.is_empty());
     keys.close();
     // There is nothing any more where the record was: it is delivered, and gone.
-    let kept = KeyLog::open(&setup.folder.path().join("keys"), &settings(), Options::default());
+    let kept = KeyLog::open(&setup.folder.path().join("keys"), &settings(), Options::default(), 0);
     let (_, found) = kept.unwrap();
     assert!(found.accepted.contains(&one) && found.accepted.contains(&other));
+}
+
+#[test]
+fn a_key_that_a_start_finds_in_the_queue_while_the_disk_is_full_is_kept_once_there_is_room() {
+    let setup = Setup::new();
+    let queue = setup.queue();
+    let keys = setup.keys(&queue);
+    // The record is durable, and the process ends before anything else is.
+    let cut = first(claim(&keys, &queue, "cut", "cut"));
+    let cut_as = cut.keyed();
+    let cut_at = append(&queue, cut_as).position;
+    keys.close();
+    std::mem::forget(cut);
+    let keys = setup.keys_with(&queue, u64::MAX);
+    wait(&|| keys.unsaved().len() == 1);
+    keys.room(0);
+    write(&keys, &queue, "other");
+    wait(&|| keys.known().begun.is_empty());
+    keys.close();
+    let keys = setup.keys(&queue);
+    let accepted = Accepted {
+        keyed: cut_as,
+        position: cut_at,
+    };
+    assert_eq!(again(claim(&keys, &queue, "cut", "cut")), Some(accepted));
+}
+
+#[test]
+fn keys_that_were_never_kept_by_themselves_are_found_in_the_queue() {
+    let setup = Setup::new();
+    let queue = setup.queue();
+    let keys = setup.keys(&queue);
+    keys.room(u64::MAX);
+    let one = write(&keys, &queue, "one");
+    wait(&|| keys.unsaved().len() == 1);
+    keys.close();
+    let keys = setup.keys(&queue);
+    assert_eq!(again(claim(&keys, &queue, "one", "one")), Some(one));
 }
 
 #[test]
