@@ -20,17 +20,27 @@ impl RefusedOnce {
     /// Returns whether this operation has been refused in this way before, which is then forgotten; otherwise
     /// it is remembered. Reasons are not compared, since they may quote what differs from try to try.
     pub(super) fn again(&self, operation: &[u8], error: &Error) -> bool {
-        let seen = self.hasher.hash_one((operation, error.status, &error.kind));
-        let mut latest = self.latest.borrow_mut();
-        if let Some(at) = latest.iter().position(|known| *known == seen) {
-            latest.remove(at);
+        if self.forget(operation, error) {
             return true;
         }
+        let mut latest = self.latest.borrow_mut();
         if latest.len() == KEPT {
             latest.pop_front();
         }
-        latest.push_back(seen);
+        latest.push_back(self.seen(operation, error));
         false
+    }
+
+    /// Forgets that this operation has been refused in this way; returns whether it was known.
+    pub(super) fn forget(&self, operation: &[u8], error: &Error) -> bool {
+        let seen = self.seen(operation, error);
+        let mut latest = self.latest.borrow_mut();
+        let at = latest.iter().position(|known| *known == seen);
+        at.and_then(|at| latest.remove(at)).is_some()
+    }
+
+    fn seen(&self, operation: &[u8], error: &Error) -> u64 {
+        self.hasher.hash_one((operation, error.status, &error.kind))
     }
 }
 
@@ -60,6 +70,7 @@ mod tests {
         assert!(!refused.again(b"a", &error(400, "y", "at 1")), "another error");
         assert!(refused.again(b"a", &error(400, "x", "at 2")));
         assert!(!refused.again(b"a", &error(400, "x", "at 2")), "it was forgotten");
+        assert!(refused.forget(b"a", &error(400, "x", "")) && !refused.forget(b"a", &error(400, "x", "")));
         for n in 0..KEPT {
             refused.again(&n.to_le_bytes(), &error(400, "x", ""));
         }

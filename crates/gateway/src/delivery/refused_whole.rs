@@ -175,7 +175,8 @@ impl Route {
     /// Returns what becomes of an operation whose request, which has no other, a node refuses in its own
     /// words. The request may have been damaged on the way, or everything may be refused: the operation is to
     /// blame only if the node takes another request of a usual length, and is dead only if it was refused
-    /// twice.
+    /// twice, and the node took others after each time. After the first time alone would not do: a node that
+    /// refused everything until that moment takes others, too.
     pub(super) async fn refused_alone(
         &self,
         work: &Work<'_>,
@@ -185,22 +186,22 @@ impl Route {
     ) -> Outcome {
         let at = work.operations[operation];
         let lines = &work.body[at.start..at.end];
-        if error.status == 400 && !self.outlets.refused_once.again(lines, &error) {
-            return Outcome::Split { error, doubt };
-        }
         let outbound = self.outbound();
         let node = outbound.pick(snapshot, PickReason::Documents, &[]);
         let taken = self.outlets.taken_names.latest();
         let names = other_names(&some_names(work, &[operation], snapshot), &taken, &snapshot.table);
         let shape = (place(work, snapshot), lines.len());
         let takes = self.takes_another((&node, Instant::now()), names, shape, &outbound);
+        let once = &self.outlets.refused_once;
         match takes.await {
-            Trial::Taken if error.status == 400 => Outcome::Refused(error),
-            Trial::Taken => {
+            Trial::Taken if error.status != 400 => {
                 let again = Again::refused(error).with_doubt(doubt);
                 Outcome::Park(Scope::Document, Arc::new(again))
             }
+            Trial::Taken if once.again(lines, &error) => Outcome::Refused(error),
+            Trial::Taken => Outcome::Split { error, doubt },
             Trial::Refused | Trial::Unanswered(_) => {
+                once.forget(lines, &error);
                 let why = format!("{error}; no other request goes through either");
                 Outcome::again(Again::in_doubt(why).with_doubt(doubt))
             }
