@@ -22,7 +22,7 @@ use bulk::IdMint;
 use log::{AppendError, Options, ReadError, Receipt};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use crate::clock::steady_ms;
 use crate::fingerprint::Fingerprint;
@@ -180,7 +180,7 @@ impl Keys {
             keys.kept.put(None, end, |_| ());
         }
         for one in only_in_queue {
-            keys.keep(one, from);
+            keys.keep(one, from, None);
         }
         Ok(keys)
     }
@@ -258,10 +258,11 @@ impl Keys {
         }
     }
 
-    /// Keeps a key durably by itself.
-    fn keep(self: &Arc<Self>, one: UnsavedKey, told_up_to: u64) {
+    /// Keeps a key durably by itself; `decided` is dropped when that has succeeded or failed.
+    fn keep(self: &Arc<Self>, one: UnsavedKey, told_up_to: u64, decided: Option<oneshot::Sender<()>>) {
         let keys = Arc::clone(self);
         self.kept.put(Some(one.accepted), told_up_to, move |kept| {
+            let _decided = decided;
             if kept {
                 keys.known().leave(one.begun);
             } else {
@@ -302,7 +303,7 @@ impl Keys {
         let unsaved = std::mem::take(&mut *self.unsaved());
         let told_up_to = self.known().begun.keys().next().copied();
         for one in unsaved {
-            self.keep(one, told_up_to.unwrap_or(one.begun));
+            self.keep(one, told_up_to.unwrap_or(one.begun), None);
         }
         self.kept.close();
     }
@@ -393,8 +394,14 @@ impl Claim {
     }
 
     /// Records whether the request was appended. Called where the log reports it, whether or not anybody
-    /// waits for the answer.
-    pub(crate) fn settle(mut self, keyed: Keyed, result: &Result<Receipt, AppendError>) {
+    /// waits for the answer. `decided` is dropped once the key lies in its own log, too, or cannot: a request
+    /// that is answered before has its key in one place only, where a damaged byte is enough to lose it.
+    pub(crate) fn settle(
+        mut self,
+        keyed: Keyed,
+        result: &Result<Receipt, AppendError>,
+        decided: oneshot::Sender<()>,
+    ) {
         let Ok(receipt) = result else { return };
         let accepted = Accepted {
             keyed,
@@ -411,9 +418,10 @@ impl Claim {
             accepted,
             begun: self.begun,
         };
-        for one in self.keys.some_unkept().into_iter().chain([mine]) {
-            self.keys.keep(one, told_up_to);
+        for one in self.keys.some_unkept() {
+            self.keys.keep(one, told_up_to, None);
         }
+        self.keys.keep(mine, told_up_to, Some(decided));
     }
 }
 

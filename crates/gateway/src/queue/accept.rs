@@ -11,6 +11,7 @@ use bulk::{Ask, Plan, Scratch};
 use cluster::{Cluster, Snapshot};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
+use tokio::sync::oneshot;
 use traces::SpanKind;
 use wire::{Buffer, Chunk, Outgoing, Pool, PooledBytes};
 
@@ -105,8 +106,12 @@ impl Accept {
         let appended = match (entry, claim, keyed) {
             (Err(error), ..) => Err(error),
             (Ok(entry), Some(claim), Some(keyed)) => {
-                log.append_and(entry, move |result| claim.settle(keyed, result))
-                    .await
+                let (decided, is_kept) = oneshot::channel();
+                let settle = move |result: &_| claim.settle(keyed, result, decided);
+                let appended = log.append_and(entry, settle).await;
+                // Nothing is sent: the other end is dropped.
+                let _ = is_kept.await;
+                appended
             }
             (Ok(entry), ..) => log.append(entry).await,
         };

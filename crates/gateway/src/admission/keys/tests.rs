@@ -117,11 +117,18 @@ fn write(keys: &Arc<Keys>, queue: &Log, key: &str) -> Accepted {
     let claim = first(claim(keys, queue, key, key));
     let keyed = claim.keyed();
     let receipt = append(queue, keyed);
-    claim.settle(keyed, &Ok(receipt));
+    settle(claim, keyed, &Ok(receipt));
     Accepted {
         keyed,
         position: receipt.position,
     }
+}
+
+/// Settles a claim, and waits until the key is kept or cannot be.
+fn settle(claim: Claim, keyed: Keyed, result: &Result<Receipt, AppendError>) {
+    let (decided, is_kept) = oneshot::channel();
+    claim.settle(keyed, result, decided);
+    let _ = block(is_kept);
 }
 
 fn again(claimed: Claimed) -> Option<Accepted> {
@@ -140,7 +147,7 @@ fn a_key_is_for_one_request_and_is_given_back_if_that_was_not_written() {
     let one = first(claim(&keys, &queue, "k", "body"));
     assert!(matches!(claim(&keys, &queue, "k", "other body"), Claimed::Other));
     let keyed = one.keyed();
-    one.settle(keyed, &Err(AppendError::Closed));
+    settle(one, keyed, &Err(AppendError::Closed));
     let accepted = write(&keys, &queue, "k");
     assert_eq!(again(claim(&keys, &queue, "k", "k")), Some(accepted));
     assert!(matches!(claim(&keys, &queue, "k", "other body"), Claimed::Other));
@@ -166,7 +173,7 @@ fn a_repeat_waits_for_what_is_under_way() {
     assert!(!waits.is_finished());
     let keyed = one.keyed();
     let receipt = append(&queue, keyed);
-    one.settle(keyed, &Ok(receipt));
+    settle(one, keyed, &Ok(receipt));
     assert_eq!(
         waits.join().unwrap().map(|accepted| accepted.position),
         Some(receipt.position)
@@ -179,6 +186,15 @@ fn keys_outlive_the_process_wherever_it_ends() {
     let queue = setup.queue();
     let keys = setup.keys(&queue);
     let kept = write(&keys, &queue, "kept");
+    let lines = setup.folder.path().join("keys").join("00000000000000000000.segment");
+    let lines = std::fs::read(lines).unwrap();
+    let position = format!("\"position\":{}", kept.position);
+    let at = lines.windows(position.len());
+    assert_eq!(
+        at.filter(|bytes| *bytes == position.as_bytes()).count(),
+        1,
+        "a kill after the answer leaves the key in two places"
+    );
     // The record is durable, and the process ends before anything else is.
     let cut = first(claim(&keys, &queue, "cut", "cut"));
     let keyed = cut.keyed();
@@ -206,7 +222,7 @@ fn a_key_that_a_full_disk_did_not_take_is_kept_once_there_is_room() {
     let keys = setup.keys(&queue);
     keys.room(u64::MAX);
     let one = write(&keys, &queue, "one");
-    wait(&|| keys.unsaved().len() == 1);
+    assert_eq!(keys.unsaved().len(), 1);
     keys.room(0);
     let other = write(&keys, &queue, "other");
     wait(&|| keys.known().begun.is_empty());
@@ -249,7 +265,7 @@ fn keys_that_were_never_kept_by_themselves_are_found_in_the_queue() {
     let keys = setup.keys(&queue);
     keys.room(u64::MAX);
     let one = write(&keys, &queue, "one");
-    wait(&|| keys.unsaved().len() == 1);
+    assert_eq!(keys.unsaved().len(), 1);
     keys.close();
     let keys = setup.keys(&queue);
     assert_eq!(again(claim(&keys, &queue, "one", "one")), Some(one));
