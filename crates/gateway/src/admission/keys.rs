@@ -163,7 +163,10 @@ impl Keys {
             if known.put_at(accepted, accepted.keyed.ms.min(now)) {
                 // Until they are kept, no line may say that none is missing.
                 *known.begun.entry(from).or_default() += 1;
-                only_in_queue.push(UnsavedKey { accepted, begun: from });
+                only_in_queue.push(UnsavedKey {
+                    accepted,
+                    begun: from,
+                });
             }
         }
         known.forget(now.saturating_sub(millis(settings.window)));

@@ -16,10 +16,10 @@ use traces::SpanKind;
 use wire::{Buffer, Chunk, Outgoing, Pool, PooledBytes};
 
 use crate::admission::form::AnswerHead;
-use crate::admission::keys::Occurrence;
+use crate::admission::keys::{Claim, Keyed, Occurrence};
 use crate::admission::plan_room::PlanTurn;
 use crate::answer::json_response;
-use crate::error::Fault;
+use crate::error::{Fault, NotQueued};
 use crate::nodes::Outbound;
 use crate::queue::journal::{NewRecord, Receipt};
 use crate::queue::queues::Queue;
@@ -103,17 +103,9 @@ impl Accept {
         queued.scratch.borrow_mut().recycle(queued.plan);
         drop(queued.turn);
         charge.made(entry.as_ref().map_or(0, NewRecord::bytes));
-        let appended = match (entry, claim, keyed) {
-            (Err(error), ..) => Err(error),
-            (Ok(entry), Some(claim), Some(keyed)) => {
-                let (decided, is_kept) = oneshot::channel();
-                let settle = move |result: &_| claim.settle(keyed, result, decided);
-                let appended = log.append_and(entry, settle).await;
-                // Nothing is sent: the other end is dropped.
-                let _ = is_kept.await;
-                appended
-            }
-            (Ok(entry), ..) => log.append(entry).await,
+        let appended = match entry {
+            Ok(entry) => self.append(entry, claim.zip(keyed)).await,
+            Err(error) => Err(error),
         };
         match appended {
             Err(error) => {
@@ -141,6 +133,20 @@ impl Accept {
                 Ok(response)
             }
         }
+    }
+
+    /// Appends an entry; one with a key is there once the key lies in its own log, too.
+    async fn append(&self, entry: NewRecord, keyed: Option<(Claim, Keyed)>) -> Result<Receipt, NotQueued> {
+        let log = &self.queue.log;
+        let Some((claim, keyed)) = keyed else {
+            return log.append(entry).await;
+        };
+        let (decided, is_kept) = oneshot::channel();
+        let settle = move |result: &_| claim.settle(keyed, result, decided);
+        let appended = log.append_and(entry, settle).await;
+        // Nothing is sent: the other end is dropped.
+        let _ = is_kept.await;
+        appended
     }
 
     /// Returns the parameters of the record that the request becomes.

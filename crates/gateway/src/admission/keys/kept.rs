@@ -6,7 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::{AppendError, Discard, Event, Fsync, Log, OpenError, Options, ReadError, RealDisk, Record, Retention, WhyLost};
+use log::{
+    AppendError, Discard, Event, Fsync, Log, OpenError, Options, ReadError, RealDisk, Record, Retention,
+    WhyLost,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Accepted, Keyed};

@@ -186,7 +186,11 @@ fn keys_outlive_the_process_wherever_it_ends() {
     let queue = setup.queue();
     let keys = setup.keys(&queue);
     let kept = write(&keys, &queue, "kept");
-    let lines = setup.folder.path().join("keys").join("00000000000000000000.segment");
+    let lines = setup
+        .folder
+        .path()
+        .join("keys")
+        .join("00000000000000000000.segment");
     let lines = std::fs::read(lines).unwrap();
     let position = format!("\"position\":{}", kept.position);
     let at = lines.windows(position.len());
@@ -228,7 +232,12 @@ fn a_key_that_a_full_disk_did_not_take_is_kept_once_there_is_room() {
     wait(&|| keys.known().begun.is_empty());
     keys.close();
     // There is nothing any more where the record was: it is delivered, and gone.
-    let kept = KeyLog::open(&setup.folder.path().join("keys"), &settings(), Options::default(), 0);
+    let kept = KeyLog::open(
+        &setup.folder.path().join("keys"),
+        &settings(),
+        Options::default(),
+        0,
+    );
     let (_, found) = kept.unwrap();
     assert!(found.accepted.contains(&one) && found.accepted.contains(&other));
 }
