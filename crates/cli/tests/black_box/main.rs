@@ -61,6 +61,7 @@ mod online;
 mod operate;
 mod ops;
 mod order;
+mod own_refusal;
 mod packed;
 mod panics;
 mod parked;

@@ -266,7 +266,7 @@ fn a_document_that_is_too_long_for_something_on_the_way_holds_up_no_other() {
 }
 
 /// Waits until a fault has struck this many times more.
-fn struck(cluster: &FakeCluster, more: u64) {
+pub(crate) fn struck(cluster: &FakeCluster, more: u64) {
     let (before, began) = (cluster.struck(), Instant::now());
     while cluster.struck() < before + more {
         assert!(began.elapsed() < PATIENCE, "it is not tried again");

@@ -499,6 +499,7 @@ impl Route {
                 let refused = (error, doubt);
                 self.refused_alone(work, operation, refused, snapshot).await
             }
+            Outcome::Again(again) => self.own_refusal(work, operation, again, snapshot).await,
             Outcome::Refused(error) if error.status == 409 && is_between(&work.operations[operation]) => {
                 match work.attempts[operation] <= AT_ONCE_MAX {
                     true => Outcome::AtOnce(error),

@@ -34,6 +34,7 @@ mod note_names;
 mod op_lines;
 mod outcome;
 mod outlet;
+mod own_refusal;
 mod parcel;
 mod park;
 mod parked_topic;

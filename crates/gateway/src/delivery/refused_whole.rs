@@ -16,7 +16,9 @@ use cluster::{Node, PickReason, Snapshot};
 use http::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
+use wire::SendError;
 
+use crate::delivery::doubt::Document;
 use crate::delivery::error_scope::{concerned, names_index};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes};
@@ -219,7 +221,34 @@ impl Route {
 
     /// Sends a node a request, its path and query and its body, with one operation, packed as documents are
     /// delivered.
-    async fn try_out(&self, node: &Node, (target, body): (String, String), outbound: &Outbound) -> Trial {
+    async fn try_out(&self, node: &Node, request: (String, String), outbound: &Outbound) -> Trial {
+        let began = Instant::now();
+        let (status, told) = match self.asked(node, request, outbound).await {
+            Ok(answer) => answer,
+            Err(why) => return Trial::Unanswered(why.to_string()),
+        };
+        match status {
+            StatusCode::OK if told.are_answered() => {
+                self.outlets.gate(node).took(began);
+                Trial::Taken
+            }
+            status if status.is_server_error() => {
+                Trial::Unanswered(format!("{} answered {status}", node.name))
+            }
+            status @ (StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT) => {
+                Trial::Unanswered(format!("{} answered {status}", node.name))
+            }
+            _ => Trial::Refused,
+        }
+    }
+
+    /// Sends such a request, and returns the status of the answer and the outcome of its operation.
+    pub(super) async fn asked(
+        &self,
+        node: &Node,
+        (target, body): (String, String),
+        outbound: &Outbound,
+    ) -> Result<(StatusCode, Outcomes), SendError> {
         let pool = self.worker.pool();
         let mut lines = pool.take(body.len());
         lines.extend_from_slice(body.as_bytes());
@@ -234,37 +263,22 @@ impl Route {
         };
         let began = Instant::now();
         let deadline = tokio::time::Instant::now() + ANSWER_WITHIN;
-        let (head, body) = match outbound.whole(node, message, body, deadline).await {
-            Ok(answer) => answer,
-            Err(why) => return Trial::Unanswered(why.to_string()),
-        };
+        let (head, body) = outbound.whole(node, message, body, deadline).await?;
         let told = outcomes(head.status, &head.headers, &body, 1, (&node.name, began));
-        match head.status {
-            StatusCode::OK if told.are_answered() => {
-                self.outlets.gate(node).took(began);
-                Trial::Taken
-            }
-            status if status.is_server_error() => {
-                Trial::Unanswered(format!("{} answered {status}", node.name))
-            }
-            status @ (StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT) => {
-                Trial::Unanswered(format!("{} answered {status}", node.name))
-            }
-            _ => Trial::Refused,
-        }
+        Ok((head.status, told))
     }
 }
 
 /// Where a request names its index.
 #[derive(Clone, Copy)]
-enum IndexPlace {
+pub(super) enum IndexPlace {
     Path,
     Action,
 }
 
 /// Returns where a request that changes nothing is to name its index: where the batch's requests do. What is
 /// between the gateway and the node may go by paths.
-fn place(work: &Work<'_>, snapshot: &Snapshot) -> IndexPlace {
+pub(super) fn place(work: &Work<'_>, snapshot: &Snapshot) -> IndexPlace {
     match work.head.index {
         Some(_) => IndexPlace::Path,
         None => explicit_place(snapshot),
@@ -281,11 +295,25 @@ fn explicit_place(snapshot: &Snapshot) -> IndexPlace {
 /// Returns path and query, and body, of a request with one operation that changes nothing, however it ends:
 /// its document is in a state that no document can have.
 fn harmless(op: Op, name: &str, place: IndexPlace) -> (String, String) {
+    harmless_for(op, name, place, None)
+}
+
+/// Returns the same, with an operation for the shard of this document, if one is given.
+pub(super) fn harmless_for(
+    op: Op,
+    name: &str,
+    place: IndexPlace,
+    document: Option<&Document>,
+) -> (String, String) {
+    let id = document.and_then(|document| document.id.clone());
     let mut action = json!({
-        "_id": format!("tidegate-{:016x}", fastrand::u64(..)),
+        "_id": id.unwrap_or_else(|| format!("tidegate-{:016x}", fastrand::u64(..))),
         "if_seq_no": NO_SUCH_SEQ_NO,
         "if_primary_term": 1,
     });
+    if let Some(routing) = document.and_then(|document| document.routing.as_deref()) {
+        action["routing"] = json!(routing);
+    }
     let path = match place {
         IndexPlace::Path => format!("/{}/_bulk", utf8_percent_encode(name, NON_ALPHANUMERIC)),
         IndexPlace::Action => {
@@ -358,7 +386,7 @@ const UNEXPLAINED_MAX: u8 = 3;
 /// The length of a usual document: a request that changes nothing is as long as the refused one, up to this.
 const USUAL_BYTES: usize = 4 << 10;
 /// The most operations of a batch that are looked at by themselves.
-const BLAMED_MAX: u32 = 8;
+pub(super) const BLAMED_MAX: u32 = 8;
 /// The number of operations whose names are looked at.
 const LOOKED_AT: usize = 200;
 /// The numbers of names of each kind that a node is asked about.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bulk::{Ask, Minted, Operation, Plan, Verdict};
 use cluster::Snapshot;
@@ -91,6 +92,8 @@ pub(crate) struct Work<'b> {
     pub(crate) limit: usize,
     /// How many operations were to blame by themselves for the refusal of a whole request.
     pub(crate) blamed: Cell<u32>,
+    /// When a shard last took no other operation in place of a refused one.
+    pub(crate) shard_refused: Cell<Option<Instant>>,
 }
 
 // === impl Batch ===
@@ -287,6 +290,7 @@ impl<'b> Work<'b> {
             dead: 0,
             limit: route.operations_max(),
             blamed: Cell::new(0),
+            shard_refused: Cell::default(),
         })
     }
 
