@@ -66,10 +66,10 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
             tests.and(tally.run(&["--doc"], filter, None))
         });
         if options.filter.is_none() {
-            let drilled = || drill::Options::fake(DRILL_SEEDS, &gateway);
-            steps.step("drill", || drill::run_verb(&drilled()));
+            let drilled = |seeds| drill::Options::fake(seeds, &gateway);
+            steps.step("drill", || drill::run_verb(&drilled(DRILL_SEEDS)));
             steps.step("neighbours drill", || {
-                drill::run_verb(&drilled().beside_neighbours())
+                drill::run_verb(&drilled(NEIGHBOURS_SEEDS).beside_neighbours())
             });
         }
         if portable.is_some() {
@@ -241,8 +241,10 @@ fn start_clusters() -> Result<()> {
 /// black box took 305 s with four at once, and half of both cores was idle. With eight they took 208 s, but
 /// bounds of memory and time are for a machine that has room.
 const TESTS_PER_CORE: usize = 2;
-/// Number of seeds of each drill on fake clusters: about a minute on two cores.
+/// Number of seeds of the drill on fake clusters: about a minute on two cores.
 const DRILL_SEEDS: u64 = 110;
+/// And of the neighbours drill there: about two minutes.
+const NEIGHBOURS_SEEDS: u64 = 200;
 /// Duration of load and trouble in the drill on real clusters.
 const DRILL_MINUTES: f64 = 1.25;
 /// Duration of load and trouble in the drill of a queue in Kafka: a minute or somewhat more, with the start
