@@ -64,11 +64,16 @@ async function keystrokes(bar, made, cluster) {
   await made.keyboard.press("Control+a");
   await made.keyboard.press("Delete");
   await made.keyboard.type("GET in");
-  const began = Date.now();
-  await made.keyboard.press("Control+Space");
-  await made.locator(".cm-tooltip-autocomplete li").first().waitFor();
-  bar("suggestions", Date.now() - began, 100, "ms", "with the test's own way to the browser");
-  await made.keyboard.press("Escape");
+  const waits = [];
+  for (let n = 0; n < 5; n++) {
+    const began = Date.now();
+    await made.keyboard.press("Control+Space");
+    await made.locator(".cm-tooltip-autocomplete li").first().waitFor();
+    waits.push(Date.now() - began);
+    await made.keyboard.press("Escape");
+    await made.waitForTimeout(200);
+  }
+  bar("suggestions, median of 5", percentile(waits, 0.5), 100, "ms", `with the test's own way to the browser; ${waits.join(", ")} ms`);
   const busy = await busyTime(made);
   for (const [what, text] of Object.entries(LONG_TEXTS)) {
     await paste(content, text());

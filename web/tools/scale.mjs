@@ -126,7 +126,8 @@ const opened = (made, hash, content) =>
 /** Each page, and what counts as its content. */
 function pages(cluster, gateway) {
   return {
-    overview: ["#/", "table.gateway tbody tr"],
+    // Its rows come a few at a time.
+    overview: ["#/", `table.gateway tbody tr:nth-child(${many.gateways})`],
     cluster: [`#/c/${cluster}`, "table.nodes tbody tr"],
     heat: [`#/c/${cluster}/heat`, "h1"],
     templates: [`#/c/${cluster}/templates`, "h1"],

@@ -10,11 +10,14 @@ import { span, visible } from "../format.ts";
 import { Button, Empty, Header, Loading, Name, Num, StateBadge, Tag, Trouble } from "../ui/bits.tsx";
 import { Heads, numbers, type Head } from "../ui/heads.tsx";
 import { Icon } from "../ui/icon.tsx";
+import { Paced, usePortion } from "../ui/paced.ts";
 import { Spark } from "../ui/spark.tsx";
 
 const STATES: readonly State[] = ["bad", "warn", "unknown", "ok"];
 /** Figures older than this are shown with their age. */
 const OLD_MS = 5000;
+/** About as many as there are on a screen. */
+const ROWS_AT_FIRST = 16;
 
 export function Overview() {
   const snapshot = overview.value;
@@ -31,7 +34,6 @@ export function Overview() {
   }
   if (!snapshot.rows.length && entries && !entries.clusters.length && !entries.gateways.length) return reaches(roleEverywhere(), "admin") ? <FirstSteps /> : <Nothing />;
   const rows = snapshot.rows.filter((r) => (!only || r.state === only) && r.name.toLowerCase().includes(word.toLowerCase()));
-  const lists = (["cluster", "gateway"] as const).map((kind) => [kind, rows.filter((r) => r.kind === kind)] as const);
   return (
     <>
       <Header title={t.overview.title}>
@@ -53,11 +55,21 @@ export function Overview() {
           <Button onClick={() => requery({ q: undefined, state: undefined })}>{t.overview.clear}</Button>
         </Empty>
       )}
-      <div class={isStale() ? "stale" : undefined}>
-        {lists.map(([kind, list]) => (list.length ? <List key={kind} kind={kind} rows={list} /> : null))}
-      </div>
+      <Lists rows={rows} />
     </>
   );
+}
+
+/** Both lists; what is out of sight at first is drawn a little later. */
+function Lists({ rows }: { rows: readonly Row[] }) {
+  const clusters = rows.filter((row) => row.kind === "cluster");
+  const gateways = rows.filter((row) => row.kind === "gateway");
+  const drawn = usePortion(rows.length, ROWS_AT_FIRST);
+  const lists = [
+    ["cluster", clusters.slice(0, drawn)],
+    ["gateway", gateways.slice(0, Math.max(0, drawn - clusters.length))],
+  ] as const;
+  return <div class={isStale() ? "stale" : undefined}>{lists.map(([kind, list]) => (list.length ? <List key={kind} kind={kind} rows={list} /> : null))}</div>;
 }
 
 /** Nothing is registered, or nothing of it is for this user. */
@@ -103,7 +115,7 @@ function List({ kind, rows }: { kind: Row["kind"]; rows: readonly Row[] }) {
         <Heads of={[c.state, [c.name, "wide"], ...numbers(c.rate), c.spark, ...heads.map((head): Head => (head === c.health || head === c.queue ? head : [head, "right"]))]} />
         <tbody>
           {rows.map((row) => (
-            <Line key={`${row.kind} ${row.id}`} row={row} heads={heads} />
+            <Paced key={`${row.kind} ${row.id}`} of={row} draw={() => <Line row={row} heads={heads} />} />
           ))}
         </tbody>
       </table>

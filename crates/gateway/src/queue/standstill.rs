@@ -35,7 +35,10 @@ pub(crate) fn of_group(queue: &str, account: &GroupAccount, group: Option<&Group
         let (reason, why) = match phase {
             Phase::Stopping => (
                 "stopping",
-                format!("the pipeline {name} finishes its batches under way and stops then"),
+                match group.goes_on() {
+                    true => format!("the pipeline {name} finishes its batches under way and then begins anew"),
+                    false => format!("the pipeline {name} finishes its batches under way and then stops"),
+                },
             ),
             _ => (
                 "stopped",

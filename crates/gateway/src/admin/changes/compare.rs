@@ -351,7 +351,7 @@ fn delivery(
                     format!("the pipeline {pipeline} delivers from the queue {queue} for {group}")
                 }
                 Phase::Stopping => format!(
-                    "the pipeline {pipeline} finishes its batches of the queue {queue} for {group}, and stops then"
+                    "the pipeline {pipeline} finishes its batches of the queue {queue} for {group} before it stops or begins anew"
                 ),
                 Phase::Stopped => {
                     format!("the pipeline {pipeline} delivers nothing from the queue {queue} for {group}")

@@ -1,0 +1,67 @@
+// Much is drawn a few at a time: on a slow machine, a hundred rows in one go keep keys and clicks waiting.
+// How many are a few follows from the time that the last few took, so a fast machine draws all at once.
+import { Component, type ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+/** A turn that takes longer has fewer things next time, and one that takes a third of it has more. */
+const TURN_MS = 36;
+
+class Turns {
+  private began = 0;
+  private size = 10;
+  /** Begins a turn, and returns how many things it has; `goes`: the last turn was just before. */
+  next(goes: boolean): number {
+    const took = performance.now() - this.began;
+    if (goes && took > TURN_MS) this.size = Math.max(5, this.size >> 1);
+    else if (goes && took < TURN_MS / 3) this.size = Math.min(1000, this.size << 1);
+    this.began = performance.now();
+    return this.size;
+  }
+}
+
+/** Things that have changed, and are drawn soon. */
+const changed = new Set<Paced>();
+const updates = new Turns();
+let goes = false;
+
+const next = new MessageChannel();
+next.port1.onmessage = () => {
+  let left = updates.next(goes);
+  goes = changed.size > 0;
+  for (const one of changed) {
+    if (!left--) break;
+    changed.delete(one);
+    one.forceUpdate();
+  }
+  if (goes) next.port2.postMessage(null);
+};
+
+/** Draws something at once, and what changes of it shortly afterwards: it has changed if `of` is another. */
+export class Paced extends Component<{ of: unknown; draw: () => ComponentChildren }> {
+  override shouldComponentUpdate(to: { of: unknown }): boolean {
+    if (to.of !== this.props.of) {
+      if (!changed.size && !goes) next.port2.postMessage(null);
+      changed.add(this);
+    }
+    return false;
+  }
+  override componentWillUnmount(): void {
+    changed.delete(this);
+  }
+  override render(): ComponentChildren {
+    return this.props.draw();
+  }
+}
+
+const firsts = new Turns();
+
+/** Returns how many of `all` things are drawn: at first `some`, more with each turn, and then always all. */
+export function usePortion(all: number, some: number): number {
+  const [drawn, setDrawn] = useState(some);
+  useEffect(() => {
+    if (drawn >= all) return;
+    const turn = setTimeout(() => setDrawn(drawn + firsts.next(drawn > some)));
+    return () => clearTimeout(turn);
+  }, [drawn, all, some]);
+  return Math.min(drawn, all);
+}
