@@ -8,8 +8,8 @@
 //! `outcome` for each operation. An operation that may have been executed before is looked for (`lookup`),
 //! one that waits for its index is parked (`park`, `retry`), one that fails only because of others in a
 //! pipeline is sent again apart (`shared_fate`), a refusal of a whole request is traced to what it concerns
-//! (`refused_whole`), and a record that makes the gateway panic is found
-//! (`suspect`, `failing`). [`Memory`] bounds the memory of lanes.
+//! (`refused_whole`), and so is one of an operation by itself that does not pass (`own_refusal`); a record
+//! that makes the gateway panic is found (`suspect`, `failing`). [`Memory`] bounds the memory of lanes.
 
 mod answer_pace;
 mod asking;
