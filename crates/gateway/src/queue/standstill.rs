@@ -36,7 +36,9 @@ pub(crate) fn of_group(queue: &str, account: &GroupAccount, group: Option<&Group
             Phase::Stopping => (
                 "stopping",
                 match group.goes_on() {
-                    true => format!("the pipeline {name} finishes its batches under way and then begins anew"),
+                    true => {
+                        format!("the pipeline {name} finishes its batches under way and then begins anew")
+                    }
                     false => format!("the pipeline {name} finishes its batches under way and then stops"),
                 },
             ),
