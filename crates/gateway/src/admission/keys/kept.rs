@@ -36,7 +36,7 @@ pub(crate) enum KeysError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// Their log is new, and there is no room for its first line.
-    #[error("the log of idempotency keys cannot be begun")]
+    #[error("the log of idempotency keys cannot be begun: {0}")]
     Begin(#[source] AppendError),
 }
 
