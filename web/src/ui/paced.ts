@@ -1,5 +1,5 @@
 // Much is drawn a few at a time: on a slow machine, a hundred rows in one go keep keys and clicks waiting.
-// How many are a few follows from the time that the last few took, so a fast machine draws all at once.
+// How many are a few follows from the time that the last few took.
 import { Component, type ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 

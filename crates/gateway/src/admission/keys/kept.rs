@@ -20,7 +20,6 @@ pub(super) struct KeyLog {
 }
 
 /// The contents of the log.
-#[derive(Default)]
 pub(super) struct KeyLogContents {
     pub(super) accepted: Vec<Accepted>,
     /// The place in the queue's log before which no key is missing here.
