@@ -13,11 +13,12 @@ use tokio::task::{JoinHandle, JoinSet};
 use wire::guard::{self, Work, fault, spawn_in};
 
 use crate::clock::now_ms;
+use crate::delivery::former_lanes::FormerLanes;
 use crate::delivery::lane::{Lane, Route, stopped};
 use crate::delivery::parked_topic::{ParkedTopicRequest, told};
 use crate::delivery::retry;
 use crate::delivery::suspect::Suspect;
-use crate::delivery::unsettled::drop_letters;
+use crate::delivery::unsettled::{drop_letters, settle_letters};
 use crate::queue::parked::{NameLed, Parked};
 use crate::queue::{Group, LaneActivity};
 
@@ -40,6 +41,7 @@ pub(crate) async fn deliver_handed_over(
 ) {
     let group = &route.group;
     let mut request = ParkedTopicRequest::begin(group);
+    let mut former = FormerLanes::new(group);
     // Documents would become dead letters that can be parked once the brokers have said so.
     while let Some(cannot) = group.cannot_park().filter(|cannot| cannot.is_untold) {
         let why = format!("whether anything can be parked is not known yet: {}", cannot.why);
@@ -52,7 +54,7 @@ pub(crate) async fn deliver_handed_over(
         }
     }
     loop {
-        let why = match take_part(route, shared, stop.clone(), &mut request).await {
+        let why = match take_part(route, shared, stop.clone(), (&mut request, &mut former)).await {
             Ended::AsTold => return,
             Ended::ToPark => continue,
             Ended::Failed(why) => why,
@@ -69,15 +71,14 @@ async fn take_part(
     route: &Rc<Route>,
     shared: &dyn kafka::Group,
     mut stop: watch::Receiver<bool>,
-    request: &mut Option<ParkedTopicRequest>,
+    (request, former): (&mut Option<ParkedTopicRequest>, &mut FormerLanes),
 ) -> Ended {
     let group = &route.group;
     // Kafka bounds this channel: it makes one assignment and one revocation at a time.
     let (tell, mut changes) = mpsc::unbounded_channel();
-    let Some(running) = start(group, shared, &tell, &mut stop).await else {
+    let Some(running) = start(group, shared, tell, &mut stop).await else {
         return Ended::AsTold;
     };
-    drop(tell);
     let mut held = HeldLanes::new(route);
     let (mut leaving, mut to_park, mut failed) = (false, None, None);
     let mut looks = tokio::time::interval(LOOK_EVERY);
@@ -87,6 +88,7 @@ async fn take_part(
             // A lane that comes may have documents that its owner has sent to where a name leads now.
             _ = looks.tick() => {
                 route.look(&route.outbound().cluster().snapshot().table);
+                former.look();
                 continue;
             }
             () = stopped(&mut stop), if !leaving => {
@@ -122,6 +124,7 @@ async fn take_part(
         };
         let Some(change) = change else { break };
         held.change(change).await;
+        former.changed();
     }
     held.end().await;
     running.join();
@@ -139,7 +142,7 @@ async fn take_part(
 async fn start(
     group: &Group,
     shared: &dyn kafka::Group,
-    tell: &mpsc::UnboundedSender<Rebalance>,
+    tell: mpsc::UnboundedSender<Rebalance>,
     stop: &mut watch::Receiver<bool>,
 ) -> Option<Box<dyn Running>> {
     loop {
@@ -354,9 +357,9 @@ fn find_parked(
     if cancelled.load(Ordering::Relaxed) {
         return None;
     }
-    let led_to = loop {
+    let taken = loop {
         let why = match parked.take_over(lanes) {
-            Ok(led_to) => break led_to,
+            Ok(taken) => break taken,
             Err(why) => why,
         };
         let why = format!("what is parked of this lane cannot be read: {why}");
@@ -369,20 +372,16 @@ fn find_parked(
             return None;
         }
     };
-    // Drops the letters of tries that did not come to their end: their operations are still parked.
     let (letters, name) = (&group.queue.dead_letters, &group.settings.group);
-    let dropped = drop_letters(letters, name, parked, |(number, op)| parked.holds(number, op));
-    match dropped {
-        // The other letters of these lanes count: the topic says that their operations are gone.
-        Ok(()) => parked.unconfirmed_letters.forget(|(number, _)| {
-            let lane = parked.lane_of(number);
-            lane.is_some_and(|lane| lanes.contains(&lane))
-        }),
-        Err(error) => {
-            tracing::warn!(%error, "dead letters of operations that are still parked may be told of twice");
-        }
+    let settled = settle_letters(letters, name, parked, &taken.ends);
+    // Drops the letters of tries of an earlier process that did not come to their end: their operations are
+    // still parked.
+    let still_parked = |(number, op)| parked.holds(number, op);
+    let dropped = settled.and_then(|()| drop_letters(letters, name, parked, still_parked));
+    if let Err(error) = dropped {
+        tracing::warn!(%error, "dead letters of operations that are still parked may be told of twice");
     }
-    Some(led_to)
+    Some(taken.led_to)
 }
 
 /// Drops the dead letters of batches that were not committed: their operations are delivered once more, here

@@ -22,6 +22,7 @@ mod doubt;
 mod error_scope;
 mod failing;
 mod flights;
+mod former_lanes;
 mod gate;
 mod handed_over;
 mod item_outcome;

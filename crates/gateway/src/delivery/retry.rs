@@ -630,7 +630,8 @@ async fn bury(
 ) -> (Vec<usize>, String) {
     let group = &route.group;
     let id_of = |dead: &Dead| load.id(parked, dead.operation);
-    parked.unconfirmed_letters.begin(dead.iter().map(id_of));
+    let owner = parked.owner();
+    parked.unconfirmed_letters.begin(dead.iter().map(id_of), owner);
     let puts = dead.iter().map(|Dead { operation, error }| {
         let (piece, op) = load.of[*operation];
         let PickedEntry { picked, entry, .. } = &load.pieces[piece];

@@ -1,8 +1,11 @@
 //! Drops the parked operations and the dead letters of batches that were not committed: these batches are
-//! delivered again.
+//! delivered again. Decides about the dead letters of parked operations of which it is not known whether
+//! they have ended.
+
+use std::collections::BTreeSet;
 
 use crate::queue::dead_letters::{DeadLetters, LettersError};
-use crate::queue::parked::{Parked, ParkedError};
+use crate::queue::parked::{Ends, LetterFate, Parked, ParkedError};
 use crate::queue::{Group, Queue};
 
 /// Why parked operations or dead letters could not be dropped.
@@ -39,6 +42,50 @@ pub(crate) fn drop_letters(
     Ok(())
 }
 
+/// Decides about the letters of parked operations that this gateway gave up before it lost their lanes, as
+/// far as the topic says how the operations ended. Blocks on the brokers.
+pub(crate) fn decide_letters(letters: &DeadLetters, group: &str, parked: &Parked) -> Result<(), NotDropped> {
+    // No lane comes meanwhile.
+    let _one = parked.taking_over.lock();
+    let asked = parked.letters_of_former_lanes();
+    let ends = parked.ends_of(&asked)?;
+    Ok(settle_letters(letters, group, parked, &ends)?)
+}
+
+/// Drops the letters of operations that end elsewhere, and has the others count, as far as the ends of the
+/// operations are known.
+pub(crate) fn settle_letters(
+    letters: &DeadLetters,
+    group: &str,
+    parked: &Parked,
+    ends: &Ends,
+) -> Result<(), LettersError> {
+    let unconfirmed = &parked.unconfirmed_letters;
+    let (mut dropped, mut decided) = (BTreeSet::new(), Vec::new());
+    for (operation, end) in ends {
+        // Others may have been decided meanwhile.
+        if !unconfirmed.has(*operation) {
+            continue;
+        }
+        match end.fate_of_letter(unconfirmed.owner_of(*operation)) {
+            LetterFate::Open => continue,
+            LetterFate::Counts => {}
+            LetterFate::Dropped => drop(dropped.insert(*operation)),
+        }
+        decided.push(*operation);
+    }
+    if !dropped.is_empty() {
+        letters.drop_parked(group, |operation| dropped.contains(&operation))?;
+    }
+    let put = decided.iter().filter(|operation| unconfirmed.is_put(**operation));
+    let number = put.count() as u64;
+    unconfirmed.end(decided);
+    if number > 0 {
+        letters.committed(group, number);
+    }
+    Ok(())
+}
+
 /// A moment, as the ends of the dead letters and of the parked operations at that time.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct StoreEnds {
@@ -64,3 +111,6 @@ pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32, since: StoreEnds)
     let (letters, committed) = (&group.queue.dead_letters, group.queue.committed());
     Ok(letters.drop_unsettled_of_lane(&group.settings.group, lane, since.letters, &committed)?)
 }
+
+#[cfg(test)]
+mod tests;

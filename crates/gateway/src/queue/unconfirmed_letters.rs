@@ -8,7 +8,14 @@ use parking_lot::Mutex;
 /// have long come past them, so nothing else tells that these letters do not count yet. An operation is named
 /// by its record in the store and its number in that record, as the letter's cause names it.
 #[derive(Debug, Default)]
-pub(crate) struct UnconfirmedLetters(Mutex<BTreeMap<(u64, u32), Letter>>);
+pub(crate) struct UnconfirmedLetters(Mutex<BTreeMap<(u64, u32), Unconfirmed>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Unconfirmed {
+    letter: Letter,
+    /// The name under which the gateway held the operation's lane, if gateways hold lanes in turn.
+    owner: Option<u64>,
+}
 
 /// How far the letter of an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,15 +27,21 @@ enum Letter {
 }
 
 impl UnconfirmedLetters {
-    /// Adds operations whose letters are about to be put.
-    pub(crate) fn begin(&self, operations: impl IntoIterator<Item = (u64, u32)>) {
-        let operations = operations.into_iter().map(|one| (one, Letter::OnItsWay));
+    /// Adds operations whose letters are about to be put. `owner` is the name under which the gateway holds
+    /// their lanes, if gateways hold them in turn.
+    pub(crate) fn begin(&self, operations: impl IntoIterator<Item = (u64, u32)>, owner: Option<u64>) {
+        let letter = Letter::OnItsWay;
+        let operations = operations
+            .into_iter()
+            .map(|one| (one, Unconfirmed { letter, owner }));
         self.0.lock().extend(operations);
     }
 
     /// Records that the letter of an operation is on disk.
     pub(crate) fn put(&self, operation: (u64, u32)) {
-        self.0.lock().insert(operation, Letter::Put);
+        if let Some(one) = self.0.lock().get_mut(&operation) {
+            one.letter = Letter::Put;
+        }
     }
 
     /// Removes operations that count as dead now, or whose letters were not put.
@@ -42,9 +55,18 @@ impl UnconfirmedLetters {
     /// Removes those of the operations that are meant.
     pub(crate) fn forget(&self, is_meant: impl Fn((u64, u32)) -> bool) {
         // What is meant may follow from what other locks guard, so this one is not held meanwhile.
-        let known: Vec<_> = self.0.lock().keys().copied().collect();
-        let meant: Vec<_> = known.into_iter().filter(|one| is_meant(*one)).collect();
+        let meant: Vec<_> = self.all().into_iter().filter(|one| is_meant(*one)).collect();
         self.end(meant);
+    }
+
+    /// Returns the operations.
+    pub(crate) fn all(&self) -> Vec<(u64, u32)> {
+        self.0.lock().keys().copied().collect()
+    }
+
+    /// Returns the name under which the gateway held the lane of an operation when it put the letter.
+    pub(crate) fn owner_of(&self, operation: (u64, u32)) -> Option<u64> {
+        self.0.lock().get(&operation)?.owner
     }
 
     /// Whether an operation is one of them.
@@ -54,12 +76,15 @@ impl UnconfirmedLetters {
 
     /// Whether an operation's letter is on disk, and only the operation's end is not written down yet.
     pub(crate) fn is_put(&self, operation: (u64, u32)) -> bool {
-        self.0.lock().get(&operation) == Some(&Letter::Put)
+        self.0
+            .lock()
+            .get(&operation)
+            .is_some_and(|one| one.letter == Letter::Put)
     }
 
     /// Whether there are letters that may be on disk, or may not.
     pub(crate) fn are_on_their_way(&self) -> bool {
-        self.0.lock().values().any(|letter| *letter == Letter::OnItsWay)
+        self.0.lock().values().any(|one| one.letter == Letter::OnItsWay)
     }
 }
 
@@ -70,10 +95,11 @@ mod tests {
     #[test]
     fn a_letter_is_known_to_be_there_from_its_put_until_its_operation_has_ended() {
         let letters = UnconfirmedLetters::default();
-        letters.begin([(1, 0), (1, 1)]);
+        letters.begin([(1, 0), (1, 1)], Some(7));
         assert!(letters.has((1, 0)) && !letters.is_put((1, 0)) && letters.are_on_their_way());
         letters.put((1, 0));
         letters.end([(1, 1)]);
+        assert_eq!((letters.all(), letters.owner_of((1, 0))), (vec![(1, 0)], Some(7)));
         assert!(letters.is_put((1, 0)) && !letters.has((1, 1)) && !letters.are_on_their_way());
         letters.forget(|(_, op)| op == 1);
         assert!(letters.has((1, 0)));

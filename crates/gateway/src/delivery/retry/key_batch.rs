@@ -541,7 +541,7 @@ mod tests {
         let parked = Parked::sample(folder.path());
         let ids = [0, 1].map(|operation| load.id(&parked, operation));
         assert_ne!(ids[0], ids[1]);
-        parked.unconfirmed_letters.begin(ids);
+        parked.unconfirmed_letters.begin(ids, None);
         parked.unconfirmed_letters.put(ids[1]);
         let mut due = vec![0, 1];
         assert_eq!(load.buried_before(&parked, &mut due), [1]);

@@ -94,18 +94,24 @@ impl Committed {
     /// cut off and will be delivered once more. All letters that were put before the position
     /// `settled_before` of the store count.
     pub(super) fn has(&self, letter: &Letter, settled_before: u64) -> bool {
+        !self.is_unconfirmed(letter) && self.is_past(letter, settled_before)
+    }
+
+    /// Whether it is not known yet if the letter's operation, which was parked, counts as dead.
+    pub(super) fn is_unconfirmed(&self, letter: &Letter) -> bool {
+        let of_group = self.unconfirmed_letters.get(&letter.cause.group);
+        of_group
+            .zip(letter.cause.parked)
+            .is_some_and(|(unconfirmed_letters, operation)| unconfirmed_letters.has(operation))
+    }
+
+    /// Whether the letter's lane has come past its batch, or its group is gone and has no accounts. If not,
+    /// the batch is delivered once more.
+    pub(super) fn is_past(&self, letter: &Letter, settled_before: u64) -> bool {
         let cause = &letter.cause;
         let Some(lanes) = self.lanes.get(&cause.group) else {
-            // The letter's group is gone, and its accounts with it.
             return true;
         };
-        let unconfirmed_letters = self.unconfirmed_letters.get(&cause.group);
-        if unconfirmed_letters
-            .zip(cause.parked)
-            .is_some_and(|(unconfirmed_letters, operation)| unconfirmed_letters.has(operation))
-        {
-            return false;
-        }
         letter.id < settled_before
             || lanes
                 .get(cause.lane as usize)
@@ -179,6 +185,35 @@ mod tests {
         ] {
             assert!(!wrong.takes(&letter), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn the_letter_of_a_parked_operation_is_neither_counted_nor_dropped_until_the_operations_end_is_known() {
+        let unconfirmed = Arc::new(UnconfirmedLetters::default());
+        let committed = Committed {
+            lanes: [("c0".to_owned(), vec![100])].into(),
+            unconfirmed_letters: [("c0".to_owned(), Arc::clone(&unconfirmed))].into(),
+        };
+        let letter = Letter {
+            id: 500,
+            at: 500,
+            bytes: 8,
+            died_ms: 0,
+            edited_ms: None,
+            cause: Cause {
+                group: "c0".to_owned(),
+                position: 5,
+                parked: Some((3, 1)),
+                ..Cause::default()
+            },
+            lines: None,
+            original: None,
+        };
+        assert!(committed.has(&letter, 0));
+        unconfirmed.begin([(3, 1)], None);
+        assert!(!committed.has(&letter, 0) && committed.is_past(&letter, 0));
+        unconfirmed.end([(3, 1)]);
+        assert!(committed.has(&letter, 0));
     }
 
     #[test]

@@ -190,35 +190,43 @@ impl DeadLetters {
     }
 
     /// Drops a group's letters whose batch was not committed: the batch is delivered again, and operations
-    /// that die then are put here anew. To be called only while nothing of the group is under way.
+    /// that die then are put here anew. To be called only while nothing of the group is under way. A letter
+    /// of a parked operation of which nobody knows yet whether it has ended stays, and counts as under way.
     pub(crate) fn drop_unsettled(&self, group: &str, committed: &Committed) -> Result<(), LettersError> {
         let _work = self.work.lock();
-        self.under_way.lock().remove(group);
         let settled_before = self
             .catalog()
             .tallies
             .get(group)
             .map_or(0, |tally| tally.settled_before);
-        let (end, mut dropped) = (self.log.status().end, Vec::new());
+        let (end, mut dropped, mut unconfirmed) = (self.log.status().end, Vec::new(), 0);
         self.visit(settled_before, |letter| {
-            if letter.cause.group == group && !committed.has(&letter, settled_before) {
+            if letter.cause.group == group && !committed.is_past(&letter, settled_before) {
                 dropped.push((letter.id, letter.at, letter.bytes));
+            } else if letter.cause.group == group && committed.is_unconfirmed(&letter) {
+                unconfirmed += 1;
             }
             ControlFlow::Continue(())
         })?;
-        if !dropped.is_empty() || end.saturating_sub(settled_before) > UNSETTLED_BYTES_MAX / 4 {
+        self.under_way.lock().insert(group.to_owned(), unconfirmed);
+        if !dropped.is_empty()
+            || unconfirmed == 0 && end.saturating_sub(settled_before) > UNSETTLED_BYTES_MAX / 4
+        {
             self.change(|catalog| {
                 for (id, at, bytes) in dropped {
                     catalog.remove(id, at, bytes);
                 }
-                catalog.tally(group).settled_before = end;
+                // Nobody looks for unconfirmed letters before that place.
+                if unconfirmed == 0 {
+                    catalog.tally(group).settled_before = end;
+                }
             })?;
         }
         Ok(())
     }
 
-    /// Drops the same letters of one lane, of which nothing is under way while others may be; only letters
-    /// from a place on.
+    /// Drops the same letters of one lane, of which no batch is under way while other lanes' may be, and
+    /// parked operations; only letters from a place on.
     pub(crate) fn drop_unsettled_of_lane(
         &self,
         group: &str,
@@ -235,7 +243,7 @@ impl DeadLetters {
         let mut dropped = Vec::new();
         self.visit(settled_before.max(since), |letter| {
             let is_ours = letter.cause.group == group && letter.cause.lane == lane;
-            if is_ours && !committed.has(&letter, settled_before) {
+            if is_ours && !committed.is_past(&letter, settled_before) {
                 dropped.push((letter.id, letter.at, letter.bytes));
             }
             ControlFlow::Continue(())

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kafka::SENT_AHEAD_MAX;
 
+use super::ends::End;
 use super::led_to::{LaneNames, NameLed};
 use super::store::{ParkedEntry, Resolved};
 
@@ -25,6 +26,9 @@ pub(super) struct History<T> {
     pub(super) dead: u64,
     /// The place of the last record that resolves entries.
     pub(super) last_resolved: Option<u64>,
+    /// The operations whose ends are asked for, by the place of their entry and their number in it, and the
+    /// owner that wrote that they are gone.
+    ends: BTreeMap<(u64, u32), Option<u64>>,
 }
 
 #[derive(Clone, Copy)]
@@ -53,11 +57,34 @@ impl<T> Default for History<T> {
             names: LaneNames::default(),
             dead: 0,
             last_resolved: None,
+            ends: BTreeMap::new(),
         }
     }
 }
 
 impl<T> History<T> {
+    /// Begins a history that looks out for the ends of these operations.
+    pub(super) fn looking_for(asked: impl Iterator<Item = (u64, u32)>) -> Self {
+        Self {
+            ends: asked.map(|operation| (operation, None)).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns what is known of the end of an operation that was looked for.
+    pub(super) fn end_of(&self, operation: (u64, u32)) -> End {
+        let by = self.ends.get(&operation).copied().flatten();
+        let is_parked = || {
+            let live = self.live.get(&operation.0);
+            live.is_some_and(|live| live.left.contains(&operation.1))
+        };
+        match by {
+            Some(owner) => End::By(owner),
+            None if is_parked() => End::Missing { owner: self.owner },
+            None => End::Unknown,
+        }
+    }
+
     /// Whether this owner's records count: nobody has taken over since.
     pub(super) fn counts(&self, owner: u64) -> bool {
         self.owner == Some(owner)
@@ -122,6 +149,12 @@ impl<T> History<T> {
             let Some(live) = self.live.get_mut(&entry) else {
                 continue;
             };
+            for ((_, op), by) in self.ends.range_mut((entry, 0)..=(entry, u32::MAX)) {
+                let is_gone = ops.as_ref().is_none_or(|ops| ops.contains(op));
+                if is_gone && live.left.contains(op) {
+                    *by = self.owner;
+                }
+            }
             match ops {
                 Some(ops) => live.left.retain(|op| !ops.contains(op)),
                 None => live.left.clear(),
@@ -192,6 +225,28 @@ mod tests {
         history.begins(8, 9, 5);
         history.holds(9, 9);
         assert_eq!(live(&history), [2]);
+    }
+
+    #[test]
+    fn the_end_of_an_operation_is_the_owners_that_wrote_it_first() {
+        let mut history = History::<()>::looking_for([(2, 0), (2, 1), (3, 0), (9, 0)].into_iter());
+        history.begins(0, 7, 0);
+        history.holds(1, 7);
+        history.put(2, entry(10, 3), ());
+        history.put(3, entry(11, 1), ());
+        history.resolved(4, gone(&[(2, Some(vec![0, 2]))], 1));
+        history.begins(5, 8, 15);
+        history.holds(6, 8);
+        assert_eq!(history.end_of((2, 1)), End::Missing { owner: Some(8) });
+        history.resolved(7, gone(&[(2, None)], 2));
+        assert_eq!(history.end_of((2, 0)), End::By(7));
+        assert_eq!(history.end_of((2, 1)), End::By(8));
+        assert_eq!(history.end_of((3, 0)), End::Missing { owner: Some(8) });
+        assert_eq!(
+            history.end_of((9, 0)),
+            End::Unknown,
+            "its entry was deleted with what came after"
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! gateway that gets a lane reads its parked operations before it delivers ([`take_over`]).
 
 mod bound;
+mod ends;
 mod error;
 mod failure_row;
 mod find;
@@ -42,6 +43,7 @@ use tokio::sync::Notify;
 
 use crate::queue::unconfirmed_letters::UnconfirmedLetters;
 
+pub(crate) use ends::{Ends, LetterFate};
 pub(crate) use error::ParkedError;
 pub(crate) use failure_row::{FailureRow, Unexplained};
 pub(crate) use find::{ParkedFound, ParkedSought};
@@ -605,11 +607,6 @@ impl Parked {
             Some(topic) => topic.at_of(number),
             None => Some(number),
         }
-    }
-
-    /// Returns the lane of an entry from such a number, if the queue is in Kafka.
-    pub(crate) fn lane_of(&self, number: u64) -> Option<u32> {
-        self.topic.as_ref().map(|topic| topic.lane_of(number))
     }
 }
 

@@ -1,12 +1,24 @@
 //! Takes over, and gives up, the parked operations of lanes of a queue in Kafka, as the lanes come and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
+use super::ends::Ends;
 use super::lines::Lines;
 use super::state::{ParkedState, Standing};
 use super::{NameLed, Parked, ParkedEntry, ParkedError};
 use crate::clock::now_ms;
+
+/// What a gateway learns when it takes lanes over, besides their parked operations.
+#[derive(Default)]
+pub(crate) struct TakenOver {
+    /// Where names led when former owners sent operations that are in doubt.
+    pub(crate) led_to: Vec<NameLed>,
+    /// How operations of these lanes ended whose letters on this disk are not confirmed.
+    pub(crate) ends: Ends,
+}
+
+// === impl Parked ===
 
 impl Parked {
     /// Whether lanes come and go, along with their parked operations.
@@ -14,23 +26,27 @@ impl Parked {
         self.topic.is_some()
     }
 
-    /// Finds the parked operations of lanes that came, before anything of them is delivered. Returns where
-    /// names led when former owners sent operations that are in doubt. Blocks on the brokers.
-    pub(crate) fn take_over(&self, lanes: &[u32]) -> Result<Vec<NameLed>, ParkedError> {
+    /// Finds the parked operations of lanes that came, before anything of them is delivered. Blocks on the
+    /// brokers.
+    pub(crate) fn take_over(&self, lanes: &[u32]) -> Result<TakenOver, ParkedError> {
+        let mut taken = TakenOver::default();
         let Some(topic) = &self.topic else {
-            return Ok(Vec::new());
+            return Ok(taken);
         };
         let store = self.open_store()?;
         store.keep_from(store.end());
         let keep =
             |entry: &ParkedEntry, lines: &[u8]| store.put_copy(entry, lines).map_err(ParkedError::NoCopy);
-        let found = topic.take_over(lanes, keep)?;
+        let asked: BTreeSet<_> = self.unconfirmed_letters.all().into_iter().collect();
+        let found = topic.take_over(lanes, &asked, keep)?;
         let mut state = ParkedState::of_copy();
         let live = found.iter().flat_map(|one| one.history.live.values());
         let lines = Lines::of(live.map(|live| (&*live.entry, live.left.iter())));
-        let mut led_to = Vec::new();
         for mut one in found {
-            led_to.append(&mut one.led_to);
+            taken.led_to.append(&mut one.led_to);
+            taken
+                .ends
+                .append(&mut topic.ends_in(one.lane, &one.history, &asked));
             state.died_before(one.lane, one.dead);
             let mut copies = Vec::new();
             for (offset, live) in std::mem::take(&mut one.history.live) {
@@ -47,7 +63,7 @@ impl Parked {
         self.tell(&held, lanes.iter().copied());
         drop(held);
         self.tidy();
-        Ok(led_to)
+        Ok(taken)
     }
 
     /// Has the next owner of these lanes know where names lead, before operations of the lanes are sent

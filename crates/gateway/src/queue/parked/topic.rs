@@ -103,12 +103,13 @@ impl ParkedTopic {
     }
 
     /// Begins with lanes that came: from here on, records of others count for nothing. Finds the parked
-    /// operations of the lanes; `keep` is given each entry with its lines, and returns its companion. Blocks
-    /// on the brokers.
+    /// operations of the lanes, and looks out for the ends of others; `keep` is given each entry with its
+    /// lines, and returns its companion. Blocks on the brokers.
     pub(super) fn take_over<T>(
         &self,
         lanes: &[u32],
-        mut keep: impl FnMut(&ParkedEntry, &[u8]) -> Result<T, ParkedError>,
+        asked: &BTreeSet<(u64, u32)>,
+        keep: impl FnMut(&ParkedEntry, &[u8]) -> Result<T, ParkedError>,
     ) -> Result<Vec<ParkedOfLane<T>>, ParkedError> {
         let owner = fastrand::u64(1..);
         let cursors = self.group.status();
@@ -127,18 +128,7 @@ impl ParkedTopic {
         // that began, the later one is the owner.
         self.group.confirm()?;
         let until = self.say(HOLDS, owner, lanes, |_| b"{}".to_vec())?;
-        let mut found: BTreeMap<u32, History<T>> = BTreeMap::new();
-        let mut failed = None;
-        let read = self.side_topic.read(&until, &mut |lane, record| {
-            let history = found.entry(lane).or_default();
-            if let Err(why) = take_in(history, record, &mut keep) {
-                failed.get_or_insert(why);
-            }
-        });
-        read?;
-        if let Some(why) = failed {
-            return Err(why);
-        }
+        let found = self.read(&until, asked, keep)?;
         for (lane, _) in &until {
             let is_ours = found.get(lane).is_some_and(|history| history.counts(owner));
             if !is_ours {
@@ -166,6 +156,37 @@ impl ParkedTopic {
             ..Owned::default()
         };
         Ok(found)
+    }
+
+    /// Reads the lanes' partitions up to records that are known to be there.
+    fn read<T>(
+        &self,
+        until: &[(u32, u64)],
+        asked: &BTreeSet<(u64, u32)>,
+        mut keep: impl FnMut(&ParkedEntry, &[u8]) -> Result<T, ParkedError>,
+    ) -> Result<BTreeMap<u32, History<T>>, ParkedError> {
+        let mut found: BTreeMap<u32, History<T>> = BTreeMap::new();
+        let mut failed = None;
+        let read = self.side_topic.read(until, &mut |lane, record| {
+            let history = found.entry(lane);
+            let history = history.or_insert_with(|| self.history_of(lane, asked));
+            if let Err(why) = take_in(history, record, &mut keep) {
+                failed.get_or_insert(why);
+            }
+        });
+        read?;
+        failed.map_or(Ok(found), Err)
+    }
+
+    /// Reads the lanes' partitions as they are now, whoever holds the lanes.
+    pub(super) fn read_up_to_now(
+        &self,
+        lanes: &[u32],
+        asked: &BTreeSet<(u64, u32)>,
+    ) -> Result<BTreeMap<u32, History<()>>, ParkedError> {
+        // A record of nobody counts for nothing, and marks the end.
+        let until = self.say(LED_TO, NOBODY, lanes, |_| b"[]".to_vec())?;
+        self.read(&until, asked, |_, _| Ok(()))
     }
 
     /// Writes again what is needed of former owners' records besides their entries: so these can be deleted.
@@ -313,7 +334,7 @@ impl ParkedTopic {
             match self.side_topic.append(RESOLVED, &said(owner), parts).await {
                 Ok(receipt) => {
                     self.has_resolved(&receipt);
-                    return Ok(());
+                    return self.still_owns().await;
                 }
                 Err(error) if tries == TRIES_MAX || !self.may_write() => return Err(error.into()),
                 Err(_) => {}
@@ -321,6 +342,18 @@ impl ParkedTopic {
             tries += 1;
             tokio::time::sleep(AGAIN).await;
         }
+    }
+
+    /// Makes sure that what was just written counts. A gateway that was frozen writes as a former owner
+    /// without being refused.
+    async fn still_owns(&self) -> Result<(), ParkedError> {
+        for _ in 0..TRIES_MAX {
+            if self.may_write() {
+                return Ok(());
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        Err(ParkedError::NotOwner)
     }
 
     pub(super) fn resolve_blocking(
@@ -356,13 +389,28 @@ impl ParkedTopic {
 
     /// Returns the place on this disk for such a number, if the number is of one of this gateway's lanes.
     pub(super) fn at_of(&self, number: u64) -> Option<u64> {
-        let place = (self.lane_of(number), number / u64::from(self.lanes));
+        let place = (self.lane_of(number), self.offset_of(number));
         self.owned.lock().copies.get(&place).copied()
     }
 
     /// Returns the lane of the entry that such a number identifies.
     pub(super) fn lane_of(&self, number: u64) -> u32 {
         (number % u64::from(self.lanes)) as u32
+    }
+
+    /// Returns the offset of the entry that such a number identifies.
+    pub(super) fn offset_of(&self, number: u64) -> u64 {
+        number / u64::from(self.lanes)
+    }
+
+    /// The name under which the gateway holds its lanes, if it holds any.
+    pub(super) fn held_as(&self) -> Option<u64> {
+        self.owned.lock().owner
+    }
+
+    /// Whether the gateway holds a lane, and knows what is parked of it.
+    pub(super) fn holds(&self, lane: u32) -> bool {
+        self.owned.lock().lanes.contains_key(&lane)
     }
 
     /// Takes over the new places of entries that were written again on this disk.
@@ -593,10 +641,12 @@ const BEGINS: u8 = 2;
 const HOLDS: u8 = 3;
 const LED_TO: u8 = 4;
 const PARAMS_BYTES_MAX: usize = 64;
+/// The name that no owner has.
+const NOBODY: u64 = 0;
 /// How often the gateway tries to record that operations are gone, after which they stay parked and may be
 /// executed once more; and how often it tries to delete records.
 const TRIES_MAX: u32 = 10;
-const AGAIN: Duration = Duration::from_millis(500);
+const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 500 });
 /// The number of resolving records after which records that are no longer needed are deleted.
 const TIDY_AFTER: usize = 1000;
 
