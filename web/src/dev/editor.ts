@@ -4,7 +4,7 @@ import { defaultKeymap, history, historyKeymap, toggleComment } from "@codemirro
 import { bracketMatching, foldGutter, foldKeymap, syntaxHighlighting } from "@codemirror/language";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
 import { Compartment, EditorState, type Extension, Prec, RangeSetBuilder } from "@codemirror/state";
-import { Decoration, type DecorationSet, drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import { Decoration, type DecorationSet, drawSelection, EditorView, keymap, lineNumbers, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import { look, mount } from "./frame.ts";
 import { colours, consoleLanguage, folds, indents } from "./language.ts";
 import { requestsAt } from "./parser.ts";
@@ -88,7 +88,6 @@ export function requestEditor(host: HTMLElement, options: EditorOptions) {
     history(),
     closeBrackets(),
     bracketMatching(),
-    highlightActiveLine(),
     highlightSelectionMatches(),
     atCursor,
     autocompletion({ override: [options.complete], icons: false, maxRenderedOptions: 60 }),

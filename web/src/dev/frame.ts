@@ -5,14 +5,14 @@ import { EditorView } from "@codemirror/view";
 
 export const look = EditorView.theme({
   "&": { height: "100%", fontSize: "13px", color: "var(--text)", backgroundColor: "var(--panel)" },
-  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55", overflow: "auto" },
+  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55", overflow: "auto", contain: "strict" },
   ".cm-content": { caretColor: "var(--text)", padding: "6px 0" },
+  ".cm-activeLine": { backgroundColor: "transparent" },
   // The panel around the editor is drawn as focused.
   "&.cm-focused": { outline: "none" },
   ".cm-cursor": { borderLeftColor: "var(--text)", borderLeftWidth: "2px" },
   "&.cm-focused .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--select) !important" },
   ".cm-gutters": { backgroundColor: "var(--panel)", color: "var(--text-2)", border: "none" },
-  ".cm-activeLine": { backgroundColor: "transparent" },
   ".cm-request": { backgroundColor: "var(--hover)" },
   ".cm-matchingBracket": { backgroundColor: "var(--select)", outline: "1px solid var(--line-2)" },
   ".cm-tooltip": { backgroundColor: "var(--panel)", color: "var(--text)", border: "1px solid var(--line-2)", borderRadius: "6px", overflow: "hidden" },

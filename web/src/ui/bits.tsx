@@ -5,11 +5,14 @@ import { t } from "../strings.ts";
 import type { State } from "../types.ts";
 import { Icon, type IconName } from "./icon.tsx";
 
+/** Longer names may need more lines than a row has; signs that are put on others may reach into other rows. */
+const MAY_NEED_ROOM = /^.{41}|\p{M}/su;
+
 /** A name from outside: isolated, so that it can't change the text direction around it, and shown whole on hover. */
 export function Name({ value }: { value: string }) {
   const shown = visible(value);
   return (
-    <bdi class="name" title={shown}>
+    <bdi class={MAY_NEED_ROOM.test(shown) ? "name long" : "name"} title={shown}>
       {shown}
     </bdi>
   );

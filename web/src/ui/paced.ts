@@ -1,7 +1,7 @@
 // Much is drawn a few at a time: on a slow machine, a hundred rows in one go keep keys and clicks waiting.
 // How many are a few follows from the time that the last few took.
 import { Component, type ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useReducer, useRef } from "preact/hooks";
 
 /** A turn that takes longer has fewer things next time, and one that takes a third of it has more. */
 const TURN_MS = 36;
@@ -55,13 +55,22 @@ export class Paced extends Component<{ of: unknown; draw: () => ComponentChildre
 
 const firsts = new Turns();
 
-/** Returns how many of `all` things are drawn: at first `some`, more with each turn, and then always all. */
+/**
+ * Returns how many of `all` things are drawn: at first `some`, more with each turn, and then always all. If
+ * there are fewer for a while, as a filter is typed, those that come back also come a few at a time.
+ */
 export function usePortion(all: number, some: number): number {
-  const [drawn, setDrawn] = useState(some);
+  const [, again] = useReducer((turns: number) => turns + 1, 0);
+  const drawn = useRef(some);
+  drawn.current = Math.max(some, Math.min(drawn.current, all));
+  const goes = drawn.current > some;
   useEffect(() => {
-    if (drawn >= all) return;
-    const turn = setTimeout(() => setDrawn(drawn + firsts.next(drawn > some)));
+    if (drawn.current >= all) return;
+    const turn = setTimeout(() => {
+      drawn.current += firsts.next(goes);
+      again(undefined);
+    });
     return () => clearTimeout(turn);
-  }, [drawn, all, some]);
-  return Math.min(drawn, all);
+  }, [drawn.current, all, some]);
+  return Math.min(drawn.current, all);
 }
