@@ -17,6 +17,8 @@ mod fake_broker;
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;
+#[path = "real_kafka/late.rs"]
+mod late;
 #[path = "real_kafka/moves.rs"]
 mod moves;
 #[path = "real_kafka/parked.rs"]

@@ -327,6 +327,8 @@ impl HeldLanes {
         if let Some(tending) = self.tending.take() {
             let _ = tending.await;
         }
+        // Requests that go on without their lanes are under way, too.
+        retry::settle_landed(&self.route).await;
         if let Some(parked) = self.route.group.parked() {
             parked.let_go();
         }

@@ -261,7 +261,11 @@ impl Lane {
                     }
                     // Nobody gives up what may be done in a moment, or follows what may be.
                     Err(NotParked::Full(why)) if to_park.may_wait(parked, since) => {
-                        if to_park.operations.iter().all(|one| to_park.has_done(work, *one)) {
+                        if to_park
+                            .operations
+                            .iter()
+                            .all(|one| to_park.has_done(self.number, work, *one))
+                        {
                             break;
                         }
                         let group = &self.route.group;
@@ -391,10 +395,11 @@ impl ToPark {
         is_under_way || has_flown || parked.state().has_flown(&self.key)
     }
 
-    /// Whether that request has executed an operation.
-    fn has_done(&self, work: &Work<'_>, operation: usize) -> bool {
+    /// Whether that request has executed an operation of the lane.
+    fn has_done(&self, lane: u32, work: &Work<'_>, operation: usize) -> bool {
+        let (position, place) = work.batch.order_of(operation);
         let flight = self.flight.as_ref();
-        flight.is_some_and(|flight| flight.has_done(work.batch.order_of(operation)))
+        flight.is_some_and(|flight| flight.has_done((lane, position, place)))
     }
 
     /// Cuts the operations into pieces, each of which fits into a message of this many bytes.

@@ -22,7 +22,9 @@ use wire::PooledBytes;
 use wire::guard::{Work as GuardedWork, caught, fault, guarded, spawn_in};
 
 use crate::delivery::batch::again;
+use crate::delivery::flying::TryWaiter;
 use crate::delivery::lane::{Route, stopped};
+use crate::delivery::late::Waiter;
 use crate::delivery::memory::{AnswerHeld, LaneMemory, with_notes};
 use crate::delivery::outcome::{Again, Outcome};
 use crate::delivery::outlet::SendMode;
@@ -510,6 +512,7 @@ impl TryResult {
             Fate::Gone => load.gone(operation),
             Fate::Dead(error) => self.dead.push(Dead { operation, error }),
             Fate::Elsewhere(to) => load.moves(operation, to),
+            Fate::Flies(flight) => load.flies(operation, flight),
             Fate::Stays(again) => {
                 load.failed(operation);
                 load.doubts(operation, again.doubt);
@@ -541,8 +544,11 @@ async fn send_due(
         let lanes = load.lanes(&left);
         match route.note_names(&lanes, work, &left, snapshot).await {
             Ok(()) => {
-                let attempt = route.attempt((mode, None), work, &left, outbound, snapshot);
-                let tried = attempt.await;
+                // Where operations wait for each other in any case, so does a try for its answers.
+                let waiter = || Waiter::Try(TryWaiter::new(load.flight_ops()));
+                let waiter = (*key == ParkKey::Documents).then(waiter);
+                let by = (mode, waiter.as_ref());
+                let tried = route.attempt(by, work, &left, outbound, snapshot).await;
                 outcomes.extend(tried.not_done);
                 held = tried.held;
             }

@@ -1,10 +1,11 @@
 //! A model of lanes and parked operations against indices that are blocked or closed, deleted and made again,
 //! and aliases that move, at random: writes to one document are executed in the order in which they were
-//! accepted, and nothing waits for an index that its name does not lead to. In some runs the lanes are those
-//! of a queue in Kafka, each with positions of its own; in others nodes keep requests, whose writes are
-//! parked meanwhile.
+//! accepted, and nothing waits for an index that its name does not lead to. Nodes keep requests, whose writes
+//! are parked meanwhile. In some runs the lanes are those of a queue in Kafka, each with positions of its
+//! own.
 
 mod checks;
+mod tries;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use super::key_batch::{DueSteps, Held};
 use crate::delivery::same_document::SameDocument;
 use crate::queue::parked::{
-    Flight, Holder, HolderQuery, OperationNames, ParkKey, ParkedEntry, ParkedState, Picked, Tried, read_again,
+    Flight, FlightOp, Holder, HolderQuery, OperationNames, ParkKey, ParkedEntry, ParkedState, Picked, Tried,
+    read_again,
 };
 
 const INDICES: [&str; 4] = ["b", "i1", "i2", "z"];
@@ -437,7 +439,7 @@ impl Model {
 
     fn settle_lane(&mut self, batch: &mut LaneBatch, topology: Topology) {
         let mut by_key: BTreeMap<ParkKey, Vec<usize>> = BTreeMap::new();
-        let flight = (!self.partitions && self.one_in(4)).then(Arc::default);
+        let flight = self.one_in(4).then(Arc::default);
         if let Some(flight) = &flight {
             self.kept.push(Kept {
                 flight: Arc::clone(flight),
@@ -466,6 +468,10 @@ impl Model {
             .collect();
     }
 
+    fn flight_op(&self, write: usize) -> FlightOp {
+        (self.writes[write].lane, self.writes[write].position, 0)
+    }
+
     /// Lets a node answer one of the requests that it keeps, or lose its answer.
     fn land(&mut self) {
         let one = self.below(self.kept.len());
@@ -483,7 +489,7 @@ impl Model {
         let mut done = HashSet::new();
         for write in writes {
             if !self.one_in(5) && self.execute(write, &topology) && !is_lost {
-                done.insert((self.writes[write].position, 0));
+                done.insert(self.flight_op(write));
             }
         }
         flight.lands(done);
@@ -553,125 +559,6 @@ impl Model {
     }
 
     /// Picks the next operations of a key whose turn it is.
-    fn try_key(&mut self, key: ParkKey) {
-        let ahead = self.state.ahead_of(&key, self.generation).into_iter();
-        let ahead = ahead.map(|ahead| {
-            let led = self.led_since(&ahead.alias, ahead.request.1);
-            (ahead, led)
-        });
-        let (ahead, known) = (ahead.collect::<Vec<_>>(), self.known.clone());
-        self.state
-            .join_by(&key, |name| resolve(&known, name).map(str::to_owned), &ahead);
-        self.follow(Some(&key));
-        let most = 1 + self.below(4);
-        let picked = self.state.pick(&key, most, 1000, |_| false).picked;
-        if picked.is_empty() {
-            return self.state.wait_behind(&key, "", Duration::ZERO);
-        }
-        let of = picked.iter().enumerate().flat_map(|(piece, one)| {
-            let all = 0..self.disk[&one.at].1.len() as u32;
-            let ops = one.ops.clone().unwrap_or_else(|| all.collect());
-            ops.into_iter().map(move |op| (piece, op))
-        });
-        let of = of.collect();
-        self.tries.push(Try {
-            key,
-            topology: known,
-            picked,
-            of,
-            sent: None,
-            moved: Vec::new(),
-        });
-    }
-
-    fn write_of(&self, one: &Try, operation: usize) -> usize {
-        let (piece, op) = one.of[operation];
-        self.disk[&one.picked[piece].at].1[op as usize]
-    }
-
-    fn step_try(&mut self, at: usize) {
-        let mut one = self.tries.swap_remove(at);
-        if one.sent.is_some() {
-            return self.finish_try(one);
-        }
-        let place = |operation: usize| {
-            let at = one.picked[one.of[operation].0].at;
-            (self.writes[self.write_of(&one, operation)].position, 0, at)
-        };
-        let mut operations: Vec<usize> = (0..one.of.len()).collect();
-        operations.sort_by_key(|operation| place(*operation));
-        let operations = operations.into_iter().map(|operation| {
-            let picked = &one.picked[one.of[operation].0];
-            let is_behind = picked.is_behind_others(place(operation));
-            let write = self.write_of(&one, operation);
-            (operation, self.document(write, &one.topology), is_behind)
-        });
-        let held = |operation: usize| {
-            let write = self.write_of(&one, operation);
-            Held::By(self.holder(write, self.writes[write].lane, &one.topology, Some(&one.key)))
-        };
-        let steps = DueSteps::of(&one.key, operations, held, |_| true, usize::MAX);
-        (one.sent, one.moved) = (Some(steps.send), steps.elsewhere);
-        self.tries.push(one);
-    }
-
-    fn finish_try(&mut self, mut one: Try) {
-        let given_up = self.state.is_given_up(&one.key);
-        let mut tried: Vec<Tried> = one.picked.iter().map(|_| Tried::default()).collect();
-        for operation in one.sent.take().unwrap_or_default() {
-            let (piece, op) = one.of[operation];
-            let write = self.write_of(&one, operation);
-            let picked = &one.picked[piece];
-            let order = (self.writes[write].position, 0);
-            if picked
-                .flight
-                .as_ref()
-                .is_some_and(|flight| flight.has_done(order))
-            {
-                tried[piece].gone.push(op);
-                continue;
-            }
-            self.writes[write].doubt |= picked.doubt;
-            let gone = given_up || self.execute(write, &one.topology);
-            tried[piece].attempted = true;
-            if gone && self.restarts && !given_up && self.one_in(6) {
-                tried[piece].doubt = true;
-            } else if gone {
-                tried[piece].gone.push(op);
-            } else if one.key != ParkKey::Documents && self.one_in(12) {
-                self.writes[write].alone = true;
-                one.moved.push((operation, ParkKey::Documents));
-            } else if self.one_in(2) {
-                tried[piece].failed.push(op);
-            }
-        }
-        for (operation, to) in std::mem::take(&mut one.moved) {
-            let (piece, op) = one.of[operation];
-            tried[piece].moved.entry(to).or_default().push(op);
-        }
-        for (picked, tried) in one.picked.iter().zip(tried) {
-            let (entry, writes, left) = self.disk.get_mut(&picked.at).unwrap();
-            left.retain(|op| !tried.gone.contains(op));
-            if tried.doubt {
-                let of_piece = picked
-                    .ops
-                    .clone()
-                    .unwrap_or_else(|| (0..writes.len() as u32).collect());
-                of_piece
-                    .iter()
-                    .for_each(|op| self.writes[writes[*op as usize]].doubt = true);
-            }
-            let entry = entry.clone();
-            self.state
-                .tried(&one.key, picked.order, &entry, tried, |_| Duration::ZERO);
-        }
-        self.disk.retain(|_, (.., left)| !left.is_empty());
-        match self.one_in(2) {
-            true => self.state.rest(&one.key, true, None, |_| Duration::ZERO),
-            false => self.try_key(one.key),
-        }
-    }
-
     /// Starts again with what is on disk: what was under way may have been executed.
     fn restart(&mut self) {
         let mut under_way: Vec<(usize, Topology)> = Vec::new();

@@ -7,16 +7,19 @@ use std::sync::OnceLock;
 /// with the same operation could be executed in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
-    /// What the answer said is done, each operation by its request and its place there, as soon as the
-    /// request has ended.
-    done: OnceLock<HashSet<(u64, u32)>>,
+    /// What the answer said is done, as soon as the request has ended.
+    done: OnceLock<HashSet<FlightOp>>,
 }
+
+/// An operation: its lane, the position of its client's request, and its place among those that the request
+/// has for the lane.
+pub(crate) type FlightOp = (u32, u64, u32);
 
 // === impl Flight ===
 
 impl Flight {
     /// Records the end of the request, and the operations that are done for certain. The first word counts.
-    pub(crate) fn lands(&self, done: HashSet<(u64, u32)>) {
+    pub(crate) fn lands(&self, done: HashSet<FlightOp>) {
         let _ = self.done.set(done);
     }
 
@@ -24,8 +27,8 @@ impl Flight {
         self.done.get().is_none()
     }
 
-    /// Whether the request has ended and has executed the operation of this request and place.
-    pub(crate) fn has_done(&self, operation: (u64, u32)) -> bool {
+    /// Whether the request has ended and has executed the operation.
+    pub(crate) fn has_done(&self, operation: FlightOp) -> bool {
         self.done.get().is_some_and(|done| done.contains(&operation))
     }
 }
@@ -46,13 +49,13 @@ mod tests {
     #[test]
     fn the_first_word_about_a_flight_counts() {
         let (some, none) = (Flight::default(), Flight::default());
-        assert!(some.is_under_way() && !some.has_done((7, 1)));
-        some.lands([(7, 1)].into());
+        assert!(some.is_under_way() && !some.has_done((0, 7, 1)));
+        some.lands([(0, 7, 1)].into());
         some.lands(HashSet::new());
-        assert!(!some.is_under_way() && some.has_done((7, 1)) && !some.has_done((7, 2)));
+        assert!(!some.is_under_way() && some.has_done((0, 7, 1)) && !some.has_done((0, 7, 2)));
         none.lands(HashSet::new());
-        none.lands([(7, 1)].into());
-        assert!(!none.is_under_way() && !none.has_done((7, 1)));
+        none.lands([(0, 7, 1)].into());
+        assert!(!none.is_under_way() && !none.has_done((0, 7, 1)));
         assert!(some != none && some == some, "each is itself alone");
     }
 }

@@ -47,7 +47,7 @@ pub(crate) use ends::{Ends, LetterFate};
 pub(crate) use error::ParkedError;
 pub(crate) use failure_row::{FailureRow, Unexplained};
 pub(crate) use find::{ParkedFound, ParkedSought};
-pub(crate) use flight::Flight;
+pub(crate) use flight::{Flight, FlightOp};
 pub(crate) use key::{OperationNames, ParkKey, Scope, ShardOf, behind_other_lane, behind_other_line};
 pub(crate) use led_to::NameLed;
 #[cfg(test)]

@@ -334,7 +334,11 @@ impl ParkedTopic {
             match self.side_topic.append(RESOLVED, &said(owner), parts).await {
                 Ok(receipt) => {
                     self.has_resolved(&receipt);
-                    return self.still_owns().await;
+                    // What is done and still parked elsewhere is looked for there; a letter is not.
+                    return match gone.iter().any(|one| one.dead > 0) {
+                        true => self.still_owns().await,
+                        false => Ok(()),
+                    };
                 }
                 Err(error) if tries == TRIES_MAX || !self.may_write() => return Err(error.into()),
                 Err(_) => {}

@@ -1,11 +1,13 @@
 //! Takes over the result of a try.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::super::FailureRow;
+use super::super::flight::Flight;
 use super::super::key::ParkKey;
 use super::super::store::ParkedEntry;
 use super::{EntryPiece, Order, ParkedState};
@@ -26,6 +28,8 @@ pub(crate) struct Tried {
     /// What the rows of failures of its operations have in common, if some were tried.
     pub(crate) failure_row: Option<FailureRow>,
     pub(crate) doubt: bool,
+    /// The requests that are still under way with operations that count as failed meanwhile.
+    pub(crate) flight: Option<Arc<Flight>>,
 }
 
 // === impl EntryPiece ===
@@ -84,7 +88,7 @@ impl ParkedState {
         // What is on disk stays there until all of them are done.
         let moved = tried.moved.values().map(Vec::len).sum::<usize>();
         let undone = (left.len() + moved).max(1) as u64;
-        let remake = |ops: Vec<u32>, key: &ParkKey, attempted: bool| {
+        let remake = |ops: Vec<u32>, key: &ParkKey, attempted: bool, flight: Option<&Arc<Flight>>| {
             let entry = ParkedEntry {
                 key: key.clone(),
                 ..entry.clone()
@@ -96,12 +100,13 @@ impl ParkedState {
             made.refusals = tried.refusals.max(piece.refusals);
             made.failure_row = piece.failure_row.after(tried.failure_row, attempted);
             made.doubt = piece.doubt || tried.doubt;
-            (made.behind, made.flight) = (piece.behind.clone(), piece.flight.clone());
+            let flight = flight.or(piece.flight.as_ref());
+            (made.behind, made.flight) = (piece.behind.clone(), flight.cloned());
             made
         };
         for (to, ops) in tried.moved {
             let names = entry.names_of(Some(&ops));
-            let piece = remake(ops, &to, tried.attempted);
+            let piece = remake(ops, &to, tried.attempted, None);
             self.insert(to, &names, "", piece);
         }
         let mut parts = vec![(left.clone(), tried.attempted)];
@@ -118,10 +123,12 @@ impl ParkedState {
             let left: Vec<u32> = left.into_iter().collect();
             let mut names = entry.names_in(key, Some(&left));
             names.extend(led_to.iter().cloned());
-            let mut piece = remake(left, key, attempted);
+            let flight = tried.flight.as_ref().filter(|_| attempted);
+            let mut piece = remake(left, key, attempted, flight);
             if *key == ParkKey::Documents && tried.attempted {
                 let failures = piece.attempts.saturating_sub(entry.attempts);
-                let wait = again(failures) * u32::from(attempted);
+                let waits = attempted && !piece.is_under_way();
+                let wait = again(failures) * u32::from(waits);
                 piece.next_try = Some(Instant::now() + wait);
             }
             self.insert(key.clone(), &names, "", piece);
