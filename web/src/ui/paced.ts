@@ -1,7 +1,7 @@
 // Much is drawn a few at a time: on a slow machine, a hundred rows in one go keep keys and clicks waiting.
 // How many are a few follows from the time that the last few took.
 import { Component, type ComponentChildren } from "preact";
-import { useEffect, useReducer, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useReducer, useRef } from "preact/hooks";
 
 /** A turn that takes longer has fewer things next time, and one that takes a third of it has more. */
 const TURN_MS = 36;
@@ -53,7 +53,14 @@ export class Paced extends Component<{ of: unknown; draw: () => ComponentChildre
   }
 }
 
-const firsts = new Turns();
+/** How many things the next turn of a first draw has, by what the last ones took. */
+let portion = 10;
+/** What the scripts, styles and layout of such a turn may take; to paint it takes as long again. */
+const PORTION_MS = 20;
+
+function tookPortion(ms: number): void {
+  portion = Math.round(Math.min(1000, Math.max(5, portion * Math.min(2, Math.max(0.5, PORTION_MS / ms)))));
+}
 
 /**
  * Returns how many of `all` things are drawn: at first `some`, more with each turn, and then always all. If
@@ -62,12 +69,19 @@ const firsts = new Turns();
 export function usePortion(all: number, some: number): number {
   const [, again] = useReducer((turns: number) => turns + 1, 0);
   const drawn = useRef(some);
+  const began = useRef(0);
   drawn.current = Math.max(some, Math.min(drawn.current, all));
-  const goes = drawn.current > some;
+  useLayoutEffect(() => {
+    if (!began.current) return;
+    // Asked for its height, the page is laid out now, as it would be for the next frame.
+    if (document.documentElement.offsetHeight) tookPortion(performance.now() - began.current);
+    began.current = 0;
+  });
   useEffect(() => {
     if (drawn.current >= all) return;
     const turn = setTimeout(() => {
-      drawn.current += firsts.next(goes);
+      began.current = performance.now();
+      drawn.current += portion;
       again(undefined);
     });
     return () => clearTimeout(turn);
