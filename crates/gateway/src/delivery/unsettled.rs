@@ -48,6 +48,9 @@ pub(crate) fn decide_letters(letters: &DeadLetters, group: &str, parked: &Parked
     // No lane comes meanwhile.
     let _one = parked.taking_over.lock();
     let asked = parked.letters_of_former_lanes();
+    if asked.is_empty() {
+        return Ok(());
+    }
     let ends = parked.ends_of(&asked)?;
     Ok(settle_letters(letters, group, parked, &ends)?)
 }
