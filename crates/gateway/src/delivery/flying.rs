@@ -34,11 +34,11 @@ pub(crate) struct TryWaiter {
 
 impl Flying {
     fn new(
-        route: &Rc<Route>,
-        parked: &Arc<Parked>,
+        (route, parked): (&Rc<Route>, &Arc<Parked>),
+        flight: Flight,
         (sent, indices): (Instant, BTreeSet<String>),
     ) -> Rc<Self> {
-        let flight = Arc::new(Flight::default());
+        let flight = Arc::new(flight);
         route.flights.add(Kept {
             flight: Arc::clone(&flight),
             sent,
@@ -59,7 +59,7 @@ impl Flying {
         parked: &Arc<Parked>,
         kept: (Instant, BTreeSet<String>),
     ) -> Rc<Self> {
-        Self::new(route, parked, kept)
+        Self::new((route, parked), Flight::default(), kept)
     }
 
     /// Records the operations that the answer to a request says are done.
@@ -99,7 +99,8 @@ impl TryWaiter {
     pub(super) fn one_more(&self, route: &Rc<Route>, parked: &Arc<Parked>, sent: Instant) -> Rc<Flying> {
         let mut flying = self.flying.borrow_mut();
         // Which index is to blame is found by the lanes.
-        let flying = flying.get_or_insert_with(|| Flying::new(route, parked, (sent, BTreeSet::new())));
+        let begin = || Flying::new((route, parked), Flight::of_try(), (sent, BTreeSet::new()));
+        let flying = flying.get_or_insert_with(begin);
         flying.left.set(flying.left.get() + 1);
         Rc::clone(flying)
     }

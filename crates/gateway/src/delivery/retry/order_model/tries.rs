@@ -72,7 +72,7 @@ impl Model {
         let given_up = self.state.is_given_up(&one.key);
         let mut tried: Vec<Tried> = one.picked.iter().map(|_| Tried::default()).collect();
         let is_kept = one.key == ParkKey::Documents && !given_up && self.one_in(4);
-        let (flight, mut kept) = (is_kept.then(Arc::<Flight>::default), Vec::new());
+        let (flight, mut kept) = (is_kept.then(|| Arc::new(Flight::of_try())), Vec::new());
         for operation in one.sent.take().unwrap_or_default() {
             let (piece, op) = one.of[operation];
             let write = self.write_of(&one, operation);

@@ -184,6 +184,35 @@ mod tests {
     }
 
     #[test]
+    fn what_a_node_keeps_of_a_try_waits_for_its_end_alone() {
+        let mut state = ParkedState::default();
+        let ids = entry(ParkKey::Documents, 2, &["1", "2", "3", "1"]);
+        park(&mut state, &ids, 30);
+        assert!(state.count(3));
+        state.ready();
+        let flight = Arc::new(Flight::of_try());
+        let kept = Tried {
+            failed: vec![0],
+            attempted: true,
+            flight: Some(Arc::clone(&flight)),
+            ..Tried::default()
+        };
+        let order = state.pick(&ParkKey::Documents, 10, 10_000, |_| false).picked[0].order;
+        let hour = |_| Duration::from_secs(3600);
+        state.tried(&ParkKey::Documents, order, &ids, kept, hour);
+        assert!(state.flies(&ParkKey::Documents));
+        assert_eq!(due(&state), [2], "the later one on its document waits as well");
+        let no_lane_waits = |state: &ParkedState| {
+            !state.has_flown(&ParkKey::Documents) && state.bytes_under_way(&ParkKey::Documents) == 0
+        };
+        assert!(no_lane_waits(&state));
+        flight.lands(HashSet::new());
+        state.landed(&flight);
+        assert_eq!(due(&state), [2, 2], "at once, whatever the wait after a failure");
+        assert!(no_lane_waits(&state));
+    }
+
+    #[test]
     fn operations_that_go_over_one_by_one_take_no_more_room_than_their_record() {
         let mut state = ParkedState::default();
         let key = ParkKey::Index {
