@@ -43,7 +43,7 @@ pub(crate) struct Attempted {
 #[derive(Clone, Copy)]
 struct Sending<'a, 'r> {
     way: SendMode,
-    /// Who waits for the result, if it need not be waited for.
+    /// The lane that waits for the result, if one does.
     waiter: Option<&'a Waiter<'r>>,
     work: &'a Work<'a>,
     operations: &'a [usize],
@@ -103,7 +103,7 @@ impl Work<'_> {
 
 impl Route {
     /// Tries some operations once: each node is sent the operations that it holds the primaries of. `waiter`
-    /// waits for the result, and need not do so to its end.
+    /// is the lane that waits for the result, if one does.
     pub(crate) async fn attempt(
         self: &Rc<Self>,
         (way, waiter): (SendMode, Option<&Waiter<'_>>),
@@ -271,8 +271,7 @@ impl Route {
         };
         let _listed = sending
             .waiter
-            .and_then(Waiter::lane)
-            .map(|lane| self.group.at_nodes.list(lane, &node, parcel.docs));
+            .map(|waiter| self.group.at_nodes.list(waiter.lane, &node, parcel.docs));
         let sent = Rc::clone(&parcel.sent);
         let (route, to, way) = (Rc::clone(self), Arc::clone(&node), sending.way);
         let part = Box::pin(async move { route.dispatch(way, &to, outlet, parcel).await });

@@ -14,7 +14,7 @@ use wire::PooledBytes;
 
 use crate::delivery::error_scope::is_of_another;
 use crate::delivery::lane::{Lane, Route};
-use crate::delivery::late::{LaneWaiter, Waiter};
+use crate::delivery::late::Waiter;
 use crate::delivery::memory::{AnswerHeld, LaneMemory};
 use crate::delivery::outcome::{Again, Outcome};
 use crate::delivery::outlet::SendMode;
@@ -330,8 +330,7 @@ impl Lane {
                         true => SendMode::Apart,
                         false => SendMode::Together,
                     };
-                    let waiter = LaneWaiter::new(self.number, suspect.is_some(), &mut self.reader);
-                    let waiter = Waiter::Lane(waiter);
+                    let waiter = Waiter::new(self.number, suspect.is_some(), &mut self.reader);
                     let by = (mode, Some(&waiter));
                     let tried = route.attempt(by, work, &operations, &outbound, &snapshot).await;
                     not_done.extend(tried.not_done);

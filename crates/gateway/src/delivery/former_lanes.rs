@@ -56,7 +56,7 @@ impl FormerLanes {
             return;
         };
         self.next = Instant::now() + self.pause;
-        if parked.letters_of_former_lanes().is_empty() {
+        if parked.letters_in_doubt().is_empty() {
             return;
         }
         self.pause = (2 * self.pause).min(ASK_AFTER_MAX);

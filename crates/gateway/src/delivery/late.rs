@@ -11,12 +11,9 @@
 //! the same documents. But from then on, until the request has ended, the lanes send what they have for each
 //! of these indices by itself, after all others. If that takes long, too, while the node answers others, it
 //! is the index: its operations are parked in the line of the index, and later ones go there at once.
-//!
-//! Tries of operations that are parked by themselves do not wait either: one node would keep all of these
-//! from their turn.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,7 +24,7 @@ use log::Next;
 use tokio::time::timeout;
 use wire::guard::{self, Work as GuardedWork};
 
-use crate::delivery::flying::{Flying, TryWaiter};
+use crate::delivery::flights::Kept;
 use crate::delivery::lane::Route;
 use crate::delivery::memory::{LaneMemory, with_notes};
 use crate::delivery::op_lines::lines_of;
@@ -35,18 +32,11 @@ use crate::delivery::outcome::{Again, Outcome, Outcomes};
 use crate::delivery::parcel::Sent;
 use crate::delivery::park::BEHIND_BYTES_MAX;
 use crate::delivery::work::Work;
-use crate::queue::parked::{FlightOp, Parked, Scope};
+use crate::queue::parked::{Flight, FlightOp, Parked, Scope};
 use crate::queue::{LaneReader, Recorded};
 
-/// Who waits for the answers of the parts of an attempt.
-pub(crate) enum Waiter<'a> {
-    Lane(LaneWaiter<'a>),
-    /// A try of operations that are parked by themselves.
-    Try(TryWaiter),
-}
-
 /// A lane that waits for the answers of its parts.
-pub(crate) struct LaneWaiter<'a> {
+pub(crate) struct Waiter<'a> {
     pub(crate) lane: u32,
     /// Whether all of the operations are for one index, and a request with operations for it is kept.
     suspect: bool,
@@ -59,51 +49,24 @@ pub(crate) type UnderWay = Pin<Box<dyn Future<Output = Outcomes>>>;
 
 /// The end of a request for which nobody waits: told when this is dropped, whatever becomes of it.
 struct Landing {
-    flying: Rc<Flying>,
+    route: Rc<Route>,
+    parked: Arc<Parked>,
+    flight: Arc<Flight>,
     _held: LaneMemory,
 }
 
 impl Drop for Landing {
     fn drop(&mut self) {
-        self.flying.ended();
+        // Unless the answer has said more, nothing is known to be done.
+        self.flight.lands(HashSet::new());
+        self.parked.landed(&self.flight);
+        self.route.flights.remove(&self.flight);
     }
 }
 
 // === impl Waiter ===
 
-impl Waiter<'_> {
-    /// Returns the lane that waits, if one does.
-    pub(crate) fn lane(&self) -> Option<u32> {
-        match self {
-            Waiter::Lane(waiter) => Some(waiter.lane),
-            Waiter::Try(_) => None,
-        }
-    }
-
-    /// Returns the name of an operation of the batch, by which its record in the store is known.
-    fn operation(&self, work: &Work<'_>, number: usize) -> FlightOp {
-        match self {
-            Waiter::Lane(waiter) => {
-                let (position, place) = work.batch.order_of(number);
-                (waiter.lane, position, place)
-            }
-            Waiter::Try(waiter) => waiter.operation(number),
-        }
-    }
-
-    /// Whether something else could go on if nobody waited for a request with documents for these indices.
-    fn others_wait(&self, indices: &BTreeSet<String>, snapshot: &Snapshot) -> bool {
-        match self {
-            Waiter::Lane(waiter) => waiter.others_wait(indices, snapshot),
-            // All that is parked by itself has its turn in one try at a time.
-            Waiter::Try(_) => true,
-        }
-    }
-}
-
-// === impl LaneWaiter ===
-
-impl<'a> LaneWaiter<'a> {
+impl<'a> Waiter<'a> {
     pub(crate) fn new(lane: u32, suspect: bool, ahead: &'a mut LaneReader) -> Self {
         let ahead = RefCell::new(ahead);
         Self { lane, suspect, ahead }
@@ -161,20 +124,14 @@ impl Route {
         (of_it, rest, Some(first))
     }
 
-    /// Whether there is room for one more request for which nobody waits, with this many operations.
-    fn may_leave(&self, waiter: &Waiter<'_>, work: &Work<'_>, operations: usize, parked: &Parked) -> bool {
-        let is_small = operations <= OPERATIONS_MAX && work.body.len() <= BYTES_MAX;
-        let has_room = match waiter {
-            Waiter::Lane(_) => {
-                // Each lane may park what it has read before it sees how much waits.
-                let lanes = u64::from(self.group.queue.log.lanes());
-                let batches = lanes * self.group.settings.batch_bytes_max as u64;
-                parked.has_plenty(batches + BEHIND_BYTES_MAX)
-            }
-            // They are parked already.
-            Waiter::Try(_) => true,
-        };
-        is_small && has_room && self.flights.count() < FLIGHTS_MAX
+    /// Whether there is room for one more request without a lane, with this many operations.
+    fn may_leave(&self, work: &Work<'_>, operations: usize, parked: &Parked) -> bool {
+        // Each lane may park what it has read before it sees how much waits.
+        let batches = u64::from(self.group.queue.log.lanes()) * self.group.settings.batch_bytes_max as u64;
+        operations <= OPERATIONS_MAX
+            && work.body.len() <= BYTES_MAX
+            && self.flights.count() < FLIGHTS_MAX
+            && parked.has_plenty(batches + BEHIND_BYTES_MAX)
     }
 
     /// Waits for the outcomes of a part as long as its lane should; `sent` says since when it is under way.
@@ -201,7 +158,7 @@ impl Route {
         let (sent, held) = loop {
             let late = sent.get().filter(|sent| sent.elapsed() >= gate.long());
             if let Some(sent) = late
-                && self.may_leave(waiter, work, operations.len(), parked)
+                && self.may_leave(work, operations.len(), parked)
                 && waiter.others_wait(&indices, snapshot)
                 && let Some(held) = self.shared.delivery_memory.spare(bytes)
             {
@@ -211,28 +168,37 @@ impl Route {
                 return outcomes;
             }
         };
-        let (scope, flying) = match waiter {
-            Waiter::Try(waiter) => (Scope::Document, waiter.one_more(self, parked, sent)),
-            Waiter::Lane(waiter) => {
-                // A node that answers nothing keeps the request for no index.
-                let since = self.flights.suspects(&indices).filter(|_| waiter.suspect);
-                let since = since.map(|since| since.max(sent.checked_sub(RECENTLY).unwrap_or(since)));
-                let scope = match since.is_some_and(|since| gate.has_taken_since(since)) {
-                    true => Scope::Index,
-                    false => Scope::Document,
-                };
-                (scope, Flying::alone(self, parked, (sent, indices)))
-            }
+        // A node that answers nothing keeps the request for no index.
+        let since = self.flights.suspects(&indices).filter(|_| waiter.suspect);
+        let since = since.map(|since| since.max(sent.checked_sub(RECENTLY).unwrap_or(since)));
+        let scope = match since.is_some_and(|since| gate.has_taken_since(since)) {
+            true => Scope::Index,
+            false => Scope::Document,
         };
-        let flight = Arc::clone(&flying.flight);
-        let landing = Landing { flying, _held: held };
-        let of = |operation: &usize| waiter.operation(work, *operation);
-        let names: Vec<FlightOp> = operations.iter().map(of).collect();
+        let flight = Arc::new(Flight::default());
+        self.flights.add(Kept {
+            flight: Arc::clone(&flight),
+            sent,
+            indices,
+        });
+        let landing = Landing {
+            route: Rc::clone(self),
+            parked: Arc::clone(parked),
+            flight: Arc::clone(&flight),
+            _held: held,
+        };
+        let name = |operation: &usize| {
+            let (position, place) = work.batch.order_of(*operation);
+            (waiter.lane, position, place)
+        };
+        let names: Vec<FlightOp> = operations.iter().map(name).collect();
         let count = names.len() as u32;
         guard::spawn(GuardedWork::Parcels, async move {
             let landing = landing;
             let outcomes = part.await;
-            landing.flying.done(outcomes.done().map(|at| names[at]));
+            landing
+                .flight
+                .lands(outcomes.done().map(|at| names[at]).collect());
         });
         let why = format!("{} keeps a request: they wait for its end", node.name);
         let outcome = Outcome::Park(scope, Arc::new(Again::under_way(why, flight)));

@@ -22,7 +22,6 @@ mod doubt;
 mod error_scope;
 mod failing;
 mod flights;
-mod flying;
 mod former_lanes;
 mod gate;
 mod handed_over;

@@ -22,9 +22,7 @@ use wire::PooledBytes;
 use wire::guard::{Work as GuardedWork, caught, fault, guarded, spawn_in};
 
 use crate::delivery::batch::again;
-use crate::delivery::flying::TryWaiter;
 use crate::delivery::lane::{Route, stopped};
-use crate::delivery::late::Waiter;
 use crate::delivery::memory::{AnswerHeld, LaneMemory, with_notes};
 use crate::delivery::outcome::{Again, Outcome};
 use crate::delivery::outlet::SendMode;
@@ -512,7 +510,6 @@ impl TryResult {
             Fate::Gone => load.gone(operation),
             Fate::Dead(error) => self.dead.push(Dead { operation, error }),
             Fate::Elsewhere(to) => load.moves(operation, to),
-            Fate::Flies(flight) => load.flies(operation, flight),
             Fate::Stays(again) => {
                 load.failed(operation);
                 load.doubts(operation, again.doubt);
@@ -544,11 +541,8 @@ async fn send_due(
         let lanes = load.lanes(&left);
         match route.note_names(&lanes, work, &left, snapshot).await {
             Ok(()) => {
-                // Where operations wait for each other in any case, so does a try for its answers.
-                let waiter = || Waiter::Try(TryWaiter::new(load.flight_ops()));
-                let waiter = (*key == ParkKey::Documents).then(waiter);
-                let by = (mode, waiter.as_ref());
-                let tried = route.attempt(by, work, &left, outbound, snapshot).await;
+                let attempt = route.attempt((mode, None), work, &left, outbound, snapshot);
+                let tried = attempt.await;
                 outcomes.extend(tried.not_done);
                 held = tried.held;
             }
@@ -700,7 +694,6 @@ async fn finish(
     mut load: KeyBatch,
     buried: Vec<usize>,
 ) -> Result<bool, ParkedError> {
-    let letters = buried.len() as u64;
     let mut ids = Vec::with_capacity(buried.len());
     for operation in buried {
         ids.push(load.id(parked, operation));
@@ -721,9 +714,7 @@ async fn finish(
         })
         .collect();
     let lanes: BTreeSet<u32> = gone.iter().map(|one| one.lane).collect();
-    if !gone.is_empty() {
-        parked.resolve(gone).await?;
-    }
+    let counts = gone.is_empty() || parked.resolve(gone).await?;
     let some = load.pieces.iter().any(|part| !part.tried.gone.is_empty());
     let retry = &route.group.settings.retry;
     {
@@ -740,8 +731,12 @@ async fn finish(
     let mut unwritten = route.unwritten.borrow_mut();
     ids.iter().for_each(|id| unwritten.forget(*id));
     drop(unwritten);
-    // From here on the letters may be purged and replayed.
-    parked.unconfirmed_letters.end(ids);
+    // From here on the letters may be purged and replayed; if their ends may not count, from when that is
+    // known.
+    let letters = match counts {
+        true => parked.unconfirmed_letters.end(ids),
+        false => 0,
+    };
     parked.release_room();
     if letters > 0 {
         let letters_of = &route.group.queue.dead_letters;

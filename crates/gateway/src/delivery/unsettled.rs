@@ -47,7 +47,7 @@ pub(crate) fn drop_letters(
 pub(crate) fn decide_letters(letters: &DeadLetters, group: &str, parked: &Parked) -> Result<(), NotDropped> {
     // No lane comes meanwhile.
     let _one = parked.taking_over.lock();
-    let asked = parked.letters_of_former_lanes();
+    let asked = parked.letters_in_doubt();
     if asked.is_empty() {
         return Ok(());
     }
@@ -64,7 +64,7 @@ pub(crate) fn settle_letters(
     ends: &Ends,
 ) -> Result<(), LettersError> {
     let unconfirmed = &parked.unconfirmed_letters;
-    let (mut dropped, mut decided) = (BTreeSet::new(), Vec::new());
+    let (mut dropped, mut counting) = (BTreeSet::new(), Vec::new());
     for (operation, end) in ends {
         // Others may have been decided meanwhile.
         if !unconfirmed.has(*operation) {
@@ -72,20 +72,22 @@ pub(crate) fn settle_letters(
         }
         match end.fate_of_letter(unconfirmed.owner_of(*operation)) {
             LetterFate::Open => continue,
-            LetterFate::Counts => {}
+            LetterFate::Counts => counting.push(*operation),
             LetterFate::Dropped => drop(dropped.insert(*operation)),
         }
-        decided.push(*operation);
     }
+    let end = |decided: Vec<(u64, u32)>| {
+        let number = unconfirmed.end(decided);
+        if number > 0 {
+            letters.committed(group, number);
+        }
+    };
+    // These need no change of the catalog, which may fail.
+    end(counting);
     if !dropped.is_empty() {
         letters.drop_parked(group, |operation| dropped.contains(&operation))?;
     }
-    let put = decided.iter().filter(|operation| unconfirmed.is_put(**operation));
-    let number = put.count() as u64;
-    unconfirmed.end(decided);
-    if number > 0 {
-        letters.committed(group, number);
-    }
+    end(dropped.into_iter().collect());
     Ok(())
 }
 

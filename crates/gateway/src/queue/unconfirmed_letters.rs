@@ -44,12 +44,14 @@ impl UnconfirmedLetters {
         }
     }
 
-    /// Removes operations that count as dead now, or whose letters were not put.
-    pub(crate) fn end(&self, operations: impl IntoIterator<Item = (u64, u32)>) {
+    /// Removes operations that count as dead now, or whose letters were not put. Returns how many letters are
+    /// known to be on disk of those that were not removed before.
+    pub(crate) fn end(&self, operations: impl IntoIterator<Item = (u64, u32)>) -> u64 {
         let mut unconfirmed_letters = self.0.lock();
-        for operation in operations {
-            unconfirmed_letters.remove(&operation);
-        }
+        let removed = operations
+            .into_iter()
+            .filter_map(|operation| unconfirmed_letters.remove(&operation));
+        removed.filter(|one| one.letter == Letter::Put).count() as u64
     }
 
     /// Removes those of the operations that are meant.

@@ -21,8 +21,7 @@ use crate::delivery::server_error::Error;
 use crate::delivery::unwritten::Id;
 use crate::delivery::work::{Batch, Origin, Work};
 use crate::queue::parked::{
-    Flight, FlightOp, Holder, HolderQuery, ParkKey, Parked, ParkedEntry, ParkedError, Picked, Scope, Store,
-    Tried,
+    FlightOp, Holder, HolderQuery, ParkKey, Parked, ParkedEntry, ParkedError, Picked, Scope, Store, Tried,
 };
 use crate::queue::{Fences, Params, Recorded, minted};
 
@@ -69,8 +68,6 @@ pub(super) enum Fate {
     Gone,
     Dead(Arc<Error>),
     Elsewhere(ParkKey),
-    /// Its request is still under way, and nobody waits for that.
-    Flies(Arc<Flight>),
     /// It failed, and waits before it is tried again.
     Stays(Arc<Again>),
     /// It is tried again at once: another operation may be why its request failed.
@@ -254,13 +251,6 @@ impl KeyBatch {
         (self.lane(operation), position, place)
     }
 
-    /// Returns the names of all operations, for the requests that they are sent in.
-    pub(super) fn flight_ops(&self) -> Vec<FlightOp> {
-        (0..self.of.len())
-            .map(|operation| self.flight_op(operation))
-            .collect()
-    }
-
     /// Whether an earlier operation, which may go to the same document, is elsewhere.
     fn is_behind_others(&self, operation: usize) -> bool {
         let picked = &self.pieces[self.of[operation].0].picked;
@@ -290,12 +280,6 @@ impl KeyBatch {
         let again = match outcome {
             Outcome::Done => return Fate::Gone,
             Outcome::Refused(error) => return Fate::Dead(error),
-            Outcome::Park(_, again) if again.flight.is_some() => {
-                return again
-                    .flight
-                    .clone()
-                    .map_or_else(|| Fate::Stays(again), Fate::Flies);
-            }
             // The operation waits by itself now: operations behind it do not wait for it.
             Outcome::Park(Scope::Document, _) if *key != ParkKey::Documents && may_move() => {
                 return Fate::Elsewhere(ParkKey::Documents);
@@ -441,13 +425,6 @@ impl KeyBatch {
     pub(super) fn failed(&mut self, operation: usize) {
         let (piece, op) = self.of[operation];
         self.pieces[piece].tried.failed.push(op);
-    }
-
-    /// Records that an operation's request is still under way. All requests of a try have one flight.
-    pub(super) fn flies(&mut self, operation: usize, flight: Arc<Flight>) {
-        self.failed(operation);
-        self.doubts(operation, true);
-        self.pieces[self.of[operation].0].tried.flight = Some(flight);
     }
 
     pub(super) fn gone(&mut self, operation: usize) {

@@ -59,14 +59,16 @@ impl Parked {
         self.topic.as_ref()?.held_as()
     }
 
-    /// Returns the operations whose letters are not confirmed, and whose lanes this gateway does not hold.
-    pub(crate) fn letters_of_former_lanes(&self) -> BTreeSet<(u64, u32)> {
+    /// Returns the operations whose letters are not confirmed, and which this gateway does not have parked:
+    /// it does not hold their lanes any more, or it has written their ends and may not have held them then.
+    pub(crate) fn letters_in_doubt(&self) -> BTreeSet<(u64, u32)> {
         let Some(topic) = &self.topic else {
             return BTreeSet::new();
         };
+        let is_former = |number: u64| !topic.holds(topic.lane_of(number));
         let unconfirmed = self.unconfirmed_letters.all().into_iter();
         unconfirmed
-            .filter(|(number, _)| !topic.holds(topic.lane_of(*number)))
+            .filter(|(number, op)| is_former(*number) || !self.holds(*number, *op))
             .collect()
     }
 

@@ -9,8 +9,6 @@ use std::sync::OnceLock;
 pub(crate) struct Flight {
     /// What the answer said is done, as soon as the request has ended.
     done: OnceLock<HashSet<FlightOp>>,
-    /// Whether its operations were parked before it was sent: no lane was spared the wait for it.
-    of_try: bool,
 }
 
 /// An operation: its lane, the position of its client's request, and its place among those that the request
@@ -20,18 +18,6 @@ pub(crate) type FlightOp = (u32, u64, u32);
 // === impl Flight ===
 
 impl Flight {
-    /// Makes the flight of a try of operations that are parked already.
-    pub(crate) fn of_try() -> Self {
-        Self {
-            of_try: true,
-            ..Self::default()
-        }
-    }
-
-    pub(crate) fn is_of_try(&self) -> bool {
-        self.of_try
-    }
-
     /// Records the end of the request, and the operations that are done for certain. The first word counts.
     pub(crate) fn lands(&self, done: HashSet<FlightOp>) {
         let _ = self.done.set(done);

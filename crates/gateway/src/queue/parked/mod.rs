@@ -429,12 +429,13 @@ impl Parked {
         Ok(())
     }
 
-    /// Records durably that operations are gone.
-    pub(crate) async fn resolve(&self, gone: Vec<GoneEntry>) -> Result<(), ParkedError> {
+    /// Records durably that operations are gone. Returns `false` if the lanes may have been others' by then:
+    /// the letters of the operations are in doubt until somebody asks ([`Parked::ends_of`]).
+    pub(crate) async fn resolve(&self, gone: Vec<GoneEntry>) -> Result<bool, ParkedError> {
         let dead = self.state().will_die(&gone);
         let result = match &self.topic {
             Some(topic) => topic.resolve(&gone, &dead.by_lane).await,
-            None => self.resolve_on_disk(&gone, &dead).await,
+            None => self.resolve_on_disk(&gone, &dead).await.map(|()| true),
         };
         if result.is_err() {
             self.state().will_not_die(&gone);

@@ -1,6 +1,5 @@
 //! Tries of keys, in steps.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
@@ -71,8 +70,6 @@ impl Model {
     pub(super) fn finish_try(&mut self, mut one: Try) {
         let given_up = self.state.is_given_up(&one.key);
         let mut tried: Vec<Tried> = one.picked.iter().map(|_| Tried::default()).collect();
-        let is_kept = one.key == ParkKey::Documents && !given_up && self.one_in(4);
-        let (flight, mut kept) = (is_kept.then(|| Arc::new(Flight::of_try())), Vec::new());
         for operation in one.sent.take().unwrap_or_default() {
             let (piece, op) = one.of[operation];
             let write = self.write_of(&one, operation);
@@ -80,14 +77,6 @@ impl Model {
             let landed = picked.flight.as_ref();
             if landed.is_some_and(|flight| flight.has_done(self.flight_op(write))) {
                 tried[piece].gone.push(op);
-                continue;
-            }
-            if let Some(flight) = flight.as_ref().filter(|_| self.one_in(2)) {
-                kept.push(write);
-                self.writes[write].doubt = true;
-                tried[piece].attempted = true;
-                tried[piece].failed.push(op);
-                tried[piece].flight = Some(Arc::clone(flight));
                 continue;
             }
             self.writes[write].doubt |= picked.doubt;
@@ -103,14 +92,6 @@ impl Model {
             } else if self.one_in(2) {
                 tried[piece].failed.push(op);
             }
-        }
-        if let Some(flight) = flight.filter(|_| !kept.is_empty()) {
-            self.kept.push(Kept {
-                flight,
-                writes: kept,
-                topology: one.topology.clone(),
-                executed: self.executed.len(),
-            });
         }
         for (operation, to) in std::mem::take(&mut one.moved) {
             let (piece, op) = one.of[operation];

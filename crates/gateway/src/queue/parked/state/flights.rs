@@ -28,11 +28,8 @@ impl ParkedKey {
         self.flights.iter().any(|flight| flight.is_under_way())
     }
 
-    /// Whether what lanes park under it follows a request that they did not wait for, or did until just now.
     fn has_flown(&self) -> bool {
-        let mut of_lanes = self.flights.iter().filter(|flight| !flight.is_of_try());
-        of_lanes.any(|flight| flight.is_under_way())
-            || self.flew.is_some_and(|flew| flew.elapsed() < CATCHES_UP)
+        self.flies() || self.flew.is_some_and(|flew| flew.elapsed() < CATCHES_UP)
     }
 
     pub(super) fn flies_with(&mut self, flight: &Arc<Flight>) {
@@ -72,16 +69,13 @@ impl ParkedState {
             let before = held.flights.len();
             held.flights.retain(|one| one != flight);
             if held.flights.len() < before {
-                held.next_try = Instant::now();
-                if !flight.is_of_try() {
-                    held.flew = Some(held.next_try);
-                }
+                (held.next_try, held.flew) = (Instant::now(), Some(Instant::now()));
             }
         }
     }
 
     /// Returns how many bytes of committed batches a key holds if operations of it wait for the end of a
-    /// request that a lane has left, or have until just now; otherwise 0.
+    /// request, or have until just now; otherwise 0.
     pub(crate) fn bytes_under_way(&self, key: &ParkKey) -> u64 {
         let Some(held) = self.keys.get(key).filter(|held| held.has_flown()) else {
             return 0;
@@ -92,8 +86,7 @@ impl ParkedState {
         held.bytes.saturating_sub(shares.sum())
     }
 
-    /// Whether operations of a key wait for the end of a request that a lane has left, or have until just
-    /// now.
+    /// Whether operations of a key wait for the end of a request, or have until just now.
     pub(crate) fn has_flown(&self, key: &ParkKey) -> bool {
         self.keys.get(key).is_some_and(ParkedKey::has_flown)
     }

@@ -1,13 +1,11 @@
 //! Takes over the result of a try.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::super::FailureRow;
-use super::super::flight::Flight;
 use super::super::key::ParkKey;
 use super::super::store::ParkedEntry;
 use super::{EntryPiece, Order, ParkedState};
@@ -28,8 +26,6 @@ pub(crate) struct Tried {
     /// What the rows of failures of its operations have in common, if some were tried.
     pub(crate) failure_row: Option<FailureRow>,
     pub(crate) doubt: bool,
-    /// The requests that are still under way with operations that count as failed meanwhile.
-    pub(crate) flight: Option<Arc<Flight>>,
 }
 
 // === impl EntryPiece ===
@@ -88,7 +84,7 @@ impl ParkedState {
         // What is on disk stays there until all of them are done.
         let moved = tried.moved.values().map(Vec::len).sum::<usize>();
         let undone = (left.len() + moved).max(1) as u64;
-        let remake = |ops: Vec<u32>, key: &ParkKey, attempted: bool, flight: Option<&Arc<Flight>>| {
+        let remake = |ops: Vec<u32>, key: &ParkKey, attempted: bool| {
             let entry = ParkedEntry {
                 key: key.clone(),
                 ..entry.clone()
@@ -100,13 +96,12 @@ impl ParkedState {
             made.refusals = tried.refusals.max(piece.refusals);
             made.failure_row = piece.failure_row.after(tried.failure_row, attempted);
             made.doubt = piece.doubt || tried.doubt;
-            let flight = flight.or(piece.flight.as_ref());
-            (made.behind, made.flight) = (piece.behind.clone(), flight.cloned());
+            (made.behind, made.flight) = (piece.behind.clone(), piece.flight.clone());
             made
         };
         for (to, ops) in tried.moved {
             let names = entry.names_of(Some(&ops));
-            let piece = remake(ops, &to, tried.attempted, None);
+            let piece = remake(ops, &to, tried.attempted);
             self.insert(to, &names, "", piece);
         }
         let mut parts = vec![(left.clone(), tried.attempted)];
@@ -123,12 +118,10 @@ impl ParkedState {
             let left: Vec<u32> = left.into_iter().collect();
             let mut names = entry.names_in(key, Some(&left));
             names.extend(led_to.iter().cloned());
-            let flight = tried.flight.as_ref().filter(|_| attempted);
-            let mut piece = remake(left, key, attempted, flight);
+            let mut piece = remake(left, key, attempted);
             if *key == ParkKey::Documents && tried.attempted {
                 let failures = piece.attempts.saturating_sub(entry.attempts);
-                let waits = attempted && !piece.is_under_way();
-                let wait = again(failures) * u32::from(waits);
+                let wait = again(failures) * u32::from(attempted);
                 piece.next_try = Some(Instant::now() + wait);
             }
             self.insert(key.clone(), &names, "", piece);
@@ -181,35 +174,6 @@ mod tests {
         assert_eq!(pieces, [(2, ids.attempts + 1), (2, ids.attempts)]);
         assert!(state.pieces().all(|piece| piece.standing == Standing::Ready));
         assert_eq!(state.counted, 4);
-    }
-
-    #[test]
-    fn what_a_node_keeps_of_a_try_waits_for_its_end_alone() {
-        let mut state = ParkedState::default();
-        let ids = entry(ParkKey::Documents, 2, &["1", "2", "3", "1"]);
-        park(&mut state, &ids, 30);
-        assert!(state.count(3));
-        state.ready();
-        let flight = Arc::new(Flight::of_try());
-        let kept = Tried {
-            failed: vec![0],
-            attempted: true,
-            flight: Some(Arc::clone(&flight)),
-            ..Tried::default()
-        };
-        let order = state.pick(&ParkKey::Documents, 10, 10_000, |_| false).picked[0].order;
-        let hour = |_| Duration::from_secs(3600);
-        state.tried(&ParkKey::Documents, order, &ids, kept, hour);
-        assert!(state.flies(&ParkKey::Documents));
-        assert_eq!(due(&state), [2], "the later one on its document waits as well");
-        let no_lane_waits = |state: &ParkedState| {
-            !state.has_flown(&ParkKey::Documents) && state.bytes_under_way(&ParkKey::Documents) == 0
-        };
-        assert!(no_lane_waits(&state));
-        flight.lands(HashSet::new());
-        state.landed(&flight);
-        assert_eq!(due(&state), [2, 2], "at once, whatever the wait after a failure");
-        assert!(no_lane_waits(&state));
     }
 
     #[test]
