@@ -32,7 +32,7 @@ async function coldLoad(bar, url, cookie) {
 }
 
 /** Keys on the overview, from the event to the next paint. */
-export async function interactions(bar, made) {
+async function interactions(bar, made) {
   await to(made, "#/");
   await made.locator("table.gateway tbody tr").first().waitFor();
   await made.evaluate(() => {

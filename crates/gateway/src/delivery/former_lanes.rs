@@ -1,5 +1,5 @@
-//! Dead letters of parked operations whose lanes this gateway lost before it knew whether the brokers had
-//! taken the operations' ends: the topic of parked operations is asked, beside the delivery, until it tells.
+//! Dead letters of parked operations whose lanes this gateway lost, or may have lost, before it knew whether
+//! the operations' ends count: the topic of parked operations is asked, beside the delivery, until it tells.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -558,7 +558,6 @@ impl Model {
         self.try_key(key);
     }
 
-    /// Picks the next operations of a key whose turn it is.
     /// Starts again with what is on disk: what was under way may have been executed.
     fn restart(&mut self) {
         let mut under_way: Vec<(usize, Topology)> = Vec::new();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 
 impl Model {
+    /// Picks the next operations of a key whose turn it is.
     pub(super) fn try_key(&mut self, key: ParkKey) {
         let ahead = self.state.ahead_of(&key, self.generation).into_iter();
         let ahead = ahead.map(|ahead| {
