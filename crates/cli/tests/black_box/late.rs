@@ -229,3 +229,59 @@ fn a_node_that_pauses_sends_no_stream_to_one_index_through_the_store() {
     });
     assert!(all_are(&cluster, "good", 50, n));
 }
+
+#[test]
+fn a_kept_try_of_one_parked_document_keeps_no_other_from_its_turn() {
+    let cluster = FakeCluster::start(Spec::default().index("good", 1).storing()).unwrap();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    let refuse = |value: Option<usize>| {
+        let unfit = value.map(|value| Unfit {
+            holds: format!("\"n\":{value}}}"),
+            status: 429,
+            error: r#"{"type":"es_rejected_execution_exception","reason":"no"}"#.to_owned(),
+        });
+        cluster.set_behaviour(Behaviour {
+            unfit,
+            ..Behaviour::default()
+        });
+    };
+    let write = |documents: &[(&str, usize)]| {
+        let line =
+            |(id, n)| format!("{{\"index\":{{\"_index\":\"good\",\"_id\":\"{id}\"}}}}\n{{\"n\":{n}}}\n");
+        let lines: String = documents.iter().copied().map(line).collect();
+        gateway.bulk(&lines).ok().unwrap();
+    };
+    let has = |id: &str, n: usize| {
+        let docs = cluster.docs("good");
+        docs.get(id)
+            .is_some_and(|doc| doc.source == format!("{{\"n\":{n}}}"))
+    };
+    refuse(Some(666));
+    write(&[("kept", 666)]);
+    wait(&gateway, "c0", |one| one["parked"] == 1);
+    // The next request is its try.
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_secs(20))));
+    assert!(within(Duration::from_secs(10), || cluster.struck() == 1));
+    let began = Instant::now();
+    refuse(Some(667));
+    write(&[("other", 667)]);
+    write(&[("other", 668)]);
+    // In another batch; the two that are parked together do not go together.
+    wait(&gateway, "c0", |one| one["parked"] == 3);
+    write(&[("kept", 669), ("third", 667)]);
+    let one = wait(&gateway, "c0", |one| one["parked"] == 5);
+    assert!(parked_for(&one, "documents"), "{one}");
+    refuse(None);
+    let arrived = within(Duration::from_secs(15), || has("other", 668) && has("third", 667));
+    assert!(arrived, "{:#}", queue(&gateway));
+    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+    assert!(!has("kept", 669), "it waits for the earlier one");
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(5), &json!(0)), "{one}");
+    assert!(has("kept", 669) && has("other", 668));
+    for (id, doc) in cluster.docs("good") {
+        let versions = if id == "third" { 1 } else { 2 };
+        assert_eq!(doc.version, versions, "{id} each once");
+    }
+}

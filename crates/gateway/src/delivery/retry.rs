@@ -1,10 +1,11 @@
 //! Tries parked operations again: one task of the delivery's thread, with at most one try under way for each
-//! key.
+//! key. Only of what is parked by itself there may be more, if those under way are late.
 
 mod key_batch;
 #[cfg(test)]
 mod order_model;
 mod passed_over;
+mod try_under_way;
 
 use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
@@ -32,10 +33,12 @@ use crate::delivery::work::{Batch, Work};
 use crate::nodes::Outbound;
 use crate::queue::dead_letters::Cause;
 use crate::queue::parked::{
-    GoneEntry, Order, ParkKey, Parked, ParkedError, Picked, SOON, Store, behind_other_lane, behind_other_line,
+    GoneEntry, MORE_TURNS_MAX, NextPieces, Order, ParkKey, Parked, ParkedError, ParkedState, Picked, SOON,
+    Store, behind_other_lane, behind_other_line,
 };
 use key_batch::{Dead, Fate, KeyBatch, PickedEntry};
 use passed_over::PassedOver;
+use try_under_way::TryUnderWay;
 
 /// The result of one try of a key.
 enum KeyResult {
@@ -107,18 +110,27 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
                 "parked operations keep more of the disk than they need"
             );
         }
-        let due = parked.state().due(AT_ONCE - running.len(), SLOW_AT_ONCE);
+        let may_have_more = !parked.is_half_full();
+        let room = |state: &ParkedState, running: &JoinSet<_>| {
+            AT_ONCE.saturating_sub(running.len().saturating_sub(state.more_turns()))
+        };
+        let due = {
+            let mut state = parked.state();
+            state.may_have_more_turns(may_have_more);
+            let room = room(&state, &running);
+            state.due(room, SLOW_AT_ONCE)
+        };
         for key in due {
             let attended = attend_guarded(Rc::clone(&route), Arc::clone(&parked), key, stop.clone());
             spawn_in(&mut running, GuardedWork::Parked, attended);
         }
         let latest = Instant::now() + LOOK_AGAIN;
-        let next = match running.len() < AT_ONCE {
-            true => parked
-                .state()
+        let next = {
+            let state = parked.state();
+            let due = state
                 .next_due(SLOW_AT_ONCE)
-                .map_or(latest, |due| due.min(latest)),
-            false => latest,
+                .filter(|_| room(&state, &running) > 0);
+            due.map_or(latest, |due| due.min(latest))
         };
         tokio::select! {
             biased;
@@ -143,8 +155,12 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, sto
         "parked operations stay parked, and are tried again later",
     );
     forget_letters(&route, &parked, |number, op| {
-        let at = parked.at_of(number);
-        at.is_some_and(|at| parked.state().holds(&key, at, op))
+        let Some(at) = parked.at_of(number) else {
+            return false;
+        };
+        let state = parked.state();
+        // Another try of the key puts its letters by itself.
+        state.holds(&key, at, op) && !(key == ParkKey::Documents && state.is_tried(at, op))
     });
     let why = format!("the gateway failed on it, which is a bug of its own: {panicked}");
     let mut state = parked.state();
@@ -192,9 +208,10 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: w
             Ok(KeyResult::PassedOver) => {}
             Ok(KeyResult::Nothing) => {
                 let mut state = parked.state();
-                // The end of a request is told.
-                let wait = if state.flies(&key) { LOOK_AGAIN } else { WAITS };
-                state.rest(&key, progress, None, |_| wait);
+                // The end of a request is told, and that of another try.
+                let is_behind = state.flies(&key) || key == ParkKey::Documents && state.tries_documents();
+                let is_behind = is_behind && !state.awaits_commit(&key);
+                state.idle(&key, progress, if is_behind { LOOK_AGAIN } else { WAITS });
                 return;
             }
             Ok(KeyResult::Behind(other)) => {
@@ -291,17 +308,10 @@ async fn step(
     if let Some(why) = waits(route, key) {
         return Ok(KeyResult::Failed(Arc::new(Again::unsent(why.to_owned())), false));
     }
-    let (docs_max, bytes_max) = tried_at_once(route);
     let outbound = route.outbound();
     let snapshot = outbound.cluster().snapshot();
     passed.follow(&snapshot);
-    let docs_max = docs_max.min(*limit);
-    join_lines(route, parked, key, &snapshot);
-    // The operations go where their names lead in this snapshot, so no other decides which wait.
-    let next = {
-        let state = parked.state_by(&snapshot, Some(key), led_by(route));
-        state.pick(key, docs_max, bytes_max, |piece| passed.has(piece))
-    };
+    let (next, under_way) = pick(route, parked, key, &snapshot, (*limit, passed));
     let Some(wording) = next.wording else {
         return Ok(next.behind.map_or_else(|| passed.all(), KeyResult::Behind));
     };
@@ -310,6 +320,10 @@ async fn step(
         return Ok(KeyResult::Nothing);
     };
     let (mut load, body) = read(route, &store, next.picked, &wording).await?;
+    if !passed.sends_nothing() {
+        load.part(parked);
+    }
+    under_way.sends();
     let batch = std::mem::replace(&mut load.batch, Batch::empty());
     fault("parked", &body);
     let mut work = Work::new(route, &batch, &body, &snapshot, (0, false)).ok_or(NotTried::Unknown)?;
@@ -342,6 +356,23 @@ async fn step(
     went.dead.extend(refused);
     went.buried = buried;
     settle(route, parked, key, (load, &work, &snapshot), went).await
+}
+
+/// Picks what a key tries next, which is under way from then on.
+fn pick<'p>(
+    route: &Route,
+    parked: &'p Parked,
+    key: &ParkKey,
+    snapshot: &Snapshot,
+    (limit, passed): (usize, &PassedOver),
+) -> (NextPieces, TryUnderWay<'p>) {
+    let (docs_max, bytes_max) = tried_at_once(route);
+    join_lines(route, parked, key, snapshot);
+    // The operations go where their names lead in this snapshot, so no other decides which wait.
+    let mut state = parked.state_by(snapshot, Some(key), led_by(route));
+    let next = state.pick(key, docs_max.min(limit), bytes_max, |piece| passed.has(piece));
+    let under_way = TryUnderWay::begin(parked, &mut state, key, &next.picked);
+    (next, under_way)
 }
 
 /// Returns the indices that a name has led to since a request.
@@ -450,6 +481,7 @@ async fn lose(route: &Route, parked: &Parked, key: &ParkKey, why: NotTried) -> R
         NotTried::OtherOperations(order) if parked.state().is_given_up(key) => order,
         why => return Err(why),
     };
+    let _kept = TryUnderWay::keep(parked, key, order);
     let documents = parked.lose(key, order).await?;
     let settings = &route.group.settings;
     tracing::error!(
@@ -747,7 +779,9 @@ async fn finish(
 
 /// Keys that are tried at once, each of which has a part of delivery's memory as a lane has, and how much of
 /// all of it the lines of each may take.
-pub(crate) const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 8;
+/// The most tries at once, with those that begin because others are late.
+pub(crate) const TURNS_MAX: usize = AT_ONCE + MORE_TURNS_MAX;
 /// How many of these may be keys whose last try took long.
 const SLOW_AT_ONCE: usize = AT_ONCE / 2;
 const SHARE: usize = 64;

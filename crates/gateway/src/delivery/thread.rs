@@ -65,7 +65,7 @@ pub(crate) async fn deliver(
         led_to: RefCell::default(),
         unwritten: RefCell::default(),
         flights: Default::default(),
-        _parts: shared.delivery_memory.parts(lanes as usize + retry::AT_ONCE),
+        _parts: shared.delivery_memory.parts(lanes as usize + retry::TURNS_MAX),
         shared,
         group,
         worker,

@@ -187,6 +187,15 @@ impl KeyBatch {
         Ok(load)
     }
 
+    /// Makes pieces of their own of those operations of others that are tried without the rest.
+    pub(super) fn part(&mut self, parked: &Parked) {
+        for PickedEntry { picked, entry, .. } in &mut self.pieces {
+            if let Some(ops) = picked.ops.as_deref().filter(|_| picked.is_part) {
+                picked.order = parked.state().part(picked.order, entry, ops);
+            }
+        }
+    }
+
     /// Returns the operations to be sent now: the first one on each document, except for those that must wait
     /// for another key; and the key of another lane that some of the rest wait for.
     pub(super) fn due(
@@ -505,6 +514,7 @@ mod tests {
                 order: Default::default(),
                 at,
                 ops: None,
+                is_part: false,
                 docs: 1,
                 bytes,
                 attempts: 0,

@@ -78,6 +78,8 @@ struct Kept {
 /// A try of a key that is under way.
 struct Try {
     key: ParkKey,
+    /// What the state knows it by, if its key may have several.
+    number: Option<u64>,
     topology: Topology,
     picked: Vec<Picked>,
     /// The operations, each with its piece and its number in the entry.
@@ -547,7 +549,9 @@ impl Model {
     fn begin_try(&mut self) {
         self.state.ready();
         self.state.release(None);
-        let mut due = self.state.due(usize::MAX, usize::MAX);
+        // All tries under way are late by then.
+        let later = tokio::time::Instant::now() + Duration::from_secs(3600);
+        let mut due = self.state.due_at(later, usize::MAX, usize::MAX);
         if due.is_empty() {
             return;
         }

@@ -8,6 +8,14 @@ use super::store::{Bound, ParkedEntry};
 use super::{Parked, ParkedError};
 
 impl Parked {
+    /// Whether the store is so full that entries are to be written again when nothing is tried.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.opened().is_some_and(|store| {
+            let (used, most) = store.bytes();
+            used >= most / 2
+        })
+    }
+
     /// Writes the oldest entries again, if the store is half full and most of it is gone. To be called only
     /// while no key is tried.
     pub(crate) async fn gather(&self) -> Result<(), ParkedError> {

@@ -57,7 +57,9 @@ use putting::Putting;
 use state::EntryPiece;
 #[cfg(test)]
 use state::Standing;
-pub(crate) use state::{CATCHES_UP, Holder, HolderQuery, Order, ParkedState, Picked, Tried};
+pub(crate) use state::{
+    CATCHES_UP, Holder, HolderQuery, MORE_TURNS_MAX, NextPieces, Order, ParkedState, Picked, Tried,
+};
 use state::{Dying, NamesLed};
 use store::Bound;
 use store::Resolved;

@@ -1,5 +1,6 @@
 //! Keeps parked operations in memory: by key, in the order in which they go out.
 
+mod document_tries;
 mod flights;
 mod holder;
 mod index_lines;
@@ -31,13 +32,15 @@ use super::lines::{Behind, Lines};
 use super::store::ParkedEntry;
 use super::topic::GoneEntry;
 use crate::clock::{steady_ms, steady_of};
+use document_tries::DocumentTries;
+pub(crate) use document_tries::MORE_TURNS_MAX;
 pub(crate) use flights::CATCHES_UP;
 pub(crate) use holder::{Holder, HolderQuery};
 pub(crate) use index_lines::NamesLed;
 use index_lines::{IndexLine, IndexOf, index_in, pieces_of};
 pub(crate) use lanes::Dying;
 use lanes::OfLane;
-pub(crate) use picking::Picked;
+pub(crate) use picking::{NextPieces, Picked};
 use places::{DocumentPlace, DocumentPlaces};
 pub(crate) use tried::Tried;
 
@@ -58,6 +61,7 @@ pub(crate) struct ParkedState {
     places: DocumentPlaces,
     /// Of documents that wait by themselves, the operations that have gone over into a line.
     joined_lines: HashMap<u64, Vec<Order>>,
+    document_tries: DocumentTries,
     /// By lane, the pieces that its batch under way has parked.
     unsettled: HashMap<u32, Vec<(ParkKey, Order)>>,
     /// The generation of the cluster's topology that the names were looked up in.
@@ -487,6 +491,7 @@ impl ParkedState {
 
     /// Records that an earlier run may have sent everything.
     pub(crate) fn doubt_all(&mut self) {
+        self.document_tries.more_turns = 0;
         for held in self.keys.values_mut() {
             held.running = false;
             held.pieces.values_mut().for_each(|piece| piece.doubt = true);
@@ -583,10 +588,10 @@ impl ParkedState {
         why: Option<&str>,
         delay: impl FnOnce(u32) -> Duration,
     ) {
+        self.ends_turn(key);
         let Some(held) = self.keys.get_mut(key) else {
             return;
         };
-        held.running = false;
         held.failures = if progress { 0 } else { held.failures + 1 };
         if let Some(why) = why {
             held.attempts += 1;
@@ -603,8 +608,8 @@ impl ParkedState {
 
     /// Ends a key's turn in which nothing could be tried before other lines have come further.
     pub(crate) fn wait_behind(&mut self, key: &ParkKey, why: &str, again: Duration) {
+        self.ends_turn(key);
         if let Some(held) = self.keys.get_mut(key) {
-            held.running = false;
             held.why = why.into();
             held.next_try = Instant::now() + again;
         }

@@ -17,10 +17,19 @@ impl Model {
             .join_by(&key, |name| resolve(&known, name).map(str::to_owned), &ahead);
         self.follow(Some(&key));
         let most = 1 + self.below(4);
-        let picked = self.state.pick(&key, most, 1000, |_| false).picked;
+        let mut picked = self.state.pick(&key, most, 1000, |_| false).picked;
         if picked.is_empty() {
             return self.state.wait_behind(&key, "", Duration::ZERO);
         }
+        let number =
+            (key == ParkKey::Documents).then(|| self.state.begin_try(picked.iter().map(Picked::operations)));
+        for one in picked.iter_mut().filter(|one| one.is_part) {
+            let entry = self.disk[&one.at].0.clone();
+            one.order = self
+                .state
+                .part(one.order, &entry, one.ops.as_deref().unwrap_or_default());
+        }
+        number.into_iter().for_each(|number| self.state.sends_try(number));
         let of = picked.iter().enumerate().flat_map(|(piece, one)| {
             let all = 0..self.disk[&one.at].1.len() as u32;
             let ops = one.ops.clone().unwrap_or_else(|| all.collect());
@@ -29,6 +38,7 @@ impl Model {
         let of = of.collect();
         self.tries.push(Try {
             key,
+            number,
             topology: known,
             picked,
             of,
@@ -115,6 +125,9 @@ impl Model {
                 .tried(&one.key, picked.order, &entry, tried, |_| Duration::ZERO);
         }
         self.disk.retain(|_, (.., left)| !left.is_empty());
+        one.number
+            .into_iter()
+            .for_each(|number| self.state.end_try(number));
         match self.one_in(2) {
             true => self.state.rest(&one.key, true, None, |_| Duration::ZERO),
             false => self.try_key(one.key),

@@ -29,10 +29,11 @@ impl ParkedState {
     }
 
     /// Has operations of a key join the lines that they are behind by a topology. To be called only while
-    /// none of the key is under way.
+    /// none of the key is under way, except for tries of what is parked by itself: what these have stays.
     pub(crate) fn join_lines(&mut self, key: &ParkKey, snapshot: &Snapshot, ahead: &[AheadLed]) {
         self.join_by(key, index_in(snapshot), ahead);
-        if let Some(held) = self.keys.get_mut(key) {
+        let are_all = *key != ParkKey::Documents || !self.tries_documents();
+        if let Some(held) = self.keys.get_mut(key).filter(|_| are_all) {
             held.joined = Some(snapshot.generation);
         }
     }
@@ -51,6 +52,9 @@ impl ParkedState {
         let leads = |name: &str, known: &str| resolve(name).unwrap_or_else(|| known.to_owned());
         let joining = held.pieces.iter().filter_map(|(order, piece)| {
             let behind = piece.behind.as_ref()?;
+            if *key == ParkKey::Documents && self.is_piece_tried(order) {
+                return None;
+            }
             let index = leads(&behind.written, &behind.concrete);
             let is_behind = |ahead: &&Arc<Ahead>| {
                 let leads_there = leads(&ahead.alias, &ahead.index) == index || has_led(ahead, &index);

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::super::FailureRow;
 use super::super::flight::Flight;
 use super::super::key::ParkKey;
+use super::document_tries::Free;
 use super::{EntryPiece, Order, ParkedState, Standing};
 
 /// A piece that is to be tried now.
@@ -15,6 +16,8 @@ pub(crate) struct Picked {
     pub(crate) order: Order,
     pub(crate) at: u64,
     pub(crate) ops: Option<Vec<u32>>,
+    /// Whether other operations of the piece stay.
+    pub(crate) is_part: bool,
     /// Its operations that are left, and the bytes of all that it has on disk.
     pub(crate) docs: u32,
     pub(crate) bytes: u64,
@@ -47,6 +50,7 @@ impl Picked {
             order,
             at: piece.at,
             ops: piece.ops.clone(),
+            is_part: false,
             docs: piece.docs,
             bytes: piece.bytes,
             attempts: piece.attempts,
@@ -58,6 +62,17 @@ impl Picked {
             until,
             flight: piece.flight.clone(),
         }
+    }
+
+    /// Returns its piece, and its operations unless they are all.
+    pub(crate) fn operations(&self) -> (Order, Option<&[u32]>) {
+        (self.order, self.ops.as_deref())
+    }
+
+    /// Leaves only these operations of it.
+    fn only(&mut self, ops: Vec<u32>) {
+        self.docs = ops.len() as u32;
+        (self.ops, self.is_part) = (Some(ops), true);
     }
 
     /// Whether an operation at this place has to stay, because an earlier one is elsewhere.
@@ -98,12 +113,11 @@ impl ParkedState {
             if *key != ParkKey::Documents && piece.is_under_way() {
                 break;
             }
+            let mut free = Free::All;
             if *key == ParkKey::Documents {
-                let held_back = piece.numbers().any(|one| seen.contains(&one))
-                    || self.has_joined_line(piece.numbers(), *order);
-                seen.extend(piece.numbers());
+                free = self.free_of(order, piece, &mut seen);
                 let is_due = held.given_up || piece.next_try.is_none_or(|next| next <= now);
-                if held_back || !is_due || piece.is_under_way() {
+                if matches!(free, Free::Nothing) || !is_due {
                     continue;
                 }
             }
@@ -113,7 +127,12 @@ impl ParkedState {
                 next.behind = Some(other.clone());
                 break;
             }
-            let fits = docs + piece.docs as usize <= docs_max && bytes + piece.bytes <= bytes_max;
+            let until = ahead.map(|(ahead, _)| ahead);
+            let mut picked = Picked::new(*order, piece, until);
+            if let Free::Some(ops) = free {
+                picked.only(ops);
+            }
+            let fits = docs + picked.docs as usize <= docs_max && bytes + piece.bytes <= bytes_max;
             let alike = next
                 .wording
                 .as_ref()
@@ -123,10 +142,9 @@ impl ParkedState {
                 break;
             }
             next.wording.get_or_insert_with(|| Arc::clone(&piece.wording));
-            docs += piece.docs as usize;
+            docs += picked.docs as usize;
             bytes += piece.bytes;
-            let until = ahead.map(|(ahead, _)| ahead);
-            next.picked.push(Picked::new(*order, piece, until));
+            next.picked.push(picked);
         }
         if key.rank() == 0 {
             self.stop_at_next(key, &mut next.picked);

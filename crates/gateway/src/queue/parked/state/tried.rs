@@ -31,6 +31,26 @@ pub(crate) struct Tried {
 // === impl EntryPiece ===
 
 impl EntryPiece {
+    /// Returns its operations' numbers in its entry.
+    pub(super) fn all_ops(&self, entry: &ParkedEntry) -> Vec<u32> {
+        let all = || (0..entry.ops.len() as u32).collect();
+        self.ops.clone().unwrap_or_else(all)
+    }
+
+    /// Returns a piece of some of its operations, which waits for this key and has all of its past.
+    pub(super) fn remade(&self, entry: &ParkedEntry, key: &ParkKey, ops: Vec<u32>) -> Self {
+        let entry = ParkedEntry {
+            key: key.clone(),
+            ..entry.clone()
+        };
+        let mut made = Self::new(self.at, self.bytes, &entry, Some(ops), self.standing);
+        (made.parked_ms, made.had_ms) = (self.parked_ms, self.had_ms);
+        (made.attempts, made.refusals) = (self.attempts, self.refusals);
+        (made.failure_row, made.doubt) = (self.failure_row, self.doubt);
+        (made.behind, made.flight) = (self.behind.clone(), self.flight.clone());
+        made
+    }
+
     /// Returns those of its operations that have to wait: those that failed, and later ones on the same
     /// documents. `left` are the operations that are not done.
     fn to_wait(&self, ops: &[u32], left: &BTreeSet<u32>, failed: &[u32]) -> BTreeSet<u32> {
@@ -70,11 +90,10 @@ impl ParkedState {
         again: impl Fn(u32) -> Duration,
     ) {
         let led_to = self.led_to(key, order);
-        let Some(mut piece) = self.remove(key, order) else {
+        let Some(piece) = self.remove(key, order) else {
             return;
         };
-        let ops = piece.ops.take();
-        let ops = ops.unwrap_or_else(|| (0..entry.ops.len() as u32).collect());
+        let ops = piece.all_ops(entry);
         let mut left: BTreeSet<u32> = ops.iter().copied().collect();
         for op in tried.gone.iter().chain(tried.moved.values().flatten()) {
             left.remove(op);
@@ -85,18 +104,13 @@ impl ParkedState {
         let moved = tried.moved.values().map(Vec::len).sum::<usize>();
         let undone = (left.len() + moved).max(1) as u64;
         let remake = |ops: Vec<u32>, key: &ParkKey, attempted: bool| {
-            let entry = ParkedEntry {
-                key: key.clone(),
-                ..entry.clone()
-            };
             let share = piece.share * ops.len() as u64 / undone;
-            let mut made = EntryPiece::new(piece.at, piece.bytes, &entry, Some(ops), piece.standing);
-            (made.parked_ms, made.had_ms, made.share) = (piece.parked_ms, piece.had_ms, share);
-            made.attempts = piece.attempts + u32::from(attempted);
+            let mut made = piece.remade(entry, key, ops);
+            made.share = share;
+            made.attempts += u32::from(attempted);
             made.refusals = tried.refusals.max(piece.refusals);
             made.failure_row = piece.failure_row.after(tried.failure_row, attempted);
-            made.doubt = piece.doubt || tried.doubt;
-            (made.behind, made.flight) = (piece.behind.clone(), piece.flight.clone());
+            made.doubt |= tried.doubt;
             made
         };
         for (to, ops) in tried.moved {

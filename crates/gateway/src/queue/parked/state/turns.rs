@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::super::SOON;
 use super::super::key::ParkKey;
-use super::{ParkedKey, ParkedState};
+use super::{EntryPiece, ParkedKey, ParkedState, Standing};
 
 impl ParkedKey {
     /// Whether its last try took long, or what is under way does.
@@ -22,7 +23,7 @@ impl ParkedState {
         self.due_at(Instant::now(), most, slow_max)
     }
 
-    fn due_at(&mut self, now: Instant, most: usize, slow_max: usize) -> Vec<ParkKey> {
+    pub(crate) fn due_at(&mut self, now: Instant, most: usize, slow_max: usize) -> Vec<ParkKey> {
         let mut slow_left = self.slow_left(now, slow_max);
         let due = self
             .keys
@@ -45,7 +46,63 @@ impl ParkedState {
             (held.running, held.began) = (true, now);
             key
         });
-        due.collect()
+        let mut due: Vec<ParkKey> = due.collect();
+        if self.more_from().is_some_and(|from| from <= now) {
+            self.document_tries.more_turns += 1;
+            due.push(ParkKey::Documents);
+        }
+        due
+    }
+
+    /// Returns from when on one more turn is due for what is parked by itself, because those under way are
+    /// late.
+    fn more_from(&self) -> Option<Instant> {
+        let held = self.keys.get(&ParkKey::Documents).filter(|held| held.running)?;
+        Some(self.document_tries.more_from()?.max(held.next_try))
+    }
+
+    /// Returns how many turns are under way besides one for each key.
+    pub(crate) fn more_turns(&self) -> usize {
+        self.document_tries.more_turns
+    }
+
+    pub(super) fn ends_turn(&mut self, key: &ParkKey) {
+        let more = &mut self.document_tries.more_turns;
+        if *key == ParkKey::Documents && *more > 0 {
+            *more -= 1;
+        } else if let Some(held) = self.keys.get_mut(key) {
+            held.running = false;
+        }
+    }
+
+    /// Ends a key's turn in which nothing could be tried: what is due waits for this long.
+    pub(crate) fn idle(&mut self, key: &ParkKey, progress: bool, wait: Duration) {
+        self.ends_turn(key);
+        let Some(held) = self.keys.get_mut(key) else {
+            return;
+        };
+        held.failures *= u32::from(!progress);
+        let now = Instant::now();
+        held.next_try = now + wait;
+        if *key == ParkKey::Documents {
+            let later = |piece: &EntryPiece| piece.next_try.filter(|at| *at > now);
+            let next = held
+                .pieces
+                .values()
+                .map(|piece| later(piece).unwrap_or(now + wait));
+            held.next_try = next.min().unwrap_or(now + wait).max(now + SOON);
+        }
+    }
+
+    /// Whether a key has operations of batches that are not durably committed.
+    pub(crate) fn awaits_commit(&self, key: &ParkKey) -> bool {
+        let pieces = self
+            .keys
+            .get(key)
+            .into_iter()
+            .flat_map(|held| held.pieces.values());
+        let mut standings = pieces.map(|piece| piece.standing);
+        standings.any(|standing| standing != Standing::Ready)
     }
 
     /// Returns when a key is due next.
@@ -58,7 +115,8 @@ impl ParkedState {
         // The end of a request is told.
         let waiting = waiting.filter(|(key, held)| !held.is_under_way(key));
         let waiting = waiting.filter(|(_, held)| !held.slow || slow_left > 0);
-        waiting.map(|(_, held)| held.next_try).min()
+        let waiting = waiting.map(|(_, held)| held.next_try);
+        waiting.chain(self.more_from()).min()
     }
 
     /// Records how long a try of a key took; `is_first` in its turn.
@@ -76,7 +134,7 @@ impl ParkedState {
 }
 
 /// A try that takes longer is slow.
-const SLOW: Duration = Duration::from_secs(2);
+pub(super) const SLOW: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
