@@ -1,11 +1,11 @@
 //! Real OpenSearch and Elasticsearch clusters for tests and the demo.
 //!
 //! A *shared* cluster of each [`ClusterKind`] is started once and used by all tests of all processes at the
-//! same time. `./dev test` holds these clusters for the whole run; without it, the first test that needs one
-//! starts it, and the end of the last process stops it. Tests on a shared cluster give their indices names of
-//! their own ([`RealCluster::fresh_name`]). A test that breaks nodes takes the cluster *alone*: it waits
-//! until the others have let go, and mends what it broke at its end. A cluster with other settings, or one
-//! that is to die, is a test's *own*.
+//! same time. `./dev test` holds these clusters as long as it needs them; without it, the first test that
+//! needs one starts it, and the end of the last process stops it. Tests on a shared cluster give their
+//! indices names of their own ([`RealCluster::fresh_name`]). A test that breaks nodes takes the cluster
+//! *alone*: it waits until the others have let go, and mends what it broke at its end. A cluster with other
+//! settings, or one that is to die, is a test's *own*.
 //!
 //! ```no_run
 //! use testkit::real::{ClusterKind, RealCluster};
@@ -144,7 +144,16 @@ impl RealCluster {
     /// Lets go of every shared cluster that this process holds, and waits until those that nobody else holds
     /// are stopped. The end of the process does the same without waiting.
     pub fn release_all() {
-        std::mem::take(&mut *HELD.lock());
+        Self::release_all_but(&[]);
+    }
+
+    /// Does so with every cluster that is of none of these kinds.
+    pub fn release_all_but(kinds: &[ClusterKind]) {
+        let released: Vec<_> = HELD
+            .lock()
+            .extract_if(.., |kind, _| !kinds.contains(kind))
+            .collect();
+        drop(released);
     }
 
     fn enter(kind: ClusterKind, alone: bool) -> Result<Self> {

@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 
+use crate::idle::{self, Building};
 use crate::steps::{Steps, cargo, run};
 use crate::{docs, fuzz, suite, tidy};
 
@@ -16,23 +17,12 @@ pub(crate) struct Options {}
 /// If any check failed.
 pub(crate) fn run_verb(_: &Options) -> Result<()> {
     let mut steps = Steps::new();
+    let tools = tools();
     steps.step("format", || run(&mut cargo(&["fmt", "--all", "--check"])));
     steps.step("scripts", || {
         run(std::process::Command::new("shellcheck").args(["dev", ".ci/run", ".cargo/link-cc"]))
     });
     steps.step("tidy", tidy::run);
-    // Advisories need a database from a site that CI may not reach; CONTRIBUTING.md says how to check them.
-    steps.step("supply chain", || {
-        run(&mut cargo(&[
-            "deny",
-            "--locked",
-            "check",
-            "--hide-inclusion-graph",
-            "bans",
-            "licenses",
-            "sources",
-        ]))
-    });
     steps.step("lints", || {
         run(&mut cargo(&[
             "clippy",
@@ -47,17 +37,36 @@ pub(crate) fn run_verb(_: &Options) -> Result<()> {
     steps.step("documentation", || {
         run(cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
     });
-    steps.step("user guide", docs::run_verb);
-    let mut building = None;
-    let counted = suite::run_all(&suite::Options::default(), &mut steps, || {
-        building = Some(fuzz::start_building());
-    });
-    steps.step("build the fuzz targets", || {
-        building.map_or(Ok(()), |building| building?.finish())
-    });
-    steps.step("fuzz", || fuzz::run_verb(&fuzz::Options::smoke()));
+    let counted = suite::run_all(&suite::Options::default(), &mut steps);
+    let has_tools = steps.step("build tools and fuzz targets", || tools?.finish());
+    if has_tools {
+        // Advisories need a database from a site that CI may not reach; CONTRIBUTING.md says how to check
+        // them.
+        steps.step("supply chain", || {
+            run(&mut cargo(&[
+                "deny",
+                "--locked",
+                "check",
+                "--hide-inclusion-graph",
+                "bans",
+                "licenses",
+                "sources",
+            ]))
+        });
+        steps.step("user guide", docs::run_verb);
+        steps.step("fuzz", || fuzz::run_verb(&fuzz::Options::smoke()));
+    }
     steps.step("instruction counts", instruction_counts);
     steps.finish().and(counted)
+}
+
+/// Starts to build cargo's subcommands that the last steps need, and with one of them the fuzz targets.
+fn tools() -> Result<Building> {
+    let mut command = idle::command("./dev");
+    command.arg("tools");
+    // Nightly is used for some of it alone, so it must override the toolchain that started this program.
+    command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+    Building::start(command, "tools-build.log")
 }
 
 /// Runs the benches that count instructions under valgrind; the count is the same on any machine.

@@ -28,6 +28,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use parking_lot::Mutex;
+use testkit::real::ClusterKind;
 
 use crate::steps::{cargo, run as run_command};
 use crate::terminal::{Look, paint, progress, say};
@@ -35,6 +36,9 @@ use damage::SmallDisk;
 use run::DrillOutcome;
 use schedule::Schedule;
 use world::Cluster;
+
+/// The real clusters that drills take: an OpenSearch, and the lightest Elasticsearch.
+pub(crate) const CLUSTERS: [ClusterKind; 2] = [ClusterKind::OpenSearch, ClusterKind::Elasticsearch7];
 
 /// Options: what to drill.
 #[derive(Args, Clone, Debug, Default)]

@@ -7,7 +7,6 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-use crate::idle::{self, Building};
 use crate::steps::run;
 use crate::terminal::say;
 
@@ -76,16 +75,6 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
         run(&mut command)?;
     }
     Ok(())
-}
-
-/// Starts to compile all targets in idle time.
-///
-/// # Errors
-/// If the compiler cannot be started.
-pub(crate) fn start_building() -> Result<Building> {
-    let mut command = cargo_fuzz(idle::command("cargo"));
-    command.arg("build");
-    Building::start(command, "fuzz-build.log")
 }
 
 /// Turns `cargo` into `cargo +nightly fuzz`. Nightly is used for this command only, so it must override the

@@ -76,6 +76,25 @@ impl Tally {
         Ok(())
     }
 
+    /// Adds the tests of runs beside each other.
+    ///
+    /// # Errors
+    /// Those of the runs.
+    pub(crate) fn add_all(&mut self, runs: [(Self, Result<()>); 2]) -> Result<()> {
+        let mut errors = Vec::new();
+        for (other, result) in runs {
+            self.passed += other.passed;
+            self.failed += other.failed;
+            self.ignored += other.ignored;
+            self.unsteady.extend(other.unsteady);
+            errors.extend(result.err().map(|error| format!("{error:#}")));
+        }
+        match errors.is_empty() {
+            true => Ok(()),
+            false => Err(anyhow!(errors.join("\n"))),
+        }
+    }
+
     /// The number of tests that were run, whatever their results.
     pub(crate) fn ran(&self) -> u64 {
         self.passed + self.failed
@@ -180,6 +199,21 @@ mod tests {
                 ..Tally::default()
             }
         );
+    }
+
+    #[test]
+    fn runs_beside_each_other_are_added_up_and_all_their_errors_are_told() {
+        let ran = |passed, failed| Tally {
+            passed,
+            failed,
+            ..Tally::default()
+        };
+        let mut all = ran(1, 0);
+        assert!(all.add_all([(ran(2, 0), Ok(())), (ran(3, 0), Ok(()))]).is_ok());
+        let failed = |why: &'static str| Err(anyhow!(why));
+        let error = all.add_all([(ran(0, 1), failed("first")), (ran(1, 1), failed("second"))]);
+        assert_eq!(error.unwrap_err().to_string(), "first\nsecond");
+        assert_eq!(all, ran(7, 2));
     }
 
     #[test]

@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::client::Client;
 use testkit::fake::{Behaviour, FakeCluster, Fault, Flavour, Injection, Spec, Unfit};
-use testkit::real::{ClusterKind, RealCluster};
+use testkit::real::RealCluster;
 
+use super::CLUSTERS;
 use super::check::Doc;
 use super::names;
 use super::schedule::Setup;
@@ -70,12 +71,11 @@ impl Cluster {
         clusters.collect()
     }
 
-    /// Takes real clusters for itself: an OpenSearch, and the lightest Elasticsearch.
+    /// Takes real clusters for itself.
     pub(crate) fn reals(setup: &Setup) -> Result<Vec<Self>> {
-        let kinds = [ClusterKind::OpenSearch, ClusterKind::Elasticsearch7];
         let mut index = String::new();
         let mut clusters = Vec::new();
-        for (number, kind) in kinds.into_iter().enumerate() {
+        for (number, kind) in CLUSTERS.into_iter().enumerate() {
             let real = RealCluster::alone(kind).with_context(|| format!("the cluster {}", kind.name()))?;
             if number == 0 {
                 index = real.fresh_name("drill");

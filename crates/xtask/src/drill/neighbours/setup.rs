@@ -10,14 +10,14 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use testkit::client::Client;
 use testkit::fake::{Behaviour, FakeCluster, Flavour, Spec, Unfit, User};
-use testkit::real::{ClusterKind, RealCluster};
+use testkit::real::RealCluster;
 
 use super::good::Told;
 use super::hostile::FORBIDDEN;
 use super::verdict::Observations;
-use crate::drill::accounts;
 use crate::drill::gateway_under_test::{GatewayUnderTest, free_address};
 use crate::drill::world::{scroll, token_of};
+use crate::drill::{CLUSTERS, accounts};
 
 /// A cluster, fake or real.
 pub(super) enum Fabric {
@@ -75,7 +75,7 @@ impl Fabric {
 
     /// Takes a real cluster that tests use as well, while nobody else uses it; the seed decides which.
     pub(super) fn real(seed: u64) -> Result<Self> {
-        let kind = KINDS[seed as usize % KINDS.len()];
+        let kind = CLUSTERS[(seed as usize + 1) % CLUSTERS.len()];
         let cluster = RealCluster::alone(kind).context("a real cluster")?;
         let fabric = Fabric::Real(cluster);
         fabric.clear()?;
@@ -330,8 +330,6 @@ const FLAVOURS: [Flavour; 3] = [
     Flavour::Elasticsearch7,
     Flavour::Elasticsearch9,
 ];
-/// The first seed's is the last.
-const KINDS: [ClusterKind; 2] = [ClusterKind::Elasticsearch7, ClusterKind::OpenSearch];
 /// Few connections, so that hostile clients can reach the limit.
 const CONNECTIONS_MAX: u32 = 120;
 const START_MAX: Duration = Duration::from_secs(20);
