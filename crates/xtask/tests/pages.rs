@@ -100,7 +100,9 @@ fn the_script_passes_every_verb_on_to_the_program() {
         .lines()
         .map(str::trim)
         .filter_map(|line| line.split_once(')').map(|(name, _)| name));
-    let known = cases.filter(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase()));
+    let is_verb = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase());
+    // What `ci` has the script do meanwhile is the script's own.
+    let known = cases.filter(|name| is_verb(name) && *name != "tools");
     for name in known {
         assert!(
             verbs.contains(&name),
