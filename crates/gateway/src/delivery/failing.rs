@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use wire::guard::{Panicked, Work, caught, guarded};
 
-use crate::delivery::lane::Lane;
+use crate::delivery::lane::{Lane, stopped};
 use crate::delivery::pauses::backoff;
 use crate::delivery::unsettled::{StoreEnds, drop_unsettled_of_lane};
 use crate::queue::LaneActivity;
@@ -43,6 +43,7 @@ impl Lane {
             group.set(self.number, LaneActivity::Retrying, Some(&why));
             let pause = backoff(group.settings.retry.delay, self.suspect.failures());
             self.rest(pause).await?;
+            self.batch_landed().await?;
             let went = caught(Work::Lane, || {
                 let dropped = drop_unsettled_of_lane(group, self.number, StoreEnds::default());
                 dropped.map_err(|error| error.to_string())?;
@@ -60,6 +61,16 @@ impl Lane {
                 }
             }
             self.suspect.failed_again();
+        }
+    }
+
+    /// Waits for requests of the batch that are under way without the lane: they could be executed after what
+    /// is sent again, which nothing parked holds back then. `None` if the gateway stops meanwhile.
+    async fn batch_landed(&mut self) -> Option<()> {
+        tokio::select! {
+            biased;
+            () = stopped(&mut self.stop) => None,
+            () = self.route.flights.landed_of_batch(self.number) => Some(()),
         }
     }
 }

@@ -178,6 +178,8 @@ impl Route {
         let flight = Arc::new(Flight::default());
         self.flights.add(Kept {
             flight: Arc::clone(&flight),
+            lane: waiter.lane,
+            is_committed: false,
             sent,
             indices,
         });

@@ -424,8 +424,7 @@ impl Lane {
         Some(batch)
     }
 
-    /// Commits a batch that is done. If the commit fails, somebody has moved the group, and the lane goes on
-    /// from where the group is then.
+    /// Commits a batch that is done; if that fails, the group was moved, and the lane goes on from there.
     async fn commit(&mut self, commit: Commit) -> Option<()> {
         assert_read(commit.mark(), self.number, self.reader.mark());
         let consumer = &self.route.group.consumer;
@@ -433,13 +432,15 @@ impl Lane {
             Some(parked) => parked.commit(self.number, || consumer.commit(&[commit])),
             None => consumer.commit(&[commit]),
         };
-        if let Err(error) = committed {
-            let group = &self.route.group;
-            group.set(self.number, LaneActivity::Paused, Some(&error.to_string()));
-            self.rest(READ_AGAIN).await?;
-            if let Ok(reader) = self.route.group.consumer.reader(self.number) {
-                self.reader = reader;
-            }
+        let Err(error) = committed else {
+            self.route.flights.committed(self.number);
+            return Some(());
+        };
+        let group = &self.route.group;
+        group.set(self.number, LaneActivity::Paused, Some(&error.to_string()));
+        self.rest(READ_AGAIN).await?;
+        if let Ok(reader) = self.route.group.consumer.reader(self.number) {
+            self.reader = reader;
         }
         Some(())
     }
