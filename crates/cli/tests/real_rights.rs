@@ -36,24 +36,9 @@ fn an_opensearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
             json!(["indices:data/write/index", "indices:data/write/bulk*"]),
         ),
     ] {
-        let security = "/_plugins/_security/api";
         let role = json!({"cluster_permissions": ["cluster_composite_ops"],
             "index_permissions": [{"index_patterns": [pattern], "allowed_actions": actions}]});
-        nodes
-            .put(
-                &format!("{security}/internalusers/{name}"),
-                &json!({"password": OPENSEARCH}),
-            )?
-            .ok()?;
-        nodes
-            .put(&format!("{security}/roles/rights-{name}"), &role)?
-            .ok()?;
-        nodes
-            .put(
-                &format!("{security}/rolesmapping/rights-{name}"),
-                &json!({"users": [name]}),
-            )?
-            .ok()?;
+        set_user(&nodes, name, &role)?;
     }
     let revoked = Revoked::begin(&cluster, OPENSEARCH)?;
     prove(&cluster, OPENSEARCH, &[])?;
@@ -62,6 +47,32 @@ fn an_opensearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
     stream(&cluster)?;
     shares::hold_over_several_addresses(&cluster, OPENSEARCH)?;
     revoked.are_refused()
+}
+
+/// Makes a user of an OpenSearch, with a role of its own.
+fn set_user(nodes: &Client, name: &str, role: &Value) -> Result<()> {
+    let role_name = format!("rights-{name}");
+    for (what, name, value) in [
+        ("internalusers", name, &json!({"password": OPENSEARCH})),
+        ("roles", &*role_name, role),
+        ("rolesmapping", &*role_name, &json!({"users": [name]})),
+    ] {
+        let path = format!("/_plugins/_security/api/{what}/{name}");
+        settled(|| nodes.put(&path, value))?.ok()?;
+    }
+    Ok(())
+}
+
+/// Changes OpenSearch's users: all of them are one document there, which another test may just have changed.
+fn settled(change: impl Fn() -> Result<Answer>) -> Result<Answer> {
+    let began = Instant::now();
+    loop {
+        let answer = change()?;
+        if answer.status != 409 || began.elapsed() > Duration::from_secs(30) {
+            return Ok(answer);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 /// The rights that docs/health.md lists for the gateway's account are the rights that it needs.
@@ -85,19 +96,8 @@ fn an_account_with_the_documented_rights_is_told_to_have_them_and_another_what_i
         "indices:data/read/mget"
     ]);
     for (user, cluster_permissions) in [("knower", knows), ("blind", json!([]))] {
-        let security = "/_plugins/_security/api";
         let role = json!({"cluster_permissions": cluster_permissions, "index_permissions": [reads, writes]});
-        let account = json!({"password": OPENSEARCH});
-        nodes
-            .put(&format!("{security}/internalusers/{user}"), &account)?
-            .ok()?;
-        nodes
-            .put(&format!("{security}/roles/rights-{user}"), &role)?
-            .ok()?;
-        let mapping = json!({"users": [user]});
-        nodes
-            .put(&format!("{security}/rolesmapping/rights-{user}"), &mapping)?
-            .ok()?;
+        set_user(&nodes, user, &role)?;
     }
     let (status, text) = checked(&cluster, "knower", &name)?;
     ensure!(status == Some(0), "{text}");

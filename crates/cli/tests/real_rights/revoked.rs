@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testkit::client::Client;
 use testkit::real::RealCluster;
 
-use crate::{GatewayHome, Told, delivered, line, of};
+use crate::{GatewayHome, Told, delivered, line, of, settled};
 
 pub(crate) struct Revoked<'a> {
     cluster: &'a RealCluster,
@@ -144,12 +144,12 @@ fn set_users(cluster: &RealCluster, password: &str, users: &[(&str, Option<&str>
     for (name, role) in users {
         let path = format!("/_plugins/_security/api/internalusers/{name}");
         let Some(role) = role else {
-            nodes.delete(&path)?;
+            settled(|| nodes.delete(&path))?;
             continue;
         };
         let roles = [format!("rights-{role}")];
         let account = json!({"password": password, "opendistro_security_roles": roles});
-        nodes.put(&path, &account)?.ok()?;
+        settled(|| nodes.put(&path, &account))?.ok()?;
     }
     Ok(())
 }
