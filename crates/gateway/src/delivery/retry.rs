@@ -210,7 +210,6 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: w
                 let mut state = parked.state();
                 // The end of a request is told, and that of another try.
                 let is_behind = state.flies(&key) || key == ParkKey::Documents && state.tries_documents();
-                let is_behind = is_behind && !state.awaits_commit(&key);
                 state.idle(&key, progress, if is_behind { LOOK_AGAIN } else { WAITS });
                 return;
             }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::super::SOON;
 use super::super::key::ParkKey;
-use super::{EntryPiece, ParkedKey, ParkedState, Standing};
+use super::{EntryPiece, ParkedKey, ParkedState};
 
 impl ParkedKey {
     /// Whether its last try took long, or what is under way does.
@@ -92,17 +92,6 @@ impl ParkedState {
                 .map(|piece| later(piece).unwrap_or(now + wait));
             held.next_try = next.min().unwrap_or(now + wait).max(now + SOON);
         }
-    }
-
-    /// Whether a key has operations of batches that are not durably committed.
-    pub(crate) fn awaits_commit(&self, key: &ParkKey) -> bool {
-        let pieces = self
-            .keys
-            .get(key)
-            .into_iter()
-            .flat_map(|held| held.pieces.values());
-        let mut standings = pieces.map(|piece| piece.standing);
-        standings.any(|standing| standing != Standing::Ready)
     }
 
     /// Returns when a key is due next.
