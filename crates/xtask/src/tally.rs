@@ -32,9 +32,9 @@ struct Failures {
 
 impl Tally {
     /// Runs the tests of some targets whose names contain `filter`, `threads` at once (none: one for each
-    /// core). If few fail, they are run once more, one
-    /// after the other with nothing beside them: a machine with two cores that runs servers beside a thousand
-    /// tests may be late for one of them. They are reported at the end.
+    /// core). If few fail, they are run once more, one after the other with nothing beside them but what else
+    /// runs: a machine with two cores that runs servers beside a thousand tests may be late for one of them.
+    /// They are reported at the end.
     ///
     /// # Errors
     /// If more tests fail, or one fails again, or a test binary did not report its end.

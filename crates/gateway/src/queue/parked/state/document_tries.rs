@@ -79,23 +79,26 @@ impl EntryPiece {
         numbers.chain(place).filter(|number| *number != 0)
     }
 
-    /// Returns the places among its operations of some of these.
-    fn places_of(&self, ops: &[u32]) -> impl Iterator<Item = usize> {
-        let of = self.ops.as_ref();
-        let place = move |op: &u32| match of {
-            None => Some(*op as usize),
-            Some(of) => of.iter().position(|one| one == op),
+    /// Returns the numbers of the documents of some of its operations.
+    fn numbers_of(&self, ops: &[u32]) -> impl Iterator<Item = u64> {
+        let ops: HashSet<u32> = ops.iter().copied().collect();
+        let known = self.documents.len().max(self.places.len());
+        let op = |at: usize| {
+            self.ops
+                .as_ref()
+                .map_or(Some(at as u32), |of| of.get(at).copied())
         };
-        ops.iter().filter_map(place)
+        let places = (0..known).filter(move |at| op(*at).is_some_and(|op| ops.contains(&op)));
+        places.flat_map(|at| self.numbers_at(at))
     }
 
     /// Returns what is left of it without the operations that wait, and others on their documents.
     fn free_but(&self, waits: impl Fn(usize) -> bool) -> Free {
         let known = self.documents.len().max(self.places.len());
-        let mut stays: Vec<bool> = (0..known).map(waits).collect();
-        if !stays.contains(&true) {
+        if !(0..known).any(&waits) {
             return Free::All;
         }
+        let mut stays: Vec<bool> = (0..known).map(waits).collect();
         let (mut held, mut before) = (HashSet::new(), None);
         // One may be on a document by one name, and share another name with an earlier one.
         while before != Some(held.len()) {
@@ -133,10 +136,7 @@ impl ParkedState {
                 continue;
             };
             match ops {
-                Some(ops) => {
-                    let places = piece.places_of(ops);
-                    documents.extend(places.flat_map(|at| piece.numbers_at(at)));
-                }
+                Some(ops) => documents.extend(piece.numbers_of(ops)),
                 None => documents.extend(piece.numbers()),
             }
         }

@@ -64,9 +64,9 @@ impl Picked {
         }
     }
 
-    /// Returns its piece, and its operations unless they are all.
+    /// Returns its piece, and its operations unless they are all of the piece.
     pub(crate) fn operations(&self) -> (Order, Option<&[u32]>) {
-        (self.order, self.ops.as_deref())
+        (self.order, self.ops.as_deref().filter(|_| self.is_part))
     }
 
     /// Leaves only these operations of it.
