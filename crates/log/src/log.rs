@@ -198,6 +198,8 @@ impl Log {
         if let Some(cursors) = shared.consumers.lock().get(name) {
             return Ok(consumer(cursors));
         }
+        // What the group begins with is not deleted before the group is known.
+        let _placing = shared.placing.lock();
         let mut start = consumer::start(shared, start)?;
         for cursor in &mut start {
             // The documents before its start were not skipped by this consumer's doing.
@@ -218,6 +220,19 @@ impl Log {
     #[must_use]
     pub fn consumers(&self) -> Vec<String> {
         self.shared().consumers.lock().keys().cloned().collect()
+    }
+
+    /// Makes what all consumer groups have committed so far durable.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn flush_consumers(&self) -> Result<(), ReadError> {
+        let folder = &self.shared().folder;
+        for cursors in self.shared().cursors() {
+            let written = cursors.write(folder);
+            written.map_err(|source| read_error("cannot write a cursor in", &folder.path, source))?;
+        }
+        Ok(())
     }
 
     /// Removes a consumer group and its cursors, so that nothing is kept for it any more. Does nothing if

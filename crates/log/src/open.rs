@@ -69,6 +69,7 @@ pub(crate) fn open(folder: Folder, options: Options, lock: Lock) -> Result<(Open
         pool: Arc::new(Pool::default()),
         queue: Queue::default(),
         consumers: Mutex::new(files.consumers),
+        placing: Mutex::default(),
         quarantine,
         spares: files.spares,
         ages: Ages::new(&*folder.disk),

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::format::folder::read_error;
 use crate::format::segment::Header;
 use crate::shared::OpenLog;
-use crate::shared::cursor::Cursors;
+use crate::shared::cursor::{Cursor, Cursors};
 use crate::write::writer::Writer;
 use crate::{AppendError, Event, Full, Lost, ReadError, WhyLost};
 
@@ -26,7 +26,7 @@ pub(crate) fn turn(shared: &OpenLog, writer: &Mutex<Writer>) {
     if wants_roll(shared, &consumers) {
         writer.lock().roll(shared);
     }
-    let deleted = delete(shared, &consumers);
+    let deleted = delete(shared);
     shared.measure_free();
     let folder = &shared.folder;
     let tidied = shared.spares.tidy(folder, spare_bytes_max(shared));
@@ -66,15 +66,18 @@ fn wants_roll(shared: &OpenLog, consumers: &[Arc<Cursors>]) -> bool {
     }
     let totals = shared.state.lock().totals.clone();
     consumers.iter().all(|cursors| {
-        let behind = |(cursor, total): (&crate::shared::cursor::Cursor, &crate::format::index::LaneTotal)| {
+        let behind = |(cursor, total): (&Cursor, &crate::format::index::LaneTotal)| {
             cursor.documents >= total.documents
         };
         cursors.durable().iter().zip(&totals.lanes).all(behind)
     })
 }
 
-fn delete(shared: &OpenLog, consumers: &[Arc<Cursors>]) -> Result<(), ReadError> {
+fn delete(shared: &OpenLog) -> Result<(), ReadError> {
     loop {
+        // No consumer is given a place in a segment while it is decided that nobody wants the segment.
+        let _placing = shared.placing.lock();
+        let consumers = shared.cursors();
         let (first, next, bytes) = {
             let state = shared.state.lock();
             let mut firsts = state.segments.keys();
@@ -119,13 +122,16 @@ fn delete(shared: &OpenLog, consumers: &[Arc<Cursors>]) -> Result<(), ReadError>
     }
 }
 
-/// Returns whether everything before the segment with this header is done, durably.
+/// Returns whether everything before the segment with this header is done, durably, and is not to be done
+/// once more.
 fn is_past(cursors: &Cursors, first: u64, header: &Header) -> bool {
-    let lanes = cursors.durable();
-    lanes
-        .iter()
-        .zip(&header.totals.lanes)
-        .all(|(cursor, total)| cursor.position >= first || cursor.documents >= total.documents)
+    let is_past = |lanes: &[Cursor]| {
+        lanes
+            .iter()
+            .zip(&header.totals.lanes)
+            .all(|(cursor, total)| cursor.position >= first || cursor.documents >= total.documents)
+    };
+    is_past(&cursors.durable()) && is_past(&cursors.now())
 }
 
 fn remove(shared: &OpenLog, first: u64) -> Result<(), ReadError> {

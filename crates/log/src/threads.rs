@@ -61,9 +61,7 @@ pub(crate) fn stop(shared: &OpenLog, threads: Vec<JoinHandle<()>>) {
 
 fn write(shared: &OpenLog, writer: &Mutex<Writer>) {
     loop {
-        let due = writer
-            .lock()
-            .sync_due_ms(&shared.folder, shared.adjustable().fsync);
+        let due = writer.lock().sync_due_ms(shared);
         let closing = {
             let mut calls = shared.calls.lock();
             if !calls.records && !calls.closing {

@@ -326,9 +326,7 @@ impl Journal {
     pub(crate) fn flush(&self) -> Result<(), ReadError> {
         match self {
             Journal::Disk(log) => {
-                for name in log.consumers() {
-                    log.consumer(&name, StartAt::Oldest)?.flush()?;
-                }
+                log.flush_consumers()?;
             }
             Journal::Kafka(kafka) => {
                 let groups = kafka.groups().clone();

@@ -94,7 +94,10 @@ impl Consumer {
     /// # Errors
     /// What the disk says.
     pub fn seek(&self, to: StartAt) -> Result<Moved, ReadError> {
+        // The place is not deleted before the group is there.
+        let placing = self.shared.placing.lock();
         let moved = self.cursors.seek(&start(&self.shared, to)?);
+        drop(placing);
         self.flush().map(|()| moved)
     }
 

@@ -1,7 +1,7 @@
 //! The state that the threads of an open log share: waiting records, what readers may see, each consumer's
 //! cursors, and the files kept for reuse. Nothing here writes records, reads them or deletes segments.
 //!
-//! Locks are taken in this order: writer, state, consumers, cursors.
+//! Locks are taken in this order: placing, writer, state, consumers, cursors.
 
 pub(crate) mod adjustable;
 pub(crate) mod ages;
@@ -40,6 +40,8 @@ pub(crate) struct OpenLog {
     pub(crate) queue: Queue,
     pub(crate) state: Mutex<Readable>,
     pub(crate) consumers: Mutex<BTreeMap<String, Arc<Cursors>>>,
+    /// Held while a consumer group is given a place, and while it is decided that nobody wants a segment.
+    pub(crate) placing: Mutex<()>,
     pub(crate) quarantine: Quarantine,
     pub(crate) spares: Spares,
     pub(crate) ages: Ages,

@@ -406,13 +406,16 @@ impl Writer {
         self.mark.sync();
     }
 
-    /// Returns when [`Writer::sync_if_due`] is next due, in ms from now.
-    pub(crate) fn sync_due_ms(&self, folder: &Folder, fsync: Fsync) -> Option<u64> {
-        let Fsync::Interval(interval) = fsync else {
+    /// Returns when [`Writer::sync_if_due`] is next due, in ms from now. A poisoned log is never synced again.
+    pub(crate) fn sync_due_ms(&self, shared: &OpenLog) -> Option<u64> {
+        let Fsync::Interval(interval) = shared.adjustable().fsync else {
             return None;
         };
+        if matches!(shared.queue.refusal(), Some(AppendError::Poisoned(_))) {
+            return None;
+        }
         let since = self.unsynced_since?;
-        Some((since + interval.as_millis() as u64).saturating_sub(folder.disk.elapsed_ms()))
+        Some((since + interval.as_millis() as u64).saturating_sub(shared.folder.disk.elapsed_ms()))
     }
 
     fn explain(&self, trouble: Trouble, shared: &OpenLog) -> AppendError {

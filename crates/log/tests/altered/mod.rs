@@ -1,7 +1,7 @@
 //! The real disk with some answers altered by a test.
 
-use std::io;
-use std::ops::Deref;
+use std::io::{self, IoSlice};
+use std::ops::{Deref, Range};
 use std::path::Path;
 
 use log::{Disk, File, Listed, Lock, RealDisk};
@@ -19,6 +19,14 @@ pub(crate) trait Alter: Clone + Default + Send + Sync + 'static {
     fn elapsed_ms(&self, disk: &RealDisk) -> u64 {
         disk.elapsed_ms()
     }
+
+    /// Called once a file is opened to be read.
+    fn opened(&self) {}
+
+    /// Called before a file is synced.
+    fn syncs(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[derive(Clone, Default)]
@@ -35,6 +43,50 @@ impl<A> Deref for Altered<A> {
     }
 }
 
+impl<A: Alter> Altered<A> {
+    fn altered(&self, file: Box<dyn File>) -> Box<dyn File> {
+        let by = self.by.clone();
+        Box::new(AlteredFile { file, by })
+    }
+}
+
+/// A file that is written to.
+struct AlteredFile<A> {
+    file: Box<dyn File>,
+    by: A,
+}
+
+impl<A: Alter> File for AlteredFile<A> {
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        self.file.read_at(into, at)
+    }
+
+    fn append_at(&self, into: &mut Vec<u8>, bytes: usize, at: u64) -> io::Result<usize> {
+        self.file.append_at(into, bytes, at)
+    }
+
+    fn write_at(&self, slices: &mut [IoSlice<'_>], at: u64) -> io::Result<()> {
+        self.file.write_at(slices, at)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.file.bytes()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.by.syncs()?;
+        self.file.sync()
+    }
+
+    fn drop_cached(&self, range: Range<u64>) {
+        self.file.drop_cached(range);
+    }
+}
+
 impl<A: Alter> Disk for Altered<A> {
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.disk.create_folder(path)
@@ -45,15 +97,17 @@ impl<A: Alter> Disk for Altered<A> {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        self.disk.open(path)
+        let file = self.disk.open(path)?;
+        self.by.opened();
+        Ok(file)
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        self.disk.open_to_write(path)
+        Ok(self.altered(self.disk.open_to_write(path)?))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        self.disk.create(path)
+        Ok(self.altered(self.disk.create(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
