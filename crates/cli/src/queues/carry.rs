@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 /// The name of an export's list of files, which is written once all of the files are there.
 pub(super) const LIST: &str = "EXPORT";
+/// The file that marks the folder of an unfinished export.
+pub(super) const BEGUN: &str = "EXPORTING";
 
 /// The format of the list. Nothing can be known about an export whose list has another number.
 const FORMAT: u32 = 1;
@@ -77,6 +79,10 @@ impl List {
     /// Reads the list and its checksum; returns none if the export is not finished, or the folder is no
     /// export.
     pub(super) fn read(export: &Path) -> Result<Option<(Self, String)>> {
+        // Everything may be there, but the queue that it was copied from may not be marked as moved.
+        if export.join(BEGUN).exists() {
+            return Ok(None);
+        }
         let file = export.join(LIST);
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,

@@ -12,7 +12,7 @@ use gateway::moving::{MOVED, parts};
 use serde_json::json;
 
 use super::InData;
-use super::carry::{Done, LIST, List, Listed, Pace, copy, files_below, put, sync_folder};
+use super::carry::{BEGUN, Done, LIST, List, Listed, Pace, copy, files_below, put, sync_folder};
 
 /// Copy a queue of a stopped gateway into a folder, to back it up or move it
 ///
@@ -46,9 +46,6 @@ pub(super) struct Export {
     rate: Option<u64>,
 }
 
-/// The file that marks the folder of an unfinished export.
-const BEGUN: &str = "EXPORTING";
-
 /// Runs the command.
 pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Result<bool> {
     let data = arguments.from.data()?;
@@ -63,7 +60,8 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
         )?;
         return Ok(false);
     }
-    if to.join(LIST).exists() {
+    // One that is listed and marked as begun has yet to mark the queue.
+    if to.join(LIST).exists() && !to.join(BEGUN).exists() {
         writeln!(
             io::stderr(),
             "tidegate: {} is already a complete export: name another folder",
@@ -105,7 +103,12 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
             to.display(),
             list.made
         );
-        put(&log.join(MOVED), told.as_bytes())?;
+        put(&log.join(MOVED), told.as_bytes()).with_context(|| {
+            format!(
+                "everything is in {}, but the queue here could not be marked as moved: run the same command again, or without --move, and let no gateway start with this queue",
+                to.display()
+            )
+        })?;
     }
     fs::remove_file(to.join(BEGUN))?;
     sync_folder(to)?;

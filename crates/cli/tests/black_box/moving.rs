@@ -199,6 +199,28 @@ fn a_queue_is_moved_with_its_groups_and_letters_though_both_ends_are_killed_half
     let refused = ran(&["gateway", "--config", file], 3);
     assert!(refused.contains("to be delivered elsewhere"), "{refused}");
 
+    // It was killed between its last two steps: the queue may still be delivered here.
+    std::fs::remove_file(old.data().join("queue/q/MOVED")).unwrap();
+    std::fs::write(export.join("EXPORTING"), "").unwrap();
+    let unfinished = ran(
+        &["queues", "import", text(&export), "--config", text(&new.file)],
+        1,
+    );
+    assert!(unfinished.contains("not finished"), "{unfinished}");
+    let again = [
+        "queues",
+        "export",
+        "q",
+        "--config",
+        file,
+        "--move",
+        "--to",
+        text(&export),
+    ];
+    ran(&again, 0);
+    let refused = ran(&["gateway", "--config", file], 3);
+    assert!(refused.contains("to be delivered elsewhere"), "{refused}");
+
     let slowly = [
         "queues",
         "import",
