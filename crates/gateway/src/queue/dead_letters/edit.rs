@@ -68,8 +68,10 @@ impl DeadLetters {
         letter.original.get_or_insert(before);
         letter.lines = Some(lines);
         letter.edited_ms = Some(now_ms);
-        self.rewrite(std::slice::from_ref(&letter))?;
+        let written = self.rewrite(std::slice::from_ref(&letter));
+        // Even if there is no room: this may make some.
         self.tidy(&work);
+        written?;
         Ok(letter)
     }
 }

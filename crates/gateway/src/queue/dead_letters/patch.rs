@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bulk::RouteTable;
+use parking_lot::MutexGuard;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -154,7 +155,11 @@ impl Misfit {
 impl DeadLetters {
     /// Patches the letters that are meant, in the order of their ids, which patched letters keep; durable
     /// when this returns. The first lines of each are kept beside the new ones. At least one letter is looked
-    /// at, so that requests that go on from each other come to an end.
+    /// at, so that requests that go on from each other come to an end. If the store has no room for some, the
+    /// result says from which letter on to try again.
+    ///
+    /// # Errors
+    /// If not even the first letters could be written, or the disk fails.
     pub(crate) fn patch(
         &self,
         patch: &Patch,
@@ -167,7 +172,8 @@ impl DeadLetters {
         picked.sort_unstable_by_key(|one| one.id);
         let (began, mut done) = (Instant::now(), Patched::default());
         let mut changed = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, at_once) = (0, self.patched_at_once());
+        let mut written = Ok(());
         for (number, one) in picked.iter().enumerate() {
             if number > 0 && began.elapsed() > terms.within {
                 done.next = Some(one.id);
@@ -190,18 +196,53 @@ impl DeadLetters {
                     }
                 }
             }
-            if changed.len() >= LETTERS_MAX || bytes >= BYTES_MAX {
-                self.rewrite(&std::mem::take(&mut changed))?;
+            if changed.len() >= LETTERS_MAX || bytes >= at_once {
+                written = self.write_patched(&mut changed, &work);
+                if written.is_err() {
+                    break;
+                }
                 bytes = 0;
             }
         }
-        if !changed.is_empty() {
-            self.rewrite(&changed)?;
-        }
-        if !terms.dry_run {
-            self.tidy(&work);
+        let written = written.and_then(|()| self.write_patched(&mut changed, &work));
+        if let Err(error) = written {
+            done.leave(&changed);
+            if done.next == picked.first().map(|one| one.id) {
+                return Err(error);
+            }
         }
         Ok(done)
+    }
+
+    /// Returns how many bytes of letters are written together: room comes from letters that were written
+    /// before.
+    fn patched_at_once(&self) -> u64 {
+        BYTES_MAX.min(self.room.reserve() / 4)
+    }
+
+    /// Writes patched letters, and makes room of what they leave behind. Those that could not be written stay
+    /// in `changed`.
+    fn write_patched(
+        &self,
+        changed: &mut Vec<Letter>,
+        work: &MutexGuard<'_, ()>,
+    ) -> Result<(), LettersError> {
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let written = self.rewrite_as_room_comes(changed);
+        self.tidy(work);
+        written
+    }
+}
+
+impl Patched {
+    /// Takes back what was counted of letters that could not be written.
+    fn leave(&mut self, left: &[Letter]) {
+        self.patched -= left.len() as u64;
+        let is_left = |id: u64| left.iter().any(|letter| letter.id == id);
+        self.preview.retain(|(before, _)| !is_left(before.id));
+        self.next = left.first().map(|letter| letter.id);
     }
 }
 
@@ -447,6 +488,87 @@ mod tests {
         });
         let want = (0..5).map(|place| format!("{{\"old\":1{place},\"price\":0}}"));
         assert_eq!(sources.collect::<Vec<_>>(), want.collect::<Vec<_>>());
+        letters.close();
+    }
+
+    /// What is patched is written again beside the letters as they were, twice as large, and the room of
+    /// these comes back bit by bit.
+    #[test]
+    fn letters_are_patched_as_room_comes_and_none_is_lost_where_none_comes() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = log::Options {
+            lanes: 1,
+            free_bytes_min: 0,
+            quota_bytes: 1 << 20,
+            segment_bytes: 128 << 10,
+            cursor_interval: Duration::from_millis(20),
+            ..log::Options::default()
+        };
+        let letters = DeadLetters::open(folder.path(), options).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let filler = "x".repeat(4000);
+        let put = |index: &str, most: u32| {
+            let of = |place| {
+                let cause = Cause {
+                    group: "c0".to_owned(),
+                    target: "/_bulk".to_owned(),
+                    place,
+                    ..Cause::default()
+                };
+                let lines = format!("{{\"index\":{{\"_index\":\"{index}\"}}}}\n{{\"n\":\"{filler}\"}}\n");
+                runtime.block_on(letters.put(cause, index, lines.as_bytes()))
+            };
+            (0..most).take_while(|place| of(*place).is_ok()).count() as u64
+        };
+        let committed = Committed {
+            lanes: [("c0".to_owned(), vec![1])].into(),
+            ..Committed::default()
+        };
+        let table = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0)), 1).build();
+        let patched = |field: &str| {
+            let patch = format!("{{\"patch\": [{{\"set\": {{\"field\": \"{field}\", \"value\": 1}}}}]}}");
+            let patch: Patch = serde_json::from_str(&patch).unwrap();
+            let (mut from, mut patched) = (0, 0);
+            loop {
+                let terms = PatchTerms {
+                    table: &table,
+                    now_ms: 1,
+                    dry_run: false,
+                    from,
+                    within: Duration::from_secs(60),
+                };
+                match letters.patch(&patch, &LetterFilter::default(), &committed, &terms) {
+                    Err(_) => return (patched, false),
+                    Ok(done) => {
+                        assert_eq!((done.unchanged, done.refused), (0, BTreeMap::new()));
+                        patched += done.patched;
+                        let Some(next) = done.next else {
+                            return (patched, true);
+                        };
+                        assert!(next > from);
+                        from = next;
+                    }
+                }
+            }
+        };
+        // With as much again beside it at once, it would not fit.
+        let (all, count) = (LetterFilter::default(), || {
+            letters.count(&LetterFilter::default(), &committed).unwrap()
+        });
+        assert_eq!((put("logs", 85), patched("a")), (85, (85, true)));
+        assert_eq!(letters.purge(&all, &committed, || Ok(())).unwrap(), 85);
+        // The keeper deletes what was purged.
+        while letters.bytes() > 64 << 10 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let put: u64 = (0..50).map(|index| put(&format!("more-{index}"), 200)).sum();
+        assert!(put > 150, "{put}");
+        let (done, whole) = patched("b");
+        assert!(
+            !whole && done < put,
+            "{done} of {put}: twice as large, they do not fit"
+        );
+        assert_eq!(count(), put, "each is there once");
         letters.close();
     }
 

@@ -64,23 +64,30 @@ impl DeadLetters {
                 return Ok(());
             };
             from = last.at + last.bytes;
-            let mut tries = 0;
-            while let Err(error) = self.rewrite(&letters) {
-                // Room comes from segments that go one after another.
-                let full = matches!(error, LettersError::Append(AppendError::Full(_)));
-                tries += 1;
-                if !full || tries > TRIES_MAX {
-                    return Err(error);
-                }
-                letters.retain(|letter| self.catalog().holds(letter.id, letter.at));
-                #[allow(
-                    clippy::disallowed_methods,
-                    reason = "replays and edits have threads of their own"
-                )]
-                std::thread::sleep(ROOM_AGAIN);
+            self.rewrite_as_room_comes(&mut letters)?;
+        }
+    }
+
+    /// Writes letters as [`DeadLetters::rewrite`] does, as soon as there is room for them: it comes from
+    /// segments that go one after another. Those that are not written stay in `letters`.
+    pub(super) fn rewrite_as_room_comes(&self, letters: &mut Vec<Letter>) -> Result<(), LettersError> {
+        let mut tries = 0;
+        while let Err(error) = self.rewrite(letters) {
+            letters.retain(|letter| self.catalog().holds(letter.id, letter.at));
+            let full = matches!(error, LettersError::Append(AppendError::Full(_)));
+            tries += 1;
+            if !full || tries > TRIES_MAX {
+                return Err(error);
             }
             self.release()?;
+            #[allow(
+                clippy::disallowed_methods,
+                reason = "replays and edits have threads of their own"
+            )]
+            std::thread::sleep(ROOM_AGAIN);
         }
+        letters.clear();
+        self.release()
     }
 
     /// Puts letters into records of their own again, as they are given here.
