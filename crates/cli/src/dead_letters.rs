@@ -7,7 +7,7 @@ use std::io::{self, Read as _, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::Value;
@@ -588,7 +588,8 @@ pub(crate) fn moment(text: &str) -> Result<String> {
             .to_string());
     }
     if text.parse::<jiff::Timestamp>().is_err() && text.parse::<u64>().is_err() {
-        bail!("{text} is not a time: write 2026-11-21T10:00:00Z, or 30m, 6h, 2d for a time ago");
+        let why = format!("{text} is not a time: write 2026-11-21T10:00:00Z, or 30m, 6h, 2d for a time ago");
+        return Err(admin::refuse(400, why));
     }
     Ok(text.to_owned())
 }

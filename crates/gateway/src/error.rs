@@ -42,6 +42,9 @@ pub(crate) enum NotQueued {
     Disk(#[from] log::AppendError),
     #[error(transparent)]
     Kafka(#[from] kafka::AppendError),
+    /// A reload removes the queue.
+    #[error("a reload is removing the queue")]
+    Leaving,
 }
 
 // === impl Rejection ===
@@ -239,7 +242,7 @@ impl Fault {
             NotQueued::Disk(OfDisk::Full(_)) => (too_many, Some(10)),
             // A 429 would say that nothing of the bulk was executed.
             NotQueued::Kafka(OfKafka::Full { .. }) => (if partly { away } else { too_many }, Some(1)),
-            NotQueued::Kafka(OfKafka::Away(_)) => (away, Some(1)),
+            NotQueued::Kafka(OfKafka::Away(_)) | NotQueued::Leaving => (away, Some(1)),
             _ => (away, Some(10)),
         };
         let reason = match why {

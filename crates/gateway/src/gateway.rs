@@ -34,6 +34,8 @@ use crate::upgrades::{UpgradeAsked, Upgrades};
 pub struct Gateway {
     shared: Arc<GatewayState>,
     listeners: Arc<Mutex<Listeners>>,
+    /// Held by a reload, which may wait for pipelines that long. Others need the listeners meanwhile.
+    reloading: Mutex<()>,
     admin: Option<Admin>,
     deliveries: Arc<Deliveries>,
     workers: Workers,
@@ -133,6 +135,7 @@ impl Begun {
             admin: admin.transpose()?,
             shared,
             listeners,
+            reloading: Mutex::default(),
             deliveries,
             workers,
         })
@@ -215,7 +218,7 @@ impl Gateway {
     }
 
     fn put_in_force(&self, loaded: &Loaded) -> Result<Reloaded, StartError> {
-        let mut listeners = self.listeners(); // held to the end: one reload at a time
+        let _alone = self.reloading.lock();
         let before = self.shared.live.load_full();
         let paths = (&before.config.paths.data, &loaded.config.paths.data);
         if paths.0 != paths.1 && !(before.config.queues.is_empty() && loaded.config.queues.is_empty()) {
@@ -238,11 +241,13 @@ impl Gateway {
             .then(|| PortTls::identity(live.config.admin.tls.as_ref()))
             .transpose();
         let change =
-            admin_tls.and_then(|admin_tls| Ok((admin_tls, listeners.prepare(&live.config.entries)?)));
+            admin_tls.and_then(|admin_tls| Ok((admin_tls, self.listeners().prepare(&live.config.entries)?)));
         let opened = change
             .and_then(|(admin_tls, change)| {
                 requeue.put_in_force(&self.shared, &self.deliveries)?;
-                let opened = listeners.apply(change, &live, &self.workers, &self.shared)?;
+                let opened = self
+                    .listeners()
+                    .apply(change, &live, &self.workers, &self.shared)?;
                 if let (Some(admin), Some(identity)) = (&self.admin, admin_tls) {
                     admin.tls().put_in_force(identity);
                 }

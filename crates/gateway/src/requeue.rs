@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::Config;
 
@@ -24,6 +24,8 @@ pub(crate) struct Requeue {
     halted: Vec<Arc<Group>>,
     /// The halted groups that were running.
     ran: Vec<Arc<Group>>,
+    /// Consumer groups that were not there before this change.
+    created: Vec<(Arc<Queue>, Arc<str>)>,
     in_force: bool,
 }
 
@@ -42,10 +44,11 @@ impl Requeue {
             opened: Vec::new(),
             halted: Vec::new(),
             ran: Vec::new(),
+            created: Vec::new(),
             in_force: false,
         };
         for queue in before.all().filter(|queue| !new.queues.contains_key(&queue.name)) {
-            may_go(queue)?;
+            could_go(queue, before)?;
             requeue.gone.push(Arc::clone(queue));
         }
         for (name, settings) in &new.queues {
@@ -84,13 +87,13 @@ impl Requeue {
             && self.halted.is_empty()
     }
 
-    /// Stops the pipelines that change, and publishes the new queues, before the configuration that contains
-    /// them is in force. If putting the configuration in force fails afterwards, [`Requeue::back`] undoes
-    /// this step.
+    /// Stops the pipelines that change, lets removed queues run empty, and publishes the new queues, before
+    /// the configuration that contains them is in force. If putting the configuration in force fails
+    /// afterwards, [`Requeue::back`] undoes this step.
     ///
     /// # Errors
-    /// Fails when batches under way are not done in time, or when a consumer group cannot be created.
-    /// Everything is then as it was before.
+    /// Fails when batches under way are not done in time, when a removed queue does not run empty, or when a
+    /// consumer group cannot be created. Everything is then as it was before.
     pub(crate) fn put_in_force(
         &mut self,
         shared: &GatewayState,
@@ -101,46 +104,93 @@ impl Requeue {
         }
         let goes_on = |group: &&Arc<Group>| group.goes_on();
         self.ran = self.halted.iter().filter(goes_on).cloned().collect();
-        let next = match deliveries.stop_some(&self.halted, HALT_WITHIN) {
-            true => self.next(),
-            false => Err(StartError::QueuesDiffer {
-                key: "pipeline",
-                why: "a pipeline that changes did not stop: its batches under way are not done; try again"
-                    .to_owned(),
-            }),
+        let changed = self.halt(deliveries).and_then(|()| self.next());
+        let changed = changed.and_then(|next| {
+            shared.queues.store(Arc::new(next));
+            self.in_force = true;
+            // Somebody may have started one of them by hand until now.
+            match deliveries.retire(&self.halted, HALT_WITHIN) {
+                true => Ok(()),
+                false => Err(not_stopped()),
+            }
+        });
+        if changed.is_err() {
+            self.in_force = true;
+            self.back(shared, deliveries);
+        }
+        changed
+    }
+
+    /// Stops the groups that change. Those of queues that go deliver on until nothing is left there, with
+    /// nothing coming in any more.
+    fn halt(&self, deliveries: &Deliveries) -> Result<(), StartError> {
+        let goes = |group: &&Arc<Group>| self.gone.iter().any(|queue| Arc::ptr_eq(queue, &group.queue));
+        let (of_gone, others): (Vec<_>, Vec<_>) = self.halted.iter().partition(goes);
+        let stop = |groups: Vec<&Arc<Group>>| {
+            let groups: Vec<_> = groups.into_iter().cloned().collect();
+            deliveries.stop_some(&groups, HALT_WITHIN)
         };
-        match next {
-            Ok(next) => {
-                shared.queues.store(Arc::new(next));
-                self.in_force = true;
-                Ok(())
+        if !stop(others) {
+            return Err(not_stopped());
+        }
+        for queue in &self.gone {
+            queue.entrance.close();
+        }
+        let until = Instant::now() + EMPTY_WITHIN;
+        for queue in &self.gone {
+            while let Err(why) = is_empty(queue) {
+                let delivers = |group: &&&Arc<Group>| Arc::ptr_eq(queue, &group.queue) && group.goes_on();
+                if Instant::now() > until || of_gone.iter().filter(delivers).count() == 0 {
+                    return Err(why);
+                }
+                #[allow(clippy::disallowed_methods, reason = "no core calls this")]
+                std::thread::sleep(LOOK_AGAIN);
             }
-            Err(error) => {
-                self.go_on(deliveries);
-                Err(error)
-            }
+        }
+        match stop(of_gone) {
+            true => Ok(()),
+            false => Err(not_stopped()),
         }
     }
 
     /// Returns all queues and groups of the new configuration. Consumer groups that do not change are kept.
-    fn next(&self) -> Result<Queues, StartError> {
+    fn next(&mut self) -> Result<Queues, StartError> {
         let before = self.before.groups();
-        let groups = self.deliveries.iter().map(|settings| {
-            let same = before.iter().find(|group| group.settings == *settings);
-            match same {
-                Some(group) => Ok(Arc::clone(group)),
-                None => Group::open(settings, &self.queues[&settings.queue]).map(Arc::new),
+        let mut groups = Vec::with_capacity(self.deliveries.len());
+        for settings in &self.deliveries {
+            if let Some(same) = before.iter().find(|group| group.settings == *settings) {
+                groups.push(Arc::clone(same));
+                continue;
             }
-        });
-        Ok(Queues::of(self.queues.clone(), groups.collect::<Result<_, _>>()?))
+            let queue = &self.queues[&settings.queue];
+            if !queue.log.consumers().iter().any(|name| *name == *settings.group) {
+                self.created
+                    .push((Arc::clone(queue), Arc::clone(&settings.group)));
+            }
+            groups.push(Arc::new(Group::open(settings, queue)?));
+        }
+        Ok(Queues::of(self.queues.clone(), groups))
     }
 
     /// Undoes what [`Requeue::put_in_force`] did.
     pub(crate) fn back(&mut self, shared: &GatewayState, deliveries: &Deliveries) {
-        if std::mem::take(&mut self.in_force) {
-            shared.queues.store(Arc::clone(&self.before));
-            self.go_on(deliveries);
+        if !std::mem::take(&mut self.in_force) {
+            return;
         }
+        shared.queues.store(Arc::clone(&self.before));
+        for queue in &self.gone {
+            queue.entrance.open();
+        }
+        // A group for which nothing delivers would keep all that is queued from now on.
+        for (queue, group) in self.created.drain(..) {
+            if let Some(log) = queue.log.on_disk()
+                && let Err(error) = log.remove_consumer(&group)
+            {
+                let queue = &*queue.name;
+                tracing::error!(queue, %group, %error, "a consumer group of the failed reload is still there: remove it");
+            }
+        }
+        self.go_on(deliveries);
     }
 
     fn go_on(&self, deliveries: &Deliveries) {
@@ -181,16 +231,6 @@ impl Requeue {
         }
         for queue in &self.gone {
             queue.close();
-            // A request that was under way may have added documents in the meantime.
-            let late = pending(queue);
-            if late > 0 {
-                let queue = &*queue.name;
-                tracing::error!(
-                    queue,
-                    documents = late,
-                    "documents came into a queue while it was removed; they are delivered once it is configured again"
-                );
-            }
         }
     }
 }
@@ -215,10 +255,27 @@ fn pending(queue: &Arc<Queue>) -> u64 {
         .unwrap_or(0)
 }
 
-/// Checks that a queue may be removed, which requires that nothing in it is waiting.
-fn may_go(queue: &Arc<Queue>) -> Result<(), StartError> {
+/// Checks that a queue may be removed as soon as nothing comes in any more: pipelines keep up with it, and
+/// none of its documents needs an operator.
+fn could_go(queue: &Arc<Queue>, queues: &Queues) -> Result<(), StartError> {
+    let keeps_up = |group: &Arc<Group>| group.goes_on() && group.lag().is_none_or(|lag| lag < EMPTY_WITHIN);
+    let mut groups = queues.groups().iter();
+    let all_keep_up = groups.all(|group| !Arc::ptr_eq(&group.queue, queue) || keeps_up(group));
+    let account = queue.account();
+    let parked = account.groups.iter().any(|group| group.parked > 0);
+    match all_keep_up && !parked && account.dead_letters() == 0 {
+        true => Ok(()),
+        false => is_empty(queue),
+    }
+}
+
+/// Checks that nothing in a queue is waiting, and that there are no dead letters.
+fn is_empty(queue: &Arc<Queue>) -> Result<(), StartError> {
     let refused = |why: String| Err(StartError::QueuesDiffer { key: "flow", why });
-    let (name, pending) = (&queue.name, pending(queue));
+    let name = &queue.name;
+    // In this order: what is no longer on its way is among what is pending.
+    let on_its_way = !queue.entrance.is_empty() || queue.log.status().waiting_bytes > 0;
+    let pending = pending(queue);
     if pending > 0 {
         return refused(format!(
             "the queue `{name}` is gone from the file, and has {pending} documents that are not delivered; wait for them, or restart, which leaves them on the disk"
@@ -230,7 +287,19 @@ fn may_go(queue: &Arc<Queue>) -> Result<(), StartError> {
             "the queue `{name}` is gone from the file, and has {dead} dead letters; replay or purge them, or restart, which leaves them on the disk"
         ));
     }
-    Ok(())
+    match on_its_way {
+        true => refused(format!(
+            "the queue `{name}` is gone from the file, and requests are on their way into it; try again"
+        )),
+        false => Ok(()),
+    }
+}
+
+fn not_stopped() -> StartError {
+    StartError::QueuesDiffer {
+        key: "pipeline",
+        why: "a pipeline that changes did not stop: its batches under way are not done; try again".to_owned(),
+    }
 }
 
 /// Checks that an open queue can change to the new settings.
@@ -271,3 +340,7 @@ fn may_change(was: &config::Queue, now: &config::Queue) -> Result<(), StartError
 
 /// How long a changing pipeline's batches under way may take to finish.
 const HALT_WITHIN: Duration = Duration::from_secs(10);
+/// How long a removed queue may take to run empty. Its clients are told to come again meanwhile.
+const EMPTY_WITHIN: Duration = Duration::from_secs(2);
+/// The interval between two looks whether a removed queue is empty.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);

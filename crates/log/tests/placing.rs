@@ -4,11 +4,12 @@
 
 mod altered;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use altered::{Alter, Altered};
 use log::{Drive, Log, Next, Options, StartAt};
+use parking_lot::Mutex;
 
 /// A disk on which the keeper's turn comes just when a segment is opened.
 #[derive(Clone, Default)]
@@ -18,7 +19,7 @@ struct KeptMeanwhile {
 
 impl Alter for KeptMeanwhile {
     fn opened(&self) {
-        let log = self.log.lock().unwrap().take();
+        let log = self.log.lock().take();
         if let Some(log) = log {
             std::thread::spawn(move || log.keep_turn());
             // A turn that does not wait is over by then.
@@ -55,9 +56,9 @@ fn a_segment_stays_while_a_new_group_is_placed_in_it() {
         first.commit(&[group.mark.done()]).unwrap();
     }
     first.flush().unwrap();
-    *disk.log.lock().unwrap() = Some(Arc::clone(&log));
+    *disk.log.lock() = Some(Arc::clone(&log));
     let second = log.consumer("second", StartAt::Oldest).unwrap();
-    assert!(disk.log.lock().unwrap().is_none(), "the keeper had its turn");
+    assert!(disk.log.lock().is_none(), "the keeper had its turn");
     let (mut reader, mut found) = (second.reader(0).unwrap(), 0);
     while let Some(next) = reader.next(&mut bytes).unwrap() {
         assert!(matches!(next, Next::Group(_)), "{next:?}");

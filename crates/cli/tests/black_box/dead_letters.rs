@@ -571,6 +571,8 @@ fn the_command_line_lists_shows_edits_replays_and_purges() {
     let place = GatewayHome::before(&[&cluster], "");
     let gateway = place.start();
     kill_documents(&gateway, &cluster, &body(5));
+    let (status, _, why) = run(&gateway, &["list", "--since", "tomorrow"], "");
+    assert!(status == 2 && why.contains("is not a time"), "{status}: {why}");
     let (status, listed, _) = run(&gateway, &["list", "--status", "4xx", "--since", "1h"], "");
     assert_eq!((status, listed.lines().count()), (0, 6), "{listed}");
     assert!(listed.contains("mapper_parsing_exception"), "{listed}");

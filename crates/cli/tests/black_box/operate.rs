@@ -246,6 +246,14 @@ fn a_group_is_set_elsewhere_while_it_is_stopped_and_the_books_stay_exact() {
         send(&gateway, "POST", &format!("{path}?to=nowhere&confirm=true")).status,
         400
     );
+    let end = queue(&gateway)["end"].as_u64().unwrap();
+    let beyond = send(&gateway, "POST", &format!("{path}?to={end}0&confirm=true"));
+    assert_eq!(beyond.status, 400, "it would pass over all that is pending");
+    let told = String::from_utf8_lossy(&beyond.body);
+    assert!(
+        told.contains(&format!("the queue has positions 0 to {end}")),
+        "{told}"
+    );
     let moved = post(&gateway, &format!("{path}?to=earliest&confirm=true"));
     assert_eq!(moved["moved"], json!({"skipped": 0, "rewound": 40}));
     let one = account(&queue(&gateway), "c0");

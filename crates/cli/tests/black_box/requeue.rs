@@ -1,8 +1,10 @@
 //! A reload that changes queues and pipelines: what it may change, at once and without losing anything, and
 //! what it refuses.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::fake::{FakeCluster, Fault, Injection, Spec};
 
@@ -304,8 +306,25 @@ fn a_reload_that_is_asked_for_again_while_a_batch_is_slow_leaves_its_pipeline_ru
         "name: p0, retry_delay_in_ms: 20",
         "name: p0, retry_delay_in_ms: 30",
     );
-    reload(&gateway, &place, &[(first, second)], "did not stop");
-    reload(&gateway, &place, &[], DONE);
+    let (over, slowest) = (AtomicBool::default(), Mutex::new(Duration::ZERO));
+    std::thread::scope(|scope| {
+        let _ends = Ends(&over);
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                gateway.admin().get("/metrics").unwrap().ok().unwrap();
+                let mut slowest = slowest.lock();
+                *slowest = slowest.max(began.elapsed());
+            }
+        });
+        reload(&gateway, &place, &[(first, second)], "did not stop");
+        reload(&gateway, &place, &[], DONE);
+    });
+    let slowest = *slowest.lock();
+    assert!(
+        slowest < Duration::from_secs(5),
+        "the admin port waits for no reload: {slowest:?}"
+    );
     gateway.bulk(&body(20)).ok().unwrap();
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(70));
 }
@@ -337,4 +356,99 @@ fn a_reload_that_fails_for_another_reason_leaves_queues_as_they_are() {
         assert!(began.elapsed() < PATIENCE, "{}", gateway.log());
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Tells others to end once this is dropped, also by a panic.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Until the reload, the queue's pipeline keeps up with its clients, but there is hardly a moment at which
+/// nothing is pending.
+#[test]
+fn a_queue_is_removed_under_load_and_nothing_stays_behind_in_it() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "");
+    let gateway = place.start();
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(30))).always());
+    let over = AtomicBool::default();
+    // Without ids, so that no document waits for an earlier one.
+    let one = "{\"create\":{\"_index\":\"logs\"}}\n{\"n\":1}\n";
+    let (accepted, told_to_come_again) = (AtomicU64::default(), AtomicU64::default());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(2));
+                    let answer = gateway.bulk(&one.repeat(5));
+                    match answer.status {
+                        200 => accepted.fetch_add(5, Ordering::Relaxed),
+                        503 => {
+                            assert_eq!(answer.header("retry-after"), Some("1"), "{answer:?}");
+                            told_to_come_again.fetch_add(1, Ordering::Relaxed)
+                        }
+                        _ => panic!("{answer:?}"),
+                    };
+                }
+            });
+        }
+        let ends = Ends(&over);
+        for round in 0..4 {
+            let change = [("name: q,", "name: other,"), ("name: other,", "name: q,")][round % 2];
+            reload(&gateway, &place, &[change], DONE);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        drop(ends);
+    });
+    assert_eq!(drained(&gateway, "c0")["pending"], json!(0));
+    let first = queue(&gateway)["accepted"].as_u64().unwrap();
+    reload(&gateway, &place, &[("name: q,", "name: other,")], DONE);
+    let other = stats(&gateway)["other"].clone();
+    assert_eq!(
+        first + other["accepted"].as_u64().unwrap(),
+        accepted.load(Ordering::Relaxed)
+    );
+    assert_eq!(cluster.counts().docs, accepted.load(Ordering::Relaxed));
+    assert!(
+        !gateway.log().contains("is gone from the file"),
+        "{}",
+        gateway.log()
+    );
+}
+
+#[test]
+fn a_reload_that_fails_leaves_no_consumer_group_that_nobody_delivers_for() {
+    let (primary, backup) = (cluster(), cluster());
+    let place = place(&[&primary, &backup], "");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let second = "  - {name: p1, retry_delay_in_ms: 20, processor: [{bulk_indexing: {elasticsearch: c1}}]}\n";
+    std::fs::write(&place.file, text.replace(second, "")).unwrap();
+    let gateway = place.start();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let entry = "entry: [{name: e,";
+    let two = format!("entry: [{{name: f, router: r, network: {{binding: '{address}'}}}}, {{name: e,");
+    let with_second = format!("{second}elasticsearch:\n");
+    let changes = [
+        (entry, two.as_str()),
+        ("elasticsearch:\n", with_second.as_str()),
+        (
+            "name: p0, retry_delay_in_ms: 20",
+            "name: p0, retry_delay_in_ms: 30",
+        ),
+    ];
+    let log = reload(&gateway, &place, &changes, &address);
+    assert!(!log.contains(DONE), "{log}");
+    gateway.bulk(&body(10)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(10));
+    let groups = queue(&gateway)["groups"].clone();
+    assert!(groups.get("c1").is_none(), "{groups:#}");
+    // Once it can be had, it begins with all that is there.
+    drop(taken);
+    reload(&gateway, &place, &[], DONE);
+    assert_eq!(drained(&gateway, "c1")["indexed"], json!(10));
 }

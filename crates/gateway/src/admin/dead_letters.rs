@@ -16,11 +16,11 @@ use super::AdminState;
 use super::refusal::Refusal;
 use crate::clock::now_ms;
 use crate::own_thread::on_own_thread;
-use crate::queue::Queue;
 use crate::queue::dead_letters::{
     Edit, Letter, LetterFilter, LettersError, Patch, PatchTerms, Patched, ReplayTarget, ShownLetter, Unfit,
     like,
 };
+use crate::queue::{Queue, broken_replay};
 
 /// The query parameters of these endpoints.
 #[derive(Debug, Default, Deserialize)]
@@ -271,7 +271,10 @@ pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) 
         };
         let letters = &queue.dead_letters;
         let done = letters.replay(&filter, &queue.committed(), &way, || queue.flush());
-        let done = done.map_err(|error| failed(&error))?;
+        let done = done.map_err(|error| {
+            broken_replay::end(&queue);
+            failed(&error)
+        })?;
         tracing::info!(
             queue = &*queue.name,
             replayed = done.replayed,

@@ -46,7 +46,11 @@ pub(super) async fn start(
     }
     blocking(move || {
         for group in &groups {
-            admin.deliveries.start_one(group).map_err(Refusal::failed)?;
+            let started = admin.deliveries.start_one(group);
+            started.map_err(|error| match error.kind() {
+                std::io::ErrorKind::ResourceBusy => Refusal::conflict(error.to_string()),
+                _ => Refusal::failed(error),
+            })?;
         }
         tracing::info!(pipeline = name, "pipeline started");
         Ok(Json(shown(&groups)).into_response())

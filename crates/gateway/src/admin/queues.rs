@@ -145,6 +145,7 @@ pub(super) async fn set_offset(
                 return topics::seek(&**shared, to, wanted.lane);
             }
             let log = on_disk(&queue, "its consumer groups are set elsewhere")?;
+            is_there(log, to)?;
             let consumer = log.consumer(&group, StartAt::Oldest).map_err(Refusal::failed)?;
             let moved = consumer.seek(to).map_err(Refusal::failed)?;
             Ok(json!({"skipped": moved.skipped, "rewound": moved.rewound}))
@@ -165,7 +166,11 @@ pub(super) async fn remove_group(
 ) -> Result<Response, Refusal> {
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let queue = admin.queue(Some(&name))?;
-    known(&queue, &group)?;
+    // A removal that the disk broke off may have left the tally of the group's letters.
+    let has_tally = queue.dead_letters.tallies().1.contains_key(&group);
+    if !has_tally {
+        known(&queue, &group)?;
+    }
     if wanted.to.is_some() || wanted.lane.is_some() {
         let reason = "a group is removed as a whole: `to` and `lane` mean nothing here";
         return Err(Refusal::invalid(reason));
@@ -182,33 +187,40 @@ pub(super) async fn remove_group(
     blocking(move || {
         let account = queue.account();
         let one = account.groups.iter().find(|one| one.name == group);
-        let one = one.ok_or_else(|| no_group(&group))?;
-        if one.dead > 0 {
-            let reason = format!("{} dead letters of {group} are there: purge them first", one.dead);
+        let (dead, parked) = one.map_or((0, 0), |one| (one.dead, one.parked));
+        if dead > 0 {
+            let reason = format!("{dead} dead letters of {group} are there: purge them first");
             return Err(Refusal::conflict(reason));
         }
-        if one.parked > 0 {
-            let reason = format!(
-                "{} documents of {group} are parked: give them up first",
-                one.parked
-            );
+        if parked > 0 {
+            let reason = format!("{parked} documents of {group} are parked: give them up first");
             return Err(Refusal::conflict(reason));
         }
+        let pending = one.map_or(0, |one| one.pending);
         let letters = &queue.dead_letters;
         drop_unsettled(&queue, &group).map_err(Refusal::failed)?;
         let log = on_disk(&queue, "its consumer groups are removed")?;
         log.remove_consumer(&group).map_err(Refusal::failed)?;
         letters.forget(&group).map_err(Refusal::failed)?;
         queue.parked.forget(&group);
-        tracing::warn!(
-            queue = name,
-            group,
-            pending = one.pending,
-            "a consumer group was removed"
-        );
-        Ok(Json(json!({"removed": group, "pending": one.pending})).into_response())
+        tracing::warn!(queue = name, group, pending, "a consumer group was removed");
+        Ok(Json(json!({"removed": group, "pending": pending})).into_response())
     })
     .await
+}
+
+/// Refuses a position that the log does not have: one digit too many would pass over all that is pending.
+fn is_there(log: &log::Log, to: StartAt) -> Result<(), Refusal> {
+    let (StartAt::Position(position), status) = (to, log.status()) else {
+        return Ok(());
+    };
+    match (status.start..=status.end).contains(&position) {
+        true => Ok(()),
+        false => Err(Refusal::invalid(format!(
+            "the queue has positions {} to {}",
+            status.start, status.end
+        ))),
+    }
 }
 
 /// Returns the place of a consumer group, lane by lane.

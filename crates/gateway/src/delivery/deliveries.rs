@@ -56,9 +56,17 @@ impl Deliveries {
 
     /// Starts the delivery of one group, unless it runs. One that is stopping begins anew once it has
     /// stopped.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::ResourceBusy`] if a reload has put another group in its place meanwhile; what the
+    /// system says if there is no thread.
     pub(crate) fn start_one(&self, group: &Arc<Group>) -> io::Result<()> {
         let lock = self.lock_of(key(group));
         let _locked = lock.lock();
+        if !self.is_in_force(group) {
+            let why = "a reload has just changed this pipeline: try again";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+        }
         let mut runs = self.runs();
         if group.begin_anew_when_stopped() || group.phase() != Phase::Stopped {
             return Ok(());
@@ -110,6 +118,23 @@ impl Deliveries {
             std::thread::sleep(LOOK_AGAIN);
         }
         have_ended()
+    }
+
+    /// Stops the deliveries of groups that others have been put in place of, as [`Deliveries::stop_some`]
+    /// does. None of them is started any more afterwards.
+    pub(crate) fn retire(&self, groups: &[Arc<Group>], within: Duration) -> bool {
+        for group in groups {
+            // Whoever was about to start it has done so by then.
+            drop(self.lock_of(key(group)).lock());
+        }
+        self.stop_some(groups, within)
+    }
+
+    /// Whether a group is one of the configuration in force.
+    fn is_in_force(&self, group: &Arc<Group>) -> bool {
+        let queues = self.shared.queues.load();
+        let now = queues.group(&group.settings.queue, &group.settings.group);
+        now.is_some_and(|now| Arc::ptr_eq(now, group))
     }
 
     /// Does something to a consumer group while nothing delivers for it; `None` if something does.

@@ -137,6 +137,7 @@ impl Accept {
 
     /// Appends an entry; one with a key is there once the key lies in its own log, too.
     async fn append(&self, entry: NewRecord, keyed: Option<(Claim, Keyed)>) -> Result<Receipt, NotQueued> {
+        let _inside = self.queue.entrance.enter().ok_or(NotQueued::Leaving)?;
         let log = &self.queue.log;
         let Some((claim, keyed)) = keyed else {
             return log.append(entry).await;

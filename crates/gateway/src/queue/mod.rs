@@ -11,7 +11,9 @@
 mod accept;
 mod accounts;
 mod at_nodes;
+pub(crate) mod broken_replay;
 pub(crate) mod dead_letters;
+mod entrance;
 mod fence;
 mod journal;
 pub mod moving;

@@ -18,6 +18,7 @@ use crate::clock::now_ms;
 use crate::metrics::Count;
 use crate::queue::at_nodes::{AtNodes, tenths};
 use crate::queue::dead_letters::{Committed, DeadLetters};
+use crate::queue::entrance::Entrance;
 use crate::queue::journal::{Consumer, Journal};
 use crate::queue::parked::{Parked, ParkedOfQueue, ParkedTopic};
 use crate::queue::phase::{Phase, WhenStopped};
@@ -50,6 +51,7 @@ pub(crate) struct Queue {
     pub(crate) whereabouts: Option<Whereabouts>,
     /// The folder that says how far each consumer group sends; `None` in Kafka.
     sent_marks: Option<PathBuf>,
+    pub(crate) entrance: Entrance,
     /// Which requests the queue's cluster takes, by their heads.
     pub(crate) forms: Forms,
     /// The treatment of writes that cannot be queued.
@@ -66,8 +68,12 @@ pub(crate) struct Group {
     /// The operations that wait apart from their lanes; unset while [`Group::cannot_park`] gives a reason.
     parked: OnceLock<Arc<Parked>>,
     cannot_park: Mutex<Option<CannotPark>>,
-    /// How far each lane may have sent; `None` in Kafka.
-    sent_marks: Option<SentMarks>,
+    /// The end of the queue when the group was opened, or 0 if it was empty: an earlier run can have sent
+    /// nothing behind it.
+    end_before: u64,
+    /// How far each lane may have sent; none in Kafka, and none before delivery first begins. A group that a
+    /// failed reload has opened must not take the file from the one that delivers.
+    sent_marks: OnceLock<SentMarks>,
     /// For each lane, the end of the queue when delivery started. An earlier run may have delivered records
     /// before this position without committing them.
     doubtful_before: Vec<AtomicU64>,
@@ -232,6 +238,7 @@ impl Queue {
             keys: keys.transpose().map_err(|error| failed(&error))?,
             whereabouts,
             sent_marks: on_disk.then(|| data.join("sent").join(&*settings.name)),
+            entrance: Entrance::default(),
             forms: Forms::default(),
             passing: Mutex::new(settings.passing),
             plan_room: PlanRoom::new(),
@@ -468,17 +475,15 @@ impl Group {
             why: error.to_string(),
         })?;
         let lanes = queue.log.lanes();
-        let sent_marks = queue.sent_marks.as_ref().map(|folder| {
-            let status = queue.log.status();
-            let end = if status.documents == 0 { 0 } else { status.end };
-            SentMarks::open(&folder.join(&*settings.group), lanes, end)
-        });
+        let status = queue.log.status();
+        let end_before = if status.documents == 0 { 0 } else { status.end };
         let group = Self {
             settings: settings.clone(),
             consumer,
             parked: OnceLock::new(),
             cannot_park: Mutex::default(),
-            sent_marks,
+            end_before,
+            sent_marks: OnceLock::new(),
             doubtful_before: (0..lanes).map(|_| AtomicU64::default()).collect(),
             unsettled: AtomicBool::new(true),
             lanes: (0..lanes).map(|_| Mutex::default()).collect(),
@@ -592,6 +597,12 @@ impl Group {
     /// Prepares for delivery to start. An earlier run of this process has committed everything that it
     /// delivered, unless somebody has said otherwise since; an earlier process may have ended anywhere.
     pub(crate) fn begins(&self) {
+        if let Some(folder) = &self.queue.sent_marks {
+            let path = folder.join(&*self.settings.group);
+            let lanes = self.queue.log.lanes();
+            self.sent_marks
+                .get_or_init(|| SentMarks::open(&path, lanes, self.end_before));
+        }
         if self.unsettled.swap(false, Ordering::Relaxed) {
             self.doubt_all();
         }
@@ -608,7 +619,7 @@ impl Group {
     pub(crate) fn doubt_all(&self) {
         let end = self.queue.log.status().end;
         for (before, lane) in self.doubtful_before.iter().zip(0..) {
-            let sent = self.sent_marks.as_ref().map_or(end, |marks| marks.before(lane));
+            let sent = self.sent_marks.get().map_or(end, |marks| marks.before(lane));
             before.store(sent.min(end), Ordering::Relaxed);
         }
     }
@@ -638,7 +649,7 @@ impl Group {
 
     /// Records that a lane is about to send the records before `end`.
     pub(crate) fn sends(&self, lane: u32, end: u64) {
-        if let Some(marks) = &self.sent_marks {
+        if let Some(marks) = self.sent_marks.get() {
             marks.sends(lane, end);
         }
     }

@@ -406,7 +406,7 @@ impl Writer {
         self.mark.sync();
     }
 
-    /// Returns when [`Writer::sync_if_due`] is next due, in ms from now. A poisoned log is never synced again.
+    /// Returns when [`Writer::sync_if_due`] is next due, in ms from now; never again in a poisoned log.
     pub(crate) fn sync_due_ms(&self, shared: &OpenLog) -> Option<u64> {
         let Fsync::Interval(interval) = shared.adjustable().fsync else {
             return None;

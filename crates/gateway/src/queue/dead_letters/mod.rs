@@ -24,6 +24,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use log::{AppendError, Consumer, Log, OpenError, Options, ReadError, RealDisk, StartAt};
 use parking_lot::{Mutex, RwLockReadGuard};
@@ -59,6 +60,8 @@ pub(crate) struct DeadLetters {
         reason = "a replay alone writes, while it appends one record"
     )]
     counting: parking_lot::RwLock<()>,
+    /// Whether somebody is about to end a replay that broke off.
+    is_ending: AtomicBool,
 }
 
 /// A letter that was picked.
@@ -125,6 +128,7 @@ impl DeadLetters {
             work: Mutex::default(),
             under_way: Mutex::default(),
             counting: Default::default(),
+            is_ending: AtomicBool::default(),
         })
     }
 

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bulk::{Ask, IdMint, NullId, Plan, RouteTable, Scratch, Verdict};
@@ -123,6 +124,21 @@ impl DeadLetters {
             log.remove_consumer(REPLAYING)?;
         }
         Ok(())
+    }
+
+    /// Does the same for whoever is not about to replay.
+    pub(crate) fn end_broken_replay(&self, log: &Log) -> Result<(), LettersError> {
+        let _work = self.work.lock();
+        self.end_replay_before(log)
+    }
+
+    /// Returns whether nobody has begun to end a replay; the caller is to do so then.
+    pub(crate) fn begins_ending(&self) -> bool {
+        !self.is_ending.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn ends_ending(&self) {
+        self.is_ending.store(false, Ordering::Relaxed);
     }
 
     fn put_back(
