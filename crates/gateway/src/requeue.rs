@@ -8,7 +8,7 @@ use config::Config;
 
 use crate::delivery::Deliveries;
 use crate::live::GatewayState;
-use crate::queue::{Group, Queue, Queues};
+use crate::queue::{Account, Group, Queue, Queues};
 use crate::start_error::StartError;
 
 /// The planned change of queues and pipelines. Everything that can be opened beforehand is already open.
@@ -109,7 +109,11 @@ impl Requeue {
             shared.queues.store(Arc::new(next));
             self.in_force = true;
             // Somebody may have started one of them by hand until now.
-            match deliveries.retire(&self.halted, HALT_WITHIN) {
+            deliveries.let_starts_finish(&self.halted);
+            let started = self.halted.iter().filter(|group| group.goes_on());
+            let started: Vec<_> = started.cloned().collect();
+            self.ran.extend(started);
+            match deliveries.stop_some(&self.halted, HALT_WITHIN) {
                 true => Ok(()),
                 false => Err(not_stopped()),
             }
@@ -137,7 +141,8 @@ impl Requeue {
             queue.entrance.close();
         }
         let until = Instant::now() + EMPTY_WITHIN;
-        for queue in &self.gone {
+        // Other gateways deliver from a topic, too.
+        for queue in self.gone.iter().filter(|queue| queue.log.on_disk().is_some()) {
             while let Err(why) = is_empty(queue) {
                 let delivers = |group: &&&Arc<Group>| Arc::ptr_eq(queue, &group.queue) && group.goes_on();
                 if Instant::now() > until || of_gone.iter().filter(delivers).count() == 0 {
@@ -177,7 +182,17 @@ impl Requeue {
         if !std::mem::take(&mut self.in_force) {
             return;
         }
-        shared.queues.store(Arc::clone(&self.before));
+        let replaced = shared.queues.swap(Arc::clone(&self.before));
+        let groups = self.before.groups();
+        let is_new = |group: &&Arc<Group>| !groups.iter().any(|before| Arc::ptr_eq(before, group));
+        let new: Vec<_> = replaced.groups().iter().filter(is_new).cloned().collect();
+        // Somebody may have started one of them by hand.
+        deliveries.let_starts_finish(&new);
+        if !deliveries.stop_some(&new, HALT_WITHIN) {
+            tracing::error!(
+                "a pipeline that was started during a failed reload does not stop: restart the gateway"
+            );
+        }
         for queue in &self.gone {
             queue.entrance.open();
         }
@@ -188,6 +203,9 @@ impl Requeue {
             {
                 let queue = &*queue.name;
                 tracing::error!(queue, %group, %error, "a consumer group of the failed reload is still there: remove it");
+            }
+            if queue.log.on_disk().is_some() {
+                queue.parked.forget(&group);
             }
         }
         self.go_on(deliveries);
@@ -229,7 +247,7 @@ impl Requeue {
                 tracing::error!(pipeline = &*group.settings.pipeline, %error, "pipeline not started");
             }
         }
-        for queue in &self.gone {
+        for queue in self.gone.drain(..) {
             queue.close();
         }
     }
@@ -237,6 +255,10 @@ impl Requeue {
 
 impl Drop for Requeue {
     fn drop(&mut self) {
+        // After a panic, what was to go stays.
+        for queue in &self.gone {
+            queue.entrance.open();
+        }
         // Nothing else has seen these queues yet.
         for queue in self.opened.drain(..) {
             queue.close();
@@ -245,8 +267,7 @@ impl Drop for Requeue {
 }
 
 /// Returns the number of documents that some consumer group has yet to deliver.
-fn pending(queue: &Arc<Queue>) -> u64 {
-    let account = queue.account();
+fn pending(account: &Account<'_>) -> u64 {
     account
         .groups
         .iter()
@@ -256,14 +277,16 @@ fn pending(queue: &Arc<Queue>) -> u64 {
 }
 
 /// Checks that a queue may be removed as soon as nothing comes in any more: pipelines keep up with it, and
-/// none of its documents needs an operator.
+/// none of its documents needs an operator. What is in Kafka comes from other gateways, too, and is known
+/// only every few seconds: there, nothing may be waiting.
 fn could_go(queue: &Arc<Queue>, queues: &Queues) -> Result<(), StartError> {
     let keeps_up = |group: &Arc<Group>| group.goes_on() && group.lag().is_none_or(|lag| lag < EMPTY_WITHIN);
     let mut groups = queues.groups().iter();
     let all_keep_up = groups.all(|group| !Arc::ptr_eq(&group.queue, queue) || keeps_up(group));
     let account = queue.account();
     let parked = account.groups.iter().any(|group| group.parked > 0);
-    match all_keep_up && !parked && account.dead_letters() == 0 {
+    let is_ours = queue.log.on_disk().is_some();
+    match is_ours && all_keep_up && !parked && account.dead_letters() == 0 {
         true => Ok(()),
         false => is_empty(queue),
     }
@@ -275,13 +298,13 @@ fn is_empty(queue: &Arc<Queue>) -> Result<(), StartError> {
     let name = &queue.name;
     // In this order: what is no longer on its way is among what is pending.
     let on_its_way = !queue.entrance.is_empty() || queue.log.status().waiting_bytes > 0;
-    let pending = pending(queue);
+    let account = queue.account();
+    let (pending, dead) = (pending(&account), account.dead_letters());
     if pending > 0 {
         return refused(format!(
             "the queue `{name}` is gone from the file, and has {pending} documents that are not delivered; wait for them, or restart, which leaves them on the disk"
         ));
     }
-    let dead = queue.account().dead_letters();
     if dead > 0 {
         return refused(format!(
             "the queue `{name}` is gone from the file, and has {dead} dead letters; replay or purge them, or restart, which leaves them on the disk"

@@ -242,11 +242,13 @@ impl Log {
     /// If the disk fails.
     pub fn remove_consumer(&self, name: &str) -> Result<(), ReadError> {
         let shared = self.shared();
-        let Some(cursors) = shared.consumers.lock().remove(name) else {
+        let Some(cursors) = shared.consumers.lock().get(name).cloned() else {
             return Ok(());
         };
         let removed = cursors.remove(&shared.folder);
-        removed.map_err(|source| read_error("cannot remove a cursor in", &shared.folder.path, source))
+        removed.map_err(|source| read_error("cannot remove a cursor in", &shared.folder.path, source))?;
+        shared.consumers.lock().remove(name);
+        Ok(())
     }
 
     /// Returns an iterator-like [`Browse`] over whole records, beginning with the first that starts at or

@@ -270,6 +270,8 @@ pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) 
             within: REPLAY_MAX,
         };
         let letters = &queue.dead_letters;
+        let inside = queue.entrance.enter();
+        let _inside = inside.ok_or_else(|| Refusal::conflict("a reload is removing the queue".to_owned()))?;
         let done = letters.replay(&filter, &queue.committed(), &way, || queue.flush());
         let done = done.map_err(|error| {
             broken_replay::end(&queue);

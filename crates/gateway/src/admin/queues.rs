@@ -136,6 +136,9 @@ pub(super) async fn set_offset(
     blocking(move || {
         let moved = admin.deliveries.while_stopped(&name, &group, || {
             let letters = &queue.dead_letters;
+            if let Some(log) = queue.log.on_disk() {
+                is_there(log, to)?;
+            }
             drop_unsettled(&queue, &group).map_err(Refusal::failed)?;
             if let Some(parked) = queue.parked_of(&group) {
                 parked.settle().map_err(Refusal::failed)?;
@@ -145,7 +148,6 @@ pub(super) async fn set_offset(
                 return topics::seek(&**shared, to, wanted.lane);
             }
             let log = on_disk(&queue, "its consumer groups are set elsewhere")?;
-            is_there(log, to)?;
             let consumer = log.consumer(&group, StartAt::Oldest).map_err(Refusal::failed)?;
             let moved = consumer.seek(to).map_err(Refusal::failed)?;
             Ok(json!({"skipped": moved.skipped, "rewound": moved.rewound}))
@@ -166,11 +168,6 @@ pub(super) async fn remove_group(
 ) -> Result<Response, Refusal> {
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let queue = admin.queue(Some(&name))?;
-    // A removal that the disk broke off may have left the tally of the group's letters.
-    let has_tally = queue.dead_letters.tallies().1.contains_key(&group);
-    if !has_tally {
-        known(&queue, &group)?;
-    }
     if wanted.to.is_some() || wanted.lane.is_some() {
         let reason = "a group is removed as a whole: `to` and `lane` mean nothing here";
         return Err(Refusal::invalid(reason));
@@ -185,6 +182,10 @@ pub(super) async fn remove_group(
         return Err(Refusal::invalid(reason));
     }
     blocking(move || {
+        // A removal that the disk broke off may have left the tally of the group's letters.
+        if !queue.dead_letters.tallies().1.contains_key(&group) {
+            known(&queue, &group)?;
+        }
         let account = queue.account();
         let one = account.groups.iter().find(|one| one.name == group);
         let (dead, parked) = one.map_or((0, 0), |one| (one.dead, one.parked));

@@ -120,14 +120,12 @@ impl Deliveries {
         have_ended()
     }
 
-    /// Stops the deliveries of groups that others have been put in place of, as [`Deliveries::stop_some`]
-    /// does. None of them is started any more afterwards.
-    pub(crate) fn retire(&self, groups: &[Arc<Group>], within: Duration) -> bool {
+    /// Waits until nobody is about to start one of these groups. Those that others have been put in place of
+    /// are not started any more from then on.
+    pub(crate) fn let_starts_finish(&self, groups: &[Arc<Group>]) {
         for group in groups {
-            // Whoever was about to start it has done so by then.
             drop(self.lock_of(key(group)).lock());
         }
-        self.stop_some(groups, within)
     }
 
     /// Whether a group is one of the configuration in force.

@@ -32,9 +32,9 @@ pub(crate) fn end(queue: &Arc<Queue>) {
 /// Tries once; true also if the queue is gone.
 fn has_ended(queue: &Weak<Queue>) -> bool {
     let Some(queue) = queue.upgrade() else { return true };
-    // A queue that is being removed is about to be closed: its next start sees to it.
+    // A queue that is being removed may be about to be closed, and is gone soon, or stays.
     let Some(_inside) = queue.entrance.enter() else {
-        return true;
+        return false;
     };
     let Some(log) = queue.log.on_disk() else {
         return true;

@@ -390,13 +390,23 @@ impl Cursors {
         written
     }
 
+    /// Removes the file. If the disk fails, the cursors are as they were.
     pub(crate) fn remove(&self, folder: &Folder) -> io::Result<()> {
-        let _file = self.file.lock();
+        let mut file = self.file.lock();
         self.lanes.lock().removed = true;
-        folder
-            .disk
-            .remove(&folder.path.join(format!("{}{CURSOR}", self.name)))?;
-        folder.disk.sync_folder(&folder.path)
+        let path = folder.path.join(format!("{}{CURSOR}", self.name));
+        let removed = match folder.disk.remove(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        };
+        let removed = removed.and_then(|()| folder.disk.sync_folder(&folder.path));
+        if removed.is_err() {
+            // The file may be gone, though: it is made again.
+            file.file = None;
+            let mut lanes = self.lanes.lock();
+            (lanes.removed, lanes.dirty) = (false, true);
+        }
+        removed
     }
 
     pub(crate) fn now(&self) -> Vec<Cursor> {

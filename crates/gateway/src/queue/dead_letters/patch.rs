@@ -174,6 +174,8 @@ impl DeadLetters {
         let mut changed = Vec::new();
         let (mut bytes, at_once) = (0, self.patched_at_once());
         let mut written = Ok(());
+        // Letters that the patch leaves as they are, since something was written.
+        let mut unchanged = Vec::new();
         for (number, one) in picked.iter().enumerate() {
             if number > 0 && began.elapsed() > terms.within {
                 done.next = Some(one.id);
@@ -183,7 +185,7 @@ impl DeadLetters {
                 continue;
             };
             match after(&before, patch, terms) {
-                Ok(None) => done.unchanged += 1,
+                Ok(None) => unchanged.push(before.id),
                 Err(why) => drop(done.refused.insert(before.id, why.to_string())),
                 Ok(Some(after)) => {
                     done.patched += 1;
@@ -202,15 +204,19 @@ impl DeadLetters {
                     break;
                 }
                 bytes = 0;
+                done.unchanged += std::mem::take(&mut unchanged).len() as u64;
             }
         }
         let written = written.and_then(|()| self.write_patched(&mut changed, &work));
         if let Err(error) = written {
-            done.leave(&changed);
-            if done.next == picked.first().map(|one| one.id) {
+            let left = changed.first().map(|letter| letter.id);
+            let Some(left) = left.filter(|left| picked.first().is_some_and(|first| first.id < *left)) else {
                 return Err(error);
-            }
+            };
+            done.leave(left, changed.len());
+            unchanged.retain(|id| *id < left);
         }
+        done.unchanged += unchanged.len() as u64;
         Ok(done)
     }
 
@@ -237,12 +243,12 @@ impl DeadLetters {
 }
 
 impl Patched {
-    /// Takes back what was counted of letters that could not be written.
-    fn leave(&mut self, left: &[Letter]) {
-        self.patched -= left.len() as u64;
-        let is_left = |id: u64| left.iter().any(|letter| letter.id == id);
-        self.preview.retain(|(before, _)| !is_left(before.id));
-        self.next = left.first().map(|letter| letter.id);
+    /// Takes back what was counted of letters from this one on, of which so many could not be written.
+    fn leave(&mut self, from: u64, unwritten: usize) {
+        self.patched -= unwritten as u64;
+        self.preview.retain(|(before, _)| before.id < from);
+        self.refused.retain(|id, _| *id < from);
+        self.next = Some(from);
     }
 }
 

@@ -3,6 +3,8 @@
 //! its end.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -87,14 +89,22 @@ impl DeadLetters {
             std::thread::sleep(ROOM_AGAIN);
         }
         letters.clear();
-        self.release()
+        // They are written all the same.
+        if let Err(error) = self.release() {
+            tracing::warn!(%error, "dead letters keep more of the disk than they need");
+        }
+        Ok(())
     }
 
     /// Puts letters into records of their own again, as they are given here.
     pub(super) fn rewrite(&self, letters: &[Letter]) -> Result<(), LettersError> {
         let (sender, receiver) = mpsc::channel();
-        let mut handed = 0;
+        let (mut handed, refused) = (0, Arc::new(AtomicBool::new(false)));
         for (number, letter) in letters.iter().enumerate() {
+            // A smaller letter behind one that has no room stays, so that the first ones are written.
+            if refused.load(Ordering::Relaxed) {
+                break;
+            }
             // A damaged letter cannot be written again; it stays where it is.
             let Some(lines) = &letter.lines else { continue };
             let mut cause = letter.cause.clone();
@@ -104,8 +114,9 @@ impl DeadLetters {
                 edited_ms: letter.edited_ms,
             });
             let record = encoding::record(&self.log, REWRITTEN, &cause, lines, letter.original.as_deref());
-            let sender = sender.clone();
+            let (sender, refused) = (sender.clone(), Arc::clone(&refused));
             self.log.append(record, move |result| {
+                refused.fetch_or(result.is_err(), Ordering::Relaxed);
                 // The receiver is there until all results have come.
                 let _ = sender.send((number, result));
             });
