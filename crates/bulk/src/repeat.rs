@@ -13,8 +13,15 @@
 //! | `index`, `create` without an id | no: it would be doubled | |
 //! | with a version or a sequence number | no: it conflicts with itself | |
 //!
+//! A second try that is refused for what may pass, or may have come since (429, 403, 5xx), says nothing of
+//! the first: the item says that, whatever the operation. What is wrong with the document or its index (400,
+//! 404) was so the first time, or the index was made anew and the first try's document is gone with the old
+//! one.
+//!
 //! Operations on one document stay in order within their part, so after a second try the last of them decides
 //! as it did after the first, however far the first try got.
+
+use std::collections::BTreeMap;
 
 use crate::failed::write_item;
 use crate::walk::Walk;
@@ -23,7 +30,7 @@ use crate::{Ask, Dialect, Op, Plan, RawError, Reply, RouteTable};
 /// A part that may be sent again after a try of unknown fate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat {
-    /// The items whose second answer may have to be changed.
+    /// The items, whose second answer may have to be changed.
     doubts: Vec<Doubt>,
 }
 
@@ -69,14 +76,12 @@ impl Repeat {
             if write.name != doc.route.name {
                 return None;
             }
-            if matches!(doc.op, Op::Create | Op::Delete) {
-                doubts.push(Doubt {
-                    item,
-                    op: doc.op,
-                    index: doc.route.name.clone(),
-                    id: doc.id.map(Into::into),
-                });
-            }
+            doubts.push(Doubt {
+                item,
+                op: doc.op,
+                index: doc.route.name.clone(),
+                id: doc.id.map(Into::into),
+            });
             item += 1;
         }
         Some(Self { doubts })
@@ -87,25 +92,50 @@ impl Repeat {
     pub fn settle(&self, reply: &mut Reply<'_>, dialect: &Dialect) {
         for doubt in &self.doubts {
             let facts = reply.facts(doubt.item);
-            let why = match (doubt.op, facts.status, facts.failed) {
-                (Op::Create, Some(409), true) => FOUND,
-                (Op::Delete, Some(404), false) => NOT_FOUND,
-                _ => continue,
-            };
-            let Some(id) = &doubt.id else {
-                reply.count_as_created(doubt.item);
-                continue;
-            };
-            let error = RawError {
-                status: 503,
-                kind: "unavailable_shards_exception",
-                reason: why,
-            };
-            let mut item = Vec::new();
-            write_item(&mut item, doubt.op, &doubt.index, Some(id), dialect, error);
-            reply.replace(doubt.item, item);
+            match (doubt.op, facts.status, facts.failed) {
+                (Op::Create, Some(409), true) if doubt.id.is_none() => {
+                    reply.count_as_created(doubt.item);
+                }
+                (Op::Create, Some(409), true) => doubt.put(reply, dialect, FOUND),
+                (Op::Delete, Some(404), false) => doubt.put(reply, dialect, NOT_FOUND),
+                (_, Some(400 | 404 | 409), true) | (_, _, false) => {}
+                (_, status, true) => {
+                    let status = status.map_or_else(|| "an error".to_owned(), |status| status.to_string());
+                    doubt.put(reply, dialect, &format!("{REFUSED} {status}"));
+                }
+            }
         }
     }
+}
+
+impl Doubt {
+    /// Makes the item say that nobody knows what became of its operation.
+    fn put(&self, reply: &mut Reply<'_>, dialect: &Dialect, why: &str) {
+        let error = RawError {
+            status: 503,
+            kind: "unavailable_shards_exception",
+            reason: why,
+        };
+        let minted = match self.id {
+            Some(_) => None,
+            None => id_of(reply.item(self.item)),
+        };
+        let id = self.id.as_deref().or(minted.as_deref().map(str::as_bytes));
+        let mut item = Vec::new();
+        write_item(&mut item, self.op, &self.index, id, dialect, error);
+        reply.replace(self.item, item);
+    }
+}
+
+/// Returns the id in an item. Ids that were minted here have no character that JSON escapes.
+fn id_of(item: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        #[serde(rename = "_id")]
+        id: String,
+    }
+    let item: BTreeMap<String, Named> = serde_json::from_slice(item).ok()?;
+    item.into_values().next().map(|named| named.id)
 }
 
 const FOUND: &str = "gateway: a first try of this operation got no answer, and a second one found the document there: \
@@ -113,3 +143,6 @@ const FOUND: &str = "gateway: a first try of this operation got no answer, and a
 
 const NOT_FOUND: &str = "gateway: a first try of this operation got no answer, and a second one found no document: \
                          the first try deleted it, or there had been none";
+
+const REFUSED: &str = "gateway: a first try of this operation got no answer, and may have been executed; a second one was \
+                       refused with";

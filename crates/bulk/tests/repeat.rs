@@ -215,6 +215,7 @@ proptest! {
         before in prop::collection::vec(0..3_u8, 0..3),
         made in prop::collection::vec(made(), 1..8),
         broke_off in 0..9_usize,
+        refused in (prop::sample::select(vec![0, 400, 403, 429, 500, 503]), 0..9_usize),
         mint in any::<bool>(),
     ) {
         let body: String = made.iter().enumerate().map(|(nth, made)| line(nth, *made)).collect();
@@ -233,8 +234,17 @@ proptest! {
             let mut twice = once.clone();
             once.execute(&sent, usize::MAX);
             let first = twice.execute(&sent, broke_off);
-            let second = twice.execute(&sent, usize::MAX);
+            let mut second = twice.execute(&sent, usize::MAX);
             prop_assert_eq!(&once.docs, &twice.docs);
+            // One of the operations may be refused this time.
+            if let (status @ 1.., Some(item)) = (refused.0, second.get_mut(refused.1)) {
+                let (op, id) = item.as_object().map(|item| {
+                    let (op, fields) = item.iter().next().expect("an operation");
+                    (op.clone(), fields["_id"].clone())
+                }).expect("an item");
+                let error = json!({"type": "es_rejected_execution_exception", "reason": "no"});
+                *item = json!({op: {"_index": "logs", "_id": id, "status": status, "error": error}});
+            }
 
             let answer = json!({"took": 1, "errors": true, "items": second}).to_string();
             let mut reply = Reply::split(answer.as_bytes(), plan.parts[part].docs).expect("a bulk answer");
@@ -248,7 +258,12 @@ proptest! {
                 match told["status"].as_u64() {
                     Some(201) => prop_assert!(done("created")),
                     Some(200) => prop_assert!(done("updated") || done("deleted")),
-                    Some(503) => prop_assert!(op == "create" || op == "delete"),
+                    // Only the document itself can be to blame, and was so the first time.
+                    Some(400) => prop_assert_eq!((refused.0, refused.1), (400, nth)),
+                    Some(503) => {
+                        let by_node = refused.1 == nth && refused.0 > 400;
+                        prop_assert!(by_node || op == "create" || op == "delete");
+                    }
                     other => prop_assert!(false, "{:?}: {}", other, item),
                 }
             }

@@ -18,8 +18,9 @@ use super::http::{Body, Head, Reader, Reply, Socket, break_off};
 use super::state::ClusterContext;
 use super::{api, bulk, form};
 
-/// The stack of a connection's thread: it needs little, and there may be thousands.
-const STACK_BYTES: usize = 256 << 10;
+/// The stack of a connection's thread. There may be thousands, which touch little of it; a document as deep
+/// as the parser takes needs more than a quarter of it where nothing is optimised.
+const STACK_BYTES: usize = 1 << 20;
 /// As the standard library has it.
 const BACKLOG: i32 = 128;
 

@@ -308,6 +308,31 @@ fn the_overall_deadline_holds() {
     });
 }
 
+/// What is written may be executed, though nobody waits for the answer.
+#[test]
+fn nothing_is_written_once_the_deadline_has_passed() {
+    let (_workers, server) = echo_server(Default::default());
+    let origin = Origin::http("127.0.0.1", server.local_addr().port());
+    with_client(|client| async move {
+        let (status, _) = ask(&client, &origin, "/collect", "first".into())
+            .await
+            .expect("answers, and its connection is kept");
+        assert_eq!(status, 200);
+        let headers = HeaderMap::new();
+        let head = RequestHead {
+            method: &Method::POST,
+            target: "/collect",
+            headers: &headers,
+        };
+        let error = client
+            .send(&origin, head, "late".into(), Deadlines::within(Duration::ZERO))
+            .await
+            .expect_err("it is too late");
+        assert!(matches!(error.kind, SendErrorKind::Deadline), "{error}");
+        assert_eq!(error.fate, Fate::NothingSent);
+    });
+}
+
 #[test]
 fn drain_finishes_what_is_in_flight_and_closes_the_address() {
     let (_workers, server) = echo_server(Default::default());

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use testkit::fake::{FakeCluster, Fault, Injection, Spec};
+use testkit::fake::{FakeCluster, Fault, Flavour, Injection, Spec};
 
 use crate::gateway::{Gateway, body, cluster, ids, statuses};
 
@@ -233,6 +233,78 @@ fn a_refusal_after_a_try_of_unknown_fate_is_no_refusal() {
         (gateway.counter("docs_refused"), gateway.counter("docs_direct")),
         (0, 0)
     );
+}
+
+/// A single item of the second answer, too: the first try executed its operation.
+#[test]
+fn an_item_that_a_second_try_is_refused_may_have_been_executed_by_the_first() {
+    let cluster = one_shard();
+    let gateway = Gateway::before(&cluster);
+    cluster.inject(Injection::bulk(Fault::CloseWritten));
+    cluster.inject(Injection::bulk(Fault::Items {
+        every: 4,
+        status: 429,
+        error: r#"{"type":"es_rejected_execution_exception","reason":"busy"}"#.to_owned(),
+    }));
+    let answer = gateway.bulk(&body(20)).ok().unwrap().json().unwrap();
+    let statuses = statuses(&answer);
+    assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 5);
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 15);
+    assert_eq!(cluster.docs("logs").len(), 20, "they were executed indeed");
+    let items = answer["items"].as_array().unwrap();
+    for (id, item) in items.iter().enumerate() {
+        let item = &item["index"];
+        assert_eq!(item["_id"], json!(id.to_string()));
+        if item["status"] == 503 {
+            let reason = item["error"]["reason"].as_str().unwrap();
+            assert!(
+                reason.contains("may have been executed") && reason.ends_with("429"),
+                "{reason}"
+            );
+        }
+    }
+}
+
+/// The client has its answer by then, and may have written something newer.
+#[test]
+fn nothing_is_sent_to_another_node_once_the_timeout_has_passed() {
+    let cluster = one_shard();
+    let gateway = Gateway::with_file(
+        &cluster,
+        "      - bulk_reshuffle: {elasticsearch: c, mode: sync, timeout: 1s}\n      - elasticsearch: {elasticsearch: c}",
+        "",
+    );
+    // All nodes have a connection that is kept.
+    for _ in 0..20 {
+        gateway.client().get("/").unwrap().ok().unwrap();
+    }
+    gateway.bulk(&body(20)).ok().unwrap();
+    let before = gateway.counter("parts");
+    cluster.inject(Injection::bulk(Fault::HangUnwritten).always());
+    let answer = gateway.bulk(&body(20)).ok().unwrap().json().unwrap();
+    assert_eq!(statuses(&answer), [503; 20], "{answer}");
+    assert_eq!(gateway.counter("parts") - before, 1);
+    assert_eq!(gateway.counter("parts_retried"), 0);
+}
+
+/// Their clients read nothing else.
+#[test]
+fn an_answer_that_no_node_has_given_says_that_elasticsearch_answers() {
+    let spec = Spec::default().flavour(Flavour::Elasticsearch9);
+    let cluster = FakeCluster::start(spec.index("logs", 1).storing()).unwrap();
+    let gateway = Gateway::before(&cluster);
+    cluster.inject(Injection::bulk(Fault::CloseWritten).always());
+    let update = "{\"update\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n{\"doc\":{},\"doc_as_upsert\":true}\n";
+    let headers = [("content-type", "application/x-ndjson"), ("x-opaque-id", "mine")];
+    let answer = gateway
+        .client()
+        .send("POST", "/_bulk", &headers, update.as_bytes())
+        .unwrap();
+    assert_eq!(answer.status, 200);
+    assert_eq!(statuses(&answer.json().unwrap()), [503]);
+    assert_eq!(answer.header("x-elastic-product"), Some("Elasticsearch"));
+    assert_eq!(answer.header("x-opaque-id"), Some("mine"));
+    assert_eq!(answer.header("content-type"), Some("application/json"));
 }
 
 #[test]

@@ -91,3 +91,33 @@ fn a_sink_has_as_many_clusters_as_asked_for_which_report_documents_that_nobody_s
     assert!(kill.success() && sink.wait().unwrap().success());
     assert_eq!(said.lines().count(), 3, "each cluster has its counts");
 }
+
+/// Documents may be as deep as a parser takes, and deeper.
+#[test]
+fn a_sink_that_keeps_documents_answers_deep_ones_and_lives_on() {
+    let mut sink = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["sink", "--port", "0", "--store", "--index", "logs:2"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(sink.stdout.take().unwrap());
+    let mut url = String::new();
+    said.read_line(&mut url).unwrap();
+    let at = |path: &str| format!("{}{path}", url.trim());
+    for depth in [100, 126, 140, 100_000] {
+        let document = format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+        for action in ["index", "update"] {
+            let document = match action {
+                "update" => format!("{{\"doc\":{document},\"doc_as_upsert\":true}}"),
+                _ => document.clone(),
+            };
+            let body = format!("{{\"{action}\":{{\"_index\":\"logs\",\"_id\":\"{depth}\"}}}}\n{document}\n");
+            let answer = ureq::post(at("/_bulk"))
+                .content_type("application/x-ndjson")
+                .send(body);
+            assert_eq!(answer.unwrap().status(), 200, "{action} {depth}");
+        }
+    }
+    let kill = Command::new("kill").arg(sink.id().to_string()).status().unwrap();
+    assert!(kill.success() && sink.wait().unwrap().success());
+}

@@ -7,6 +7,7 @@ mod known;
 
 use std::collections::BTreeSet;
 
+use bulk::Dialect;
 use http::header::{ACCEPT, CONTENT_TYPE, ORIGIN, WARNING};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -119,6 +120,16 @@ impl AnswerHead {
             answer.insert(OPAQUE_ID.clone(), opaque_id.clone());
         }
     }
+}
+
+/// Returns the headers of an answer that is made here because no node has given one: clients of Elasticsearch
+/// read nothing that does not say that Elasticsearch answers.
+pub(crate) fn head_of_our_own(dialect: &Dialect, asked: &HeaderMap) -> HeaderMap {
+    let mut head = known::plain_head(dialect);
+    if let Some(opaque_id) = asked.get(&OPAQUE_ID) {
+        head.insert(OPAQUE_ID.clone(), opaque_id.clone());
+    }
+    head
 }
 
 /// Keeps the headers that the answers to all requests of a form have alike.

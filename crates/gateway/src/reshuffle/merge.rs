@@ -11,7 +11,8 @@ use http::request::Parts;
 use traces::SpanKind;
 use wire::{CHUNK_BYTES, Chunk, Outgoing, PooledBytes};
 
-use crate::answer::{json_response, with_head};
+use crate::admission::form::head_of_our_own;
+use crate::answer::with_head;
 use crate::error::Fault;
 use crate::nodes::lines::PlannedBody;
 use crate::nodes::{Message, Purpose, strip_for_parts};
@@ -221,7 +222,11 @@ impl Reshuffle {
         let body = chunks.into_iter().collect();
         Ok(match heads.split_first() {
             Some((first, others)) => of_nodes(with_head((*first).clone(), others, body)),
-            None => json_response(body),
+            None => {
+                let mut response = Response::new(body);
+                *response.headers_mut() = head_of_our_own(table.dialect(), split.message.headers);
+                response
+            }
         })
     }
 

@@ -132,7 +132,8 @@ impl Sender<'_> {
             let may_try_again = doubt.is_none() || repeat.is_some();
             // An answer about a request that carried others as well does not count as a try of this part.
             let left = tries.may_retry(doubt.is_none()) || (together && tries.is_first());
-            if !left || !may_try_again {
+            let in_time = tokio::time::Instant::now() < split.deadline;
+            if !left || !may_try_again || !in_time {
                 return match (doubt, lost) {
                     (None, Lost::Unanswered(error)) => PartAnswer::Unsent(error),
                     (Some(doubt), _) => PartAnswer::Unknown(doubt.why),

@@ -73,6 +73,10 @@ impl Inner {
             Ok(place) => place,
             Err(_) => connections.wait(self.config.queue_max, deadlines).await?,
         };
+        // What is written may be executed, though nobody would wait for the answer.
+        if Instant::now() >= deadlines.overall {
+            return Err(SendErrorKind::Deadline);
+        }
         while let Some(mut idle) = connections.pop() {
             if idle.since.elapsed() < self.config.idle_timeout && idle.wire.is_quiet() {
                 return Ok(Connection {

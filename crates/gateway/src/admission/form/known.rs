@@ -125,7 +125,7 @@ impl Default for FormAnswers {
 
 /// Returns the head that the servers of a version put on their answer to a plain bulk (`RestController`,
 /// `AbstractRestChannel`).
-fn plain_head(dialect: &Dialect) -> HeaderMap {
+pub(super) fn plain_head(dialect: &Dialect) -> HeaderMap {
     let since = |major, minor| {
         dialect.flavour == Flavour::Elasticsearch && dialect.version >= Version::new(major, minor, 0)
     };

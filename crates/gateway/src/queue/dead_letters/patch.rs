@@ -217,6 +217,9 @@ impl DeadLetters {
             unchanged.retain(|id| *id < left);
         }
         done.unchanged += unchanged.len() as u64;
+        if !terms.dry_run {
+            self.tidy(&work);
+        }
         Ok(done)
     }
 
@@ -226,8 +229,8 @@ impl DeadLetters {
         BYTES_MAX.min(self.room.reserve() / 4)
     }
 
-    /// Writes patched letters, and makes room of what they leave behind. Those that could not be written stay
-    /// in `changed`.
+    /// Writes patched letters, and makes room of what they leave behind once there is little. Those that could
+    /// not be written stay in `changed`.
     fn write_patched(
         &self,
         changed: &mut Vec<Letter>,
@@ -237,7 +240,10 @@ impl DeadLetters {
             return Ok(());
         }
         let written = self.rewrite_as_room_comes(changed);
-        self.tidy(work);
+        // It reads up to a segment, and syncs.
+        if written.is_err() || self.is_tight() {
+            self.tidy(work);
+        }
         written
     }
 }

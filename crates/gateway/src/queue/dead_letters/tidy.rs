@@ -23,6 +23,11 @@ impl DeadLetters {
         }
     }
 
+    /// Returns whether the store is nearly full.
+    pub(super) fn is_tight(&self) -> bool {
+        self.log.status().bytes > self.room.bytes_max() / 4 * 3
+    }
+
     /// Sets the place before which segments go. Letters come in all the while: nothing is known here of
     /// letters behind the end that was read first, so these stay.
     fn release(&self) -> Result<(), LettersError> {
@@ -44,8 +49,7 @@ impl DeadLetters {
     /// store that is nearly full.
     fn gather(&self, _work: &MutexGuard<'_, ()>) -> Result<(), LettersError> {
         let (bytes, gone) = (self.log.status().bytes, self.catalog().gone.bytes());
-        let is_tight = bytes > self.room.bytes_max() / 4 * 3;
-        if gone < GONE_BYTES_MIN || gone * if is_tight { 4 } else { 2 } <= bytes {
+        if gone < GONE_BYTES_MIN || gone * if self.is_tight() { 4 } else { 2 } <= bytes {
             return Ok(());
         }
         // Letters that are written now go to a segment of their own.
@@ -67,6 +71,7 @@ impl DeadLetters {
             };
             from = last.at + last.bytes;
             self.rewrite_as_room_comes(&mut letters)?;
+            self.release()?;
         }
     }
 
@@ -89,10 +94,6 @@ impl DeadLetters {
             std::thread::sleep(ROOM_AGAIN);
         }
         letters.clear();
-        // They are written all the same.
-        if let Err(error) = self.release() {
-            tracing::warn!(%error, "dead letters keep more of the disk than they need");
-        }
         Ok(())
     }
 
