@@ -229,8 +229,8 @@ impl DeadLetters {
         BYTES_MAX.min(self.room.reserve() / 4)
     }
 
-    /// Writes patched letters, and makes room of what they leave behind once there is little. Those that could
-    /// not be written stay in `changed`.
+    /// Writes patched letters, and makes room of what they leave behind once there is little. Those that
+    /// could not be written stay in `changed`.
     fn write_patched(
         &self,
         changed: &mut Vec<Letter>,
