@@ -30,7 +30,7 @@ use crate::{Ask, Dialect, Op, Plan, RawError, Reply, RouteTable};
 /// A part that may be sent again after a try of unknown fate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat {
-    /// The items, whose second answer may have to be changed.
+    /// The operations, each with the number of its item.
     doubts: Vec<Doubt>,
 }
 

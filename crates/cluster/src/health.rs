@@ -11,7 +11,7 @@ use std::time::Duration;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
-use wire::{Fate, PerCore, SendError, SendErrorKind, shared};
+use wire::{PerCore, SendError, SendErrorKind, shared};
 
 use crate::config::HealthRules;
 use crate::limiter::Limiter;
@@ -90,8 +90,6 @@ impl NodeOutcome {
                 _ => Self::ConnectFailed,
             }),
             SendErrorKind::Tls(_) | SendErrorKind::ConnectTimeout => Some(Self::ConnectFailed),
-            // The node had no time, or no connection to it was free.
-            SendErrorKind::Deadline if error.fate == Fate::NothingSent => None,
             SendErrorKind::Deadline | SendErrorKind::Timeout => Some(Self::TimedOut),
             // A kept connection that the node had closed proves nothing: that race is common.
             SendErrorKind::Closed | SendErrorKind::Io(_) => (!error.reused).then_some(Self::Broken),
