@@ -68,7 +68,8 @@ whys! {
     pub enum Why {
         /// The body has no operation.
         Empty = "empty",
-        /// The body has 2 GiB or more.
+        /// The body has 2 GiB or more, or the ids that Tidegate makes for its documents bring it beyond the
+        /// size that every node accepts (`http.max_content_length`).
         TooLarge = "too_large",
         /// The body asks for more parts than a plan can number (65,535).
         TooManyParts = "too_many_parts",

@@ -14,15 +14,18 @@ use crate::gateway::{Gateway, PATIENCE, cluster, ids, statuses};
 
 /// Makes nodes that are slow enough for other bulks to gather meanwhile.
 fn busy() -> FakeCluster {
-    let behaviour = Behaviour {
-        latency: Duration::from_millis(30),
-        ..Behaviour::default()
-    };
     let spec = Spec {
-        behaviour,
+        behaviour: busy_behaviour(),
         ..Spec::default()
     };
     FakeCluster::start(spec.index("logs", 6).storing()).unwrap()
+}
+
+fn busy_behaviour() -> Behaviour {
+    Behaviour {
+        latency: Duration::from_millis(30),
+        ..Behaviour::default()
+    }
 }
 
 fn combining(cluster: &FakeCluster, more: &str) -> Gateway {
@@ -404,4 +407,158 @@ fn what_a_client_sent_before_it_went_away_is_executed_as_a_node_would_and_delays
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(cluster.counts().docs, CLIENTS as u64 * 40, "each once");
+}
+
+/// Starts a cluster of one node, with one shard, that holds up bulks with "stuck" for `stuck` beyond the
+/// 800 ms that every bulk takes.
+fn one_slow_node(stuck: Duration) -> FakeCluster {
+    let behaviour = Behaviour {
+        latency: Duration::from_millis(800),
+        ..stuck_for(stuck)
+    };
+    let spec = Spec {
+        nodes: 1,
+        behaviour,
+        ..Spec::default()
+    };
+    FakeCluster::start(spec.index("logs", 1).index("hasty", 1).storing()).unwrap()
+}
+
+/// Returns an operation whose source is `words`.
+fn saying(id: &str, words: &str) -> String {
+    format!("{{\"index\":{{\"_id\":\"{id}\"}}}}\n{{\"says\":\"{words}\"}}\n")
+}
+
+/// The first of two parts that travel together has waited so long that it is late before the node answers.
+/// Its client gives up; the other client has its answer, of the only try.
+#[test]
+fn a_part_that_has_waited_long_does_not_end_the_request_for_those_that_came_later() {
+    let cluster = one_slow_node(Duration::from_millis(700));
+    let filters = "      - bulk_reshuffle: {elasticsearch: c, mode: sync, timeout: 2s, combine: {enabled: true, interval: 10s}}
+      - elasticsearch: {elasticsearch: c}";
+    let gateway = Gateway::with_filters(&cluster, filters);
+    let (begin, gateway) = (Instant::now(), &gateway);
+    let after = |wait: u64, id: &'static str, words: &'static str| {
+        move || {
+            std::thread::sleep(Duration::from_millis(wait).saturating_sub(begin.elapsed()));
+            let (sent, client) = (Instant::now(), gateway.client());
+            let answer = client
+                .post_ndjson("/logs/_bulk", saying(id, words).as_bytes())
+                .unwrap();
+            (answer.status, answer.json().unwrap(), sent.elapsed())
+        }
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(after(0, "first", "stuck"));
+        let early = scope.spawn(after(100, "early", "nothing"));
+        let late = scope.spawn(after(1_200, "late", "nothing"));
+        assert_eq!(first.join().unwrap().0, 200);
+        // The parts that wait go when the first client is back.
+        assert_eq!(after(0, "again", "nothing")().0, 200);
+        let (_, early, took) = early.join().unwrap();
+        let item = &early["items"][0]["index"];
+        assert_eq!(item["status"], json!(503), "{early}");
+        let reason = item["error"]["reason"].as_str().unwrap();
+        assert!(
+            reason.contains("may or may not") && reason.contains("deadline"),
+            "{early}"
+        );
+        assert!((1_900..2_200).contains(&took.as_millis()), "{took:?}");
+        let (_, late, _) = late.join().unwrap();
+        assert_eq!(late["items"][0]["index"]["status"], json!(201), "{late}");
+    });
+    assert_eq!(gateway.counter("combined_requests"), 1);
+    assert_eq!((cluster.counts().docs, gateway.counter("parts_retried")), (4, 0));
+}
+
+/// A part that waits for the node's leave gives up in time, and is not executed.
+#[test]
+fn a_large_part_that_gets_no_leave_is_answered_at_its_deadline() {
+    let cluster = one_slow_node(Duration::from_secs(3));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tidegate.yml");
+    let flow = |name: &str, timeout: u64| {
+        format!(
+            "  - name: {name}
+    filter:
+      - bulk_reshuffle: {{elasticsearch: c, mode: sync, timeout: {timeout}s, combine: {{enabled: true, flush_threshold_size: 1kb}}}}
+      - elasticsearch: {{elasticsearch: c}}\n"
+        )
+    };
+    let text = format!(
+        "path.data: '{}'
+admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
+router: [{{name: r, default_flow: patient, rules: [{{method: ['*'], pattern: ['/hasty/_bulk'], flow: [hasty]}}]}}]
+flow:
+{}{}elasticsearch: [{{name: c, endpoint: '{}'}}]
+",
+        directory.path().join("data").display(),
+        flow("patient", 20),
+        flow("hasty", 1),
+        cluster.urls()[0]
+    );
+    std::fs::write(&file, text).unwrap();
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    let large = "x".repeat(1_000);
+    std::thread::scope(|scope| {
+        let stuck = saying("stuck", &format!("stuck\",\"more\":\"{large}"));
+        let client = gateway.client();
+        let holding = scope.spawn(move || client.post_ndjson("/logs/_bulk", stuck.as_bytes()).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        let began = Instant::now();
+        let answer = gateway
+            .client()
+            .post_ndjson("/hasty/_bulk", saying("hasty", &large).as_bytes());
+        let answer = answer.unwrap();
+        let took = began.elapsed();
+        assert!((900..1_500).contains(&took.as_millis()), "{took:?}");
+        assert_eq!(answer.status, 504);
+        assert!(answer.text().contains("deadline passed"), "{}", answer.text());
+        assert_eq!(holding.join().unwrap().json().unwrap()["errors"], json!(false));
+    });
+    assert_eq!(cluster.counts().docs, 1, "what is refused is not executed");
+}
+
+#[test]
+fn parts_do_not_gather_beyond_what_the_nodes_accept() {
+    let spec = Spec {
+        content_length_max: 8 << 10,
+        behaviour: busy_behaviour(),
+        ..Spec::default()
+    };
+    let cluster = FakeCluster::start(spec.index("logs", 6).storing()).unwrap();
+    let gateway = combining(&cluster, "");
+    all_at_once(&gateway, 5, |client, who, round| {
+        let (body, wanted) = own(who, round, 30);
+        assert_eq!(ids(&send(client, &body), "index"), wanted);
+    });
+    assert!(gateway.counter("combined_requests") > 0);
+    assert_eq!(
+        (gateway.counter("combined_again"), cluster.counts().docs),
+        (0, CLIENTS as u64 * 150)
+    );
+}
+
+/// With the ids that would be made for its documents, the bulk is larger than what the node accepts.
+#[test]
+fn a_bulk_that_ids_would_make_too_large_passes_whole() {
+    let spec = Spec {
+        content_length_max: 8 << 10,
+        ..Spec::default()
+    };
+    let cluster = FakeCluster::start(spec.index("logs", 6)).unwrap();
+    let gateway = Gateway::with_filters(
+        &cluster,
+        "      - bulk_reshuffle: {elasticsearch: c, mode: sync, direct_routing: mint-packed}
+      - elasticsearch: {elasticsearch: c}",
+    );
+    let line = "{\"index\":{\"_index\":\"logs\"}}\n{\"a\":1}\n";
+    for (fill, passed) in [(50, 0), (100, 1)] {
+        let docs = (8 << 10) * fill / 100 / line.len();
+        let answer = send(&gateway.client(), &line.repeat(docs));
+        assert_eq!(statuses(&answer), vec![201; docs]);
+        assert_eq!(gateway.passed("too_large"), passed);
+    }
 }

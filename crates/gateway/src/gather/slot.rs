@@ -274,6 +274,17 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         Some((self.node.clone(), std::mem::replace(&mut self.waiting, rest)))
     }
 
+    /// Takes back the part that waits and that `which` accepts. Returns whether there is one.
+    pub(crate) fn withdraw(&mut self, which: impl Fn(&M) -> bool) -> bool {
+        let Some(at) = self.waiting.iter().position(which) else {
+            return false;
+        };
+        let member = self.waiting.remove(at);
+        self.bytes -= member.bytes();
+        self.docs -= u64::from(member.docs());
+        true
+    }
+
     /// Records that the answer to `parts` with `bytes` has come, after this time.
     pub(crate) fn returned(
         &mut self,

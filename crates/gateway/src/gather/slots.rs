@@ -110,6 +110,11 @@ impl<T: Gathers, M: Weight> Slots<T, M> {
         slot.take(shifts, most, now)
     }
 
+    /// Takes back the member that waits for a target and that `which` accepts. Returns whether there is one.
+    pub(crate) fn withdraw(&mut self, target: &T, which: impl Fn(&M) -> bool) -> bool {
+        self.at(target).is_some_and(|(slot, _)| slot.withdraw(which))
+    }
+
     /// Records that a request has ended, with its `weight`: its members, and their bytes. Returns how many
     /// requests targets of this class had at once before, and have now, if that has changed.
     pub(crate) fn returned(

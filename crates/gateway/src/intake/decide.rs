@@ -64,18 +64,7 @@ impl Intake {
             ask: &ask,
         };
         let Some(queueing) = &self.queueing else {
-            let planning = RequestId::begin_in(&head.extensions, "plan");
-            let verdict = self.reshuffle.plan(&held.body, &ask, &snapshot.table).await;
-            planned(planning, &verdict);
-            return match verdict {
-                Verdict::Plan(plan) => {
-                    // The bulk cannot pass any more, so the compressed original is not needed.
-                    drop(held.original);
-                    let answer = self.reshuffle.split(head, held.body, plan, &basis).await;
-                    Ok(Decided::Done(answer?))
-                }
-                Verdict::Pass(pass) => self.pass_it(head, held, pass, &basis, introduced).await,
-            };
+            return self.split_it(head, held, &basis).await;
         };
         let turn = queueing.accept.queue.plan_room.enter(held.body.len()).await;
         let planning = RequestId::begin_in(&head.extensions, "plan");
@@ -105,6 +94,37 @@ impl Intake {
                 self.pass_it(head, held, pass, &basis, introduced).await
             }
         }
+    }
+
+    /// Splits a bulk, or leaves it to the next filter.
+    async fn split_it(
+        &self,
+        head: Parts,
+        held: HeldBody,
+        basis: &PlanBasis<'_>,
+    ) -> Result<Decided, Rejection> {
+        let planning = RequestId::begin_in(&head.extensions, "plan");
+        let table = &basis.snapshot.table;
+        let verdict = self.reshuffle.plan(&held.body, basis.ask, table).await;
+        planned(planning, &verdict);
+        let pass = match verdict {
+            Verdict::Plan(plan) if fits(&plan, basis.snapshot) => {
+                // The bulk cannot pass any more, so the compressed original is not needed.
+                drop(held.original);
+                let answer = self.reshuffle.split(head, held.body, plan, basis).await;
+                return Ok(Decided::Done(answer?));
+            }
+            Verdict::Plan(plan) => {
+                self.reshuffle.scratch.borrow_mut().recycle(plan);
+                Pass {
+                    why: bulk::Why::TooLarge,
+                    line: None,
+                }
+            }
+            Verdict::Pass(pass) => pass,
+        };
+        // Nothing of a bulk that is not queued waits for an index.
+        self.pass_it(head, held, pass, basis, &mut Vec::new()).await
     }
 
     /// Queues a planned bulk if its client may do all of it, and answers it.
@@ -309,6 +329,13 @@ fn planned(planning: Option<OpenSpan>, verdict: &Verdict) {
         }
         Verdict::Pass(pass) => planning.set("tidegate.passes_because", pass.why.as_str()),
     }
+}
+
+/// Returns whether every node accepts the parts of a plan. A part may be larger than the body, by the ids
+/// that were made for its documents.
+fn fits(plan: &Plan, snapshot: &Snapshot) -> bool {
+    let theirs = snapshot.max_content_length_bytes.unwrap_or(u64::MAX);
+    plan.parts.iter().all(|part| part.bytes <= theirs)
 }
 
 /// Checks the lanes of a plan. A part for a lane that the queue does not have would be durable and

@@ -15,6 +15,10 @@
 //! answer, an answer that cannot be read), the rules for parts whose fate is unknown apply
 //! ([`crate::split::part`]), as if each part had been lost alone.
 //!
+//! Each client waits until its own deadline. A part that is still waiting then is withdrawn, and was not
+//! executed; the request that carries a part goes on until the last of its clients gives up. No request
+//! grows beyond what the nodes accept.
+//!
 //! The number of requests that a node gets at once is found from its answers, by the limiter that delivery
 //! uses too. While a node has as many requests as it has shown to take, the waiting parts go on gathering, so
 //! requests grow as the node falls behind.
@@ -42,14 +46,14 @@ use config::Combine;
 use http::{StatusCode, response};
 use memchr::memmem;
 use tokio::sync::oneshot;
+use tokio::time::timeout_at;
 use traces::SpanKind;
 use wire::guard::{self, Work};
-use wire::{Fate, Pool, SendError};
+use wire::{Fate, Pool, SendError, SendErrorKind};
 
 use crate::gather::{GROWTH_MAX, LeaveRequest, SlotAction, Target, Weight as _};
 use crate::metrics::Counters;
 use crate::nodes::{Message, Outbound};
-use crate::request_id::RequestId;
 use crate::split::part::{AnswerBody, Split};
 use crate::switches::ClusterSwitches;
 use batch::Member;
@@ -199,7 +203,7 @@ impl Combiner {
         let bytes = ours.bytes;
         let settings = self.0.settings.get();
         if bytes * 2 > settings.flush_bytes {
-            return Combined::Alone(self.wait_to_send(node, split.message.request_id).await);
+            return self.leave(node, split).await;
         }
         let home = (ours.destination != Destination::Any).then_some(node);
         let target = self.target(home, ours, company);
@@ -212,32 +216,61 @@ impl Combiner {
             let ticket = Ticket::new(family, &target, (1, bytes), (permit, several));
             return Combined::Alone(Some(self.lease(ticket)));
         }
-        let (tell, told) = oneshot::channel();
+        let (tell, mut told) = oneshot::channel();
         let member = Member::new(part, split, company.several.clone(), tell);
         family.slots().push(&target, node, member, Instant::now());
         self.consider(family, &target);
-        match told.await {
-            Ok(CombinedRemote::Alone(Some(ticket))) => Combined::Alone(Some(self.lease(ticket))),
-            Ok(CombinedRemote::Shared(answer)) => Combined::Shared(answer),
-            Ok(CombinedRemote::Doubted(why)) => Combined::Doubted(why),
-            // The core that was to send the part has stopped.
-            Ok(CombinedRemote::Alone(None)) | Err(_) => {
-                Combined::Alone(self.wait_to_send(node, split.message.request_id).await)
+        let told = match timeout_at(split.deadline, &mut told).await {
+            Ok(told) => told.ok(),
+            Err(_)
+                if family
+                    .slots()
+                    .withdraw(&target, |member| member.is(split.load, part)) =>
+            {
+                return Combined::Shared(Err(late(node, Fate::NothingSent)));
             }
+            Err(_) => {
+                told.close();
+                match told.try_recv() {
+                    Ok(told) => Some(told),
+                    Err(_) => return Combined::Shared(Err(late(node, Fate::Unknown))),
+                }
+            }
+        };
+        match told {
+            Some(CombinedRemote::Alone(Some(ticket))) => Combined::Alone(Some(self.lease(ticket))),
+            Some(CombinedRemote::Shared(answer)) => Combined::Shared(answer),
+            Some(CombinedRemote::Doubted(why)) => Combined::Doubted(why),
+            // If nothing was told, the core that was to send the part has stopped.
+            Some(CombinedRemote::Alone(None)) | None => self.leave(node, split).await,
         }
     }
 
-    /// Waits until a part that travels by itself may be sent to a node.
-    pub(crate) async fn wait_to_send(&self, node: &Node, request_id: &RequestId) -> Option<Lease> {
-        if !self.0.settings.get().adaptive {
-            return None;
+    /// Waits until a part may leave by itself, or until it is too late for that.
+    async fn leave(&self, node: &Node, split: Split<'_>) -> Combined {
+        match self.wait_to_send(node, split).await {
+            Ok(lease) => Combined::Alone(lease),
+            Err(error) => Combined::Shared(Err(error)),
         }
-        let _wait = request_id.begin("wait", SpanKind::Internal);
-        Some(Lease {
+    }
+
+    /// Waits until a part that travels by itself may be sent to a node. Fails if the node gives no leave
+    /// before the part's deadline; this says nothing about the node, which others keep busy.
+    pub(crate) async fn wait_to_send(
+        &self,
+        node: &Node,
+        split: Split<'_>,
+    ) -> Result<Option<Lease>, SendError> {
+        if !self.0.settings.get().adaptive {
+            return Ok(None);
+        }
+        let _wait = split.message.request_id.begin("wait", SpanKind::Internal);
+        let permit = timeout_at(split.deadline, node.health.limiter().acquire()).await;
+        Ok(Some(Lease {
             ticket: None,
-            permit: Some(node.health.limiter().acquire().await),
+            permit: Some(permit.map_err(|_| late(node, Fate::NothingSent))?),
             combiner: self.clone(),
-        })
+        }))
     }
 
     fn lease(&self, ticket: Ticket) -> Lease {
@@ -299,6 +332,12 @@ impl Combiner {
 
     fn send(&self, family: &Arc<Family>, target: &Target, permit: Option<Permit>) {
         let bytes_max = self.0.settings.get().flush_bytes.saturating_mul(GROWTH_MAX);
+        let theirs = self
+            .0
+            .outbound
+            .cluster()
+            .look(|snapshot| snapshot.max_content_length_bytes);
+        let bytes_max = bytes_max.min(theirs.unwrap_or(u64::MAX));
         let taken = family.slots().take(target, (bytes_max, u64::MAX), Instant::now());
         let Some((node, mut members)) = taken else {
             return;
@@ -313,6 +352,16 @@ impl Combiner {
         }
         // More parts than one request takes may have waited.
         self.consider(family, target);
+    }
+}
+
+/// Returns the error of a part whose deadline has passed while it waited for others, or travelled with them.
+fn late(node: &Node, fate: Fate) -> SendError {
+    SendError {
+        kind: SendErrorKind::Deadline,
+        fate,
+        reused: false,
+        origin: node.address.authority().into(),
     }
 }
 

@@ -183,7 +183,10 @@ impl Sender<'_> {
                 Combined::Doubted(why) => return Err(Lost::Together(why)),
                 Combined::Alone(lease) => lease,
             },
-            Some((combiner, _)) => combiner.wait_to_send(node, split.message.request_id).await,
+            Some((combiner, _)) => {
+                let lease = combiner.wait_to_send(node, split).await;
+                lease.map_err(Lost::Unanswered)?
+            }
             None => None,
         };
         if let Some(lease) = &mut lease {

@@ -60,7 +60,12 @@ impl Member {
         self.several.clone()
     }
 
-    /// Tells the member's task. The task may be gone, as at the end of the process; it needs no answer then.
+    /// Returns whether this is that part of that bulk.
+    pub(super) fn is(&self, load: &Arc<PlannedBody>, part: usize) -> bool {
+        self.part == part && Arc::ptr_eq(&self.load, load)
+    }
+
+    /// Tells the member's task. The task may be gone, as after its deadline; it needs no answer then.
     pub(super) fn tell(self, told: CombinedRemote) {
         drop(self.tell.send(told));
     }
@@ -168,7 +173,8 @@ impl Inner {
         members.iter_mut().for_each(|member| drop(member.wait.take()));
         let traces = members.iter().filter_map(|member| member.request_id.trace());
         let (request_id, _beside) = together(traces, &members[0].request_id);
-        let deadline = members.iter().map(|member| member.deadline).min();
+        // Each member gives up at its own deadline.
+        let deadline = members.iter().map(|member| member.deadline).max();
         let ticket = lease.ticket.as_ref().expect("it is given back with the lease");
         let family = Arc::clone(&ticket.family);
         let message = Message {
