@@ -66,6 +66,13 @@ pub async fn plan_acknowledged_in_turns(
 /// Estimates the length of a body's items from the beginning of the body, rather too high than too low: if
 /// all the room is reserved at once, nothing is copied later.
 pub fn acknowledged_bytes(body: &[u8]) -> usize {
+    // Whatever the rest is like, the items should not take more memory than the body does.
+    acknowledged_bytes_likely(body).min(body.len())
+}
+
+/// Returns how many bytes the items of a body's answer have, if its operations are like the first ones: for
+/// short documents, many times the body.
+pub fn acknowledged_bytes_likely(body: &[u8]) -> usize {
     let sample = &body[..body.len().min(SAMPLE_BYTES)];
     let (mut ends, mut start, mut lines, mut short) = (memchr_iter(b'\n', sample), 0, 0, 0);
     // Every second line is an action line; a body with deletes is treated as one with shorter documents.
@@ -82,8 +89,7 @@ pub fn acknowledged_bytes(body: &[u8]) -> usize {
         return ITEM_BYTES;
     }
     let docs = body.len().div_ceil(start / lines);
-    // Whatever the rest is like, the items should not take more memory than the body does.
-    (docs * (ITEM_BYTES + short / lines) * 17 / 16).min(body.len())
+    docs.saturating_mul(ITEM_BYTES + short / lines) / 16 * 17
 }
 
 /// Bytes of a body's beginning that are looked at.

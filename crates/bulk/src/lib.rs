@@ -102,7 +102,9 @@ mod whole;
 mod why;
 mod writes;
 
-pub use acknowledge::{Minted, acknowledged_bytes, plan_acknowledged, plan_acknowledged_in_turns};
+pub use acknowledge::{
+    Minted, acknowledged_bytes, acknowledged_bytes_likely, plan_acknowledged, plan_acknowledged_in_turns,
+};
 pub use action::Op;
 pub use ask::{Ask, Level, NullId};
 pub use condense::{Condense, SAME_ERROR};

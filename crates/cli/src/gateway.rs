@@ -104,7 +104,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Some(Ok(taken_back)) => taken_back,
         None => false,
     };
-    let loaded = match load(arguments) {
+    let kept = left.as_ref().and_then(Left::text).transpose();
+    let kept = match kept {
+        Ok(kept) => kept,
+        Err(error) => return fail(exit::FAILED, &format!("the configuration in force: {error}")),
+    };
+    let is_put_back = kept.is_some();
+    let loaded = match load(arguments, kept) {
         Ok(loaded) => loaded,
         Err((status, reason)) => return instead(left.as_ref(), status, &reason),
     };
@@ -123,6 +129,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         clusters = loaded.config.clusters.len(),
         "tidegate starts"
     );
+    if is_put_back {
+        tracing::warn!(
+            "this program was put back, with the configuration that was in force in it; the file is read once it runs"
+        );
+    }
     warn_of(&loaded);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -141,7 +152,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// Reads the configuration from the file or from the command line. An error has an exit status and a message
 /// for the user.
-fn load(arguments: &Arguments) -> Result<Loaded, (u8, String)> {
+/// `kept` is the text of the file that was in force in this program before.
+fn load(arguments: &Arguments, kept: Option<String>) -> Result<Loaded, (u8, String)> {
     let usage = |why: String| (exit::USAGE, why);
     if let Some(file) = &arguments.from.config {
         if arguments.access.is_given() {
@@ -149,8 +161,13 @@ fn load(arguments: &Arguments) -> Result<Loaded, (u8, String)> {
                        the file sets these for each cluster";
             return Err(usage(why.to_owned()));
         }
-        let loaded = Config::load(file)
-            .map_err(|rejected| (exit::NO, format!("the configuration can't be used:\n{rejected}")))?;
+        let environment = |variable: &str| std::env::var(variable).ok();
+        let loaded = match kept {
+            None => Config::load(file),
+            Some(text) => Config::parse(&text, Some(&file.display().to_string()), &environment),
+        };
+        let loaded =
+            loaded.map_err(|rejected| (exit::NO, format!("the configuration can't be used:\n{rejected}")))?;
         let problems: Vec<String> = gateway::tls_problems(&loaded)
             .iter()
             .map(ToString::to_string)
@@ -231,12 +248,15 @@ struct Next<'a> {
     program: &'a Program,
     sockets: gateway::Sockets,
     running: std::os::fd::OwnedFd,
+    /// The text of the configuration in force.
+    in_force: Option<config::Secret>,
 }
 
 impl Next<'_> {
     /// Returns only if neither the next program nor this one can be run.
     fn give_way(&self) -> anyhow::Error {
-        self.program.give_way(&self.sockets, &self.running)
+        let in_force = self.in_force.as_ref().map(config::Secret::expose);
+        self.program.give_way(&self.sockets, &self.running, in_force)
     }
 }
 
@@ -413,6 +433,7 @@ fn next_program<'a>(program: Option<&'a Program>, gateway: &Gateway) -> anyhow::
             program,
             sockets: gateway.sockets()?,
             running: Program::keep()?,
+            in_force: gateway.text_in_force(),
         })
     });
     next.inspect_err(|error| {

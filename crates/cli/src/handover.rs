@@ -9,7 +9,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt as _;
@@ -35,6 +35,8 @@ pub(crate) struct Left {
     before: Option<OwnedFd>,
     /// Duplicates of the sockets, for the earlier program.
     again: Sockets,
+    /// The text of the configuration that was in force in the program that handed over last.
+    in_force: Option<OwnedFd>,
 }
 
 // === impl Program ===
@@ -75,11 +77,15 @@ impl Program {
             .args(arguments())
             .arg(TRIAL)
             .env_remove(LEFT)
+            .env_remove(IN_FORCE)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("{} cannot be run", self.path.display()))?;
+        // It must not wait for somebody to read its errors.
+        let errors = trial.stderr.take();
+        let told = std::thread::spawn(move || read_some(errors));
         let deadline = Instant::now() + TRIAL_TIME;
         let status = loop {
             if let Some(status) = trial.try_wait()? {
@@ -98,10 +104,7 @@ impl Program {
         if status.success() {
             return Ok(());
         }
-        let mut told = String::new();
-        if let Some(mut errors) = trial.stderr.take() {
-            let _ = errors.read_to_string(&mut told);
-        }
+        let told = told.join().unwrap_or_default();
         bail!("its trial beside this one ended with {status}: {}", told.trim())
     }
 
@@ -112,11 +115,37 @@ impl Program {
 
     /// Replaces this program with the one that is installed now. Returns only on failure: if the new program
     /// cannot be run, this one starts anew, and the method returns if that fails too.
-    pub(crate) fn give_way(&self, sockets: &Sockets, running: &OwnedFd) -> anyhow::Error {
-        let error = become_program(&self.path, sockets, Some(running));
-        tracing::error!(%error, program = %self.path.display(), "the new program cannot be run; the previous one starts again");
-        become_program(Path::new(RUNNING), sockets, None)
+    ///
+    /// `in_force` is the text of the configuration in force: if this program is put back, it begins with that
+    /// one, since the file may be why the new program could not start.
+    pub(crate) fn give_way(
+        &self,
+        sockets: &Sockets,
+        running: &OwnedFd,
+        in_force: Option<&str>,
+    ) -> anyhow::Error {
+        let kept = in_force.map(keep_text).transpose();
+        let kept = kept.unwrap_or_else(|error| {
+            tracing::warn!(%error, "if the next program cannot start, this one begins with the configuration file");
+            None
+        });
+        let kept = kept.as_ref();
+        let error = become_program(&self.path, sockets, Some(running), kept);
+        let program = self.path.display();
+        tracing::error!(%error, %program, "the new program cannot be run; the previous one starts again");
+        become_program(Path::new(RUNNING), sockets, None, kept)
     }
+}
+
+/// Returns the beginning of what a trial complains of, and reads the rest, so that it comes to its end.
+fn read_some(errors: Option<std::process::ChildStderr>) -> String {
+    let Some(mut errors) = errors else {
+        return String::new();
+    };
+    let mut told = Vec::new();
+    let _ = errors.by_ref().take(TOLD_BYTES_MAX).read_to_end(&mut told);
+    let _ = io::copy(&mut errors, &mut io::sink());
+    String::from_utf8_lossy(&told).into_owned()
 }
 
 // === impl Left ===
@@ -135,6 +164,7 @@ impl Left {
             sockets: Sockets::default(),
             before: None,
             again: Sockets::default(),
+            in_force: None,
         };
         let mut parts = text.split(' ');
         // Another process may have inherited the variable in its environment; its descriptor numbers mean
@@ -172,7 +202,21 @@ impl Left {
             }
         }
         left.sockets.put_back = left.before.is_none();
+        left.in_force = kept_text()?;
         Ok(Some(left))
+    }
+
+    /// Returns the text of the configuration to begin with, if this program is put back.
+    pub(crate) fn text(&self) -> Option<io::Result<String>> {
+        let kept = self.in_force.as_ref().filter(|_| self.before.is_none())?;
+        let read = || {
+            let mut file = File::from(kept.try_clone()?);
+            file.rewind()?;
+            let mut text = String::new();
+            file.read_to_string(&mut text)?;
+            Ok(text)
+        };
+        Some(read())
     }
 
     /// Replaces this program, which cannot start, with the earlier one. Returns only if there is no earlier
@@ -180,13 +224,48 @@ impl Left {
     pub(crate) fn go_back(&self) -> Option<anyhow::Error> {
         let before = self.before.as_ref()?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", before.as_raw_fd()));
-        Some(become_program(&path, &self.again, None))
+        Some(become_program(&path, &self.again, None, self.in_force.as_ref()))
     }
 }
 
+/// Keeps the text of a configuration, secrets included, in memory that only the next program of this process
+/// can read.
+fn keep_text(text: &str) -> io::Result<OwnedFd> {
+    let kept = rustix::fs::memfd_create("tidegate-config", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(kept.try_clone()?);
+    file.write_all(text.as_bytes())?;
+    Ok(kept)
+}
+
+/// Returns the text that an earlier program has kept. Programs that know nothing of it ignore its variable.
+fn kept_text() -> Result<Option<OwnedFd>> {
+    let Ok(text) = std::env::var(IN_FORCE) else {
+        return Ok(None);
+    };
+    let Some((process, number)) = text.split_once(' ') else {
+        bail!("{IN_FORCE}: {text}");
+    };
+    let number: RawFd = number.parse().with_context(|| format!("{IN_FORCE}: {text}"))?;
+    if process != std::process::id().to_string()
+        || fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_err()
+    {
+        return Ok(None);
+    }
+    // SAFETY: As for the sockets: the earlier program has left the descriptor open under this number, for us
+    // alone.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
+    Ok(Some(descriptor))
+}
+
 /// Runs the program at `path` in this one's place, and leaves it the sockets and, if it may fail, this
-/// program's file.
-fn become_program(path: &Path, sockets: &Sockets, running: Option<&OwnedFd>) -> anyhow::Error {
+/// program's file; also the text of the configuration in force.
+fn become_program(
+    path: &Path,
+    sockets: &Sockets,
+    running: Option<&OwnedFd>,
+    in_force: Option<&OwnedFd>,
+) -> anyhow::Error {
     let mut text = std::process::id().to_string();
     let mut leave = |name: String, descriptor: BorrowedFd<'_>| {
         text.push_str(&format!(" {name}={}", descriptor.as_raw_fd()));
@@ -209,6 +288,13 @@ fn become_program(path: &Path, sockets: &Sockets, running: Option<&OwnedFd>) -> 
     let name = std::env::args_os().next().unwrap_or_else(|| "tidegate".into());
     let mut next = Command::new(path);
     next.arg0(name).args(arguments()).env(LEFT, text);
+    match in_force.map(|kept| (kept, fcntl_setfd(kept, FdFlags::empty()))) {
+        Some((kept, Ok(()))) => {
+            let text = format!("{} {}", std::process::id(), kept.as_raw_fd());
+            next.env(IN_FORCE, text);
+        }
+        _ => drop(next.env_remove(IN_FORCE)),
+    }
     anyhow!(next.exec())
 }
 
@@ -232,6 +318,9 @@ fn arguments() -> impl Iterator<Item = OsString> {
 /// The variable that names what was left: the process id, and names with file descriptors.
 const LEFT: &str = "TIDEGATE_LEFT";
 
+/// The variable that names the kept configuration: the process id and a file descriptor.
+const IN_FORCE: &str = "TIDEGATE_IN_FORCE";
+
 /// The flag that makes a program check the configuration and end.
 const TRIAL: &str = "--trial";
 
@@ -240,6 +329,9 @@ const RUNNING: &str = "/proc/self/exe";
 
 /// The suffix that the system adds to the name of a program whose file is gone.
 const DELETED: &str = " (deleted)";
+
+/// The most bytes of a trial's complaints that are passed on.
+const TOLD_BYTES_MAX: u64 = 64 << 10;
 
 /// Time limit for a trial, which only reads files and waits for nothing.
 const TRIAL_TIME: Duration = Duration::from_secs(30);

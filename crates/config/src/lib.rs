@@ -93,6 +93,7 @@ struct Source {
     places: Arc<Positions>,
     /// The fingerprint of the text.
     fingerprint: u64,
+    text: Secret,
 }
 
 /// The command line options that replace a file.
@@ -161,6 +162,7 @@ impl Config {
                     name: name.map(str::to_owned),
                     places: Arc::new(places),
                     fingerprint: reload::fingerprint(text),
+                    text: Secret::new(text),
                 }),
             }),
             _ => Err(Rejected { problems }),
@@ -333,6 +335,11 @@ impl Loaded {
             Some(_) => problem,
             None => for_options(problem),
         }
+    }
+
+    /// Returns the text that this was read from, or `None` if there is no file.
+    pub fn text(&self) -> Option<&Secret> {
+        self.source.as_ref().map(|source| &source.text)
     }
 
     /// Returns a fingerprint of the text that this was read from, or `None` if there is no file.

@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use log::Full;
 use serde_json::json;
-use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind, SourceError};
+use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind, SlowSource, SourceError};
 
 /// An answer that the gateway itself gives because something went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,6 +147,9 @@ impl Fault {
             return Self::body(error).unwrap_or_else(Self::gone);
         }
         let (status, kind) = match &error.kind {
+            SendErrorKind::Body(source) if source.is::<SlowSource>() => {
+                (StatusCode::REQUEST_TIMEOUT, "timeout_exception")
+            }
             SendErrorKind::Deadline | SendErrorKind::Timeout => {
                 (StatusCode::GATEWAY_TIMEOUT, "timeout_exception")
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use config::diff::{Changes, changes_of, diff, hold_back};
-use config::{Loaded, Logging};
+use config::{Loaded, Logging, Secret};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use wire::{Workers, WorkersConfig};
@@ -36,6 +36,8 @@ pub struct Gateway {
     listeners: Arc<Mutex<Listeners>>,
     /// Held by a reload, which may wait for pipelines that long. Others need the listeners meanwhile.
     reloading: Mutex<()>,
+    /// See [`Gateway::text_in_force`].
+    whole_text: Mutex<Option<Secret>>,
     admin: Option<Admin>,
     deliveries: Arc<Deliveries>,
     workers: Workers,
@@ -136,6 +138,7 @@ impl Begun {
             shared,
             listeners,
             reloading: Mutex::default(),
+            whole_text: Mutex::new(loaded.text().cloned()),
             deliveries,
             workers,
         })
@@ -235,7 +238,7 @@ impl Gateway {
             restart,
             ..diff(&before.config, &loaded.config)
         };
-        let queues = requeue.queues().clone();
+        let (queues, text) = (requeue.queues().clone(), loaded.text().cloned());
         let live = Arc::new(Live::new(loaded, Some(&before), queues, &self.shared.spans)?);
         let admin_tls = (before.config.admin.tls != live.config.admin.tls)
             .then(|| PortTls::identity(live.config.admin.tls.as_ref()))
@@ -259,6 +262,9 @@ impl Gateway {
             })?;
         before.retire(&live);
         requeue.finish(&self.shared, &self.deliveries);
+        if changes.restart.is_empty() {
+            *self.whole_text.lock() = text;
+        }
         Ok(Reloaded { changes, opened })
     }
 
@@ -294,6 +300,12 @@ impl Gateway {
     pub fn would_change(&self, loaded: &Loaded) -> Changes {
         let live = self.shared.live.load_full();
         changes_of(loaded.clone(), &live.config, &live.file)
+    }
+
+    /// Returns the text of the last configuration file of which everything was put in force: with it, this
+    /// gateway could be started once more. `None` if there is no file.
+    pub fn text_in_force(&self) -> Option<Secret> {
+        self.whole_text.lock().clone()
     }
 
     /// Returns why the gateway cannot do what its entries promise; nothing if it is ready.
@@ -357,12 +369,17 @@ impl Gateway {
         drop(self.workers);
         // Batches under way are finished. What is not delivered by then is delivered after the next start.
         let left = ends.saturating_duration_since(Instant::now());
+        let least = match way {
+            // Clients wait in the sockets meanwhile, but a batch that is given up is executed twice.
+            Close::ForTheNext => deadline,
+            Close::ForGood => DELIVERY_STOP_MIN,
+        };
         let deliveries = self.deliveries;
         let shared = self.shared;
         let close = {
             let (deliveries, shared) = (Arc::clone(&deliveries), Arc::clone(&shared));
             move || {
-                deliveries.stop(left.max(DELIVERY_STOP_MIN));
+                deliveries.stop(left.max(least));
                 shared.queues.load().close();
                 shared.rights.close();
             }
@@ -395,8 +412,8 @@ async fn learnt(live: &Live, timeout: Duration) -> bool {
     true
 }
 
-/// The time that a batch under way gets at least, however long the connections took to drain.
-const DELIVERY_STOP_MIN: Duration = Duration::from_millis(500);
+/// The time that a batch under way gets at least at a stop, however long the connections took to drain.
+const DELIVERY_STOP_MIN: Duration = Duration::from_secs(5);
 
 /// The longest time that a stop waits for the collector of traces.
 const SPANS_WITHIN: Duration = Duration::from_secs(2);

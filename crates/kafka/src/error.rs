@@ -102,6 +102,20 @@ pub enum AppendError {
     Closed,
 }
 
+impl AppendError {
+    /// Whether nothing of what was refused is in the topic.
+    #[cfg_attr(
+        not(feature = "client"),
+        expect(dead_code, reason = "only the client appends")
+    )]
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Full { .. } | Self::TooLarge { .. } | Self::Closed => true,
+            Self::Partly { .. } | Self::Away(_) | Self::Poisoned(_) => false,
+        }
+    }
+}
+
 fn at_most(most: u64) -> String {
     match most {
         0 => "smaller messages only".to_owned(),

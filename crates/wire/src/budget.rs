@@ -153,7 +153,7 @@ impl Budget {
     }
 
     /// Returns whether nothing is left, not even for buffers that always get their memory.
-    pub(crate) fn is_used_up(&self) -> bool {
+    pub fn is_used_up(&self) -> bool {
         self.used() > self.limit
     }
 

@@ -21,7 +21,7 @@ use crate::outgoing::Outgoing;
 use crate::pool::Pool;
 
 pub use self::dial::{Duplex, dial};
-pub use self::error::{Fate, SendError, SendErrorKind};
+pub use self::error::{Fate, SendError, SendErrorKind, SlowSource};
 pub use self::reply::ReplyBody;
 
 /// The limits of a client.

@@ -90,7 +90,7 @@ pub use admission::Fairness;
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge, OverBudget};
 pub use client::{
     Client, ClientConfig, Deadlines, Duplex, Fate, Origin, Reply, ReplyBody, RequestHead, SendError,
-    SendErrorKind, dial,
+    SendErrorKind, SlowSource, dial,
 };
 pub use drain::DrainReport;
 pub use holder::Principal;

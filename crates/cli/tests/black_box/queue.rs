@@ -440,3 +440,54 @@ fn documents_without_ids_are_directed_before_they_are_queued() {
         (60, 0)
     );
 }
+
+/// All writes of a batch to one document are sent one after another. A stop lets them come to their end, so
+/// that none of them is executed a second time.
+#[test]
+fn a_stop_in_the_middle_of_a_batch_lets_it_come_to_its_end() {
+    let behaviour = Behaviour {
+        latency: Duration::from_millis(40),
+        ..Behaviour::default()
+    };
+    let spec = Spec {
+        behaviour,
+        ..Spec::default()
+    };
+    let cluster = FakeCluster::start(spec.index("logs", 1).storing()).unwrap();
+    let writes = |round: usize| -> String {
+        let line =
+            |n| format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"one\"}}}}\n{{\"n\":{round}{n}}}\n");
+        (0..40).map(line).collect()
+    };
+    let place = GatewayHome::before(&[&cluster], "");
+    let mut gateway = place.start();
+    let under_way = |sent: u64| {
+        let began = Instant::now();
+        while cluster.counts().docs < sent + 5 {
+            assert!(began.elapsed() < PATIENCE, "{:?}", cluster.counts());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    gateway.bulk(&writes(1)).ok().unwrap();
+    under_way(0);
+    let stopped = gateway
+        .admin()
+        .send("POST", "/pipeline/p0/_stop", &[], b"")
+        .unwrap();
+    assert_eq!(stopped.status, 200, "{}", stopped.text());
+    assert_eq!(cluster.counts().docs, 40, "the pipeline has stopped");
+    let started = gateway
+        .admin()
+        .send("POST", "/pipeline/p0/_start", &[], b"")
+        .unwrap();
+    assert_eq!(started.status, 200, "{}", started.text());
+    assert_eq!(drained(&gateway, "c0")["indexed"], 40);
+    gateway.bulk(&writes(2)).ok().unwrap();
+    under_way(40);
+    gateway.signal("TERM");
+    assert!(gateway.wait().success());
+    assert_eq!(cluster.counts().docs, 80, "the gateway has stopped");
+    let gateway = place.start();
+    assert_eq!(drained(&gateway, "c0")["indexed"], 80);
+    assert_eq!(cluster.counts().docs, 80, "each is sent once");
+}

@@ -226,3 +226,49 @@ fn a_stream_of_changes_ends_with_the_program_and_the_next_one_says_that_some_wer
     );
     assert!(missed["id"].as_u64() > end["id"].as_u64(), "{missed} after {end}");
 }
+
+/// The new program can use the configuration as it is written, and cannot be started with it: the program
+/// before is put back with what was in force, and the file is refused as it would be by a reload.
+#[test]
+fn a_file_that_no_program_can_start_with_leaves_the_program_and_what_was_in_force() {
+    let cluster = cluster();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    for (says, instead) in [
+        (
+            "network: {binding: '127.0.0.1:0'}",
+            format!("network: {{binding: '{address}'}}"),
+        ),
+        ("path.data: ", "path.data: /proc/nowhere".to_owned()),
+    ] {
+        let place = GatewayHome::before(&[&cluster], "");
+        place.append("configs.auto_reload: false\n");
+        let path = own_program(&place);
+        let gateway = start(&place, &path);
+        gateway.bulk(&crate::gateway::body(10)).ok().unwrap();
+        place.replace(says, &instead);
+        let (status, told) = asked(&gateway);
+        assert_eq!(status, Some(1), "{told}{}", gateway.log());
+        assert!(told.contains("was put back"), "{told}");
+        begun(&gateway, 2);
+        gateway.logged("with the configuration that was in force");
+        gateway.bulk(&crate::gateway::body(10)).ok().unwrap();
+        assert_eq!(drained(&gateway, "c0")["indexed"], 20);
+    }
+}
+
+/// A client that has sent a part of a head, or nothing of a handshake, holds up nobody.
+#[test]
+fn a_client_that_says_little_does_not_delay_the_end() {
+    let cluster = cluster();
+    let place = GatewayHome::before(&[&cluster], "");
+    let mut gateway = start(&place, &own_program(&place));
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    let mut says_little = std::net::TcpStream::connect(gateway.address).unwrap();
+    std::io::Write::write_all(&mut says_little, b"P").unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let began = Instant::now();
+    gateway.signal("TERM");
+    assert!(gateway.wait().success());
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+}

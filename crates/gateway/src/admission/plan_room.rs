@@ -4,7 +4,11 @@
 
 use std::sync::Arc;
 
+use std::time::Duration;
+
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use wire::Budget;
 
 use crate::turns::AT_ONCE_BYTES;
 
@@ -25,20 +29,31 @@ impl PlanRoom {
         Self(Arc::new(Semaphore::new(PLANNED_BYTES_MAX)))
     }
 
-    /// Waits until a body of so many bytes may be planned. Small ones never wait: they are planned and copied
-    /// in one go. One that is larger than all that there is goes alone.
-    pub(crate) async fn enter(&self, bytes: usize) -> PlanTurn {
+    /// Waits until a body of so many bytes may be planned, whose answer has about `items` bytes. Small ones
+    /// never wait: they are planned and copied in one go. One that is larger than all that there is goes
+    /// alone. If the memory for bodies and answers is used up, waits also for that, for a moment: the answer
+    /// to a body of short documents is many times its size.
+    pub(crate) async fn enter(&self, (bytes, items): (usize, usize), budget: &Budget) -> PlanTurn {
         if bytes <= AT_ONCE_BYTES {
             return PlanTurn { _permit: None };
         }
-        let bytes = u32::try_from(bytes.min(PLANNED_BYTES_MAX)).unwrap_or(u32::MAX);
+        let bytes = u32::try_from(bytes.max(items).min(PLANNED_BYTES_MAX)).unwrap_or(u32::MAX);
         // Nobody closes it.
         let permit = Arc::clone(&self.0).acquire_many_owned(bytes).await.ok();
+        let until = Instant::now() + ROOM_WITHIN;
+        while budget.is_used_up() && Instant::now() < until {
+            tokio::time::sleep(ROOM_AGAIN).await;
+        }
         PlanTurn { _permit: permit }
     }
 }
 
-/// Bytes of large bodies that are planned at once. A core plans one at a time, so this keeps many cores busy.
+/// How long a large body waits for memory for its answer.
+const ROOM_WITHIN: Duration = Duration::from_secs(2);
+const ROOM_AGAIN: Duration = Duration::from_millis(5);
+
+/// Bytes of large bodies, or of their answers, that are planned at once. A core plans one at a time, so this
+/// keeps many cores busy.
 const PLANNED_BYTES_MAX: usize = 16 << 20;
 
 #[cfg(test)]
@@ -50,8 +65,10 @@ mod tests {
 
     #[test]
     fn large_bodies_wait_for_one_another_the_largest_goes_alone_and_small_ones_go_at_once() {
-        let room = PlanRoom::new();
-        let now = |bytes| match pin!(room.enter(bytes)).poll(&mut Context::from_waker(Waker::noop())) {
+        let (room, budget) = (PlanRoom::new(), Budget::new(1 << 20));
+        let now = |bytes| match pin!(room.enter((bytes, 0), &budget))
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
             Poll::Ready(turn) => Some(turn),
             Poll::Pending => None,
         };

@@ -238,7 +238,9 @@ impl Lane {
         // Refused operations whose dead letters the disk did not take.
         let mut refused = Vec::new();
         while !left.is_empty() {
-            if self.is_stopped() {
+            // A batch of which something was sent is finished, unless it has to be tried again: whatever was
+            // done of it would be done once more after the next start.
+            if self.is_stopped() && (failures > 0 || !work.begun) {
                 return None;
             }
             self.hold_back(work, &mut left).await?;
@@ -250,6 +252,7 @@ impl Lane {
             let chunk = left.len().min(work.limit);
             rest.extend(left.split_off(chunk));
             rest.sort_unstable();
+            work.begun = true;
             let tried = self.try_once(work, left, (apart, suspect)).await?;
             let (mut undone, snapshot) = (tried.undone, tried.snapshot);
             unexplained = match &undone.worst {

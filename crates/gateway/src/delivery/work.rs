@@ -88,6 +88,8 @@ pub(crate) struct Work<'b> {
     /// For each operation: how often in a row it has failed without anybody's word against it.
     pub(crate) failure_rows: Vec<FailureRow>,
     pub(super) dead: u64,
+    /// Whether something of the batch has been sent.
+    pub(super) begun: bool,
     /// The most operations that are sent at once; halved when a request is too large.
     pub(crate) limit: usize,
     /// How many operations were to blame by themselves for the refusal of a whole request.
@@ -288,6 +290,7 @@ impl<'b> Work<'b> {
             failure_rows: vec![FailureRow::default(); operations.len()],
             operations,
             dead: 0,
+            begun: false,
             limit: route.operations_max(),
             blamed: Cell::new(0),
             shard_refused: Cell::default(),

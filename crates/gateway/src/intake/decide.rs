@@ -66,7 +66,9 @@ impl Intake {
         let Some(queueing) = &self.queueing else {
             return self.split_it(head, held, &basis).await;
         };
-        let turn = queueing.accept.queue.plan_room.enter(held.body.len()).await;
+        let sizes = (held.body.len(), bulk::acknowledged_bytes_likely(&held.body));
+        let budget = self.reshuffle.pool.budget();
+        let turn = queueing.accept.queue.plan_room.enter(sizes, budget).await;
         let planning = RequestId::begin_in(&head.extensions, "plan");
         let (verdict, items) = self
             .reshuffle

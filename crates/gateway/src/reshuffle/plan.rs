@@ -191,12 +191,14 @@ impl Reshuffle {
             let planned = bulk::plan_acknowledged_in_turns(body, ask, table, ids, kept, out, turn);
             let verdict = planned.await;
             self.scratch.replace(scratch);
+            items.charge_growth();
             return (verdict, items);
         }
         let verdict = with_scratch(&self.scratch, |scratch| match ids {
             None => bulk::plan_acknowledged(body, ask, table, &mut self.mint(ask), scratch, out),
             Some(mut ids) => bulk::plan_acknowledged(body, ask, table, &mut ids, scratch, out),
         });
+        items.charge_growth();
         (verdict, items)
     }
 }

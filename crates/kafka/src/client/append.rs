@@ -96,7 +96,11 @@ impl Pending {
     /// Records that `parts` parts are not stored, or that this is unknown.
     pub(crate) fn failed(&self, parts: usize, error: AppendError) {
         let mut state = self.lock();
-        state.failed.get_or_insert(error);
+        // What is said of the whole must not leave out that another part may be there all the same.
+        match &state.failed {
+            Some(first) if !first.is_refusal() || error.is_refusal() => {}
+            _ => state.failed = Some(error),
+        }
         self.ended(state, parts);
     }
 

@@ -35,9 +35,18 @@ pub(crate) fn base_config(options: &Options) -> ClientConfig {
 /// Returns the configuration of every consumer.
 pub(crate) fn consumer_config(options: &Options) -> ClientConfig {
     let mut config = base_config(options);
-    config.set("allow.auto.create.topics", "false");
+    config
+        .set("allow.auto.create.topics", "false")
+        // A message of another producer's transaction stops its lane, as every message does that is not a
+        // gateway's: it must not be passed over in silence, nor one that is open hold up what lies behind it.
+        .set("isolation.level", "read_uncommitted")
+        // Brokers answer with a whole message, however large it is.
+        .set("receive.message.max.bytes", RECEIVED_BYTES_MAX);
     config
 }
+
+/// The largest answer of a broker: the largest message that a topic can be made for, and some.
+const RECEIVED_BYTES_MAX: &str = "1100000000";
 
 /// Adds the TLS settings, each explicitly, so that no default of the library can weaken them.
 fn add_tls(config: &mut ClientConfig, tls: &Tls) {

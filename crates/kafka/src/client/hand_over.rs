@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
@@ -54,7 +54,9 @@ impl HandOver {
             .set("partition.assignment.strategy", "range")
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
-            .set("auto.offset.reset", "earliest")
+            // Where to go on is decided with what was committed (`places`), not by the library: it would
+            // begin with the oldest message, and what is there would be taken for delivered.
+            .set("auto.offset.reset", "error")
             .set("queued.max.messages.kbytes", "16384")
             .set("fetch.max.bytes", "16777216")
             .set("fetch.wait.max.ms", "100");
@@ -129,6 +131,14 @@ impl HandOver {
                     );
                     Cursor {
                         offset: low,
+                        ..cursor
+                    }
+                }
+                Some(cursor) if cursor.offset < low => {
+                    tell_of_loss(group, number, low - cursor.offset);
+                    Cursor {
+                        offset: low,
+                        lost_messages: cursor.lost_messages + low - cursor.offset,
                         ..cursor
                     }
                 }
@@ -264,18 +274,33 @@ impl HandOver {
         };
         drop(state);
         if lost > 0 {
-            tracing::error!(
-                topic = self.group.topic.options.topic,
-                group = self.group.id,
-                lane,
-                messages = lost,
-                "Kafka has deleted messages before they were delivered: the topic keeps them for too short a time"
-            );
+            tell_of_loss(&self.group, lane, lost);
         }
         for waker in wakers {
             waker.wake();
         }
     }
+}
+
+fn tell_of_loss(group: &Inner, lane: u32, messages: u64) {
+    tracing::error!(
+        topic = group.topic.options.topic,
+        group = group.id,
+        lane,
+        messages,
+        "Kafka has deleted messages before they were delivered: the topic keeps them for too short a time"
+    );
+}
+
+/// Whether a lane's next message is not in its partition any more: it was deleted, or the partition was cut
+/// or made anew.
+fn is_out_of_range(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        error,
+        KafkaError::MessageConsumption(Code::AutoOffsetReset | Code::OffsetOutOfRange | Code::LogTruncation)
+            | KafkaError::MessageConsumptionFatal(Code::LogTruncation)
+    )
 }
 
 /// Returns the head of a message, or why the message is not a gateway's, and the parameters.
@@ -321,7 +346,12 @@ fn run(consumer: &Arc<BaseConsumer<HandOver>>) {
         }
         match consumer.poll(POLL) {
             Some(Ok(message)) => context.fetched(&message),
-            Some(Err(error)) => context.group.log_limiter.say(&error.to_string()),
+            Some(Err(error)) => {
+                context.group.log_limiter.say(&error.to_string());
+                if is_out_of_range(&error) && leaving.is_none() {
+                    context.join_anew.store(true, Ordering::Relaxed);
+                }
+            }
             None => {}
         }
         if looked.elapsed() >= LOOK_EVERY {

@@ -80,6 +80,11 @@ pub enum SendErrorKind {
     Body(SourceError),
 }
 
+/// The body of a request had not come when the request's time was over. The node is not to blame for that.
+#[derive(Debug, thiserror::Error)]
+#[error("the body did not come within the time that the whole request had")]
+pub struct SlowSource;
+
 // === impl SendError ===
 
 impl SendError {

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::connections::{Connection, Wire};
 use super::deaf::Reuse;
+use super::error::SlowSource;
 use super::{Deadlines, Fate, Inner, Origin, Reply, ReplyBody, RequestHead, SendErrorKind};
 use crate::codec::{Framing, HeadScan, ReplyFault, ReplyHead, encode_request_head, parse_reply};
 use crate::outgoing::Outgoing;
@@ -169,7 +170,12 @@ impl Exchange<'_> {
         }
         wire.alarm
             .poll(cx)
-            .map(|()| timeout_kind(wire.alarm.due(), self.deadlines))
+            .map(|()| match timeout_kind(wire.alarm.due(), self.deadlines) {
+                SendErrorKind::Deadline if !self.sent && waits == WaitsFor::Source => {
+                    SendErrorKind::Body(SlowSource.into())
+                }
+                kind => kind,
+            })
     }
 }
 

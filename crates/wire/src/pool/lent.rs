@@ -26,6 +26,16 @@ impl Pool {
 // === impl Buffer ===
 
 impl Buffer {
+    /// Charges what the vector has grown by beyond the room that was taken ([`Buffer::as_mut_vec`]), at once
+    /// and always.
+    pub fn charge_growth(&mut self) {
+        let grown = self.bytes.len().saturating_sub(self.charged);
+        if grown > 0 {
+            self.home.budget.charge(grown);
+            self.charged += grown;
+        }
+    }
+
     /// Takes the buffer apart: its memory, and a function to give the memory back with, from any thread. The
     /// memory stays charged until then.
     pub fn lend(mut self) -> (Vec<u8>, impl FnOnce(Vec<u8>) + Send + 'static) {

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::{Counters, Refused, Service};
+use crate::alarm::Alarm;
 use crate::codec::{Framing, HeadFault, HeadScan, RequestLine, encode_reply_head, is_token, parse_request};
 use crate::connection::{CONTINUE, ClientGone, Connection, Io};
 use crate::connections::{Activity, OpenConnection};
@@ -119,7 +120,7 @@ async fn serve_to_end<S: Service>(
     let came = Instant::now();
     let Ok(local) = socket.local_addr() else { return };
     let _ = socket.set_nodelay(true); // an answer is written at once, so there is nothing to gather
-    let (stream, certificate, in_clear) = match handshake(shared, socket, opened).await {
+    let (stream, certificate, in_clear) = match handshake(shared, socket, opened, registration).await {
         Handshake::Through(stream, certificate) => (stream, certificate, false),
         Handshake::InClear(socket) => (Stream::Plain(socket), None, true),
         Handshake::Over => return,
@@ -188,18 +189,28 @@ enum Handshake {
     Over,
 }
 
-async fn handshake<S>(shared: &ServerState<S>, socket: TcpStream, opened: &OpenConnection) -> Handshake {
+async fn handshake<S>(
+    shared: &ServerState<S>,
+    socket: TcpStream,
+    opened: &OpenConnection,
+    registration: &Registration,
+) -> Handshake {
     let Some(config) = shared.tls.borrow().as_ref().map(|tls| Arc::clone(&tls.config)) else {
         return Handshake::Through(Stream::Plain(socket), None);
     };
     let acceptor = tokio_rustls::TlsAcceptor::from(config);
     let patience = shared.limits_now().head_timeout;
-    let leaves = poll_fn(|_| {
+    let (mut last_word, mut ends_at) = (Alarm::default(), None);
+    let leaves = poll_fn(|cx| {
         if opened.has_to_leave() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
+            return Poll::Ready(());
         }
+        if registration.phase(cx) != Phase::Serving {
+            // Nobody else should wait for a client that is silent.
+            last_word.set(*ends_at.get_or_insert_with(|| Instant::now() + FIRST_WORD_TIME));
+            return last_word.poll(cx);
+        }
+        Poll::Pending
     });
     let accepted = tokio::time::timeout(patience, async {
         let mut first = [0];
@@ -250,7 +261,7 @@ async fn next_head<S>(
 ) -> Next {
     let mut limits = shared.limits_now();
     let mut scan = HeadScan::default();
-    let mut began = false;
+    let (mut began, mut ends_at) = (false, None);
     let mut head = BegunHead::new(shared.pool.budget());
     connection
         .io
@@ -283,10 +294,11 @@ async fn next_head<S>(
                     if !head.waits(io.receiver.held(), &connection.opened) {
                         return Poll::Ready(Next::Refused(Refusal::OutOfMemory));
                     }
-                    return match connection.opened.has_to_leave() {
-                        true => Poll::Ready(Next::End),
-                        false => io.alarm.poll(cx).map(|()| Next::Refused(Refusal::HeadTimeout)),
-                    };
+                    hurry(registration.phase(cx), &mut io.alarm, &mut ends_at);
+                    if connection.opened.has_to_leave() {
+                        return Poll::Ready(Next::End);
+                    }
+                    return io.alarm.poll(cx).map(|()| Next::Refused(Refusal::HeadTimeout));
                 }
                 Poll::Pending => {
                     // Requests that have arrived by now are still answered, and a client that has just
@@ -309,6 +321,15 @@ async fn next_head<S>(
         }
     })
     .await
+}
+
+/// Leaves a head that is half there when it is time to end a moment to come.
+fn hurry(phase: Phase, alarm: &mut Alarm, ends_at: &mut Option<Instant>) {
+    if phase == Phase::Serving {
+        return;
+    }
+    let ends_at = *ends_at.get_or_insert_with(|| Instant::now() + FIRST_WORD_TIME);
+    alarm.set(alarm.due().map_or(ends_at, |due| due.min(ends_at)));
 }
 
 /// Checks whether a request can begin with this byte.
@@ -547,11 +568,28 @@ async fn answer_with(
         Framing::UntilClose => After::Reset,
         _ => After::Close,
     };
-    match transmit(connection, &mut transmitter, cut).await {
+    let mut unended = (cut == After::Reset).then(|| Unended(connection));
+    let sent = transmit(connection, &mut transmitter, cut).await;
+    if let Some(unended) = unended.take() {
+        std::mem::forget(unended);
+    }
+    match sent {
         Ok(()) if close => Sent::All(After::Close),
         Ok(()) => Sent::All(After::Keep),
         Err((_, Some(error))) if transmitter.written == 0 => Sent::Nothing(Box::new(parts), error),
         Err((cut, _)) => Sent::Part(cut),
+    }
+}
+
+/// An answer that only the connection's end will end. If it is dropped on the way, as at the deadline of a
+/// stop, the connection is reset: an orderly end would be taken for the answer's end.
+struct Unended<'a>(&'a Connection);
+
+impl Drop for Unended<'_> {
+    fn drop(&mut self) {
+        if let Ok(io) = self.0.io.try_borrow() {
+            io.stream.reset_on_close();
+        }
     }
 }
 
