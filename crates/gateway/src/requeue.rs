@@ -55,6 +55,12 @@ impl Requeue {
             let queue = match (before.get(name), old.queues.get(name)) {
                 (Some(queue), Some(was)) => {
                     if was != settings {
+                        // A start with another number of lanes leaves a queue with those it was made with.
+                        let is_as_made = settings.lanes == queue.log.lanes();
+                        let was = &config::Queue {
+                            lanes: if is_as_made { settings.lanes } else { was.lanes },
+                            ..was.clone()
+                        };
                         may_change(was, settings)?;
                         requeue.adjusted.push((Arc::clone(queue), settings.clone()));
                     }

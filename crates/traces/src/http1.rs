@@ -44,6 +44,7 @@ impl Http {
         let deadlines = Deadlines {
             overall: limit,
             head_timeout: None,
+            start_by: None,
         };
         let passing = |error: wire::SendError| Failure::Passing(error.to_string(), None);
         let sent = self

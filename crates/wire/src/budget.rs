@@ -153,8 +153,28 @@ impl Budget {
     }
 
     /// Returns whether nothing is left, not even for buffers that always get their memory.
-    pub fn is_used_up(&self) -> bool {
+    pub(crate) fn is_used_up(&self) -> bool {
         self.used() > self.limit
+    }
+
+    /// Waits while nothing is left, for at most `within`: for work that takes more memory than it was
+    /// admitted with. Idle memory is given up for it.
+    ///
+    /// # Errors
+    /// Fails if there is still nothing left for `wanted` bytes.
+    pub async fn until_not_used_up(&self, wanted: usize, within: Duration) -> Result<(), OverBudget> {
+        let until = Instant::now() + within;
+        while self.is_used_up() {
+            if self.reclaim() > 0 {
+                continue;
+            }
+            if Instant::now() >= until {
+                let (used, limit) = (self.used(), self.limit);
+                return Err(OverBudget { wanted, used, limit });
+            }
+            tokio::time::sleep(ROOM_AGAIN).await;
+        }
+        Ok(())
     }
 
     /// Returns the bytes charged now, idle pooled buffers included.

@@ -86,6 +86,8 @@ pub struct Deadlines {
     pub overall: Instant,
     /// The longest time from the last byte of the request to the reply's head.
     pub head_timeout: Option<Duration>,
+    /// Nothing is sent from this moment on, if there is one.
+    pub start_by: Option<Instant>,
 }
 
 /// A reply whose head has arrived.
@@ -157,11 +159,16 @@ impl Client {
 // === impl Deadlines ===
 
 impl Deadlines {
+    fn is_too_late_to_start(self) -> bool {
+        self.start_by.is_some_and(|start_by| Instant::now() >= start_by)
+    }
+
     /// Returns deadlines for an exchange that must end within `timeout` from now.
     pub fn within(timeout: Duration) -> Self {
         Deadlines {
             overall: Instant::now() + timeout,
             head_timeout: None,
+            start_by: None,
         }
     }
 }

@@ -1,5 +1,9 @@
 //! Positions of consumer groups, and records: shown, and set elsewhere.
 
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
 use super::*;
 
 const OFFSET: &str = "/queue/q/groups/c/offset";
@@ -115,4 +119,87 @@ fn records_are_shown_and_a_group_goes_on_from_where_it_is_set_while_nobody_deliv
         one["indexed"] == 400 && one["pending_messages"] == 0
     });
     assert_eq!(cluster.counts().docs, 400);
+}
+
+/// Does something to the broker's topics.
+fn administer<T>(act: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &AdminOptions) -> T) -> T {
+    let mut config = ClientConfig::new();
+    let client = config
+        .set("bootstrap.servers", broker().address())
+        .create()
+        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(act(&client, &AdminOptions::new()))
+}
+
+/// Waits until this many messages are in the topic, as the gateway sees it.
+fn has_pending(gateway: &Gateway, messages: u64) {
+    wait(gateway, |one| one["pending_messages"].as_u64() == Some(messages));
+}
+
+#[test]
+fn what_retention_has_deleted_of_a_partition_counts_as_lost_and_not_as_pending() {
+    let cluster = cluster();
+    let place = GatewayHome::new(&cluster, broker(), "emptied", ", partitions: 1");
+    let gateway = place.start();
+    bulk(&gateway, "a");
+    wait(&gateway, |one| one["indexed"] == 100);
+    stop(&gateway);
+    for prefix in ["b", "c", "d"] {
+        bulk(&gateway, prefix);
+    }
+    has_pending(&gateway, 3);
+    administer(async |client, options| {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset("emptied", 0, Offset::Offset(4))
+            .unwrap();
+        let done = client.delete_records(&list, options).await.unwrap();
+        assert!(done.elements()[0].error().is_ok());
+    });
+    send(&gateway, "POST", "/pipeline/p/_start");
+    let one = wait(&gateway, |one| one["pending_messages"] == 0);
+    assert_eq!(one["lost_messages"], 3, "{one}");
+    gateway.logged("Kafka has deleted messages before they were delivered");
+    bulk(&gateway, "e");
+    let one = wait(&gateway, |one| one["indexed"] == 200);
+    assert_eq!((&one["lost_messages"], &one["dead"]), (&json!(3), &json!(0)));
+    assert_eq!(cluster.docs("logs").len(), 200);
+}
+
+/// The topic is deleted and made anew while the gateway reads it, far behind the place that it has reached.
+#[test]
+fn a_topic_that_is_made_anew_is_delivered_from_its_beginning() {
+    let cluster = cluster();
+    let place = GatewayHome::new(&cluster, broker(), "anew", ", partitions: 1");
+    let gateway = place.start();
+    for round in 0..20 {
+        bulk(&gateway, &format!("a{round}-"));
+    }
+    wait(&gateway, |one| one["indexed"] == 2_000);
+    administer(async |client, options| {
+        client.delete_topics(&["anew"], options).await.unwrap();
+        let began = Instant::now();
+        loop {
+            let topic = NewTopic::new("anew", 1, TopicReplication::Fixed(1));
+            let made = client.create_topics([&topic], options).await.unwrap();
+            if made[0].is_ok() {
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30), "{made:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let began = Instant::now();
+    let text = body(100).replace("\"_id\":\"", "\"_id\":\"b");
+    while gateway.bulk(&text).status != 200 {
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", gateway.log());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let came = |one: &Value| one["indexed"].as_u64().unwrap() >= 2_100;
+    wait(&gateway, came);
+    let docs = cluster.docs("logs");
+    assert!(docs.keys().any(|id| id.starts_with('b')));
 }

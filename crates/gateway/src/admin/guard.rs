@@ -82,13 +82,17 @@ pub(super) fn unknown() -> Response {
 
 // === impl Asker ===
 
+const BEARER: &[u8] = b"Bearer";
+
 impl Asker {
     /// Returns who sends a request with these headers; `None` if the port does not know the request's token.
     fn of(headers: &HeaderMap, admin: &config::Admin) -> Option<Self> {
         let (token, right) = match admin.needs_token() {
             true => {
                 let given = headers.get(AUTHORIZATION)?.as_bytes();
-                known(given.strip_prefix(b"Bearer ")?, admin)?
+                // The scheme's name may be written in any case (RFC 9110, section 11.1).
+                let (scheme, token) = given.split_at_checked(BEARER.len())?;
+                known(token.strip_prefix(b" ")?, admin).filter(|_| scheme.eq_ignore_ascii_case(BEARER))?
             }
             false => {
                 let host = headers.get(HOST).and_then(|host| host.to_str().ok());

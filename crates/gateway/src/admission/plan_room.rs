@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
-use wire::Budget;
+use wire::{Budget, OverBudget};
 
 use crate::turns::AT_ONCE_BYTES;
 
@@ -29,28 +28,39 @@ impl PlanRoom {
         Self(Arc::new(Semaphore::new(PLANNED_BYTES_MAX)))
     }
 
-    /// Waits until a body of so many bytes may be planned, whose answer has about `items` bytes. Small ones
-    /// never wait: they are planned and copied in one go. One that is larger than all that there is goes
-    /// alone. If the memory for bodies and answers is used up, waits also for that, for a moment: the answer
-    /// to a body of short documents is many times its size.
-    pub(crate) async fn enter(&self, (bytes, items): (usize, usize), budget: &Budget) -> PlanTurn {
+    /// Waits until a body of so many bytes may be planned, whose answer has about as many bytes as `items`
+    /// returns. Small ones never wait: they are planned and copied in one go. One that is larger than all
+    /// that there is goes alone. If the memory for bodies and answers is used up, it also waits for that: the
+    /// answer to a body of short documents is many times its size.
+    ///
+    /// # Errors
+    /// Fails if no memory becomes free in time. Nothing was accepted.
+    pub(crate) async fn enter(
+        &self,
+        bytes: usize,
+        items: impl FnOnce() -> usize,
+        budget: &Budget,
+    ) -> Result<PlanTurn, OverBudget> {
+        if bytes <= AT_ONCE_BYTES / ITEMS_TIMES_MAX {
+            return Ok(PlanTurn { _permit: None });
+        }
+        let bytes = bytes.max(items());
         if bytes <= AT_ONCE_BYTES {
-            return PlanTurn { _permit: None };
+            return Ok(PlanTurn { _permit: None });
         }
-        let bytes = u32::try_from(bytes.max(items).min(PLANNED_BYTES_MAX)).unwrap_or(u32::MAX);
+        let permits = u32::try_from(bytes.min(PLANNED_BYTES_MAX)).unwrap_or(u32::MAX);
         // Nobody closes it.
-        let permit = Arc::clone(&self.0).acquire_many_owned(bytes).await.ok();
-        let until = Instant::now() + ROOM_WITHIN;
-        while budget.is_used_up() && Instant::now() < until {
-            tokio::time::sleep(ROOM_AGAIN).await;
-        }
-        PlanTurn { _permit: permit }
+        let permit = Arc::clone(&self.0).acquire_many_owned(permits).await.ok();
+        budget.until_not_used_up(bytes, ROOM_WITHIN).await?;
+        Ok(PlanTurn { _permit: permit })
     }
 }
 
 /// How long a large body waits for memory for its answer.
-const ROOM_WITHIN: Duration = Duration::from_secs(2);
-const ROOM_AGAIN: Duration = Duration::from_millis(5);
+const ROOM_WITHIN: Duration = Duration::from_secs(5);
+
+/// The items of an answer have fewer than this many times the bytes of the lines that they answer.
+const ITEMS_TIMES_MAX: usize = 16;
 
 /// Bytes of large bodies, or of their answers, that are planned at once. A core plans one at a time, so this
 /// keeps many cores busy.
@@ -66,10 +76,10 @@ mod tests {
     #[test]
     fn large_bodies_wait_for_one_another_the_largest_goes_alone_and_small_ones_go_at_once() {
         let (room, budget) = (PlanRoom::new(), Budget::new(1 << 20));
-        let now = |bytes| match pin!(room.enter((bytes, 0), &budget))
+        let now = |bytes| match pin!(room.enter(bytes, || 0, &budget))
             .poll(&mut Context::from_waker(Waker::noop()))
         {
-            Poll::Ready(turn) => Some(turn),
+            Poll::Ready(turn) => turn.ok(),
             Poll::Pending => None,
         };
         let third = PLANNED_BYTES_MAX / 3;

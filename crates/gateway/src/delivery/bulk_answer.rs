@@ -13,7 +13,7 @@ use wire::{Buffer, Outgoing, ReplyBody, SendError};
 
 use super::answer_pace::Pace;
 use super::memory::{AnswerHeld, ERROR_BYTES, Memory};
-use crate::nodes::{Message, Outbound, Traced};
+use crate::nodes::{Message, Outbound, SendTimes, Traced};
 
 /// An answer to a bulk request.
 pub(crate) struct BulkAnswer {
@@ -48,7 +48,7 @@ impl Outbound {
         node: &Node,
         message: Message<'_>,
         body: Outgoing,
-        deadline: Instant,
+        deadline: SendTimes,
         (docs, memory): (u32, &Arc<Memory>),
     ) -> Result<BulkAnswer, SendError> {
         let began = Instant::now();

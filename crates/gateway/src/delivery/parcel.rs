@@ -21,7 +21,7 @@ use crate::delivery::sent_as::{asked_as, with_ids};
 use crate::delivery::server_error::is_refused_unexecuted;
 use crate::delivery::shared_fate::{doubt_misplaced, doubt_shared};
 use crate::nodes::lines::{Body, Lines, PlannedBody};
-use crate::nodes::{Message, Outbound, Purpose};
+use crate::nodes::{Message, Outbound, Purpose, SendTimes};
 use crate::queue::delivered_headers;
 use crate::request_id::{RequestId, together};
 
@@ -176,7 +176,8 @@ impl Route {
         depart(permit, &departs);
         self.group.requests.add(1);
         self.group.parts.add(docs.len() as u64);
-        let (room, deadline) = ((all, &self.shared.delivery_memory), outbound.deadline());
+        let room = (all, &self.shared.delivery_memory);
+        let deadline = self.times(&outbound);
         let sent = (&*node.name, Instant::now());
         let answer = outbound.brief(node, message, body, deadline, room).await;
         let (mut outcomes, ended) = match answer {
@@ -259,6 +260,15 @@ impl Route {
             Some(Ended::Refused)
         } else {
             worked.then_some(Ended::Worked { bytes })
+        }
+    }
+
+    /// Returns when a request has to be answered. It must not wait for a connection for longer than its lanes
+    /// are this gateway's.
+    fn times(&self, outbound: &Outbound) -> SendTimes {
+        SendTimes {
+            overall: outbound.deadline(),
+            start_by: self.group.consumer.may_send_until().map(Into::into),
         }
     }
 

@@ -9,7 +9,7 @@ use cluster::Snapshot;
 use http::Response;
 use http::request::Parts;
 use traces::OpenSpan;
-use wire::{Buffer, Outgoing};
+use wire::{BodyError, Buffer, Outgoing};
 
 use crate::admission::keys::{self, KeyedRequest, Occurrence};
 use crate::admission::plan_room::PlanTurn;
@@ -66,9 +66,10 @@ impl Intake {
         let Some(queueing) = &self.queueing else {
             return self.split_it(head, held, &basis).await;
         };
-        let sizes = (held.body.len(), bulk::acknowledged_bytes_likely(&held.body));
-        let budget = self.reshuffle.pool.budget();
-        let turn = queueing.accept.queue.plan_room.enter(sizes, budget).await;
+        let (room, budget) = (&queueing.accept.queue.plan_room, self.reshuffle.pool.budget());
+        let items = || bulk::acknowledged_bytes_likely(&held.body);
+        let turn = room.enter(held.body.len(), items, budget).await;
+        let turn = turn.map_err(|over| self.unread(&BodyError::from(over)))?;
         let planning = RequestId::begin_in(&head.extensions, "plan");
         let (verdict, items) = self
             .reshuffle

@@ -19,7 +19,7 @@ mod unquoted;
 pub(crate) use credentials::Fallback;
 pub(crate) use headers::strip_for_parts;
 pub(crate) use look::{DocumentName, LookError, look};
-pub(crate) use outbound::{Message, Outbound, Purpose};
+pub(crate) use outbound::{Message, Outbound, Purpose, SendTimes};
 pub(crate) use proxy::{Body, Proxy};
 pub(crate) use refusal::is_unexecuted;
 pub(crate) use traced::Traced;

@@ -60,6 +60,22 @@ pub(crate) enum Purpose {
     Ask,
 }
 
+/// When a request has to be answered, and from when on it must not be sent any more.
+#[derive(Clone, Copy)]
+pub(crate) struct SendTimes {
+    pub(crate) overall: Instant,
+    pub(crate) start_by: Option<Instant>,
+}
+
+impl From<Instant> for SendTimes {
+    fn from(overall: Instant) -> Self {
+        Self {
+            overall,
+            start_by: None,
+        }
+    }
+}
+
 impl Outbound {
     /// Creates the way to a cluster. The limits of `sending` are divided among `cores`. Requests without a
     /// destination of their own go to the nodes of `choice`.
@@ -136,9 +152,10 @@ impl Outbound {
         node: &Node,
         message: Message<'_>,
         body: Outgoing,
-        deadline: Instant,
+        deadline: impl Into<SendTimes>,
     ) -> Result<Reply, SendError> {
-        self.send(traced, node, message, (body, false), deadline).await
+        self.send(traced, node, message, (body, false), deadline.into())
+            .await
     }
 
     /// Like [`exchange`](Self::exchange), for a request whose body is passed on as a client has sent it. A
@@ -153,7 +170,7 @@ impl Outbound {
     ) -> Result<Reply, SendError> {
         let may_break = message.headers.contains_key(CONTENT_ENCODING);
         let mut traced = Traced::begin(message, node, self.cluster());
-        let answered = self.send(&mut traced, node, message, (body, may_break), deadline);
+        let answered = self.send(&mut traced, node, message, (body, may_break), deadline.into());
         answered.await
     }
 
@@ -163,7 +180,7 @@ impl Outbound {
         node: &Node,
         message: Message<'_>,
         (body, may_break): (Outgoing, bool),
-        deadline: Instant,
+        times: SendTimes,
     ) -> Result<Reply, SendError> {
         let head = RequestHead {
             method: message.method,
@@ -171,8 +188,9 @@ impl Outbound {
             headers: traced.as_ref().map_or(message.headers, |traced| traced.headers()),
         };
         let deadlines = Deadlines {
-            overall: deadline,
+            overall: times.overall,
             head_timeout: None,
+            start_by: times.start_by,
         };
         let cluster = &self.ledger.cluster;
         let exchange = cluster.begin(node, is_read(message), body.length());

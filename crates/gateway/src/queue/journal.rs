@@ -555,6 +555,14 @@ impl Consumer {
         }
     }
 
+    /// Returns until when what the lanes hold may be sent; `None` if nothing bounds that.
+    pub(crate) fn may_send_until(&self) -> Option<Instant> {
+        match self {
+            Consumer::Disk(_) => None,
+            Consumer::Kafka(group) => Some(group.lease().unwrap_or_else(Instant::now)),
+        }
+    }
+
     /// Returns for each lane of a topic the messages that the group has yet to deliver, wherever they are.
     pub(crate) fn messages_pending(&self) -> Vec<u64> {
         match self {

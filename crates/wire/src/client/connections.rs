@@ -77,6 +77,9 @@ impl Inner {
         if Instant::now() >= deadlines.overall {
             return Err(SendErrorKind::Deadline);
         }
+        if deadlines.is_too_late_to_start() {
+            return Err(SendErrorKind::Busy);
+        }
         while let Some(mut idle) = connections.pop() {
             if idle.since.elapsed() < self.config.idle_timeout && idle.wire.is_quiet() {
                 return Ok(Connection {
@@ -94,6 +97,9 @@ impl Inner {
             Err(_) if limit == deadlines.overall => return Err(SendErrorKind::Deadline),
             Err(_) => return Err(SendErrorKind::ConnectTimeout),
         };
+        if deadlines.is_too_late_to_start() {
+            return Err(SendErrorKind::Busy);
+        }
         let wire = Wire {
             stream,
             receiver: Receiver::new(self.pool.clone()),
