@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(left) => left,
         Err(error) => return fail(exit::FAILED, &format!("{error:#}")),
     };
-    let program = Program::running();
+    let program = Program::running(left.as_ref().is_some_and(|left| left.sockets.put_back));
     let file = arguments.from.config.as_deref();
     // A trial beside a running gateway leaves the file to that gateway.
     let taken_back = match file.filter(|_| !arguments.trial).map(applied::go_back_at_start) {
@@ -104,11 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Some(Ok(taken_back)) => taken_back,
         None => false,
     };
-    let kept = left.as_ref().and_then(Left::text).transpose();
-    let kept = match kept {
-        Ok(kept) => kept,
-        Err(error) => return fail(exit::FAILED, &format!("the configuration in force: {error}")),
-    };
+    let kept = left.as_ref().and_then(Left::text);
     let is_put_back = kept.is_some();
     let loaded = match load(arguments, kept) {
         Ok(loaded) => loaded,
@@ -131,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     );
     if is_put_back {
         tracing::warn!(
-            "this program was put back, with the configuration that was in force in it; the file is read once it runs"
+            "this program was put back, with the configuration that was in force; the file is read once it runs"
         );
     }
     warn_of(&loaded);
@@ -141,7 +137,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     let program = program.inspect_err(|error| tracing::warn!(%error, "an upgrade will need a restart"));
     let program = program.ok();
-    match runtime.block_on(serve((file, taken_back), loaded, &level, program.as_ref(), left)) {
+    let begin = Begin {
+        taken_back,
+        is_put_back,
+    };
+    match runtime.block_on(serve((file, begin), loaded, &level, program.as_ref(), left)) {
         Ok(Ended::AsTold | Ended::GivesWay(_)) => ExitCode::SUCCESS,
         // What is left of the gateway may wait for a thread that is gone. Nothing may keep the process from
         // ending.
@@ -248,15 +248,15 @@ struct Next<'a> {
     program: &'a Program,
     sockets: gateway::Sockets,
     running: std::os::fd::OwnedFd,
-    /// The text of the configuration in force.
-    in_force: Option<config::Secret>,
+    /// The texts of the configuration in force.
+    in_force: Vec<config::Secret>,
 }
 
 impl Next<'_> {
     /// Returns only if neither the next program nor this one can be run.
     fn give_way(&self) -> anyhow::Error {
-        let in_force = self.in_force.as_ref().map(config::Secret::expose);
-        self.program.give_way(&self.sockets, &self.running, in_force)
+        let in_force: Vec<&str> = self.in_force.iter().map(config::Secret::expose).collect();
+        self.program.give_way(&self.sockets, &self.running, &in_force)
     }
 }
 
@@ -292,8 +292,16 @@ impl Signals {
     }
 }
 
+/// What has happened to the configuration file before the start.
+struct Begin {
+    /// Whether the former file was put back in the place of one that nobody had confirmed.
+    taken_back: bool,
+    /// Whether this program was put back, with a configuration that may differ from the file.
+    is_put_back: bool,
+}
+
 async fn serve<'a>(
-    (file, taken_back): (Option<&Path>, bool),
+    (file, begin): (Option<&Path>, Begin),
     loaded: Loaded,
     level: &Level,
     program: Option<&'a Program>,
@@ -307,16 +315,19 @@ async fn serve<'a>(
     if let Some(address) = gateway.admin_address() {
         tracing::info!(%address, "admin API listening");
     }
-    if taken_back {
+    if begin.taken_back {
         applied::tell_of_start(&gateway);
     }
-    let watch = file.and_then(|file| match FileWatch::new(file, &loaded) {
+    let mut watch = file.and_then(|file| match FileWatch::new(file, &loaded) {
         Ok(watch) => Some(watch),
         Err(error) => {
             tracing::warn!(%error, "the configuration file is not watched; send SIGHUP to have it read again");
             None
         }
     });
+    if begin.is_put_back {
+        drop(guarded_reload(&gateway, file, &mut watch, level));
+    }
     let ended = until_told(&gateway, &mut signals, (file, watch), level, program).await;
     let deadline = gateway.drain_timeout();
     if matches!(ended, Ended::Broken) {
@@ -433,7 +444,7 @@ fn next_program<'a>(program: Option<&'a Program>, gateway: &Gateway) -> anyhow::
             program,
             sockets: gateway.sockets()?,
             running: Program::keep()?,
-            in_force: gateway.text_in_force(),
+            in_force: gateway.texts_in_force(),
         })
     });
     next.inspect_err(|error| {
@@ -568,7 +579,7 @@ fn fail(status: u8, reason: &str) -> ExitCode {
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8000));
 
 /// How long after its drain deadline a broken gateway is ended, if nothing else has ended it.
-const DRAIN_GRACE: Duration = Duration::from_secs(5);
+const DRAIN_GRACE: Duration = Duration::from_secs(10);
 
 /// The longest time to learn topologies before connections are accepted that wait in the sockets another
 /// program has left.

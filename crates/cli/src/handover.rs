@@ -43,15 +43,20 @@ pub(crate) struct Left {
 
 impl Program {
     /// Returns the program that runs now. Must be called at the start: once the file is replaced, the system
-    /// gives another name.
-    pub(crate) fn running() -> io::Result<Self> {
+    /// gives another name. If it was put back, the file that is installed now has failed, and does not count
+    /// as another one until it is replaced, too.
+    pub(crate) fn running(put_back: bool) -> io::Result<Self> {
         let path = std::env::current_exe()?;
         // The file of a program that was put back may have been deleted.
         let name = path.to_string_lossy();
         let path = PathBuf::from(name.strip_suffix(DELETED).unwrap_or(&name));
+        let started_as = match put_back {
+            true => fs::metadata(&path),
+            false => fs::metadata(RUNNING),
+        };
         Ok(Self {
             path,
-            started_as: fs::metadata(RUNNING).ok(),
+            started_as: started_as.ok(),
         })
     }
 
@@ -116,19 +121,10 @@ impl Program {
     /// Replaces this program with the one that is installed now. Returns only on failure: if the new program
     /// cannot be run, this one starts anew, and the method returns if that fails too.
     ///
-    /// `in_force` is the text of the configuration in force: if this program is put back, it begins with that
-    /// one, since the file may be why the new program could not start.
-    pub(crate) fn give_way(
-        &self,
-        sockets: &Sockets,
-        running: &OwnedFd,
-        in_force: Option<&str>,
-    ) -> anyhow::Error {
-        let kept = in_force.map(keep_text).transpose();
-        let kept = kept.unwrap_or_else(|error| {
-            tracing::warn!(%error, "if the next program cannot start, this one begins with the configuration file");
-            None
-        });
+    /// `in_force` are texts of the configuration: if this program is put back, it begins with the first one
+    /// with which it can start, and with the file only then, since that may be why the new program could not.
+    pub(crate) fn give_way(&self, sockets: &Sockets, running: &OwnedFd, in_force: &[&str]) -> anyhow::Error {
+        let kept = keep_texts(in_force);
         let kept = kept.as_ref();
         let error = become_program(&self.path, sockets, Some(running), kept);
         let program = self.path.display();
@@ -207,34 +203,52 @@ impl Left {
     }
 
     /// Returns the text of the configuration to begin with, if this program is put back.
-    pub(crate) fn text(&self) -> Option<io::Result<String>> {
-        let kept = self.in_force.as_ref().filter(|_| self.before.is_none())?;
-        let read = || {
-            let mut file = File::from(kept.try_clone()?);
-            file.rewind()?;
-            let mut text = String::new();
-            file.read_to_string(&mut text)?;
-            Ok(text)
-        };
-        Some(read())
+    pub(crate) fn text(&self) -> Option<String> {
+        self.texts().into_iter().next()
     }
 
-    /// Replaces this program, which cannot start, with the earlier one. Returns only if there is no earlier
-    /// program, or if that fails.
+    fn texts(&self) -> Vec<String> {
+        let kept = self.in_force.as_ref().filter(|_| self.before.is_none());
+        let read = |kept: &OwnedFd| -> Result<Vec<String>> {
+            let mut file = File::from(kept.try_clone()?);
+            file.rewind()?;
+            Ok(serde_json::from_reader(file)?)
+        };
+        // Without them, it begins with the file.
+        kept.and_then(|kept| read(kept).ok()).unwrap_or_default()
+    }
+
+    /// Replaces this program, which cannot start, with the earlier one. If this is the earlier one, starts it
+    /// anew with the next configuration that may be why. Returns only if there is neither, or if that fails.
     pub(crate) fn go_back(&self) -> Option<anyhow::Error> {
-        let before = self.before.as_ref()?;
+        let Some(before) = self.before.as_ref() else {
+            let texts = self.texts();
+            let (_, others) = texts.split_first()?;
+            let kept = keep_texts(others);
+            return Some(become_program(
+                Path::new(RUNNING),
+                &self.again,
+                None,
+                kept.as_ref(),
+            ));
+        };
         let path = PathBuf::from(format!("/proc/self/fd/{}", before.as_raw_fd()));
         Some(become_program(&path, &self.again, None, self.in_force.as_ref()))
     }
 }
 
-/// Keeps the text of a configuration, secrets included, in memory that only the next program of this process
-/// can read.
-fn keep_text(text: &str) -> io::Result<OwnedFd> {
-    let kept = rustix::fs::memfd_create("tidegate-config", rustix::fs::MemfdFlags::CLOEXEC)?;
-    let mut file = File::from(kept.try_clone()?);
-    file.write_all(text.as_bytes())?;
-    Ok(kept)
+/// Keeps texts of a configuration, secrets included, in memory that only the next program of this process can
+/// read. `None` if there are none, or no memory: the file is read then.
+fn keep_texts<T: serde::Serialize>(texts: &[T]) -> Option<OwnedFd> {
+    let keep = || -> Result<OwnedFd> {
+        let kept = rustix::fs::memfd_create("tidegate-config", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let mut file = File::from(kept.try_clone()?);
+        file.write_all(&serde_json::to_vec(texts)?)?;
+        Ok(kept)
+    };
+    let kept = (!texts.is_empty()).then(keep)?;
+    kept.inspect_err(|error| tracing::warn!(%error, "the configuration in force cannot be kept"))
+        .ok()
 }
 
 /// Returns the text that an earlier program has kept. Programs that know nothing of it ignore its variable.

@@ -36,8 +36,8 @@ pub struct Gateway {
     listeners: Arc<Mutex<Listeners>>,
     /// Held by a reload, which may wait for pipelines that long. Others need the listeners meanwhile.
     reloading: Mutex<()>,
-    /// See [`Gateway::text_in_force`].
-    whole_text: Mutex<Option<Secret>>,
+    /// See [`Gateway::texts_in_force`].
+    texts: Mutex<Vec<Secret>>,
     admin: Option<Admin>,
     deliveries: Arc<Deliveries>,
     workers: Workers,
@@ -138,7 +138,7 @@ impl Begun {
             shared,
             listeners,
             reloading: Mutex::default(),
-            whole_text: Mutex::new(loaded.text().cloned()),
+            texts: Mutex::new(loaded.text().cloned().into_iter().collect()),
             deliveries,
             workers,
         })
@@ -262,8 +262,10 @@ impl Gateway {
             })?;
         before.retire(&live);
         requeue.finish(&self.shared, &self.deliveries);
-        if changes.restart.is_empty() {
-            *self.whole_text.lock() = text;
+        if let Some(text) = text {
+            let mut texts = self.texts.lock();
+            let whole = texts.pop().filter(|_| !changes.restart.is_empty());
+            *texts = std::iter::once(text).chain(whole).collect();
         }
         Ok(Reloaded { changes, opened })
     }
@@ -302,10 +304,11 @@ impl Gateway {
         changes_of(loaded.clone(), &live.config, &live.file)
     }
 
-    /// Returns the text of the last configuration file of which everything was put in force: with it, this
-    /// gateway could be started once more. `None` if there is no file.
-    pub fn text_in_force(&self) -> Option<Secret> {
-        self.whole_text.lock().clone()
+    /// Returns the text of the configuration file in force; if a part of it waits for a restart, also the
+    /// last text of which everything was in force. This gateway could be started once more with one of them.
+    /// Empty without a file.
+    pub fn texts_in_force(&self) -> Vec<Secret> {
+        self.texts.lock().clone()
     }
 
     /// Returns why the gateway cannot do what its entries promise; nothing if it is ready.
@@ -371,7 +374,7 @@ impl Gateway {
         let left = ends.saturating_duration_since(Instant::now());
         let least = match way {
             // Clients wait in the sockets meanwhile, but a batch that is given up is executed twice.
-            Close::ForTheNext => deadline,
+            Close::ForTheNext => UPGRADE_STOP_MIN.min(deadline),
             Close::ForGood => DELIVERY_STOP_MIN,
         };
         let deliveries = self.deliveries;
@@ -411,6 +414,9 @@ async fn learnt(live: &Live, timeout: Duration) -> bool {
     }
     true
 }
+
+/// The same at an upgrade.
+const UPGRADE_STOP_MIN: Duration = Duration::from_secs(10);
 
 /// The time that a batch under way gets at least at a stop, however long the connections took to drain.
 const DELIVERY_STOP_MIN: Duration = Duration::from_secs(5);

@@ -252,6 +252,10 @@ fn a_file_that_no_program_can_start_with_leaves_the_program_and_what_was_in_forc
         assert!(told.contains("was put back"), "{told}");
         begun(&gateway, 2);
         gateway.logged("with the configuration that was in force");
+        // The signal for a reload does not try again what has failed.
+        gateway.signal("HUP");
+        gateway.logged("configuration not reloaded");
+        assert_eq!(gateway.log().matches("\"tidegate starts\"").count(), 3);
         gateway.bulk(&crate::gateway::body(10)).ok().unwrap();
         assert_eq!(drained(&gateway, "c0")["indexed"], 20);
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use wire::{Budget, OverBudget};
 
 use crate::turns::AT_ONCE_BYTES;
@@ -48,10 +49,14 @@ impl PlanRoom {
         if bytes <= AT_ONCE_BYTES {
             return Ok(PlanTurn { _permit: None });
         }
+        let until = Instant::now() + ROOM_WITHIN;
+        budget.until_not_used_up(bytes, ROOM_WITHIN).await?;
         let permits = u32::try_from(bytes.min(PLANNED_BYTES_MAX)).unwrap_or(u32::MAX);
         // Nobody closes it.
         let permit = Arc::clone(&self.0).acquire_many_owned(permits).await.ok();
-        budget.until_not_used_up(bytes, ROOM_WITHIN).await?;
+        // Others that waited at the same time have taken it, perhaps.
+        let left = until.saturating_duration_since(Instant::now());
+        budget.until_not_used_up(bytes, left).await?;
         Ok(PlanTurn { _permit: permit })
     }
 }

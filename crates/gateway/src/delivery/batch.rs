@@ -238,9 +238,9 @@ impl Lane {
         // Refused operations whose dead letters the disk did not take.
         let mut refused = Vec::new();
         while !left.is_empty() {
-            // A batch of which something was sent is finished, unless it has to be tried again: whatever was
-            // done of it would be done once more after the next start.
-            if self.is_stopped() && (failures > 0 || !work.begun) {
+            // A batch of which something was sent is finished, unless it has to be tried again or takes too
+            // long: whatever was done of it would be done once more after the next start.
+            if self.is_stopped() && (failures > 0 || !work.begun || group.breaks_off()) {
                 return None;
             }
             self.hold_back(work, &mut left).await?;

@@ -111,9 +111,12 @@ impl Deliveries {
                 run.stop.send_replace(true);
             }
         }
-        let ends = Instant::now() + within;
+        let (ends, breaks_off) = (Instant::now() + within, Instant::now() + orderly(within));
         let have_ended = || groups.iter().all(|group| group.phase() == Phase::Stopped);
         while !have_ended() && Instant::now() < ends {
+            if Instant::now() >= breaks_off {
+                groups.iter().for_each(|group| group.break_off());
+            }
             #[allow(clippy::disallowed_methods, reason = "no core calls this")]
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -158,10 +161,18 @@ impl Deliveries {
         for run in runs.values() {
             run.stop.send_replace(true);
         }
-        let ends = Instant::now() + within;
+        let begun = Instant::now();
+        let ends_by = |run: &Run, time: Duration| {
+            let left = (begun + time).saturating_duration_since(Instant::now());
+            !matches!(run.ended.recv_timeout(left), Err(mpsc::RecvTimeoutError::Timeout))
+        };
+        if !runs.values().all(|run| ends_by(run, orderly(within))) {
+            for group in self.shared.queues.load().groups() {
+                group.break_off();
+            }
+        }
         for run in runs.values() {
-            let left = ends.saturating_duration_since(Instant::now());
-            if let Err(mpsc::RecvTimeoutError::Timeout) = run.ended.recv_timeout(left) {
+            if !ends_by(run, within) {
                 tracing::info!("a batch under way is given up; it is delivered again after the next start");
             }
         }
@@ -176,6 +187,12 @@ impl Deliveries {
     fn runs(&self) -> MutexGuard<'_, Runs> {
         self.runs.lock()
     }
+}
+
+/// Returns how much of the time that a stop has is for batches to come to their end. In the rest, what takes
+/// longer is broken off between two requests, so that the stop comes about.
+fn orderly(within: Duration) -> Duration {
+    within / 10 * 7
 }
 
 /// Delivers until told to stop; after a panic, begins once more from the committed positions.

@@ -282,6 +282,10 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         let member = self.waiting.remove(at);
         self.bytes -= member.bytes();
         self.docs -= u64::from(member.docs());
+        if self.waiting.is_empty() {
+            // Whoever watches the clock for them finds another round, and the next part has its own watch.
+            self.round += 1;
+        }
         true
     }
 

@@ -225,7 +225,7 @@ impl Outbound {
         node: &Node,
         message: Message<'_>,
         body: Outgoing,
-        deadline: Instant,
+        deadline: impl Into<SendTimes>,
     ) -> Result<(response::Parts, Buffer), SendError> {
         let began = Instant::now();
         let mut traced = Traced::begin(message, node, self.cluster());

@@ -1,5 +1,7 @@
 //! Whether a consumer group delivers, and what comes after a stop.
 
+use std::sync::atomic::Ordering;
+
 use crate::queue::queues::Group;
 
 /// Whether a consumer group delivers.
@@ -37,6 +39,17 @@ impl Group {
             phase.0 = Phase::Stopping;
         }
         phase.1 = WhenStopped::Rests;
+        self.breaks_off.store(false, Ordering::Relaxed);
+    }
+
+    /// Has a delivery that was told to stop break off what it has under way, between two requests. What it
+    /// has done of a batch is done once more after the next start.
+    pub(crate) fn break_off(&self) {
+        self.breaks_off.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn breaks_off(&self) -> bool {
+        self.breaks_off.load(Ordering::Relaxed)
     }
 
     /// Has a delivery that is stopping begin anew once it has stopped; returns whether it is stopping.

@@ -83,6 +83,8 @@ pub(crate) struct Group {
     lanes: Vec<Mutex<LaneState>>,
     pub(crate) at_nodes: AtNodes,
     pub(super) phase: Mutex<(Phase, WhenStopped)>,
+    /// Whether batches under way are broken off at a stop, because their end takes too long.
+    pub(super) breaks_off: AtomicBool,
     /// Requests sent to the cluster.
     pub(crate) requests: Count,
     /// Parcels of lanes that were sent in those requests.
@@ -489,6 +491,7 @@ impl Group {
             lanes: (0..lanes).map(|_| Mutex::default()).collect(),
             at_nodes: AtNodes::new(lanes),
             phase: Mutex::default(),
+            breaks_off: AtomicBool::default(),
             requests: Count::default(),
             parts: Count::default(),
             retried: Count::default(),

@@ -106,6 +106,33 @@ impl HandOver {
         Ok(consumer.resume(&list)?)
     }
 
+    /// Goes on fetching where Kafka has deleted the next messages: with the first one that is there. What is
+    /// fetched already is delivered all the same. Returns false if a partition ends before the place that was
+    /// reached: what lies in it is not what this process knows.
+    fn goes_on_behind_the_gap(&self, consumer: &BaseConsumer<Self>) -> bool {
+        let topic = &self.group.topic.options.topic;
+        let mut list = TopicPartitionList::new();
+        for number in self.group.held() {
+            let Ok((low, high)) = consumer.fetch_watermarks(topic, number as i32, topic::ASK_TIMEOUT) else {
+                return false;
+            };
+            let mut lane = self.group.lane(number);
+            let next = i64::try_from(lane.next).unwrap_or(i64::MAX);
+            if next > high
+                || list
+                    .add_partition_offset(topic, number as i32, Offset::Offset(next.max(low)))
+                    .is_err()
+            {
+                return false;
+            }
+            lane.paused = false;
+        }
+        consumer
+            .assign(&list)
+            .and_then(|()| consumer.resume(&list))
+            .is_ok()
+    }
+
     /// Returns where each lane continues, and its end.
     fn places(
         &self,
@@ -348,7 +375,7 @@ fn run(consumer: &Arc<BaseConsumer<HandOver>>) {
             Some(Ok(message)) => context.fetched(&message),
             Some(Err(error)) => {
                 context.group.log_limiter.say(&error.to_string());
-                if is_out_of_range(&error) && leaving.is_none() {
+                if is_out_of_range(&error) && leaving.is_none() && !context.goes_on_behind_the_gap(consumer) {
                     context.join_anew.store(true, Ordering::Relaxed);
                 }
             }

@@ -265,6 +265,16 @@ impl Inner {
         limit.trust(Trust::Final);
     }
 
+    /// Reads the topic's settings again, and accepts nothing more if the brokers now compress messages in a
+    /// way that this build cannot read.
+    pub(crate) fn look_at_compression(&self) {
+        let admin = base_config(&self.options).create_with_context(Quiet::default());
+        let described = admin.and_then(|admin: AdminClient<Quiet>| describe(&admin, &self.options));
+        if let Some(why) = described.ok().as_ref().and_then(unreadable) {
+            self.poison().set(&format!("topic {}: {why}", self.options.topic));
+        }
+    }
+
     pub(crate) fn poison(&self) -> &FatalError {
         &self.producing.poison
     }
@@ -441,10 +451,7 @@ fn look_at_settings(
             "it is compacted (`cleanup.policy`), which deletes messages that were not delivered".to_owned();
         return Err(about(options, why));
     }
-    if let Some(codec @ ("gzip" | "zstd")) = value("compression.type") {
-        let why = format!(
-            "its messages are compressed with {codec} (`compression.type`), which this build cannot read"
-        );
+    if let Some(why) = unreadable(&settings) {
         return Err(about(options, why));
     }
     let bytes = largest_message(&settings);
@@ -455,6 +462,16 @@ fn look_at_settings(
         is_guess: bytes.is_none(),
         forgets: forgets.contains(&true),
     })
+}
+
+/// Returns why this build cannot read what the brokers store from now on, if it cannot.
+fn unreadable(settings: &ConfigResource) -> Option<String> {
+    match settings.get("compression.type")?.value.as_deref() {
+        Some(codec @ ("gzip" | "zstd")) => Some(format!(
+            "its messages are compressed with {codec} (`compression.type`), which this build cannot read"
+        )),
+        _ => None,
+    }
 }
 
 fn largest_message(settings: &ConfigResource) -> Option<u64> {

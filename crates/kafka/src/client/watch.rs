@@ -39,6 +39,11 @@ fn run(topic: &Weak<Inner>) {
                     explain(&topic, &mut told);
                 });
             }
+            if at % (LOOKS * SETTINGS_EVERY) == LOOKS / 2 {
+                caught("a topic's settings are looked at again in a minute", || {
+                    topic.look_at_compression();
+                });
+            }
         }
         at += 1;
         thread::sleep(LOOK_EVERY / LOOKS);
@@ -95,5 +100,7 @@ fn explain(topic: &Inner, last: &mut Option<Instant>) {
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The number of steps per interval: a close is noticed within one step.
 const LOOKS: u32 = 20;
+/// The looks from one look at the topic's settings to the next.
+const SETTINGS_EVERY: u32 = 30;
 /// How often it is said why a broker is refused.
 const EXPLAIN_AGAIN: Duration = Duration::from_secs(60);

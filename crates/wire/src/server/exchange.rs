@@ -298,7 +298,8 @@ async fn next_head<S>(
                     if connection.opened.has_to_leave() {
                         return Poll::Ready(Next::End);
                     }
-                    return io.alarm.poll(cx).map(|()| Next::Refused(Refusal::HeadTimeout));
+                    let late = || ends_at.map_or(Next::Refused(Refusal::HeadTimeout), |_| Next::End);
+                    return io.alarm.poll(cx).map(|()| late());
                 }
                 Poll::Pending => {
                     // Requests that have arrived by now are still answered, and a client that has just

@@ -371,7 +371,8 @@ impl Parked {
             true => Bound::None,
             false => {
                 let state = self.state();
-                if let Some(bound) = state.bound_before(documents) {
+                // Operations that are in the topic, perhaps, cannot have found no room.
+                if let Some(bound) = state.bound_before(documents).filter(|_| copy.is_none()) {
                     return Err(NotParked::Full(bound.to_string()));
                 }
                 Bound::Share(state.bytes_of(&entry.key))

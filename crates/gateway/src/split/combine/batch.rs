@@ -18,7 +18,7 @@ use super::company::NameHash;
 use super::{CombinedRemote, Family, Inner, Lease};
 use crate::gather::Weight;
 use crate::nodes::lines::{Body, Lines, PlannedBody};
-use crate::nodes::{Message, Purpose, is_unexecuted};
+use crate::nodes::{Message, Purpose, SendTimes, is_unexecuted};
 use crate::request_id::{RequestId, together};
 use crate::split::part::{AnswerBody, Split};
 
@@ -115,6 +115,7 @@ pub(super) async fn send(node: Arc<Node>, mut lease: Lease, members: Vec<Member>
     inner.counters.combined_requests.add(1);
     inner.counters.combined_parts.add(members.0.len() as u64);
     let watch = lease.slow_watch();
+    let soonest = members.0.iter().map(|member| member.deadline).min();
     let answer = {
         let exchange = pin!(inner.exchange(&node, &mut lease, members.0.make_contiguous()));
         SlowWatch::over(watch, exchange).await
@@ -135,8 +136,19 @@ pub(super) async fn send(node: Arc<Node>, mut lease: Lease, members: Vec<Member>
                 )),
             });
         }
+        // It waited for a connection until the first of them was late. Others may still leave by themselves.
+        Err(error) if error.fate == Fate::NothingSent && soonest.is_some_and(|soonest| soonest <= now()) => {
+            members.tell_each(|member| match member.deadline > now() {
+                true => CombinedRemote::Alone(None),
+                false => CombinedRemote::Shared(Err(error.again())),
+            });
+        }
         Err(error) => members.tell_each(|_| CombinedRemote::Shared(Err(error.again()))),
     }
+}
+
+fn now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
 }
 
 // === impl Members ===
@@ -173,8 +185,9 @@ impl Inner {
         members.iter_mut().for_each(|member| drop(member.wait.take()));
         let traces = members.iter().filter_map(|member| member.request_id.trace());
         let (request_id, _beside) = together(traces, &members[0].request_id);
-        // Each member gives up at its own deadline.
-        let deadline = members.iter().map(|member| member.deadline).max();
+        // Each member gives up at its own deadline, and nothing of it may be sent later.
+        let deadlines = members.iter().map(|member| member.deadline);
+        let (soonest, latest) = (deadlines.clone().min(), deadlines.max());
         let ticket = lease.ticket.as_ref().expect("it is given back with the lease");
         let family = Arc::clone(&ticket.family);
         let message = Message {
@@ -184,7 +197,10 @@ impl Inner {
             target: &family.target,
             headers: &family.headers,
         };
-        let deadline = deadline.unwrap_or_else(|| self.outbound.deadline());
+        let deadline = SendTimes {
+            overall: latest.unwrap_or_else(|| self.outbound.deadline()),
+            start_by: soonest,
+        };
         let bytes = members.iter().map(Member::bytes).sum();
         let lines = members
             .iter()
