@@ -90,6 +90,12 @@ pub trait Group: Send + Sync {
     #[must_use]
     fn claimed(&self) -> Vec<u64>;
 
+    /// Returns whether a lane has come, since this was last asked, of which nothing is committed that its
+    /// partition has: the group is new, the topic was made anew, or the brokers have forgotten the group's
+    /// offsets. Whether what was dead by then is delivered once more does not follow from its place.
+    #[must_use]
+    fn went_back(&self) -> bool;
+
     /// The progress in each lane. For lanes of other processes it is as of the last look at the brokers,
     /// which happens every two seconds.
     #[must_use]

@@ -4,6 +4,8 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
+use testkit::fake::{Behaviour, Unfit};
+
 use super::*;
 
 const OFFSET: &str = "/queue/q/groups/c/offset";
@@ -135,6 +137,23 @@ fn administer<T>(act: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &Admi
     runtime.block_on(act(&client, &AdminOptions::new()))
 }
 
+/// Deletes a topic of one partition, and makes it once more.
+fn made_anew(name: &str) {
+    administer(async |client, options| {
+        client.delete_topics(&[name], options).await.unwrap();
+        let began = Instant::now();
+        loop {
+            let topic = NewTopic::new(name, 1, TopicReplication::Fixed(1));
+            let made = client.create_topics([&topic], options).await.unwrap();
+            if made[0].is_ok() {
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30), "{made:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+}
+
 /// Waits until this many messages are in the topic, as the gateway sees it.
 fn has_pending(gateway: &Gateway, messages: u64) {
     wait(gateway, |one| one["pending_messages"].as_u64() == Some(messages));
@@ -179,19 +198,7 @@ fn a_topic_that_is_made_anew_is_delivered_from_its_beginning() {
         bulk(&gateway, &format!("a{round}-"));
     }
     wait(&gateway, |one| one["indexed"] == 2_000);
-    administer(async |client, options| {
-        client.delete_topics(&["anew"], options).await.unwrap();
-        let began = Instant::now();
-        loop {
-            let topic = NewTopic::new("anew", 1, TopicReplication::Fixed(1));
-            let made = client.create_topics([&topic], options).await.unwrap();
-            if made[0].is_ok() {
-                break;
-            }
-            assert!(began.elapsed() < Duration::from_secs(30), "{made:?}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    });
+    made_anew("anew");
     let began = Instant::now();
     let text = body(100).replace("\"_id\":\"", "\"_id\":\"b");
     while gateway.bulk(&text).status != 200 {
@@ -202,4 +209,49 @@ fn a_topic_that_is_made_anew_is_delivered_from_its_beginning() {
     wait(&gateway, came);
     let docs = cluster.docs("logs");
     assert!(docs.keys().any(|id| id.starts_with('b')));
+}
+
+/// Nothing delivers again what the dead letters of a topic tell of that is not there any more.
+#[test]
+fn dead_letters_outlive_the_topic_and_the_group_that_the_brokers_have_forgotten() {
+    let cluster = cluster();
+    cluster.set_behaviour(Behaviour {
+        unfit: Some(Unfit {
+            holds: "unfit".to_owned(),
+            status: 400,
+            error: r#"{"type":"mapper_parsing_exception","reason":"failed to parse"}"#.to_owned(),
+        }),
+        ..Behaviour::default()
+    });
+    let place = GatewayHome::new(&cluster, broker(), "forgotten", ", partitions: 1");
+    let gateway = place.start();
+    bulk(&gateway, "a");
+    let unfit = "{\"index\":{\"_index\":\"logs\",\"_id\":\"x\"}}\n{\"a\":\"unfit\"}\n";
+    gateway.bulk(unfit).ok().unwrap();
+    wait(&gateway, |one| one["dead"] == 1);
+    let letters = |gateway: &Gateway| {
+        let listed = send(gateway, "GET", "/dead_letters?queue=q");
+        listed["dead_letters"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(
+        letters(&gateway),
+        1,
+        "{}",
+        send(&gateway, "GET", "/dead_letters?queue=q")
+    );
+    let mut gateway = gateway;
+    gateway.signal("TERM");
+    assert!(gateway.wait().success());
+    made_anew("forgotten");
+    for _ in 0..2 {
+        let gateway = place.start();
+        bulk(&gateway, "b");
+        wait(&gateway, |one| {
+            one["pending_messages"] == 0 && one["lanes_held"] == 1
+        });
+        assert_eq!(letters(&gateway), 1, "{}", gateway.log());
+        let mut gateway = gateway;
+        gateway.signal("TERM");
+        assert!(gateway.wait().success());
+    }
 }

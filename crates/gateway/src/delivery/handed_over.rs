@@ -211,6 +211,9 @@ impl HeldLanes {
                     "lanes came from Kafka"
                 );
                 fault("assigned", b"");
+                if group.consumer.went_back() {
+                    keep_letters(group);
+                }
                 self.take(numbers);
             }
             Rebalance::Revoked(handed) => self.give_up(handed).await,
@@ -332,6 +335,15 @@ impl HeldLanes {
         if let Some(parked) = self.route.group.parked() {
             parked.let_go();
         }
+    }
+}
+
+/// Makes all dead letters of a group count whose topic was made anew, or of which the brokers know nothing:
+/// whether what they tell of is delivered once more does not follow from their places any more.
+fn keep_letters(group: &Group) {
+    let (queue, name) = (&*group.queue.name, &*group.settings.group);
+    if let Err(error) = group.queue.dead_letters.settle(name) {
+        tracing::error!(queue, group = name, %error, "some of the group's dead letters may be dropped as if their batches had not been committed");
     }
 }
 

@@ -563,6 +563,14 @@ impl Consumer {
         }
     }
 
+    /// Whether a lane has come, since this was last asked, of which nothing is committed that it has.
+    pub(crate) fn went_back(&self) -> bool {
+        match self {
+            Consumer::Disk(_) => false,
+            Consumer::Kafka(group) => group.went_back(),
+        }
+    }
+
     /// Returns for each lane of a topic the messages that the group has yet to deliver, wherever they are.
     pub(crate) fn messages_pending(&self) -> Vec<u64> {
         match self {

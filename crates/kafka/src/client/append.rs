@@ -166,10 +166,11 @@ mod tests {
         assert!(poll(&mut append).is_pending(), "two parts are under way");
         pending.stored(0, 1);
         pending.failed(1, AppendError::Away("late".to_owned()));
+        // One part was refused, and of another one nobody knows: that counts for more.
         let partly = AppendError::Partly {
             stored: 1,
             parts: 3,
-            why: Box::new(AppendError::Closed),
+            why: Box::new(AppendError::Away("late".to_owned())),
         };
         assert_eq!(poll(&mut append), Poll::Ready(Err(partly)), "one part is there");
         assert_eq!(
@@ -178,6 +179,22 @@ mod tests {
             "nothing of it counts"
         );
         assert_eq!(counts.waiting_bytes.load(Ordering::Relaxed), 0);
+
+        for away_first in [true, false] {
+            let pending = Pending::new(&counts, 2, 10, 100);
+            let mut append = pending.outcome();
+            let (large, away) = (
+                AppendError::TooLarge { bytes: 9, most: 8 },
+                AppendError::Away("late".to_owned()),
+            );
+            let (first, second) = match away_first {
+                true => (&away, &large),
+                false => (&large, &away),
+            };
+            pending.failed(1, first.clone());
+            pending.failed(1, second.clone());
+            assert_eq!(poll(&mut append), Poll::Ready(Err(away)), "it may be there");
+        }
 
         let pending = Pending::new(&counts, 2, 10, 100);
         let mut append = pending.outcome();

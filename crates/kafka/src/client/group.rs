@@ -52,6 +52,8 @@ pub(crate) struct Inner {
     pub(crate) committing: Mutex<()>,
     /// Whether a caller waits for what is done to be committed.
     pub(crate) hurry: AtomicBool,
+    /// Whether a lane has come of which nothing is committed that its partition has.
+    pub(crate) went_back: AtomicBool,
 }
 
 /// Passes on what the library logs, and remembers the last problem.
@@ -110,6 +112,7 @@ impl OpenGroup {
                 lease: Mutex::default(),
                 committing: Mutex::default(),
                 hurry: AtomicBool::default(),
+                went_back: AtomicBool::default(),
                 id,
             }),
         };
@@ -239,6 +242,10 @@ impl Group for OpenGroup {
     fn claimed(&self) -> Vec<u64> {
         let lanes = self.inner.lanes.iter();
         lanes.map(|lane| lane.lock().claimed).collect()
+    }
+
+    fn went_back(&self) -> bool {
+        self.inner.went_back.swap(false, Ordering::Relaxed)
     }
 
     fn status(&self) -> Vec<LaneStatus> {
@@ -387,7 +394,9 @@ impl Inner {
             if !lane.held {
                 lane.committed = cursor.unwrap_or_default();
                 if first {
-                    lane.claimed = lane.committed.offset;
+                    // A group commits before it delivers. If nothing is committed, the brokers have forgotten
+                    // it, and all that was dead counts.
+                    lane.claimed = cursor.map_or(u64::MAX, |cursor| cursor.offset);
                 }
             }
         }

@@ -147,6 +147,9 @@ impl HandOver {
             let marks = consumer.fetch_watermarks(topic, number as i32, topic::ASK_TIMEOUT);
             let (low, high) = marks?;
             let (low, high) = (low.max(0) as u64, high.max(0) as u64);
+            if cursor.is_none_or(|cursor| cursor.offset > high) {
+                group.went_back.store(true, Ordering::Relaxed);
+            }
             let cursor = match cursor {
                 Some(cursor) if cursor.offset > high => {
                     tracing::error!(

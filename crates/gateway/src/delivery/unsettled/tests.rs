@@ -164,6 +164,9 @@ impl kafka::Group for MemoryGroup {
     fn claimed(&self) -> Vec<u64> {
         vec![COMMITTED; LANES as usize]
     }
+    fn went_back(&self) -> bool {
+        false
+    }
     fn status(&self) -> Vec<LaneStatus> {
         let done = Cursor {
             offset: COMMITTED,
