@@ -1,6 +1,6 @@
 //! A `tidegate gateway` process before a fake cluster.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -108,14 +108,21 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
 
     /// Starts a gateway with this command.
     pub(crate) fn start_by(mut command: Command, arguments: &[&str]) -> Self {
-        let mut process = command
+        command
             .arg("gateway")
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::piped());
+        let mut process = loop {
+            match command.spawn() {
+                // A copy of the program was just written, and a child of another test holds it for a moment.
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                started => break started.unwrap(),
+            }
+        };
         let log = Arc::new(Mutex::new(String::new()));
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let (mut address, mut admin) = (None, None);
