@@ -151,8 +151,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 /// Reads the configuration from the file or from the command line. An error has an exit status and a message
-/// for the user.
-/// `kept` is the text of the file that was in force in this program before.
+/// for the user. `kept` is the text of the file that was in force in this program before.
 fn load(arguments: &Arguments, kept: Option<String>) -> Result<Loaded, (u8, String)> {
     let usage = |why: String| (exit::USAGE, why);
     if let Some(file) = &arguments.from.config {

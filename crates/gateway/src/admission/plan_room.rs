@@ -3,7 +3,6 @@
 //! Once its record is made, a bulk needs its plan no more; so those that come together plan in turn.
 
 use std::sync::Arc;
-
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

@@ -569,11 +569,10 @@ async fn answer_with(
         Framing::UntilClose => After::Reset,
         _ => After::Close,
     };
-    let mut unended = (cut == After::Reset).then(|| Unended(connection));
+    let unended = (cut == After::Reset).then(|| Unended(connection));
     let sent = transmit(connection, &mut transmitter, cut).await;
-    if let Some(unended) = unended.take() {
-        std::mem::forget(unended);
-    }
+    // Its end is in order, or its caller resets the connection.
+    std::mem::forget(unended);
     match sent {
         Ok(()) if close => Sent::All(After::Close),
         Ok(()) => Sent::All(After::Keep),
