@@ -86,7 +86,7 @@ pub struct Deadlines {
     pub overall: Instant,
     /// The longest time from the last byte of the request to the reply's head.
     pub head_timeout: Option<Duration>,
-    /// Nothing is sent from this moment on, if there is one.
+    /// Nothing is sent from this moment on, if there is one; nor is a connection waited for any longer.
     pub start_by: Option<Instant>,
 }
 
@@ -159,8 +159,20 @@ impl Client {
 // === impl Deadlines ===
 
 impl Deadlines {
-    fn is_too_late_to_start(self) -> bool {
-        self.start_by.is_some_and(|start_by| Instant::now() >= start_by)
+    /// Returns when it is of no use any more to wait for a connection.
+    fn start_limit(self) -> Instant {
+        self.start_by
+            .map_or(self.overall, |start_by| start_by.min(self.overall))
+    }
+
+    /// Returns why nothing may be sent any more, if it is too late for that.
+    fn too_late_to_start(self) -> Option<SendErrorKind> {
+        let now = Instant::now();
+        match (now >= self.overall, now >= self.start_limit()) {
+            (true, _) => Some(SendErrorKind::Deadline),
+            (false, true) => Some(SendErrorKind::Busy),
+            (false, false) => None,
+        }
     }
 
     /// Returns deadlines for an exchange that must end within `timeout` from now.

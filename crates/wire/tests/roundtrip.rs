@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method};
 use support::{ask, echo_server, with_client};
-use wire::{Chunk, Deadlines, Fate, Origin, Outgoing, RequestHead, SendErrorKind};
+use wire::{Chunk, Client, ClientConfig, Deadlines, Fate, Origin, Outgoing, RequestHead, SendErrorKind};
 
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31 + at / 251) as u8).collect()
@@ -331,6 +331,46 @@ fn nothing_is_written_once_the_deadline_has_passed() {
         assert!(matches!(error.kind, SendErrorKind::Deadline), "{error}");
         assert_eq!(error.fate, Fate::NothingSent);
     });
+}
+
+/// A request that may be sent for a moment only waits for a connection for no longer, however much time its
+/// answer has.
+#[test]
+fn nothing_waits_for_a_connection_once_it_may_not_be_sent_any_more() {
+    let (_workers, server) = echo_server(Default::default());
+    let origin = Origin::http("127.0.0.1", server.local_addr().port());
+    let one_connection = ClientConfig {
+        connections_per_origin_max: 1,
+        ..ClientConfig::default()
+    };
+    let use_it = |client: Client| async move {
+        let headers = HeaderMap::new();
+        let head = RequestHead {
+            method: &Method::POST,
+            target: "/collect",
+            headers: &headers,
+        };
+        let slow = ask(&client, &origin, "/slow", "slow".into());
+        let late = async {
+            let begun = tokio::time::Instant::now();
+            let deadlines = Deadlines {
+                start_by: Some(begun + Duration::from_millis(20)),
+                ..Deadlines::within(Duration::from_secs(10))
+            };
+            let sent = client.send(&origin, head, "late".into(), deadlines).await;
+            (sent, begun.elapsed())
+        };
+        let (slow, (late, waited)) = tokio::join!(slow, late);
+        assert_eq!(slow.expect("answers").1, b"slow");
+        let error = late.expect_err("it is too late");
+        assert!(matches!(error.kind, SendErrorKind::Busy), "{error}");
+        assert_eq!(error.fate, Fate::NothingSent);
+        assert!(waited < Duration::from_millis(200), "{waited:?}");
+    };
+    wire::run_local(192 << 20, |worker| {
+        use_it(Client::new(one_connection, worker.pool().clone()))
+    })
+    .expect("runtime");
 }
 
 #[test]

@@ -74,11 +74,8 @@ impl Inner {
             Err(_) => connections.wait(self.config.queue_max, deadlines).await?,
         };
         // What is written may be executed, though nobody would wait for the answer.
-        if Instant::now() >= deadlines.overall {
-            return Err(SendErrorKind::Deadline);
-        }
-        if deadlines.is_too_late_to_start() {
-            return Err(SendErrorKind::Busy);
+        if let Some(late) = deadlines.too_late_to_start() {
+            return Err(late);
         }
         while let Some(mut idle) = connections.pop() {
             if idle.since.elapsed() < self.config.idle_timeout && idle.wire.is_quiet() {
@@ -91,15 +88,14 @@ impl Inner {
             }
         }
         self.sweep_regularly();
-        let limit = (Instant::now() + self.config.connect_timeout).min(deadlines.overall);
+        let limit = (Instant::now() + self.config.connect_timeout).min(deadlines.start_limit());
         let stream = match timeout_at(limit, connect(origin)).await {
             Ok(connected) => connected?,
-            Err(_) if limit == deadlines.overall => return Err(SendErrorKind::Deadline),
-            Err(_) => return Err(SendErrorKind::ConnectTimeout),
+            Err(_) => {
+                let late = deadlines.too_late_to_start();
+                return Err(late.unwrap_or(SendErrorKind::ConnectTimeout));
+            }
         };
-        if deadlines.is_too_late_to_start() {
-            return Err(SendErrorKind::Busy);
-        }
         let wire = Wire {
             stream,
             receiver: Receiver::new(self.pool.clone()),
@@ -181,7 +177,7 @@ impl OriginConnections {
         }
         self.waiting.set(self.waiting.get() + 1);
         let _leave = Leave(&self.waiting);
-        match timeout_at(deadlines.overall, Arc::clone(&self.places).acquire_owned()).await {
+        match timeout_at(deadlines.start_limit(), Arc::clone(&self.places).acquire_owned()).await {
             Ok(Ok(place)) => Ok(place),
             Ok(Err(_)) | Err(_) => Err(SendErrorKind::Busy),
         }

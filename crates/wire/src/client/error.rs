@@ -45,7 +45,8 @@ pub enum SendErrorKind {
     /// No connection was established in time.
     #[error("connect timed out")]
     ConnectTimeout,
-    /// Too many requests wait for a connection to this origin, or none became free before the deadline.
+    /// Too many requests wait for a connection to this origin, or none became free before the deadline, or
+    /// before the request may not be sent any more.
     #[error("no free connection")]
     Busy,
     /// The overall deadline passed.
