@@ -46,6 +46,8 @@ const PROGRAM_MAX: u64 = 26_000_000;
 
 /// The files to install, in a folder that stands for `/`.
 struct Tree {
+    /// Removed with the tree.
+    _folder: tempfile::TempDir,
     root: PathBuf,
     version: String,
     /// The time of all files, in seconds since 1970: the commit's time.
@@ -115,8 +117,13 @@ fn is_small(file: &Path, max: u64) -> Result<u64> {
 
 impl Tree {
     fn make(program: &Path) -> Result<Self> {
-        // The folder must not be below a home, since the unit hides homes unless its files are in one.
-        let root = Path::new("/tmp").join(format!("tidegate-dist-{}", std::process::id()));
+        // The folder must not be below a home, since the unit hides homes unless its files are in one. Nobody
+        // else on this machine can have made it before, or come into it, and put files into the packages.
+        let folder = tempfile::Builder::new()
+            .prefix("tidegate-dist-")
+            .tempdir_in("/tmp")?;
+        // What is made beside the tree is in that folder, too.
+        let root = folder.path().join("tree");
         let told = output(Command::new(program).arg("--version"))?;
         let version = told.split_whitespace().last().context("a version")?.to_owned();
         let mut git = Command::new("git");
@@ -125,6 +132,7 @@ impl Tree {
         let told = output(&mut git)?;
         let (epoch, commit) = told.trim().split_once(' ').context("a commit with its time")?;
         let tree = Self {
+            _folder: folder,
             root,
             version,
             epoch: epoch.to_owned(),
@@ -277,12 +285,6 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
 fn sha256(file: &Path) -> Result<String> {
     let told = output(Command::new("sha256sum").arg(file))?;
     Ok(told.split_whitespace().next().context("a checksum")?.to_owned())
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.root); // what is left in /tmp harms nobody
-    }
 }
 
 fn executable(file: &Path) -> Result<()> {

@@ -48,6 +48,9 @@ func main() {
 		err = validate(objects, schemas)
 	}
 	if err == nil {
+		err = fit(objects)
+	}
+	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(objects)
 	}
 	if err != nil {

@@ -19,6 +19,16 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if .Values.admin.tlsSecret }}, --admin, "https://127.0.0.1:2900", --insecure{{ end }}
 {{- end }}
 
+{{- /* The sleep before a stop, if there is one. The image has no shell, so Kubernetes itself has to sleep. */}}
+{{- define "tidegate.sleep" -}}
+{{- with .Values.preStopSleepSeconds }}
+{{- if semverCompare "<1.30.0-0" $.Capabilities.KubeVersion.Version }}{{ fail "preStopSleepSeconds needs Kubernetes 1.30 or later" }}{{ end }}
+{{- if lt (int $.Values.terminationGracePeriodSeconds) (add 35 (int .)) }}{{ fail "terminationGracePeriodSeconds has to be at least 35 more than preStopSleepSeconds: both count from the same moment" }}{{ end }}
+lifecycle:
+  preStop: {sleep: {seconds: {{ . }}}}
+{{- end }}
+{{- end }}
+
 {{- /* The gateway's configuration file: the value `config`, or one made from the other values. */}}
 {{- define "tidegate.config" -}}
 {{- if .Values.config }}
@@ -150,6 +160,15 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
       {{- end }}
+      {{- with include "tidegate.sleep" . }}
+      {{- . | trim | nindent 6 }}
+      {{- end }}
+      # A queue with much in it takes its time to open: until then, nobody asks whether the gateway lives.
+      startupProbe:
+        exec: {command: [/usr/bin/tidegate, health, --live{{ include "tidegate.probe" . }}]}
+        periodSeconds: 5
+        timeoutSeconds: 6
+        failureThreshold: 120
       # Asks /health/live and /health/ready of the admin port, with its token. An httpGet could not take the token from a Secret.
       livenessProbe:
         exec: {command: [/usr/bin/tidegate, health, --live{{ include "tidegate.probe" . }}]}
