@@ -18,12 +18,23 @@ export class Problem extends Error {
 /** Counts answers of 401: the page then asks for the login and keeps its place. */
 export const lostSession = signal(0);
 
+/** The signals of requests that a page makes by itself: the server counts those as no use of the session. */
+export const byItself = new WeakSet<AbortSignal>();
+
+/** Whether somebody has used the page since the last request that counts: whoever writes into a form for half an hour
+ * sends nothing, and must not lose it. */
+let isUsed = false;
+for (const kind of ["keydown", "pointerdown"]) globalThis.addEventListener?.(kind, () => (isUsed = true), { capture: true, passive: true });
+
 /** A body that is a Blob is JSON already. */
 export async function api<T>(path: string, options: { method?: string; body?: unknown; signal?: AbortSignal; keepalive?: boolean } = {}): Promise<T> {
   const { method = options.body === undefined ? "GET" : "POST", body, ...rest } = options;
-  const init: RequestInit = { method, cache: "no-store", credentials: "same-origin", ...rest };
+  const headers: Record<string, string> = {};
+  if (!isUsed && options.signal && byItself.has(options.signal)) headers["X-Poll"] = "1";
+  else isUsed = false;
+  const init: RequestInit = { method, cache: "no-store", credentials: "same-origin", headers, ...rest };
   if (method !== "GET") {
-    init.headers = { "Content-Type": "application/json" };
+    headers["Content-Type"] = "application/json";
     init.body = body instanceof Blob ? body : JSON.stringify(body ?? {});
   }
   let answer: Response;

@@ -1,7 +1,7 @@
 // The overview, once a second. One tab of the browser holds the stream and passes it on to the others: with
 // HTTP/1.1 a browser has six connections to a server, and six tabs would take all of them.
 import { computed, signal } from "@preact/signals";
-import { api, Problem } from "./api.ts";
+import { api, byItself, Problem } from "./api.ts";
 import { tellYou } from "./roles.ts";
 import type { Overview } from "./types.ts";
 
@@ -27,6 +27,9 @@ let stopped = true;
 let source: EventSource | null = null;
 let retry = 0;
 let release: (() => void) | null = null;
+/** No user asks for what this file asks for after the stream has ended. */
+const unasked = new AbortController().signal;
+byItself.add(unasked);
 const channel = "BroadcastChannel" in globalThis ? new BroadcastChannel("tidegate-live") : null;
 
 function take(text: string): void {
@@ -54,7 +57,7 @@ function open(): void {
     source = null;
     clearTimeout(retry);
     // The browser does not say why the stream ended; if the session is over, this request answers 401.
-    api("session").catch((error: unknown) => {
+    api("session", { signal: unasked }).catch((error: unknown) => {
       if (error instanceof Problem && error.status === 401) ended();
     });
     retry = window.setTimeout(open, RETRY_MS);

@@ -111,7 +111,7 @@ export const t = {
       denied: "The provider did not confirm the login.",
       no_role: "You are known, but none of your groups has a role in this console. Ask an admin.",
       provider: "The provider does not answer. Try again in a moment.",
-      throttled: "Too many failed logins from your address. Try again in a few minutes.",
+      throttled: "Too many logins are under way. Try again in a moment.",
       failed: "The login failed. The console's log says why.",
     },
     wait: (seconds: number) => `Too many attempts. Try again in ${many(seconds, "second")}.`,

@@ -2,10 +2,12 @@
 
 mod access;
 mod alerts;
+mod answers;
 mod audit;
 mod bodies;
 mod calls;
 mod endpoints;
+mod failed;
 mod gateways;
 mod guard;
 mod heat;
@@ -41,6 +43,7 @@ use crate::StartError;
 use crate::alerts::Alerts;
 use crate::names::Names;
 use crate::oidc::Oidc;
+use crate::outbound::AnswerMemory;
 use crate::page;
 use crate::password::Passwords;
 use crate::poll::Polls;
@@ -85,6 +88,8 @@ pub(crate) struct ApiState {
     /// The overview as of this second.
     pub(crate) overview: watch::Receiver<Arc<Value>>,
     pub(crate) bodies: BodyMemory,
+    /// Memory for long answers to calls.
+    pub(crate) answers: AnswerMemory,
     /// Open streams of events.
     pub(crate) streams: Streams,
     /// Host names of this server, besides addresses and `localhost`.

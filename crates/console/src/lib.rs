@@ -302,6 +302,7 @@ fn api(
         leftovers: api::Leftovers::default(),
         overview,
         bodies: api::BodyMemory::default(),
+        answers: outbound::AnswerMemory::default(),
         streams: api::Streams::default(),
         hosts: hosts(options, oidc.as_ref()),
         tls: options.tls.is_some() || oidc.as_ref().is_some_and(Oidc::is_secured),

@@ -13,7 +13,9 @@ mod claims;
 mod provider;
 mod settings;
 mod token;
+mod turns;
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -28,11 +30,13 @@ use ::settings::Secret;
 
 pub(crate) use claims::Person;
 use provider::{Provider, ProviderError, encoded};
+use turns::{Turn, Turns};
 
 /// The logins at one provider.
 pub(crate) struct Oidc {
     settings: Settings,
     provider: Provider,
+    turns: Turns,
 }
 
 /// A login that has begun. The browser keeps it, sealed.
@@ -134,7 +138,11 @@ impl Oidc {
             None => store.client_secret(issuer, client)?,
         };
         let provider = Provider::new(&settings, outbound);
-        Ok(Self { settings, provider })
+        Ok(Self {
+            settings,
+            provider,
+            turns: Turns::default(),
+        })
     }
 
     /// Returns the host name in the console's address.
@@ -262,6 +270,12 @@ impl Oidc {
                 description: None,
             }),
         }
+    }
+
+    /// Waits for the turn of a browser at this address to have its code exchanged. `None` if too many others
+    /// have theirs exchanged.
+    pub(crate) async fn turn(&self, address: IpAddr) -> Option<Turn> {
+        self.turns.take(address).await
     }
 
     /// Exchanges the code for an ID token, and says who has logged in.

@@ -118,6 +118,10 @@ impl Polls {
             }
             Err(error) => one.failed = Some((severity(error), error.to_string())),
         });
+        // An alert that is active stays so, and none begins, as long as the console has not asked.
+        if went.is_err_and(AskError::is_own_lack) {
+            return;
+        }
         let silent = went.err().map(|error| whole(error.to_string()));
         self.found(key, Rule::NoAnswer, silent.into_iter().collect());
     }
@@ -151,12 +155,13 @@ fn whole(words: String) -> Finding {
 
 fn severity(error: &AskError) -> Severity {
     match error {
+        _ if error.is_own_lack() => Severity::Warn,
         AskError::Status { status, .. }
             if status.is_server_error() || matches!(status.as_u16(), 401 | 403) =>
         {
             Severity::Bad
         }
-        AskError::Send(_) | AskError::Stopping => Severity::Bad,
+        AskError::Send(_) | AskError::NoRoom(_) | AskError::Stopping => Severity::Bad,
         // The target is there and has answered something.
         AskError::Status { .. } | AskError::NoJson { .. } | AskError::TooLong { .. } => Severity::Warn,
     }
@@ -164,3 +169,46 @@ fn severity(error: &AskError) -> Severity {
 
 /// Time limit for a question of a poll.
 const QUESTION_WITHIN: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use wire::{Fate, SendError, SendErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_was_not_asked_is_not_said_to_be_silent() {
+        let folder = tempfile::tempdir().unwrap();
+        let polls = Polls {
+            store: Store::open(folder.path()).unwrap(),
+            board: Arc::new(Board::default()),
+            outbound: Outbound::new().0,
+            changed: Arc::new(Notify::new()),
+            attention: Arc::new(Attention::new()),
+        };
+        let key = Key::Cluster("a".into());
+        polls.board.only(std::slice::from_ref(&key));
+        let heard = |kind| {
+            let error = AskError::Send(SendError {
+                kind,
+                fate: Fate::NothingSent,
+                reused: false,
+                origin: "a:9200".into(),
+            });
+            polls.heard(&key, Err(&error));
+            let mut found = (0, None);
+            polls.board.change(&key, |one| {
+                let silent = one.findings.get(&Rule::NoAnswer).map_or(0, Vec::len);
+                found = (silent, one.failed.as_ref().map(|(state, _)| *state));
+            });
+            found
+        };
+        assert_eq!(heard(SendErrorKind::Busy), (0, Some(Severity::Warn)));
+        assert_eq!(heard(SendErrorKind::Deadline), (1, Some(Severity::Bad)));
+        assert_eq!(
+            heard(SendErrorKind::Busy),
+            (1, Some(Severity::Warn)),
+            "nor to answer"
+        );
+    }
+}

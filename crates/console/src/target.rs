@@ -1,12 +1,15 @@
 //! A registered cluster or gateway, ready to be asked: addresses, TLS and credentials.
 
+mod trust;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cluster::{Address, BadAddress, BadConfig, Credentials};
 use http::HeaderValue;
 use settings::Secret;
-use wire::{ClientTls, ClientTlsConfig, Origin, Roots, TlsError};
+use wire::{Origin, TlsError};
 
+use self::trust::Trust;
 use crate::store::{ClusterEntry, GatewayEntry, Store, StoreError};
 
 /// The addresses to ask, and the account.
@@ -149,31 +152,47 @@ impl Target {
     }
 }
 
-/// Whom to trust, and what to show who asks for a certificate.
-struct Trust<'a> {
-    ca_pem: Option<&'a str>,
-    /// The certificate and its key, in one text.
-    client_pem: Option<&'a Secret>,
-    verify: bool,
-}
-
-impl Trust<'_> {
-    fn tls(&self) -> Result<ClientTls, TlsError> {
-        let roots = match self.ca_pem {
-            Some(pem) => Roots::Pem(pem.as_bytes().to_vec()),
-            None => Roots::Native,
-        };
-        let pem = self.client_pem.map(|pem| pem.expose().as_bytes().to_vec());
-        ClientTls::new(&ClientTlsConfig {
-            roots,
-            insecure: !self.verify,
-            identity_pem: pem.map(|pem| (pem.clone(), pem)),
-        })
-    }
-}
-
 fn bearer(token: Option<&Secret>) -> Result<Option<HeaderValue>, BadTarget> {
     let header = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.expose())));
     let header = header.transpose();
     Ok(header.map_err(|_| BadConfig::Header("authorization".to_owned()))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A certificate of no one, for its form.
+    const CA: &str = "-----BEGIN CERTIFICATE-----\n\
+        MIIBdDCCARugAwIBAgIUDkG+gkOuCGwS9nrkB++PUJm7WF8wCgYIKoZIzj0EAwIw\n\
+        DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjgxMjE1MDhaGA8yMTI2MTEwNDEyMTUw\n\
+        OFowDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABNAV\n\
+        51f8f5gu/GrHoZIGv3nvDDn2JV++ZDLFBu/yC/BonSKMH9HnBXLBG0vue3mrzu8q\n\
+        JJRXjUIBfuUo0FNvduqjUzBRMB0GA1UdDgQWBBSJ4FZ4DVD4uTXCN5m0TieIiaku\n\
+        bzAfBgNVHSMEGDAWgBSJ4FZ4DVD4uTXCN5m0TieIiakubzAPBgNVHRMBAf8EBTAD\n\
+        AQH/MAoGCCqGSM49BAMCA0cAMEQCIHtPniEIjXEUw0KqaYsO5KZYygRAs8pbynSB\n\
+        kXlP19i7AiAN6tChLgpeGAc4MeoXmwL+FjPzdDXyBxOQG8+2OfuJcg==\n\
+        -----END CERTIFICATE-----\n\
+        ";
+
+    fn origins(ca_pem: Option<&str>, verify: bool) -> Vec<Origin> {
+        let entry = ClusterEntry {
+            endpoints: vec!["https://a:9200".into(), "https://b:9200".into()],
+            ca_pem: ca_pem.map(str::to_owned),
+            verify,
+            ..ClusterEntry::default()
+        };
+        Target::cluster(&entry, None).unwrap().origins
+    }
+
+    #[test]
+    fn targets_of_one_entry_share_connections_and_those_with_another_authority_do_not() {
+        assert_eq!(origins(None, true), origins(None, true));
+        assert_eq!(origins(Some(CA), true), origins(Some(CA), true));
+        for (other, verify) in [(None, true), (Some(CA), false), (None, false)] {
+            assert_ne!(origins(Some(CA), true), origins(other, verify));
+        }
+        let two = format!("{CA}{CA}");
+        assert_ne!(origins(Some(CA), true), origins(Some(&two), true));
+    }
 }

@@ -50,14 +50,8 @@ struct Failures {
 
 impl Throttle {
     /// Admits a login, or returns how long it has to wait. Each try counts as a failure until it is
-    /// [forgiven](Self::forgive), so that simultaneous tries count too. A login at an OpenID provider names
-    /// no account before it succeeds.
-    pub(crate) fn admit(
-        &self,
-        account: Option<&str>,
-        address: IpAddr,
-        now: Instant,
-    ) -> Result<Asker, Duration> {
+    /// [forgiven](Self::forgive), so that simultaneous tries count too.
+    pub(crate) fn admit(&self, account: &str, address: IpAddr, now: Instant) -> Result<Asker, Duration> {
         let mut state = self.state.lock();
         let (asker, keys) = state.keys(account, address);
         let failures = &mut state.failures;
@@ -80,26 +74,21 @@ impl Throttle {
     }
 
     /// Forgets the failures, since the login was right, and keeps where it was.
-    pub(crate) fn forgive(&self, account: Option<&str>, address: IpAddr) {
+    pub(crate) fn forgive(&self, account: &str, address: IpAddr) {
         let mut state = self.state.lock();
         let (_, keys) = state.keys(account, address);
         for key in keys {
             state.failures.remove(&key);
         }
-        if let Some(account) = account {
-            state.remember(account.to_lowercase(), peer_of(address));
-        }
+        state.remember(account.to_lowercase(), peer_of(address));
     }
 }
 
 impl State {
     /// Returns what a login counts for. At a place of the account that is only this place, so that strangers
     /// who guess at the account elsewhere, or at other accounts behind the same proxy, do not lock it out.
-    fn keys(&self, account: Option<&str>, address: IpAddr) -> (Asker, Vec<Key>) {
-        let address = peer_of(address);
-        let Some(account) = account.map(str::to_lowercase) else {
-            return (Asker::Stranger, vec![Key::Address(address)]);
-        };
+    fn keys(&self, account: &str, address: IpAddr) -> (Asker, Vec<Key>) {
+        let (account, address) = (account.to_lowercase(), peer_of(address));
         let places = self.places.get(&account);
         match places.is_some_and(|places| places.contains(&address)) {
             true => (Asker::Known, vec![Key::Place(account, address)]),
@@ -169,33 +158,24 @@ mod tests {
         let address = IpAddr::from([10, 0, 0, 1]);
         let mut now = Instant::now();
         for _ in 0..5 {
-            throttle.admit(Some("ada"), address, now).unwrap();
+            throttle.admit("ada", address, now).unwrap();
         }
         let mut pauses = Vec::new();
         for _ in 0..12 {
-            let wait = throttle.admit(Some("ADA"), address, now).unwrap_err();
+            let wait = throttle.admit("ADA", address, now).unwrap_err();
             pauses.push(wait.as_secs());
             now += wait;
-            throttle.admit(Some("ada"), address, now).unwrap();
+            throttle.admit("ada", address, now).unwrap();
         }
         assert_eq!(pauses[..5], [1, 2, 4, 8, 16]);
         assert_eq!(pauses[11], 900);
         // Another address does not help to guess one account, nor does another account help to guess from one
         // address.
-        assert!(
-            throttle
-                .admit(Some("ada"), IpAddr::from([10, 0, 0, 2]), now)
-                .is_err()
-        );
-        assert!(throttle.admit(Some("bob"), address, now).is_err());
-        assert!(
-            throttle
-                .admit(Some("bob"), IpAddr::from([10, 0, 0, 2]), now)
-                .is_ok()
-        );
-        assert!(throttle.admit(None, address, now).is_err());
-        throttle.forgive(Some("ada"), address);
-        assert!(throttle.admit(Some("ada"), address, now).is_ok());
+        assert!(throttle.admit("ada", IpAddr::from([10, 0, 0, 2]), now).is_err());
+        assert!(throttle.admit("bob", address, now).is_err());
+        assert!(throttle.admit("bob", IpAddr::from([10, 0, 0, 2]), now).is_ok());
+        throttle.forgive("ada", address);
+        assert!(throttle.admit("ada", address, now).is_ok());
     }
 
     fn address(network: u32, host: u64) -> IpAddr {
@@ -209,37 +189,34 @@ mod tests {
         let admitted = (0..2 * KEYS_MAX as u64)
             .filter(|n| {
                 let account = format!("nobody {n}");
-                throttle.admit(Some(&account), address(1, *n), now).is_ok()
+                throttle.admit(&account, address(1, *n), now).is_ok()
             })
             .count();
         assert_eq!(admitted, FREE as usize);
-        throttle.admit(Some("ada"), address(2, 1), now).unwrap();
-        throttle.admit(None, address(3, 1), now).unwrap();
+        throttle.admit("ada", address(2, 1), now).unwrap();
     }
 
     #[test]
     fn logins_are_admitted_and_a_guesser_waits_whatever_number_of_others_try() {
         let (throttle, now) = (Throttle::default(), Instant::now());
         let mut guesser = 0;
-        while throttle.admit(Some("ada"), address(guesser, 1), now).is_ok() {
+        while throttle.admit("ada", address(guesser, 1), now).is_ok() {
             guesser += 1;
         }
         assert_eq!(guesser, FREE);
         for n in 0..3 * KEYS_MAX as u32 {
             let account = format!("nobody {n}");
-            throttle
-                .admit(Some(&account), address(1_000 + n, 1), now)
-                .unwrap();
+            throttle.admit(&account, address(1_000 + n, 1), now).unwrap();
             assert!(throttle.state.lock().failures.len() <= KEYS_MAX + 1);
         }
-        assert!(throttle.admit(Some("ada"), address(500, 1), now).is_err());
-        assert!(throttle.admit(Some("bob"), address(500, 1), now).is_ok());
+        assert!(throttle.admit("ada", address(500, 1), now).is_err());
+        assert!(throttle.admit("bob", address(500, 1), now).is_ok());
     }
 
     /// Tries until one has to wait.
     fn tries(throttle: &Throttle, account: &str, address: IpAddr, now: Instant) -> u32 {
         let tries = 0..1_000;
-        let admitted = tries.take_while(|_| throttle.admit(Some(account), address, now).is_ok());
+        let admitted = tries.take_while(|_| throttle.admit(account, address, now).is_ok());
         u32::try_from(admitted.count()).unwrap()
     }
 
@@ -247,17 +224,17 @@ mod tests {
     fn an_account_is_not_locked_out_where_it_has_logged_in() {
         let (throttle, now) = (Throttle::default(), Instant::now());
         let (home, elsewhere) = (address(1, 1), address(2, 1));
-        assert_eq!(throttle.admit(Some("Ada"), home, now), Ok(Asker::Stranger));
-        throttle.forgive(Some("Ada"), home);
+        assert_eq!(throttle.admit("Ada", home, now), Ok(Asker::Stranger));
+        throttle.forgive("Ada", home);
         // Somebody guesses at the account elsewhere, and somebody behind the same proxy at another one.
         assert_eq!(tries(&throttle, "ada", elsewhere, now), FREE);
         assert_eq!(tries(&throttle, "bob", home, now), FREE);
-        assert!(throttle.admit(Some("eve"), home, now).is_err());
-        assert_eq!(throttle.admit(Some("ada"), address(1, 2), now), Ok(Asker::Known));
-        throttle.forgive(Some("ada"), home);
+        assert!(throttle.admit("eve", home, now).is_err());
+        assert_eq!(throttle.admit("ada", address(1, 2), now), Ok(Asker::Known));
+        throttle.forgive("ada", home);
         // A login at home does not give the others new tries.
-        assert!(throttle.admit(Some("ada"), elsewhere, now).is_err());
-        assert!(throttle.admit(Some("eve"), home, now).is_err());
+        assert!(throttle.admit("ada", elsewhere, now).is_err());
+        assert!(throttle.admit("eve", home, now).is_err());
         // Guesses at home are bounded, too.
         assert_eq!(tries(&throttle, "ada", home, now), FREE);
     }
@@ -267,10 +244,10 @@ mod tests {
         let (throttle, now) = (Throttle::default(), Instant::now());
         let places = || (0..=PLACES_MAX as u32).map(|network| address(network, 1));
         for place in places() {
-            throttle.forgive(Some("ada"), place);
-            throttle.forgive(Some("ada"), place);
+            throttle.forgive("ada", place);
+            throttle.forgive("ada", place);
         }
-        let known = places().map(|place| throttle.admit(Some("ada"), place, now).unwrap());
+        let known = places().map(|place| throttle.admit("ada", place, now).unwrap());
         let known = known.filter(|asker| *asker == Asker::Known).count();
         assert_eq!(known, PLACES_MAX);
     }

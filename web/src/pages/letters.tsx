@@ -66,6 +66,8 @@ interface Replayed {
   readonly refusals: readonly Refused[];
   readonly stopped: string | null;
   readonly more: boolean;
+  /** What a request sends that goes on with this one. */
+  readonly before?: number;
 }
 type Words = Readonly<Record<string, string | undefined>>;
 
@@ -426,9 +428,12 @@ function Replay({ id, which, n, onClose }: { id: string; which: Words; n: number
     const refused = new Map<number, string>();
     const now = (at: "running" | "done", total: number, stopped: string | null) => set({ at, replayed, refused: new Map(refused), total, stopped });
     now("running", 0, null);
+    // Letters that die once more are not replayed again: those count that were there when it began.
+    let bound = which;
     try {
       for (;;) {
-        const told = await ask<Replayed>(id, { method: "POST", path: pathOf(["dead_letters", "_replay"], which) });
+        const told = await ask<Replayed>(id, { method: "POST", path: pathOf(["dead_letters", "_replay"], bound) });
+        if (told.before !== undefined) bound = { ...bound, before: String(told.before) };
         replayed += told.replayed;
         for (const one of told.refusals) refused.set(one.id, one.why);
         // There is no further progress when only refused letters are left.

@@ -1,6 +1,6 @@
 // Polls: asks again and again, one request at a time, and not while the page is hidden.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { isAbort, reason } from "../api.ts";
+import { byItself, isAbort, reason } from "../api.ts";
 
 export interface Polled<T> {
   readonly data: T | null;
@@ -21,10 +21,13 @@ export function usePoll<T>(ask: (signal: AbortSignal) => Promise<T>, every: numb
     let failures = 0;
     let underWay = false;
     const abort = new AbortController();
-    const round = async () => {
+    const round = async (isAgain: boolean) => {
       clearTimeout(timer);
       if (underWay || abort.signal.aborted) return;
       underWay = true;
+      // Only what a user asks for keeps the session; an open page does not.
+      if (isAgain) byItself.add(abort.signal);
+      else byItself.delete(abort.signal);
       let pause = 1000;
       try {
         const data = await ask(abort.signal);
@@ -40,12 +43,12 @@ export function usePoll<T>(ask: (signal: AbortSignal) => Promise<T>, every: numb
       } finally {
         underWay = false;
       }
-      if (pause > 0 && !document.hidden) timer = window.setTimeout(round, pause);
+      if (pause > 0 && !document.hidden) timer = window.setTimeout(() => void round(true), pause);
     };
-    kick.current = () => void round();
-    const seen = () => void (document.hidden || every === 0 || round());
+    kick.current = () => void round(false);
+    const seen = () => void (document.hidden || every === 0 || round(true));
     document.addEventListener("visibilitychange", seen);
-    void round();
+    void round(false);
     return () => {
       abort.abort();
       clearTimeout(timer);

@@ -81,3 +81,24 @@ test("the webhook is tried, saved without its secrets on the page, and removed",
   await finish(p);
   close();
 });
+
+test("an open page says that it asks by itself, and what a user asks for does not say so", async () => {
+  const { url } = await server();
+  const p = await page(url);
+  const polls = { alerts: [], silence: [] };
+  p.on("request", (request) => {
+    const path = new URL(request.url()).pathname;
+    const of = path.endsWith("/api/alerts") ? polls.alerts : path.endsWith("/_silence") ? polls.silence : [];
+    of.push(request.headers()["x-poll"] ?? null);
+  });
+  await logIn(p, url);
+  await p.getByRole("link", { name: /^Alerts/ }).click();
+  await until("the page asks again", async () => polls.alerts.length >= 3);
+  assert.deepEqual(polls.alerts.slice(0, 3), [null, "1", "1"]);
+  await p.getByRole("button", { name: "Silence: No answer branch-office" }).click();
+  await p.getByRole("dialog").getByLabel("Reason").fill("the line is dug up");
+  await p.keyboard.press("Enter");
+  await until("it is silenced", async () => polls.silence.length === 1);
+  assert.deepEqual(polls.silence, [null]);
+  await finish(p);
+});

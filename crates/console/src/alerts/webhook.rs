@@ -139,6 +139,7 @@ async fn send(outbound: &Outbound, webhook: &Webhook, body: String) -> SendOutco
         body: body.into_bytes(),
         within: WITHIN,
         bytes_max: ANSWER_BYTES_MAX,
+        memory: None,
     };
     match outbound.send(&Arc::new(target), ask).await {
         Ok(answer) if answer.status.is_success() => SendOutcome::Taken,

@@ -2,6 +2,7 @@
 
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
+use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::Response;
 
@@ -35,7 +36,7 @@ pub(super) async fn admit(
 ) -> Result<Response, Refusal> {
     let token = token_of(request.headers(), api.tls).ok_or_else(log_in_first)?;
     // A page that is merely open does not count as use.
-    let used = !request.uri().path().ends_with("/live");
+    let used = !request.uri().path().ends_with("/live") && !is_poll(request.headers());
     let user = api.polls.store.session(&token, used)?.ok_or_else(log_in_first)?;
     if let Some(seat) = request.extensions().get::<Seat>() {
         seat.vouch();
@@ -54,6 +55,12 @@ pub(super) async fn admit(
     request.extensions_mut().insert(user);
     request.extensions_mut().insert(Token(token));
     Ok(next.run(request).await)
+}
+
+/// Whether a page asks by itself, as it does again and again while it is open. Whoever says so untruly has a
+/// shorter session, and nothing else.
+pub(super) fn is_poll(headers: &HeaderMap) -> bool {
+    headers.contains_key("x-poll")
 }
 
 fn log_in_first() -> Refusal {
@@ -95,3 +102,38 @@ pub(super) fn may_test(user: &User, id: Option<&str>) -> Result<(), Refusal> {
 pub(super) const EVERYTHING: &str = "for everything";
 pub(super) const ON_CLUSTER: &str = "on this cluster";
 pub(super) const ON_GATEWAY: &str = "on all clusters of this gateway";
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{on_api, send, send_with};
+
+    #[test]
+    fn a_page_that_is_merely_open_keeps_no_session() {
+        on_api(async |store, routes| {
+            let token = store.begin_session(1).unwrap();
+            let polls = async |path: &str| {
+                let poll = send_with(&routes, "GET", path, Some(&token), "", &[("x-poll", "1")]);
+                poll.await.status().as_u16()
+            };
+            let uses = async |path: &str| {
+                send(&routes, "GET", path, Some(&token), "")
+                    .await
+                    .status()
+                    .as_u16()
+            };
+            let twenty_minutes = || store.idle_sessions(20 * 60_000);
+            for path in ["/alerts", "/session"] {
+                twenty_minutes();
+                assert_eq!(uses(path).await, 200);
+                twenty_minutes();
+                assert_eq!(polls(path).await, 200, "{path}");
+                assert_eq!(uses(path).await, 200, "a user who comes in time goes on");
+            }
+            twenty_minutes();
+            assert_eq!(polls("/alerts").await, 200);
+            assert_eq!(polls("/session").await, 200);
+            store.idle_sessions(11 * 60_000);
+            assert_eq!(polls("/alerts").await, 401, "nobody has used it for half an hour");
+        });
+    }
+}

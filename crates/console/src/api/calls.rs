@@ -7,16 +7,18 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::access::{ON_CLUSTER, demand};
 use super::input::{Body, Path, Query};
-use super::{ApiState, Refusal};
+use super::{ApiState, Refusal, answers};
 use crate::outbound::Ask;
 use crate::rights::CallPath;
 use crate::roles::Role;
+use crate::serve::Seat;
 use crate::store::{AuditedChange, ClusterEntry, StoreError, User};
 use crate::target::Target;
 
@@ -58,8 +60,9 @@ pub(super) async fn call(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
+    seat: Option<Extension<Seat>>,
     Body(call): Body<Call>,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Response, Refusal> {
     let store = &api.polls.store;
     let cluster = store.cluster(&id)?.ok_or(StoreError::Missing)?;
     let method = call.method.to_uppercase();
@@ -95,6 +98,7 @@ pub(super) async fn call(
         body,
         within: WITHIN,
         bytes_max: BYTES_MAX,
+        memory: Some(api.answers.clone()),
     };
     let began = Instant::now();
     let sent = api.polls.outbound.send(&Arc::new(target), ask).await;
@@ -110,19 +114,17 @@ pub(super) async fn call(
         .iter()
         .filter(|(name, _)| **name != axum::http::header::SET_COOKIE);
     let headers: BTreeMap<&str, String> = kept.map(|(name, value)| (name.as_str(), text(value))).collect();
-    Ok(Json(json!({
-        "status": answer.status.as_u16(), "took_ms": took_ms, "headers": headers,
-        "body": String::from_utf8_lossy(&answer.body), "truncated": answer.truncated,
-    })))
+    let headers = json!(headers);
+    answers::told(answer, took_ms, headers, seat.map(|Extension(seat)| seat))
 }
 
-/// Checks whether a call that writes may be sent.
 /// Forgets what is known of a cluster's indices and templates, since a call may change them.
 fn forget_lists(api: &ApiState, cluster: &str) {
     api.names.forget(cluster);
     api.indices.forget(cluster);
 }
 
+/// Checks whether a call that writes may be sent.
 fn admit(cluster: &ClusterEntry, path: &CallPath, confirm: Option<&Confirm>) -> Result<(), Refusal> {
     if cluster.read_only {
         let reason = "this cluster is registered as read-only, and the call is not known to only read";

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::response::Response;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,13 +16,15 @@ use tokio::time::Instant;
 
 use super::access::{EVERYTHING, ON_GATEWAY, demand};
 use super::calls::Confirm;
+use super::failed::LastFailure;
 use super::input::{Body, Path, Query};
-use super::{ApiState, Refusal};
+use super::{ApiState, Refusal, answers};
 use crate::accounts::Sum;
 use crate::clock::now_ms;
 use crate::outbound::Ask;
 use crate::rights::CallPath;
 use crate::roles::Role;
+use crate::serve::Seat;
 use crate::store::{AuditedChange, GatewayEntry, StoreError, User};
 use crate::target::Target;
 
@@ -30,7 +33,13 @@ use crate::target::Target;
 #[derive(Default)]
 pub(crate) struct Asked(Mutex<HashMap<String, Slot>>);
 
-type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Arc<Value>)>>>;
+type Slot = Arc<tokio::sync::Mutex<Kept>>;
+
+#[derive(Default)]
+struct Kept {
+    told: Option<(Instant, Arc<Value>)>,
+    failed: LastFailure,
+}
 
 #[derive(Deserialize)]
 pub(super) struct Span {
@@ -63,16 +72,28 @@ pub(super) async fn queues(
     let slot = {
         let mut asked = api.asked.0.lock();
         asked.retain(|_, slot| {
-            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|kept| is_fresh(&kept).is_some())
+            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|kept| kept.fresh().is_some())
         });
         Arc::clone(asked.entry(id).or_default())
     };
+    let came = Instant::now();
     let mut kept = slot.lock().await;
-    if let Some(told) = is_fresh(&kept) {
+    if let Some(told) = kept.fresh() {
         return Ok(Json(Value::clone(&told)));
     }
+    if let Some(why) = kept.failed.since(came) {
+        return Err(Refusal::unreachable(why));
+    }
     let target = Arc::new(target(&api, &gateway)?);
-    let mut queues = api.polls.outbound.get(&target, "/queue/stats", WITHIN).await?;
+    let told = api.polls.outbound.get(&target, "/queue/stats", WITHIN).await;
+    let queues = told.inspect_err(|error| kept.failed = LastFailure::of(error))?;
+    let told = Arc::new(json!({"at_ms": now_ms(), "queues": with_sums(queues)}));
+    kept.told = Some((Instant::now(), Arc::clone(&told)));
+    Ok(Json(Value::clone(&told)))
+}
+
+/// Adds to each consumer group what its accounts are in sum.
+fn with_sums(mut queues: Value) -> Value {
     for queue in queues
         .as_object_mut()
         .into_iter()
@@ -92,14 +113,14 @@ pub(super) async fn queues(
             group["adds_up"] = json!(sum.as_ref().map(Sum::adds_up));
         }
     }
-    let told = Arc::new(json!({"at_ms": now_ms(), "queues": queues}));
-    *kept = Some((Instant::now(), Arc::clone(&told)));
-    Ok(Json(Value::clone(&told)))
+    queues
 }
 
-fn is_fresh(kept: &Option<(Instant, Arc<Value>)>) -> Option<Arc<Value>> {
-    let (at, told) = kept.as_ref()?;
-    (at.elapsed() < KEPT).then(|| Arc::clone(told))
+impl Kept {
+    fn fresh(&self) -> Option<Arc<Value>> {
+        let (at, told) = self.told.as_ref()?;
+        (at.elapsed() < KEPT).then(|| Arc::clone(told))
+    }
 }
 
 /// Returns how far a queue's consumer groups were behind.
@@ -128,8 +149,9 @@ pub(super) async fn call(
     State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
+    seat: Option<Extension<Seat>>,
     Body(call): Body<Call>,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Response, Refusal> {
     let store = &api.polls.store;
     let gateway = store.gateway(&id)?.ok_or(StoreError::Missing)?;
     let path = CallPath::parse(&call.path).map_err(|error| Refusal::bad(format!("path: {error}")))?;
@@ -177,6 +199,7 @@ pub(super) async fn call(
         headers,
         body: call.body.unwrap_or_default().into_bytes(),
         bytes_max: BYTES_MAX,
+        memory: Some(api.answers.clone()),
         ..Ask::get(&target_path, CALL_WITHIN)
     };
     let began = Instant::now();
@@ -186,10 +209,7 @@ pub(super) async fn call(
         .send(&Arc::new(target(&api, &gateway)?), ask)
         .await?;
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Ok(Json(json!({
-        "status": answer.status.as_u16(), "took_ms": took_ms, "headers": {},
-        "body": String::from_utf8_lossy(&answer.body), "truncated": answer.truncated,
-    })))
+    answers::told(answer, took_ms, json!({}), seat.map(|Extension(seat)| seat))
 }
 
 /// Checks whether a call that changes a gateway may be sent. Such a call affects the gateway's clusters: a
@@ -336,3 +356,32 @@ const WITHIN: Duration = Duration::from_secs(5);
 const CALL_WITHIN: Duration = Duration::from_secs(60);
 const BYTES_MAX: usize = 20 << 20;
 const MINUTES_MAX: u32 = 24 * 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::testing::{failing, on_api, send};
+
+    #[test]
+    fn pages_that_wait_for_a_gateway_share_its_failure() {
+        let (url, asked) = failing("GET /queue/stats");
+        on_api(async |store, routes| {
+            let entry = GatewayEntry {
+                id: "g".into(),
+                name: "edge".into(),
+                url,
+                ..GatewayEntry::default()
+            };
+            store.keep_gateway(&entry, None, None).unwrap();
+            let token = store.begin_session(1).unwrap();
+            let page = || send(&routes, "GET", "/gateways/g/queues", Some(&token), "");
+            let (one, two, three) = tokio::join!(page(), page(), page());
+            for answer in [one, two, three] {
+                assert_eq!(answer.status(), 502);
+            }
+            assert_eq!(asked.count(), 1, "asked once for three pages");
+            assert_eq!(page().await.status(), 502);
+            assert_eq!(asked.count(), 2, "and again for a page that comes later");
+        });
+    }
+}

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::failed::LastFailure;
 use super::input::Path;
 use super::{ApiState, Refusal, Shared};
 use crate::clock::now_ms;
@@ -35,7 +36,13 @@ enum Failed {
     Unexpected(#[from] serde_json::Error),
 }
 
-type Slot = Arc<tokio::sync::Mutex<Samples>>;
+type Slot = Arc<tokio::sync::Mutex<Kept>>;
+
+#[derive(Default)]
+struct Kept {
+    samples: Samples,
+    failed: LastFailure,
+}
 
 /// Returns which shards the registered gateways write to, by rate. A gateway that does not answer is named
 /// with the reason, if the user may see it.
@@ -56,15 +63,20 @@ pub(super) async fn show(
         }
         asked += 1;
         let slot = api.heats.slot(&gateway.id);
-        let mut samples = slot.lock().await;
-        if let Err(why) = refresh(&api, &gateway, &mut samples).await {
+        let came = Instant::now();
+        let mut kept = slot.lock().await;
+        if !kept.samples.is_fresh(Instant::now()) && kept.failed.since(came).is_none() {
+            let asked = refresh(&api, &gateway, &mut kept.samples).await;
+            kept.failed = asked.map_or_else(|why| LastFailure::of(&why), |()| LastFailure::default());
+        }
+        if let Some(why) = kept.failed.since(came) {
             let may_see = user.roles.on_gateway(&gateway) >= Role::Viewer;
             let name = may_see.then_some(&gateway.name);
-            problems.push(json!({"gateway": name, "why": why.to_string()}));
+            problems.push(json!({"gateway": name, "why": why}));
             continue;
         }
         for name in names {
-            sums.add(&samples, name);
+            sums.add(&kept.samples, name);
         }
     }
     let mut told = sums.told();
@@ -79,16 +91,13 @@ impl Heats {
         let mut slots = self.0.lock();
         let now = Instant::now();
         slots.retain(|_, slot| {
-            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|kept| kept.is_recent(now))
+            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|kept| kept.samples.is_recent(now))
         });
         Arc::clone(slots.entry(gateway.to_owned()).or_default())
     }
 }
 
 async fn refresh(api: &ApiState, gateway: &GatewayEntry, samples: &mut Samples) -> Result<(), Failed> {
-    if samples.is_fresh(Instant::now()) {
-        return Ok(());
-    }
     let target = Target::of_gateway(&api.polls.store, gateway)?;
     let told = api.polls.outbound.get(&Arc::new(target), "/heat", WITHIN).await?;
     let told: HeatReply = serde_json::from_value(told)?;
@@ -97,3 +106,42 @@ async fn refresh(api: &ApiState, gateway: &GatewayEntry, samples: &mut Samples) 
 }
 
 const WITHIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::testing::{failing, on_api, send};
+    use crate::store::ClusterEntry;
+
+    #[test]
+    fn pages_that_wait_for_a_gateway_share_its_failure() {
+        let (url, asked) = failing("GET /heat");
+        on_api(async |store, routes| {
+            let cluster = ClusterEntry {
+                id: "a".into(),
+                name: "a".into(),
+                ..ClusterEntry::default()
+            };
+            store.keep_cluster(&cluster, None).unwrap();
+            let entry = GatewayEntry {
+                id: "g".into(),
+                name: "edge".into(),
+                url,
+                ..GatewayEntry::default()
+            };
+            store.keep_gateway(&entry, None, None).unwrap();
+            store.link("g", "main", "a").unwrap();
+            let token = store.begin_session(1).unwrap();
+            let page = async || {
+                let answer = send(&routes, "GET", "/clusters/a/heat", Some(&token), "").await;
+                let body = axum::body::to_bytes(answer.into_body(), 10_000).await.unwrap();
+                let told: Value = serde_json::from_slice(&body).unwrap();
+                assert_eq!(told["problems"][0]["gateway"], "edge", "{told}");
+            };
+            tokio::join!(page(), page(), page());
+            assert_eq!(asked.count(), 1, "asked once for three pages");
+            page().await;
+            assert_eq!(asked.count(), 2, "and again for a page that comes later");
+        });
+    }
+}

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::failed::LastFailure;
 use super::input::{Path, Query};
 use super::{ApiState, Refusal, Shared};
 use crate::clock::now_ms;
@@ -28,8 +29,7 @@ type Slot = Arc<tokio::sync::Mutex<Kept>>;
 #[derive(Default)]
 struct Kept {
     listed: Listed,
-    /// When the last question ended without an answer, and why.
-    failed: Option<(Instant, String)>,
+    failed: LastFailure,
 }
 
 /// Returns a page of the indices. If the cluster does not answer, the last list is shown with the reason.
@@ -43,22 +43,22 @@ pub(super) async fn list(
     let slot = api.indices.slot(&id);
     let came = Instant::now();
     let mut kept = slot.lock().await;
-    if !kept.listed.is_fresh(Instant::now()) && !kept.has_failed_since(came) {
+    if !kept.listed.is_fresh(Instant::now()) && kept.failed.since(came).is_none() {
         let target = Target::of_cluster(store, &cluster).map_err(|error| Refusal::bad(error.to_string()))?;
         match ask(&api, &Arc::new(target)).await {
             Ok(indices) => {
                 let at = Some((Instant::now(), now_ms()));
                 *kept = Kept {
                     listed: Listed { at, indices },
-                    failed: None,
+                    failed: LastFailure::default(),
                 };
             }
-            Err(error) => kept.failed = Some((Instant::now(), error.to_string())),
+            Err(error) => kept.failed = LastFailure::of(&error),
         }
     }
-    let problem = kept.failed.as_ref().map(|(_, why)| why.clone());
+    let problem = kept.failed.why();
     let listed = &kept.listed;
-    if let (Some(why), None) = (&problem, listed.at) {
+    if let (Some(why), None) = (problem, listed.at) {
         return Err(Refusal::unreachable(why));
     }
     let mut told = json!(listed.page(&wanted));
@@ -92,54 +92,17 @@ impl IndexLists {
     }
 }
 
-// === impl Kept ===
-
-impl Kept {
-    /// Whether a question has failed while a request that came at `came` waited.
-    fn has_failed_since(&self, came: Instant) -> bool {
-        self.failed.as_ref().is_some_and(|(at, _)| *at >= came)
-    }
-}
-
 const WITHIN: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
-    use std::net::TcpListener;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-    use crate::api::testing::{on_api, send, session_of};
+    use crate::api::testing::{failing, on_api, send, session_of};
     use crate::roles::{Role, Roles};
     use crate::store::ClusterEntry;
 
-    /// Starts a cluster that answers each request with 500, and counts those for its list of indices.
-    fn failing() -> (String, Arc<AtomicUsize>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let mut head = [0; 4096];
-                let read = stream.read(&mut head).unwrap_or(0);
-                if head[..read].starts_with(b"GET /_cat/indices") {
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
-                // The client may be gone.
-                let _ = stream.write_all(
-                    b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-                );
-            }
-        });
-        (url, asked)
-    }
-
     #[test]
     fn pages_that_wait_for_a_cluster_share_its_failure() {
-        let (url, asked) = failing();
+        let (url, asked) = failing("GET /_cat/indices");
         on_api(async |store, routes| {
             let entry = ClusterEntry {
                 id: "a".into(),
@@ -158,13 +121,9 @@ mod tests {
             for answer in [one, two, three] {
                 assert_eq!(answer.status(), 502);
             }
-            assert_eq!(asked.load(Ordering::Relaxed), 1, "asked once for three pages");
+            assert_eq!(asked.count(), 1, "asked once for three pages");
             assert_eq!(page().await.status(), 502);
-            assert_eq!(
-                asked.load(Ordering::Relaxed),
-                2,
-                "and again for a page that comes later"
-            );
+            assert_eq!(asked.count(), 2, "and again for a page that comes later");
         });
     }
 }

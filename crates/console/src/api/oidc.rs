@@ -1,8 +1,6 @@
 //! Logins at the OpenID provider: the way there and the way back. Both are pages that a browser goes to, so
 //! they answer with another address and never with an error: the login page says what went wrong.
 
-use std::time::Instant;
-
 use axum::extract::{Extension, State};
 use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, StatusCode};
@@ -57,16 +55,15 @@ pub(super) async fn finish(
     let done = match oidc.returned(&api.polls.store, kept.as_deref(), &returned) {
         Err(error) => Err(error),
         Ok(brought) => {
-            if api.throttle.admit(None, address.ip(), Instant::now()).is_err() {
+            let Some(_turn) = oidc.turn(address.ip()).await else {
                 refused(&api, FAILED_LOGIN, None, address, Why::Throttled)?;
                 return Ok(back(&api, oidc, "throttled", None));
-            }
+            };
             oidc.finish(&api.polls.store, brought).await
         }
     };
     match done {
         Ok(finished) => {
-            api.throttle.forgive(None, address.ip());
             let token = take_in(&api, oidc, &finished)?;
             Ok(back(&api, oidc, &finished.page, Some(&token)))
         }

@@ -100,7 +100,7 @@ impl Refusal {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", reason)
     }
 
-    /// Others take all of the memory for bodies.
+    /// Others take all of the memory for bodies or answers.
     pub(crate) fn no_memory(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_memory", reason)
     }
@@ -169,6 +169,9 @@ impl From<NotHashed> for Refusal {
 
 impl From<AskError> for Refusal {
     fn from(error: AskError) -> Self {
-        Self::unreachable(error.to_string())
+        match error {
+            AskError::NoRoom(_) => Self::no_memory(error.to_string()),
+            _ => Self::unreachable(error.to_string()),
+        }
     }
 }

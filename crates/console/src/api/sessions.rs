@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 
+use super::access::is_poll;
 use super::guard::{Token, cookie, token_of};
 use super::input::Body;
 use super::{ApiState, Peer, Refusal};
@@ -42,7 +43,7 @@ pub(super) async fn show(
     let token = token_of(&headers, api.tls);
     let store = &api.polls.store;
     if let Some(user) = token
-        .map(|token| store.session(&token, true))
+        .map(|token| store.session(&token, !is_poll(&headers)))
         .transpose()?
         .flatten()
     {
@@ -88,7 +89,7 @@ pub(super) async fn set_up(
         return Err(Refusal::forbidden("bad_link", "there is a user already"));
     }
     *api.setup.lock() = None;
-    begin(&api, name, "set up")
+    begin(&api, name, &hash, "set up")
 }
 
 /// Begins a session.
@@ -100,12 +101,12 @@ pub(super) async fn log_in(
     only_at_the_provider(&api)?;
     if login.name.chars().count() > NAME_CHARS_MAX || login.password.expose().len() > PASSWORD_BYTES_MAX {
         refused(&api, FAILED_LOGIN, None, address, Why::Wrong)?;
-        return Err(Refusal::unauthorized("name or password is wrong", None));
+        return Err(wrong());
     }
     let name = login.name.trim();
     let stored = api.polls.store.user(name)?;
     let account = stored.as_ref().map(|(user, _)| user.name.as_str());
-    let asker = match api.throttle.admit(Some(name), address.ip(), Instant::now()) {
+    let asker = match api.throttle.admit(name, address.ip(), Instant::now()) {
         Ok(asker) => asker,
         Err(wait) => {
             refused(&api, FAILED_LOGIN, account, address, Why::Throttled)?;
@@ -113,13 +114,14 @@ pub(super) async fn log_in(
         }
     };
     let hash = stored.as_ref().and_then(|(_, hash)| hash.as_deref());
-    if !api.passwords.matches(login.password, hash, asker).await? {
+    let is_right = api.passwords.matches(login.password, hash, asker).await?;
+    let Some(hash) = hash.filter(|_| is_right) else {
         tracing::warn!(%address, "a login failed");
         refused(&api, FAILED_LOGIN, account, address, Why::Wrong)?;
-        return Err(Refusal::unauthorized("name or password is wrong", None));
-    }
-    api.throttle.forgive(Some(name), address.ip());
-    begin(&api, name, "log in")
+        return Err(wrong());
+    };
+    api.throttle.forgive(name, address.ip());
+    begin(&api, name, hash, "log in")
 }
 
 /// Ends the session. Tells where the OpenID provider ends its own, if it vouched for the user.
@@ -159,12 +161,15 @@ pub(super) fn refused(
     Ok(api.refused.count(&api.polls.store, who, why, now_ms())?)
 }
 
-fn begin(api: &ApiState, name: &str, what: &str) -> Result<Response, Refusal> {
+fn wrong() -> Refusal {
+    Refusal::unauthorized("name or password is wrong", None)
+}
+
+/// Begins a session of the user by this name, with the password of this hash.
+fn begin(api: &ApiState, name: &str, hash: &str, what: &str) -> Result<Response, Refusal> {
     let store = &api.polls.store;
-    let Some((user, _)) = store.user(name)? else {
-        return Err(Refusal::failed("the user is gone"));
-    };
-    let token = store.begin_session(user.id)?;
+    let (user, _) = store.user(name)?.ok_or_else(wrong)?;
+    let token = store.begin_session_by(user.id, hash)?.ok_or_else(wrong)?;
     store.note(&AuditedChange {
         user: &user.name,
         what,
@@ -219,6 +224,40 @@ const PASSWORD_BYTES_MAX: usize = 1_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::testing::{on_shared, send};
+
+    #[test]
+    fn a_login_under_way_begins_no_session_after_another_password_was_set() {
+        on_shared(None, async |api, routes| {
+            let store = &api.polls.store;
+            let [former, other] =
+                ["the former one", "the other one"].map(|password| api.passwords.hash(Secret::new(password)));
+            let (former, other) = (former.await.unwrap(), other.await.unwrap());
+            store.set_password(1, &former).unwrap();
+            let ask = |path: &'static str, token: Option<String>, body: Value| {
+                let routes = routes.clone();
+                async move { send(&routes, "POST", path, token.as_deref(), body.to_string()).await }
+            };
+            let login = || {
+                ask(
+                    "/login",
+                    None,
+                    json!({"name": "root", "password": "the former one"}),
+                )
+            };
+            assert_eq!(login().await.status(), 200);
+            let mine = store.begin_session(1).unwrap();
+            let passwords = json!({"old": "the former one", "new": "one of the user"});
+            // The admin is done while the passwords are being checked, each on a thread of its own.
+            let set = async { store.set_password(1, &other).unwrap() };
+            let change = ask("/password", Some(mine), passwords);
+            let (login, change, ()) = tokio::join!(biased; login(), change, set);
+            assert_eq!((login.status().as_u16(), change.status().as_u16()), (401, 403));
+            let (_, kept) = store.user("root").unwrap().unwrap();
+            assert_eq!(kept, Some(other));
+            assert_eq!(store.users().unwrap()[0].seen_ms, None, "no session is left");
+        });
+    }
 
     #[test]
     fn names_of_the_audit_log_are_no_users_names() {

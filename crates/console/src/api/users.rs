@@ -88,7 +88,7 @@ pub(super) async fn change(
     }
     if let Some(password) = draft.password {
         let hash = api.passwords.hash(password).await?;
-        store.set_password(user.id, &hash, None)?;
+        store.set_password(user.id, &hash)?;
         note(&api, &admin, "set password", &user.name, None, None)?;
     }
     Ok(Json(json!({})))
@@ -122,19 +122,25 @@ pub(super) async fn change_own_password(
     check_password(&given.new)?;
     let store = &api.polls.store;
     let count = |why| refused(&api, "failed change of password", Some(&user.name), address, why);
-    if let Err(wait) = api.throttle.admit(Some(&user.name), address.ip(), Instant::now()) {
+    if let Err(wait) = api.throttle.admit(&user.name, address.ip(), Instant::now()) {
         count(Why::Throttled)?;
         return Err(Refusal::too_many(wait));
     }
-    let (_, hash) = store.user(&user.name)?.ok_or(StoreError::Missing)?;
-    let (old, hash) = (given.old, hash.as_deref());
-    if !api.passwords.matches(old, hash, Asker::Known).await? {
+    let (_, former) = store.user(&user.name)?.ok_or(StoreError::Missing)?;
+    let wrong = || Refusal::forbidden("wrong_password", "the old password is wrong");
+    let is_right = api
+        .passwords
+        .matches(given.old, former.as_deref(), Asker::Known)
+        .await?;
+    let Some(former) = former.as_deref().filter(|_| is_right) else {
         count(Why::Wrong)?;
-        return Err(Refusal::forbidden("wrong_password", "the old password is wrong"));
-    }
-    api.throttle.forgive(Some(&user.name), address.ip());
+        return Err(wrong());
+    };
+    api.throttle.forgive(&user.name, address.ip());
     let hash = api.passwords.hash(given.new).await?;
-    store.set_password(user.id, &hash, Some(&token))?;
+    if !store.change_password(user.id, former, &hash, &token)? {
+        return Err(wrong());
+    }
     note(&api, &user, "set password", &user.name, None, None)?;
     Ok(Json(json!({})))
 }

@@ -210,6 +210,7 @@ impl Provider {
             body: encoded(&parameters).into_bytes(),
             within: WITHIN,
             bytes_max: ANSWER_BYTES_MAX,
+            memory: None,
         };
         let answer = self.outbound.send(&Arc::new(target), ask).await?;
         let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();

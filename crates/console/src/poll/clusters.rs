@@ -27,6 +27,13 @@ struct Mark {
     millis: u64,
 }
 
+/// What two marks say about the time between them.
+#[derive(Debug, PartialEq)]
+struct IndexingRate {
+    docs_per_s: f64,
+    latency_ms: Option<f64>,
+}
+
 /// A node's counters at a point in time.
 #[derive(Debug, Clone, Copy)]
 struct NodeMark {
@@ -133,46 +140,69 @@ impl Question {
     }
 }
 
+// === impl Mark ===
+
+impl Mark {
+    /// Reads the primaries' counters. None if shards did not answer, as while a node is leaving: the sum is
+    /// less by what they have counted, and once they answer again it would seem to be written at once.
+    fn of(told: &Value, at: Instant, at_ms: i64) -> Option<Self> {
+        if told["_shards"]["failed"]
+            .as_u64()
+            .is_some_and(|failed| failed > 0)
+        {
+            return None;
+        }
+        let indexing = &told["_all"]["primaries"]["indexing"];
+        // A cluster without indices reports no counter.
+        let count = |name: &str| indexing[name].as_u64().unwrap_or(0);
+        Some(Self {
+            at,
+            at_ms,
+            indexed: count("index_total"),
+            millis: count("index_time_in_millis"),
+        })
+    }
+
+    /// Returns what was indexed since an earlier mark. The counter of a deleted index is gone, so the sum may
+    /// fall; then there is no rate.
+    fn since(&self, last: &Self) -> Option<IndexingRate> {
+        let indexed = self.indexed.checked_sub(last.indexed)?;
+        let took = self.millis.checked_sub(last.millis).filter(|_| indexed > 0);
+        Some(IndexingRate {
+            docs_per_s: indexed as f64 / self.at.duration_since(last.at).as_secs_f64(),
+            latency_ms: took.map(|took| took as f64 / indexed as f64),
+        })
+    }
+}
+
 impl ClusterPoll<'_> {
     async fn get(&self, path: &str) -> Result<Value, AskError> {
-        self.polls.outbound.get(&self.target, path, QUESTION_WITHIN).await
+        self.polls
+            .outbound
+            .poll(&self.target, path, QUESTION_WITHIN)
+            .await
     }
 
     /// Measures documents per second with the primaries' counter.
     async fn indexing(&mut self) -> Result<(), AskError> {
         let told = self.get(INDEXING).await?;
-        let indexing = &told["_all"]["primaries"]["indexing"];
-        // A cluster without indices reports no counter.
-        let count = |name: &str| indexing[name].as_u64().unwrap_or(0);
-        let mark = Mark {
-            at: Instant::now(),
-            at_ms: now_ms(),
-            indexed: count("index_total"),
-            millis: count("index_time_in_millis"),
-        };
-        let last = self.mark.replace(mark);
-        // The counter of a deleted index is gone, so the sum may fall; then there is no rate.
-        let Some((last, indexed)) =
-            last.and_then(|last| Some((last, mark.indexed.checked_sub(last.indexed)?)))
-        else {
+        let mark = Mark::of(&told, Instant::now(), now_ms());
+        let last = std::mem::replace(&mut self.mark, mark);
+        let Some((since_ms, at_ms, rate)) = last.zip(mark).and_then(|(last, mark)| {
+            let rate = mark.since(&last)?;
+            Some((last.at_ms, mark.at_ms, rate))
+        }) else {
             self.polls
                 .board
                 .change(&self.key, |one| one.facts.docs_per_s = None);
             return Ok(());
         };
-        let rate = indexed as f64 / mark.at.duration_since(last.at).as_secs_f64();
-        let took = mark.millis.checked_sub(last.millis).filter(|_| indexed > 0);
         self.polls.board.change(&self.key, |one| {
-            one.facts.docs_per_s = Some(rate);
-            let mut put = |name, value| {
-                one.series
-                    .entry(name)
-                    .or_default()
-                    .put(last.at_ms, mark.at_ms, value)
-            };
-            put("cluster_docs_per_s", rate);
-            if let Some(took) = took {
-                put("index_latency_ms", took as f64 / indexed as f64);
+            one.facts.docs_per_s = Some(rate.docs_per_s);
+            let mut put = |name, value| one.series.entry(name).or_default().put(since_ms, at_ms, value);
+            put("cluster_docs_per_s", rate.docs_per_s);
+            if let Some(latency_ms) = rate.latency_ms {
+                put("index_latency_ms", latency_ms);
             }
         });
         Ok(())
@@ -387,7 +417,7 @@ pub(crate) fn flavour_of(root: &Value) -> &'static str {
     }
 }
 
-const INDEXING: &str = "/_stats/indexing?level=cluster&filter_path=\
+const INDEXING: &str = "/_stats/indexing?level=cluster&filter_path=_shards.failed,\
     _all.primaries.indexing.index_total,_all.primaries.indexing.index_time_in_millis";
 const HOLDS: &str = "/_stats/docs,store?level=cluster&filter_path=\
     _all.primaries.docs.count,_all.total.store.size_in_bytes";
@@ -401,7 +431,29 @@ const NODES: &str = "/_nodes/stats/indices,os,process,jvm,fs,thread_pool/indexin
 mod tests {
     use serde_json::json;
 
-    use super::complaints;
+    use super::*;
+
+    #[test]
+    fn an_answer_that_shards_are_missing_from_makes_no_rate() {
+        let began = Instant::now();
+        let mark = |s: u64, failed: Option<u64>, indexed: u64| {
+            let indexing = json!({"index_total": indexed, "index_time_in_millis": indexed / 2});
+            let told = json!({"_shards": {"failed": failed}, "_all": {"primaries": {"indexing": indexing}}});
+            Mark::of(&told, began + Duration::from_secs(s), 0)
+        };
+        let whole = mark(0, Some(0), 400_000_000).unwrap();
+        assert!(mark(2, Some(3), 10).is_none());
+        let rate = mark(4, None, 400_000_200).unwrap().since(&whole).unwrap();
+        assert_eq!((rate.docs_per_s, rate.latency_ms), (50.0, Some(0.5)));
+        let same = mark(4, Some(0), 400_000_000).unwrap().since(&whole).unwrap();
+        assert_eq!((same.docs_per_s, same.latency_ms), (0.0, None));
+        assert_eq!(
+            mark(4, Some(0), 7).unwrap().since(&whole),
+            None,
+            "an index is gone"
+        );
+        assert!(INDEXING.contains("_shards.failed"));
+    }
 
     #[test]
     fn an_ailment_of_many_nodes_is_one_line_with_the_worst_figure() {

@@ -56,7 +56,7 @@ pub(super) async fn poll(polls: &Polls, entry: &GatewayEntry) {
         if !counters.is_failing() && clusters.is_due(began) {
             let told = polls
                 .outbound
-                .get(&target, "/elasticsearch", QUESTION_WITHIN)
+                .poll(&target, "/elasticsearch", QUESTION_WITHIN)
                 .await;
             match &told {
                 Ok(told) => {
@@ -74,7 +74,7 @@ pub(super) async fn poll(polls: &Polls, entry: &GatewayEntry) {
             }
         }
         let began = Instant::now();
-        let told = polls.outbound.get(&target, "/stats", QUESTION_WITHIN).await;
+        let told = polls.outbound.poll(&target, "/stats", QUESTION_WITHIN).await;
         polls.heard(&key, told.as_ref().map(|_| ()));
         match told {
             Ok(told) => {

@@ -143,7 +143,12 @@ impl Drop for Hold {
 }
 
 impl Seat {
-    /// Waits until the seat is given to somebody else.
+    /// Ends the connection, whatever it does.
+    pub(crate) fn take_away(&self) {
+        self.0.leaves.notify_one();
+    }
+
+    /// Waits until the seat is given to somebody else, or taken away.
     pub(super) async fn lost(&self) {
         self.0.leaves.notified().await;
     }
@@ -179,6 +184,20 @@ impl Seat {
 
     fn may_leave(&self) -> bool {
         self.0.state.lock().activity != Activity::Vouched
+    }
+}
+
+#[cfg(test)]
+impl Seat {
+    /// Returns a seat of no connection.
+    pub(crate) fn of_nobody() -> Self {
+        let hold = Seats::new(1).take([127, 0, 0, 1].into());
+        hold.unwrap().seat().clone()
+    }
+
+    /// Waits until the seat is given to somebody else, or taken away.
+    pub(crate) async fn gone(&self) {
+        self.lost().await;
     }
 }
 

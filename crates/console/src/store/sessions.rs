@@ -1,6 +1,6 @@
 //! Sessions: who is logged in, and until when.
 
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::users::{User, roles};
 use super::{Store, StoreError};
@@ -9,9 +9,32 @@ use crate::secrets::{digest_of, token};
 use settings::Secret;
 
 impl Store {
-    /// Begins a session. Returns the token for the cookie; only its digest is stored.
+    /// Begins a session as long as the user's password hash is this one: to check a password takes a while,
+    /// in which an admin may have set another one. Returns the token for the cookie, of which only the digest
+    /// is stored; none if the hash is another one, or the user is gone.
+    pub(crate) fn begin_session_by(&self, user: i64, password: &str) -> Result<Option<String>, StoreError> {
+        let (token, now) = (token(), now_ms());
+        let sql = self.sql();
+        forget_ended(&sql, now)?;
+        let begun = sql.execute(
+            "INSERT INTO sessions (digest, user, made_ms, seen_ms)
+             SELECT ?, id, ?, ? FROM users WHERE id = ? AND password = ?",
+            params![digest_of(&token), now, now, user, password],
+        )?;
+        Ok((begun == 1).then_some(token))
+    }
+
+    /// Begins a session of a user, whatever the password.
+    #[cfg(test)]
     pub(crate) fn begin_session(&self, user: i64) -> Result<String, StoreError> {
         self.begin_session_with(user, None, None)
+    }
+
+    /// Has each session unused for so much longer.
+    #[cfg(test)]
+    pub(crate) fn idle_sessions(&self, by_ms: i64) {
+        let longer = "UPDATE sessions SET seen_ms = seen_ms - ?";
+        self.sql().execute(longer, [by_ms]).unwrap();
     }
 
     /// Begins a session that an OpenID provider has vouched for with this ID token, and that ends sooner than
@@ -28,10 +51,7 @@ impl Store {
             .map(|id_token| self.vault.seal(OWNER, id_token))
             .transpose()?;
         let sql = self.sql();
-        sql.execute(
-            "DELETE FROM sessions WHERE made_ms < ? OR seen_ms < ? OR ends_ms < ?",
-            params![now - SESSION_MS_MAX, now - IDLE_MS_MAX, now],
-        )?;
+        forget_ended(&sql, now)?;
         sql.execute(
             "INSERT INTO sessions (digest, user, made_ms, seen_ms, id_token, ends_ms) VALUES (?, ?, ?, ?, ?, ?)",
             params![digest_of(&token), user, now, now, sealed, ends_ms],
@@ -91,6 +111,14 @@ impl Store {
             .flatten()
             .and_then(|sealed| self.vault.unseal(OWNER, &sealed).ok()))
     }
+}
+
+fn forget_ended(sql: &Connection, now: i64) -> Result<(), StoreError> {
+    sql.execute(
+        "DELETE FROM sessions WHERE made_ms < ? OR seen_ms < ? OR ends_ms < ?",
+        params![now - SESSION_MS_MAX, now - IDLE_MS_MAX, now],
+    )?;
+    Ok(())
 }
 
 /// The owner of sealed ID tokens.

@@ -151,25 +151,43 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// Replaces a user's password hash, and ends all of the user's sessions except the one of this token.
-    pub(crate) fn set_password(
-        &self,
-        user: i64,
-        password: &str,
-        but: Option<&str>,
-    ) -> Result<(), StoreError> {
+    /// Replaces a user's password hash, and ends all of the user's sessions.
+    pub(crate) fn set_password(&self, user: i64, password: &str) -> Result<(), StoreError> {
         let mut sql = self.sql();
         let transaction = sql.transaction()?;
         transaction.execute(
             "UPDATE users SET password = ? WHERE id = ?",
             params![password, user],
         )?;
-        let kept = but.map(digest_of).unwrap_or_default();
+        transaction.execute("DELETE FROM sessions WHERE user = ?", [user])?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Replaces a user's password hash as long as it is `former`, and ends all of the user's sessions except
+    /// the one of this token. Returns whether it was: to check a password takes a while, in which an admin
+    /// may have set another one, and that one stays.
+    pub(crate) fn change_password(
+        &self,
+        user: i64,
+        former: &str,
+        password: &str,
+        kept: &str,
+    ) -> Result<bool, StoreError> {
+        let mut sql = self.sql();
+        let transaction = sql.transaction()?;
+        let changed = transaction.execute(
+            "UPDATE users SET password = ? WHERE id = ? AND password = ?",
+            params![password, user, former],
+        )?;
+        if changed == 0 {
+            return Ok(false);
+        }
         transaction.execute(
             "DELETE FROM sessions WHERE user = ? AND digest <> ?",
-            params![user, kept],
+            params![user, digest_of(kept)],
         )?;
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        Ok(true)
     }
 
     /// Removes a user with roles, sessions and tabs. Fails if no admin of the console's own would be left.
@@ -330,11 +348,32 @@ mod tests {
     fn another_password_ends_the_sessions_that_are_not_kept() {
         let (_folder, store) = store();
         let [mine, other] = [(); 2].map(|()| store.begin_session(1).unwrap());
-        store.set_password(1, "new", Some(&mine)).unwrap();
+        assert!(store.change_password(1, "hash", "new", &mine).unwrap());
         assert!(store.session(&mine, true).unwrap().is_some());
         assert!(store.session(&other, true).unwrap().is_none());
         assert_eq!(store.user("ada").unwrap().unwrap().1.as_deref(), Some("new"));
-        store.set_password(1, "newer", None).unwrap();
+        store.set_password(1, "newer").unwrap();
         assert!(store.session(&mine, true).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_an_admin_sets_while_a_password_is_checked_stays() {
+        let (_folder, store) = store();
+        let mine = store.begin_session(1).unwrap();
+        // The check of a password takes until here; an admin has set another one meanwhile.
+        store.set_password(1, "of the admin").unwrap();
+        assert!(!store.change_password(1, "hash", "new", &mine).unwrap());
+        assert!(store.begin_session_by(1, "hash").unwrap().is_none());
+        assert_eq!(
+            store.user("ada").unwrap().unwrap().1.as_deref(),
+            Some("of the admin")
+        );
+        assert!(store.session(&mine, true).unwrap().is_none());
+        let token = store.begin_session_by(1, "of the admin").unwrap().unwrap();
+        assert!(store.session(&token, true).unwrap().is_some());
+        assert!(
+            store.begin_session_by(2, "of the admin").unwrap().is_none(),
+            "nobody"
+        );
     }
 }
