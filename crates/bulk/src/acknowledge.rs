@@ -1,6 +1,6 @@
 //! Items for operations that are accepted and not yet executed.
 
-use memchr::memchr_iter;
+use memchr::{memchr, memchr_iter, memmem};
 
 use crate::action::Op;
 use crate::failed::write_string;
@@ -73,12 +73,28 @@ pub fn acknowledged_bytes(body: &[u8]) -> usize {
 /// Returns how many bytes the items of a body's answer have, if its operations are like the first ones: for
 /// short documents, many times the body.
 pub fn acknowledged_bytes_likely(body: &[u8]) -> usize {
+    items_bytes_likely(body, ITEM_BYTES)
+}
+
+/// Returns how many bytes a cluster's answer to a body has, if its operations are like the first ones and
+/// succeed.
+pub fn answered_bytes_likely(body: &[u8]) -> usize {
+    items_bytes_likely(body, ITEM_BYTES + ANSWERED_MORE_BYTES)
+}
+
+/// Returns how many bytes the items of a body have, if the rest of it is like its beginning. An item has
+/// `item` bytes beside what its action line gives.
+fn items_bytes_likely(body: &[u8], item: usize) -> usize {
     let sample = &body[..body.len().min(SAMPLE_BYTES)];
     let (mut ends, mut start, mut lines, mut short) = (memchr_iter(b'\n', sample), 0, 0, 0);
     // Every second line is an action line; a body with deletes is treated as one with shorter documents.
     while let Some(end) = ends.next() {
         let source_end = match ends.next() {
             None if lines > 0 => break,
+            // The first document alone is longer than the sample.
+            None if memmem::find(&sample[..end], b"delete").is_none() => {
+                memchr(b'\n', &body[end + 1..]).map_or(body.len(), |more| end + 1 + more)
+            }
             source_end => source_end.unwrap_or(end),
         };
         short += end - start;
@@ -86,16 +102,20 @@ pub fn acknowledged_bytes_likely(body: &[u8]) -> usize {
         lines += 1;
     }
     if lines == 0 {
-        return ITEM_BYTES;
+        return item;
     }
     let docs = body.len().div_ceil(start / lines);
-    docs.saturating_mul(ITEM_BYTES + short / lines) / 16 * 17
+    docs.saturating_mul(item + short / lines) / 16 * 17
 }
 
 /// Bytes of a body's beginning that are looked at.
 const SAMPLE_BYTES: usize = 16 << 10;
 /// Bytes of an item beside what its action line gives.
 const ITEM_BYTES: usize = CREATED.len() + 7;
+
+/// Bytes that a cluster's item has beside those of an acknowledged one: its sequence number and term, a
+/// larger version, the id and the index that the action line may lack.
+const ANSWERED_MORE_BYTES: usize = 72;
 
 /// The text after an item's id, whose closing quote is the first of it.
 const CREATED: &[u8] = b"\",\"_version\":-1,\"result\":\"created\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":201}}";
@@ -306,6 +326,12 @@ mod tests {
             );
         }
         assert_eq!(acknowledged_bytes(&[b'\n'; 100_000]), 100_000);
+        let large = format!(
+            "{{\"index\":{{\"_id\":\"1\"}}}}\n{{\"t\":\"{}\"}}\n",
+            "x".repeat(500_000)
+        )
+        .repeat(20);
+        assert!((20..50).contains(&(answered_bytes_likely(large.as_bytes()) / 200)));
         assert!(acknowledged_bytes(&[b'x'; 100_000]) < 1_000);
     }
 

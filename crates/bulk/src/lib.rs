@@ -103,7 +103,8 @@ mod why;
 mod writes;
 
 pub use acknowledge::{
-    Minted, acknowledged_bytes, acknowledged_bytes_likely, plan_acknowledged, plan_acknowledged_in_turns,
+    Minted, acknowledged_bytes, acknowledged_bytes_likely, answered_bytes_likely, plan_acknowledged,
+    plan_acknowledged_in_turns,
 };
 pub use action::Op;
 pub use ask::{Ask, Level, NullId};

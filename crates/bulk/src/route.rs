@@ -137,7 +137,7 @@ impl IndexRoute {
 
     /// Returns why documents of this index cannot be predicted, if they cannot: as set, or because its
     /// metadata make no sense.
-    pub(crate) fn why_opaque(&self) -> Option<Why> {
+    pub fn why_opaque(&self) -> Option<Why> {
         let shards = self.shards();
         let sound = shards > 0
             && shards <= SHARDS_MAX

@@ -119,7 +119,12 @@ impl Admin {
         match answer {
             Ok(mut answer) if answer.status() == 503 => {
                 let body = answer.body_mut().read_to_string().unwrap_or_default();
-                Ok((false, serde_json::from_str(&body).unwrap_or_default()))
+                let told: Value = serde_json::from_str(&body).unwrap_or_default();
+                // Another 503, such as a proxy's, says nothing about the gateway.
+                if !told["status"].is_string() {
+                    return Err(refuse(503, format!("{} answered 503", self.origin)));
+                }
+                Ok((false, told))
             }
             answer => Ok((true, self.answer(answer)?)),
         }
@@ -298,3 +303,47 @@ fn unreached(error: &ureq::Error) -> String {
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    /// Returns what is told of the health of a server that answers once, with a 503 and this body.
+    fn health(body: &'static str) -> Result<(bool, Value)> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let served = std::thread::spawn(move || -> io::Result<()> {
+            let (mut stream, _) = listener.accept()?;
+            let (mut request, mut buffer) = (Vec::new(), [0; 1024]);
+            while !request.ends_with(b"\r\n\r\n") {
+                let read = stream.read(&mut buffer)?;
+                request.extend_from_slice(&buffer[..read]);
+            }
+            let head = "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length";
+            write!(stream, "{head}: {}\r\n\r\n{body}", body.len())
+        });
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None);
+        let admin = Admin {
+            origin,
+            token: None,
+            agent: config.build().new_agent(),
+        };
+        let told = admin.health("/health/ready");
+        served.join().unwrap().unwrap();
+        told
+    }
+
+    #[test]
+    fn only_a_gateway_s_own_503_says_how_the_gateway_is() {
+        let (well, told) = health(r#"{"status":"not_ready","reasons":[]}"#).unwrap();
+        assert_eq!((well, &told["status"]), (false, &"not_ready".into()));
+        for strange in ["upstream is down", r#"{"error":{"reason":"later"},"status":503}"#] {
+            let error = health(strange).unwrap_err();
+            assert_eq!(status_of(&error), Some(503), "{strange}");
+        }
+    }
+}

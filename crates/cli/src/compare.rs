@@ -9,7 +9,7 @@ use loadgen::{CompareError, CompareEvent, CompareOptions, Compared, Run, Stop};
 
 use crate::exit;
 use crate::interrupt::{stop_at_end_of_input, stop_at_interrupt};
-use crate::output::write_file;
+use crate::output::Planned;
 
 /// Compare writing to a cluster directly with writing through a gateway
 ///
@@ -122,6 +122,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(options) => options,
         Err(reason) => return fail(&reason.to_string()),
     };
+    let html = match arguments.html.as_deref().map(Planned::open).transpose() {
+        Ok(html) => html,
+        Err(error) => return fail(&error.to_string()),
+    };
     let stop = Stop::default();
     stop_at_interrupt(&stop, "stopping, and removing the indices of this comparison");
     if arguments.stop_at_eof
@@ -143,7 +147,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let outcome = loadgen::compare(&options, &stop, |event| watcher.see(&event));
     watcher.clear();
     match outcome {
-        Ok(compared) => match print(arguments, &compared) {
+        Ok(compared) => match print(arguments, html, &compared) {
             Ok(()) if compared.is_clean() => ExitCode::SUCCESS,
             Ok(()) => ExitCode::from(exit::NO),
             Err(error) => fail(&error.to_string()),
@@ -279,11 +283,8 @@ fn ended(run: &Run) -> String {
     )
 }
 
-fn print(arguments: &Arguments, compared: &Compared) -> io::Result<()> {
-    if let Some(file) = &arguments.html {
-        let title = "Direct against gateway";
-        write_file(file, |out| compared.write_html(title, out))?;
-    }
+/// Prints the outcome, and then writes it to the file that was asked for.
+fn print(arguments: &Arguments, html: Option<Planned>, compared: &Compared) -> io::Result<()> {
     // An error of writing the output (a closed pipe) is ignored.
     let _ = if arguments.json {
         serde_json::to_writer(io::stdout(), compared)
@@ -292,7 +293,8 @@ fn print(arguments: &Arguments, compared: &Compared) -> io::Result<()> {
     } else {
         write!(io::stdout(), "\n{compared}")
     };
-    Ok(())
+    let title = "Direct against gateway";
+    html.map_or(Ok(()), |file| file.write(|out| compared.write_html(title, out)))
 }
 
 fn seconds(text: &str) -> anyhow::Result<f64> {

@@ -4,14 +4,14 @@ mod patch;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::admin::{self, Admin, AdminArguments, Terms};
 use crate::output::{counted, indented, no_json, plain, table, time};
@@ -51,7 +51,7 @@ enum Verb {
 }
 
 /// Select the letters that match all of these options
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 struct Filter {
     /// Select letters of this consumer group
     #[arg(long, value_name = "NAME")]
@@ -60,7 +60,7 @@ struct Filter {
     #[arg(long, value_name = "NAME")]
     index: Option<String>,
     /// Select letters with this status, as in 400, 4xx or 400-404
-    #[arg(long, value_name = "STATUS")]
+    #[arg(long, value_name = "STATUS", value_parser = status)]
     status: Option<String>,
     /// Select letters with this type of error, as in mapper_parsing_exception
     #[arg(long = "type", value_name = "TYPE")]
@@ -162,7 +162,7 @@ struct Purge {
     which: Which,
 }
 
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 struct Which {
     /// Ids of letters, as the list shows them
     ids: Vec<u64>,
@@ -407,19 +407,12 @@ fn edited(edit: &Edit) -> Result<String> {
 
 fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut impl Write) -> Result<bool> {
     let ask = |query: &Terms| admin.post("/dead_letters/_replay", query);
-    let query = match chosen(which, ask, query, "replay", json, out)? {
+    let nothing = json!({"replayed": 0, "refused": 0, "refusals": [], "stopped": null, "more": false});
+    let query = match chosen(which, ask, query, ("replay", &nothing), json, out)? {
         ControlFlow::Continue(query) => query,
         ControlFlow::Break(done) => return Ok(done),
     };
-    let mut done = ask(&query)?;
-    // The gateway answers a long replay part by part; each further request continues it.
-    let (mut all, mut now) = (0, done["replayed"].as_u64().unwrap_or(0));
-    while done["more"] == true && now > 0 {
-        all += now;
-        done = ask(&query)?;
-        now = done["replayed"].as_u64().unwrap_or(0);
-        done["replayed"] = (all + now).into();
-    }
+    let done = replay_all(ask, query)?;
     let untried = done["more"] == true;
     let (refused, stopped) = (done["refused"].as_u64().unwrap_or(0), done["stopped"].as_str());
     if json {
@@ -448,9 +441,25 @@ fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut 
     Ok(refused == 0 && stopped.is_none() && !untried && !missing)
 }
 
+/// Replays letters, and goes on as long as the gateway has more: it answers a long replay part by part.
+fn replay_all(ask: impl Fn(&Terms) -> Result<Value>, mut query: Terms) -> Result<Value> {
+    let mut done = ask(&query)?;
+    // What the cluster refuses again meanwhile is a new letter, which matches as well.
+    let before = done["before"].as_u64();
+    query.extend(before.map(|before| ("before", before.to_string())));
+    let (mut all, mut now) = (0, done["replayed"].as_u64().unwrap_or(0));
+    while done["more"] == true && now > 0 {
+        all += now;
+        done = ask(&query)?;
+        now = done["replayed"].as_u64().unwrap_or(0);
+        done["replayed"] = (all + now).into();
+    }
+    Ok(done)
+}
+
 fn run_purge(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut impl Write) -> Result<bool> {
     let ask = |query: &Terms| admin.post("/dead_letters/_purge", query);
-    let mut query = match chosen(which, ask, query, "purge", json, out)? {
+    let mut query = match chosen(which, ask, query, ("purge", &json!({"purged": 0})), json, out)? {
         ControlFlow::Continue(query) => query,
         ControlFlow::Break(done) => return Ok(done),
     };
@@ -463,14 +472,14 @@ fn run_purge(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut i
     Ok(!which.misses(done["purged"].as_u64().unwrap_or(0)))
 }
 
-/// Returns the query for the selected letters, once the user has confirmed their number. If there is nothing
-/// to do, returns whether that counts as success: it does not if a named letter is missing or the user said
-/// no.
+/// Returns the query for the selected letters, once the user has confirmed their number. `nothing` is the
+/// gateway's answer if there are no such letters. If there is nothing to do, returns whether that counts as
+/// success: it does not if a named letter is missing or the user said no.
 fn chosen(
     which: &Which,
     ask: impl Fn(&Terms) -> Result<Value>,
     query: Terms,
-    verb: &str,
+    (verb, nothing): (&str, &Value),
     json: bool,
     out: &mut impl Write,
 ) -> Result<ControlFlow<bool, Terms>> {
@@ -490,7 +499,10 @@ fn chosen(
         return Ok(ControlFlow::Break(!which.misses(count)));
     }
     if count == 0 {
-        writeln!(out, "there is nothing to {verb}")?;
+        match json {
+            true => writeln!(out, "{nothing:#}")?,
+            false => writeln!(out, "there is nothing to {verb}")?,
+        }
         return Ok(ControlFlow::Break(!which.misses(0)));
     }
     Ok(
@@ -580,17 +592,41 @@ pub(crate) fn moment(text: &str) -> Result<String> {
             _ => return None,
         };
         let count: i64 = text[..at].parse().ok()?;
-        count.checked_mul(seconds)
+        let ms = count.checked_mul(seconds)?.checked_mul(1000)?;
+        jiff::Timestamp::now().as_millisecond().checked_sub(ms)
     });
-    if let Some(seconds) = ago {
-        return Ok((jiff::Timestamp::now().as_millisecond() - seconds * 1000)
-            .max(0)
-            .to_string());
+    if let Some(ms) = ago {
+        return Ok(ms.max(0).to_string());
     }
     if text.parse::<jiff::Timestamp>().is_err() && text.parse::<u64>().is_err() {
         let why = format!("{text} is not a time: write 2026-11-21T10:00:00Z, or 30m, 6h, 2d for a time ago");
         return Err(admin::refuse(400, why));
     }
+    Ok(text.to_owned())
+}
+
+/// Accepts a status, a class of statuses or a range of statuses, as the admin port reads them.
+fn status(text: &str) -> Result<String> {
+    let is_some = match text.strip_suffix("xx") {
+        Some(class) => matches!(class, "1" | "2" | "3" | "4" | "5"),
+        None => {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let number = |text: &str| {
+                text.parse::<u16>()
+                    .ok()
+                    .filter(|status| STATUSES.contains(status))
+            };
+            number(first)
+                .zip(number(last))
+                .is_some_and(|(first, last)| first <= last)
+        }
+    };
+    anyhow::ensure!(
+        is_some,
+        "write a status from {} to {}, as in 400, 4xx or 400-404",
+        STATUSES.start(),
+        STATUSES.end()
+    );
     Ok(text.to_owned())
 }
 
@@ -603,3 +639,64 @@ fn cut(reason: &str) -> String {
 }
 
 const REASON_CHARS_MAX: usize = 80;
+/// The statuses that HTTP has.
+const STATUSES: RangeInclusive<u16> = 100..=599;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_statuses_that_http_has_are_accepted() {
+        for right in ["100", "400", "599", "1xx", "5xx", "400-404", "404-404"] {
+            assert_eq!(status(right).unwrap(), right);
+        }
+        for wrong in [
+            "", "x", "0", "99", "600", "700", "-400", "0xx", "6xx", "04xx", "404-400", "400-600", "4",
+        ] {
+            assert!(status(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn nothing_to_do_is_told_as_json_where_json_is_asked_for() {
+        let which = Which {
+            all: true,
+            ..Which::default()
+        };
+        let told = |json: bool| {
+            let mut out = Vec::new();
+            let none = |_: &Terms| Ok(json!({"would": 0}));
+            let purged = json!({"purged": 0});
+            let done = chosen(&which, none, Terms::new(), ("purge", &purged), json, &mut out).unwrap();
+            assert!(matches!(done, ControlFlow::Break(true)), "it counts as done");
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(told(false), "there is nothing to purge\n");
+        let value: Value = serde_json::from_str(&told(true)).unwrap();
+        assert_eq!(value, json!({"purged": 0}));
+    }
+
+    #[test]
+    fn a_replay_is_repeated_only_for_the_letters_that_were_there_when_it_began() {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let ask = |query: &Terms| {
+            asked.borrow_mut().push(query.clone());
+            let more = asked.borrow().len() < 3;
+            Ok(json!({"replayed": 5, "refused": 0, "stopped": null, "more": more, "before": 700}))
+        };
+        let done = replay_all(ask, vec![("all", "true".to_owned())]).unwrap();
+        assert_eq!((&done["replayed"], &done["more"]), (&json!(15), &json!(false)));
+        let first = vec![("all", "true".to_owned())];
+        let again = [first.clone(), vec![("before", "700".to_owned())]].concat();
+        assert_eq!(asked.into_inner(), [first, again.clone(), again]);
+    }
+
+    #[test]
+    fn times_ago_that_are_too_long_are_refused_or_the_beginning() {
+        assert!(moment("9000000000000000000s").is_err());
+        assert!(moment("999999999999999999999d").is_err());
+        assert_eq!(moment("36500d").unwrap(), "0");
+        assert_eq!(moment("1000").unwrap(), "1000");
+    }
+}

@@ -19,7 +19,8 @@ use crate::{check, exit, typed};
 ///
 /// On a terminal, the command asks for whatever the flags leave open. Elsewhere,
 /// --cluster is required, and everything else has a default. The command never
-/// writes a password: the gateway reads it from TIDEGATE_PASSWORD at its start.
+/// writes a password: the gateway reads it from TIDEGATE_PASSWORD at its start. Of
+/// an account in the cluster's URL, it takes the user name, and not the password.
 /// The command then checks the file, as `check --online` does: that the cluster
 /// answers, that the account has its rights, and that disk and addresses can be
 /// used. It overwrites an existing file only with --force.
@@ -156,14 +157,15 @@ fn answers(arguments: &Arguments) -> Result<Answers> {
         asks || arguments.cluster.is_some(),
         "there is no terminal to ask on: give --cluster URL, and a flag for each default that does not fit"
     );
-    let cluster = ask(
+    let given = ask(
         arguments.cluster.clone(),
         "URL of a node of the cluster",
         "http://127.0.0.1:9200",
     )?;
+    let (cluster, named) = without_account(&given)?;
     let some = |text: String| Some(text).filter(|text| !text.is_empty());
     let user = some(ask(
-        arguments.user.clone(),
+        arguments.user.clone().or(named),
         "user name of the gateway's own account at the cluster (empty: none)",
         "",
     )?);
@@ -208,6 +210,48 @@ fn answers(arguments: &Arguments) -> Result<Answers> {
         data: arguments.data.clone().or_else(|| data_of(&arguments.output)),
         admin: arguments.admin.clone(),
     })
+}
+
+/// Takes the account out of a URL, as in `https://elastic:secret@es1:9200`. Returns the URL without it, and the
+/// user's name. The file is for everybody to read, so the password has no place in it.
+fn without_account(url: &str) -> Result<(String, Option<String>)> {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let end = url[start..]
+        .find(['/', '?', '#'])
+        .map_or(url.len(), |at| start + at);
+    let Some((account, host)) = url[start..end].rsplit_once('@') else {
+        return Ok((url.to_owned(), None));
+    };
+    let (user, password) = account.split_once(':').unwrap_or((account, ""));
+    let user =
+        unescaped(user).context("the user name in the cluster's URL is no text: give it with --user")?;
+    if !password.is_empty() {
+        writeln!(
+            io::stderr(),
+            "the password in the cluster's URL is not written: the gateway reads it from TIDEGATE_PASSWORD"
+        )?;
+    }
+    let url = format!("{}{host}{}", &url[..start], &url[end..]);
+    Ok((url, Some(user).filter(|user| !user.is_empty())))
+}
+
+/// Returns what percent signs of a URL stand for; none if that is no text.
+fn unescaped(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        match after.get(..2).filter(|_| *first == b'%') {
+            Some(digits) => {
+                let digits = std::str::from_utf8(digits).ok()?;
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// Asks a question on the terminal.
@@ -402,3 +446,32 @@ const ADMIN: &str = "
 # The admin API: health, metrics, queues. By default only this machine can reach it.
 admin:
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_in_a_url_leaves_its_name_only() {
+        for (url, left, user) in [
+            ("http://es1:9200", "http://es1:9200", None),
+            (
+                "http://elastic:s3cret@es1:9200",
+                "http://es1:9200",
+                Some("elastic"),
+            ),
+            (
+                "https://a%40b:x@y:z@[::1]:1/p@q",
+                "https://[::1]:1/p@q",
+                Some("a@b"),
+            ),
+            ("https://only@es1", "https://es1", Some("only")),
+            ("http://:s3cret@es1?a=b@c", "http://es1?a=b@c", None),
+            ("elastic:s3cret@es1:9200", "es1:9200", Some("elastic")),
+        ] {
+            let (without, named) = without_account(url).unwrap();
+            assert_eq!((&*without, named.as_deref()), (left, user), "{url}");
+        }
+        assert!(without_account("http://a%ff:b@es1").is_err());
+    }
+}

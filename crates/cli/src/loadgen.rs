@@ -15,7 +15,7 @@ use loadgen::{
 
 use crate::exit;
 use crate::interrupt::stop_at_interrupt;
-use crate::output::write_file;
+use crate::output::Planned;
 
 /// Load a cluster or a gateway with the requests of a file
 ///
@@ -168,6 +168,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
     let load = Arc::new(loaded.load);
     let options = options(arguments, &load);
+    let files = match Files::open(arguments) {
+        Ok(files) => files,
+        Err(error) => return fail(&error.to_string(), exit::FAILED),
+    };
     if !load.runner().no_warm {
         let mut answered = true;
         let look = |warm_up: &WarmUp| {
@@ -206,7 +210,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
                     Err(error) => note(&format!("tidegate: the documents can't be read back: {error}")),
                 }
             }
-            match print(arguments, &report) {
+            print(arguments, &report);
+            match files.write(arguments, &report) {
                 Ok(()) => exit_status(arguments, &load, &report),
                 Err(error) => fail(&error.to_string(), exit::FAILED),
             }
@@ -365,15 +370,8 @@ fn progress(now: &Progress) -> String {
     line
 }
 
-/// Prints the report, and writes it to each file that was asked for.
-fn print(arguments: &Arguments, report: &Report) -> io::Result<()> {
-    if let Some(file) = &arguments.csv {
-        write_file(file, |out| report.write_csv(out))?;
-    }
-    if let Some(file) = &arguments.html {
-        let title = format!("Load of {}", arguments.config.display());
-        write_file(file, |out| report.write_html(&title, out))?;
-    }
+/// Prints the report.
+fn print(arguments: &Arguments, report: &Report) {
     // An error of writing the output (a closed pipe) is ignored.
     let _ = if arguments.json {
         serde_json::to_writer(io::stdout(), report)
@@ -382,7 +380,36 @@ fn print(arguments: &Arguments, report: &Report) -> io::Result<()> {
     } else {
         write!(io::stdout(), "\n{report}")
     };
-    Ok(())
+}
+
+/// The files that the report is written to.
+struct Files {
+    csv: Option<Planned>,
+    html: Option<Planned>,
+}
+
+// === impl Files ===
+
+impl Files {
+    fn open(arguments: &Arguments) -> io::Result<Self> {
+        let open = |file: &Option<PathBuf>| file.as_deref().map(Planned::open).transpose();
+        Ok(Self {
+            csv: open(&arguments.csv)?,
+            html: open(&arguments.html)?,
+        })
+    }
+
+    /// Writes all files; returns the first error.
+    fn write(self, arguments: &Arguments, report: &Report) -> io::Result<()> {
+        let csv = self
+            .csv
+            .map_or(Ok(()), |file| file.write(|out| report.write_csv(out)));
+        let title = format!("Load of {}", arguments.config.display());
+        let html = self
+            .html
+            .map_or(Ok(()), |file| file.write(|out| report.write_html(&title, out)));
+        csv.and(html)
+    }
 }
 
 fn exit_status(arguments: &Arguments, load: &Load, report: &Report) -> ExitCode {

@@ -11,6 +11,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::output::{is_broken_pipe, time, why};
+use crate::queues::ground::Ground;
 
 /// Check, print or repair a durable log
 #[derive(clap::Args)]
@@ -74,7 +75,8 @@ struct Dump {
 /// The command cuts a torn end off, copies damage to quarantine/, writes damaged
 /// indexes again, and sets unreadable cursors aside (their consumer groups begin
 /// again). Damaged records stay in place: deliveries skip them and count them as
-/// lost. Stop the gateway first.
+/// lost. Stop the gateway first. Root works as the owner of the folder, so that the
+/// gateway can use the files.
 ///
 /// Exit status: 0 everything acknowledged can be read now, 1 some of it is lost, 2
 /// wrong usage, 3 there is no log, or a gateway uses it.
@@ -153,8 +155,14 @@ fn run_dump(arguments: &Dump) -> Result<bool> {
 }
 
 fn run_repair(arguments: &Repair) -> Result<bool> {
-    let repaired = ::log::repair(&arguments.dir, RealDisk::default())?;
-    let report = ::log::check(&arguments.dir, RealDisk::default()).context("after the repair")?;
+    let ground = Ground::of(&arguments.dir)?;
+    let log = ground.enter()?;
+    let repaired = ground.act(|| {
+        let repaired = ::log::repair(&log, RealDisk::default())?;
+        let report = ::log::check(&log, RealDisk::default()).context("after the repair")?;
+        Ok((repaired, report))
+    });
+    let (repaired, report) = repaired.with_context(|| arguments.dir.display().to_string())?;
     let mut out = io::stdout().lock();
     if arguments.json {
         let done = json!({

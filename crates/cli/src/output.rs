@@ -1,16 +1,68 @@
 //! What commands write: files, tables, times.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Writes a file; an error names the file.
-pub(crate) fn write_file(
-    file: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
-    let mut out = io::BufWriter::new(std::fs::File::create(file).map_err(named)?);
-    write(&mut out).and_then(|()| out.flush()).map_err(named)
+/// A file that is opened before its content is known: one that cannot be written is reported at once, and not
+/// after a run of an hour.
+///
+/// Until it is written, the file keeps what it contains. A file that was made here and never written is
+/// removed.
+pub(crate) struct Planned {
+    path: PathBuf,
+    file: File,
+    is_left_over: bool,
+}
+
+// === impl Planned ===
+
+impl Planned {
+    /// Opens the file; an error names it.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let made = File::options().write(true).create_new(true).open(path);
+        let is_left_over = made.is_ok();
+        let file = match made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path),
+            made => made,
+        };
+        Ok(Self {
+            file: file.map_err(|error| named(path, &error))?,
+            path: path.to_owned(),
+            is_left_over,
+        })
+    }
+
+    /// Replaces the file's content; an error names the file.
+    pub(crate) fn write(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        self.is_left_over = false;
+        let written = self.file.metadata().and_then(|metadata| {
+            // A device or a pipe has no content to replace.
+            if metadata.is_file() {
+                self.file.set_len(0)?;
+            }
+            let mut out = io::BufWriter::new(&self.file);
+            write(&mut out)?;
+            out.flush()
+        });
+        written.map_err(|error| named(&self.path, &error))
+    }
+}
+
+impl Drop for Planned {
+    fn drop(&mut self) {
+        if self.is_left_over {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Formats a time as in `2026-11-21T10:00:00Z`; 0 becomes `-`.
@@ -202,6 +254,23 @@ mod tests {
         );
         let plain = serde_json::json!({"a": [1, "x y", {"b": [], "c": {}}], "d": null});
         assert_eq!(indented(&plain.to_string()), format!("{plain:#}"));
+    }
+
+    #[test]
+    fn a_planned_file_is_replaced_when_it_is_written_and_not_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("report");
+        drop(Planned::open(&path).unwrap());
+        assert!(!path.exists(), "nothing was written");
+        let text = |text: &'static str| move |out: &mut dyn Write| out.write_all(text.as_bytes());
+        let read = || std::fs::read_to_string(&path).unwrap();
+        Planned::open(&path).unwrap().write(text("a long one")).unwrap();
+        drop(Planned::open(&path).unwrap());
+        assert_eq!(read(), "a long one");
+        Planned::open(&path).unwrap().write(text("short")).unwrap();
+        assert_eq!(read(), "short");
+        let error = Planned::open(&path.join("below")).err().unwrap();
+        assert!(error.to_string().contains("report/below: "), "{error}");
     }
 
     #[test]

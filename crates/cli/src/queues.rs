@@ -1,7 +1,8 @@
 //! `tidegate queues`: shows what is in queues, and where consumer groups are.
 
-mod carry;
+pub(crate) mod carry;
 mod export;
+pub(crate) mod ground;
 mod import;
 
 use std::io::{self, Write};
@@ -227,7 +228,8 @@ fn dispatch(arguments: &Arguments) -> Result<bool> {
             let path = format!("/queue/{}/groups/{}", segment(queue), segment(group));
             let done = admin.delete(&path, &vec![("confirm", true.to_string())])?;
             print(&done, json, &mut out, |done, out| {
-                writeln!(out, "removed, with {} documents pending", done["pending"])
+                let pending = counted(done["pending"].as_u64().unwrap_or(0), "document");
+                writeln!(out, "removed, with {pending} pending")
             })
         }
     }
@@ -269,7 +271,8 @@ fn write_queue(name: &str, queue: &Value, out: &mut dyn Write) -> io::Result<()>
         let lanes = one["lanes"].as_array().into_iter().flatten().enumerate();
         let rows: Vec<_> = lanes
             .map(|(number, lane)| {
-                let pending = lane["accepted"].as_u64().unwrap_or(0) - lane["done"].as_u64().unwrap_or(0);
+                let of = |key: &str| lane[key].as_u64().unwrap_or(0);
+                let pending = of("accepted").saturating_sub(of("done"));
                 vec![
                     number.to_string(),
                     lane["position"].to_string(),
@@ -406,12 +409,14 @@ fn run_parked(parked: &Parked, admin: &Admin, json: bool, out: &mut dyn Write) -
             _ => writeln!(out, "{} documents become dead letters", done["documents"]),
         });
     }
-    let answer = admin.get(&path, &query)?;
+    let mut answer = admin.get(&path, &query)?;
+    if let Some(wanted) = &parked.key {
+        retain_key(&mut answer, wanted);
+    }
     print(&answer, json, out, |answer, out| {
         let groups = answer["groups"].as_object().into_iter().flatten();
         let rows = groups.flat_map(|(group, one)| {
             let keys = one["keys"].as_array().into_iter().flatten();
-            let keys = keys.filter(|key| parked.key.as_deref().is_none_or(|wanted| key["key"] == wanted));
             keys.map(move |key| {
                 vec![
                     group.clone(),
@@ -436,6 +441,14 @@ fn run_parked(parked: &Parked, admin: &Admin, json: bool, out: &mut dyn Write) -
         ];
         table(out, &heads, &rows)
     })
+}
+
+/// Leaves out the other keys of what is parked.
+fn retain_key(answer: &mut Value, wanted: &str) {
+    let groups = answer["groups"].as_object_mut().into_iter().flatten();
+    for keys in groups.filter_map(|(_, group)| group["keys"].as_array_mut()) {
+        keys.retain(|key| key["key"] == wanted);
+    }
 }
 
 /// Writes the positions of a consumer group in Kafka.
@@ -510,3 +523,19 @@ const GROUP_HEADS: [&str; 13] = [
 ];
 /// The largest number of bytes of a record's documents that `--text` prints.
 const TEXT_BYTES: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_parked_for_other_keys_is_left_out() {
+        let mut answer =
+            json!({"groups": {"c0": {"keys": [{"key": "a"}, {"key": "b"}]}, "c1": {"keys": []}}});
+        retain_key(&mut answer, "b");
+        let wanted = json!({"groups": {"c0": {"keys": [{"key": "b"}]}, "c1": {"keys": []}}});
+        assert_eq!(answer, wanted);
+    }
+}

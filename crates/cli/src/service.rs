@@ -122,6 +122,7 @@ impl Install {
             io::stdout().write_all(unit.text().as_bytes())?;
             return Ok(true);
         }
+        self.data_is_there(&unit)?;
         let file = self.which.file()?;
         let folder = file.parent().context("a unit's file has a folder")?;
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -135,6 +136,20 @@ impl Install {
             file.display()
         )?;
         Ok(true)
+    }
+
+    /// Refuses a data folder that is not there: systemd cannot let the gateway write to it, and starts
+    /// nothing. It is not made here, because a disk may only have to be mounted.
+    fn data_is_there(&self, unit: &Unit) -> Result<()> {
+        let (Some(data), Some(user)) = (&unit.data, &self.run_as) else {
+            return Ok(());
+        };
+        let shown = data.display();
+        ensure!(
+            data.is_dir(),
+            "the folder of `path.data`, {shown}, does not exist: mount its disk, or run install -d -m 700 -o {user} {shown}"
+        );
+        Ok(())
     }
 
     fn unit(&self, config: &Config) -> Result<Unit> {

@@ -156,10 +156,10 @@ fn write_group(group: &Value, out: &mut dyn Write) -> io::Result<()> {
         let next = one["next_try_s"].as_f64().unwrap_or(0.0);
         writeln!(
             out,
-            "  parked since {} for {}, tried {} times, again in {next:.1} s: {}",
+            "  parked since {} for {}, tried {}, again in {next:.1} s: {}",
             time(one["since_ms"].as_u64().unwrap_or(0)),
             text(&one["key"]),
-            one["attempts"],
+            counted(one["attempts"].as_u64().unwrap_or(0), "time"),
             text(&one["why"])
         )?;
     }

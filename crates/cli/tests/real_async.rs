@@ -15,6 +15,8 @@ mod forms;
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;
+#[path = "real_async/keyed.rs"]
+mod keyed;
 #[path = "real_async/required.rs"]
 mod required;
 #[path = "real_async/typed.rs"]

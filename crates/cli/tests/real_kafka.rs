@@ -35,6 +35,8 @@ mod secured;
 mod shards;
 #[path = "real_kafka/too_large.rs"]
 mod too_large;
+#[path = "real_kafka/twice.rs"]
+mod twice;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -67,6 +67,14 @@ impl Asker {
         })
     }
 
+    /// Returns the same, with answers that take no longer than this.
+    pub(crate) fn within(&self, time: Duration) -> Self {
+        Self {
+            timeout: self.timeout.min(time),
+            ..self.clone()
+        }
+    }
+
     /// Checks that the configuration makes headers that can be sent.
     pub(crate) fn check(config: &ClusterConfig) -> Result<(), BadConfig> {
         own_headers(config).map(drop)

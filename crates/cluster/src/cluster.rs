@@ -23,6 +23,7 @@ use crate::probe::probe;
 use crate::routes;
 use crate::snapshot::Snapshot;
 use crate::status::{Status, Watched};
+use crate::tls_files::TlsContents;
 use crate::topology::NodeRegistry;
 use crate::verify::Sample;
 use crate::watch::Watch;
@@ -47,9 +48,10 @@ impl Cluster {
         if config.endpoints.is_empty() {
             return Err(BadConfig::NoEndpoint(config.name));
         }
-        let tls = match config.endpoints.iter().any(|endpoint| endpoint.tls) {
-            true => Some(config.tls.load()?),
-            false => None,
+        let (contents, tls) = match config.endpoints.iter().any(|endpoint| endpoint.tls) {
+            // The contents first: see there.
+            true => (Some(config.tls.contents()?), Some(config.tls.load()?)),
+            false => (None, None),
         };
         Asker::check(&config)?;
         let registry = NodeRegistry::new(config.clone(), tls);
@@ -69,6 +71,7 @@ impl Cluster {
             next_sample_ms: AtomicU64::new(0),
             watched: Mutex::new(Watched::new(config.discovery)),
             usual: PerCore::default(),
+            tls: contents,
             config,
         });
         let theirs = shared.clone();
@@ -192,6 +195,20 @@ impl Cluster {
     /// Returns the configuration that the cluster was started with.
     pub fn config(&self) -> &ClusterConfig {
         &self.shared.config
+    }
+
+    /// Returns what was in the TLS files when they were loaded; `None` if the cluster does without them,
+    /// because no endpoint is `https`.
+    pub fn tls(&self) -> Option<&TlsContents> {
+        self.shared.tls.as_ref()
+    }
+
+    /// Returns whether the TLS files have other contents than those that are in use, or cannot be read: a
+    /// cluster that is started with the same configuration loads them, or says why it cannot. This reads the
+    /// files.
+    pub fn tls_changed(&self) -> bool {
+        let in_use = self.shared.tls.as_ref();
+        in_use.is_some_and(|in_use| !self.config().tls.contents().is_ok_and(|now| now == *in_use))
     }
 }
 

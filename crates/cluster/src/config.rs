@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use settings::Secret;
-use wire::{ClientTls, ClientTlsConfig, Roots};
 
 use crate::address::Address;
 use crate::role::Role;
+use crate::tls_files::TlsFiles;
 
 /// Everything that [`Cluster::start`](crate::Cluster::start) needs to know.
 #[derive(Clone, Debug)]
@@ -54,19 +54,6 @@ pub enum Credentials {
     },
     /// `Authorization: ApiKey …` with the encoded key as the cluster gave it.
     ApiKey(Secret),
-}
-
-/// TLS for connections to the nodes, by file names. The files are read when the cluster is started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// The PEM file with the authorities to trust instead of the system's.
-    pub ca_file: Option<PathBuf>,
-    /// Whether to trust any certificate. The code that sets it must warn the user.
-    pub insecure: bool,
-    /// The PEM file with our certificate chain, for nodes that require one.
-    pub certificate: Option<PathBuf>,
-    /// The PEM file with the key of `certificate`.
-    pub key: Option<PathBuf>,
 }
 
 /// The nodes that take the traffic that no primary calls for, with their weights. A choice that leaves no
@@ -198,35 +185,6 @@ impl Credentials {
             HeaderValue::from_str(&text).map_err(|_| BadConfig::Header("authorization".to_owned()))?;
         value.set_sensitive(true);
         Ok(Some(value))
-    }
-}
-
-// === impl TlsFiles ===
-
-impl TlsFiles {
-    /// Reads the files.
-    ///
-    /// # Errors
-    /// If a file cannot be read or holds no PEM of the right kind, or if there is a certificate without a
-    /// key.
-    pub fn load(&self) -> Result<ClientTls, BadConfig> {
-        let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|source| BadConfig::File {
-                path: path.clone(),
-                source,
-            })
-        };
-        let identity_pem = match (&self.certificate, &self.key) {
-            (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
-            (None, None) => None,
-            _ => return Err(BadConfig::HalfIdentity),
-        };
-        let roots = self.ca_file.clone().map_or(Roots::Native, Roots::File);
-        Ok(ClientTls::new(&ClientTlsConfig {
-            roots,
-            insecure: self.insecure,
-            identity_pem,
-        })?)
     }
 }
 

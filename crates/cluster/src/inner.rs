@@ -16,12 +16,15 @@ use crate::node::Node;
 use crate::pace::{Exchange, UsualTimes};
 use crate::snapshot::Snapshot;
 use crate::status::Watched;
+use crate::tls_files::TlsContents;
 use crate::verify::Sample;
 
 /// The shared state of one cluster; it lives as long as the longer-lived of the two.
 #[derive(Debug)]
 pub(crate) struct ClusterInner {
     pub(crate) config: ClusterConfig,
+    /// What was in the TLS files; `None` if no endpoint needs them.
+    pub(crate) tls: Option<TlsContents>,
     pub(crate) snapshot: ArcSwap<Snapshot>,
     /// How often a snapshot was published. Threads look at it to know whether their copy is still good.
     pub(crate) published: AtomicU64,

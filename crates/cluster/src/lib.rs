@@ -68,6 +68,7 @@ mod state;
 mod status;
 #[cfg(test)]
 mod testing;
+mod tls_files;
 mod topology;
 mod verify;
 mod watch;
@@ -75,9 +76,7 @@ mod watch;
 pub use address::{Address, AddressFault, BadAddress};
 pub use chooser::Chooser;
 pub use cluster::Cluster;
-pub use config::{
-    BadConfig, ClusterConfig, Credentials, HealthRules, NodeChoice, NodeFilter, Terms, TlsFiles, Verify,
-};
+pub use config::{BadConfig, ClusterConfig, Credentials, HealthRules, NodeChoice, NodeFilter, Terms, Verify};
 pub use health::{Health, HealthStatus, NodeOutcome};
 pub use limiter::{Ended, Limiter, Permit};
 pub use needs::{NEEDS, Need};
@@ -88,4 +87,5 @@ pub use role::Role;
 pub use routes::RoutesStatus;
 pub use snapshot::Snapshot;
 pub use status::{ChoiceStatus, NodeStatus, Polls, Status, WatchState};
+pub use tls_files::{TlsContents, TlsFiles};
 pub use verify::{IndexPredictions, PredictionsStatus};

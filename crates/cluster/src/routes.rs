@@ -124,7 +124,7 @@ pub(crate) fn make(
     for route in indices.values() {
         builder.index(route.clone());
     }
-    let written = names(reading, &indices, &mut builder);
+    let written = names(reading, &indices, &mut builder, dialect.flavour);
     for name in &reading.harmless_pipelines {
         builder.harmless_pipeline(name);
     }
@@ -150,6 +150,7 @@ fn names<'r>(
     reading: &'r Reading,
     indices: &BTreeMap<String, Arc<IndexRoute>>,
     builder: &mut RouteTableBuilder,
+    flavour: Flavour,
 ) -> BTreeSet<&'r str> {
     let mut written: BTreeSet<&str> = BTreeSet::new();
     for (name, backing) in &reading.data_streams {
@@ -159,7 +160,7 @@ fn names<'r>(
         builder.members(name, &boxed(backing));
     }
     for (name, members) in &reading.aliases {
-        let target = match write_member(members) {
+        let target = match write_member(members, |of| takes_writes_only_if_marked(of, reading, flavour)) {
             Some(member) => {
                 written.insert(&member.of);
                 alias(member, indices, &reading.data_streams)
@@ -215,15 +216,19 @@ fn route(
         false => Some(Why::IndexUnavailable),
         true => unpredictable,
     };
-    IndexRoute {
+    let mut route = IndexRoute {
         partition_size: settings.partition_size,
         routing_required: metadata.is_some_and(|m| m.routing_required),
         ingests: pipelines().next().is_some(),
         tells_caller,
-        opaque,
         numbered: matches!(unpredictable, None | Some(Why::BatchedIngest)),
         ..IndexRoute::new(name, formula.unwrap_or(Formula::Modulo), primaries)
-    }
+    };
+    // Nothing may be computed with numbers that make no sense, a check neither: it would never end, or panic.
+    let nonsense = route.why_opaque();
+    route.numbered &= nonsense.is_none();
+    route.opaque = opaque.or(nonsense);
+    route
 }
 
 /// Returns the routing formula of an index. Elasticsearch routes indices that were made by 9.4 or later by
@@ -245,16 +250,22 @@ fn formula(settings: &IndexSettings, metadata: Option<&IndexMetadata>, dialect: 
     Some(Formula::Classic { routing_num_shards })
 }
 
+/// Returns whether an alias writes to this member only if it is marked, even if it is the only one: so it is
+/// for data streams of Elasticsearch (`DataStreamAlias`). OpenSearch has aliases of indices only.
+fn takes_writes_only_if_marked(member: &str, reading: &Reading, flavour: Flavour) -> bool {
+    flavour == Flavour::Elasticsearch && reading.data_streams.contains_key(member)
+}
+
 /// Returns the member that takes writes: the only one marked so, or the only one there is unless it is marked
-/// otherwise (`IndexAbstraction.Alias`). If two members are marked, or none of several, the alias takes no
-/// writes.
-fn write_member(members: &[AliasMember]) -> Option<&AliasMember> {
+/// otherwise (`IndexAbstraction.Alias`) or `needs_mark`. If two members are marked, or none of several, the
+/// alias takes no writes.
+fn write_member(members: &[AliasMember], needs_mark: impl Fn(&str) -> bool) -> Option<&AliasMember> {
     let mut marked = members
         .iter()
         .filter(|member| member.is_write_index == Some(true));
     match (marked.next(), marked.next(), members) {
         (Some(only), None, _) => Some(only),
-        (None, _, [only]) if only.is_write_index.is_none() => Some(only),
+        (None, _, [only]) if only.is_write_index.is_none() && !needs_mark(&only.of) => Some(only),
         _ => None,
     }
 }
@@ -507,7 +518,8 @@ mod tests {
             is_write_index: marked,
             index_routing: None,
         };
-        let write = |members: &[AliasMember]| write_member(members).map(|m| m.of.clone());
+        let write =
+            |members: &[AliasMember]| write_member(members, |of| of == "stream").map(|m| m.of.clone());
         assert_eq!(write(&[member("a", None)]).as_deref(), Some("a"));
         assert_eq!(write(&[member("a", Some(false))]), None);
         assert_eq!(write(&[member("a", None), member("b", None)]), None);
@@ -516,5 +528,36 @@ mod tests {
             Some("b")
         );
         assert_eq!(write(&[member("a", Some(false)), member("b", None)]), None);
+        assert_eq!(write(&[member("stream", None)]), None);
+        assert_eq!(write(&[member("stream", Some(true))]).as_deref(), Some("stream"));
+    }
+
+    #[test]
+    fn an_alias_of_a_data_stream_of_elasticsearch_takes_no_writes_unless_it_says_so() {
+        for (marked, expected) in [(None, Some(Why::AmbiguousAlias)), (Some(true), None)] {
+            let (mut reading, mut metadata, nodes, dialect) = read("elasticsearch-9.5.3");
+            let of = ".ds-stream-000001".to_owned();
+            let backing = reading.settings["plain"].clone();
+            metadata.insert("u".to_owned(), metadata[&backing.uuid].clone());
+            let uuid = "u".to_owned();
+            reading
+                .settings
+                .insert(of.clone(), IndexSettings { uuid, ..backing });
+            let shards = reading.topology.routing_table.indices["plain"].clone();
+            reading.topology.routing_table.indices.insert(of.clone(), shards);
+            reading.data_streams.insert("stream".to_owned(), vec![of]);
+            let member = AliasMember {
+                of: "stream".to_owned(),
+                is_write_index: marked,
+                index_routing: None,
+            };
+            reading.aliases.insert("alias".to_owned(), vec![member]);
+            let routes = make(&reading, &metadata, &nodes, dialect, |_, _| Trust::Trusted);
+            match (routes.table.target("alias"), expected) {
+                (Some(Target::Opaque(why)), Some(expected)) => assert_eq!(*why, expected),
+                (Some(Target::DataStream { write }), None) => assert_eq!(&*write.name, ".ds-stream-000001"),
+                (other, expected) => panic!("{marked:?}: {other:?}, expected {expected:?}"),
+            }
+        }
     }
 }

@@ -3,8 +3,8 @@
 //! Rendering a mapping costs the server the most, even when `filter_path` throws it away afterwards: 150
 //! indices of 300 fields cost OpenSearch 3.8 76 ms of CPU in `_cluster/state/metadata`, against 3.5 ms for
 //! their settings, 2.5 ms for their aliases and 1 ms for the routing table. So `metadata` is requested only
-//! for new indices, by name; its relevant parts (`routing_num_shards`, `_routing.required`) never change for
-//! an index (its uuid) once made.
+//! for new indices, by name: its relevant parts (`routing_num_shards`, `_routing.required`) hardly ever
+//! change for an index (its uuid) once made. `watch::metadata` knows the exceptions.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,7 +26,7 @@ pub(crate) const TOPOLOGY: &str = "/_cluster/state/version,master_node,nodes,blo
 pub(crate) const SETTINGS: &str = "/_all/_settings/index.uuid,index.version.created,index.number_of_shards,\
     index.number_of_routing_shards,index.number_of_virtual_shards,index.routing_partition_size,index.mode,\
     index.routing_path,index.logsdb.*,index.default_pipeline,index.final_pipeline,index.append_only.*,index.bulk.*,\
-    index.hidden?expand_wildcards=all&flat_settings=true";
+    index.hidden,index.history.uuid?expand_wildcards=all&flat_settings=true";
 
 /// The aliases. A `filter_path` would drop aliases without properties.
 pub(crate) const ALIASES: &str = "/_alias?expand_wildcards=all";
@@ -38,8 +38,8 @@ pub(crate) const DATA_STREAMS: &str = "/_resolve/index/*?expand_wildcards=all&fi
 /// The definitions of ingest pipelines.
 pub(crate) const PIPELINES: &str = "/_ingest/pipeline";
 
-/// Returns the requests for metadata that never changes for an index once made, in chunks that fit a request
-/// line.
+/// Returns the requests for metadata that hardly ever changes for an index once made, in chunks that fit a
+/// request line.
 pub(crate) fn metadata_targets<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut chunks = Vec::new();
     let mut names = names.map(path_segment).peekable();
@@ -54,7 +54,7 @@ pub(crate) fn metadata_targets<'a>(names: impl Iterator<Item = &'a str>) -> Vec<
         chunks.push(format!(
             "/_cluster/state/metadata/{list}?local=true&ignore_unavailable=true&expand_wildcards=all\
              &filter_path=metadata.indices.*.settings.index.uuid,metadata.indices.*.routing_num_shards,\
-             metadata.indices.*.mappings.*._routing,metadata.indices.*.split_shards_metadata"
+             metadata.indices.*.mapping_version,metadata.indices.*.mappings.*._routing,metadata.indices.*.split_shards_metadata"
         ));
     }
     chunks
@@ -144,6 +144,8 @@ pub(crate) struct IndexSettings {
     pub(crate) default_pipeline: Option<String>,
     pub(crate) final_pipeline: Option<String>,
     pub(crate) placement: Placement,
+    /// `index.history.uuid`: another one after each restore from a snapshot.
+    pub(crate) history: Option<String>,
 }
 
 /// The way in which the shard is chosen.
@@ -158,7 +160,7 @@ pub(crate) enum Placement {
     Adaptive,
 }
 
-/// The metadata that never changes for an index once made.
+/// The metadata that hardly ever changes for an index once made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IndexMetadata {
     /// `None` in Elasticsearch 6, which does not report it.
@@ -166,6 +168,10 @@ pub(crate) struct IndexMetadata {
     pub(crate) routing_required: bool,
     /// Whether shards were split in place (OpenSearch 3): the formula no longer gives the shard.
     pub(crate) split_in_place: bool,
+    /// Whether the index may have no mapping yet: the first one may still say `_routing.required`. The
+    /// version is 1 until a mapping is put into an index that is there; one that it was made with does not
+    /// count.
+    pub(crate) may_be_unmapped: bool,
 }
 
 /// An alias on one of its members.
@@ -247,7 +253,22 @@ impl IndexSettings {
             default_pipeline: pipeline("index.default_pipeline"),
             final_pipeline: pipeline("index.final_pipeline"),
             placement,
+            history: text("index.history.uuid").map(str::to_owned),
         })
+    }
+
+    /// Returns what is another value if the index was restored from a snapshot, under the same uuid.
+    pub(crate) fn origin(&self) -> (u64, Option<u32>, Option<String>) {
+        (self.created, self.routing_shards, self.history.clone())
+    }
+}
+
+// === impl StateVersion ===
+
+impl StateVersion {
+    /// Returns whether the node that told this follows an elected node.
+    pub(crate) fn is_led(&self) -> bool {
+        self.master_node.is_some() && self.cluster_uuid != "_na_"
     }
 }
 
@@ -264,7 +285,11 @@ pub(crate) fn parse_metadata(body: &[u8]) -> Result<Vec<(String, IndexMetadata)>
         let types = index.get("mappings").and_then(Value::as_object);
         let required = |mapping: &Value| mapping.pointer("/_routing/required") == Some(&Value::Bool(true));
         let split = index.pointer("/split_shards_metadata/root_shards_to_all_children");
+        let routing = |mapping: &Value| mapping.get("_routing").is_some();
+        let mapped = types.is_some_and(|types| types.values().any(routing));
+        let version = index.get("mapping_version").and_then(Value::as_u64);
         let metadata = IndexMetadata {
+            may_be_unmapped: version == Some(1) && !mapped,
             routing_num_shards: index
                 .get("routing_num_shards")
                 .and_then(Value::as_u64)
@@ -365,6 +390,7 @@ mod tests {
             );
             let topology: Topology = serde_json::from_str(&fixture(name, "topology")).unwrap();
             assert_eq!(topology.at.cluster_uuid, version.cluster_uuid);
+            assert!(topology.at.is_led(), "{name}");
             assert_eq!(topology.nodes.len(), 3, "{name}");
             let plain = &topology.routing_table.indices["plain"];
             assert_eq!(plain.primaries(6).flatten().count(), 6, "{name}");

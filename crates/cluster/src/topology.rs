@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use wire::guard::{self, Work};
 use wire::{ClientTls, Origin};
 
@@ -135,17 +136,22 @@ impl NodeRegistry {
 
     /// Returns which node answers behind each endpoint. An endpoint that gives two different answers is a
     /// load balancer: it stands for no node.
+    ///
+    /// All are asked at once: the watch waits for the slowest, and sees no changes meanwhile.
     async fn behind_endpoints(&self, asker: &Asker) -> HashMap<String, Address> {
-        let mut behind: BTreeMap<String, Vec<Address>> = BTreeMap::new();
+        let mut asked = Vec::new();
         for endpoint in &self.endpoints {
-            let (first, second) = (
-                who(asker, &endpoint.origin).await,
-                who(asker, &endpoint.origin).await,
-            );
-            if let (Ok(Some(first)), Ok(Some(second))) = (first, second)
-                && first == second
-            {
-                behind.entry(first).or_default().push(endpoint.address.clone());
+            let (asker, node, rules) = (asker.clone(), endpoint.clone(), self.config.health.clone());
+            let (tell, told) = oneshot::channel();
+            guard::spawn(Work::Watch, async move {
+                let _ = tell.send(behind(&asker, &node, &rules).await); // the caller may be gone
+            });
+            asked.push((endpoint.address.clone(), told));
+        }
+        let mut behind: BTreeMap<String, Vec<Address>> = BTreeMap::new();
+        for (address, told) in asked {
+            if let Ok(Some(id)) = told.await {
+                behind.entry(id).or_default().push(address);
             }
         }
         // A single endpoint may be a balancer that keeps us on one node for now; it is still the way to that
@@ -190,6 +196,35 @@ pub(crate) async fn who(asker: &Asker, origin: &Origin) -> Result<Option<String>
         Err(error) => Err(error),
     }
 }
+
+/// Returns which node answers behind an endpoint, if it is the same one twice. That an endpoint does not
+/// answer counts for its health, and one that is down is not waited for as long. It is not left out: it may
+/// be that nobody else asks it.
+async fn behind(asker: &Asker, endpoint: &Node, rules: &HealthRules) -> Option<String> {
+    let asker = match endpoint.health.is_up() {
+        true => asker.clone(),
+        false => asker.within(DOWN_TIME_MAX),
+    };
+    let begun = Instant::now();
+    let first = match who(&asker, &endpoint.origin).await {
+        Ok(first) => first?,
+        Err(error) => {
+            // An answer without sense says nothing good of it.
+            if let Some(outcome) = error
+                .outcome()
+                .filter(|outcome| *outcome != NodeOutcome::Answered)
+            {
+                endpoint.health.report(outcome, begun.elapsed(), rules);
+            }
+            return None;
+        }
+    };
+    let second = who(&asker, &endpoint.origin).await.ok()??;
+    (first == second).then_some(first)
+}
+
+/// The longest time for an endpoint that is down to say which node is behind it.
+const DOWN_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The pauses after which a node that is out is asked again.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,11 @@
 //! The loop that keeps the snapshot current: it polls the version, reads what changed, checks, and publishes.
 
 mod checking;
+mod metadata;
 mod reading;
 mod telling;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -26,6 +27,8 @@ use crate::state::{self, IndexMetadata, StateVersion};
 use crate::status::WatchState;
 use crate::topology::NodeRegistry;
 use crate::verify::{Sample, Score};
+use checking::Inconclusive;
+use metadata::Known;
 
 /// The knowledge of the watch.
 pub(crate) struct Watch {
@@ -47,8 +50,14 @@ pub(crate) struct Watch {
     reading: Option<Reading>,
     routes: Option<Routes>,
     metadata: HashMap<String, IndexMetadata>,
-    /// By the index's uuid: what was checked, and the result.
+    /// By the index's uuid, like the rest here: how long its metadata hold.
+    known: HashMap<String, Known>,
+    /// The indices whose metadata are read again at the next reading.
+    stale: HashSet<String>,
+    /// What was checked, and the result.
     trust: HashMap<String, (Checked, Trust)>,
+    /// The checks that came to no result.
+    inconclusive: HashMap<String, Inconclusive>,
     generation: u64,
     read_took: Duration,
 }
@@ -75,7 +84,10 @@ impl Watch {
             reading: None,
             routes: None,
             metadata: HashMap::new(),
+            known: HashMap::new(),
+            stale: HashSet::new(),
             trust: HashMap::new(),
+            inconclusive: HashMap::new(),
             generation,
             read_took: Duration::ZERO,
         }
@@ -96,11 +108,14 @@ impl Watch {
                         (None, Some(at)) => at.saturating_duration_since(Instant::now()),
                         (None, None) => NEVER,
                     };
-                    if self.is_checking() {
-                        refresh.min(CHECK_PAUSE)
-                    } else {
-                        refresh
-                    }
+                    let waits = |next: Option<Instant>, least: Duration| {
+                        let next = next.map(|at| at.saturating_duration_since(Instant::now()));
+                        next.map_or(NEVER, |next| next.max(least))
+                    };
+                    let check = waits(self.next_check(), CHECK_PAUSE);
+                    refresh
+                        .min(check)
+                        .min(waits(self.next_unmapped(), UNMAPPED_PAUSE))
                 }
                 Err(error) => {
                     failures += 1;
@@ -117,12 +132,6 @@ impl Watch {
         }
     }
 
-    /// Returns whether there are indices whose predictions are to be checked before they are split.
-    fn is_checking(&self) -> bool {
-        let routes = self.routes.as_ref();
-        routes.is_some_and(|routes| !routes.unchecked.is_empty())
-    }
-
     /// Waits for the next poll, for a hint, or for a sample to check.
     async fn idle(&mut self, polled: Instant, pause: Duration, samples: &mut mpsc::Receiver<Sample>) {
         let until = Instant::now() + pause;
@@ -137,12 +146,13 @@ impl Watch {
                     return;
                 }
                 Some(sample) = samples.recv() => {
+                    let generation = self.generation;
                     if let Err(error) = self.check_sample(&sample).await {
                         tracing::debug!(cluster = self.shared.config.name, %error, "a prediction could not be checked");
                     }
-                    // If the sample revealed new indices, they are checked before they are split, without
-                    // waiting for the next poll.
-                    if self.is_checking() {
+                    // If the cluster was read because of the sample, there may be new indices, which are
+                    // checked before they are split, and other reasons to wait less long.
+                    if self.generation != generation || self.at.is_none() {
                         return;
                     }
                 }
@@ -172,15 +182,24 @@ impl Watch {
             self.discovered_for.clear();
         }
         self.home = Some(home.clone());
-        if changed || reprobe {
+        let (first, read) = (self.routes.is_none(), changed || reprobe);
+        if read {
             let begun = Instant::now();
             Box::pin(self.read(&home)).await?;
             self.read_took = begun.elapsed();
             self.shared.watched().polls.changed += 1;
             self.make_routes();
-            self.check_new(&home).await;
-            self.publish();
-        } else if self.is_checking() && self.check_new(&home).await {
+            // To know where the primaries are, nobody waits for the checks, which may take long. Who waits
+            // for the first snapshot is about to split bulks.
+            if !first {
+                self.publish();
+            }
+        }
+        let mapped = !read && self.read_unmapped(&home).await?;
+        if mapped {
+            self.make_routes();
+        }
+        if self.check_new(&home).await || mapped || (read && first) {
             self.publish();
         }
         Ok(())
@@ -205,18 +224,13 @@ impl Watch {
         for node in candidates {
             let begun = Instant::now();
             match self.asker.get::<StateVersion>(&node.origin, state::VERSION).await {
-                Ok(version) if version.master_node.is_some() && version.cluster_uuid != "_na_" => {
+                Ok(version) if version.is_led() => {
                     self.shared.report(&node, NodeOutcome::Answered, begun.elapsed());
                     return Ok((node, version));
                 }
                 Ok(_) => {
                     self.shared.report(&node, NodeOutcome::Incapable, begun.elapsed());
-                    let why = "the node follows no elected node".to_owned();
-                    let lost = AskError::Unexpected {
-                        target: node.address.to_string(),
-                        why,
-                    };
-                    worst = worst.or(Some(lost));
+                    worst = worst.or_else(|| Some(unled(&node)));
                 }
                 Err(error) => {
                     if let Some(outcome) = error.outcome() {
@@ -246,16 +260,29 @@ impl Watch {
         self.discovered_for.clear();
         (self.at, self.reading, self.routes) = (None, None, None);
         self.metadata.clear();
+        self.known.clear();
+        self.stale.clear();
         self.trust.clear();
+        self.inconclusive.clear();
         let mut watched = self.shared.watched();
         watched.score = Score::default();
         watched.polls.rebuilt += 1;
     }
 }
 
+/// Returns the error for an answer of a node that follows no elected node.
+fn unled(node: &Node) -> AskError {
+    AskError::Unexpected {
+        target: node.address.to_string(),
+        why: "the node follows no elected node".to_owned(),
+    }
+}
+
 /// The least time between polls, however many hints come.
 const HINT_PAUSE: Duration = Duration::from_millis(50);
 const CHECK_PAUSE: Duration = Duration::from_millis(50);
+/// The first pauses before an index that may have no mapping is read again are none and this one.
+const UNMAPPED_PAUSE: Duration = Duration::from_secs(1);
 const FAILURE_PAUSE_MIN: Duration = Duration::from_millis(250);
 const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(2);
 const UNAUTHORIZED_PAUSE_MAX: Duration = Duration::from_secs(30);

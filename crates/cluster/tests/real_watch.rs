@@ -96,6 +96,14 @@ fn changes(kind: ClusterKind) -> Result<Vec<Duration>> {
         "{predictions:?}"
     );
 
+    // It was made without a mapping, and the first one may still require routing.
+    let mapping = json!({"_routing": {"required": true}});
+    client.put(&format!("/{index}/_mapping"), &mapping)?.ok()?;
+    wait_for(&cluster, 30 * SECOND, "the first mapping", |s| {
+        let write = s.table.target(&index).and_then(|t| t.write().ok());
+        write.is_some_and(|write| write.routing_required)
+    })?;
+
     let from = home(&snapshot, &index).context("it has a home")?;
     let to = snapshot
         .nodes

@@ -7,7 +7,6 @@ mod segment;
 
 pub use decode::decode;
 pub use names::Undecided;
-pub use names::overlap;
 pub use pattern::{BadPattern, Pattern};
 pub use segment::BadRegex;
 pub(crate) use segment::compile_regex;

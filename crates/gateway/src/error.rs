@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use log::Full;
 use serde_json::json;
-use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind, SlowSource, SourceError};
+use wire::{BodyError, Fate, Outgoing, Refusal, SendError, SendErrorKind, SlowSource, SourceError};
 
 /// An answer that the gateway itself gives because something went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,6 +156,10 @@ impl Fault {
             SendErrorKind::Malformed(_) | SendErrorKind::TooLarge { .. } => {
                 (StatusCode::BAD_GATEWAY, "node_disconnected_exception")
             }
+            // It was executed, perhaps: nobody should take it for a request that can be sent again.
+            SendErrorKind::OverBudget(_) if error.fate == Fate::Unknown => {
+                (StatusCode::BAD_GATEWAY, "circuit_breaking_exception")
+            }
             SendErrorKind::OverBudget(_) => (StatusCode::TOO_MANY_REQUESTS, "circuit_breaking_exception"),
             SendErrorKind::Connect(_) | SendErrorKind::ConnectTimeout | SendErrorKind::Tls(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "connect_transport_exception")
@@ -163,7 +167,9 @@ impl Fault {
             SendErrorKind::Busy => (StatusCode::TOO_MANY_REQUESTS, "es_rejected_execution_exception"),
             _ => (StatusCode::SERVICE_UNAVAILABLE, "node_disconnected_exception"),
         };
-        let retry_after_s = (status != StatusCode::GATEWAY_TIMEOUT).then_some(1);
+        let is_done_perhaps =
+            matches!(error.kind, SendErrorKind::OverBudget(_)) && error.fate == Fate::Unknown;
+        let retry_after_s = (status != StatusCode::GATEWAY_TIMEOUT && !is_done_perhaps).then_some(1);
         Self {
             retry_after_s,
             ..Self::new(status, kind, error.to_string())

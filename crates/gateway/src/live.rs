@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
-use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilter, Role, Terms, TlsFiles};
+use cluster::{
+    Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilter, Role, Terms, TlsContents, TlsFiles,
+};
 use config::file::ConfigFile;
 use config::{Choice, Config, Forward, Loaded};
 use traces::{Counts, Recorder};
@@ -69,10 +71,13 @@ pub(crate) struct Live {
     pub(crate) families: Arc<Families>,
     /// Records the spans of requests that are traced; `None` if none are.
     pub(crate) recorder: Option<Arc<Recorder>>,
+    /// What was in the TLS files that the recorder has loaded, if it needs any.
+    recorder_tls: Option<TlsContents>,
 }
 
 impl Live {
-    /// Puts a configuration in force. Clusters that `before` watches with the same settings stay watched.
+    /// Puts a configuration in force. Clusters that `before` watches with the same settings stay watched,
+    /// unless their TLS files were changed: these are loaded when a cluster is started.
     pub(crate) fn new(
         loaded: Loaded,
         before: Option<&Live>,
@@ -85,7 +90,8 @@ impl Live {
         let mut clusters = BTreeMap::new();
         for (name, settings) in &config.clusters {
             let unchanged = before.filter(|before| before.config.clusters.get(name) == Some(settings));
-            let cluster = match unchanged.and_then(|before| before.clusters.get(name)) {
+            let watched = unchanged.and_then(|before| before.clusters.get(name));
+            let cluster = match watched.filter(|watched| !watched.tls_changed()) {
                 Some(watched) => Arc::clone(watched),
                 None => Cluster::start(watch_config(settings)).map_err(|source| StartError::Cluster {
                     cluster: Arc::clone(name),
@@ -94,7 +100,11 @@ impl Live {
             };
             clusters.insert(Arc::clone(name), cluster);
         }
-        let unchanged = before.filter(|before| before.config.tracing == config.tracing);
+        let secured = config.tracing.as_ref().filter(|tracing| tracing.collector.tls);
+        let recorder_tls = secured.map(|tracing| tls_files(&tracing.tls).contents());
+        let recorder_tls = recorder_tls.transpose().map_err(StartError::Tracing)?;
+        let unchanged = before
+            .filter(|before| before.config.tracing == config.tracing && before.recorder_tls == recorder_tls);
         let recorder = match (unchanged, &config.tracing) {
             (Some(before), _) => before.recorder.clone(),
             (None, None) => None,
@@ -102,6 +112,7 @@ impl Live {
         };
         Ok(Self {
             recorder,
+            recorder_tls,
             config,
             file,
             file_name,
@@ -202,5 +213,43 @@ fn terms<T, U>(choice: &Choice<T>, read: impl Fn(&T) -> U) -> Terms<U> {
     Terms {
         include: choice.include.iter().map(&read).collect(),
         exclude: choice.exclude.iter().map(&read).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_watches_a_cluster_anew_if_its_authorities_were_replaced_and_not_otherwise() {
+        let folder = tempfile::tempdir().unwrap();
+        let ca = folder.path().join("ca.pem");
+        let renew = || {
+            let made = rcgen::generate_simple_self_signed(vec!["a".to_owned()]).unwrap();
+            std::fs::write(&ca, made.cert.pem()).unwrap();
+        };
+        renew();
+        let text = format!(
+            "entry:  [{{name: e, router: r, network.binding: '127.0.0.1:0'}}]\n\
+             router: [{{name: r, default_flow: f}}]\n\
+             flow:   [{{name: f, filter: [{{elasticsearch: {{elasticsearch: c}}}}]}}]\n\
+             elasticsearch: [{{name: c, endpoint: 'https://127.0.0.1:1', tls.ca_file: '{}'}}]\n",
+            ca.display()
+        );
+        let loaded = Config::parse(&text, None, &|_| None).unwrap();
+        let reload = |before: Option<&Live>| {
+            Live::new(loaded.clone(), before, BTreeMap::new(), &Arc::default()).map(|live| {
+                let cluster = Arc::clone(&live.clusters["c"]);
+                (live, cluster)
+            })
+        };
+        let (first, cluster) = reload(None).unwrap();
+        let (second, kept) = reload(Some(&first)).unwrap();
+        assert!(Arc::ptr_eq(&cluster, &kept));
+        renew();
+        let (third, anew) = reload(Some(&second)).unwrap();
+        assert!(!Arc::ptr_eq(&cluster, &anew));
+        std::fs::write(&ca, "nonsense").unwrap();
+        assert!(reload(Some(&third)).is_err(), "a reload is all or nothing");
     }
 }

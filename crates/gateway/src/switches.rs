@@ -16,7 +16,7 @@ pub(crate) mod admin;
 mod body;
 pub(crate) mod calls;
 pub(crate) mod filter_path;
-mod indices;
+pub(crate) mod indices;
 mod kept;
 mod setting;
 mod shown;

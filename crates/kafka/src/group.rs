@@ -90,11 +90,23 @@ pub trait Group: Send + Sync {
     #[must_use]
     fn claimed(&self) -> Vec<u64>;
 
+    /// Whether it is not known of some lane how much of what is claimed is committed. The claims are decided
+    /// before lanes come the next time.
+    #[must_use]
+    fn is_in_doubt(&self) -> bool {
+        false
+    }
+
     /// Returns whether a lane has come, since this was last asked, of which nothing is committed that its
     /// partition has: the group is new, the topic was made anew, or the brokers have forgotten the group's
     /// offsets. Whether what was dead by then is delivered once more does not follow from its place.
     #[must_use]
     fn went_back(&self) -> bool;
+
+    /// Returns whether nothing was committed of the lane that its partition has when it came: the messages of
+    /// former owners may not be there any more.
+    #[must_use]
+    fn began_anew(&self, lane: u32) -> bool;
 
     /// The progress in each lane. For lanes of other processes it is as of the last look at the brokers,
     /// which happens every two seconds.
@@ -156,6 +168,9 @@ pub enum Rebalance {
     Revoked(Handed),
     /// The lanes are gone. What was done is committed, if that was possible.
     Gone,
+    /// What was in doubt ([`Group::is_in_doubt`]) is decided. This comes before lanes do, and also if none
+    /// do.
+    Decided,
 }
 
 /// Held while something of the revoked lanes may be under way.

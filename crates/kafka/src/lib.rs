@@ -14,7 +14,8 @@
 //! belong to this process, and [`Rebalance::Revoked`] announces that they are taken away: the broker hands
 //! them on once the [`Handed`] that comes with it is dropped, which has to happen when nothing of these lanes
 //! is under way. What was done by then is committed, with the generation of the group, so that a member that
-//! the group has given up cannot commit.
+//! the group has given up cannot commit. If it is not known whether that was taken, [`Rebalance::Decided`]
+//! says when it is.
 //!
 //! A [`LaneReader`] reads the messages of one partition in order, starting at the committed offset.
 //!

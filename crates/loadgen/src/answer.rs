@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use bulk::Reply;
+use bulk::{Op, Reply};
 use memchr::memmem::{self, Finder};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// Counts of what became of operations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,13 +25,35 @@ pub(crate) struct Items {
     pub(crate) errors: BTreeMap<String, u64>,
 }
 
-/// Why an answer does not belong to the bulk that was sent.
+// === impl Items ===
+
+impl Items {
+    /// Counts an item. `error` is the type of its error, if its operation failed.
+    fn add(&mut self, status: Option<u16>, error: Option<String>, head: &Head) {
+        if let Some(status) = status {
+            *self.statuses.entry(status).or_default() += 1;
+        }
+        match error {
+            Some(kind) => {
+                self.failed += 1;
+                *self.errors.entry(kind).or_default() += 1;
+            }
+            // A `filter_path` may have left out both the status and the error.
+            None if status.is_none() && !head.all_well => self.unknown += 1,
+            None => self.succeeded += 1,
+        }
+    }
+}
+
+/// Why an answer cannot be counted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerError {
     #[error("the answer is not that of a bulk: {0}")]
     NotBulk(serde_json::Error),
     #[error("more operations than an answer can have")]
     TooMany,
+    #[error("documents failed, and the answer does not say which")]
+    FailedUnnamed,
     #[error("{0}")]
     Items(bulk::MergeError),
 }
@@ -45,42 +68,57 @@ pub(crate) fn look(answer: &[u8], operations: u64, items: &mut Items) -> Result<
         return Ok(head.took_ms);
     }
     if head.items_at.is_none() {
-        return match serde_json::from_slice::<Bare>(answer) {
-            // A `filter_path` left the items out, but kept `errors`.
-            Ok(Bare {
-                errors: Some(false), ..
-            }) => {
-                items.succeeded += operations;
-                Ok(head.took_ms)
-            }
-            Ok(_) => {
-                items.unknown += operations;
-                Ok(head.took_ms)
-            }
-            Err(error) => Err(AnswerError::NotBulk(error)),
-        };
+        return look_without_head(answer, operations, items);
     }
     let count = u32::try_from(operations).map_err(|_| AnswerError::TooMany)?;
     let reply = match Reply::split(answer, count) {
         Ok(reply) => reply,
-        Err(error) if head.took_ms.is_some() => return Err(AnswerError::Items(error)),
-        // An answer without `took` (again because of a `filter_path`) is read the slow way.
-        Err(_) => return look_slowly(answer, operations, items),
+        Err(error) if head.is_whole() => return Err(AnswerError::Items(error)),
+        // An answer without `took` or `errors` (again because of a `filter_path`) is read the slow way.
+        Err(_) => return look_slowly(answer, operations, &head, items),
     };
-    for item in 0..reply.items() {
+    let failed = |item| {
         let facts = reply.facts(item);
-        if let Some(status) = facts.status {
-            *items.statuses.entry(status).or_default() += 1;
-        }
-        if facts.failed {
-            items.failed += 1;
-            let kind = error_type(reply.item(item));
-            *items.errors.entry(kind).or_default() += 1;
-        } else {
-            items.succeeded += 1;
-        }
+        has_failed(facts.op == Some(Op::Delete), facts.status, facts.failed)
+    };
+    if head.has_errors && !(0..reply.items()).any(failed) {
+        return Err(AnswerError::FailedUnnamed);
+    }
+    for item in 0..reply.items() {
+        let kind = failed(item).then(|| error_type(reply.item(item)));
+        items.add(reply.facts(item).status, kind, &head);
     }
     Ok(head.took_ms)
+}
+
+/// Reads an answer that does not begin as servers usually write it: a `filter_path` left its items out, or it
+/// is laid out for people.
+fn look_without_head(answer: &[u8], operations: u64, items: &mut Items) -> Result<Option<u64>, AnswerError> {
+    let bare: Bare = serde_json::from_slice(answer).map_err(AnswerError::NotBulk)?;
+    let head = Head {
+        took_ms: bare.took,
+        all_well: bare.errors == Some(false),
+        has_errors: bare.errors == Some(true),
+        items_at: None,
+    };
+    match bare.items {
+        Some(_) => look_slowly(answer, operations, &head, items),
+        None if head.has_errors => Err(AnswerError::FailedUnnamed),
+        None if head.all_well => {
+            items.succeeded += operations;
+            Ok(head.took_ms)
+        }
+        None => {
+            items.unknown += operations;
+            Ok(head.took_ms)
+        }
+    }
+}
+
+/// Whether an item's operation failed. A `filter_path` may have left the item's error out.
+fn has_failed(is_delete: bool, status: Option<u16>, has_error: bool) -> bool {
+    // A delete that found nothing has status 404 and no error.
+    has_error || status.is_some_and(|status| status >= 400 && !(is_delete && status == 404))
 }
 
 /// Counts the operations of a bulk body, by its action lines.
@@ -105,13 +143,17 @@ struct Head {
     took_ms: Option<u64>,
     /// The head contains `"errors":false`.
     all_well: bool,
+    /// The head contains `"errors":true`.
+    has_errors: bool,
     /// The position at which the first item begins.
     items_at: Option<usize>,
 }
 
-/// An answer without items.
+/// An answer without the details of its items.
 #[derive(Deserialize)]
 struct Bare {
+    took: Option<u64>,
+    items: Option<IgnoredAny>,
     errors: Option<bool>,
 }
 
@@ -131,8 +173,14 @@ impl Head {
         Head {
             took_ms: took,
             all_well: memmem::find(head, b"\"errors\":false").is_some(),
+            has_errors: memmem::find(head, b"\"errors\":true").is_some(),
             items_at,
         }
+    }
+
+    /// Whether no `filter_path` left a part of the head out.
+    fn is_whole(&self) -> bool {
+        self.took_ms.is_some() && (self.all_well || self.has_errors)
     }
 }
 
@@ -187,11 +235,16 @@ fn status_before(text: &[u8]) -> Option<u16> {
 /// Returns the type of a failed item's error.
 fn error_type(item: &[u8]) -> String {
     let parsed = serde_json::from_slice::<BTreeMap<String, FailedItem>>(item).unwrap_or_default();
-    match parsed.into_values().next().map(|item| item.error) {
-        Some(Some(FailedError::Object { kind })) => kind,
+    kind_of(parsed.into_values().next().and_then(|item| item.error))
+}
+
+/// Returns the type of an error.
+fn kind_of(error: Option<FailedError>) -> String {
+    match error {
+        Some(FailedError::Object { kind }) => kind,
         // Elasticsearch 1 and some proxies write a sentence here.
-        Some(Some(FailedError::Text(text))) => text,
-        _ => "unknown".to_owned(),
+        Some(FailedError::Text(text)) => text,
+        None => "unknown".to_owned(),
     }
 }
 
@@ -217,33 +270,33 @@ struct Filtered {
 }
 
 /// Reads an answer whose keys were filtered.
-fn look_slowly(answer: &[u8], operations: u64, items: &mut Items) -> Result<Option<u64>, AnswerError> {
+fn look_slowly(
+    answer: &[u8],
+    operations: u64,
+    head: &Head,
+    items: &mut Items,
+) -> Result<Option<u64>, AnswerError> {
     let filtered: Filtered = serde_json::from_slice(answer).map_err(AnswerError::NotBulk)?;
     if filtered.items.len() as u64 != operations {
         items.unknown += operations;
-        return Ok(None);
+        return Ok(head.took_ms);
     }
-    for item in filtered
+    let failed =
+        |(name, item): &(String, FailedItem)| has_failed(name == "delete", item.status, item.error.is_some());
+    let of_items = filtered
         .items
         .into_iter()
-        .filter_map(|item| item.into_values().next())
-    {
-        if let Some(status) = item.status {
-            *items.statuses.entry(status).or_default() += 1;
-        }
-        match item.error {
-            Some(error) => {
-                let kind = match error {
-                    FailedError::Object { kind } => kind,
-                    FailedError::Text(text) => text,
-                };
-                items.failed += 1;
-                *items.errors.entry(kind).or_default() += 1;
-            }
-            None => items.succeeded += 1,
-        }
+        .filter_map(|item| item.into_iter().next());
+    let of_items: Vec<(String, FailedItem)> = of_items.collect();
+    if head.has_errors && !of_items.iter().any(failed) {
+        return Err(AnswerError::FailedUnnamed);
     }
-    Ok(None)
+    for item in of_items {
+        let has_failed = failed(&item);
+        let (_, FailedItem { status, error }) = item;
+        items.add(status, has_failed.then(|| kind_of(error)), head);
+    }
+    Ok(head.took_ms)
 }
 
 static BOUNDARY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"}},{\""));
@@ -306,6 +359,51 @@ mod tests {
             br#"{"items":[{"index":{"status":201}},{"index":{"status":400,"error":{"type":"x"}}}]}"#;
         assert_eq!(look(statuses, 2, &mut items).unwrap(), None);
         assert_eq!((items.succeeded, items.failed, items.unknown), (4, 1, 4));
+    }
+
+    #[test]
+    fn an_answer_with_errors_that_names_none_is_no_success() {
+        let mut items = Items::default();
+        for unnamed in [
+            r#"{"took":1,"errors":true}"#,
+            r#"{"took":1,"errors":true,"items":[{"index":{"_id":"1"}},{"index":{"_id":"2"}}]}"#,
+            r#"{"errors":true,"items":[{"index":{"_id":"1"}},{"index":{"_id":"2"}}]}"#,
+        ] {
+            let looked = look(unnamed.as_bytes(), 2, &mut items);
+            assert!(matches!(looked, Err(AnswerError::FailedUnnamed)), "{unnamed}");
+        }
+        assert_eq!(items, Items::default());
+    }
+
+    #[test]
+    fn items_without_their_errors_count_by_status_and_without_both_as_unknown() {
+        for head in [r#""took":1,"#, ""] {
+            let mut items = Items::default();
+            let answer = format!(
+                r#"{{{head}"items":[{{"index":{{"status":400}}}},{{"delete":{{"status":404}}}},{{"index":{{"_id":"3"}}}}]}}"#
+            );
+            look(answer.as_bytes(), 3, &mut items).unwrap();
+            assert_eq!(
+                (items.succeeded, items.failed, items.unknown),
+                (1, 1, 1),
+                "{answer}"
+            );
+            assert_eq!(items.errors, BTreeMap::from([("unknown".to_owned(), 1)]));
+        }
+        let mut items = Items::default();
+        let well = br#"{"took":1,"errors":false,"items":[{"index":{"_id":"1"}}]}"#;
+        look(well, 1, &mut items).unwrap();
+        assert_eq!((items.succeeded, items.unknown), (1, 0));
+    }
+
+    #[test]
+    fn an_answer_laid_out_for_people_counts_as_the_compact_one() {
+        let compact = answer(true, &[CREATED, REJECTED]);
+        let value: serde_json::Value = serde_json::from_str(&compact).unwrap();
+        let (mut items, mut wanted) = (Items::default(), Items::default());
+        look(compact.as_bytes(), 2, &mut wanted).unwrap();
+        let took = look(format!("{value:#}").as_bytes(), 2, &mut items).unwrap();
+        assert_eq!((took, items), (Some(7), wanted));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use http::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
@@ -14,6 +14,7 @@ use wire::{Client, ClientConfig, ClientTls, Origin, Worker};
 
 pub(crate) use self::exchange::Transcript;
 pub use self::exchange::Unanswered;
+use crate::engine::Stop;
 use crate::file::Load;
 use crate::ledger::Ledger;
 use crate::options::Options;
@@ -27,13 +28,15 @@ use crate::variable::Draws;
 #[derive(Debug, Default)]
 pub(crate) struct RunState {
     /// Set when no further request may begin.
-    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) stop: Stop,
     /// Number of requests begun, if they are limited.
     pub(crate) tickets: AtomicU64,
     /// Number of rounds begun, if they are limited.
     pub(crate) rounds: AtomicU64,
     /// Number of requests taken from the schedule.
     pub(crate) scheduled: AtomicU64,
+    /// Number of requests left out of rounds that an answer ended early.
+    pub(crate) skipped: AtomicU64,
 }
 
 /// One core's part of a run.
@@ -155,6 +158,7 @@ impl Core {
             if runner.reset_context {
                 user = User::of(&self.load);
             }
+            let mut done = 0;
             'round: for (at, request) in self.load.requests.iter().enumerate() {
                 for _ in 0..request.times {
                     if !self.may_go_on(now, until) {
@@ -165,6 +169,7 @@ impl Core {
                     };
                     let exchanged = self.exchange(at, &mut user, intended, None).await;
                     now = exchanged.ended;
+                    done += 1;
                     if exchanged.outcome.is_ok() || intended.is_some() {
                         patience = PAUSE_MIN;
                     } else {
@@ -177,6 +182,8 @@ impl Core {
                         && !runner.continue_on_assert_invalid
                     {
                         // The rest of the round may depend on what this answer should have been.
+                        let left = self.load.requests_per_round() - done;
+                        self.shared.skipped.fetch_add(left, Ordering::Relaxed);
                         break 'round;
                     }
                     if let Some(pause) = request.sleep {
@@ -200,7 +207,7 @@ impl Core {
         }
         loop {
             let now = Instant::now();
-            if self.shared.stop.load(Ordering::Relaxed) {
+            if self.shared.stop.is_asked() {
                 return None;
             }
             if now >= intended {
@@ -222,7 +229,7 @@ impl Core {
         let end = until.map_or(begun + pause, |until| until.min(begun + pause));
         loop {
             let now = Instant::now();
-            if now >= end || self.shared.stop.load(Ordering::Relaxed) {
+            if now >= end || self.shared.stop.is_asked() {
                 return now;
             }
             tokio::time::sleep((end - now).min(STOP_LOOK)).await;
@@ -230,7 +237,7 @@ impl Core {
     }
 
     fn may_go_on(&self, now: Instant, until: Option<Instant>) -> bool {
-        if self.shared.stop.load(Ordering::Relaxed) || until.is_some_and(|until| now >= until) {
+        if self.shared.stop.is_asked() || until.is_some_and(|until| now >= until) {
             return false;
         }
         match self.options.requests_max {

@@ -1,8 +1,8 @@
 //! Runs a load: spreads users over cores, ends them in time, and adds up their counts.
 
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use wire::{TlsError, Worker, Workers, WorkersConfig};
@@ -33,7 +33,8 @@ pub enum RunError {
 /// Ends a run early: no further request is begun, and those under way are finished.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
-    asked: Arc<AtomicBool>,
+    /// When the run was told to end.
+    asked: Arc<OnceLock<Instant>>,
 }
 
 // === impl Stop ===
@@ -41,12 +42,18 @@ pub struct Stop {
 impl Stop {
     /// Ends the run.
     pub fn stop(&self) {
-        self.asked.store(true, Ordering::Relaxed);
+        // A second call changes nothing: the first moment counts.
+        let _ = self.asked.set(Instant::now());
     }
 
     /// Whether the run was told to end.
     pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+        self.at().is_some()
+    }
+
+    /// Returns when the run was told to end.
+    pub(crate) fn at(&self) -> Option<Instant> {
+        self.asked.get().copied()
     }
 }
 
@@ -73,7 +80,7 @@ pub fn run(
         ..WorkersConfig::default()
     })?;
     let shared = Arc::new(RunState {
-        stop: Arc::clone(&stop.asked),
+        stop: stop.clone(),
         ..RunState::default()
     });
     let options = Arc::new(options.clone());
@@ -113,15 +120,27 @@ pub fn run(
         timeline.seconds,
     );
     if let Some(schedule) = &options.schedule {
-        let end = match until {
-            Some(until) if !shared.stop.load(Ordering::Relaxed) => until - begun,
-            _ => last - begun,
-        };
-        let due = schedule.due(end).min(options.requests_max.unwrap_or(u64::MAX));
-        report.unsent = due.saturating_sub(report.total.answers + report.total.errors);
+        // What a stop, an end or a limit kept from being sent was not due.
+        let end = [until, stop.at()].into_iter().flatten().min().unwrap_or(last);
+        let due = schedule.due(end.saturating_duration_since(begun));
+        let wanted = wanted(load, &options, shared.skipped.load(Ordering::Relaxed));
+        report.unsent = due
+            .min(wanted)
+            .saturating_sub(report.total.answers + report.total.errors);
     }
     report.ledger = options.ledger.then(|| Arc::new(ledger));
     Ok(report)
+}
+
+/// Returns how many requests the limits of a run allow. `skipped` were left out of rounds that an answer
+/// ended early.
+fn wanted(load: &Load, options: &Options, skipped: u64) -> u64 {
+    let in_rounds = options.rounds_max.map_or(u64::MAX, |rounds| {
+        rounds
+            .saturating_mul(load.requests_per_round())
+            .saturating_sub(skipped)
+    });
+    in_rounds.min(options.requests_max.unwrap_or(u64::MAX))
 }
 
 /// Runs the users of a core to their end.

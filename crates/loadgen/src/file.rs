@@ -67,6 +67,11 @@ impl Load {
         }
     }
 
+    /// Returns how many requests a user sends in each round.
+    pub(crate) fn requests_per_round(&self) -> u64 {
+        self.requests.iter().map(|request| u64::from(request.times)).sum()
+    }
+
     /// Checks the text of a file. `name` is the file's name in messages. A file of values with a relative
     /// path is looked for in the working directory, then in `folder`.
     ///

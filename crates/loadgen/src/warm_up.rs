@@ -26,9 +26,9 @@ pub struct WarmUp {
     pub took: Duration,
     /// Bytes of the body, as transferred.
     pub sent_bytes: u64,
-    /// Bytes of the answer's body.
+    /// Bytes of the answer's body, unpacked.
     pub received_bytes: u64,
-    /// The first kibibyte of the answer's body.
+    /// The first kibibyte of the answer's body, unpacked.
     pub answer: Vec<u8>,
     /// Whether to ask before going on: there was no answer, or it had an error status or failed documents.
     pub doubtful: bool,

@@ -102,6 +102,7 @@ fn requests_without_an_answer_are_errors_and_their_documents_of_unknown_fate() -
     cluster.kill(0);
     let report = run(&file, &limit(2, 1))?;
     assert_eq!((report.total.answers, report.total.errors), (0, 2));
+    assert_eq!(report.total.sent_bytes, 0, "nobody took a byte");
     assert_eq!(
         report.total.documents.map(|documents| documents.unknown),
         Some(20)
@@ -151,6 +152,58 @@ fn packed_bodies_arrive_as_they_were() -> Result<()> {
         "{}",
         report.total.sent_bytes
     );
+    Ok(())
+}
+
+#[test]
+fn bytes_of_answers_count_as_they_travelled() -> Result<()> {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let text = "{\"hits\":[]}".repeat(1_000);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(text.as_bytes())?;
+    let packed = packed.finish()?;
+    let length = packed.len() as u64;
+    std::thread::spawn(move || -> std::io::Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        let (mut request, mut buffer) = (Vec::new(), [0; 1_024]);
+        while !request.ends_with(b"\r\n\r\n") {
+            let read = stream.read(&mut buffer)?;
+            request.extend_from_slice(&buffer[..read]);
+        }
+        let head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length";
+        write!(stream, "{head}: {length}\r\n\r\n")?;
+        stream.write_all(&packed)
+    });
+    let file = format!(
+        "requests: [{{request: {{url: 'http://{address}/'}}, \
+         assert: {{equals: {{_ctx.response.body_length: {}}}}}}}]\n",
+        text.len()
+    );
+    let report = run(&file, &limit(1, 1))?;
+    assert_eq!(
+        (report.total.answers, report.total.invalid),
+        (1, 0),
+        "{:?}",
+        report.total.invalid_by_kind
+    );
+    assert_eq!(report.total.received_bytes, length);
+    Ok(())
+}
+
+#[test]
+fn an_answer_with_errors_and_without_items_is_invalid() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
+    let filtered = Fault::Status {
+        status: 200,
+        body: r#"{"took":1,"errors":true}"#.to_owned(),
+    };
+    cluster.inject(Injection::bulk(filtered).times(1));
+    let report = run(&bulk(&cluster, 10), &limit(1, 1))?;
+    assert_eq!((report.total.answers, report.total.invalid), (1, 1));
+    let documents = report.total.documents.expect("bulks were sent");
+    assert_eq!((documents.accepted, documents.unknown), (0, 10));
     Ok(())
 }
 
@@ -353,6 +406,81 @@ fn requests_that_a_schedule_could_not_send_are_counted() -> Result<()> {
     );
     assert_eq!(report.total.answers + report.unsent, 50);
     assert!(report.to_string().contains("Not sent in time:"), "{report}");
+    Ok(())
+}
+
+#[test]
+fn what_comes_after_the_last_round_was_not_due() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
+    let options = |duration_ms, rounds| Options {
+        users: 2,
+        duration: Some(Duration::from_millis(duration_ms)),
+        rounds_max: Some(rounds),
+        schedule: Schedule::constant(100.0),
+        ..Options::default()
+    };
+    let report = run(&bulk(&cluster, 1), &options(30_000, 10))?;
+    assert_eq!((report.total.answers, report.unsent), (10, 0));
+    assert!(report.seconds < 10.0, "{}", report.seconds);
+    // What is left of the rounds at the end was due.
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_millis(200))).always());
+    let report = run(&bulk(&cluster, 1), &options(500, 20))?;
+    assert!(report.total.answers < 20, "{}", report.total.answers);
+    assert_eq!(report.total.answers + report.unsent, 20);
+    Ok(())
+}
+
+#[test]
+fn what_an_assertion_leaves_out_of_a_round_was_not_due() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
+    let file = format!(
+        r#"
+runner: {{default_endpoint: "{}"}}
+requests:
+  - request: {{url: /, execute_repeat_times: 2}}
+    assert: {{equals: {{_ctx.response.status: 299}}}}
+  - request: {{url: /, execute_repeat_times: 3}}
+"#,
+        cluster.urls()[0]
+    );
+    let options = Options {
+        rounds_max: Some(4),
+        duration: Some(Duration::from_secs(30)),
+        schedule: Schedule::constant(200.0),
+        ..Options::default()
+    };
+    let report = run(&file, &options)?;
+    assert_eq!((report.total.answers, report.unsent), (4, 0));
+    Ok(())
+}
+
+#[test]
+fn what_comes_after_a_stop_was_not_due() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
+    cluster.inject(Injection::bulk(Fault::Delay(Duration::from_secs(2))).always());
+    let loaded = Load::parse(&bulk(&cluster, 1), None, Path::new(""), &|_| None)?;
+    let stop = Stop::default();
+    let options = Options {
+        users: 2,
+        duration: Some(Duration::from_secs(30)),
+        schedule: Schedule::constant(1_000.0),
+        ..Options::default()
+    };
+    let stopping = std::thread::spawn({
+        let stop = stop.clone();
+        move || {
+            std::thread::sleep(Duration::from_millis(200));
+            stop.stop();
+            Instant::now()
+        }
+    });
+    let begun = Instant::now();
+    let report = loadgen::run(&Arc::new(loaded.load), &options, &stop, |_| ())?;
+    let asked = stopping.join().expect("it does not panic");
+    // The requests under way take two seconds, in which nothing more is due.
+    let due = report.total.answers + report.unsent;
+    let most = (asked - begun).as_millis() as u64 + 1;
+    assert!(report.seconds > 1.9 && (2..=most).contains(&due), "{due} {most}");
     Ok(())
 }
 

@@ -96,7 +96,7 @@ pub use format::record::{GROUPS_MAX, PARAMS_MAX, PAYLOAD_MAX, Receipt, Record};
 pub use format::shape::Shape;
 pub use log::Log;
 pub use options::{Discard, Drive, Fsync, Options, Retention};
-pub use read::browse::{Browse, Browsed, BrowsedGroup};
+pub use read::browse::{Browse, Browsed, BrowsedGroup, Found, Missing};
 pub use read::consumer::{Consumer, StartAt};
 pub use read::reader::{Group, LaneReader, Next};
 pub use recover::check::{CursorReport, Damage, Report, SegmentReport, check, dump};

@@ -255,10 +255,7 @@ impl Log {
     /// after `from`.
     #[must_use]
     pub fn browse(&self, from: u64) -> Browse {
-        Browse {
-            shared: Arc::clone(self.shared()),
-            at: from,
-        }
+        Browse::new(Arc::clone(self.shared()), from)
     }
 
     /// Returns the numbers of the log.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::format::folder::read_error;
-use crate::format::segment::Header;
+use crate::read::totals::{self, Known};
 use crate::shared::OpenLog;
 use crate::shared::cursor::{Cursor, Cursors};
 use crate::write::writer::Writer;
@@ -87,17 +87,11 @@ fn delete(shared: &OpenLog) -> Result<(), ReadError> {
             };
             (first, next, state.bytes())
         };
-        let file = shared.folder.open_segment(next)?;
-        // Without the running totals the contents of the segment cannot be determined: the segment stays, and
-        // its readers are told.
-        let Some(header) = shared.folder.header(&*file, next)? else {
-            return Ok(());
-        };
-        let consumed =
-            !consumers.is_empty() && consumers.iter().all(|cursors| is_past(cursors, next, &header));
+        let known = totals::after(shared, first, next)?;
+        let consumed = !consumers.is_empty() && consumers.iter().all(|cursors| is_past(cursors, &known));
         let age_ms = shared
             .ages
-            .of(next, header.time_ms, shared.folder.disk.elapsed_ms());
+            .of(next, known.time_ms, shared.folder.disk.elapsed_ms());
         let retention = shared.adjustable().retention;
         let goes = if consumed {
             u128::from(age_ms) >= retention.keep_for.as_millis() && bytes > retention.keep_bytes
@@ -122,14 +116,13 @@ fn delete(shared: &OpenLog) -> Result<(), ReadError> {
     }
 }
 
-/// Returns whether everything before the segment with this header is done, durably, and is not to be done
-/// once more.
-fn is_past(cursors: &Cursors, first: u64, header: &Header) -> bool {
+/// Returns whether everything before a place is done, durably, and is not to be done once more.
+fn is_past(cursors: &Cursors, known: &Known) -> bool {
     let is_past = |lanes: &[Cursor]| {
         lanes
             .iter()
-            .zip(&header.totals.lanes)
-            .all(|(cursor, total)| cursor.position >= first || cursor.documents >= total.documents)
+            .zip(&known.totals.lanes)
+            .all(|(cursor, total)| cursor.position >= known.position || cursor.documents >= total.documents)
     };
     is_past(&cursors.durable()) && is_past(&cursors.now())
 }

@@ -97,6 +97,8 @@ pub(crate) struct AdmissionQueue {
     next_id: u64,
     /// When the queue was last checked for bodies that could make room.
     looked: Option<Instant>,
+    /// The same, for work that waits for memory without being in the queue.
+    looked_for_work: Option<Instant>,
 }
 
 /// Who came last: this shows whether anybody else is there.
@@ -264,6 +266,15 @@ impl Latest {
     }
 }
 
+/// Returns whether the last look is long enough ago, and if so, notes this one.
+fn is_time(looked: &mut Option<Instant>, now: Instant) -> bool {
+    let is_time = looked.is_none_or(|last| now.saturating_duration_since(last) >= LOOK_EVERY / 2);
+    if is_time {
+        *looked = Some(now);
+    }
+    is_time
+}
+
 fn comes(latest: &mut LastTwo, holder: Holder, now: Instant) {
     match latest[0] {
         Some((last, _)) if last == holder => {}
@@ -288,13 +299,12 @@ impl AdmissionQueue {
     /// Returns whether it is time to check which bodies could make room: thousands may wait, and one check
     /// serves them all.
     pub(crate) fn looks(&mut self, now: Instant) -> bool {
-        let is_time = self
-            .looked
-            .is_none_or(|last| now.saturating_duration_since(last) >= LOOK_EVERY / 2);
-        if is_time {
-            self.looked = Some(now);
-        }
-        is_time
+        is_time(&mut self.looked, now)
+    }
+
+    /// Like [`looks`](Self::looks), for work that is not in the queue.
+    pub(crate) fn looks_for_work(&mut self, now: Instant) -> bool {
+        is_time(&mut self.looked_for_work, now)
     }
 
     /// Iterates over all waiters.

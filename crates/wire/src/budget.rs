@@ -15,6 +15,7 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tokio::time::Instant;
 
 use crate::admission::{Admission, Fairness};
+use crate::expected::ExpectedAnswers;
 use crate::heads::UnendedHeads;
 use crate::per_core::Apart;
 use crate::shared;
@@ -33,6 +34,7 @@ pub struct Budget {
     /// The lock for large copies: a copy that has room reads, and one that has none writes, and so waits for
     /// all others.
     copying: Arc<RwLock<()>>,
+    pub(crate) expected: ExpectedAnswers,
 }
 
 /// A core's own pointer to the budget: references to it are counted on this core alone.
@@ -90,7 +92,10 @@ const IDLE_APART_SHARE: usize = 8;
 const IN_USE_SHARE: usize = 8;
 
 /// How often a copy that waits for room looks for it.
-const ROOM_AGAIN: Duration = Duration::from_millis(20);
+pub(crate) const ROOM_AGAIN: Duration = Duration::from_millis(20);
+
+/// How long an answer for which there is no memory waits for it.
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Smaller copies are not waited for: there are few at once, one on each core.
 const LARGE_COPY: usize = 1 << 20;
@@ -126,6 +131,7 @@ impl Budget {
             heads: UnendedHeads::default(),
             idle: Mutex::default(),
             copying: Arc::default(),
+            expected: ExpectedAnswers::default(),
         }
     }
 
@@ -158,23 +164,56 @@ impl Budget {
     }
 
     /// Waits while nothing is left, for at most `within`: for work that takes more memory than it was
-    /// admitted with. Idle memory is given up for it.
+    /// admitted with. Idle memory is given up for it, and what slow clients hold.
     ///
     /// # Errors
     /// Fails if there is still nothing left for `wanted` bytes.
     pub async fn until_not_used_up(&self, wanted: usize, within: Duration) -> Result<(), OverBudget> {
-        let until = Instant::now() + within;
-        while self.is_used_up() {
+        match self.fits(0, self.limit, Instant::now() + within).await {
+            true => Ok(()),
+            false => Err(OverBudget {
+                wanted,
+                used: self.used(),
+                limit: self.limit,
+            }),
+        }
+    }
+
+    /// Waits for `wanted` bytes of memory for an answer to work that has been done. It may be taken beyond
+    /// the budget, since whoever gets no answer does not know the fate of its documents. Where half as much
+    /// as the budget is taken beyond it, an answer waits for others to end, for no longer than until `until`;
+    /// no more than twice the budget is taken.
+    ///
+    /// # Errors
+    /// Fails if that is used up and stays so.
+    pub(crate) async fn room_for_answer(&self, wanted: usize, until: Instant) -> Result<(), OverBudget> {
+        if self.fits(wanted, self.limit / 2 * 3, until).await {
+            return Ok(());
+        }
+        let (used, limit) = (self.used(), self.limit * 2);
+        match used.saturating_add(wanted) > limit {
+            true => Err(OverBudget { wanted, used, limit }),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until no more than `limit` is in use with `more`, and returns whether that was so by `until`.
+    /// Idle memory is given up for it, and what slow clients hold.
+    async fn fits(&self, more: usize, limit: usize, until: Instant) -> bool {
+        loop {
+            let missing = self.used().saturating_add(more).saturating_sub(limit);
+            if missing == 0 {
+                return true;
+            }
             if self.reclaim() > 0 {
                 continue;
             }
             if Instant::now() >= until {
-                let (used, limit) = (self.used(), self.limit);
-                return Err(OverBudget { wanted, used, limit });
+                return false;
             }
+            self.relieve_of(missing);
             tokio::time::sleep(ROOM_AGAIN).await;
         }
-        Ok(())
     }
 
     /// Returns the bytes charged now, idle pooled buffers included.
@@ -412,5 +451,26 @@ mod tests {
         };
         drop((first, second, third, small));
         assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_waits_where_much_is_taken_beyond_the_budget_and_fails_at_twice_of_it() {
+        let budget = Budget::new(100 << 20);
+        budget.charge(100 << 20);
+        let began = Instant::now();
+        let room = |mib: usize| budget.room_for_answer(mib << 20, Instant::now() + ANSWER_WITHIN);
+        room(50).await.expect("150 of 150");
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        room(51).await.expect("after a wait");
+        assert_eq!(began.elapsed(), ANSWER_WITHIN);
+        let refused = room(101).await.expect_err("201 of 200");
+        assert_eq!(refused.limit, 200 << 20);
+        let (room, ()) = tokio::join!(room(101), async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            budget.forget(60 << 20);
+        });
+        room.expect("141 of 150");
+        assert!(began.elapsed() < 2 * ANSWER_WITHIN + Duration::from_secs(2));
+        budget.forget(40 << 20);
     }
 }

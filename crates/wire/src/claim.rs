@@ -1,7 +1,8 @@
-//! The memory that one request body holds of the budget, and the rate at which the body arrives.
+//! The memory that one body holds of the budget, and its rate: that at which a request's body arrives, or at
+//! which an answer's is read.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -35,6 +36,8 @@ pub(crate) struct BodyRecord {
     /// The part of `held` that was given to it as a small body.
     small: AtomicUsize,
     arrived: AtomicU64,
+    /// Since when it is an answer on its way out: what "arrives" is what its client has taken.
+    leaves: OnceLock<Instant>,
     /// The bytes that its connection's read buffer takes while it waits.
     aside: AtomicUsize,
     waits: AtomicBool,
@@ -106,6 +109,14 @@ impl Claim {
         }
     }
 
+    /// Notes that this is an answer that is there as a whole, of which `read` bytes have been read: others
+    /// may ask its client to make room.
+    pub(crate) fn leaves(&self, read: usize) {
+        self.arrived(read);
+        self.record.leaves.get_or_init(Instant::now);
+        self.arrives();
+    }
+
     /// Notes that the whole body has arrived.
     pub(crate) fn has_arrived(&self) {
         if self.record.if_own(|_| self.record.arrives(false)).is_none() {
@@ -113,7 +124,7 @@ impl Claim {
         }
     }
 
-    /// Notes that `bytes` bytes of the body have arrived.
+    /// Notes that `bytes` bytes of the body have arrived, or, of an answer, have been read.
     pub(crate) fn arrived(&self, bytes: usize) {
         self.record.arrived.store(bytes as u64, Ordering::Relaxed);
     }
@@ -152,6 +163,7 @@ impl BodyRecord {
             held: AtomicUsize::new(0),
             small: AtomicUsize::new(0),
             arrived: AtomicU64::new(0),
+            leaves: OnceLock::new(),
             aside: AtomicUsize::new(0),
             waits: AtomicBool::new(false),
             verdict: AtomicU8::new(0),
@@ -223,6 +235,11 @@ impl BodyRecord {
 
     pub(crate) fn bytes_arrived(&self) -> u64 {
         self.arrived.load(Ordering::Relaxed)
+    }
+
+    /// Returns since when it is an answer on its way out; `None` for the body of a request.
+    pub(crate) fn leaves_since(&self) -> Option<Instant> {
+        self.leaves.get().copied()
     }
 
     /// Returns whether the body itself waits for room: then its sender is not to blame that it does not

@@ -7,9 +7,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
+use crate::admission::peer_of;
 use crate::alarm::Alarm;
+use crate::claim::Claim;
 use crate::codec::ChunkFault;
 use crate::connections::OpenConnection;
+use crate::holder::{Principal, Sender};
 use crate::incoming::{BodyError, Peer};
 use crate::limits::Limits;
 use crate::pace::{Pace, Slowest};
@@ -24,6 +27,8 @@ pub(crate) struct Connection {
     /// The limits of the present request.
     pub(crate) limits: RefCell<Rc<Limits>>,
     pub(crate) peer: Peer,
+    /// The sender of the present request, as far as it is known.
+    pub(crate) principal: Cell<Principal>,
     pub(crate) gone: ClientGone,
     pub(crate) opened: Arc<OpenConnection>,
 }
@@ -59,6 +64,15 @@ impl Connection {
     /// Returns the present request's limits.
     pub(crate) fn limits(&self) -> Rc<Limits> {
         Rc::clone(&self.limits.borrow())
+    }
+
+    /// Begins the claim of the present request's body, or of its answer.
+    pub(crate) fn claim(&self) -> Claim {
+        let sender = Sender {
+            address: peer_of(self.peer.address.ip()),
+            principal: self.principal.get(),
+        };
+        Claim::begin_in(&self.io.borrow().receiver.pool, sender)
     }
 }
 

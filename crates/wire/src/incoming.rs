@@ -12,7 +12,7 @@ use crate::admission::{FIRST_BYTES, peer_of};
 use crate::budget::OverBudget;
 use crate::claim::{Claim, ClaimVerdict};
 use crate::connection::Connection;
-use crate::holder::{Principal, Sender};
+use crate::holder::Principal;
 use crate::inflate::{Encoding, Inflater, STEP_BYTES};
 use crate::outgoing::{Chunk, Outgoing, Source, SourceError};
 use crate::place::Beginning;
@@ -28,7 +28,6 @@ pub struct Incoming {
     request: u64,
     length: Option<u64>,
     encoding: Encoding,
-    principal: Principal,
 }
 
 /// The two ends of a connection.
@@ -100,6 +99,7 @@ pub enum BodyError {
 
 impl Incoming {
     pub(crate) fn new(connection: Rc<Connection>, length: Option<u64>, encoding: Encoding) -> Self {
+        connection.principal.set(Principal::Anybody);
         let (pool, request) = {
             let io = connection.io.borrow();
             (io.receiver.pool.clone(), io.request)
@@ -110,14 +110,13 @@ impl Incoming {
             request,
             length,
             encoding,
-            principal: Principal::Anybody,
         }
     }
 
     /// Notes who sends the body; each user of all requests has a number for itself. The memory of the body
     /// counts for that sender's share, too. To be called before the body is read.
     pub fn sent_by(&mut self, principal: Principal) {
-        self.principal = principal;
+        self.connection.principal.set(principal);
     }
 
     /// Returns whether the body is so large, or may be, that it is given memory of its own.
@@ -181,7 +180,7 @@ impl Incoming {
         }
         match into.claim() {
             Some(claim) => claim.has_arrived(),
-            None if into.len() >= FIRST_BYTES => into.claimed(self.claim()),
+            None if into.len() >= FIRST_BYTES => into.claimed(self.connection.claim()),
             None => {}
         }
         Ok(into)
@@ -237,7 +236,7 @@ impl Incoming {
             None => (into.len() * 2).max(READ_BYTES),
         };
         let Some(claim) = into.claim() else {
-            let claim = self.claim();
+            let claim = self.connection.claim();
             self.sets_aside(&claim);
             let larger = self.pool.admit(bytes, &claim, wait).await?;
             claim.arrives();
@@ -289,14 +288,6 @@ impl Incoming {
         claim.record().set_aside(io.receiver.waits());
     }
 
-    fn claim(&self) -> Claim {
-        let sender = Sender {
-            address: peer_of(self.connection.peer.address.ip()),
-            principal: self.principal,
-        };
-        Claim::begin_in(&self.pool, sender)
-    }
-
     fn cut(&self, verdict: ClaimVerdict, into: &Buffer) -> BodyError {
         self.connection.io.borrow_mut().broken = true;
         match verdict {
@@ -327,7 +318,7 @@ impl Incoming {
             self.encoding,
             self.pool.clone(),
             self.connection.limits().budget_wait,
-            self.claim(),
+            self.connection.claim(),
         );
         let original = self.collect_raw(limit).await?;
         let decoded = Some(inflate_whole(encoding, &original, limit, &pool, (claim, wait)).await);
@@ -338,7 +329,7 @@ impl Incoming {
         let limit = self.limited(limit);
         let mut inflater = Inflater::new(self.encoding, limit)?;
         let guess = inflated_guess(self.length.map(|length| length as usize), limit);
-        let claim = self.claim();
+        let claim = self.connection.claim();
         let wait = self.connection.limits().budget_wait;
         self.sets_aside(&claim);
         let mut into = self.pool.take(0);

@@ -58,6 +58,7 @@ pub mod codec;
 mod connection;
 mod connections;
 mod drain;
+mod expected;
 pub mod exposition;
 pub mod guard;
 mod handover;
@@ -83,6 +84,7 @@ pub mod shared;
 mod stream;
 mod tls;
 mod transmit;
+mod unread;
 mod waiters;
 
 pub use accepted::Accepted;
@@ -93,6 +95,7 @@ pub use client::{
     SendErrorKind, SlowSource, dial,
 };
 pub use drain::DrainReport;
+pub use expected::AnswerRoom;
 pub use holder::Principal;
 pub use incoming::{BodyError, Collected, Incoming, Peer, Presence};
 pub use limits::Limits;

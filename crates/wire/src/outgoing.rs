@@ -87,6 +87,15 @@ impl Outgoing {
         }
     }
 
+    /// Returns the pooled memory that the body keeps until it is sent, in bytes.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Outgoing::Empty | Outgoing::Stream { .. } => 0,
+            Outgoing::Full(chunk) => chunk.held(),
+            Outgoing::Chunks(chunks) => chunks.iter().map(Chunk::held).sum(),
+        }
+    }
+
     /// Returns the next piece to write.
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, SourceError>>> {
         match self {
@@ -130,6 +139,17 @@ impl<F: FnMut() -> Option<Chunk>> Source for Gather<F> {
 }
 
 // === impl Chunk ===
+
+impl Chunk {
+    /// Returns the pooled memory that the chunk keeps, in bytes.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Chunk::Static(_) | Chunk::Bytes(_) => 0,
+            Chunk::Buffer(buffer) => buffer.charged(),
+            Chunk::Shared(bytes) => bytes.kept(),
+        }
+    }
+}
 
 impl AsRef<[u8]> for Chunk {
     fn as_ref(&self) -> &[u8] {

@@ -567,6 +567,11 @@ impl PooledBytes {
         self.buffer.capacity()
     }
 
+    /// Returns the buffer that this is a part of.
+    pub(crate) fn whole(&self) -> &Buffer {
+        &self.buffer
+    }
+
     /// Returns a handle to a part of this one.
     ///
     /// # Panics

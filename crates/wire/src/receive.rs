@@ -33,6 +33,14 @@ enum Left {
     UntilClose,
 }
 
+/// How far the body of an answer has been collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Collected {
+    All,
+    /// What comes next may not fit into the memory that may be taken.
+    NoRoom,
+}
+
 /// The progress of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gathered {
@@ -281,17 +289,23 @@ impl Receiver {
         }
     }
 
-    /// Appends the whole body of an answer to `into`, which must be big enough for a known length; grows it
-    /// for unknown ones. Takes at most `limit` bytes.
+    /// Appends the body of an answer to `into`, which must be big enough for a known length; grows it for
+    /// unknown ones. Takes at most `limit` bytes. Before `into` has to become larger than `room` bytes, this
+    /// asks for more; `room` has to be at least as large as what is read at once.
     pub(crate) fn poll_collect(
         &mut self,
         stream: &mut Stream,
         cx: &mut Context<'_>,
         into: &mut Buffer,
-        limit: usize,
-    ) -> Poll<Result<(), ReceiveFault>> {
+        (room, limit): (usize, usize),
+    ) -> Poll<Result<Collected, ReceiveFault>> {
         loop {
             while let Some(mut buffer) = self.buffer.take() {
+                let may_need = into.len() + buffer.len();
+                if may_need > into.capacity().max(room) && may_need <= limit {
+                    self.buffer = Some(buffer);
+                    return Poll::Ready(Ok(Collected::NoRoom));
+                }
                 let (skip, data) = self.next_data(&buffer)?;
                 buffer.advance(skip);
                 self.received += data as u64;
@@ -315,7 +329,7 @@ impl Receiver {
                 }
             }
             match self.left {
-                Left::Nothing => return Poll::Ready(Ok(())),
+                Left::Nothing => return Poll::Ready(Ok(Collected::All)),
                 Left::Length(left) => {
                     self.grow_for(into, left.min(usize::MAX as u64) as usize, limit)?;
                     ready!(self.poll_read_body(stream, cx, into, left))?;
@@ -434,15 +448,15 @@ impl Receiver {
         Poll::Ready(Ok(()))
     }
 
-    /// Makes room for `more` bytes, doubling; past the budget, too, since answers report work that has been
-    /// done.
+    /// Makes room for `more` bytes, and more at once the larger it is ([`grown`]); past the budget, too,
+    /// since answers report work that has been done.
     fn grow_for(&self, buffer: &mut Buffer, more: usize, limit: usize) -> Result<(), ReceiveFault> {
         let need = buffer.len() + more;
         if need > limit {
             return Err(ReceiveFault::TooLarge(limit as u64));
         }
         if more > buffer.spare() {
-            let size = need.max((buffer.capacity() * 2).min(limit));
+            let size = need.max(grown(buffer.capacity()).min(limit));
             let mut larger = self.pool.take(size);
             larger.extend_from_slice(buffer);
             *buffer = larger;
@@ -450,6 +464,14 @@ impl Receiver {
         Ok(())
     }
 }
+
+/// Returns the capacity that a buffer grows to: twice as much, or 16 MiB more. Both are in memory for a
+/// moment.
+pub(crate) fn grown(capacity: usize) -> usize {
+    capacity + capacity.min(GROWTH_BYTES_MAX)
+}
+
+const GROWTH_BYTES_MAX: usize = 16 << 20;
 
 /// Treats a connection that ends without the end of the TLS session, as many peers end it, as an ordinary
 /// end: lengths and chunks reveal what is missing. `cut` remembers it for bodies where nothing else does.

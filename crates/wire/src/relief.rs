@@ -13,6 +13,10 @@
 //! that holder make room.
 //!
 //! Bodies that have arrived completely are never touched: their requests end by themselves.
+//!
+//! Answers that wait in memory for their clients ([`unread`](crate::unread)) are among them, with what has
+//! been read in place of what has arrived. All that they hold is in use, so they give nothing back before
+//! they are cut off. What they report has been done, so they are left alone longer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -29,6 +33,10 @@ use crate::waiters::Waiter;
 struct BodyState {
     record: Arc<BodyRecord>,
     slow_for: Duration,
+    /// How long it may be slow at least, whatever is demanded of it.
+    patience: Duration,
+    /// Whether it is an answer of the last seconds, which is not cut for its sender's share.
+    is_young: bool,
     /// The burden of the body: the higher, the more it holds and the less it sends.
     burden: f64,
 }
@@ -53,14 +61,8 @@ impl Budget {
         let largest = largest.max_by_key(|(held, more)| held + more);
         let limit = self.limit_for(&state, largest.unwrap_or_default());
         let mut missing = (self.used_by_bodies() + wanted.min(limit)).saturating_sub(limit);
-        let mut seen = Vec::new();
-        for record in state.arriving.values() {
-            match record.told() {
-                Some(verdict) => missing = missing.saturating_sub(freed_by(record, verdict)),
-                None => seen.push(look(record, self.admission.fairness.rate_min, now)),
-            }
-        }
-        seen.sort_by(|one, other| other.burden.total_cmp(&one.burden));
+        let (seen, freed) = self.look_at_all(&state, now);
+        missing = missing.saturating_sub(freed);
         missing = self.slow_ones_make_room(seen.iter(), missing);
         for waiter in &over {
             let holder = self.held_up_by(&state, &waiter.record, waiter.wanted, now);
@@ -90,6 +92,31 @@ impl Budget {
         true
     }
 
+    /// Makes slow bodies give up so much room, for work that is in nobody's queue; unless somebody has just
+    /// done so.
+    pub(crate) fn relieve_of(&self, missing: usize) {
+        let now = Instant::now();
+        let mut state = self.admission.state();
+        if state.looks_for_work(now) {
+            let (seen, freed) = self.look_at_all(&state, now);
+            self.slow_ones_make_room(seen.iter(), missing.saturating_sub(freed));
+        }
+    }
+
+    /// Looks at all bodies: returns those that have been told nothing, the greatest burden first, and what
+    /// the others are about to free.
+    fn look_at_all(&self, state: &AdmissionQueue, now: Instant) -> (Vec<BodyState>, usize) {
+        let (mut seen, mut freed) = (Vec::new(), 0);
+        for record in state.arriving.values() {
+            match record.told() {
+                Some(verdict) => freed += freed_by(record, verdict),
+                None => seen.push(look(record, self.admission.fairness.rate_min, now)),
+            }
+        }
+        seen.sort_by(|one, other| other.burden.total_cmp(&one.burden));
+        (seen, freed)
+    }
+
     /// Makes slow bodies give back the room that they do not need, or cuts them off; returns how much room is
     /// still missing.
     fn slow_ones_make_room<'s>(
@@ -101,7 +128,10 @@ impl Budget {
             (SHRINK_AFTER, ClaimVerdict::Shrink),
             (CUT_AFTER, ClaimVerdict::Slow),
         ] {
-            for one in seen.clone().filter(|one| one.slow_for >= slow_for) {
+            for one in seen
+                .clone()
+                .filter(|one| one.slow_for >= slow_for.max(one.patience))
+            {
                 if missing == 0 {
                     return 0;
                 }
@@ -135,12 +165,20 @@ impl Budget {
     ) -> Vec<&'s BodyState> {
         let mut over = HashMap::new();
         let mut picked = Vec::new();
-        for one in seen {
+        // What nobody may take away is not made up for by others.
+        let spared = |holder| {
+            let young = seen
+                .iter()
+                .filter(|one| one.is_young && one.record.sender.is(holder));
+            young.map(|one| one.record.held()).sum::<usize>()
+        };
+        for one in seen.iter().filter(|one| !one.is_young) {
             let mut is_over = false;
             for holder in one.record.sender.holders().filter(|one| !who_waits.contains(one)) {
-                let left = over
-                    .entry(holder)
-                    .or_insert_with(|| state.held_by(holder).saturating_sub(self.share_of(holder)));
+                let left = over.entry(holder).or_insert_with(|| {
+                    let more = state.held_by(holder).saturating_sub(self.share_of(holder));
+                    more.saturating_sub(spared(holder))
+                });
                 is_over |= *left > 0;
             }
             if is_over {
@@ -159,6 +197,7 @@ impl Budget {
 fn freed_by(record: &BodyRecord, verdict: ClaimVerdict) -> usize {
     let held = record.held();
     match verdict {
+        ClaimVerdict::Shrink if record.leaves_since().is_some() => 0,
         ClaimVerdict::Shrink => {
             let freed = held.saturating_sub(usize::try_from(record.bytes_arrived()).unwrap_or(usize::MAX));
             if freed < SHRINK_BYTES_MIN { 0 } else { freed }
@@ -174,11 +213,16 @@ fn look(record: &Arc<BodyRecord>, rate_min: u64, now: Instant) -> BodyState {
     let time = now.saturating_duration_since(mark.at);
     let came = record.bytes_arrived().saturating_sub(mark.arrived) as f64;
     let slow = !record.waits_for_room() && came < rate_min as f64 * time.as_secs_f64();
-    if !slow && time >= 2 * CUT_AFTER {
+    let patience = record.leaves_since().map_or(Duration::ZERO, |_| ANSWER_CUT_AFTER);
+    if !slow && time >= 2 * patience.max(CUT_AFTER) {
         record.start_over();
     }
     BodyState {
         slow_for: if slow { time } else { Duration::ZERO },
+        patience,
+        is_young: record
+            .leaves_since()
+            .is_some_and(|since| now.saturating_duration_since(since) < ANSWER_SHARE_AFTER),
         burden: record.held() as f64 / (1.0 + came / time.as_secs_f64().max(0.01)),
         record: Arc::clone(record),
     }
@@ -187,5 +231,9 @@ fn look(record: &Arc<BodyRecord>, rate_min: u64, now: Instant) -> BodyState {
 const SHRINK_AFTER: Duration = Duration::from_millis(250);
 const CUT_AFTER: Duration = Duration::from_secs(1);
 const SHARE_AFTER: Duration = Duration::from_secs(1);
+/// A client's system takes hundreds of kilobytes at once, and nothing more until they are read.
+const ANSWER_CUT_AFTER: Duration = Duration::from_secs(10);
+/// An answer that is read fast enough has this long before its sender's share counts against it.
+const ANSWER_SHARE_AFTER: Duration = Duration::from_secs(10);
 /// Freeing fewer bytes is not worth a copy.
 const SHRINK_BYTES_MIN: usize = 64 << 10;

@@ -84,6 +84,18 @@ impl Stream {
         matches!(self.socket().peek(&mut [MaybeUninit::uninit()]), Ok(1..))
     }
 
+    /// Returns how many bytes that were written the peer's system has not taken yet. Costs a system call.
+    pub(crate) fn unsent(&self) -> usize {
+        // SAFETY: the call writes one `int` (tcp(7), `SIOCOUTQ`), and touches nothing else.
+        let asked = unsafe { rustix::ioctl::Getter::<{ libc::TIOCOUTQ as _ }, libc::c_int>::new() };
+        // SAFETY: as above.
+        let unsent = unsafe { rustix::ioctl::ioctl(&*self.socket(), asked) };
+        unsent
+            .ok()
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .unwrap_or(0)
+    }
+
     fn socket(&self) -> socket2::SockRef<'_> {
         socket2::SockRef::from(match self {
             Stream::Plain(socket) => socket,

@@ -118,6 +118,14 @@ impl Transmitter {
         }
     }
 
+    /// Returns the pooled memory that what is left of a body keeps that was made as a whole, in bytes.
+    pub(crate) fn held(&self) -> usize {
+        if let Outgoing::Stream { .. } = self.body {
+            return 0;
+        }
+        self.queue.iter().map(Chunk::held).sum::<usize>() + self.body.held()
+    }
+
     fn is_empty(&self) -> bool {
         self.prefix_at == self.prefix.len() && self.queue.is_empty()
     }

@@ -9,10 +9,11 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use support::echo_server;
-use wire::{Limits, Server};
+use support::{echo_server, with_client};
+use wire::{Limits, Origin, Server, ServerConfig};
 
 /// Sends bytes and returns everything that comes back until the server closes.
 fn exchange(server: &Server, request: &[u8]) -> String {
@@ -319,6 +320,67 @@ fn a_client_that_takes_its_answer_too_slowly_is_cut() {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert_eq!(server.counts().connections, 0, "the slow client is still served");
+}
+
+/// Has a server hold an echo of 20 MiB of the 24 that bodies may take, for a client that takes `bytes` bytes
+/// of it at a time, every 100 ms. Returns the answers to another client's bodies of 10 MiB, the last of which
+/// is sent after ten seconds, and whether the first client's answer was cut.
+fn others_beside_an_answer_that_is_read(bytes: usize) -> (Vec<u16>, bool) {
+    let config = ServerConfig::on(([127, 0, 0, 1], 0).into());
+    let (_workers, server) = support::echo_server_within(config, 32 << 20);
+    let address = server.local_addr();
+    let mut slow = TcpStream::connect(address).expect("connects");
+    let head = format!(
+        "POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+        20 << 20
+    );
+    slow.write_all(head.as_bytes()).expect("writes");
+    slow.write_all(&vec![b'x'; 20 << 20]).expect("writes");
+    slow.set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("sets");
+    slow.read_exact(&mut [0; 12]).expect("the answer begins");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut piece, mut read) = (vec![0; bytes], 0);
+            while !stop.load(Ordering::Relaxed) {
+                read += slow.read(&mut piece).unwrap_or_default();
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            piece.resize(1 << 20, 0);
+            while read < 20 << 20 {
+                match slow.read(&mut piece) {
+                    Ok(0) | Err(_) => return true,
+                    Ok(more) => read += more,
+                }
+            }
+            false
+        });
+        let mut statuses = Vec::new();
+        with_client(async |client| {
+            let origin = Origin::http("127.0.0.1", address.port());
+            for _ in 0..3 {
+                let body = vec![b'y'; 10 << 20];
+                let answer = support::ask(&client, &origin, "/collect", body.into()).await;
+                statuses.push(answer.expect("is answered").0);
+            }
+        });
+        stop.store(true, Ordering::Relaxed);
+        (statuses, reader.join().expect("reads"))
+    })
+}
+
+#[test]
+fn an_answer_that_is_read_slowly_makes_room_for_a_body_that_waits() {
+    let (others, was_cut) = others_beside_an_answer_that_is_read(400);
+    assert_eq!((others[2], was_cut), (200, true), "{others:?}");
+}
+
+#[test]
+fn an_answer_that_is_read_at_a_fair_rate_is_not_cut_for_others() {
+    // More than the least rate that is demanded, though the systems' buffers take all of it in bursts.
+    let (others, was_cut) = others_beside_an_answer_that_is_read(24 << 10);
+    assert_eq!((others, was_cut), (vec![429; 3], false));
 }
 
 #[test]

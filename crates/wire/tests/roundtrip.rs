@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use http::{HeaderMap, Method};
@@ -389,6 +391,25 @@ fn drain_finishes_what_is_in_flight_and_closes_the_address() {
         assert_eq!((report.open, report.cut), (1, 0));
         assert!(std::net::TcpStream::connect(address).is_err());
     });
+}
+
+#[test]
+fn an_answer_that_only_its_end_ends_is_reset_where_a_drain_cuts_it() {
+    let (_workers, server) = echo_server(Default::default());
+    let mut socket = TcpStream::connect(server.local_addr()).expect("connects");
+    socket.write_all(b"GET /hang HTTP/1.0\r\n\r\n").expect("writes");
+    let (mut begun, mut some) = (Vec::new(), [0; 512]);
+    while !begun.ends_with(b"begun") {
+        let count = socket.read(&mut some).expect("it begins");
+        begun.extend_from_slice(&some[..count]);
+    }
+    with_client(|_| async move {
+        let report = server.drain(Duration::from_millis(100)).await;
+        assert_eq!((report.open, report.cut), (1, 1));
+    });
+    let ended = socket.read(&mut some);
+    let ended = ended.expect_err("an orderly end would be taken for the answer's");
+    assert_eq!(ended.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
 #[test]

@@ -255,6 +255,23 @@ fn a_node_that_does_not_shake_hands_is_given_up_in_time() {
 }
 
 #[test]
+fn whoever_is_silent_in_a_handshake_delays_no_drain() {
+    let identity = local();
+    let (_workers, server) = serve(&server_tls(&identity, None), Limits::default());
+    let socket = TcpStream::connect(server.local_addr()).expect("connects");
+    run_local(192 << 20, |_| async move {
+        // It has been accepted by then.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let began = std::time::Instant::now();
+        server.drain(Duration::from_secs(20)).await;
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(4), "{took:?}");
+    })
+    .expect("a runtime");
+    drop(socket);
+}
+
+#[test]
 fn a_request_that_tls_cuts_off_is_no_whole_request() {
     let identity = local();
     let (_workers, server) = serve(&server_tls(&identity, None), Limits::default());

@@ -3,7 +3,7 @@
 //! check changes nothing anywhere.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +17,9 @@ use serde::Serialize;
 use ureq::tls::TlsConfig;
 
 use super::rights;
+use crate::output::why;
+use crate::queues::carry::new_file;
+use crate::queues::ground::Ground;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -318,11 +321,8 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
         );
     };
     // The gateway makes missing folders at its start, in the nearest one that exists.
-    let probe = folder.join(format!(".tidegate-check-{}", std::process::id()));
-    let wrote =
-        std::fs::write(&probe, b"tidegate check --online").and_then(|()| std::fs::remove_file(&probe));
-    if let Err(error) = wrote {
-        let says = format!("{} cannot be written: {error}", folder.display());
+    if let Err(error) = write_probe(folder) {
+        let says = format!("{} cannot be written: {}", folder.display(), why(&error));
         return found(
             Level::Error,
             says,
@@ -360,6 +360,18 @@ fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
         ),
         _ => found(Level::Fine, says, None),
     }
+}
+
+/// Tries to write into a folder: root as the folder's owner, as which the gateway runs in most cases.
+fn write_probe(folder: &Path) -> anyhow::Result<()> {
+    let ground = Ground::of(folder)?;
+    let probe = ground
+        .path()
+        .join(format!(".tidegate-check-{}", std::process::id()));
+    ground.act(|| {
+        new_file(&probe)?.write_all(b"tidegate check --online")?;
+        Ok(std::fs::remove_file(&probe)?)
+    })
 }
 
 fn look_at_address(

@@ -3,15 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use aws_lc_rs::digest::{Context as Digest, SHA256};
 use serde::{Deserialize, Serialize};
+
+use super::ground::open_file;
 
 /// The name of an export's list of files, which is written once all of the files are there.
 pub(super) const LIST: &str = "EXPORT";
@@ -140,7 +142,7 @@ impl Pace {
 impl Listed {
     /// Reads a file, and returns its length and checksum.
     pub(super) fn of(file: &Path) -> Result<Self> {
-        let mut read = File::open(file).with_context(|| file.display().to_string())?;
+        let mut read = open_file(file)?;
         read_through(&mut read, |_| Ok(())).with_context(|| file.display().to_string())
     }
 
@@ -156,69 +158,61 @@ impl Listed {
 }
 
 /// Copies a file so that the copy is either whole and durable, or absent. Returns the copy's length and
-/// checksum.
-pub(super) fn copy(from: &Path, to: &Path, pace: &mut Pace) -> Result<Listed> {
-    let folder = to.parent().context("a file is in a folder")?;
-    make_folder(folder)?;
-    let part = PathBuf::from(format!("{}.part", to.display()));
-    let mut read = File::open(from).with_context(|| from.display().to_string())?;
-    let mut write = File::create(&part).with_context(|| part.display().to_string())?;
-    let copied = read_through(&mut read, |bytes| {
-        pace.went(bytes.len());
-        write.write_all(bytes)
-    });
-    let copied = copied.with_context(|| format!("{} to {}", from.display(), part.display()))?;
-    write.sync_all().with_context(|| part.display().to_string())?;
-    owned_as(&part, folder)?;
-    fs::rename(&part, to).with_context(|| to.display().to_string())?;
-    sync_folder(folder)?;
-    Ok(copied)
+/// checksum. Whoever may not read the queue may not read the copy either.
+pub(super) fn copy(read: &mut File, to: &Path, pace: &mut Pace) -> Result<Listed> {
+    written(to, |write| {
+        read_through(read, |bytes| {
+            pace.went(bytes.len());
+            write.write_all(bytes)
+        })
+    })
 }
 
 /// Writes a small file, durably.
 pub(super) fn put(file: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = file.parent().context("a file is in a folder")?;
-    make_folder(folder)?;
-    let part = PathBuf::from(format!("{}.part", file.display()));
-    let written = File::create(&part).and_then(|mut write| {
-        write.write_all(bytes)?;
-        write.sync_all()
-    });
-    written.with_context(|| part.display().to_string())?;
-    owned_as(&part, folder)?;
-    fs::rename(&part, file).with_context(|| file.display().to_string())?;
-    sync_folder(folder)
+    written(file, |write| write.write_all(bytes))
 }
 
-/// Makes a folder and the folders around it; each gets the owner of the folder around it.
+/// Makes a file for its owner alone, durably, by a name of its own first.
+fn written<T>(to: &Path, fill: impl FnOnce(&mut File) -> io::Result<T>) -> Result<T> {
+    let folder = to.parent().context("a file is in a folder")?;
+    make_folder(folder)?;
+    let part = PathBuf::from(format!("{}.part", to.display()));
+    let filled = new_file(&part).and_then(|mut write| {
+        let filled = fill(&mut write)?;
+        write.sync_all()?;
+        Ok(filled)
+    });
+    let filled = filled.with_context(|| part.display().to_string())?;
+    fs::rename(&part, to).with_context(|| to.display().to_string())?;
+    sync_folder(folder)?;
+    Ok(filled)
+}
+
+/// Makes a file in the place of one that an earlier attempt has left, and never one behind a link.
+pub(crate) fn new_file(file: &Path) -> io::Result<File> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(file)
+}
+
+/// Makes a folder, and the missing ones around it, for their owner alone.
 pub(super) fn make_folder(folder: &Path) -> Result<()> {
     if folder.is_dir() || folder.as_os_str().is_empty() {
         return Ok(());
     }
     let around = folder.parent().unwrap_or(Path::new("."));
     make_folder(around)?;
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => {
             return Err(error).with_context(|| folder.display().to_string());
         }
         _ => {}
     }
-    owned_as(folder, around)?;
     sync_folder(around)
-}
-
-/// Gives a file that root makes in another user's folder to that user, in most cases the gateway's.
-fn owned_as(file: &Path, around: &Path) -> Result<()> {
-    let around = if around.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        around
-    };
-    let (ours, theirs) = (fs::metadata(file)?, fs::metadata(around)?);
-    if ours.uid() != theirs.uid() && ours.uid() == 0 {
-        chown(file, Some(theirs.uid()), Some(theirs.gid())).with_context(|| file.display().to_string())?;
-    }
-    Ok(())
 }
 
 pub(super) fn sync_folder(folder: &Path) -> Result<()> {

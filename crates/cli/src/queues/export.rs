@@ -6,13 +6,14 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ::log::{Disk as _, RealDisk};
+use ::log::{Disk as _, Lock, RealDisk};
 use anyhow::{Context as _, Result, bail, ensure};
 use gateway::moving::{MOVED, parts};
 use serde_json::json;
 
 use super::InData;
 use super::carry::{BEGUN, Done, LIST, List, Listed, Pace, copy, files_below, put, sync_folder};
+use super::ground::{Ground, open_file};
 
 /// Copy a queue of a stopped gateway into a folder, to back it up or move it
 ///
@@ -22,9 +23,12 @@ use super::carry::{BEGUN, Done, LIST, List, Listed, Pace, copy, files_below, put
 /// `tidegate queues import` makes a queue from the folder, on any host.
 ///
 /// With --move, the queue here is marked, and no gateway delivers from it any more.
+/// Root works in the queue as the owner of path.data; files of an export are for
+/// their owner alone.
 ///
-/// Exit status: 0 done, 1 there is no such queue, or an export already, 2 wrong
-/// usage, 3 it could not be done (for example, a gateway uses the queue).
+/// Exit status: 0 done, 1 there is no such queue, it was moved before, or there is
+/// an export already, 2 wrong usage, 3 it could not be done (for example, a gateway
+/// uses the queue).
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -48,10 +52,9 @@ pub(super) struct Export {
 
 /// Runs the command.
 pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Result<bool> {
-    let data = arguments.from.data()?;
+    let folder = arguments.from.data()?;
     let (queue, to) = (&arguments.queue, &arguments.to);
-    let parts = parts(&data, queue);
-    let log = &parts[0].1;
+    let log = &parts(&folder, queue)[0].1;
     if !log.join("LOG").exists() {
         writeln!(
             io::stderr(),
@@ -69,87 +72,166 @@ pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Re
         )?;
         return Ok(false);
     }
-    let _locked = RealDisk::default()
-        .lock(&log.join("LOCK"))
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => anyhow::anyhow!("a gateway uses the queue {queue}: stop it first"),
-            _ => error.into(),
-        })?;
-    begin(to)?;
-    let mut pace = Pace::new(arguments.rate);
-    let (mut files, mut done) = (BTreeMap::new(), Done::default());
-    // The log, which is large, comes last.
-    for (part, folder) in parts.iter().rev() {
-        for file in files_below(folder)?.iter().filter(|file| belongs(file)) {
-            let (from, name) = (joined(folder, file), joined(Path::new(part), file));
-            let name = name
-                .to_str()
-                .with_context(|| format!("{} is not a name in UTF-8", from.display()))?;
-            let listed = carry(&from, &to.join(name), &mut pace, &mut done)?;
-            files.insert(name.to_owned(), listed);
+    let data = Ground::data(&folder)?;
+    let done = Copies::run(arguments, &data).map_err(|error| data.name(error))?;
+    match done {
+        Outcome::Done(done) => tell(arguments, &done, as_json, out)?,
+        Outcome::Moved(told) => {
+            writeln!(
+                io::stderr(),
+                "tidegate: the queue {queue} is delivered elsewhere: {told}. If nobody delivers that export, \
+                 remove {}",
+                log.join(MOVED).display()
+            )?;
+            return Ok(false);
         }
     }
-    // Files of an earlier attempt that the queue no longer has.
-    for file in files_below(to)? {
-        if file != Path::new(BEGUN) && !files.contains_key(&*file.to_string_lossy()) {
-            fs::remove_file(to.join(&file))?;
-        }
-    }
-    let list = List::new(queue, files);
-    list.write(to)?;
-    if arguments.moves {
-        let told = format!(
-            "it was exported to {} at {}, to be delivered elsewhere\n",
-            to.display(),
-            list.made
-        );
-        put(&log.join(MOVED), told.as_bytes()).with_context(|| {
-            format!(
-                "everything is in {}, but the queue here could not be marked as moved: run the same command again, or without --move, and let no gateway start with this queue",
-                to.display()
-            )
-        })?;
-    }
-    fs::remove_file(to.join(BEGUN))?;
-    sync_folder(to)?;
-    tell(arguments, &done, as_json, out)?;
     Ok(true)
 }
 
-/// Accepts a new folder, or one in which an export was begun.
-fn begin(to: &Path) -> Result<()> {
-    let begun = to.join(BEGUN);
-    let is_empty = match fs::read_dir(to) {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-        Err(error) => return Err(error).with_context(|| to.display().to_string()),
-    };
-    if !is_empty && !begun.exists() {
-        bail!("{} contains other files: name a new folder", to.display());
-    }
-    put(&begun, b"")
+/// What an attempt led to.
+enum Outcome {
+    Done(Done),
+    /// Nothing was done, because the queue was moved before.
+    Moved(String),
 }
 
-/// Copies a file, unless it is there already.
-fn carry(from: &Path, to: &Path, pace: &mut Pace, done: &mut Done) -> Result<Listed> {
-    if to.exists() {
-        let listed = Listed::of(from)?;
-        if listed.is(to)? {
-            done.there += 1;
-            done.bytes += listed.bytes;
-            return Ok(listed);
+/// An export that is being made.
+struct Copies<'a> {
+    data: &'a Ground,
+    to: &'a Ground,
+    pace: Pace,
+    done: Done,
+    files: BTreeMap<String, Listed>,
+}
+
+// === impl Copies ===
+
+impl Copies<'_> {
+    fn run(arguments: &Export, data: &Ground) -> Result<Outcome> {
+        let parts = parts(data.path(), &arguments.queue);
+        let log = &parts[0].1;
+        let _locked = data.act(|| locked(log, &arguments.queue))?;
+        let place = std::path::absolute(&arguments.to)?;
+        if let Some(told) = data.act(|| moved(log))?
+            && !(arguments.to.join(BEGUN).exists() && told.starts_with(&exported_to(&place)))
+        {
+            return Ok(Outcome::Moved(told));
         }
+        let to = Ground::made(&arguments.to)?;
+        let mut copies = Copies {
+            data,
+            to: &to,
+            pace: Pace::new(arguments.rate),
+            done: Done::default(),
+            files: BTreeMap::new(),
+        };
+        let finished = copies.finish(arguments, &parts, &place);
+        finished.map_err(|error| to.name(error))?;
+        Ok(Outcome::Done(copies.done))
     }
-    let listed = copy(from, to, pace)?;
-    // Reading the copy back proves it, and that nobody wrote to the file meanwhile.
-    ensure!(
-        listed.is(to)?,
-        "{} is not what was written to it: check the disk",
-        to.display()
-    );
-    done.copied += 1;
-    done.bytes += listed.bytes;
-    Ok(listed)
+
+    fn finish(&mut self, arguments: &Export, parts: &[(&str, PathBuf)], place: &Path) -> Result<()> {
+        let (data, to) = (self.data, self.to);
+        to.act(|| begin(to))?;
+        // The log, which is large, comes last.
+        for (part, folder) in parts.iter().rev() {
+            let found = data.act(|| files_below(folder))?;
+            for file in found.iter().filter(|file| belongs(file)) {
+                self.carry(&joined(folder, file), &joined(Path::new(part), file))?;
+            }
+        }
+        let list = List::new(&arguments.queue, std::mem::take(&mut self.files));
+        to.act(|| {
+            // Files of an earlier attempt that the queue no longer has.
+            for file in files_below(to.path())? {
+                if file != Path::new(BEGUN) && !list.files.contains_key(&*file.to_string_lossy()) {
+                    fs::remove_file(to.path().join(&file))?;
+                }
+            }
+            list.write(to.path())
+        })?;
+        if arguments.moves {
+            let told = format!("{}{}, to be delivered elsewhere\n", exported_to(place), list.made);
+            let marked = data.act(|| put(&parts[0].1.join(MOVED), told.as_bytes()));
+            marked.with_context(|| {
+                format!(
+                    "everything is in {}, but the queue here could not be marked as moved: run the same command again, or without --move, and let no gateway start with this queue",
+                    arguments.to.display()
+                )
+            })?;
+        }
+        to.act(|| {
+            fs::remove_file(to.path().join(BEGUN))?;
+            sync_folder(to.path())
+        })
+    }
+
+    /// Copies a file, unless it is there already.
+    fn carry(&mut self, from: &Path, name: &Path) -> Result<()> {
+        let to = self.to.path().join(name);
+        let name = name
+            .to_str()
+            .with_context(|| format!("{} is not a name in UTF-8", from.display()))?;
+        if to.exists() {
+            let listed = self.data.act(|| Listed::of(from))?;
+            if self.to.act(|| listed.is(&to))? {
+                self.done.there += 1;
+                self.done.bytes += listed.bytes;
+                self.files.insert(name.to_owned(), listed);
+                return Ok(());
+            }
+        }
+        let mut read = self.data.act(|| open_file(from))?;
+        let pace = &mut self.pace;
+        let listed = self.to.act(|| copy(&mut read, &to, pace));
+        let listed = listed.with_context(|| from.display().to_string())?;
+        // Reading the copy back proves it, and that nobody wrote to the file meanwhile.
+        ensure!(
+            self.to.act(|| listed.is(&to))?,
+            "{} is not what was written to it: check the disk",
+            to.display()
+        );
+        self.done.copied += 1;
+        self.done.bytes += listed.bytes;
+        self.files.insert(name.to_owned(), listed);
+        Ok(())
+    }
+}
+
+/// Locks the queue, which no gateway may use meanwhile.
+fn locked(log: &Path, queue: &str) -> Result<Lock> {
+    let lock = log.join("LOCK");
+    RealDisk::default()
+        .lock(&lock)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => anyhow::anyhow!("a gateway uses the queue {queue}: stop it first"),
+            _ => anyhow::Error::from(error).context(lock.display().to_string()),
+        })
+}
+
+/// Returns what the mark of a queue that was moved says.
+pub(super) fn moved(log: &Path) -> Result<Option<String>> {
+    let mark = log.join(MOVED);
+    match fs::read(&mark) {
+        Ok(told) => Ok(Some(String::from_utf8_lossy(&told).trim().to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| mark.display().to_string()),
+    }
+}
+
+fn exported_to(place: &Path) -> String {
+    format!("it was exported to {} at ", place.display())
+}
+
+/// Accepts a new folder, or one in which an export was begun.
+fn begin(to: &Ground) -> Result<()> {
+    let begun = to.path().join(BEGUN);
+    let mut entries = fs::read_dir(to.path()).with_context(|| to.path().display().to_string())?;
+    if entries.next().is_some() && !begun.exists() {
+        bail!("{} contains other files: name a new folder", to.path().display());
+    }
+    put(&begun, b"")
 }
 
 /// Whether a file belongs to a queue: locks, spare files and unfinished files do not.

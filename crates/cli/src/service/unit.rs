@@ -79,6 +79,9 @@ impl Unit {
         if !self.of_user {
             writeln!(out, "Wants=network-online.target\nAfter=network-online.target")?;
         }
+        // systemd gives up for good after five restarts within ten seconds, which a full disk or an address
+        // that is still taken outlasts.
+        writeln!(out, "StartLimitIntervalSec=0")?;
         writeln!(out, "\n[Service]\nType=exec")?;
         let (program, config) = (quoted(&self.program), quoted(&self.config));
         writeln!(out, "ExecStart={program} gateway --config {config}")?;
@@ -91,7 +94,7 @@ impl Unit {
         // A configuration that can't be used is no better after a restart.
         writeln!(
             out,
-            "Restart=on-failure\nRestartSec=1\nRestartPreventExitStatus=1 2"
+            "Restart=on-failure\nRestartSec=2\nRestartPreventExitStatus=1 2"
         )?;
         writeln!(out, "# Requests in flight are finished first.\nTimeoutStopSec=90")?;
         writeln!(out, "LimitNOFILE=1048576")?;

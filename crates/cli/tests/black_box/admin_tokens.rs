@@ -150,3 +150,17 @@ fn a_command_says_which_right_its_token_lacks() {
     );
     assert_eq!(run(OPERATE, &["pipelines", "stop", "p0"]).0, 0);
 }
+
+/// The name of the scheme is the same in any case (RFC 9110, section 11.1).
+#[test]
+fn a_token_counts_however_its_scheme_is_written() {
+    let (_place, gateway, _cluster) = guarded();
+    let admin = gateway.admin();
+    for (scheme, status) in [("bearer", 200), ("BEARER", 200), ("Bearer", 200), ("Basic", 401)] {
+        let given = format!("{scheme} {READ}");
+        let answer = admin
+            .send("GET", "/stats", &[("authorization", &*given)], b"")
+            .unwrap();
+        assert_eq!(answer.status, status, "{scheme}");
+    }
+}

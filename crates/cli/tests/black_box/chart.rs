@@ -163,6 +163,11 @@ fn what_helm_renders_can_be_used() {
         "--set=replicas=0",
         "--set=unknown=1",
         "--set=serviceMonitor.enabled=true",
+        "--set=serviceMonitor.enabled=true,admin.tokenSecret=a",
+        "--set=terminationGracePeriodSeconds=34",
+        "--set=preStopSleepSeconds=30",
+        "--set=podDisruptionBudget.maxUnavailable=0",
+        "--set=podDisruptionBudget.maxUnavailable=0%",
     ] {
         let output = helm(&["template", "--kube-version=1.31.0", refused, "gw"]);
         assert!(!output.status.success(), "{refused}");

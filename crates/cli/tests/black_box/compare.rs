@@ -273,3 +273,21 @@ fn accounts_come_from_flags_the_environment_or_the_url_and_certificates_are_chec
         "{output:?}"
     );
 }
+
+#[test]
+fn a_page_that_can_t_be_written_is_told_before_the_first_run_and_never_costs_the_outcome() {
+    let cluster = FakeCluster::start(Spec::default().storing()).unwrap();
+    let url = cluster.urls()[1].clone();
+    let flags = ["--rounds", "1", "--without-ids", "--json", "--html"];
+    let output = compare(
+        &cluster,
+        &url,
+        &[&flags[..], &["/no/such/folder/x.html"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/folder/x.html: "));
+    assert_eq!(cluster.counts().bulks, 0);
+    let output = compare(&cluster, &url, &[&flags[..], &["/dev/full"]].concat());
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(outcome(&output)["runs"].as_array().unwrap().len(), 2);
+}

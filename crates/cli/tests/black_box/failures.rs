@@ -287,6 +287,43 @@ fn nothing_is_sent_to_another_node_once_the_timeout_has_passed() {
     assert_eq!(gateway.counter("parts_retried"), 0);
 }
 
+/// The body is passed on while it comes.
+#[test]
+fn a_client_whose_body_does_not_come_in_time_gets_408_and_no_node_is_blamed() {
+    use std::io::{Read as _, Write as _};
+    let cluster = one_shard();
+    let gateway = Gateway::with_file(
+        &cluster,
+        "      - elasticsearch: {elasticsearch: c, timeout: 1s}",
+        "",
+    );
+    let mut slow: Vec<_> = (0..6)
+        .map(|_| {
+            let mut socket = std::net::TcpStream::connect(gateway.address).unwrap();
+            let head = "POST /logs/_search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
+                Content-Length: 1000\r\n\r\n{\"query\":";
+            socket.write_all(head.as_bytes()).unwrap();
+            socket
+        })
+        .collect();
+    for socket in &mut slow {
+        let mut answer = [0; 12];
+        socket
+            .set_read_timeout(Some(std::time::Duration::from_secs(30)))
+            .unwrap();
+        socket.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 408");
+    }
+    for node in gateway.topology()["nodes"].as_array().unwrap() {
+        let health = &node["health"];
+        assert_eq!(
+            (&health["up"], &health["failures"]),
+            (&true.into(), &0.into()),
+            "{health}"
+        );
+    }
+}
+
 /// Their clients read nothing else.
 #[test]
 fn an_answer_that_no_node_has_given_says_that_elasticsearch_answers() {

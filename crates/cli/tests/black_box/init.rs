@@ -95,6 +95,43 @@ fn a_password_is_taken_from_the_environment_and_the_account_s_rights_are_asked_f
 }
 
 #[test]
+fn a_password_in_the_url_is_in_no_file_and_the_name_beside_it_is_the_account_s() {
+    let folder = tempfile::tempdir().unwrap();
+    let how = ["--no-check", "--cluster", "http://ela%73tic:s3cret@es1:9200"];
+    let (status, said) = init(folder.path(), &how, None);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        said.contains("the password in the cluster's URL is not written") && !said.contains("s3cret"),
+        "{said}"
+    );
+    let text = std::fs::read_to_string(folder.path().join("tidegate.yml")).unwrap();
+    assert!(!text.contains("s3cret") && !text.contains("es1:9200@"), "{text}");
+    for line in [
+        "- 'http://es1:9200'",
+        "username: 'elastic'",
+        "password: '$[[env.TIDEGATE_PASSWORD]]'",
+    ] {
+        assert!(text.lines().any(|found| found.trim() == line), "{line}: {text}");
+    }
+    // A name that is given goes before the one in the URL.
+    let how = [
+        "--no-check",
+        "--force",
+        "--user",
+        "gate",
+        "--cluster",
+        "http://a:s3cret@es1:9200",
+    ];
+    let (status, said) = init(folder.path(), &how, None);
+    assert_eq!(status, Some(0), "{said}");
+    let text = std::fs::read_to_string(folder.path().join("tidegate.yml")).unwrap();
+    assert!(
+        text.contains("username: 'gate'") && !text.contains("s3cret"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_file_that_is_there_is_kept_and_answers_that_make_no_file_are_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidegate.yml");

@@ -457,3 +457,47 @@ fn wrong_usage_is_2_and_an_answer_of_the_warm_up_that_is_not_fine_is_1() {
     let output = loadgen(&cluster, &["-config", "examples/loadgen/search.yml", "-l", "1"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
+
+#[test]
+fn a_report_that_can_t_be_written_is_told_before_the_run_and_never_lost() {
+    let cluster = FakeCluster::start(Spec::default()).unwrap();
+    let requests = "  - request: {url: /}\n";
+    for flag in ["-csv", "-html"] {
+        let output = run_file(&cluster, "no_warm: true", requests, &[flag, "/no/such/folder/x"]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        assert!(text.contains("/no/such/folder/x: "), "{text}");
+        assert!(output.stdout.is_empty(), "nothing was sent: {output:?}");
+        // A disk that is full only at the end does not take the report along.
+        let output = run_file(
+            &cluster,
+            "no_warm: true",
+            requests,
+            &[flag, "/dev/full", "-l", "2"],
+        );
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        assert_eq!(report(&output)["answers"], 2);
+    }
+}
+
+#[test]
+fn a_warm_up_that_stops_leaves_no_file_behind() {
+    let cluster = FakeCluster::start(Spec::default()).unwrap();
+    cluster.kill(0);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("load.csv");
+    let arguments = ["-csv", file.to_str().unwrap(), "-l", "1"];
+    let output = run_file(&cluster, "no_warm: false", "  - request: {url: /}\n", &arguments);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(!file.exists());
+}
+
+#[test]
+fn what_was_due_after_the_last_round_is_not_reported_as_unsent() {
+    let cluster = FakeCluster::start(Spec::default()).unwrap();
+    let arguments = ["-r", "100", "-d", "60", "-total-rounds", "10"];
+    let output = run_file(&cluster, "no_warm: true", "  - request: {url: /}\n", &arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let report = report(&output);
+    assert_eq!((&report["answers"], &report["unsent"]), (&10.into(), &0.into()));
+}

@@ -12,7 +12,7 @@ use testkit::fake::{FakeCluster, Fault, Injection, On, Spec, User};
 
 use crate::gateway::{Gateway, PATIENCE, cluster};
 use crate::home::GatewayHome;
-use crate::memory::peak_mib;
+use crate::memory::{large, peak_mib};
 
 /// Starts a gateway with these settings of the entry and the workers, before a cluster.
 fn gateway(cluster: &FakeCluster, entry: &str, worker: &str) -> (Gateway, tempfile::TempDir) {
@@ -711,4 +711,81 @@ fn an_answer_of_many_items_that_is_filtered_holds_up_nobody_on_its_core() {
         longest < all / 2
     });
     assert!(held_up_nobody, "the longest, of all: {tries:?}");
+}
+
+/// Returns an entry's client that waits long enough for the slowest answers here.
+fn patient(gateway: &Gateway) -> Client {
+    let url = format!("http://{}", gateway.address);
+    Client::build(&url, None, Duration::from_secs(120)).unwrap()
+}
+
+#[test]
+fn answers_to_many_short_documents_take_no_more_memory_than_is_configured() {
+    let cluster = cluster();
+    let (gateway, _folder) = gateway(&cluster, ", max_request_body_size: 8mb", ", body_memory: 48mb");
+    let before = peak_mib(&gateway);
+    let bulk = "{\"index\":{}}\n{\"a\":1}\n".repeat(20_000);
+    let done = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..40)
+            .map(|_| {
+                scope.spawn(|| {
+                    let answer = patient(&gateway)
+                        .post_ndjson("/logs/_bulk", bulk.as_bytes())
+                        .unwrap();
+                    assert!([200, 429].contains(&answer.status), "{}", answer.status);
+                    let text = answer.text();
+                    assert!(
+                        answer.status == 429 || text.contains("\"errors\":false"),
+                        "{}",
+                        &text[..200]
+                    );
+                    usize::from(answer.status == 200)
+                })
+            })
+            .collect();
+        clients.into_iter().map(|one| one.join().unwrap()).sum::<usize>()
+    });
+    let peak = peak_mib(&gateway);
+    assert!(done >= 4, "{done} of 40 were executed");
+    assert!(
+        peak < before + 120,
+        "{peak} MiB, {before} MiB before 40 answers of 8 MB, each from several nodes"
+    );
+}
+
+#[test]
+fn an_answer_for_which_there_is_no_memory_leaves_its_documents_in_doubt_and_they_are_written_once() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3).storing()).unwrap();
+    let (gateway, _folder) = gateway(&cluster, ", max_request_body_size: 8mb", ", body_memory: 32mb");
+    cluster.inject(Injection::bulk(Fault::Bloated(64 << 10)).always());
+    let before = peak_mib(&gateway);
+    let bulk = large("logs", "d", 3_000, 0);
+    let answer = patient(&gateway).post_ndjson("/_bulk", bulk.as_bytes()).unwrap();
+    let items = answer.json().unwrap()["items"].as_array().unwrap().clone();
+    assert_eq!((answer.status, items.len()), (200, 3_000));
+    for item in &items {
+        assert_eq!(item["index"]["status"], 503);
+        let reason = item["index"]["error"]["reason"].as_str().unwrap();
+        assert!(
+            reason.contains("may or may not") && reason.contains("memory"),
+            "{reason}"
+        );
+    }
+    let peak = peak_mib(&gateway);
+    assert!(
+        peak < before + 100,
+        "{peak} MiB, {before} MiB before answers of 190 MiB"
+    );
+    let documents = cluster.docs("logs");
+    assert_eq!(documents.len(), 3_000);
+    assert!(
+        documents.values().all(|one| one.version == 1),
+        "each was sent once"
+    );
+    cluster.behave();
+    let again = patient(&gateway).post_ndjson("/_bulk", bulk.as_bytes()).unwrap();
+    assert!(
+        again.text().contains("\"errors\":false"),
+        "the memory is free again"
+    );
 }

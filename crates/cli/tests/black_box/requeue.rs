@@ -82,6 +82,29 @@ fn a_queue_is_added_and_one_that_is_empty_removed() {
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(15));
 }
 
+/// A start with another number of lanes leaves a queue with those that it was made with.
+#[test]
+fn a_queue_with_other_lanes_than_its_file_says_keeps_no_reload_from_its_other_changes() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "");
+    let mut gateway = place.start();
+    gateway.bulk(&body(10)).ok().unwrap();
+    drained(&gateway, "c0");
+    gateway.signal("TERM");
+    assert!(gateway.wait().success());
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 6")).unwrap();
+    let gateway = place.start();
+    reload(&gateway, &place, &[("min_free: 1mb}", "min_free: 2mb}")], DONE);
+    let says = "the lanes of the queue `q` are fixed when it is made";
+    let log = reload(&gateway, &place, &[("lanes: 6", "lanes: 5")], says);
+    assert!(!log.contains(DONE), "{log}");
+    // What is in force may be written down.
+    reload(&gateway, &place, &[("lanes: 5", "lanes: 4")], DONE);
+    gateway.bulk(&body(10)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(20));
+}
+
 #[test]
 fn a_queue_that_holds_something_stays_and_lanes_are_fixed() {
     let cluster = cluster();

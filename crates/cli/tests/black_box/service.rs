@@ -225,6 +225,55 @@ fn a_low_port_a_folder_of_one_s_own_and_a_home_are_let_through_and_nothing_else_
     );
 }
 
+/// systemd starts nothing whose `ReadWritePaths` is not there.
+#[test]
+fn a_data_folder_that_is_not_there_is_said_before_anything_is_written() {
+    let machine = Machine::new();
+    let data = machine.path("disk");
+    let text = std::fs::read_to_string(machine.path("gateway.yml")).unwrap();
+    let text = format!("{text}path.data: {}\n", data.display());
+    std::fs::write(machine.path("gateway.yml"), text).unwrap();
+    let name = "tidegate-of-a-test";
+    let how = [
+        "install",
+        "--config",
+        "gateway.yml",
+        "--run-as",
+        "tide",
+        "--name",
+        name,
+    ];
+    let output = machine.run(&how);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let told = format!("install -d -m 700 -o tide {}", data.display());
+    assert!(said(&output).contains(&told), "{}", said(&output));
+    assert!(machine.told().is_empty());
+    assert!(
+        !Path::new("/etc/systemd/system")
+            .join(name)
+            .with_extension("service")
+            .exists()
+    );
+}
+
+/// A disk that is full, or an address that is taken, may be so for longer than a few tries.
+#[test]
+fn the_service_is_tried_again_for_as_long_as_it_takes() {
+    let unit = Machine::new().unit(&[]);
+    let (of_unit, of_service) = unit.split_once("\n[Service]\n").unwrap();
+    assert!(
+        of_unit.lines().any(|line| line == "StartLimitIntervalSec=0"),
+        "{unit}"
+    );
+    for line in [
+        "Restart=on-failure",
+        "RestartSec=2",
+        "RestartPreventExitStatus=1 2",
+    ] {
+        assert!(of_service.lines().any(|found| found == line), "{line}: {unit}");
+    }
+}
+
 #[test]
 fn what_cannot_be_installed_is_said_with_the_status_that_it_has_everywhere() {
     let machine = Machine::new();

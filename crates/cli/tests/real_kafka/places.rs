@@ -255,3 +255,29 @@ fn dead_letters_outlive_the_topic_and_the_group_that_the_brokers_have_forgotten(
         assert!(gateway.wait().success());
     }
 }
+
+/// Nothing delivers again what was parked of messages that are not there any more.
+#[test]
+fn what_is_parked_outlives_the_topic() {
+    let cluster = cluster();
+    let place = GatewayHome::new(&cluster, broker(), "parked-anew", ", partitions: 1");
+    cluster.refuse_writes("logs", Some((403, super::concerns::BLOCKED)));
+    let mut gateway = place.start();
+    bulk(&gateway, "a");
+    wait(&gateway, |one| {
+        one["parked"] == 100 && one["pending_messages"] == 0
+    });
+    gateway.signal("TERM");
+    assert!(gateway.wait().success());
+    made_anew("parked-anew");
+    let gateway = place.start();
+    bulk(&gateway, "b");
+    wait(&gateway, |one| {
+        one["parked"] == 200 && one["pending_messages"] == 0
+    });
+    cluster.refuse_writes("logs", None);
+    send(&gateway, "POST", "/queue/q/parked/_release");
+    wait(&gateway, |one| one["parked"] == 0);
+    let documents = cluster.docs("logs");
+    assert_eq!(documents.len(), 200, "{}", gateway.log());
+}

@@ -1,7 +1,6 @@
 //! Reading what changed: nodes, indices, aliases, data streams and pipelines; and making the routes that
 //! follow from them.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::checking::subject;
-use super::{SILENCE_PAUSE_MIN, Watch};
+use super::{SILENCE_PAUSE_MIN, Watch, unled};
 use crate::ask::AskError;
 use crate::discover::{Discovered, NODES};
 use crate::node::Node;
@@ -23,8 +22,21 @@ impl Watch {
     pub(super) async fn read(&mut self, home: &Arc<Node>) -> Result<(), AskError> {
         let (asker, origin) = (self.asker.clone(), &home.origin);
         let topology: Topology = asker.get(origin, state::TOPOLOGY).await?;
+        if !topology.at.is_led() {
+            return Err(unled(home));
+        }
+        if let Some(at) = &self.at
+            && at.cluster_uuid != topology.at.cluster_uuid
+        {
+            self.forget(&topology.at);
+        }
         if self.discovered.is_none() || self.discovered_for != topology.nodes {
-            self.discover(home, &topology).await?;
+            match self.discover(home, &topology).await {
+                Err(error) if self.discovered.is_some() && !error.is_unauthorized() => {
+                    self.discover_later(&topology, &error);
+                }
+                discovered => discovered?,
+            }
         }
         let (settings, aliases, data_streams, pipelines) = tokio::join!(
             optional(asker.get_bytes(origin, state::SETTINGS)),
@@ -39,19 +51,7 @@ impl Watch {
             state::parse_data_streams(&or_empty(data_streams?)).map_err(parsed("_resolve/index"))?;
         let definitions: Map<String, Value> =
             serde_json::from_slice(&or_empty(pipelines?)).map_err(parsed("_ingest/pipeline"))?;
-        let uuids: HashSet<&str> = settings.values().map(|s| s.uuid.as_str()).collect();
-        self.metadata.retain(|uuid, _| uuids.contains(uuid.as_str()));
-        self.trust.retain(|uuid, _| uuids.contains(uuid.as_str()));
-        let new = settings
-            .iter()
-            .filter(|(_, s)| !self.metadata.contains_key(&s.uuid));
-        let new: Vec<String> = state::metadata_targets(new.map(|(name, _)| name.as_str()));
-        for target in new {
-            if let Some(body) = optional(asker.get_bytes(origin, &target)).await? {
-                self.metadata
-                    .extend(state::parse_metadata(&body).map_err(parsed("_cluster/state/metadata"))?);
-            }
-        }
+        self.read_metadata(home, &topology, &settings).await?;
         self.shared
             .watched()
             .score
@@ -113,6 +113,21 @@ impl Watch {
         Ok(())
     }
 
+    /// Goes on with the nodes that are known: one node that hangs is no reason to miss what happens to the
+    /// indices. The nodes are asked again after a pause, or when their list changes.
+    fn discover_later(&mut self, topology: &Topology, error: &AskError) {
+        let cluster = &self.shared.config.name;
+        wire::rationed!(
+            tracing::warn,
+            cluster,
+            %error,
+            "the nodes cannot be asked about themselves: those known before stay"
+        );
+        self.silence_pause = (self.silence_pause * 2).min(SILENCE_PAUSE_MAX);
+        self.reprobe_at = Some(Instant::now() + self.silence_pause);
+        self.discovered_for.clone_from(&topology.nodes);
+    }
+
     pub(super) fn make_routes(&mut self) {
         let (Some(reading), Some(dialect)) =
             (&self.reading, self.discovered.as_ref().and_then(|d| d.dialect))
@@ -133,7 +148,9 @@ impl Watch {
 
 /// Turns a refusal (no such API in this build, no right to it) into an empty answer; everything else stays an
 /// error.
-async fn optional<T>(asked: impl Future<Output = Result<T, AskError>>) -> Result<Option<T>, AskError> {
+pub(super) async fn optional<T>(
+    asked: impl Future<Output = Result<T, AskError>>,
+) -> Result<Option<T>, AskError> {
     match asked.await {
         Ok(body) => Ok(Some(body)),
         Err(error) if error.is_refusal() => Ok(None),
@@ -145,7 +162,7 @@ fn or_empty(body: Option<wire::Buffer>) -> Vec<u8> {
     body.map_or_else(|| b"{}".to_vec(), |body| body.to_vec())
 }
 
-fn unexpected(target: &str, error: &serde_json::Error) -> AskError {
+pub(super) fn unexpected(target: &str, error: &serde_json::Error) -> AskError {
     AskError::Unexpected {
         target: target.to_owned(),
         why: error.to_string(),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bulk::{Formula, IndexRoute};
 use parking_lot::{Mutex, MutexGuard};
@@ -29,8 +30,19 @@ pub(crate) struct Script {
     pub(crate) authorization: Option<String>,
     /// Whether `_search_shards` gives the wrong shard.
     pub(crate) lies: bool,
+    /// Requests with such a text in their target are answered otherwise.
+    pub(crate) tricks: Vec<(String, Trick)>,
     /// The paths asked for so far.
     pub(crate) asked: Vec<String>,
+}
+
+/// How a request is answered otherwise.
+#[derive(Clone, Copy)]
+pub(crate) enum Trick {
+    /// By this status.
+    Status(u16),
+    /// As usual, but only after this time.
+    Late(Duration),
 }
 
 pub(crate) struct FakeNode {
@@ -47,9 +59,19 @@ pub(crate) struct FakeNode {
     pub(crate) lost: bool,
 }
 
+#[derive(Default)]
 pub(crate) struct FakeIndex {
     pub(crate) uuid: String,
     pub(crate) primaries: Vec<usize>,
+    /// Another `routing_num_shards` than 16 for each shard.
+    pub(crate) routing_shards: Option<u32>,
+    pub(crate) partition_size: Option<u32>,
+    pub(crate) routing_required: bool,
+    pub(crate) mapping_version: Option<u32>,
+    pub(crate) history: Option<String>,
+    pub(crate) closed: bool,
+    /// Whether no shard has an active copy; the routing table says so too.
+    pub(crate) red: bool,
 }
 
 impl Fake {
@@ -114,15 +136,28 @@ impl Fake {
             }
         }
         let target = first.split(' ').nth(1).unwrap_or_default().to_owned();
-        let (status, body) = {
+        let trick = {
             let mut script = self.lock();
             if !script.nodes[node].alive {
                 return;
             }
             script.asked.push(target.clone());
+            let mut tricks = script.tricks.iter();
+            tricks
+                .find(|(of, _)| target.contains(of.as_str()))
+                .map(|(_, trick)| *trick)
+        };
+        if let Some(Trick::Late(time)) = trick {
+            std::thread::sleep(time);
+        }
+        let (status, body) = {
+            let script = self.lock();
             match script.authorization.is_some() && script.authorization != authorization {
                 true => (401, json!({"error": "unauthorized"})),
-                false => script.answer(&target, node),
+                false => match trick {
+                    Some(Trick::Status(status)) => (status, json!({"error": "a trick"})),
+                    _ => script.answer(&target, node),
+                },
             }
         };
         let body = body.to_string();
@@ -143,8 +178,14 @@ impl Script {
             FakeIndex {
                 uuid: uuid.to_owned(),
                 primaries: primaries.to_vec(),
+                ..FakeIndex::default()
             },
         );
+    }
+
+    /// The index of this name, to be changed.
+    pub(crate) fn of(&mut self, name: &str) -> &mut FakeIndex {
+        self.indices.get_mut(name).expect("an index of the script")
     }
 
     fn answer(&self, target: &str, node: usize) -> (u16, Value) {
@@ -170,10 +211,14 @@ impl Script {
                 body["nodes"] = self.each_node(|_| true, |n| json!({"ephemeral_id": format!("{}-e", n.id)}));
                 body["routing_table"] = json!({"indices": self.each_index(|index| {
                     let shard = |(n, node): (usize, &usize)| {
-                        (n.to_string(), json!([{"primary": true, "state": "STARTED", "node": self.nodes[*node].id}]))
+                        let state = if index.red { "UNASSIGNED" } else { "STARTED" };
+                        (n.to_string(), json!([{"primary": true, "state": state, "node": self.nodes[*node].id}]))
                     };
                     json!({"shards": index.primaries.iter().enumerate().map(shard).collect::<Map<_, _>>()})
                 })});
+                let closed = self.indices.iter().filter(|(_, index)| index.closed);
+                body["blocks"] = json!({"indices": closed
+                    .map(|(name, _)| (name.clone(), json!({"4": {}}))).collect::<Map<_, _>>()});
                 body
             }
             "/_alias" => json!(self.aliases),
@@ -181,15 +226,31 @@ impl Script {
                 .map(|(name, backing)| json!({"name": name, "backing_indices": backing})).collect::<Vec<_>>()}),
             "/_ingest/pipeline" => json!({}),
             _ if path.starts_with("/_all/_settings/") => self.each_index(|index| {
-                json!({"settings": {
+                let mut settings = json!({
                     "index.uuid": index.uuid, "index.version.created": "137297827",
                     "index.number_of_shards": index.primaries.len().to_string(),
-                }})
+                });
+                if let Some(size) = index.partition_size {
+                    settings["index.routing_partition_size"] = json!(size.to_string());
+                }
+                if let Some(history) = &index.history {
+                    settings["index.history.uuid"] = json!(history);
+                }
+                json!({"settings": settings})
             }),
             _ if path.starts_with("/_cluster/state/metadata/") => {
-                json!({"metadata": {"indices": self.each_index(
-                    |index| json!({"settings": {"index": {"uuid": index.uuid}}, "routing_num_shards": routing_shards(index)})
-                )}})
+                json!({"metadata": {"indices": self.each_index(|index| {
+                    let mut metadata = json!({
+                        "settings": {"index": {"uuid": index.uuid}}, "routing_num_shards": routing_shards(index),
+                    });
+                    if index.routing_required {
+                        metadata["mappings"] = json!({"_doc": {"_routing": {"required": true}}});
+                    }
+                    if let Some(version) = index.mapping_version {
+                        metadata["mapping_version"] = json!(version);
+                    }
+                    metadata
+                })}})
             }
             _ if path.ends_with("/_search_shards") => self.search_shards(path, query),
             _ => return (404, json!({"error": "no such thing"})),
@@ -203,6 +264,9 @@ impl Script {
             routing_num_shards: routing_shards(index),
         };
         let route = IndexRoute::new("-", formula, vec![None; index.primaries.len()]);
+        if index.red {
+            return json!({"shards": index.primaries.iter().map(|_| json!([])).collect::<Vec<_>>()});
+        }
         let values = query
             .strip_prefix("routing=")
             .and_then(|q| q.split('&').next())
@@ -232,5 +296,6 @@ impl Script {
 }
 
 fn routing_shards(index: &FakeIndex) -> u32 {
-    u32::try_from(index.primaries.len()).expect("loopback and a sound script") * 16
+    let usual = u32::try_from(index.primaries.len()).expect("loopback and a sound script") * 16;
+    index.routing_shards.unwrap_or(usual)
 }

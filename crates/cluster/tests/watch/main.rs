@@ -7,7 +7,9 @@
 
 mod fake;
 mod health;
+mod metadata;
 mod polls;
+mod tls;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -247,6 +249,33 @@ fn publish_addresses_out_of_reach_fall_back_to_the_endpoints_and_say_so() {
             .any(|w| w.contains("127.0.0.1:1") && w.contains("endpoint")),
         "{snapshot:#?}"
     );
+}
+
+#[test]
+fn endpoints_that_hang_are_waited_for_together_and_once() {
+    let fake = Fake::start(2);
+    fake.change(|s| {
+        s.nodes[1].publish = "127.0.0.1:1".to_owned();
+        s.index("logs", "u1", &[0, 1]);
+    });
+    // They accept connections, and never answer.
+    let hang: Vec<_> = (0..4)
+        .map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let hanging = hang.iter().map(|listener| {
+        let address = listener.local_addr().unwrap();
+        cluster::Address::from_endpoint(&format!("http://{address}")).unwrap()
+    });
+    let mut endpoints = vec![fake.endpoint(0), fake.endpoint(1)];
+    endpoints.extend(hanging);
+    let mut config = ClusterConfig::new("test", endpoints);
+    config.timeout = 5 * SECOND;
+    let begun = Instant::now();
+    let cluster = start(config);
+    let snapshot = wait_for(&cluster, 2 * LONG, "learnt", |s| homes(s, "logs").is_some());
+    assert_eq!(homes(&snapshot, "logs").unwrap(), ["node-0", "node-1"]);
+    // One by one, that takes 20 seconds at least.
+    assert!(begun.elapsed() < 15 * SECOND, "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -168,7 +168,7 @@ section! {
         /// sent together.
         #[schemars(range(min = 1, max = 1024))]
         batch_size_in_mb: u32 = 5,
-        /// The same size in kilobytes, which replaces `batch_size_in_mb`.
+        /// The same size in kilobytes: write this or `batch_size_in_mb`, not both.
         #[schemars(range(min = 1, max = 1_048_576))]
         batch_size_in_kb: Option<u32> = None,
         /// Largest number of documents in a request; one client's part of a lane may exceed it.

@@ -216,7 +216,8 @@ section! {
         /// Number of data-path threads. None: one for each core that the process may use.
         #[schemars(range(min = 1, max = 1024))]
         count: Option<u32> = None,
-        /// Memory for request bodies, over all entries. Requests beyond it wait, then get 429.
+        /// Memory for request bodies and the answers to them, over all entries. Requests beyond it wait, then
+        /// get 429.
         body_memory: Bytes = Bytes(144 << 20),
         /// Share of `body_memory` that one client address (of IPv6, its first 64 bits) may hold while there
         /// are others, in percent; also the share of one user over all addresses. All senders whose
@@ -225,8 +226,8 @@ section! {
         #[schemars(range(min = 1, max = 100))]
         body_memory_peer_share: u8 = 50,
         /// Lowest rate of a body, in bytes per second, while others wait for memory. A slower body keeps
-        /// memory only for what has arrived, and gets 408 if that is not enough for those who wait. `0`: no
-        /// limit.
+        /// memory only for what has arrived, and gets 408 if that is not enough for those who wait; an answer
+        /// that is read more slowly for ten seconds is cut. `0`: no limit.
         body_memory_min_rate: Bytes = Bytes(64 << 10),
         /// Memory for delivery of all queues: documents, and long answers of nodes.
         delivery_memory: Bytes = Bytes(48 << 20),

@@ -204,7 +204,7 @@ fn index_parameter(query: &str) -> Result<Option<Cow<'_, str>>, Undecided> {
 }
 
 /// Returns whether some name may match both patterns. In each, a star stands for any characters.
-pub fn overlap(one: &str, other: &str) -> bool {
+pub(super) fn overlap(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     if one.len().saturating_mul(other.len()) > OVERLAP_MAX {
         return true;

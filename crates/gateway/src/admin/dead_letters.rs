@@ -17,8 +17,8 @@ use super::refusal::Refusal;
 use crate::clock::now_ms;
 use crate::own_thread::on_own_thread;
 use crate::queue::dead_letters::{
-    Edit, Letter, LetterFilter, LettersError, Patch, PatchTerms, Patched, ReplayTarget, ShownLetter, Unfit,
-    like,
+    Edit, Letter, LetterFilter, LettersError, Patch, PatchTerms, Patched, ReplayTarget, Replayed,
+    ShownLetter, Unfit, like, tidy_on,
 };
 use crate::queue::{Queue, broken_replay};
 
@@ -37,8 +37,11 @@ pub(super) struct LettersQuery {
     field: Option<String>,
     since: Option<String>,
     until: Option<String>,
+    /// A place in the store where a list goes on, or the id of the letter where a patch does.
     #[serde(default)]
     from: u64,
+    /// The `before` of the answer that a replay is repeated after.
+    before: Option<u64>,
     limit: Option<usize>,
     #[serde(default)]
     all: bool,
@@ -117,6 +120,7 @@ pub(super) async fn edit(
         let edited = queue
             .dead_letters
             .edit(id, &edit, &queue.committed(), &snapshot.table, now_ms());
+        tidy_on(&queue);
         match edited {
             Ok(letter) => Ok(Json(letter.shown()).into_response()),
             Err(Unfit::NoLetter) => Err(no_letter(id)),
@@ -165,6 +169,7 @@ pub(super) async fn patch(
         let done = queue
             .dead_letters
             .patch(&patch, &filter, &queue.committed(), &terms);
+        tidy_on(&queue);
         let done = done.map_err(|error| failed(&error))?;
         if !asked.dry_run {
             tracing::info!(
@@ -254,17 +259,17 @@ pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) 
         .collect();
     drop(queues);
     let others = admin.shared.live.load().other_clusters(&queue.name).into_iter();
-    let others = others.filter_map(|(group, cluster)| {
+    let others = others.map(|(group, cluster)| {
         let snapshot = cluster.snapshot();
-        snapshot.learnt().then(|| (group, Arc::clone(&snapshot.table)))
+        (group, snapshot.learnt().then(|| Arc::clone(&snapshot.table)))
     });
-    let others: Vec<(Arc<str>, Arc<RouteTable>)> = others.collect();
+    let others: Vec<(Arc<str>, Option<Arc<RouteTable>>)> = others.collect();
     blocking(move || {
         let way = ReplayTarget {
             log: &queue.log,
             table: &snapshot.table,
             newest: &newest,
-            whereabouts: queue.whereabouts.as_ref(),
+            whereabouts: queue.whereabouts.as_deref(),
             groups: &groups,
             others: &others,
             within: REPLAY_MAX,
@@ -277,6 +282,7 @@ pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) 
             broken_replay::end(&queue);
             failed(&error)
         })?;
+        tidy_on(&queue);
         tracing::info!(
             queue = &*queue.name,
             replayed = done.replayed,
@@ -284,16 +290,20 @@ pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) 
             stopped = done.stopped,
             "dead letters were replayed"
         );
-        Ok(Json(json!({
-            "replayed": done.replayed,
-            "refused": done.refused.len(),
-            "refusals": refusals(&done.refused),
-            "stopped": done.stopped,
-            "more": done.more,
-        }))
-        .into_response())
+        Ok(Json(shown_replay(&done)).into_response())
     })
     .await
+}
+
+fn shown_replay(done: &Replayed) -> Value {
+    json!({
+        "replayed": done.replayed,
+        "refused": done.refused.len(),
+        "refusals": refusals(&done.refused),
+        "stopped": done.stopped,
+        "more": done.more,
+        "before": done.before,
+    })
 }
 
 pub(super) async fn purge(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {
@@ -310,6 +320,7 @@ pub(super) async fn purge(State(admin): State<Arc<AdminState>>, query: Query_) -
         let letters = &queue.dead_letters;
         let purged = letters.purge(&filter, &queue.committed(), || queue.flush());
         let purged = purged.map_err(|error| failed(&error))?;
+        tidy_on(&queue);
         tracing::info!(queue = &*queue.name, purged, "dead letters were purged");
         Ok(Json(json!({"purged": purged})).into_response())
     })
@@ -377,6 +388,7 @@ impl LettersQuery {
             field: self.field.clone(),
             since_ms: self.since.as_deref().map(time_ms).transpose()?,
             until_ms: self.until.as_deref().map(time_ms).transpose()?,
+            before: self.before,
         })
     }
 
@@ -384,7 +396,12 @@ impl LettersQuery {
     /// accident.
     fn selection(&self) -> Result<LetterFilter, Refusal> {
         let filter = self.filter()?;
-        if filter == LetterFilter::default() && !self.all {
+        // A bound selects nothing by itself.
+        let none = LetterFilter {
+            before: filter.before,
+            ..LetterFilter::default()
+        };
+        if filter == none && !self.all {
             return Err(Refusal::invalid("say which: `id`, a filter, or `all=true`"));
         }
         Ok(filter)

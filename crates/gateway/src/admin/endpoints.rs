@@ -495,7 +495,7 @@ const DEAD_LETTERS: &[Endpoint] = &[
         path: "/dead_letters/_replay",
         says: "Puts the matching dead letters back into the queue, for the consumer group that gave them up.",
         parameters: &[
-            QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL, ALL, DRY_RUN,
+            QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL, ALL, DRY_RUN, BEFORE,
         ],
         body: None,
         route: || post(dead_letters::replay),
@@ -512,6 +512,11 @@ const DEAD_LETTERS: &[Endpoint] = &[
     },
 ];
 
+const BEFORE: Parameter = parameter(
+    "before",
+    "integer",
+    "Only letters with smaller ids: `before` of the answer that this request goes on with.",
+);
 const GROUP: Parameter = parameter("group", "string", "Only of this consumer group.");
 const INDEX: Parameter = parameter(
     "index",

@@ -182,7 +182,7 @@ const OF_BODIES: [Metric<Budget>; 4] = [
     (
         "bodies_cut_total",
         "counter",
-        "Request bodies that were cut off because others waited for the memory that they held.",
+        "Request bodies, and answers that were read too slowly, that were cut off because others waited for the memory that they held.",
         |budget| Some(budget.bodies_cut() as f64),
     ),
 ];

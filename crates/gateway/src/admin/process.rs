@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use config::Config;
 use wire::exposition::{Exposition, escape};
 
 use super::AdminState;
+use crate::live::Live;
 
 impl AdminState {
     /// Writes the metrics of the build and the configuration.
@@ -60,7 +60,7 @@ impl AdminState {
     /// Returns when each certificate ends, with the labels of its metric.
     pub(super) fn expiries(&self) -> Vec<(String, f64)> {
         let live = self.shared.live.load_full();
-        let mut samples = expiries(&live.config);
+        let mut samples = expiries(&live);
         samples.extend(self.certificates().into_iter().filter_map(|(entry, pem)| {
             let at = wire::earliest_expiry(&pem)?;
             Some((labels("entry", &entry), at as f64))
@@ -83,10 +83,22 @@ impl AdminState {
     }
 }
 
-/// Returns when the certificates in configured files end. Files that cannot be read are left out; the log
-/// reports them elsewhere.
-fn expiries(config: &Config) -> Vec<(String, f64)> {
+/// Returns when the certificates in configured files end: those of clusters as they are in use, the others as
+/// the files are now. Files that cannot be read are left out; the log reports them elsewhere.
+fn expiries(live: &Live) -> Vec<(String, f64)> {
+    let config = &live.config;
     let mut samples = Vec::new();
+    for (name, cluster) in &live.clusters {
+        let Some(tls) = cluster.tls() else { continue };
+        let ends = [
+            ("cluster_ca", tls.ca_expires),
+            ("cluster_client", tls.certificate_expires),
+        ];
+        let ends = ends
+            .into_iter()
+            .filter_map(|(kind, at)| Some((labels(kind, name), at? as f64)));
+        samples.extend(ends);
+    }
     let mut add = |kind: &str, name: &Arc<str>, file: Option<&Path>| {
         if let Some(at) = file.and_then(wire::earliest_expiry_of_file) {
             samples.push((labels(kind, name), at as f64));
@@ -106,7 +118,12 @@ fn expiries(config: &Config) -> Vec<(String, f64)> {
         &"admin".into(),
         admin.and_then(|tls| tls.client_ca_file.as_deref()),
     );
-    for (name, cluster) in &config.clusters {
+    let in_use = |name: &Arc<str>| {
+        live.clusters
+            .get(name)
+            .is_some_and(|cluster| cluster.tls().is_some())
+    };
+    for (name, cluster) in config.clusters.iter().filter(|(name, _)| !in_use(name)) {
         let tls = &cluster.tls;
         add("cluster_ca", name, tls.ca_file.as_deref());
         let own = tls.client_certificate.as_ref().map(|(file, _)| file.as_path());

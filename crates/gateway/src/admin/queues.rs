@@ -201,9 +201,10 @@ pub(super) async fn remove_group(
         let letters = &queue.dead_letters;
         drop_unsettled(&queue, &group).map_err(Refusal::failed)?;
         let log = on_disk(&queue, "its consumer groups are removed")?;
+        // Nothing is parked. This goes first, since nobody can ask for it once the group is gone.
+        queue.parked.remove(&group).map_err(Refusal::failed)?;
         log.remove_consumer(&group).map_err(Refusal::failed)?;
         letters.forget(&group).map_err(Refusal::failed)?;
-        queue.parked.forget(&group);
         tracing::warn!(queue = name, group, pending, "a consumer group was removed");
         Ok(Json(json!({"removed": group, "pending": pending})).into_response())
     })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use wire::{Budget, OverBudget};
 
 use crate::turns::AT_ONCE_BYTES;
@@ -28,40 +28,67 @@ impl PlanRoom {
         Self(Arc::new(Semaphore::new(PLANNED_BYTES_MAX)))
     }
 
+    /// Returns whether a body of so many bytes may have to wait.
+    pub(crate) fn is_limited(bytes: usize) -> bool {
+        bytes > AT_ONCE_BYTES / ITEMS_TIMES_MAX
+    }
+
     /// Waits until a body of so many bytes may be planned, whose answer has about as many bytes as `items`
     /// returns. Small ones never wait: they are planned and copied in one go. One that is larger than all
     /// that there is goes alone. If the memory for bodies and answers is used up, it also waits for that: the
     /// answer to a body of short documents is many times its size.
     ///
     /// # Errors
-    /// Fails if no memory becomes free in time. Nothing was accepted.
+    /// Fails if neither memory nor its turn comes in time. Nothing was accepted.
     pub(crate) async fn enter(
         &self,
         bytes: usize,
         items: impl FnOnce() -> usize,
         budget: &Budget,
     ) -> Result<PlanTurn, OverBudget> {
-        if bytes <= AT_ONCE_BYTES / ITEMS_TIMES_MAX {
+        self.enter_within(TURN_WITHIN, bytes, items, budget).await
+    }
+
+    async fn enter_within(
+        &self,
+        within: Duration,
+        bytes: usize,
+        items: impl FnOnce() -> usize,
+        budget: &Budget,
+    ) -> Result<PlanTurn, OverBudget> {
+        if !Self::is_limited(bytes) {
             return Ok(PlanTurn { _permit: None });
         }
         let bytes = bytes.max(items());
         if bytes <= AT_ONCE_BYTES {
             return Ok(PlanTurn { _permit: None });
         }
-        let until = Instant::now() + ROOM_WITHIN;
-        budget.until_not_used_up(bytes, ROOM_WITHIN).await?;
+        budget.until_not_used_up(bytes, within.min(ROOM_WITHIN)).await?;
+        let until = Instant::now() + within;
         let permits = u32::try_from(bytes.min(PLANNED_BYTES_MAX)).unwrap_or(u32::MAX);
+        let permit = timeout_at(until, Arc::clone(&self.0).acquire_many_owned(permits)).await;
         // Nobody closes it.
-        let permit = Arc::clone(&self.0).acquire_many_owned(permits).await.ok();
+        let Ok(Ok(permit)) = permit else {
+            return Err(OverBudget {
+                wanted: bytes,
+                used: budget.used(),
+                limit: budget.limit(),
+            });
+        };
         // Others that waited at the same time have taken it, perhaps.
-        let left = until.saturating_duration_since(Instant::now());
-        budget.until_not_used_up(bytes, left).await?;
-        Ok(PlanTurn { _permit: permit })
+        budget.until_not_used_up(bytes, within.min(ROOM_WITHIN)).await?;
+        Ok(PlanTurn {
+            _permit: Some(permit),
+        })
     }
 }
 
 /// How long a large body waits for memory for its answer.
 const ROOM_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a large body waits for its turn. Others keep theirs while the cluster is asked for their rights,
+/// which a node that hangs draws out.
+const TURN_WITHIN: Duration = Duration::from_secs(20);
 
 /// The items of an answer have fewer than this many times the bytes of the lines that they answer.
 const ITEMS_TIMES_MAX: usize = 16;
@@ -77,8 +104,20 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn large_bodies_wait_for_one_another_the_largest_goes_alone_and_small_ones_go_at_once() {
+    #[tokio::test]
+    async fn a_body_whose_turn_does_not_come_is_refused_in_time() {
+        let (room, budget) = (PlanRoom::new(), Budget::new(1 << 20));
+        let enter = |bytes| room.enter_within(Duration::from_millis(30), bytes, || 0, &budget);
+        let held = enter(PLANNED_BYTES_MAX).await.unwrap();
+        let began = Instant::now();
+        assert!(enter(PLANNED_BYTES_MAX / 2).await.is_err());
+        assert!(began.elapsed() >= Duration::from_millis(30));
+        drop(held);
+        assert!(enter(PLANNED_BYTES_MAX / 2).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn large_bodies_wait_for_one_another_the_largest_goes_alone_and_small_ones_go_at_once() {
         let (room, budget) = (PlanRoom::new(), Budget::new(1 << 20));
         let now = |bytes| match pin!(room.enter(bytes, || 0, &budget))
             .poll(&mut Context::from_waker(Waker::noop()))

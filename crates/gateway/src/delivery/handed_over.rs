@@ -5,13 +5,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kafka::{Handed, Rebalance, Running};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use wire::guard::{self, Work, fault, spawn_in};
 
+use crate::backoff::backoff;
 use crate::clock::now_ms;
 use crate::delivery::former_lanes::FormerLanes;
 use crate::delivery::lane::{Lane, Route, stopped};
@@ -211,9 +212,6 @@ impl HeldLanes {
                     "lanes came from Kafka"
                 );
                 fault("assigned", b"");
-                if group.consumer.went_back() {
-                    keep_letters(group);
-                }
                 self.take(numbers);
             }
             Rebalance::Revoked(handed) => self.give_up(handed).await,
@@ -221,6 +219,11 @@ impl HeldLanes {
                 tracing::info!(queue, group = name, "lanes went back to Kafka");
                 drop_unsettled(&self.route);
             }
+            // No lanes are there, so nothing is under way.
+            Rebalance::Decided => match group.consumer.went_back() {
+                true => keep_letters(group),
+                false => drop_unsettled(&self.route),
+            },
         }
     }
 
@@ -371,8 +374,9 @@ fn find_parked(
     if cancelled.load(Ordering::Relaxed) {
         return None;
     }
+    let (mut begun, mut failures) = (None, 0);
     let taken = loop {
-        let why = match parked.take_over(lanes) {
+        let why = match parked.take_over(lanes, &mut begun) {
             Ok(taken) => break taken,
             Err(why) => why,
         };
@@ -380,11 +384,14 @@ fn find_parked(
         for lane in lanes {
             group.set(*lane, LaneActivity::Paused, Some(&why));
         }
-        #[allow(clippy::disallowed_methods, reason = "this thread does nothing else")]
-        std::thread::sleep(FIND_AGAIN);
-        if cancelled.load(Ordering::Relaxed) {
+        // Each try may leave records in every lane's partition, which the next one reads.
+        if !waits(
+            backoff(FIND_AGAIN, failures, FIND_AGAIN_MAX, fastrand::f64()),
+            cancelled,
+        ) {
             return None;
         }
+        failures += 1;
     };
     let (letters, name) = (&group.queue.dead_letters, &group.settings.group);
     let settled = settle_letters(letters, name, parked, &taken.ends);
@@ -398,12 +405,30 @@ fn find_parked(
     Some(taken.led_to)
 }
 
+/// Waits for a while; false as soon as that is cancelled.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the thread that looks for parked operations does nothing else"
+)]
+fn waits(time: Duration, cancelled: &AtomicBool) -> bool {
+    let until = Instant::now() + time;
+    while !cancelled.load(Ordering::Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(CANCELLED_WITHIN));
+    }
+    false
+}
+
 /// Drops the dead letters of batches that were not committed: their operations are delivered once more, here
 /// or elsewhere, and die there again.
 fn drop_unsettled(route: &Route) {
     let group = Arc::clone(&route.group);
     let letters = &group.queue.dead_letters;
-    let dropped = letters.drop_unsettled(&group.settings.group, &group.queue.committed());
+    let (committed, for_good) = (group.queue.committed(), !group.consumer.is_in_doubt());
+    let dropped = letters.drop_unsettled(&group.settings.group, &committed, for_good);
     if let Err(error) = dropped {
         tracing::warn!(%error, "dead letters of batches that were not committed stay: they may be told of twice");
     }
@@ -412,8 +437,11 @@ fn drop_unsettled(route: &Route) {
 const START_AGAIN: Duration = Duration::from_secs(5);
 /// The interval at which the gateway looks where names lead, whether it has lanes or not.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// The interval between two tries to find parked operations.
-const FIND_AGAIN: Duration = Duration::from_millis(500);
+/// The wait after the first try to find parked operations, and the longest one.
+const FIND_AGAIN: Duration = Duration::from_secs(1);
+const FIND_AGAIN_MAX: Duration = Duration::from_secs(30);
+/// How long a search goes on to wait that nobody waits for any more.
+const CANCELLED_WITHIN: Duration = Duration::from_millis(50);
 /// Why lanes are not delivered after a thread has ended that the gateway needs for that.
 const NOT_LOOKED_FOR: &str = "the thread that looks for what is parked of the lanes that came from Kafka could not be started, or has \
      failed, which is a bug; the gateway leaves the group, and joins it anew";
@@ -422,3 +450,19 @@ const TAKES_NO_LANES: &str =
 /// Why a lane waits if another gateway has parked some of its documents.
 const PARKED_UNKNOWN: &str = "another gateway has parked documents of this lane, and the brokers do not let this one read them: \
      its account needs rights on the topic of parked documents";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_waits_until_its_next_try_or_until_it_is_cancelled() {
+        let cancelled = AtomicBool::new(false);
+        assert!(waits(Duration::from_millis(1), &cancelled));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| waits(Duration::from_secs(3600), &cancelled));
+            cancelled.store(true, Ordering::Relaxed);
+            assert!(!waiting.join().unwrap());
+        });
+    }
+}

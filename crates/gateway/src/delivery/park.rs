@@ -278,7 +278,9 @@ impl Lane {
                             kind: "parked_store_full".to_owned(),
                             reason: format!("{full}; it waited for {}: {}", to_park.key.shown(), to_park.why),
                         });
+                        // What the request has executed meanwhile is done.
                         let operations = to_park.operations.iter();
+                        let operations = operations.filter(|one| !to_park.has_done(self.number, work, **one));
                         dead.extend(operations.map(|operation| (*operation, Arc::clone(&error))));
                         break;
                     }
@@ -323,6 +325,7 @@ impl Lane {
             gone: Vec::new(),
             refused: to_park.refused.clone(),
             instead_of: None,
+            number: fastrand::u64(1..),
         };
         let mut doubt = false;
         for operation in &to_park.operations {

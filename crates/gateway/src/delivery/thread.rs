@@ -156,7 +156,7 @@ impl Route {
         let (queue, settings) = (&self.group.queue, &self.group.settings);
         queue
             .whereabouts
-            .as_ref()
+            .as_deref()
             .filter(|_| queue.cluster == settings.cluster)
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), NotDroppe
         parked.drop_unsettled()?;
         drop_letters(letters, group, &parked, |(number, op)| parked.holds(number, op))?;
     }
-    Ok(letters.drop_unsettled(group, &queue.committed())?)
+    Ok(letters.drop_unsettled(group, &queue.committed(), true)?)
 }
 
 /// Drops the dead letters of operations that are still parked, as far as these are meant: the operations are

@@ -54,7 +54,10 @@ pub(crate) struct LinesChecked;
 /// or too many names.
 pub(crate) async fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
     let chosen_flows = head.extensions.get::<ChosenFlows>()?;
-    memmem::find(body, b"_index").or_else(|| memmem::find(body, b"\\u"))?;
+    // Servers also read UTF-16 and UTF-32, in which no name looks like this, and which have NUL bytes. JSON
+    // in UTF-8 has none.
+    let may_name = memmem::find(body, b"_index").or_else(|| memmem::find(body, b"\\u"));
+    may_name.or_else(|| memmem::find(body, &[0]))?;
     let (mut seen, mut turns) = (HashSet::<String>::new(), Turns::begin());
     let mut last: Option<String> = None;
     for (number, action) in actions(body).enumerate() {
@@ -161,5 +164,13 @@ mod tests {
         ] {
             assert_eq!(refused(path, body), expected, "{path} {body}");
         }
+    }
+
+    #[test]
+    fn a_bulk_in_an_encoding_in_which_only_servers_find_names_is_not_let_through() {
+        let line = "{\"index\":{\"_index\":\"metrics-a\"}}";
+        let wide: String = line.chars().flat_map(|one| ['\0', one]).collect();
+        assert!(refused("/_bulk", &format!("{wide}\n{{}}\n")));
+        assert!(!refused("/_bulk", "{\"index\":{}}\n{\"text\":\"\\\\0\"}\n"));
     }
 }

@@ -9,10 +9,10 @@ use cluster::Snapshot;
 use http::Response;
 use http::request::Parts;
 use traces::OpenSpan;
-use wire::{BodyError, Buffer, Outgoing};
+use wire::{AnswerRoom, BodyError, Buffer, Outgoing, PooledBytes};
 
 use crate::admission::keys::{self, KeyedRequest, Occurrence};
-use crate::admission::plan_room::PlanTurn;
+use crate::admission::plan_room::{PlanRoom, PlanTurn};
 use crate::admission::rights::{Caller, ClusterRights, Denied};
 use crate::error::{Fault, Rejection};
 use crate::intake::filter::{HeldBody, Intake, LEARNT_WITHIN, Passing, Queueing};
@@ -22,6 +22,7 @@ use crate::queue::Queued;
 use crate::request_id::RequestId;
 use crate::reshuffle::{BulkRequest, PlanBasis};
 use crate::sample::sample;
+use crate::turns::AT_ONCE_BYTES;
 use crate::why::HeadWhy;
 
 /// The outcome of the decision about a bulk.
@@ -67,6 +68,10 @@ impl Intake {
             return self.split_it(head, held, &basis).await;
         };
         let (room, budget) = (&queueing.accept.queue.plan_room, self.reshuffle.pool.budget());
+        if PlanRoom::is_limited(held.body.len()) {
+            // Nobody keeps others from their plans who is not known. The answer is remembered.
+            self.authenticate(&queueing.rights, &head, &snapshot).await?;
+        }
         let items = || bulk::acknowledged_bytes_likely(&held.body);
         let turn = room.enter(held.body.len(), items, budget).await;
         let turn = turn.map_err(|over| self.unread(&BodyError::from(over)))?;
@@ -106,6 +111,14 @@ impl Intake {
         held: HeldBody,
         basis: &PlanBasis<'_>,
     ) -> Result<Decided, Rejection> {
+        let Some(room) = self.room_for_answer(&held.body).await? else {
+            // It goes through this gateway piece by piece.
+            let pass = Pass {
+                why: bulk::Why::TooLarge,
+                line: None,
+            };
+            return self.pass_it(head, held, pass, basis, &mut Vec::new()).await;
+        };
         let planning = RequestId::begin_in(&head.extensions, "plan");
         let table = &basis.snapshot.table;
         let verdict = self.reshuffle.plan(&held.body, basis.ask, table).await;
@@ -126,8 +139,34 @@ impl Intake {
             }
             Verdict::Pass(pass) => pass,
         };
+        drop(room);
         // Nothing of a bulk that is not queued waits for an index.
         self.pass_it(head, held, pass, basis, &mut Vec::new()).await
+    }
+
+    /// Waits for room for the answer to a bulk: it is in memory twice, as the nodes give it and as one, and
+    /// is many times the size of a body of short documents. A small one waits only while there is no memory
+    /// at all, and has no room of its own. `None` if the answer is so large that it could not be held.
+    async fn room_for_answer(&self, body: &PooledBytes) -> Result<Option<Option<AnswerRoom>>, Rejection> {
+        let budget = self.reshuffle.pool.budget();
+        let likely = match body.len() <= AT_ONCE_BYTES / ANSWER_TIMES_MAX {
+            true => 0,
+            false => 2 * bulk::answered_bytes_likely(body),
+        };
+        // Beside bodies and a quarter for other answers, this is what the nodes' answers always find room
+        // for.
+        if likely / 2 > budget.limit() {
+            return Ok(None);
+        }
+        let room = match likely <= AT_ONCE_BYTES {
+            true => budget
+                .until_not_used_up(body.len(), ROOM_WITHIN)
+                .await
+                .map(|()| None),
+            false => body.expect_answer(likely, ROOM_WITHIN).await.map(Some),
+        };
+        room.map(Some)
+            .map_err(|over| self.unread(&BodyError::from(over)).into())
     }
 
     /// Queues a planned bulk if its client may do all of it, and answers it.
@@ -276,21 +315,43 @@ impl Intake {
         snapshot: &Snapshot,
         plan: &Plan,
     ) -> Result<(), Denied> {
+        let permitted = async |caller: Caller<'_>| rights.permit(caller, plan.writes()).await;
+        self.as_its_caller(head, snapshot, permitted).await
+    }
+
+    /// Checks that the cluster lets the client of a request in.
+    async fn authenticate(
+        &self,
+        rights: &ClusterRights,
+        head: &Parts,
+        snapshot: &Snapshot,
+    ) -> Result<(), Rejection> {
+        let known = async |caller: Caller<'_>| rights.authenticate(caller).await.map(drop);
+        self.as_its_caller(head, snapshot, known).await
+    }
+
+    /// Asks something about the client of a request, who shows the credentials that the request is sent with.
+    async fn as_its_caller<T>(
+        &self,
+        head: &Parts,
+        snapshot: &Snapshot,
+        ask: impl AsyncFnOnce(Caller<'_>) -> T,
+    ) -> T {
         let mut headers = Cow::Borrowed(&head.headers);
         if self.fallback.would_fill(&headers) {
             self.fallback.fill(headers.to_mut());
         }
-        let caller = Caller {
+        ask(Caller {
             outbound: &self.outbound,
             snapshot,
             headers: &headers,
             request_id: &RequestId::of(&head.extensions),
-        };
-        rights.permit(caller, plan.writes()).await
+        })
+        .await
     }
 
     /// Returns what has to be done with a request that has a key, or `None` if it has no key.
-    async fn occurrence(
+    pub(crate) async fn occurrence(
         &self,
         head: &Parts,
         target: &str,
@@ -367,6 +428,10 @@ struct Acknowledged {
 
 /// The time between two checks of an index.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long a bulk waits for memory for its answer. Its body has come, so it is not sent away soon.
+const ROOM_WITHIN: Duration = Duration::from_secs(20);
+/// An answer takes less than this many times the memory of its body, in the nodes' words and as one.
+const ANSWER_TIMES_MAX: usize = 32;
 /// The number of indices that one bulk may create at most before it is queued.
 const INTRODUCED_MAX: usize = 16;
 

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -34,7 +35,7 @@ struct Awaited {
 
 impl Passing {
     /// Returns what the request waits for, according to where names lead now.
-    fn awaited(&self, uri: &Uri, body: &Body, table: &RouteTable, queue: &Queue) -> Awaited {
+    async fn awaited(&self, uri: &Uri, body: &Body, table: &RouteTable, queue: &Queue) -> Awaited {
         if let Some(lanes) = &self.lanes {
             let mut lanes = lanes.iter().copied().collect();
             if let Some(whereabouts) = &queue.whereabouts {
@@ -46,11 +47,19 @@ impl Passing {
             };
         }
         let touched = match body {
-            Body::Held(body) => TouchedLanes::by(uri, body, table, queue),
+            Body::Held(body) => TouchedLanes::by(uri, body, table, queue).await,
             Body::Streamed(_) => None,
         };
-        let (lanes, names) = touched.map(|touched| (touched.lanes, touched.names)).unzip();
-        Awaited { lanes, names }
+        match touched {
+            Some(TouchedLanes { lanes, names }) => Awaited {
+                lanes: Some(lanes),
+                names,
+            },
+            None => Awaited {
+                lanes: None,
+                names: None,
+            },
+        }
     }
 }
 
@@ -113,7 +122,7 @@ impl Intake {
             // The lanes of documents may have changed since anybody asked.
             whereabouts.look(&table, newest, &queue.log);
         }
-        let awaited = passing.awaited(&head.uri, &body, &table, queue);
+        let awaited = passing.awaited(&head.uri, &body, &table, queue).await;
         tokio::select! {
             biased;
             // A client that has gone may have sent something else meanwhile, and this request must not follow
@@ -145,6 +154,7 @@ async fn caught_up(queue: &Queue, groups: &[Arc<Group>], awaited: &Awaited, with
     let until = Instant::now() + within;
     let mut goals = None;
     let mut step = Duration::from_millis(1);
+    let behind = Behind::begin(&queue.behind);
     let looks = queue.log.looks();
     loop {
         // What other gateways have put into a topic is visible only after a look that began later than this
@@ -173,7 +183,7 @@ async fn caught_up(queue: &Queue, groups: &[Arc<Group>], awaited: &Awaited, with
             return false;
         }
         tokio::time::sleep(step).await;
-        step = (step * 2).min(STEP_MAX);
+        step = (step * 2).min(behind.step_max());
     }
 }
 
@@ -239,5 +249,32 @@ fn done(queue: &Queue, groups: &[Arc<Group>]) -> Vec<Vec<u64>> {
         .collect()
 }
 
-/// The longest time between two checks.
+/// A request that waits behind a queue.
+struct Behind<'q>(&'q AtomicUsize);
+
+impl<'q> Behind<'q> {
+    fn begin(waiting: &'q AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+
+    /// Returns the longest time between two checks: thousands that wait check less often.
+    fn step_max(&self) -> Duration {
+        let waiting = u32::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        STEP_MAX
+            .saturating_mul(1 + waiting / CHECK_OFTEN)
+            .min(STEP_OF_MANY_MAX)
+    }
+}
+
+impl Drop for Behind<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The longest time between two checks, for few requests and for many.
 const STEP_MAX: Duration = Duration::from_millis(20);
+const STEP_OF_MANY_MAX: Duration = Duration::from_secs(1);
+/// So many requests may check often.
+const CHECK_OFTEN: u32 = 64;

@@ -11,19 +11,23 @@ use serde_json::Value;
 
 use crate::intake::lines::actions;
 use crate::queue::Queue;
-use config::router::{decode, overlap};
+use crate::switches::indices::matches;
+use crate::turns::Turns;
+use config::router::decode;
 
 /// The lanes and names of what a request may touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TouchedLanes {
     pub(crate) lanes: HashSet<u32>,
-    /// The indices, and all names that lead to one of them.
-    pub(crate) names: HashSet<String>,
+    /// The indices, and all names that lead to one of them; `None` if they are too many to be kept for as
+    /// long as the request waits.
+    pub(crate) names: Option<HashSet<String>>,
 }
 
 impl TouchedLanes {
-    /// Returns what a request may touch, or `None` if that cannot be determined.
-    pub(crate) fn by(uri: &Uri, body: &[u8], table: &RouteTable, queue: &Queue) -> Option<Self> {
+    /// Returns what a request may touch, or `None` if that cannot be determined, or would take long. Other
+    /// tasks have their turns meanwhile: whoever sends such a request has not been asked who it is.
+    pub(crate) async fn by(uri: &Uri, body: &[u8], table: &RouteTable, queue: &Queue) -> Option<Self> {
         // A pipeline may send documents anywhere.
         if uri
             .query()
@@ -33,62 +37,89 @@ impl TouchedLanes {
         }
         let expression = expression(uri.path(), body)?;
         let whereabouts = queue.whereabouts.as_ref()?;
-        let mut touched = Self::of(&expression, table, queue.log.lanes(), |name| {
-            whereabouts.may_have_lost(name)
-        })?;
+        let lost = |name: &dyn Fn(&str) -> bool| whereabouts.may_have_lost(name);
+        let mut touched = Self::of(&expression, table, queue.log.lanes(), lost).await?;
         whereabouts.add_earlier(&mut touched.lanes);
         Some(touched)
     }
 
-    fn of(
+    async fn of(
         expression: &str,
         table: &RouteTable,
         lanes: u32,
         may_have_lost: impl Fn(&dyn Fn(&str) -> bool) -> bool,
     ) -> Option<Self> {
-        let mut indices: HashSet<&str> = HashSet::new();
-        // Servers read a list without a name as all indices.
-        if expression.split(',').all(str::is_empty) {
-            return None;
-        }
-        for name in expression.split(',').filter(|name| !name.is_empty()) {
-            // An exclusion after a name or pattern adds no index.
-            if name.starts_with('-') && !indices.is_empty() {
-                continue;
-            }
-            if name.starts_with(['<', '-']) || name.contains(':') {
-                return None;
-            }
-            let pattern: Option<&str> = match name {
-                "_all" => Some("*"),
-                name => name.contains('*').then_some(name),
-            };
-            let Some(pattern) = pattern else {
-                indices.extend(table.members_of(name)?);
-                continue;
-            };
-            // The documents of a deleted index will still be delivered, and may create it again.
-            if may_have_lost(&|gone| overlap(gone, pattern)) {
-                return None;
-            }
-            for known in table.known_names().filter(|known| overlap(known, pattern)) {
-                indices.extend(table.members_of(known)?);
-            }
-        }
+        let mut turns = Turns::begin();
+        let indices = indices_of(expression, table, may_have_lost, &mut turns).await?;
         let mut touched = Self::default();
         for index in &indices {
             // For an index whose own pipeline may send documents elsewhere, the lanes cannot be determined.
             let route = table.laned(index).and_then(|target| target.write().ok())?;
             touched.lanes.extend(lanes_of(&route.name, route.shards(), lanes));
         }
-        for name in table.known_names() {
+        let mut names = HashSet::new();
+        for (number, name) in table.known_names().enumerate() {
+            if number.is_multiple_of(NAMES_A_TURN) {
+                turns.pass().await;
+            }
             let leads_here = table.members_of(name);
             if leads_here.is_none_or(|members| members.iter().any(|index| indices.contains(index))) {
-                touched.names.insert(name.to_owned());
+                names.insert(name.to_owned());
+                if names.len() > NAMES_MAX {
+                    return Some(touched);
+                }
             }
         }
+        touched.names = Some(names);
         Some(touched)
     }
+}
+
+/// Returns the indices that an expression stands for.
+async fn indices_of<'t>(
+    expression: &str,
+    table: &'t RouteTable,
+    may_have_lost: impl Fn(&dyn Fn(&str) -> bool) -> bool,
+    turns: &mut Turns,
+) -> Option<HashSet<&'t str>> {
+    let mut indices: HashSet<&str> = HashSet::new();
+    // Servers read a list without a name as all indices.
+    if expression.split(',').all(str::is_empty) {
+        return None;
+    }
+    let (mut seen, mut patterns) = (HashSet::new(), 0);
+    let words = expression.split(',').filter(|name| !name.is_empty());
+    for name in words.filter(|name| seen.insert(*name)) {
+        // An exclusion after a name or pattern adds no index.
+        if name.starts_with('-') && !indices.is_empty() {
+            continue;
+        }
+        if name.starts_with(['<', '-']) || name.contains(':') {
+            return None;
+        }
+        let pattern: Option<&str> = match name {
+            "_all" => Some("*"),
+            name => name.contains('*').then_some(name),
+        };
+        let Some(pattern) = pattern else {
+            indices.extend(table.members_of(name)?);
+            continue;
+        };
+        patterns += 1;
+        // The documents of a deleted index will still be delivered, and may create it again.
+        if patterns > PATTERNS_MAX || may_have_lost(&|gone| matches(pattern, gone)) {
+            return None;
+        }
+        for (number, known) in table.known_names().enumerate() {
+            if number.is_multiple_of(NAMES_A_TURN) {
+                turns.pass().await;
+            }
+            if matches(pattern, known) {
+                indices.extend(table.members_of(known)?);
+            }
+        }
+    }
+    Some(indices)
 }
 
 /// Returns the indices that a write by query, or a write of one document, names.
@@ -154,9 +185,19 @@ fn reindexed(body: &[u8]) -> Option<String> {
             _ => return None,
         }
     }
-    // A pipeline may send documents anywhere.
-    body["dest"].get("pipeline").is_none().then(|| names.join(","))
+    // A pipeline may send documents anywhere, and so may a script, which can set `ctx._index`.
+    let goes_elsewhere = body["dest"].get("pipeline").is_some() || body.get("script").is_some();
+    (!goes_elsewhere).then(|| names.join(","))
 }
+
+/// The most patterns that are compared with all names.
+const PATTERNS_MAX: usize = 16;
+
+/// The most names that one request keeps while it waits.
+const NAMES_MAX: usize = 256;
+
+/// The names that are looked at between two looks at the clock.
+const NAMES_A_TURN: usize = 256;
 
 /// The longest bulk, in bytes, whose lines are read for their indices: no client should wait for a longer
 /// one.
@@ -172,6 +213,7 @@ mod tests {
     use bulk::{Dialect, Flavour, Formula, IndexRoute, Target, Version, Why};
 
     use super::*;
+    use crate::turns::in_any_slices;
 
     fn table() -> RouteTable {
         let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
@@ -202,8 +244,9 @@ mod tests {
     fn an_expression_is_the_indices_that_it_stands_for_and_the_names_that_lead_there() {
         let table = table();
         let names = |expression: &str| {
-            let touched = TouchedLanes::of(expression, &table, 64, |is_gone| is_gone("gone-1"))?;
-            let mut names: Vec<String> = touched.names.into_iter().collect();
+            let touched = TouchedLanes::of(expression, &table, 64, |is_gone| is_gone("gone-1"));
+            let touched = in_any_slices(touched)?;
+            let mut names: Vec<String> = touched.names.unwrap().into_iter().collect();
             names.sort_unstable();
             Some((names.join(" "), touched.lanes.len()))
         };
@@ -219,6 +262,13 @@ mod tests {
         );
         assert_eq!(names("s,other"), some(".ds-s-1 .ds-s-2 other s unknown", 3));
         assert_eq!(names("oth*"), names("other"));
+        assert_eq!(
+            names(&"oth*,".repeat(1_000)),
+            names("other"),
+            "each word counts once"
+        );
+        let many: Vec<String> = (0..=PATTERNS_MAX).map(|n| format!("oth{n}*")).collect();
+        assert_eq!(names(&many.join(",")), None);
         for unknown in [
             "nowhere",
             "unknown",
@@ -280,6 +330,9 @@ mod tests {
         );
         let piped = json!({"index": "b", "pipeline": "p"});
         assert_eq!(reindex(json!({"source": {"index": "a"}, "dest": piped})), None);
+        let scripted =
+            json!({"source": {"index": "a"}, "dest": dest, "script": {"source": "ctx._index='c'"}});
+        assert_eq!(reindex(scripted), None);
         assert_eq!(reindex(none), None);
     }
 }

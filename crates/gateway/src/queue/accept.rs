@@ -120,7 +120,7 @@ impl Accept {
                 if let (Some(noted), Some(whereabouts), Receipt::Disk(receipt)) =
                     (noted, &self.queue.whereabouts, &receipt)
                 {
-                    whereabouts.durable(noted, receipt.position);
+                    whereabouts.durable(noted, receipt.position).await;
                 }
                 let took = keyed.map_or_else(|| millis(queued.arrived), |keyed| keyed.took);
                 let mut response = answer(queued.head, took, queued.items, &receipt);
@@ -156,9 +156,7 @@ impl Accept {
         let mut params = Params::of(queued.target, plan, table, &self.queue.log);
         for (group, cluster) in &self.others {
             let learnt = |snapshot: &Snapshot| snapshot.learnt().then(|| Arc::clone(&snapshot.table));
-            if let Some(other) = cluster.look(learnt) {
-                params.add_cluster(group, &other, plan, table);
-            }
+            params.add_cluster(group, cluster.look(learnt).as_deref(), plan, table);
         }
         params
     }

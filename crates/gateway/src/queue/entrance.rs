@@ -2,7 +2,7 @@
 //! only if nothing more comes in.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Counts the requests on their way into a queue, and refuses new ones while it is closed.
 #[derive(Debug, Default)]
@@ -21,11 +21,15 @@ impl Entrance {
     pub(crate) fn enter(&self) -> Option<Inside> {
         // Whoever closes it looks for requests afterwards: a request is seen, or sees that it is closed.
         let inside = Inside(Arc::clone(&self.inside));
+        // Counting is relaxed: without a fence on both sides, either may happen before what is written above
+        // it, and neither sees the other.
+        fence(Ordering::SeqCst);
         (!self.closed.load(Ordering::SeqCst)).then_some(inside)
     }
 
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
     }
 
     pub(crate) fn open(&self) {
@@ -34,7 +38,10 @@ impl Entrance {
 
     /// Returns whether no request is inside. While the entrance is closed, it stays so.
     pub(crate) fn is_empty(&self) -> bool {
-        Arc::strong_count(&self.inside) == 1
+        let is_empty = Arc::strong_count(&self.inside) == 1;
+        // Whoever finds it empty sees what those have done who were inside.
+        fence(Ordering::Acquire);
+        is_empty
     }
 }
 

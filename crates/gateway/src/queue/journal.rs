@@ -563,6 +563,11 @@ impl Consumer {
         }
     }
 
+    /// Whether it is not known of some lane how much of what is claimed is committed ([`kafka::Group`]).
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        matches!(self, Consumer::Kafka(group) if group.is_in_doubt())
+    }
+
     /// Whether a lane has come, since this was last asked, of which nothing is committed that it has.
     pub(crate) fn went_back(&self) -> bool {
         match self {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ pub(crate) struct Queue {
     /// The idempotency keys that were used; `None` if the queue ignores keys.
     pub(crate) keys: Option<Arc<Keys>>,
     /// Where the names of its documents lead; `None` in Kafka, where lanes may be other gateways'.
-    pub(crate) whereabouts: Option<Whereabouts>,
+    pub(crate) whereabouts: Option<Arc<Whereabouts>>,
     /// The folder that says how far each consumer group sends; `None` in Kafka.
     sent_marks: Option<PathBuf>,
     pub(crate) entrance: Entrance,
@@ -56,6 +56,8 @@ pub(crate) struct Queue {
     pub(crate) forms: Forms,
     /// The treatment of writes that cannot be queued.
     passing: Mutex<config::Passing>,
+    /// The number of requests that wait for their turn behind the queue.
+    pub(crate) behind: AtomicUsize,
     /// Where large bulks wait to be planned.
     pub(crate) plan_room: PlanRoom,
 }
@@ -243,6 +245,7 @@ impl Queue {
             entrance: Entrance::default(),
             forms: Forms::default(),
             passing: Mutex::new(settings.passing),
+            behind: AtomicUsize::new(0),
             plan_room: PlanRoom::new(),
         })
     }
@@ -250,6 +253,10 @@ impl Queue {
     /// Closes the queue: records that were handed over are written, marks are made durable, and nothing more
     /// is accepted.
     pub(crate) fn close(&self) {
+        // Before the log lets go of its lock: another process may have the file then.
+        if let Some(whereabouts) = &self.whereabouts {
+            whereabouts.close();
+        }
         self.log.close();
         self.dead_letters.close();
         self.parked.close();
@@ -333,12 +340,14 @@ enum NoLog {
     #[error("{0}")]
     NotOurs(String),
     #[error(transparent)]
+    UnreadMark(#[from] moving::UnreadMark),
+    #[error(transparent)]
     Open(#[from] log::OpenError),
 }
 
 /// Opens the log of a queue on this machine's disk.
 fn open_log(settings: &config::Queue, data: &Path) -> Result<Log, NoLog> {
-    if let Some(why) = moving::why_not_ours(data, &settings.name) {
+    if let Some(why) = moving::why_not_ours(data, &settings.name)? {
         return Err(NoLog::NotOurs(why));
     }
     let folder = data.join("queue").join(&*settings.name);

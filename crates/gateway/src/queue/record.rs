@@ -89,8 +89,16 @@ impl Params {
     }
 
     /// Adds where the names of a plan lead in another cluster, to which this consumer group delivers.
-    pub(crate) fn add_cluster(&mut self, group: &str, other: &RouteTable, plan: &Plan, table: &RouteTable) {
-        let pairs = led_to(names_of(plan, table), other);
+    pub(crate) fn add_cluster(
+        &mut self,
+        group: &str,
+        other: Option<&RouteTable>,
+        plan: &Plan,
+        table: &RouteTable,
+    ) {
+        let pairs = other.map(|other| led_to(names_of(plan, table), other));
+        // Where nothing is said of a cluster, the names lead there as in the one that clients see.
+        let pairs = pairs.unwrap_or_default();
         if pairs != self.led_to {
             self.led_to_in.insert(group.to_owned(), pairs);
         }
@@ -259,6 +267,46 @@ mod tests {
             (Some("logs"), Some("a b"))
         );
         assert!(recorded.minted.is_some_and(|minted| minted.has(first.as_bytes())));
+    }
+
+    #[test]
+    fn where_names_led_in_a_cluster_that_was_not_known_is_not_where_they_led_in_the_first() {
+        let raw =
+            br#"{"target":"/_bulk","content_type":"x","led_to":[["a","i1"]],"led_to_in":{"d":[],"e":[["a","j1"]]}}"#;
+        let recorded = Recorded::read(raw).unwrap();
+        let led_to = |group| recorded.led_to(group).map(|pairs| pairs[0].1.clone());
+        assert_eq!(led_to("c").as_deref(), Some("i1"));
+        assert_eq!((led_to("d"), led_to("e").as_deref()), (None, Some("j1")));
+        let index = |name: &str| {
+            let one = bulk::IndexRoute::new(name, bulk::Formula::Modulo, vec![Some(bulk::NodeIx(0))]);
+            std::sync::Arc::new(one)
+        };
+        let dialect = bulk::Dialect::new(bulk::Flavour::OpenSearch, bulk::Version::new(3, 8, 0));
+        let mut builder = RouteTable::builder(dialect, 1);
+        builder.index(index("i1"));
+        let alias = bulk::Target::Alias {
+            write: index("i1"),
+            index_routing: None,
+        };
+        builder.name("a", alias);
+        let table = builder.build();
+        let (mut ids, mut scratch) = (bulk::IdMint::new(1), bulk::Scratch::default());
+        let body = b"{\"index\":{\"_index\":\"a\",\"_id\":\"1\"}}\n{}\n";
+        let ask = bulk::Ask {
+            level: bulk::Level::Lane(4),
+            ..bulk::Ask::default()
+        };
+        let bulk::Verdict::Plan(plan) = bulk::plan(body, &ask, &table, &mut ids, &mut scratch) else {
+            panic!("it is planned");
+        };
+        let mut params = Params {
+            led_to: recorded.params.led_to.clone(),
+            ..recorded.params.clone()
+        };
+        params.add_cluster("f", None, &plan, &table);
+        params.add_cluster("g", Some(&table), &plan, &table);
+        assert_eq!(params.led_to_in.get("f"), Some(&Vec::new()));
+        assert_eq!(params.led_to_in.get("g"), None, "as in the first");
     }
 
     #[test]

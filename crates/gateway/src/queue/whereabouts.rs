@@ -11,12 +11,14 @@
 //! under way.
 
 mod kept;
+mod syncing;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bulk::{Formula, RouteTable, Target, lanes_of};
@@ -27,6 +29,7 @@ use crate::queue::fence::{Fence, LaneSet};
 use crate::queue::journal::Journal;
 use crate::queue::parked::ParkedOfQueue;
 use kept::{FileContents, WhereaboutsFile};
+use syncing::{Syncer, Syncs};
 
 /// Where the names of one queue lead.
 pub(crate) struct Whereabouts {
@@ -40,6 +43,8 @@ pub(crate) struct Whereabouts {
     /// Whether some fence is not closed.
     open: AtomicBool,
     name_table: Mutex<NameTable>,
+    syncs: Syncs,
+    own: Weak<Self>,
 }
 
 /// A time in which names lead where they do. A request that holds an epoch may be put into the log as it was
@@ -63,8 +68,10 @@ struct NameTable {
     fences_made: u64,
     /// Documents before this position may have names that nobody knows.
     unknown_before: u64,
-    path: PathBuf,
     kept: WhereaboutsFile,
+    /// Whether most of the file is of no use.
+    is_long: bool,
+    syncer: Syncer,
 }
 
 /// Where a name leads, as far as lanes follow from it.
@@ -88,9 +95,11 @@ pub(crate) struct NamesOfCore {
 
 /// A note that a request has to hold until its record is handed to the log.
 pub(crate) struct NameNote {
-    _epoch: Arc<Epoch>,
+    epoch: Arc<Epoch>,
     /// Fences that this record closes: nothing that was planned before them can come behind it.
     closing: Vec<Arc<Fence>>,
+    /// The number of fences that have to be synced, if some are not: the record may keep its order by them.
+    unsynced: Option<u64>,
 }
 
 /// Names that have come to lead to one index.
@@ -182,13 +191,14 @@ impl Whereabouts {
         queue: &str,
         journal: &Journal,
         parked: Arc<ParkedOfQueue>,
-    ) -> io::Result<Self> {
+    ) -> io::Result<Arc<Self>> {
         let path = data.join("whereabouts").join(format!("{queue}.jsonl"));
         let status = journal.status();
         let FileContents {
             mut targets,
             mut fences,
             whole,
+            unknown_before,
         } = WhereaboutsFile::read(&path)?;
         if status.documents == 0 {
             // The queue is new.
@@ -200,9 +210,16 @@ impl Whereabouts {
         }
         let needed_from = needed_from(&parked, status.start);
         fences.retain(|fence| fence.end() > Some(needed_from));
-        let kept = WhereaboutsFile::begin_anyway(&path, &targets, fences.iter());
+        let unknown_before = match status.documents {
+            0 => 0,
+            _ if !whole => status.end,
+            // Documents that old are gone by now.
+            _ if unknown_before <= needed_from => 0,
+            _ => unknown_before,
+        };
+        let kept = WhereaboutsFile::begin_anyway(&path, &targets, fences.iter(), unknown_before);
         let fences_made = fences.iter().map(|fence| fence.number).max().unwrap_or_default();
-        Ok(Self {
+        Ok(Arc::new_cyclic(|own| Self {
             lanes: journal.lanes(),
             parked,
             epoch: ArcSwap::from_pointee(Epoch {
@@ -217,15 +234,14 @@ impl Whereabouts {
                 earlier: Vec::new(),
                 holders: Vec::new(),
                 fences_made,
-                unknown_before: if whole || status.documents == 0 {
-                    0
-                } else {
-                    status.end
-                },
-                path,
+                unknown_before,
                 kept,
+                is_long: false,
+                syncer: Syncer::Idle,
             }),
-        })
+            syncs: Syncs::default(),
+            own: Weak::clone(own),
+        }))
     }
 
     /// Returns the current fences.
@@ -283,17 +299,37 @@ impl Whereabouts {
             false => Vec::new(),
         };
         NameNote {
-            _epoch: epoch,
+            epoch,
             closing,
+            unsynced: self.syncs.unsynced(),
         }
     }
 
-    /// Records that the noted record is durable at this position.
-    pub(crate) fn durable(&self, noted: NameNote, position: u64) {
-        for fence in noted.closing {
+    /// Records that the noted record is durable at this position, and waits until the fences are, too, by
+    /// which it keeps its order.
+    pub(crate) async fn durable(&self, noted: NameNote, position: u64) {
+        let NameNote {
+            epoch,
+            closing,
+            unsynced,
+        } = noted;
+        drop(epoch);
+        for fence in closing {
             if fence.close(position) {
                 self.name_table().keep_fence(&fence);
             }
+        }
+        if let Some(number) = unsynced {
+            self.syncs.reach(number).await;
+        }
+    }
+
+    /// Waits until the fences are durable by which a noted record keeps its order. Blocks for as long as the
+    /// disk takes.
+    #[allow(clippy::disallowed_methods, reason = "a replay has a thread of its own")]
+    pub(crate) fn wait_for_fences(&self, noted: &NameNote) {
+        while noted.unsynced.is_some_and(|number| !self.syncs.has(number)) {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -405,10 +441,10 @@ impl Whereabouts {
             fences.push(fence);
         }
         self.begin(name_table, newest, fences, journal);
-        // The names are written after the fences: a process that is killed between the two writes finds the
-        // fences, and the names still with their old targets.
+        // The names are written once the fences are synced: whatever ends between the two, what starts next
+        // finds the names still with their old targets, or the fences.
         for name in back {
-            name_table.keep_name(&name);
+            name_table.keep_moved(&name);
         }
     }
 
@@ -446,6 +482,7 @@ impl Whereabouts {
         for fence in &made {
             name_table.keep_fence(fence);
             if fence.end().is_none() {
+                self.syncs.want();
                 name_table
                     .holders
                     .push((Arc::clone(fence), name_table.earlier.clone()));
@@ -467,7 +504,7 @@ impl Whereabouts {
                 .chain(open)
                 .collect();
         }
-        name_table.tidy(&fences);
+        name_table.tidy(fences.len());
         // Every reader of documents that are accepted from now on must see the fences.
         self.fences.store(Arc::new(fences));
         let now = Arc::new(Epoch {
@@ -475,6 +512,7 @@ impl Whereabouts {
             table: Some(Arc::clone(table)),
         });
         self.epoch.store(Arc::clone(&now));
+        self.sync_soon(name_table);
         now
     }
 
@@ -549,9 +587,9 @@ impl NameTable {
         self.targets.insert(name.to_owned(), target);
     }
 
-    fn keep_name(&mut self, name: &str) {
+    fn keep_moved(&mut self, name: &str) {
         if let Some(target) = self.targets.get(name) {
-            self.kept.name(name, target);
+            self.kept.moved(name, target);
         }
     }
 
@@ -559,18 +597,9 @@ impl NameTable {
         self.kept.fence(fence);
     }
 
-    /// Writes the file anew once most of it is of no use.
-    fn tidy(&mut self, fences: &[Arc<Fence>]) {
-        if self.kept.lines() < LINES_MIN + 4 * (self.targets.len() + fences.len()) {
-            return;
-        }
-        match WhereaboutsFile::begin(&self.path, &self.targets, fences.iter().map(|fence| &**fence)) {
-            Ok(kept) => self.kept = kept,
-            Err(error) => {
-                let path = self.path.display();
-                tracing::warn!(%path, %error, "where names lead could not be written anew");
-            }
-        }
+    /// Has the file written anew once most of it is of no use.
+    fn tidy(&mut self, fences: usize) {
+        self.is_long |= self.kept.lines() >= LINES_MIN + 4 * (self.targets.len() + fences);
     }
 
     /// Forgets names that the cluster no longer has and that no document in the log or among the parked ones,

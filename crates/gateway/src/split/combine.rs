@@ -389,6 +389,15 @@ impl Lease {
     pub(crate) fn ended(&mut self, answer: Result<(StatusCode, &[u8]), &SendError>, bytes: u64) {
         let ended = match answer {
             Ok((status, body)) => ended(status, body, bytes),
+            // It has answered, and there was no memory for that.
+            Err(error)
+                if matches!(
+                    error.kind,
+                    SendErrorKind::OverBudget(_) | SendErrorKind::TooLarge { .. }
+                ) =>
+            {
+                None
+            }
             Err(error) => (error.fate == Fate::Unknown).then_some(Ended::Lost),
         };
         if let Some(ended) = ended

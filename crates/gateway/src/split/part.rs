@@ -7,7 +7,7 @@ use std::time::Duration;
 use bulk::{Ask, Destination, RawError, Repeat, Reply, Share};
 use cluster::{Node, PickReason, Snapshot};
 use http::{StatusCode, response};
-use wire::{Fate, Outgoing, Pool, PooledBytes, SendError};
+use wire::{Fate, Outgoing, Pool, PooledBytes, SendError, SendErrorKind};
 
 use crate::metrics::Counters;
 use crate::nodes::lines::{Body, Lines, PlannedBody};
@@ -133,7 +133,7 @@ impl Sender<'_> {
             // An answer about a request that carried others as well does not count as a try of this part.
             let left = tries.may_retry(doubt.is_none()) || (together && tries.is_first());
             let in_time = tokio::time::Instant::now() < split.deadline;
-            if !left || !may_try_again || !in_time {
+            if !left || !may_try_again || !in_time || lost.is_our_limit() {
                 return match (doubt, lost) {
                     (None, Lost::Unanswered(error)) => PartAnswer::Unsent(error),
                     (Some(doubt), _) => PartAnswer::Unknown(doubt.why),
@@ -246,6 +246,17 @@ impl Lost {
             Lost::Unanswered(error) => (error.fate == Fate::Unknown).then(|| error.to_string()),
             Lost::Together(why) => Some(why.clone()),
         }
+    }
+
+    /// Returns whether the answer was larger than it may be here: another try would have the same.
+    fn is_our_limit(&self) -> bool {
+        let Lost::Unanswered(error) = self else {
+            return false;
+        };
+        matches!(
+            error.kind,
+            SendErrorKind::OverBudget(_) | SendErrorKind::TooLarge { .. }
+        )
     }
 }
 

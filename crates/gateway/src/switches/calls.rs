@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode, response};
 use memchr::memmem;
 use serde_json::{Map, Value};
-use wire::{BodyError, Collected, Outgoing};
+use wire::{BodyError, Buffer, Collected, Outgoing};
 
 use super::body::{self, GatewaySettings};
 use super::filter_path::FilterPath;
@@ -26,6 +26,7 @@ use crate::error::Fault;
 use crate::nodes::{Body, Proxy};
 use crate::own_thread::on_own_thread;
 use crate::request_id::RequestId;
+use crate::turns::AT_ONCE_BYTES;
 
 /// The calls that a request may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,9 +187,11 @@ async fn set(
     }
     tracing::info!(%request_id, cluster = &*switches.cluster, by = "entry", change = %change.to_text(), "switched");
     Ok(match call {
-        Call::SetCluster => reworded(answer, &body, &parameters.shape, |settings| {
-            shown::add_set(settings, &change.settings, &parameters.shape);
-        }),
+        Call::SetCluster => {
+            let set = change.settings;
+            let reword = move |all: &mut Map<String, Value>, shape: &Shape| shown::add_set(all, &set, shape);
+            reworded(answer, body, &parameters.shape, reword).await
+        }
         _ => with_head(answer, &[], Outgoing::from(body)),
     })
 }
@@ -235,9 +238,11 @@ async fn show_cluster(
 ) -> Result<Response<Outgoing>, Fault> {
     let target = target_of(&head);
     let (answer, body) = proxy.fetch(&mut head, &target, Bytes::new()).await?;
-    Ok(reworded(answer, &body, &parameters.shape, |settings| {
-        shown::add_all(settings, &switches.now(), &parameters.shape);
-    }))
+    let switched = Arc::clone(&switches.now());
+    let reword = move |settings: &mut Map<String, Value>, shape: &Shape| {
+        shown::add_all(settings, &switched, shape);
+    };
+    Ok(reworded(answer, body, &parameters.shape, reword).await)
 }
 
 /// Shows the settings of indices. The cluster names only the indices that have one of the requested settings.
@@ -260,29 +265,56 @@ async fn show_indices(
         target.push_str(&parameters.unfiltered);
     }
     let (answer, body) = proxy.fetch(&mut head, &target, Bytes::new()).await?;
-    Ok(reworded(answer, &body, &parameters.shape, |indices| {
-        shown::add_to_indices(indices, &switches.now(), &parameters.shape);
-        if name.is_some_and(|name| !asks_for(name, OF_EVERY_INDEX)) {
+    let switched = Arc::clone(&switches.now());
+    let leaves_out = name.is_some_and(|name| !asks_for(name, OF_EVERY_INDEX));
+    let reword = move |indices: &mut Map<String, Value>, shape: &Shape| {
+        shown::add_to_indices(indices, &switched, shape);
+        if leaves_out {
             shown::leave_out(indices, OF_EVERY_INDEX);
         }
-        *indices = parameters.shape.filter_path.apply(std::mem::take(indices));
-    }))
+        *indices = shape.filter_path.apply(std::mem::take(indices));
+    };
+    Ok(reworded(answer, body, &parameters.shape, reword).await)
 }
 
-/// Changes the contents of a successful answer from the cluster. Other answers stay as they are.
-fn reworded(
+/// Changes the contents of a successful answer from the cluster. Other answers stay as they are. A long
+/// answer (the settings of thousands of indices) is changed beside the thread that serves requests, since
+/// JSON is read in one go.
+async fn reworded(
     head: response::Parts,
+    body: Buffer,
+    shape: &Shape,
+    reword: impl FnOnce(&mut Map<String, Value>, &Shape) + Send + 'static,
+) -> Response<Outgoing> {
+    if head.status != StatusCode::OK {
+        return with_head(head, &[], Outgoing::from(body));
+    }
+    let text = match body.len() > AT_ONCE_BYTES {
+        true => {
+            let (copy, shape) = (body.to_vec(), shape.clone());
+            // Without a thread, the answer stays as the cluster gave it.
+            let worded = on_own_thread(move || worded(&copy, &shape, reword)).await;
+            worded.unwrap_or_default()
+        }
+        false => worded(&body, shape, reword),
+    };
+    match text {
+        Some(text) => with_head(head, &[], Outgoing::from(Bytes::from(text))),
+        None => with_head(head, &[], Outgoing::from(body)),
+    }
+}
+
+/// Returns an answer with other contents; `None` if it is no object.
+fn worded(
     body: &[u8],
     shape: &Shape,
-    reword: impl FnOnce(&mut Map<String, Value>),
-) -> Response<Outgoing> {
-    match serde_json::from_slice(body) {
-        Ok(Value::Object(mut object)) if head.status == StatusCode::OK => {
-            reword(&mut object);
-            with_head(head, &[], Outgoing::from(Bytes::from(shown::text(object, shape))))
-        }
-        _ => with_head(head, &[], Outgoing::from(Bytes::copy_from_slice(body))),
-    }
+    reword: impl FnOnce(&mut Map<String, Value>, &Shape),
+) -> Option<Vec<u8>> {
+    let Ok(Value::Object(mut object)) = serde_json::from_slice(body) else {
+        return None;
+    };
+    reword(&mut object, shape);
+    Some(shown::text(object, shape))
 }
 
 /// Returns the change for the indices of an expression. An alias or a data stream stands for the index that
@@ -322,13 +354,18 @@ fn target_of(head: &Parts) -> String {
 // === impl Parameters ===
 
 impl Parameters {
-    /// Returns `None` if the answer is wanted in another format than JSON, or if the request is not JSON.
+    /// Returns `None` if the answer is wanted in another format than JSON, if the request is not JSON, or if
+    /// what its parameters are is not certain.
     fn of(head: &Parts) -> Option<Self> {
         if !takes_json(&head.headers) {
             return None;
         }
         let mut parameters = Self::default();
         let query = head.uri.query().unwrap_or_default();
+        // Some servers also separate parameters at semicolons (`RestUtils.decodeQueryString`).
+        if query.contains(';') {
+            return None;
+        }
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name, true)?, decode(value, true)?);
@@ -341,7 +378,7 @@ impl Parameters {
             match &*name {
                 "flat_settings" => parameters.shape.flat = on,
                 "pretty" => parameters.shape.pretty = on,
-                "filter_path" => parameters.shape.filter_path = FilterPath::new(&value),
+                "filter_path" => parameters.shape.filter_path = FilterPath::within_bounds(&value)?,
                 "preserve_existing" => parameters.preserve_existing = on,
                 "ignore_unavailable" => parameters.ignore_unavailable = value != "false",
                 "format" if value != "json" => return None,

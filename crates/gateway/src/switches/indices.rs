@@ -49,8 +49,14 @@ impl Indices {
 /// Returns the names and patterns of an index expression in a path: names, patterns with `*`, lists of these,
 /// and `_all`.
 pub(crate) fn patterns(expression: &str) -> Result<Vec<Box<str>>, BadSwitch> {
-    let words = expression.split(',').map(|word| match word {
-        "_all" | "" => Ok("*".into()),
+    // Servers leave out empty words (`Strings.splitStringByCommaToArray`), and take an expression without any
+    // other for all indices.
+    let all = || expression.split(',');
+    if all().all(str::is_empty) {
+        return Ok(vec!["*".into()]);
+    }
+    let words = all().filter(|word| !word.is_empty()).map(|word| match word {
+        "_all" => Ok("*".into()),
         _ if word.starts_with(['-', '+', '_', '<']) || word.contains([':', '"', '\\', '/', ' ', '|', '?', '#']) => {
             Err(BadSwitch(format!(
                 "[{word}] cannot be switched: direct routing is switched for names, patterns with *, lists of them, and _all"
@@ -174,7 +180,13 @@ mod tests {
     fn expressions_are_names_patterns_and_lists_and_nothing_else() {
         let words = |expression| patterns(expression).map(|words| words.join(" "));
         assert_eq!(words("a,b*,_all").as_deref(), Ok("a b* *"));
-        assert_eq!(words("").as_deref(), Ok("*"));
+        assert_eq!((words("").as_deref(), words(",").as_deref()), (Ok("*"), Ok("*")));
+        assert_eq!(
+            words("mine,").as_deref(),
+            Ok("mine"),
+            "and no more than the cluster asks about"
+        );
+        assert_eq!(words(",,a,,b").as_deref(), Ok("a b"));
         for odd in ["a,-b", "<logs-{now/d}>", "other:logs", "_nodes", "a b"] {
             assert!(words(odd).is_err(), "{odd}");
         }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::late::Waits;
 use crate::{Append, AppendError, Receipt};
 
 /// The outcome of an append.
@@ -33,6 +34,8 @@ pub(crate) struct Pending {
 struct Progress {
     /// The number of parts under way.
     left: usize,
+    /// Says that the request waits, until its last part has ended.
+    waits: Option<Waits>,
     receipt: Receipt,
     failed: Option<AppendError>,
     waker: Option<Waker>,
@@ -65,7 +68,11 @@ impl Future for AppendFuture {
 
 impl Pending {
     /// Creates a request of `parts` parts, which counts as waiting from now on.
-    pub(crate) fn new(counts: &Arc<Counts>, parts: usize, documents: u64, bytes: u64) -> Arc<Self> {
+    pub(crate) fn new(
+        counts: &Arc<Counts>,
+        waits: Waits,
+        (parts, documents, bytes): (usize, u64, u64),
+    ) -> Arc<Self> {
         counts.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         Arc::new(Self {
             counts: Arc::clone(counts),
@@ -74,6 +81,7 @@ impl Pending {
             parts,
             state: Mutex::new(Progress {
                 left: parts,
+                waits: Some(waits),
                 receipt: Receipt::default(),
                 failed: None,
                 waker: None,
@@ -109,6 +117,7 @@ impl Pending {
         if state.left > 0 {
             return;
         }
+        state.waits = None;
         state.receipt.places.sort_unstable();
         // A client must not be told that nothing was accepted if some parts are stored, whatever happened to
         // the others.
@@ -140,6 +149,11 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::late::Waiting;
+
+    fn waits() -> Waits {
+        Waiting::default().begin()
+    }
 
     fn poll(append: &mut Append) -> Poll<Result<Receipt, AppendError>> {
         append.as_mut().poll(&mut Context::from_waker(Waker::noop()))
@@ -148,7 +162,7 @@ mod tests {
     #[test]
     fn a_request_is_accepted_when_its_last_part_is_and_refused_when_none_is_under_way_any_more() {
         let counts = Arc::default();
-        let pending = Pending::new(&counts, 2, 10, 100);
+        let pending = Pending::new(&counts, waits(), (2, 10, 100));
         let mut append = pending.outcome();
         pending.stored(3, 7);
         assert!(poll(&mut append).is_pending());
@@ -160,7 +174,7 @@ mod tests {
         assert_eq!(poll(&mut append), Poll::Ready(Ok(receipt)));
         assert_eq!(counts.documents.load(Ordering::Relaxed), 10);
 
-        let pending = Pending::new(&counts, 3, 10, 100);
+        let pending = Pending::new(&counts, waits(), (3, 10, 100));
         let mut append = pending.outcome();
         pending.failed(1, AppendError::Closed);
         assert!(poll(&mut append).is_pending(), "two parts are under way");
@@ -181,7 +195,7 @@ mod tests {
         assert_eq!(counts.waiting_bytes.load(Ordering::Relaxed), 0);
 
         for away_first in [true, false] {
-            let pending = Pending::new(&counts, 2, 10, 100);
+            let pending = Pending::new(&counts, waits(), (2, 10, 100));
             let mut append = pending.outcome();
             let (large, away) = (
                 AppendError::TooLarge { bytes: 9, most: 8 },
@@ -196,7 +210,7 @@ mod tests {
             assert_eq!(poll(&mut append), Poll::Ready(Err(away)), "it may be there");
         }
 
-        let pending = Pending::new(&counts, 2, 10, 100);
+        let pending = Pending::new(&counts, waits(), (2, 10, 100));
         let mut append = pending.outcome();
         pending.failed(2, AppendError::Closed);
         assert_eq!(

@@ -72,15 +72,6 @@ pub(crate) struct LastProblem {
     pub(crate) refusal: Option<String>,
 }
 
-/// Why a commit failed.
-#[derive(Debug)]
-pub(crate) enum CommitError {
-    /// The group has given this process up, and nothing was committed.
-    Refused(KafkaError),
-    /// It is unknown whether the commit was accepted.
-    Unknown(KafkaError),
-}
-
 // === impl OpenGroup ===
 
 impl OpenGroup {
@@ -118,7 +109,7 @@ impl OpenGroup {
         };
         let until = Instant::now() + topic::OPEN_TIMEOUT;
         // The progress decides which dead letters count.
-        while let Err(why) = group.inner.refresh(topic::ASK_TIMEOUT, true) {
+        while let Err(why) = group.inner.begin() {
             if Instant::now() > until {
                 let id = &group.inner.id;
                 return Err(OpenError::Topic {
@@ -132,12 +123,7 @@ impl OpenGroup {
     }
 
     fn commit(&self, consumer: &BaseConsumer<HandOver>, anyway: bool) -> Result<(), ReadError> {
-        match self.inner.commit(consumer, anyway) {
-            Ok(()) => Ok(()),
-            Err(CommitError::Refused(error) | CommitError::Unknown(error)) => {
-                Err(ReadError::Kafka(error.to_string()))
-            }
-        }
+        Ok(self.inner.commit(consumer, anyway)?)
     }
 
     fn lane(&self, lane: u32) -> Result<MutexGuard<'_, Lane>, ReadError> {
@@ -230,6 +216,10 @@ impl Group for OpenGroup {
         self.lane(lane).map_or(0, |lane| lane.sent_when_taken)
     }
 
+    fn began_anew(&self, lane: u32) -> bool {
+        self.lane(lane).is_ok_and(|lane| lane.began_anew)
+    }
+
     fn may_send_before(&self, lane: u32) -> u64 {
         self.lane(lane)
             .map_or(SENT_AHEAD_MAX, |lane| lane.may_send_before())
@@ -242,6 +232,11 @@ impl Group for OpenGroup {
     fn claimed(&self) -> Vec<u64> {
         let lanes = self.inner.lanes.iter();
         lanes.map(|lane| lane.lock().claimed).collect()
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        let mut lanes = self.inner.lanes.iter();
+        lanes.any(|lane| lane.lock().doubted_from.is_some())
     }
 
     fn went_back(&self) -> bool {
@@ -305,7 +300,7 @@ impl Inner {
 
     /// Commits what is done and not committed. With `anyway` it commits in any case, to find out whether this
     /// process is still a member of the group.
-    pub(crate) fn commit(&self, consumer: &BaseConsumer<HandOver>, anyway: bool) -> Result<(), CommitError> {
+    pub(crate) fn commit(&self, consumer: &BaseConsumer<HandOver>, anyway: bool) -> Result<(), KafkaError> {
         let _one = self.committing.lock();
         let begun = Instant::now();
         let mut list = TopicPartitionList::new();
@@ -328,52 +323,88 @@ impl Inner {
                     let mut lane = self.lane(number);
                     lane.committed = cursor;
                     lane.dirty = lane.done != cursor;
+                    lane.doubted_from = None;
                 }
                 let session = self.topic.options.session_timeout;
                 *self.lease() = Some(begun + session / 4 * 3);
                 Ok(())
             }
-            Err(error) if is_refusal(&error) => {
-                self.end_lease();
-                self.claim_what_is_committed(&committing);
-                Err(CommitError::Refused(error))
+            Err(error) => {
+                // The library repeats a commit whose answer was lost, and only the last try was refused: an
+                // earlier one may have been accepted.
+                for (number, tried, before) in committing {
+                    self.lane(number).doubt(before, tried.offset);
+                }
+                if is_refusal(&error) {
+                    self.end_lease();
+                }
+                Err(error)
             }
-            Err(error) => Err(CommitError::Unknown(error)),
         }
     }
 
-    /// Updates the claims after the brokers have refused a commit of these lanes: what the brokers have
-    /// counts as claimed, and so does what was claimed before. The library repeats a commit whose answer was
-    /// lost, and only the last try was refused: an earlier one may have been accepted. If the brokers cannot
-    /// be asked, everything stays claimed.
-    fn claim_what_is_committed(&self, refused: &[(u32, Cursor, u64)]) {
-        let numbers: Vec<u32> = refused.iter().map(|(number, ..)| *number).collect();
-        let known = match self.committed(&self.probe, &numbers, topic::ASK_TIMEOUT) {
-            Ok(known) => known,
-            Err(error) => {
-                tracing::warn!(
-                    group = self.id,
-                    %error,
-                    "whether the last commit was taken cannot be asked: its dead letters stay, and others may have them too"
-                );
-                return;
-            }
-        };
-        for (number, cursor) in known {
-            let before = refused.iter().find(|(refused, ..)| *refused == number);
-            let committed = cursor.unwrap_or_default().offset;
-            if let Some((_, tried, before)) = before {
-                let claimed = committed.min(tried.offset).max(*before);
-                if claimed > *before {
-                    tracing::info!(
-                        group = self.id,
-                        lane = number,
-                        "the brokers refused a commit that they have"
-                    );
-                }
-                self.lane(number).claimed = claimed;
+    /// Decides which claims hold, of lanes with a commit of which it is not known whether the brokers took
+    /// it. `lanes` come to this process, and what is committed of them is known by then; of the others it is
+    /// asked.
+    ///
+    /// To be called when the brokers have just made this process a member: they have written that down behind
+    /// all earlier commits, and tell of these from then on. Before, they may not: where another broker has
+    /// come to lead the partition that keeps the commits, the newest ones show later.
+    pub(crate) fn decide_claims(&self, lanes: &[u32]) -> Result<(), ReadError> {
+        let doubted = |lane: &u32| self.lane(*lane).doubted_from.is_some();
+        let others: Vec<u32> = (0..self.topic.lanes)
+            .filter(|lane| !lanes.contains(lane) && doubted(lane))
+            .collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        for (number, cursor) in self.committed_for_good(&self.probe, &others)? {
+            self.decide(number, cursor.unwrap_or_default().offset);
+        }
+        Ok(())
+    }
+
+    /// Decides about the claim of a lane of which so much is committed.
+    pub(crate) fn decide(&self, number: u32, committed: u64) {
+        let was_taken = self.lane(number).decide(committed);
+        if was_taken {
+            tracing::info!(
+                group = self.id,
+                lane = number,
+                "the brokers refused a commit that they have"
+            );
+        }
+    }
+
+    /// Returns what is committed in these lanes, and fails as long as the brokers may have more commits than
+    /// they tell of: after another broker has come to lead the partition that keeps them, it does not tell of
+    /// the newest ones until its followers have caught up.
+    pub(crate) fn committed_for_good<C: ConsumerContext>(
+        &self,
+        consumer: &BaseConsumer<C>,
+        lanes: &[u32],
+    ) -> Result<Vec<(u32, Option<Cursor>)>, ReadError> {
+        let metadata = self.probe.fetch_metadata(Some(OFFSETS), topic::ASK_TIMEOUT)?;
+        let topic = metadata.topics().iter().find(|topic| topic.name() == OFFSETS);
+        if let Some(error) = topic.and_then(|topic| topic.error()) {
+            let error = KafkaError::MetadataFetch(error.into());
+            if passes(&error) {
+                return Err(error.into());
             }
         }
+        let partitions = topic.map_or(0, |topic| topic.partitions().len());
+        // An account may have no right to see it, and what is not Apache Kafka may not have it.
+        if let Some(partition) = keeps_commits(&self.id, partitions) {
+            // Such a leader answers this with an error.
+            let told = self
+                .probe
+                .fetch_watermarks(OFFSETS, partition, topic::ASK_TIMEOUT);
+            match told.err() {
+                Some(error) if passes(&error) => return Err(error.into()),
+                _ => {}
+            }
+        }
+        self.committed(consumer, lanes, topic::ASK_TIMEOUT)
     }
 
     pub(crate) fn add(&self, list: &mut TopicPartitionList, number: u32, cursor: &Cursor) {
@@ -384,20 +415,27 @@ impl Inner {
         one.set_metadata(cursor.metadata(self.topic.lanes));
     }
 
-    /// Asks what is committed in the lanes that do not belong to this process. With `first`, the answer also
-    /// becomes the claim by which dead letters are judged.
-    pub(crate) fn refresh(&self, within: Duration, first: bool) -> Result<(), ReadError> {
+    /// Asks what is committed, which becomes the claim by which dead letters are judged.
+    fn begin(&self) -> Result<(), ReadError> {
         let all: Vec<u32> = (0..self.topic.lanes).collect();
-        let known = self.committed(&self.probe, &all, within)?;
+        for (number, cursor) in self.committed_for_good(&self.probe, &all)? {
+            let mut lane = self.lane(number);
+            lane.committed = cursor.unwrap_or_default();
+            // A group commits before it delivers. If nothing is committed, the brokers have forgotten it, and
+            // all that was dead counts.
+            lane.claimed = cursor.map_or(u64::MAX, |cursor| cursor.offset);
+        }
+        Ok(())
+    }
+
+    /// Asks what is committed in the lanes that do not belong to this process.
+    pub(crate) fn refresh(&self) -> Result<(), ReadError> {
+        let all: Vec<u32> = (0..self.topic.lanes).collect();
+        let known = self.committed(&self.probe, &all, topic::ASK_TIMEOUT)?;
         for (number, cursor) in known {
             let mut lane = self.lane(number);
             if !lane.held {
                 lane.committed = cursor.unwrap_or_default();
-                if first {
-                    // A group commits before it delivers. If nothing is committed, the brokers have forgotten
-                    // it, and all that was dead counts.
-                    lane.claimed = cursor.map_or(u64::MAX, |cursor| cursor.offset);
-                }
             }
         }
         Ok(())
@@ -442,7 +480,44 @@ impl Inner {
     }
 }
 
-/// Returns whether the brokers refused, so that nothing can have been committed.
+/// Returns the partition of [`OFFSETS`] that keeps the commits of a group, of so many, as Kafka's
+/// `GroupMetadataManager` chooses it: by Java's hash of the group's name.
+fn keeps_commits(group: &str, partitions: usize) -> Option<i32> {
+    let hash = group
+        .encode_utf16()
+        .fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
+    (hash & i32::MAX).checked_rem(i32::try_from(partitions).ok()?)
+}
+
+/// Whether a question about [`OFFSETS`] may be answered in a moment. Any other error says that nobody tells
+/// this account, or that these brokers keep no such topic.
+fn passes(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            Code::OffsetNotAvailable
+                | Code::NotLeaderForPartition
+                | Code::LeaderNotAvailable
+                | Code::ReplicaNotAvailable
+                | Code::BrokerNotAvailable
+                | Code::FencedLeaderEpoch
+                | Code::UnknownLeaderEpoch
+                | Code::CoordinatorLoadInProgress
+                | Code::RequestTimedOut
+                | Code::OperationTimedOut
+                | Code::MessageTimedOut
+                | Code::TimedOutQueue
+                | Code::NetworkException
+                | Code::BrokerTransportFailure
+                | Code::AllBrokersDown
+                | Code::BrokerDestroy
+                | Code::Resolve
+        )
+    )
+}
+
+/// Returns whether the brokers refused a commit: this process is no member of the group, or not its only one.
 pub(crate) fn is_refusal(error: &KafkaError) -> bool {
     matches!(
         error.rdkafka_error_code(),
@@ -481,6 +556,8 @@ pub(crate) fn listen(probe: &BaseConsumer<Quiet>) {
     while probe.poll(LISTEN).is_some() {}
 }
 
+/// The topic in which brokers keep what is committed.
+const OFFSETS: &str = "__consumer_offsets";
 /// How long a report may take: a call without a limit of its own would hear one line only.
 const LISTEN: Duration = Duration::from_millis(10);
 
@@ -517,3 +594,16 @@ impl ClientContext for Quiet {
 }
 
 impl ConsumerContext for Quiet {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_partition_with_a_groups_commits_is_the_one_that_the_brokers_choose() {
+        // As Java has it: ("drill.c1".hashCode() & 0x7fffffff) % 50, and a hash that is negative.
+        assert_eq!(keeps_commits("drill.c1", 50), Some(17));
+        assert_eq!(keeps_commits("tidegate.logs", 50), Some(30));
+        assert_eq!(keeps_commits("a", 0), None);
+    }
+}

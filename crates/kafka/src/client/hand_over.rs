@@ -15,7 +15,7 @@ use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::config::consumer_config;
-use super::group::{CommitError, Inner};
+use super::group::Inner;
 use super::lane::Fetched;
 use super::seek::offset_of;
 use super::threads::{self, caught};
@@ -82,7 +82,8 @@ impl HandOver {
         let group = &self.group;
         let until = Instant::now() + TAKE_MAX;
         let begun = loop {
-            match self.places(consumer, lanes) {
+            let decided = group.decide_claims(lanes);
+            match decided.and_then(|()| self.places(consumer, lanes)) {
                 Ok(begun) => break begun,
                 Err(why) if Instant::now() > until || self.stop.load(Ordering::Relaxed) => return Err(why),
                 Err(why) => {
@@ -94,12 +95,15 @@ impl HandOver {
             }
         };
         let mut list = TopicPartitionList::new();
-        for (number, cursor, end) in &begun {
+        for (number, cursor, end, anew) in &begun {
             let offset = i64::try_from(cursor.offset).map_err(|error| ReadError::Kafka(error.to_string()))?;
             let added =
                 list.add_partition_offset(&group.topic.options.topic, *number as i32, Offset::Offset(offset));
             added?;
-            group.lane(*number).take(*cursor, *end);
+            group.decide(*number, cursor.offset);
+            let mut lane = group.lane(*number);
+            lane.take(*cursor, *end);
+            lane.began_anew = *anew;
         }
         consumer.assign(&list)?;
         // A lane that was paused here before may still be paused.
@@ -133,23 +137,22 @@ impl HandOver {
             .is_ok()
     }
 
-    /// Returns where each lane continues, and its end.
+    /// Returns where each lane continues, its end, and whether it began anew.
     fn places(
         &self,
         consumer: &BaseConsumer<Self>,
         lanes: &[u32],
-    ) -> Result<Vec<(u32, Cursor, u64)>, ReadError> {
+    ) -> Result<Vec<(u32, Cursor, u64, bool)>, ReadError> {
         let group = &self.group;
         let topic = &group.topic.options.topic;
-        let known = group.committed(consumer, lanes, topic::ASK_TIMEOUT)?;
+        let known = group.committed_for_good(consumer, lanes)?;
         let mut places = Vec::with_capacity(known.len());
         for (number, cursor) in known {
             let marks = consumer.fetch_watermarks(topic, number as i32, topic::ASK_TIMEOUT);
             let (low, high) = marks?;
             let (low, high) = (low.max(0) as u64, high.max(0) as u64);
-            if cursor.is_none_or(|cursor| cursor.offset > high) {
-                group.went_back.store(true, Ordering::Relaxed);
-            }
+            let anew = cursor.is_none_or(|cursor| cursor.offset > high);
+            group.went_back.fetch_or(anew, Ordering::Relaxed);
             let cursor = match cursor {
                 Some(cursor) if cursor.offset > high => {
                     tracing::error!(
@@ -178,7 +181,7 @@ impl HandOver {
                     ..Cursor::default()
                 },
             };
-            places.push((number, cursor, high));
+            places.push((number, cursor, high, anew));
         }
         Ok(places)
     }
@@ -203,7 +206,7 @@ impl HandOver {
             }
             match group.commit(consumer, false) {
                 Ok(()) => {}
-                Err(CommitError::Refused(error) | CommitError::Unknown(error)) => {
+                Err(error) => {
                     tracing::warn!(group = group.id, %error, "the last batches were not committed: they are delivered once more");
                 }
             }
@@ -227,7 +230,7 @@ impl HandOver {
                     (self.tell)(Rebalance::Assigned(lanes));
                 }
             }
-            Err(CommitError::Refused(error) | CommitError::Unknown(error)) => {
+            Err(error) => {
                 let id = &self.group.id;
                 self.group
                     .log_limiter
@@ -255,18 +258,22 @@ impl HandOver {
     /// Stops fetching for lanes that have enough, and continues for lanes that need more.
     fn steer(&self, consumer: &BaseConsumer<Self>) {
         let (mut pause, mut resume) = (TopicPartitionList::new(), TopicPartitionList::new());
-        let held = self.group.held();
-        let most = (FETCHED_BYTES_MAX / held.len().max(1)).max(LANE_BYTES_MIN);
-        for number in held {
-            let mut lane = self.group.lane(number);
-            let topic = &self.group.topic.options.topic;
-            if !lane.paused && lane.bytes > most && lane.fetched.len() > 1 {
-                lane.paused = true;
-                pause.add_partition(topic, number as i32);
-            } else if lane.paused && lane.bytes < most / 2 {
-                lane.paused = false;
-                resume.add_partition(topic, number as i32);
-            }
+        let held = self.group.held().into_iter();
+        let held: Vec<FetchedOfLane> = held
+            .map(|number| {
+                let lane = self.group.lane(number);
+                FetchedOfLane {
+                    number,
+                    paused: lane.paused,
+                    bytes: lane.bytes,
+                    messages: lane.fetched.len(),
+                }
+            })
+            .collect();
+        for (number, paused) in steered(&held) {
+            self.group.lane(number).paused = paused;
+            let list = if paused { &mut pause } else { &mut resume };
+            list.add_partition(&self.group.topic.options.topic, number as i32);
         }
         let paused = (pause.count() > 0).then(|| consumer.pause(&pause));
         let resumed = (resume.count() > 0).then(|| consumer.resume(&resume));
@@ -310,6 +317,38 @@ impl HandOver {
             waker.wake();
         }
     }
+}
+
+/// What is fetched and not done of a lane.
+#[derive(Clone, Debug)]
+struct FetchedOfLane {
+    number: u32,
+    paused: bool,
+    bytes: usize,
+    messages: usize,
+}
+
+/// Returns which lanes to stop fetching for (`true`), and which to go on with. Each lane may have its part,
+/// but not all of them at once where there are many. Whoever has next to nothing is always fetched for, so
+/// that no lane waits for another.
+fn steered(lanes: &[FetchedOfLane]) -> Vec<(u32, bool)> {
+    let most = (FETCHED_BYTES_MAX / lanes.len().max(1)).max(LANE_BYTES_MIN);
+    let mut all: usize = lanes.iter().map(|lane| lane.bytes).sum();
+    let is_over = all > FETCHED_BYTES_MAX;
+    let running = lanes.iter().filter(|lane| !lane.paused);
+    let full = running.filter(|lane| lane.messages > 1 && (is_over || lane.bytes > most));
+    let mut steered: Vec<(u32, bool)> = full.map(|lane| (lane.number, true)).collect();
+    let paused = lanes.iter().filter(|lane| lane.paused);
+    let mut hungry: Vec<&FetchedOfLane> = paused.filter(|lane| lane.bytes < most / 2).collect();
+    hungry.sort_unstable_by_key(|lane| lane.bytes);
+    for lane in hungry {
+        // It is likely to fetch so much before somebody looks again.
+        all = all.saturating_add(most / 2);
+        if lane.messages <= 1 || all <= FETCHED_BYTES_MAX {
+            steered.push((lane.number, false));
+        }
+    }
+    steered
 }
 
 fn tell_of_loss(group: &Inner, lane: u32, messages: u64) {
@@ -436,8 +475,11 @@ impl HandOver {
         let lanes = lanes.filter_map(|one| u32::try_from(one.partition()).ok());
         let lanes: Vec<u32> = lanes.filter(|lane| *lane < self.group.topic.lanes).collect();
         match self.take(consumer, &lanes) {
-            Ok(()) if lanes.is_empty() => {}
             Ok(()) => {
+                (self.tell)(Rebalance::Decided);
+                if lanes.is_empty() {
+                    return;
+                }
                 *self.committed.lock() = None;
                 *self.begun.lock() = Some(lanes);
             }
@@ -472,7 +514,54 @@ const HAND_OVER_MAX: Duration = Duration::from_secs(600);
 /// How long the thread tries to learn where new lanes continue.
 const TAKE_MAX: Duration = Duration::from_secs(60);
 const TAKE_AGAIN: Duration = Duration::from_millis(500);
-/// The most bytes fetched and not done, for all lanes of a group.
+/// The bytes fetched and not done, for all lanes of a group, beyond which only lanes with one message or none
+/// are fetched for.
 const FETCHED_BYTES_MAX: usize = 64 << 20;
-/// The least such limit of one lane, however many lanes there are.
+/// The least limit of one lane, however many lanes there are.
 const LANE_BYTES_MIN: usize = 2 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lanes(number: usize, paused: bool, bytes: usize, messages: usize) -> Vec<FetchedOfLane> {
+        let lane = |number| FetchedOfLane {
+            number: number as u32,
+            paused,
+            bytes,
+            messages,
+        };
+        (0..number).map(lane).collect()
+    }
+
+    #[test]
+    fn a_lane_that_has_its_part_waits_until_half_of_that_is_done() {
+        let mut two = lanes(2, false, 1 << 20, 9);
+        two[0].bytes = FETCHED_BYTES_MAX / 2 + 1;
+        assert_eq!(steered(&two), [(0, true)]);
+        two[0].paused = true;
+        two[0].bytes = FETCHED_BYTES_MAX / 4;
+        assert_eq!(steered(&two), []);
+        (two[0].bytes, two[1].bytes) = (FETCHED_BYTES_MAX / 4 - 1, FETCHED_BYTES_MAX / 2);
+        assert_eq!(steered(&two), [(0, false)], "whatever the other one has");
+    }
+
+    #[test]
+    fn many_lanes_have_no_more_together_than_few() {
+        let mut many = lanes(1000, false, 70 << 10, 5);
+        many[7].messages = 1;
+        let paused = steered(&many);
+        assert_eq!(paused.len(), 999);
+        assert!(paused.iter().all(|(number, paused)| *paused && *number != 7));
+        // Each has less than half of a lane's least part: those that have least come first.
+        let mut many = lanes(1000, true, 40 << 10, 5);
+        (many[500].bytes, many[900].bytes) = (10 << 10, 20 << 10);
+        let resumed = steered(&many);
+        assert_eq!(resumed[..2], [(500, false), (900, false)]);
+        assert!(resumed.len() < 30, "{}", resumed.len());
+        many.iter_mut().for_each(|lane| lane.bytes = 100 << 10);
+        assert_eq!(steered(&many), []);
+        (many[3].bytes, many[3].messages) = (0, 0);
+        assert_eq!(steered(&many), [(3, false)]);
+    }
+}

@@ -40,6 +40,8 @@ pub(crate) struct Lane {
     /// The offset up to which a commit of this process succeeded, or may have; at first, what was committed
     /// when the lane came.
     pub(crate) claimed: u64,
+    /// The offset from which on it is not known whether what is claimed is committed.
+    pub(crate) doubted_from: Option<u64>,
     /// The number of parked documents, and of those that died, as of the next [`Lane::settle`].
     pub(crate) parked_when_done: Option<(u64, u64)>,
     /// Whether `done` has to be committed.
@@ -49,6 +51,8 @@ pub(crate) struct Lane {
     pub(crate) end_when_taken: u64,
     /// The offset from which on the previous owner of the lane has sent nothing.
     pub(crate) sent_when_taken: u64,
+    /// Whether nothing was committed of the lane that its partition has.
+    pub(crate) began_anew: bool,
     /// Messages that are fetched and not done.
     pub(crate) fetched: VecDeque<Fetched>,
     pub(crate) bytes: usize,
@@ -83,8 +87,27 @@ impl Lane {
             done: self.committed,
             committed: self.committed,
             claimed: self.claimed,
+            doubted_from: self.doubted_from,
             ..Self::default()
         };
+    }
+
+    /// Records that it is not known whether a commit was taken: `before` it so much was claimed, and it would
+    /// have committed what is before `tried`.
+    pub(crate) fn doubt(&mut self, before: u64, tried: u64) {
+        if tried > before {
+            self.doubted_from.get_or_insert(before);
+        }
+    }
+
+    /// Decides what of the claim counts, as far as that was not known, once it is known how much is
+    /// committed. Returns whether a commit was taken of which that was not known.
+    pub(crate) fn decide(&mut self, committed: u64) -> bool {
+        let Some(before) = self.doubted_from.take() else {
+            return false;
+        };
+        self.claimed = committed.min(self.claimed).max(before);
+        self.claimed > before
     }
 
     /// Adds a message that has come. Returns the tasks to wake.
@@ -325,6 +348,30 @@ mod tests {
         assert_eq!((lane.bytes, lane.committed), (0, from), "done is not committed");
         lane.let_go();
         assert_eq!(lane.done, from);
+    }
+
+    #[test]
+    fn what_a_commit_claims_that_may_not_have_been_taken_is_decided_by_what_is_committed() {
+        let claimed = |committed| {
+            let mut lane = Lane {
+                claimed: 20,
+                ..Lane::default()
+            };
+            lane.doubt(10, 10);
+            assert_eq!(lane.doubted_from, None, "nothing of it is new");
+            lane.doubt(10, 15);
+            lane.doubt(15, 20);
+            lane.let_go();
+            assert_eq!((lane.claimed, lane.doubted_from), (20, Some(10)));
+            let was_taken = lane.decide(committed);
+            assert_eq!(lane.doubted_from, None);
+            (lane.claimed, was_taken)
+        };
+        assert_eq!(claimed(10), (10, false));
+        assert_eq!(claimed(15), (15, true));
+        assert_eq!(claimed(20), (20, true));
+        assert_eq!(claimed(99), (20, true), "its next owner has gone on");
+        assert_eq!(claimed(0), (10, false), "somebody has set it back");
     }
 
     fn taken_with_two() -> Lane {

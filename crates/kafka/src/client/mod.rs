@@ -8,6 +8,7 @@ mod ends;
 mod group;
 mod hand_over;
 mod lane;
+mod late;
 mod produce;
 mod seek;
 mod side_topic;

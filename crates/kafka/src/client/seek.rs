@@ -52,7 +52,7 @@ pub(crate) fn seek(group: &Inner, to: StartAt, only: Option<u32>) -> Result<Move
     for (lane, cursor) in cursors {
         let mut lane = group.lane(lane);
         lane.committed = cursor;
-        lane.claimed = cursor.offset;
+        (lane.claimed, lane.doubted_from) = (cursor.offset, None);
         if !lane.held {
             lane.done = cursor;
         }

@@ -22,6 +22,7 @@ use super::config::{base_config, consumer_config};
 use super::doubt::explained;
 use super::ends::Ends;
 use super::group::{OpenGroup, Quiet, listen};
+use super::late;
 use super::produce::{FatalError, Producing, SMALLER_NOW};
 use super::size_limit::{SizeLimit, Trust};
 use super::watch;
@@ -44,7 +45,7 @@ pub(crate) struct Inner {
     by_id: bool,
     /// Whether it was already logged that other gateways choose lanes differently.
     told_otherwise: AtomicBool,
-    pub(crate) producing: Producing,
+    pub(crate) producing: Arc<Producing>,
     /// A consumer without a group, which asks about the topic.
     pub(crate) probe: BaseConsumer<Quiet>,
     pub(crate) groups: Mutex<Vec<Arc<OpenGroup>>>,
@@ -121,7 +122,8 @@ impl OpenTopic {
         };
         let limit = SizeLimit::new(message_bytes_max, trust);
         let ends = Arc::new(Ends::new(lanes));
-        let producing = Producing::open(options, limit, &ends).map_err(failed)?;
+        let producing = Arc::new(Producing::open(options, limit, &ends).map_err(failed)?);
+        late::start(&producing).map_err(|error| OpenError::Client(error.to_string()))?;
         let inner = Arc::new(Inner {
             options: options.clone(),
             lanes,
@@ -252,7 +254,7 @@ impl Inner {
                 continue;
             };
             tracing::warn!(topic, bytes, "the topic accepts smaller messages than before");
-            if let Err(error) = self.producing.renew(&self.options) {
+            if let Err(error) = self.producing.renew() {
                 tracing::warn!(topic, %error, "messages were under way to a topic that accepts smaller ones now");
             }
             limit.trust(Trust::Read);

@@ -77,7 +77,7 @@ fn look(topic: &Inner) {
             .found(lane, (low.max(0) as u64, high.max(low).max(0) as u64));
     }
     for group in groups {
-        if let Err(error) = group.inner.refresh(ASK_TIMEOUT, false) {
+        if let Err(error) = group.inner.refresh() {
             tracing::debug!(group = group.inner.id, %error, "cannot be asked about");
             return;
         }

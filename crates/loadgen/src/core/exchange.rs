@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use http::header::{CONTENT_ENCODING, HeaderMap};
 use http::response::Parts;
 use jiff::Timestamp;
-use wire::{Buffer, Chunk, Deadlines, Origin, Outgoing, RequestHead, SendError};
+use wire::{Buffer, Chunk, Deadlines, Fate, Origin, Outgoing, RequestHead, SendError};
 
 use super::{Core, User};
 use crate::answer;
@@ -58,9 +58,21 @@ pub(crate) struct Transcript {
     pub(crate) sent_bytes: u64,
     /// The beginning of the body sent, before compression.
     pub(crate) sent: Vec<u8>,
+    /// Bytes of the body received, unpacked.
     pub(crate) received_bytes: u64,
-    /// The beginning of the body received.
+    /// The beginning of the body received, unpacked.
     pub(crate) received: Vec<u8>,
+}
+
+/// What a request moved.
+#[derive(Clone, Copy)]
+struct Moved {
+    /// Bytes of the body sent, as transferred.
+    sent_bytes: u64,
+    /// Bytes of the body received, as transferred.
+    received_bytes: u64,
+    /// Number of operations of a bulk; none if the request is no bulk.
+    operations: Option<u64>,
 }
 
 /// A rendered request.
@@ -142,6 +154,11 @@ impl Core {
         }
         match outcome {
             Ok((head, body)) => {
+                let moved = Moved {
+                    sent_bytes,
+                    received_bytes: body.len() as u64,
+                    operations,
+                };
                 let body = unpacked(&head, &body);
                 if let Some(seen) = seen {
                     seen.received_bytes = body.len() as u64;
@@ -158,7 +175,7 @@ impl Core {
                 let broken = self.judge(request, &answer, user);
                 let latency = ended.saturating_duration_since(intended.unwrap_or(begun));
                 self.tallies.borrow_mut()[at].latency(latency, intended.map(|_| answer.elapsed));
-                let complaint = self.answered(at, &answer, broken, latency, (sent_bytes, operations));
+                let complaint = self.answered(at, &answer, broken, latency, moved);
                 Exchanged {
                     outcome: Ok(answer.status),
                     complaint,
@@ -167,7 +184,13 @@ impl Core {
                     ended,
                 }
             }
-            Err(error) => self.unanswered(at, in_words(&error.kind), sent_bytes, operations, begun),
+            Err(error) => {
+                let sent_bytes = match error.fate {
+                    Fate::NothingSent => 0,
+                    Fate::Unknown => sent_bytes,
+                };
+                self.unanswered(at, in_words(&error.kind), sent_bytes, operations, begun)
+            }
         }
     }
 
@@ -324,17 +347,17 @@ impl Core {
         answer: &Answer<'_>,
         broken: Option<String>,
         latency: Duration,
-        (sent_bytes, operations): (u64, Option<u64>),
+        moved: Moved,
     ) -> Option<String> {
         let mut tallies = self.tallies.borrow_mut();
         let tally = &mut tallies[at];
         let before = (tally.items.succeeded, tally.items.failed);
         *tally.statuses.entry(answer.status).or_default() += 1;
-        tally.sent_bytes += sent_bytes;
-        tally.received_bytes += answer.body.len() as u64;
-        let flaw = match operations {
+        tally.sent_bytes += moved.sent_bytes;
+        tally.received_bytes += moved.received_bytes;
+        let flaw = match moved.operations {
             _ if answer.status >= 400 => {
-                tally.items.refused += operations.unwrap_or(0);
+                tally.items.refused += moved.operations.unwrap_or(0);
                 Some(format!("status {}", answer.status))
             }
             Some(operations) => self.look(tally, answer.body, operations),
@@ -357,8 +380,8 @@ impl Core {
                 invalid: u64::from(complaint.is_some()),
                 documents: tally.items.succeeded - before.0,
                 failed_documents: tally.items.failed - before.1,
-                sent_bytes,
-                received_bytes: answer.body.len() as u64,
+                sent_bytes: moved.sent_bytes,
+                received_bytes: moved.received_bytes,
                 ..Counts::default()
             },
         );

@@ -101,6 +101,17 @@ impl Totals {
         lost
     }
 
+    /// Takes a record back out.
+    pub(crate) fn subtract(&mut self, parsed: &crate::format::head::Parsed<'_>) {
+        self.records = self.records.saturating_sub(1);
+        for group in &parsed.directory {
+            let (total, documents) = (&mut self.lanes[group.lane as usize], u64::from(group.documents));
+            total.documents = total.documents.saturating_sub(documents);
+            total.bytes = total.bytes.saturating_sub(u64::from(group.raw));
+            self.documents = self.documents.saturating_sub(documents);
+        }
+    }
+
     /// Returns the documents that no lane counts.
     pub(crate) fn lost(&self) -> u64 {
         let laned: u64 = self.lanes.iter().map(|lane| lane.documents).sum();

@@ -7,6 +7,7 @@ use crate::format::folder::read_error;
 use crate::format::scan::Scanned;
 use crate::format::segment::Header;
 use crate::read::extent::{records_end, scan_of};
+use crate::read::totals;
 use crate::shared::OpenLog;
 use crate::shared::cursor::{Cursor, Cursors};
 use crate::shared::readable::Readable;
@@ -186,10 +187,11 @@ pub(crate) fn start(shared: &OpenLog, at: StartAt) -> Result<Vec<Cursor>, ReadEr
     };
     let file = shared.folder.open_segment(first)?;
     let broken = || {
-        let why = std::io::Error::new(std::io::ErrorKind::InvalidData, "its header is damaged");
+        let why = "its header is damaged, and nothing else says what is before it";
+        let why = std::io::Error::new(std::io::ErrorKind::InvalidData, why);
         read_error("cannot start with", &shared.folder.segment(first), why)
     };
-    let mut totals = shared.folder.header(&*file, first)?.ok_or_else(broken)?.totals;
+    let mut totals = totals::before(shared, &*file, first)?.ok_or_else(broken)?;
     if position <= first {
         return Ok(at_end(&totals, first));
     }

@@ -5,3 +5,4 @@ pub(crate) mod consumer;
 pub(crate) mod extent;
 pub(crate) mod groups;
 pub(crate) mod reader;
+pub(crate) mod totals;

@@ -34,6 +34,9 @@
 //!   place of the documents that they had counted.
 //! - **A footer that does not check** is rebuilt in memory from the records. If the header of the last
 //!   segment does not check, the segment was still being made: it is removed, unless there are records in it.
+//! - **A header that does not check** is made up for by the footer before it, which has the same totals, or
+//!   else by the next totals behind it: so segments that are done are still deleted, and consumers can be
+//!   given a place there.
 //! - **A failed sync poisons the log** ([`AppendError::Poisoned`](crate::AppendError::Poisoned)): the kernel
 //!   may have dropped the pages, so a second sync proves nothing. This process accepts nothing any more;
 //!   durable records stay readable. A failed write poisons the log too, and so does a failed attempt to cut

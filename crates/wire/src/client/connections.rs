@@ -32,6 +32,7 @@ pub(super) struct OriginConnections {
     idle: RefCell<Vec<Idle>>,
     /// The free places for connections; they are given out first come, first served.
     places: Arc<Semaphore>,
+    places_max: usize,
     waiting: Cell<usize>,
 }
 
@@ -135,11 +136,11 @@ impl Connections {
         if let Some(connections) = self.by_origin.borrow().get(origin) {
             return Rc::clone(connections);
         }
+        let places_max = config.connections_per_origin_max.clamp(1, Semaphore::MAX_PERMITS);
         let connections = Rc::new(OriginConnections {
             idle: RefCell::default(),
-            places: Arc::new(Semaphore::new(
-                config.connections_per_origin_max.clamp(1, Semaphore::MAX_PERMITS),
-            )),
+            places: Arc::new(Semaphore::new(places_max)),
+            places_max,
             waiting: Cell::new(0),
         });
         self.by_origin
@@ -152,17 +153,25 @@ impl Connections {
         self.by_origin.borrow_mut().remove(origin);
     }
 
+    /// Closes what has been idle for too long, and forgets origins to which nothing is open: callers may come
+    /// with new ones without end, as each new TLS configuration makes one.
     fn sweep(&self, idle_timeout: Duration) {
-        for connections in self.by_origin.borrow().values() {
+        self.by_origin.borrow_mut().retain(|_, connections| {
             let mut idle = connections.idle.borrow_mut();
             idle.retain_mut(|idle| idle.since.elapsed() < idle_timeout && idle.wire.is_quiet());
-        }
+            !idle.is_empty() || connections.is_in_use() || Rc::strong_count(connections) > 1
+        });
     }
 }
 
 // === impl OriginConnections ===
 
 impl OriginConnections {
+    /// Whether a connection is open and not idle, or is waited for.
+    fn is_in_use(&self) -> bool {
+        self.waiting.get() > 0 || self.places.available_permits() < self.places_max
+    }
+
     fn pop(&self) -> Option<Idle> {
         self.idle.borrow_mut().pop()
     }
@@ -238,4 +247,26 @@ pub(super) async fn connect(origin: &Origin) -> Result<Stream, SendErrorKind> {
         .await
         .map_err(SendErrorKind::Tls)?;
     Ok(Stream::Client(Box::new(stream)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ClientConfig;
+
+    #[test]
+    fn origins_to_which_nothing_is_open_are_forgotten() {
+        let (all, config) = (Connections::default(), ClientConfig::default());
+        let origins: Vec<_> = (1..100).map(|port| Origin::http("127.0.0.1", port)).collect();
+        for origin in &origins {
+            all.of(origin, &config);
+        }
+        let place = Arc::clone(&all.of(&origins[7], &config).places).try_acquire_owned();
+        let held = all.of(&origins[8], &config);
+        all.sweep(config.idle_timeout);
+        assert_eq!(all.by_origin.borrow().len(), 2, "one is in use, one is asked");
+        drop((place, held));
+        all.sweep(config.idle_timeout);
+        assert!(all.by_origin.borrow().is_empty());
+    }
 }

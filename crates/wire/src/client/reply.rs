@@ -11,10 +11,11 @@ use super::connections::Connection;
 use super::deaf::Reuse;
 use super::exchange::timeout_kind;
 use super::{Deadlines, Fate, Origin, SendError, SendErrorKind};
+use crate::budget::ANSWER_WITHIN;
 use crate::codec::{Framing, ReplyHead};
 use crate::outgoing::{Chunk, Outgoing, Source, SourceError};
 use crate::pool::{Buffer, Pool};
-use crate::receive::{READ_BYTES, ReceiveFault};
+use crate::receive::{Collected, READ_BYTES, ReceiveFault, grown};
 
 /// The body of a reply. Dropping it before its end closes the connection.
 #[derive(Debug)]
@@ -32,6 +33,9 @@ pub struct ReplyBody {
     origin: Arc<str>,
     pool: Pool,
 }
+
+/// A reply takes so much memory without asking for it.
+const AT_ONCE_BYTES: usize = 1 << 20;
 
 // === impl ReplyBody ===
 
@@ -85,16 +89,21 @@ impl ReplyBody {
         Ok(self.ahead.as_deref().unwrap_or_default())
     }
 
-    /// Returns the whole body in one contiguous buffer; fails when it is larger than `limit` bytes.
+    /// Returns the whole body in one contiguous buffer; fails when it is larger than `limit` bytes. The
+    /// memory for it is taken beyond the budget if need be: the work that the reply reports may have been
+    /// done. It is taken as the body comes, and waits a moment for others where much is taken beyond the
+    /// budget already.
     ///
     /// # Errors
     /// See [`SendErrorKind`]; the fate is always unknown.
     pub async fn collect(mut self, limit: usize) -> Result<Buffer, SendError> {
-        if let Some(begun) = self.ahead.take() {
-            return self.collect_rest(begun, limit).await;
-        }
+        let begun = self.ahead.take();
         let Some(connection) = &self.connection else {
-            return Ok(self.pool.take(0));
+            let whole = begun.unwrap_or_else(|| self.pool.take(0));
+            return match whole.len() > limit {
+                true => Err(self.failed(SendErrorKind::TooLarge { limit: limit as u64 })),
+                false => Ok(whole),
+            };
         };
         let receiver = &connection.wire.receiver;
         let size = match self.length {
@@ -105,31 +114,38 @@ impl ReplyBody {
             Some(length) => length as usize,
             None => READ_BYTES,
         };
-        // This is never refused: the work that the reply reports may have been done, so the memory for it
-        // counts as that of admitted work.
-        let mut into = receiver.pool.take(size);
-        poll_fn(|cx| {
-            self.poll_wire(cx, |connection, reuse, cx| {
-                let wire = &mut connection.wire;
-                ready!(wire.receiver.poll_collect(&mut wire.stream, cx, &mut into, limit))?;
-                reuse.hear(&into);
-                Poll::Ready(Ok(()))
+        let (mut room, mut until) = (size.max(AT_ONCE_BYTES), None);
+        if size > AT_ONCE_BYTES {
+            self.room(size, &mut until).await?;
+        }
+        let mut into = begun.unwrap_or_else(|| self.pool.take(size));
+        let mut collect = async |body: &mut Self, room| {
+            poll_fn(|cx| {
+                body.poll_wire(cx, |connection, reuse, cx| {
+                    let wire = &mut connection.wire;
+                    let collected =
+                        ready!(
+                            wire.receiver
+                                .poll_collect(&mut wire.stream, cx, &mut into, (room, limit))
+                        )?;
+                    reuse.hear(&into);
+                    Poll::Ready(Ok((collected, into.capacity())))
+                })
             })
-        })
-        .await?;
+            .await
+        };
+        while let (Collected::NoRoom, capacity) = collect(&mut self, room).await? {
+            room = grown(capacity);
+            self.room(room, &mut until).await?;
+        }
         Ok(into)
     }
 
-    async fn collect_rest(mut self, mut into: Buffer, limit: usize) -> Result<Buffer, SendError> {
-        loop {
-            if into.len() > limit {
-                return Err(self.failed(SendErrorKind::TooLarge { limit: limit as u64 }));
-            }
-            match poll_fn(|cx| self.poll_piece(cx)).await? {
-                Some(piece) => into.extend_from_slice(&piece),
-                None => return Ok(into),
-            }
-        }
+    /// Waits for memory for more of the reply, for so long in all as is allowed once.
+    async fn room(&self, bytes: usize, until: &mut Option<Instant>) -> Result<(), SendError> {
+        let until = *until.get_or_insert_with(|| Instant::now() + ANSWER_WITHIN);
+        let room = self.pool.budget().room_for_answer(bytes, until).await;
+        room.map_err(|over| self.failed(SendErrorKind::OverBudget(over)))
     }
 
     /// Turns the body into one to send on, unchanged (its length is kept when known).

@@ -1,6 +1,6 @@
 //! The life of one connection: head, service, answer, and again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -32,6 +32,7 @@ use crate::refusal::Refusal;
 use crate::stream::Stream;
 use crate::tls::ServerTls;
 use crate::transmit::{Sink, TransmitFault, Transmitter, WaitsFor};
+use crate::unread::Unread;
 
 /// The state that all connections of one server on one worker share.
 pub(super) struct ServerState<S> {
@@ -139,6 +140,7 @@ async fn serve_to_end<S: Service>(
         )),
         limits: RefCell::new(shared.limits_now()),
         peer,
+        principal: Cell::default(),
         gone: ClientGone::default(),
         opened: Arc::clone(opened),
     });
@@ -601,7 +603,7 @@ fn transmit(
     transmitter: &mut Transmitter,
     cut: After,
 ) -> impl Future<Output = Result<(), (After, Option<SourceError>)>> {
-    let mut pace = Pace::default();
+    let (mut pace, mut unread) = (Pace::default(), Unread::default());
     let limits = connection.limits();
     let slowest = Slowest {
         patience: limits.write_timeout,
@@ -615,6 +617,16 @@ fn transmit(
             panicked.report(Work::Request, "an answer breaks off, others go on");
             Poll::Ready(Err(TransmitFault::Body(panicked.to_string().into())))
         });
+        let makes_room = match waits {
+            WaitsFor::Peer if polled.is_pending() => {
+                unread.poll_waits(connection, transmitter, cx).is_ready()
+            }
+            // The client has taken all that there was.
+            _ => {
+                unread = Unread::default();
+                false
+            }
+        };
         let io = &mut *connection.io.borrow_mut();
         match polled {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
@@ -626,7 +638,7 @@ fn transmit(
                     pace.resume();
                     return Poll::Pending; // whose patience that is, is the source's business
                 }
-                if pace.wait(transmitter.written, slowest, &mut io.alarm) {
+                if !makes_room && pace.wait(transmitter.written, slowest, &mut io.alarm) {
                     ready!(io.alarm.poll(cx));
                 }
                 // A client that doesn't read will not read the rest either: nothing is kept for it.

@@ -21,6 +21,7 @@ impl Service for Echo {
             "/forward" => Response::new(request.into_body().forward()),
             "/ignore" => Response::new("ignored".into()),
             "/big" => Response::new(vec![b'x'; 30 << 20].into()),
+            "/hang" => Response::new(Outgoing::stream(Hangs { begun: false }, None)),
             "/break" => Response::new(Outgoing::stream(Breaks { bytes: 0 }, None)),
             "/break-late" => Response::new(Outgoing::stream(Breaks { bytes: 300_000 }, None)),
             "/slow" => {
@@ -64,6 +65,20 @@ impl Source for Breaks {
             0 => Err("it broke off".into()),
             bytes => Ok(vec![b'x'; bytes].into()),
         }))
+    }
+}
+
+/// A body that begins, and goes on no more.
+struct Hangs {
+    begun: bool,
+}
+
+impl Source for Hangs {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, SourceError>>> {
+        match std::mem::replace(&mut self.begun, true) {
+            true => Poll::Pending,
+            false => Poll::Ready(Some(Ok("begun".into()))),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use wire::{Chunk, Outgoing, SendError};
 
 use super::known::FormVerdict;
 use super::{AnswerHead, Form, Forms, alike};
+use crate::admission::is_a_servers_error;
 use crate::answer::with_head;
 use crate::error::{Fault, Rejection};
 use crate::nodes::{Fallback, Message, Outbound, Purpose, strip_for_parts};
@@ -134,6 +135,8 @@ fn said(head: response::Parts, body: &[u8], path: &str) -> Result<FormAnswer, St
             Ok(FormAnswer::ToThisClient(Box::new(answer)))
         }
         408 | 429 => Err(head.status),
+        // A proxy on the way has pages of its own for what it cannot reach.
+        400..=499 if !is_a_servers_error(&head.headers, body) => Err(head.status),
         400..=499 => Ok(FormAnswer::Refused(Box::new(Refusal::new(head, body, path)))),
         _ => Err(head.status),
     }
@@ -226,17 +229,21 @@ mod tests {
 
     #[test]
     fn only_an_answer_to_the_form_is_one() {
-        let of = |status: u16| {
+        let of_words = |status: u16, words: &[u8]| {
             let mut head = Response::new(()).into_parts().0;
             head.status = StatusCode::from_u16(status).unwrap();
-            said(head, b"{}", "/p")
+            said(head, words, "/p")
         };
+        let of = |status: u16| of_words(status, b"{\"error\":\"no\",\"status\":400}");
         assert!(matches!(of(200), Ok(FormAnswer::Taken(_))));
         for status in [400, 404, 405, 406, 415] {
             assert!(matches!(of(status), Ok(FormAnswer::Refused(_))), "{status}");
         }
         for status in [401, 403] {
             assert!(matches!(of(status), Ok(FormAnswer::ToThisClient(_))), "{status}");
+        }
+        for page in ["<html>404 Not Found</html>", "default backend - 404", "{}", ""] {
+            assert!(of_words(404, page.as_bytes()).is_err(), "a proxy's page: {page}");
         }
         for status in [301, 408, 429, 500, 503] {
             assert!(of(status).is_err(), "{status}");

@@ -15,6 +15,7 @@ use wire::{Chunk, Outgoing, SendError, SendErrorKind};
 use super::closed::may_write_when_open;
 use super::identity::shown;
 use super::probe::probes;
+use crate::admission::is_a_servers_error;
 use crate::fingerprint::{Fingerprint, fingerprint_of};
 use crate::nodes::{Message, Outbound, Purpose};
 use crate::request_id::RequestId;
@@ -91,7 +92,10 @@ pub(super) async fn secured(caller: Caller<'_>) -> Result<Option<&'static str>, 
             _ if security_is_off(body) => Some(false),
             // The cluster has begun to ask, and is not ready to.
             _ if security_is_waking(body) => Some(true),
-            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Some(false),
+            // A proxy on the way has pages of its own for what it cannot reach: only a server's word counts.
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+                is_a_servers_error(&head.headers, body).then_some(false)
+            }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(true),
             status => status.is_success().then_some(true),
         });
@@ -129,7 +133,9 @@ pub(super) async fn user(caller: Caller<'_>, path: &str) -> Result<Option<Finger
         // This is the cluster's own answer to the question who the client is.
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(Err(turned_away(head, body))),
         // Something before the cluster asks for credentials, and the cluster does not.
-        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Some(Ok(None)),
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+            is_a_servers_error(&head.headers, body).then_some(Ok(None))
+        }
         status => status.is_success().then(|| Ok(named(body))),
     });
     told.await?

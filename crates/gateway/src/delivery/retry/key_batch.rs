@@ -21,7 +21,7 @@ use crate::delivery::server_error::Error;
 use crate::delivery::unwritten::Id;
 use crate::delivery::work::{Batch, Origin, Work};
 use crate::queue::parked::{
-    FlightOp, Holder, HolderQuery, ParkKey, Parked, ParkedEntry, ParkedError, Picked, Scope, Store, Tried,
+    FlightOp, Holder, HolderQuery, ParkKey, Parked, ParkedEntry, Picked, Scope, Store, Tried,
 };
 use crate::queue::{Fences, Params, Recorded, minted};
 
@@ -153,7 +153,7 @@ impl KeyBatch {
             of: Vec::new(),
         };
         for picked in picked {
-            let read = store.read(picked.at).map_err(ParkedError::from)?;
+            let read = store.read(picked.at)?;
             let Some((entry, lines)) = read else {
                 return Err(NotTried::Damaged(picked.order));
             };

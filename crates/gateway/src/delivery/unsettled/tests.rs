@@ -25,6 +25,7 @@ struct MemoryTopic {
 struct Trouble {
     takes_nothing: AtomicBool,
     says_nothing: AtomicBool,
+    tells_nothing: AtomicBool,
 }
 
 impl MemoryTopic {
@@ -99,6 +100,9 @@ impl Topic for MemoryTopic {
 
 impl SideTopic for MemoryTopic {
     fn read(&self, until: &[(u32, u64)], each: &mut dyn FnMut(u32, Browsed)) -> Result<(), ReadError> {
+        if self.trouble.tells_nothing.load(Ordering::Relaxed) {
+            return Err(ReadError::Kafka("timed out".to_owned()));
+        }
         for (lane, last) in until {
             let records = self.records.lock().get(lane).cloned().unwrap_or_default();
             for record in records.into_iter().filter(|record| record.offset <= *last) {
@@ -167,6 +171,9 @@ impl kafka::Group for MemoryGroup {
     fn went_back(&self) -> bool {
         false
     }
+    fn began_anew(&self, _: u32) -> bool {
+        false
+    }
     fn status(&self) -> Vec<LaneStatus> {
         let done = Cursor {
             offset: COMMITTED,
@@ -213,7 +220,7 @@ impl TestGateway {
 
     fn take_over(&self) {
         self.group.holds.store(true, Ordering::Relaxed);
-        let taken = self.parked.take_over(&[LANE]).unwrap();
+        let taken = self.parked.take_over(&[LANE], &mut None).unwrap();
         settle_letters(&self.letters, "g", &self.parked, &taken.ends).unwrap();
         let holds = |(number, op)| self.parked.holds(number, op);
         drop_letters(&self.letters, "g", &self.parked, holds).unwrap();
@@ -224,6 +231,7 @@ impl TestGateway {
         let entry = ParkedEntry {
             lane: LANE,
             origins: vec![(1, 1)],
+            number: 7,
             ..ParkedEntry::sample()
         };
         let mut copy = None;
@@ -274,7 +282,7 @@ impl TestGateway {
 
     fn lose_lane(&self) {
         self.parked.let_go();
-        self.letters.drop_unsettled("g", &self.committed()).unwrap();
+        self.letters.drop_unsettled("g", &self.committed(), true).unwrap();
     }
 
     fn committed(&self) -> Committed {
@@ -385,6 +393,55 @@ fn an_end_that_a_gateway_writes_after_it_has_lost_its_lane_counts_for_nothing() 
     first.decide();
     assert_eq!((first.listed(), first.is_decided()), (0, true));
     assert!(second.parked.any(), "it dies there, if it must");
+}
+
+#[test]
+fn a_copy_of_an_entry_that_comes_after_its_end_is_not_executed_by_the_next_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let topic = MemoryTopic::default();
+    let [first, second] = ["1", "2"].map(|name| TestGateway::open(&folder.path().join(name), &topic));
+    first.take_over();
+    let at = first.park();
+    first.bury(at).unwrap();
+    {
+        let mut records = topic.records.lock();
+        let lane = records.get_mut(&LANE).unwrap();
+        let put = lane.iter().find(|record| record.lines.ends_with(LINES));
+        let offset = lane.len() as u64;
+        let copy = Browsed {
+            offset,
+            ..put.unwrap().clone()
+        };
+        lane.push(copy);
+    }
+    second.take_over();
+    assert!(!second.parked.any());
+    assert_eq!((first.listed(), second.listed()), (1, 0));
+}
+
+#[test]
+fn a_gateway_that_cannot_read_what_is_parked_does_not_write_at_each_try() {
+    let folder = tempfile::tempdir().unwrap();
+    let topic = MemoryTopic::default();
+    let gateway = TestGateway::open(folder.path(), &topic);
+    gateway.take_over();
+    gateway.park();
+    gateway.lose_lane();
+    topic.trouble.tells_nothing.store(true, Ordering::Relaxed);
+    let (mut begun, mut written) = (None, Vec::new());
+    for _ in 0..12 {
+        assert!(gateway.parked.take_over(&[LANE], &mut begun).is_err());
+        written.push(topic.records.lock()[&LANE].len());
+    }
+    let news = written.windows(2).filter(|two| two[0] < two[1]);
+    assert_eq!(
+        news.count(),
+        1,
+        "it begins anew once, if the topic was made anew: {written:?}"
+    );
+    topic.trouble.tells_nothing.store(false, Ordering::Relaxed);
+    assert!(gateway.parked.take_over(&[LANE], &mut begun).is_ok());
+    assert!(gateway.parked.any());
 }
 
 const LANE: u32 = 1;

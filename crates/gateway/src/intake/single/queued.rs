@@ -11,6 +11,7 @@ use wire::{Incoming, Outgoing, PooledBytes};
 
 use super::answer;
 use super::head::{self, SingleHead, SingleKind};
+use crate::admission::keys::Occurrence;
 use crate::answer::with_head;
 use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
@@ -103,6 +104,13 @@ impl Intake {
         loop {
             let snapshot = self.outbound.cluster().snapshot();
             if write.single.op == Op::Update && is_peculiar(&write.single, &snapshot) {
+                // It may have been queued before the index came to be peculiar.
+                let occurrence = self.occurrence(&as_bulk, &write.target, &lines, &snapshot);
+                if let Some(Occurrence::Again(accepted)) = occurrence.await? {
+                    self.counters.bulk_key_refused.add(1);
+                    let why = SingleWhy::Update.as_str();
+                    return Err(Fault::not_repeatable(accepted.position, why).into());
+                }
                 let lanes = self.lanes_of(&lines, &snapshot);
                 return Ok(self.pass_single(head, came, SingleWhy::Update, lanes));
             }

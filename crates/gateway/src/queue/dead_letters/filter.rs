@@ -31,6 +31,8 @@ pub(crate) struct LetterFilter {
     pub(crate) since_ms: Option<u64>,
     /// Letters given up before this time, in ms since 1970.
     pub(crate) until_ms: Option<u64>,
+    /// Letters with smaller ids: those that were there before a letter of this id could come.
+    pub(crate) before: Option<u64>,
 }
 
 /// How far each consumer group has committed, lane by lane: letters from before that count as dead, except
@@ -55,6 +57,7 @@ impl LetterFilter {
         };
         let index = || self.index.is_none() || letter.index().as_deref() == self.index.as_deref();
         self.ids.as_ref().is_none_or(|ids| ids.contains(&letter.id))
+            && self.before.is_none_or(|before| letter.id < before)
             && is(&self.group, &cause.group)
             && is(&self.kind, &cause.kind)
             && self
@@ -82,7 +85,8 @@ impl LetterFilter {
             return Some(class * 100..=class * 100 + 99);
         }
         let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+        let status = |text: &str| text.parse().ok().filter(|status| (100..600).contains(status));
+        let (first, last) = (status(first)?, status(last)?);
         (first <= last).then_some(first..=last)
     }
 }
@@ -164,6 +168,7 @@ mod tests {
             field: Some("n".to_owned()),
             since_ms: Some(1000),
             until_ms: Some(1001),
+            before: Some(10),
         };
         assert!(fits.takes(&letter) && LetterFilter::default().takes(&letter));
         let other = |change: fn(&mut LetterFilter)| {
@@ -182,6 +187,7 @@ mod tests {
             other(|filter| filter.field = Some("m".to_owned())),
             other(|filter| filter.since_ms = Some(1001)),
             other(|filter| filter.until_ms = Some(1000)),
+            other(|filter| filter.before = Some(9)),
         ] {
             assert!(!wrong.takes(&letter), "{wrong:?}");
         }

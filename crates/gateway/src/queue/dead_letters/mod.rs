@@ -18,13 +18,14 @@ mod patch;
 mod replay;
 mod room;
 mod tidy;
+mod tidy_on;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use log::{AppendError, Consumer, Log, OpenError, Options, ReadError, RealDisk, StartAt};
 use parking_lot::{Mutex, RwLockReadGuard};
@@ -37,9 +38,10 @@ pub(crate) use filter::{Committed, LetterFilter};
 pub(crate) use find::{LettersFound, LettersSought};
 pub(crate) use letter::{Cause, Letter, ShownLetter};
 pub(crate) use patch::{Patch, PatchTerms, Patched};
-pub(crate) use replay::{REPLAYED, ReplayTarget, recount};
+pub(crate) use replay::{REPLAYED, ReplayTarget, Replayed, recount};
 use room::LetterRoom;
 pub(crate) use room::NotPut;
+pub(crate) use tidy_on::tidy_on;
 
 /// The dead letters of one queue.
 pub(crate) struct DeadLetters {
@@ -62,6 +64,10 @@ pub(crate) struct DeadLetters {
     counting: parking_lot::RwLock<()>,
     /// Whether somebody is about to end a replay that broke off.
     is_ending: AtomicBool,
+    /// The place before which letters are still to be written again, so that segments go; 0 if none are.
+    gathers_before: AtomicU64,
+    /// Whether a thread gets on with that.
+    is_tidying: AtomicBool,
 }
 
 /// A letter that was picked.
@@ -129,6 +135,8 @@ impl DeadLetters {
             under_way: Mutex::default(),
             counting: Default::default(),
             is_ending: AtomicBool::default(),
+            gathers_before: AtomicU64::default(),
+            is_tidying: AtomicBool::default(),
         })
     }
 
@@ -196,7 +204,13 @@ impl DeadLetters {
     /// Drops a group's letters whose batch was not committed: the batch is delivered again, and operations
     /// that die then are put here anew. To be called only while nothing of the group is under way. A letter
     /// of a parked operation of which nobody knows yet whether it has ended stays, and counts as under way.
-    pub(crate) fn drop_unsettled(&self, group: &str, committed: &Committed) -> Result<(), LettersError> {
+    /// With `for_good`, the others count from now on; without, it is looked at them once more.
+    pub(crate) fn drop_unsettled(
+        &self,
+        group: &str,
+        committed: &Committed,
+        for_good: bool,
+    ) -> Result<(), LettersError> {
         let _work = self.work.lock();
         let settled_before = self
             .catalog()
@@ -214,14 +228,14 @@ impl DeadLetters {
         })?;
         self.under_way.lock().insert(group.to_owned(), unconfirmed);
         if !dropped.is_empty()
-            || unconfirmed == 0 && end.saturating_sub(settled_before) > UNSETTLED_BYTES_MAX / 4
+            || unconfirmed == 0 && for_good && end.saturating_sub(settled_before) > UNSETTLED_BYTES_MAX / 4
         {
             self.change(|catalog| {
                 for (id, at, bytes) in dropped {
                     catalog.remove(id, at, bytes);
                 }
                 // Nobody looks for unconfirmed letters before that place.
-                if unconfirmed == 0 {
+                if unconfirmed == 0 && for_good {
                     catalog.tally(group).settled_before = end;
                 }
             })?;

@@ -38,6 +38,9 @@ pub(crate) struct Replayed {
     pub(crate) stopped: Option<String>,
     /// Whether time was up: the next request gets on with the rest, in its order.
     pub(crate) more: bool,
+    /// All letters that were meant have ids below this one. The next request has to say it too: the cluster
+    /// may have refused some of them again by then, and these are new letters.
+    pub(crate) before: u64,
 }
 
 /// The queue that letters go to, with everything that is needed to put them there.
@@ -51,8 +54,9 @@ pub(crate) struct ReplayTarget<'a> {
     /// The groups that deliver from the queue.
     pub(crate) groups: &'a [Arc<str>],
     /// The routing tables of other clusters that a queue in Kafka is delivered to, by their groups.
-    pub(crate) others: &'a [(Arc<str>, Arc<RouteTable>)],
-    /// How long the replay may take, or little longer.
+    pub(crate) others: &'a [(Arc<str>, Option<Arc<RouteTable>>)],
+    /// How long the replay may take, or little longer. Letters are put back for a quarter of that at least,
+    /// however long it takes to find them.
     pub(crate) within: Duration,
 }
 
@@ -72,18 +76,29 @@ impl DeadLetters {
         way: &ReplayTarget<'_>,
         flush: impl FnOnce() -> Result<(), ReadError>,
     ) -> Result<Replayed, LettersError> {
+        let began = Instant::now();
         let work = self.work.lock();
         if let Some(log) = way.log.on_disk() {
             self.end_replay_before(log)?;
         }
-        let mut picked = self.pick(filter, committed)?;
-        let mut done = Replayed::default();
+        let end = self.log.status().end;
+        let before = filter.before.map_or(end, |before| before.min(end));
+        let filter = LetterFilter {
+            before: Some(before),
+            ..filter.clone()
+        };
+        let mut picked = self.pick(&filter, committed)?;
+        let mut done = Replayed {
+            before,
+            ..Replayed::default()
+        };
         if picked.is_empty() {
             return Ok(done);
         }
         picked.sort();
         flush()?;
-        let began = Instant::now();
+        let left = way.within.saturating_sub(began.elapsed());
+        let until = Instant::now() + left.max(way.within / 4);
         // In Kafka nothing tells after a crash which letters are back in the queue: letters may then be in
         // both places.
         let disk = way.log.on_disk();
@@ -93,7 +108,7 @@ impl DeadLetters {
             None => None,
         };
         for some in chunks(&picked) {
-            if began.elapsed() > way.within {
+            if Instant::now() > until {
                 done.more = true;
                 break;
             }
@@ -109,7 +124,10 @@ impl DeadLetters {
         if let Some(log) = disk.filter(|log| !unsure && log.status().poisoned.is_none()) {
             log.remove_consumer(REPLAYING)?;
         }
-        self.tidy(&work);
+        // What the next request takes out need not be written again now.
+        if !done.more {
+            self.tidy(&work);
+        }
         Ok(done)
     }
 
@@ -237,7 +255,7 @@ impl DeadLetters {
         let params = way.params(cause, &run, &plan);
         let mut known = NamesOfCore::default();
         // Held until the letters are in the log.
-        let _noted = way
+        let noted = way
             .whereabouts
             .map(|whereabouts| whereabouts.note(way.table, way.newest, plan.names(), &mut known, way.log));
         let (what, body) = ((REPLAYED, &params), &run.body);
@@ -252,6 +270,9 @@ impl DeadLetters {
         let _alone = self.counting.write();
         if let Err(error) = way.log.append_blocking(entry) {
             return Ok(Err(error));
+        }
+        if let (Some(whereabouts), Some(noted)) = (way.whereabouts, &noted) {
+            whereabouts.wait_for_fences(noted);
         }
         done.replayed += run.letters.len() as u64;
         let gone: Vec<_> = run
@@ -379,7 +400,7 @@ impl ReplayTarget<'_> {
         };
         let of_group = self.others.iter().find(|(group, _)| **group == *cause.group);
         if let Some((group, other)) = of_group {
-            params.add_cluster(group, other, plan, self.table);
+            params.add_cluster(group, other.as_deref(), plan, self.table);
         }
         params
     }
@@ -612,6 +633,42 @@ mod tests {
         );
         assert!(log.consumers().is_empty() && log.status().documents == 0);
         assert_eq!(letters.count(&LetterFilter::default(), &committed).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_replay_that_is_repeated_touches_no_letter_that_came_after_it_began() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, letters) = open(folder.path());
+        let log = Journal::Disk(log);
+        let committed = put_deletion(&letters, "gone");
+        let table = table();
+        let groups = ["c0".into()];
+        let way = ReplayTarget {
+            log: &log,
+            table: &table,
+            newest: &|| unreachable!("nothing is put back"),
+            whereabouts: None,
+            groups: &groups,
+            others: &[],
+            within: Duration::from_secs(60),
+        };
+        let replay = |before| {
+            let filter = LetterFilter {
+                before,
+                ..LetterFilter::default()
+            };
+            letters.replay(&filter, &committed, &way, || Ok(())).unwrap()
+        };
+        let first = replay(None);
+        assert_eq!((first.before, first.refused.len()), (letters.end(), 1));
+        put_deletion(&letters, "gone");
+        let repeated = replay(Some(first.before));
+        assert_eq!(repeated.before, first.before);
+        assert!(
+            repeated.refused.keys().eq(first.refused.keys()),
+            "{repeated:?}, and not the new one"
+        );
+        assert_eq!(replay(None).refused.len(), 2);
     }
 
     #[test]

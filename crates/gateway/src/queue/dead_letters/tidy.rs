@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use log::{AppendError, StartAt};
 use parking_lot::MutexGuard;
@@ -15,12 +15,32 @@ use super::letter::{Letter, REWRITTEN, Rewritten};
 use super::{DeadLetters, LettersError, encoding};
 
 impl DeadLetters {
-    /// Lets go of segments that hold no letter. A failure is tried again after the next change: only space
-    /// depends on it.
+    /// Lets go of segments that hold no letter, and begins to write others again: somebody waits for an
+    /// answer, so the rest is left to [`DeadLetters::tidy_on`]. A failure is tried again after the next
+    /// change: only space depends on it.
     pub(super) fn tidy(&self, work: &MutexGuard<'_, ()>) {
-        if let Err(error) = self.release().and_then(|()| self.gather(work)) {
+        self.tidy_within(work, TIDY_MAX);
+    }
+
+    fn tidy_within(&self, work: &MutexGuard<'_, ()>, within: Duration) {
+        if let Err(error) = self.release().and_then(|()| self.gather(work, within)) {
             tracing::warn!(%error, "dead letters keep more of the disk than they need");
         }
+    }
+
+    /// Gets on with what there was no time for, for a while. Returns whether there is still more to do.
+    pub(super) fn tidy_on(&self) -> bool {
+        if self.is_tidy() {
+            return false;
+        }
+        let work = self.work.lock();
+        self.tidy_within(&work, TIDY_MAX);
+        !self.is_tidy()
+    }
+
+    /// Whether there was time for all that was to be written again.
+    pub(super) fn is_tidy(&self) -> bool {
+        self.gathers_before.load(Ordering::Relaxed) == 0
     }
 
     /// Returns whether the store is nearly full.
@@ -46,17 +66,28 @@ impl DeadLetters {
     }
 
     /// Writes letters again that hold segments, if more than half of the store is gone, or a quarter of a
-    /// store that is nearly full.
-    fn gather(&self, _work: &MutexGuard<'_, ()>) -> Result<(), LettersError> {
+    /// store that is nearly full. Where time is up, `gathers_before` says how far to go on.
+    fn gather(&self, _work: &MutexGuard<'_, ()>, within: Duration) -> Result<(), LettersError> {
+        let began = Instant::now();
         let (bytes, gone) = (self.log.status().bytes, self.catalog().gone.bytes());
-        if gone < GONE_BYTES_MIN || gone * if self.is_tight() { 4 } else { 2 } <= bytes {
-            return Ok(());
-        }
-        // Letters that are written now go to a segment of their own.
-        self.log.roll();
-        let (end, mut from) = (self.log.status().end, 0);
+        let end = match self.gathers_before.swap(0, Ordering::Relaxed) {
+            0 if gone < GONE_BYTES_MIN || gone * if self.is_tight() { 4 } else { 2 } <= bytes => {
+                return Ok(());
+            }
+            0 => {
+                // Letters that are written now go to a segment of their own.
+                self.log.roll();
+                self.log.status().end
+            }
+            end => end,
+        };
+        let (mut from, mut released) = (0, self.log.status().start);
         let at_once = BYTES_AT_ONCE.min(self.room.reserve() / 4);
         loop {
+            if began.elapsed() >= within {
+                self.gathers_before.store(end, Ordering::Relaxed);
+                return self.release();
+            }
             let (mut letters, mut bytes) = (Vec::new(), 0);
             self.visit(from, |letter| {
                 if letter.at >= end || letters.len() >= AT_ONCE || bytes >= at_once {
@@ -67,11 +98,15 @@ impl DeadLetters {
                 ControlFlow::Continue(())
             })?;
             let Some(last) = letters.last() else {
-                return Ok(());
+                return self.release();
             };
             from = last.at + last.bytes;
             self.rewrite_as_room_comes(&mut letters)?;
-            self.release()?;
+            // It reads on from the oldest segment, and only whole segments go.
+            if from - released >= self.room.reserve() {
+                released = from;
+                self.release()?;
+            }
         }
     }
 
@@ -149,11 +184,13 @@ impl DeadLetters {
 
 /// As long as fewer bytes are gone, it is not worth writing anything again.
 const GONE_BYTES_MIN: u64 = 64 << 10;
+/// How long to write letters again before somebody else gets a turn, or an answer; or little longer.
+const TIDY_MAX: Duration = Duration::from_secs(5);
 /// How often to wait for room, and for how long each time.
 const TRIES_MAX: u32 = 5;
 const ROOM_AGAIN: Duration = Duration::from_millis(150);
 /// The most letters that are written again together, and their bytes.
-const AT_ONCE: usize = 500;
+const AT_ONCE: usize = 4000;
 const BYTES_AT_ONCE: u64 = 4 << 20;
 
 #[cfg(test)]
@@ -207,6 +244,57 @@ mod tests {
         });
         purged += purge().unwrap();
         assert_eq!(purged, u64::from(puts));
+        letters.close();
+    }
+
+    #[test]
+    fn what_there_was_no_time_to_write_again_is_written_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            lanes: 1,
+            free_bytes_min: 0,
+            quota_bytes: 8 << 20,
+            segment_bytes: 64 << 10,
+            ..Options::default()
+        };
+        let letters = DeadLetters::open(folder.path(), options).unwrap();
+        let committed = Committed {
+            lanes: [("c0".to_owned(), vec![1])].into(),
+            ..Committed::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let lines = [&b"{\"delete\":{\"_id\":\""[..], &[b'1'; 10 << 10], b"\"}}\n"].concat();
+        for place in 0..100 {
+            let cause = Cause {
+                group: "c0".to_owned(),
+                kind: if place % 10 == 0 { "stays" } else { "goes" }.to_owned(),
+                place,
+                ..Cause::default()
+            };
+            runtime.block_on(letters.put(cause, "logs", &lines)).unwrap();
+        }
+        let of_kind = |kind: &str| LetterFilter {
+            kind: Some(kind.to_owned()),
+            ..LetterFilter::default()
+        };
+        let gone = letters.pick(&of_kind("goes"), &committed).unwrap();
+        letters
+            .change(|catalog| {
+                let gone = gone.iter();
+                gone.for_each(|one| catalog.remove(one.id, one.at, one.bytes));
+            })
+            .unwrap();
+        let before = letters.bytes();
+        letters.tidy_within(&letters.work.lock(), Duration::ZERO);
+        assert!(!letters.is_tidy());
+        while letters.tidy_on() {}
+        let began = std::time::Instant::now();
+        while letters.bytes() > before / 3 {
+            assert!(began.elapsed() < Duration::from_secs(30), "{}", letters.bytes());
+            std::thread::yield_now();
+        }
+        assert!(letters.is_tidy());
+        assert_eq!(letters.count(&of_kind("stays"), &committed).unwrap(), 10);
         letters.close();
     }
 }

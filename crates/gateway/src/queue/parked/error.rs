@@ -28,9 +28,15 @@ pub(crate) enum ParkedError {
     OfAnother { lane: u32, topic: String },
     #[error("the record at {at} of the parked topic is none of a gateway's: {why}")]
     Foreign { at: u64, why: Foreign },
+    #[error(
+        "the record at {at} in {} is whole, and this version cannot read it ({why}): a newer version wrote it, so \
+         start that one",
+        .folder.display()
+    )]
+    ForeignRecord { at: u64, folder: PathBuf, why: Foreign },
 }
 
-/// Why no gateway can have written a record of the parked topic.
+/// Why this version cannot read a record of parked operations that checks.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Foreign {
     #[error(transparent)]

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use log::ReadError;
 use serde_json::{Value, json};
 
-use super::Parked;
 use super::store::{ParkedEntry, StoreRecord};
+use super::{Parked, ParkedError};
 use crate::queue::trace::Sought;
 
 /// Parked operations that were found.
@@ -33,7 +32,7 @@ pub(crate) enum ParkedSought<'s> {
 
 impl Parked {
     /// Searches the parked operations. Reads the disk.
-    pub(crate) fn find(&self, sought: ParkedSought<'_>, until: Instant) -> Result<ParkedFound, ReadError> {
+    pub(crate) fn find(&self, sought: ParkedSought<'_>, until: Instant) -> Result<ParkedFound, ParkedError> {
         let mut found = ParkedFound::default();
         let Some(store) = self.opened().filter(|_| self.any()) else {
             return Ok(found);

@@ -16,6 +16,7 @@ mod error;
 mod failure_row;
 mod find;
 mod flight;
+mod folders;
 mod gather;
 mod history;
 mod key;
@@ -64,7 +65,7 @@ use state::{Dying, NamesLed};
 use store::Bound;
 use store::Resolved;
 pub(crate) use store::{ParkedEntry, RefusalReason, Store};
-pub(crate) use topic::{GoneEntry, ParkedTopic};
+pub(crate) use topic::{GoneEntry, LanesBegun, ParkedTopic};
 
 /// The parked operations of one queue and consumer group.
 pub(crate) struct Parked {
@@ -121,13 +122,10 @@ impl ParkedOfQueue {
     ) -> Result<Self, ParkedError> {
         let mut groups = BTreeMap::new();
         let letters_wait = Arc::new(AtomicBool::default());
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let Ok(name) = entry.file_name().into_string() else {
-                continue;
-            };
+        for (name, of_group) in folders::of_groups(&folder)? {
             let lanes = committed.iter().find(|(group, _)| *group == name);
             let lanes = lanes.map(|(_, lanes)| lanes.as_slice()).unwrap_or_default();
-            let parked = Parked::new(entry.path(), options.clone(), Arc::clone(&letters_wait), None);
+            let parked = Parked::new(of_group, options.clone(), Arc::clone(&letters_wait), None);
             parked.load(lanes)?;
             groups.insert(name, Arc::new(parked));
         }
@@ -243,13 +241,27 @@ impl ParkedOfQueue {
         Ok(())
     }
 
-    /// Forgets a group of which nothing is parked any more.
+    /// Forgets a group of which nothing is parked any more, and says so in the log if its folder is still
+    /// there.
     pub(crate) fn forget(&self, name: &str) {
-        if let Some(parked) = self.groups.lock().remove(name) {
-            parked.close();
-            // A folder that cannot be removed is found empty at the next start.
-            drop(std::fs::remove_dir_all(&parked.folder));
+        if let Err(error) = self.remove(name) {
+            tracing::error!(group = name, %error, "the folder of a removed consumer group is still there");
         }
+    }
+
+    /// Removes what is there of a group of which nothing is parked any more. If it fails, it can be called
+    /// again.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), ParkedError> {
+        folders::make_way(&self.folder, name)?;
+        {
+            // Whoever asks for a group of this name finds the folder as it was, or none.
+            let mut groups = self.groups.lock();
+            if let Some(parked) = groups.remove(name) {
+                parked.close();
+            }
+            folders::set_aside(&self.folder, name)?;
+        }
+        folders::remove_set_aside(&self.folder, name)
     }
 
     pub(crate) fn close(&self) {
@@ -554,6 +566,13 @@ impl Parked {
     }
 
     fn drop_some(&self, lane: Option<u32>, since: u64) -> Result<(), ParkedError> {
+        if self.topic.is_none()
+            && let Some(store) = self.opened()
+        {
+            // An entry whose write failed may be on disk, and nobody knows it here: after a restart it would
+            // be executed over what is delivered until then.
+            store.is_sound()?;
+        }
         let mut state = self.state();
         let unsettled = state.unsettled(lane, since);
         if !unsettled.is_empty() {
@@ -698,5 +717,24 @@ mod tests {
         let waited =
             runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), has_room()).await });
         waited.expect("what is gone leaves room");
+    }
+
+    #[test]
+    fn delivery_rests_while_an_entry_may_be_on_disk_that_nobody_knows() {
+        let folder = tempfile::tempdir().unwrap();
+        let parked = Parked::sample(folder.path());
+        parked.drop_unsettled().unwrap();
+        *parked.store.lock() = Some(Arc::new(Store::open_on_failing_disk(folder.path())));
+        parked.drop_unsettled().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let put = runtime.block_on(parked.put(ParkedEntry::sample(), b"line", false, &mut None));
+        assert!(matches!(put, Err(NotParked::Disk(_))), "{put:?}");
+        for dropped in [parked.drop_unsettled(), parked.drop_unsettled_of(0, 0)] {
+            assert!(matches!(
+                dropped,
+                Err(ParkedError::Append(AppendError::Poisoned(_)))
+            ));
+        }
+        parked.close();
     }
 }

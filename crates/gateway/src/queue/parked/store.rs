@@ -8,12 +8,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use log::{AppendError, Browsed, Consumer, Full, Log, OpenError, Options, ReadError, RealDisk, StartAt};
+use log::{
+    AppendError, Browsed, Consumer, Disk, Found, Full, Log, Missing, OpenError, Options, RealDisk, StartAt,
+};
 use serde::{Deserialize, Serialize};
 
+use super::error::Foreign;
 use super::key::{OperationNames, ParkKey};
 use super::{FailureRow, NotParked, ParkedError};
 
@@ -66,6 +69,10 @@ pub(crate) struct ParkedEntry {
     /// The record that this one replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<u64>,
+    /// A random number, by which copies of the entry are known that a topic may have: where no answer comes,
+    /// it is put once more. Earlier versions do not know it: 0.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(crate) number: u64,
 }
 
 impl ParkedEntry {
@@ -161,6 +168,7 @@ impl ParkedEntry {
             gone: Vec::new(),
             refused: Vec::new(),
             instead_of: None,
+            number: 0,
         }
     }
 }
@@ -196,8 +204,8 @@ pub(crate) struct Resolved {
     pub(crate) lost: u64,
 }
 
-fn is_none(documents: &u64) -> bool {
-    *documents == 0
+fn is_none(number: &u64) -> bool {
+    *number == 0
 }
 
 /// An entry with its lines.
@@ -209,11 +217,15 @@ pub(crate) enum StoreRecord {
     Put(Box<ParkedEntry>, Vec<u8>),
     /// An entry of this many operations that the disk has damaged: nothing else is known of it.
     Damaged(u32),
+    /// Records of which nothing is left but how many documents they counted: one for each operation of an
+    /// entry, and one for each other record.
+    Missing(Missing),
     Resolved(Resolved),
     Settled,
 }
 
 pub(crate) struct Store {
+    folder: PathBuf,
     log: Log,
     /// The consumer whose place keeps segments: those before it go.
     kept: Consumer,
@@ -231,10 +243,15 @@ impl Store {
     }
 
     pub(crate) fn open(folder: &Path, options: Options) -> Result<Self, ParkedError> {
+        Self::open_on(folder, options, RealDisk::default())
+    }
+
+    fn open_on(folder: &Path, options: Options, disk: impl Disk) -> Result<Self, ParkedError> {
         let bytes_max = bytes_max(&options);
-        let log = Log::open(folder, options, RealDisk::default())?;
+        let log = Log::open(folder, options, disk)?;
         let kept = log.consumer(KEPT, StartAt::Oldest)?;
         Ok(Self {
+            folder: folder.to_owned(),
             log,
             kept,
             bytes_max: AtomicU64::new(bytes_max),
@@ -247,25 +264,44 @@ impl Store {
         Ok(())
     }
 
-    /// Visits all records from the oldest on.
-    pub(crate) fn each(&self, mut each: impl FnMut(u64, u64, StoreRecord)) -> Result<(), ReadError> {
+    /// Visits all records from the oldest on, and what is missing between them.
+    pub(crate) fn each(&self, mut each: impl FnMut(u64, u64, StoreRecord)) -> Result<(), ParkedError> {
         self.each_until(0, |at, bytes, record| {
             each(at, bytes, record);
             ControlFlow::Continue(())
         })
     }
 
-    /// Visits the records from a place on, until `each` breaks off.
+    /// Visits the records from a place on, and what is missing between them, until `each` breaks off.
     pub(crate) fn each_until(
         &self,
         from: u64,
         mut each: impl FnMut(u64, u64, StoreRecord) -> ControlFlow<()>,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), ParkedError> {
         let start = self.log.status().start.max(from);
-        self.log.browse(start).each(|record| {
-            let (at, bytes) = (record.receipt.position, record.receipt.bytes);
-            parse(record).map_or(ControlFlow::Continue(()), |record| each(at, bytes, record))
-        })
+        let mut refused = None;
+        self.log.browse(start).each_found(|found| {
+            let (at, bytes, record) = match found {
+                Found::Missing(missing) => {
+                    let (at, bytes) = (missing.range.start, missing.range.end - missing.range.start);
+                    (at, bytes, Ok(Some(StoreRecord::Missing(missing))))
+                }
+                Found::Record(record) => (record.receipt.position, record.receipt.bytes, parse(record)),
+            };
+            match record {
+                Ok(record) => record.map_or(ControlFlow::Continue(()), |record| each(at, bytes, record)),
+                Err(why) => {
+                    refused = Some(self.refused(at, why));
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn refused(&self, at: u64, why: Foreign) -> ParkedError {
+        let folder = self.folder.clone();
+        ParkedError::ForeignRecord { at, folder, why }
     }
 
     /// Puts operations into the store, durable when this returns; returns where they are, and how many bytes
@@ -351,10 +387,11 @@ impl Store {
     }
 
     /// Returns the entry at a place, with its lines.
-    pub(crate) fn read(&self, at: u64) -> Result<Option<WithLines>, ReadError> {
+    pub(crate) fn read(&self, at: u64) -> Result<Option<WithLines>, ParkedError> {
         let record = self.log.browse(at).read()?;
         let record = record.filter(|record| record.receipt.position == at);
-        Ok(match record.and_then(parse) {
+        let record = record.map_or(Ok(None), parse);
+        Ok(match record.map_err(|why| self.refused(at, why))? {
             Some(StoreRecord::Put(entry, lines)) => Some((entry, lines)),
             _ => None,
         })
@@ -373,6 +410,14 @@ impl Store {
         (self.log.status().bytes, self.bytes_max.load(Ordering::Relaxed))
     }
 
+    /// Returns an error once a write or sync has failed: what the disk has is unknown then.
+    pub(crate) fn is_sound(&self) -> Result<(), AppendError> {
+        self.log
+            .status()
+            .poisoned
+            .map_or(Ok(()), |why| Err(AppendError::Poisoned(why)))
+    }
+
     /// Returns the place of the next record.
     pub(crate) fn end(&self) -> u64 {
         self.log.status().end
@@ -387,23 +432,35 @@ fn bytes_max(options: &Options) -> u64 {
     options.quota_bytes.saturating_sub(options.segment_bytes)
 }
 
-fn parse(record: Browsed) -> Option<StoreRecord> {
-    let group = record.groups.into_iter().next()?;
-    let bytes = group.bytes;
-    match record.kind {
-        PUT => {
-            let Some(mut lines) = bytes else {
-                return Some(StoreRecord::Damaged(group.documents));
-            };
-            let head = lines.iter().position(|byte| *byte == b'\n')?;
-            let entry = serde_json::from_slice(&lines[..head]).ok()?;
+/// Reads a record; `None` if it is damaged and says nothing of operations. What checks and cannot be read was
+/// written by a newer version: passed over, accepted operations would be gone without a trace.
+fn parse(record: Browsed) -> Result<Option<StoreRecord>, Foreign> {
+    let Some(group) = record.groups.into_iter().next() else {
+        return Err(Foreign::NoLines);
+    };
+    Ok(match (record.kind, group.bytes) {
+        (PUT, None) => Some(StoreRecord::Damaged(group.documents)),
+        (PUT, Some(mut lines)) => {
+            let head = lines
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .ok_or(Foreign::NoLines)?;
+            let entry = serde_json::from_slice(&lines[..head])?;
             lines.drain(..=head); // in place: the lines may be as large as a body
             Some(StoreRecord::Put(entry, lines))
         }
-        RESOLVED => serde_json::from_slice(&bytes?).ok().map(StoreRecord::Resolved),
-        SETTLED => Some(StoreRecord::Settled),
-        _ => None,
-    }
+        (RESOLVED, None) => {
+            let at = record.receipt.position;
+            tracing::warn!(
+                at,
+                "the disk has damaged the record that parked operations are done: they are tried once more"
+            );
+            None
+        }
+        (RESOLVED, Some(bytes)) => Some(StoreRecord::Resolved(serde_json::from_slice(&bytes)?)),
+        (SETTLED, _) => Some(StoreRecord::Settled),
+        (kind, _) => return Err(Foreign::Kind(kind)),
+    })
 }
 
 const PUT: u8 = 0;
@@ -413,8 +470,71 @@ const SETTLED: u8 = 2;
 const KEPT: &str = "kept";
 
 #[cfg(test)]
+impl Store {
+    /// Opens a store on a disk on which no name of a file becomes durable: its first write poisons it.
+    pub(super) fn open_on_failing_disk(folder: &Path) -> Self {
+        let options = Options {
+            quota_bytes: 1 << 30,
+            free_bytes_min: 0,
+            ..Options::default()
+        };
+        Self::open_on(folder, options, tests::NoNames(RealDisk::default())).expect("a store")
+    }
+}
+
+#[cfg(test)]
 mod tests {
+    use std::io;
+
+    use log::{File, Listed, Lock};
+
     use super::*;
+
+    /// A disk that syncs no folder that has a segment.
+    #[derive(Clone)]
+    pub(super) struct NoNames(pub(super) RealDisk);
+
+    impl Disk for NoNames {
+        fn create_folder(&self, path: &Path) -> io::Result<()> {
+            self.0.create_folder(path)
+        }
+        fn list(&self, folder: &Path) -> io::Result<Vec<Listed>> {
+            self.0.list(folder)
+        }
+        fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+            self.0.open(path)
+        }
+        fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn File>> {
+            self.0.open_to_write(path)
+        }
+        fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+            self.0.create(path)
+        }
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            self.0.rename(from, to)
+        }
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            self.0.remove(path)
+        }
+        fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+            match Log::has_segments(folder, &self.0)? {
+                true => Err(io::Error::other("the disk is gone")),
+                false => self.0.sync_folder(folder),
+            }
+        }
+        fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
+            self.0.free_bytes(folder)
+        }
+        fn lock(&self, path: &Path) -> io::Result<Lock> {
+            self.0.lock(path)
+        }
+        fn now_ms(&self) -> u64 {
+            self.0.now_ms()
+        }
+        fn elapsed_ms(&self) -> u64 {
+            self.0.elapsed_ms()
+        }
+    }
 
     /// Refused operations may take more than there may be; what makes room again is always written.
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::ends::Ends;
 use super::lines::Lines;
 use super::state::{ParkedState, Standing};
-use super::{NameLed, Parked, ParkedEntry, ParkedError};
+use super::{LanesBegun, NameLed, Parked, ParkedEntry, ParkedError};
 use crate::clock::now_ms;
 
 /// What a gateway learns when it takes lanes over, besides their parked operations.
@@ -26,9 +26,13 @@ impl Parked {
         self.topic.is_some()
     }
 
-    /// Finds the parked operations of lanes that came, before anything of them is delivered. Blocks on the
-    /// brokers.
-    pub(crate) fn take_over(&self, lanes: &[u32]) -> Result<TakenOver, ParkedError> {
+    /// Finds the parked operations of lanes that came, before anything of them is delivered. What fails may
+    /// be tried again with the same `begun`. Blocks on the brokers.
+    pub(crate) fn take_over(
+        &self,
+        lanes: &[u32],
+        begun: &mut Option<LanesBegun>,
+    ) -> Result<TakenOver, ParkedError> {
         let mut taken = TakenOver::default();
         let Some(topic) = &self.topic else {
             return Ok(taken);
@@ -38,7 +42,7 @@ impl Parked {
         let keep =
             |entry: &ParkedEntry, lines: &[u8]| store.put_copy(entry, lines).map_err(ParkedError::NoCopy);
         let asked: BTreeSet<_> = self.unconfirmed_letters.all().into_iter().collect();
-        let found = topic.take_over(lanes, &asked, keep)?;
+        let found = topic.take_over(lanes, begun, &asked, keep)?;
         let mut state = ParkedState::of_copy();
         let live = found.iter().flat_map(|one| one.history.live.values());
         let lines = Lines::of(live.map(|live| (&*live.entry, live.left.iter())));
@@ -51,6 +55,8 @@ impl Parked {
             let mut copies = Vec::new();
             for (offset, live) in std::mem::take(&mut one.history.live) {
                 let (at, bytes) = live.with;
+                // The last one is the place by which the entry is known from now on.
+                copies.extend(live.copies.iter().map(|copy| (*copy, at)));
                 copies.push((offset, at));
                 state.insert_again(&lines, &live.entry, &live.left, (at, bytes), Standing::Ready);
             }

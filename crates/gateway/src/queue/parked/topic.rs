@@ -48,6 +48,15 @@ struct OwnedLane {
     led_to: HashMap<String, String>,
 }
 
+/// Lanes that a gateway holds, and whose parked operations it may still have to read.
+pub(crate) struct LanesBegun {
+    owner: u64,
+    /// The records after which it holds them.
+    until: Vec<(u32, u64)>,
+    /// How often these could not be read.
+    failures: u32,
+}
+
 /// The parameters of every record.
 #[derive(Serialize, Deserialize)]
 struct RecordParams {
@@ -57,6 +66,13 @@ struct RecordParams {
 #[derive(Serialize, Deserialize)]
 struct Begins {
     committed: u64,
+    /// Whether nothing of what was parked was committed in the partition as it is now: then it does not
+    /// follow from its places what is delivered again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    anew: bool,
+    /// The partition's end: no message from there on was in it. Earlier versions do not tell.
+    #[serde(default)]
+    end: Option<u64>,
 }
 
 /// An entry of which all operations, or some, are gone.
@@ -104,14 +120,15 @@ impl ParkedTopic {
 
     /// Begins with lanes that came: from here on, records of others count for nothing. Finds the parked
     /// operations of the lanes, and looks out for the ends of others; `keep` is given each entry with its
-    /// lines, and returns its companion. Blocks on the brokers.
+    /// lines, and returns its companion. What fails may be tried again with the same `begun`: it says what
+    /// is written already. Blocks on the brokers.
     pub(super) fn take_over<T>(
         &self,
         lanes: &[u32],
+        begun: &mut Option<LanesBegun>,
         asked: &BTreeSet<(u64, u32)>,
         keep: impl FnMut(&ParkedEntry, &[u8]) -> Result<T, ParkedError>,
     ) -> Result<Vec<ParkedOfLane<T>>, ParkedError> {
-        let owner = fastrand::u64(1..);
         let cursors = self.group.status();
         let done = |lane: u32| {
             cursors
@@ -119,19 +136,19 @@ impl ParkedTopic {
                 .map(|lane| lane.done)
                 .unwrap_or_default()
         };
-        let begins = |lane| {
-            let committed = done(lane).offset;
-            serde_json::to_vec(&Begins { committed }).unwrap_or_default()
+        // The partition may have been made anew since: then it never has these records.
+        let known = begun.take().filter(|begun| begun.failures < READS_MAX);
+        let known = match known {
+            Some(known) => begun.insert(known),
+            None => begun.insert(self.begin(lanes, |lane| done(lane).offset)?),
         };
-        self.say(BEGINS, owner, lanes, begins)?;
-        // If another gateway had taken the lanes since, the brokers would refuse this: so of two gateways
-        // that began, the later one is the owner.
-        self.group.confirm()?;
-        let until = self.say(HOLDS, owner, lanes, |_| b"{}".to_vec())?;
-        let found = self.read(&until, asked, keep)?;
-        for (lane, _) in &until {
+        known.failures += 1;
+        let owner = known.owner;
+        let found = self.read(&known.until, asked, keep)?;
+        for lane in lanes {
             let is_ours = found.get(lane).is_some_and(|history| history.counts(owner));
             if !is_ours {
+                *begun = None;
                 return Err(ParkedError::OfAnother {
                     lane: *lane,
                     topic: self.side_topic.name().to_owned(),
@@ -156,6 +173,28 @@ impl ParkedTopic {
             ..Owned::default()
         };
         Ok(found)
+    }
+
+    /// Makes the gateway the owner of lanes, each of which is `committed` so far.
+    fn begin(&self, lanes: &[u32], committed: impl Fn(u32) -> u64) -> Result<LanesBegun, ParkedError> {
+        let owner = fastrand::u64(1..);
+        let begins = |lane| {
+            let begins = Begins {
+                committed: committed(lane),
+                anew: self.group.began_anew(lane),
+                end: Some(self.group.end_when_taken(lane)),
+            };
+            serde_json::to_vec(&begins).unwrap_or_default()
+        };
+        self.say(BEGINS, owner, lanes, begins)?;
+        // If another gateway had taken the lanes since, the brokers would refuse this: so of two gateways
+        // that began, the later one is the owner.
+        self.group.confirm()?;
+        Ok(LanesBegun {
+            owner,
+            until: self.say(HOLDS, owner, lanes, |_| b"{}".to_vec())?,
+            failures: 0,
+        })
     }
 
     /// Reads the lanes' partitions up to records that are known to be there.
@@ -592,7 +631,8 @@ fn take_in<T>(
     match head.kind {
         BEGINS => {
             let begins: Begins = serde_json::from_slice(&record.lines).map_err(json)?;
-            history.begins(at, said.owner, begins.committed);
+            let redelivered = begins.committed..begins.end.unwrap_or(u64::MAX);
+            history.begins(at, said.owner, redelivered, begins.anew);
         }
         HOLDS => history.holds(at, said.owner),
         PUT | RESOLVED | LED_TO if !history.counts(said.owner) => {}
@@ -637,6 +677,8 @@ const NOBODY: u64 = 0;
 /// executed once more; and how often it tries to delete records.
 const TRIES_MAX: u32 = 10;
 const AGAIN: Duration = Duration::from_millis(500);
+/// How often the gateway tries to read what is parked of lanes before it begins with them anew.
+const READS_MAX: u32 = 10;
 /// The number of resolving records after which records that are no longer needed are deleted.
 const TIDY_AFTER: usize = 1000;
 

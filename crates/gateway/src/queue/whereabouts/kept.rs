@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use log::{Disk as _, RealDisk};
 use serde::{Deserialize, Serialize};
@@ -17,17 +18,47 @@ use crate::queue::fence::{Fence, LaneSet};
 pub(super) struct WhereaboutsFile {
     path: PathBuf,
     /// `None` once the file could not be written: then there is no file, and the next start trusts nothing.
-    file: Option<File>,
+    file: Option<Arc<File>>,
     lines: usize,
+    /// How many of the lines another file has that is being made.
+    lines_anew: usize,
+    /// Names that have moved, which are written once the fences are synced that were made for that.
+    moved: Vec<u8>,
+    /// While another file is made: all that is written meanwhile, which that one gets, too.
+    meanwhile: Option<Vec<u8>>,
 }
+
+/// Lines of the file that are about to be synced. What is done with it needs no lock.
+pub(super) struct Syncing {
+    file: Option<Arc<File>>,
+    /// The folder, if the file has its name since a moment ago.
+    folder: Option<PathBuf>,
+    moved: Vec<u8>,
+}
+
+/// The result of a sync.
+pub(super) struct Synced {
+    moved: Vec<u8>,
+    result: io::Result<()>,
+}
+
+/// A file that is about to be written in place of the existing one. What is done with it needs no lock.
+pub(super) struct Anew {
+    path: PathBuf,
+    text: Vec<u8>,
+}
+
+/// A file that has everything that was known when it was begun.
+pub(super) struct Written(io::Result<File>);
 
 /// The contents of the file.
 #[derive(Default)]
 pub(super) struct FileContents {
     pub(super) targets: HashMap<String, NameTarget>,
     pub(super) fences: Vec<Fence>,
-    /// Whether the file has every name of queued documents.
+    /// Whether the file has every name of queued documents, but for those before `unknown_before`.
     pub(super) whole: bool,
+    pub(super) unknown_before: u64,
 }
 
 /// A line of the file.
@@ -37,6 +68,9 @@ enum Line {
     /// The boot of the machine that wrote the file: lines that were not synced are lost when the machine goes
     /// down.
     Boot(String),
+    /// Documents before this position may have names that the file does not have, because an earlier file was
+    /// not whole. Without this, the next start would take a file for whole that was made from such a one.
+    UnknownBefore(u64),
     Name(String, NameTarget),
     Fence(StoredFence),
 }
@@ -56,19 +90,32 @@ struct StoredFence {
 // === impl WhereaboutsFile ===
 
 impl WhereaboutsFile {
-    /// Reads a file, if there is one. Lines that cannot be read are as if they were not there.
+    /// Reads a file, if there is one. If a line cannot be read, the file is not whole, and unless that is a
+    /// last line that was cut off, where names lead is unknown; the fences count.
     pub(super) fn read(path: &Path) -> io::Result<FileContents> {
         let text = match fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileContents::default()),
             read => read?,
         };
-        let (mut found, mut walls) = (FileContents::default(), BTreeMap::new());
-        for line in text.split(|byte| *byte == b'\n') {
+        let (mut found, mut walls, mut unread) = (FileContents::default(), BTreeMap::new(), 0u64);
+        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
                 Ok(Line::Boot(boot)) => found.whole = boot_id().is_some_and(|now| now == boot),
+                Ok(Line::UnknownBefore(position)) => found.unknown_before = position,
                 Ok(Line::Name(name, target)) => drop(found.targets.insert(name, target)),
                 Ok(Line::Fence(wall)) => drop(walls.insert(wall.number, wall)),
-                Err(_) => {}
+                Err(_) => unread += 1,
+            }
+        }
+        if unread > 0 {
+            let path = path.display();
+            tracing::warn!(%path, lines = unread, "what says where names lead cannot be read as a whole");
+            found.whole = false;
+            // Unless it was only the last one, cut off by a kill before anything was sent: it may be a later
+            // line of a name that another line tells of.
+            let is_cut_off = unread == 1 && !text.ends_with(b"\n");
+            if !is_cut_off {
+                found.targets.clear();
             }
         }
         found.fences = walls.into_values().map(StoredFence::into_fence).collect();
@@ -81,14 +128,15 @@ impl WhereaboutsFile {
         path: &Path,
         targets: &HashMap<String, NameTarget>,
         fences: impl Iterator<Item = &'a Fence>,
+        unknown_before: u64,
     ) -> Self {
-        Self::begin(path, targets, fences).unwrap_or_else(|error| {
+        Self::begin(path, targets, fences, unknown_before).unwrap_or_else(|error| {
             let shown = path.display();
             tracing::warn!(path = %shown, %error, "where names lead cannot be written down anew");
             Self {
                 path: path.to_owned(),
-                file: OpenOptions::new().append(true).open(path).ok(),
-                lines: 0,
+                file: OpenOptions::new().append(true).open(path).ok().map(Arc::new),
+                ..Self::without_file(path)
             }
         })
     }
@@ -98,13 +146,41 @@ impl WhereaboutsFile {
         path: &Path,
         targets: &HashMap<String, NameTarget>,
         fences: impl Iterator<Item = &'a Fence>,
+        unknown_before: u64,
     ) -> io::Result<Self> {
-        if let Some(folder) = path.parent() {
-            RealDisk::default().create_folder(folder)?;
+        let mut kept = Self::without_file(path);
+        let written = kept.begin_anew(targets, fences, unknown_before).write();
+        kept.rename(written.0?)?;
+        let synced = kept.syncing_renamed().sync();
+        kept.synced(synced);
+        Ok(kept)
+    }
+
+    fn without_file(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            file: None,
+            lines: 0,
+            lines_anew: 0,
+            moved: Vec::new(),
+            meanwhile: None,
         }
+    }
+
+    /// Begins to write another file in place of the existing one, which stays until
+    /// [`go_on_with`](Self::go_on_with).
+    pub(super) fn begin_anew<'a>(
+        &mut self,
+        targets: &HashMap<String, NameTarget>,
+        fences: impl Iterator<Item = &'a Fence>,
+        unknown_before: u64,
+    ) -> Anew {
         let mut text = Vec::new();
         if let Some(boot) = boot_id() {
             write_line(&mut text, &Line::Boot(boot));
+        }
+        if unknown_before > 0 {
+            write_line(&mut text, &Line::UnknownBefore(unknown_before));
         }
         for (name, target) in targets {
             write_line(&mut text, &Line::Name(name.clone(), target.clone()));
@@ -112,27 +188,76 @@ impl WhereaboutsFile {
         for fence in fences {
             write_line(&mut text, &Line::Fence(StoredFence::of(fence)));
         }
-        let aside = path.with_extension("new");
-        let mut file = File::create(&aside)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&aside, path)?;
-        Ok(Self {
-            path: path.to_owned(),
-            file: Some(OpenOptions::new().append(true).open(path)?),
-            lines: 0,
-        })
+        self.meanwhile = Some(Vec::new());
+        self.lines_anew = self.lines;
+        Anew {
+            path: self.path.clone(),
+            text,
+        }
+    }
+
+    /// Goes on with a file that was written, if that went well; it has to be synced once more then.
+    pub(super) fn go_on_with(&mut self, written: Written) -> Option<Syncing> {
+        match written.0.and_then(|file| self.rename(file)) {
+            Ok(()) => Some(self.syncing_renamed()),
+            Err(error) => {
+                self.meanwhile = None;
+                let path = self.path.display();
+                tracing::warn!(%path, %error, "where names lead could not be written anew");
+                None
+            }
+        }
+    }
+
+    fn rename(&mut self, mut file: File) -> io::Result<()> {
+        file.write_all(self.meanwhile.as_deref().unwrap_or_default())?;
+        fs::rename(aside(&self.path), &self.path)?;
+        // From here on the file before this one has no name: who goes on with it writes to nobody.
+        self.file = Some(Arc::new(file));
+        self.lines -= self.lines_anew;
+        self.meanwhile = None;
+        Ok(())
     }
 
     /// Writes a name that is used from now on.
     pub(super) fn name(&mut self, name: &str, target: &NameTarget) {
-        self.write(&Line::Name(name.to_owned(), target.clone()), false);
+        self.write(&Line::Name(name.to_owned(), target.clone()));
     }
 
-    /// Writes a fence that was made or closed. An open fence is synced, since without it documents would lose
-    /// their order; fences are rare.
+    /// Writes, after the next sync, where a name has come to lead.
+    pub(super) fn moved(&mut self, name: &str, target: &NameTarget) {
+        self.lines += 1;
+        write_line(&mut self.moved, &Line::Name(name.to_owned(), target.clone()));
+    }
+
+    /// Writes a fence that was made or closed. An open fence has to be synced, since without it documents
+    /// would lose their order; fences are rare.
     pub(super) fn fence(&mut self, fence: &Fence) {
-        self.write(&Line::Fence(StoredFence::of(fence)), fence.end().is_none());
+        self.write(&Line::Fence(StoredFence::of(fence)));
+    }
+
+    /// Returns all that was written so far, to be synced.
+    pub(super) fn syncing(&mut self) -> Syncing {
+        Syncing {
+            file: self.file.clone(),
+            folder: None,
+            moved: std::mem::take(&mut self.moved),
+        }
+    }
+
+    fn syncing_renamed(&mut self) -> Syncing {
+        Syncing {
+            folder: Some(folder_of(&self.path)),
+            ..self.syncing()
+        }
+    }
+
+    /// Takes in the result of a sync.
+    pub(super) fn synced(&mut self, synced: Synced) {
+        match synced.result {
+            Ok(()) => self.write_text(&synced.moved),
+            Err(error) => self.give_up(&error),
+        }
     }
 
     /// Returns the number of lines that were written since the file was begun.
@@ -140,22 +265,61 @@ impl WhereaboutsFile {
         self.lines
     }
 
-    fn write(&mut self, line: &Line, sync: bool) {
+    fn write(&mut self, line: &Line) {
         self.lines += 1;
-        let Some(file) = &mut self.file else { return };
         let mut text = Vec::new();
         write_line(&mut text, line);
-        let written = file.write_all(&text).and_then(|()| match sync {
-            true => file.sync_data(),
-            false => Ok(()),
-        });
-        if let Err(error) = written {
-            let path = self.path.display();
-            tracing::warn!(%path, %error, "where names lead cannot be written down; the next start trusts nothing");
-            self.file = None;
-            // A file that lacks something is worse than none.
-            let _ = fs::remove_file(&self.path);
+        self.write_text(&text);
+    }
+
+    fn write_text(&mut self, text: &[u8]) {
+        if let Some(meanwhile) = &mut self.meanwhile {
+            meanwhile.extend_from_slice(text);
         }
+        let Some(file) = &self.file else { return };
+        if let Err(error) = (&**file).write_all(text) {
+            self.give_up(&error);
+        }
+    }
+
+    fn give_up(&mut self, error: &io::Error) {
+        let path = self.path.display();
+        tracing::warn!(%path, %error, "where names lead cannot be written down; the next start trusts nothing");
+        self.file = None;
+        // A file that lacks something is worse than none.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+// === impl Syncing ===
+
+impl Syncing {
+    /// Blocks until the disk has it.
+    pub(super) fn sync(self) -> Synced {
+        let of_folder = self
+            .folder
+            .map_or(Ok(()), |folder| RealDisk::default().sync_folder(&folder));
+        let of_file = self.file.map_or(Ok(()), |file| file.sync_data());
+        Synced {
+            moved: self.moved,
+            result: of_folder.and(of_file),
+        }
+    }
+}
+
+// === impl Anew ===
+
+impl Anew {
+    /// Blocks until the disk has it.
+    pub(super) fn write(self) -> Written {
+        let write = || {
+            RealDisk::default().create_folder(&folder_of(&self.path))?;
+            let mut file = File::create(aside(&self.path))?;
+            file.write_all(&self.text)?;
+            file.sync_all()?;
+            Ok(file)
+        };
+        Written(write())
     }
 }
 
@@ -186,6 +350,15 @@ impl StoredFence {
     }
 }
 
+fn folder_of(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new(".")).to_owned()
+}
+
+/// Returns where a file is written that is to take the place of this one.
+fn aside(path: &Path) -> PathBuf {
+    path.with_extension("new")
+}
+
 fn write_line(out: &mut Vec<u8>, line: &Line) {
     // A line of plain data always becomes JSON.
     let _ = serde_json::to_writer(&mut *out, line);
@@ -213,7 +386,7 @@ mod tests {
             partition_size: 1,
             alias_routing: None,
         };
-        let mut kept = WhereaboutsFile::begin(&path, &HashMap::new(), std::iter::empty()).unwrap();
+        let mut kept = WhereaboutsFile::begin(&path, &HashMap::new(), std::iter::empty(), 7).unwrap();
         kept.name("a", &target("i1", 4));
         kept.name("a", &target("i2", 8));
         let lanes = |lanes: &[u32]| lanes.iter().copied().collect::<LaneSet>();
@@ -222,13 +395,15 @@ mod tests {
         kept.fence(&fence);
         fence.close(120);
         kept.fence(&fence);
+        let found = WhereaboutsFile::read(&path).unwrap();
+        assert!(found.whole && found.unknown_before == 7);
         fs::write(
             &path,
             [&fs::read(&path).unwrap()[..], b"{\"name\":[\"b\""].concat(),
         )
         .unwrap();
         let found = WhereaboutsFile::read(&path).unwrap();
-        assert!(found.whole);
+        assert!(!found.whole, "a name is missing");
         assert_eq!(found.targets, HashMap::from([("a".to_owned(), target("i2", 8))]));
         let [read] = &found.fences[..] else {
             panic!("{:?}", found.fences)

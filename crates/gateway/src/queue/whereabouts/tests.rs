@@ -38,7 +38,7 @@ fn number(table: &RouteTable, name: &str) -> u32 {
 struct Queue {
     folder: tempfile::TempDir,
     journal: Journal,
-    whereabouts: Whereabouts,
+    whereabouts: Arc<Whereabouts>,
 }
 
 impl Queue {
@@ -66,6 +66,7 @@ impl Queue {
     }
 
     fn reopened(self) -> Self {
+        self.whereabouts.close();
         self.journal.close();
         drop(self.journal);
         Self::open(self.folder)
@@ -89,8 +90,13 @@ impl Queue {
     fn write(&self, table: &Arc<RouteTable>, name: &str, lane: u32) -> u64 {
         let noted = self.note(table, table, name);
         let position = self.append(lane);
-        self.whereabouts.durable(noted, position);
+        self.durable(noted, position);
         position
+    }
+
+    fn durable(&self, noted: NameNote, position: u64) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(self.whereabouts.durable(noted, position));
     }
 
     fn fences(&self) -> Vec<Arc<Fence>> {
@@ -121,7 +127,7 @@ fn a_name_that_comes_to_lead_elsewhere_gets_a_fence_that_closes_once_all_know() 
     assert_eq!((fence.low, fence.end()), (end, None));
     assert!(by_second >= fence.low);
     let position = queue.append(1);
-    queue.whereabouts.durable(late, position);
+    queue.durable(late, position);
     assert_eq!(fence.end(), None, "nobody has come behind it");
     let next = queue.write(&second, "other", 2);
     assert_eq!(fence.end(), Some(next));
@@ -141,7 +147,7 @@ fn what_was_planned_before_and_comes_late_is_waited_for_too() {
     queue.write(&second, "a", 3);
     let late = queue.note(&first, &second, "a");
     let position = queue.append(1);
-    queue.whereabouts.durable(late, position);
+    queue.durable(late, position);
     let fences = queue.fences();
     let [_, fence] = &fences[..] else {
         panic!("{fences:?}")
@@ -225,6 +231,46 @@ fn names_that_nobody_wrote_down_wait_for_what_is_queued() {
 }
 
 #[test]
+fn names_that_nobody_wrote_down_are_unknown_after_further_restarts_too() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    let log = queue.journal.on_disk().unwrap();
+    log.consumer("g", StartAt::Oldest).unwrap();
+    queue.write(&table("i1", 2), "a", 7);
+    std::fs::remove_file(queue.folder.path().join("whereabouts/q.jsonl")).unwrap();
+    let end = queue.journal.status().end;
+    let queue = queue.reopened();
+    queue.write(&table("i1", 2), "other", 7);
+    let named = queue.fences().len();
+    let queue = queue.reopened().reopened();
+    assert!(queue.whereabouts.may_have_lost(&|_| false));
+    queue.write(&table("i2", 5), "a", 3);
+    let fences = queue.fences();
+    let fence = fences[named..].first().expect("a fence for the unknown name");
+    assert_eq!(
+        (&fence.of, &fence.past),
+        (&lanes("i2", 5), &[7].into_iter().collect())
+    );
+    assert_eq!(fence.end(), Some(end), "only what was there before waits");
+}
+
+#[test]
+fn a_line_that_cannot_be_read_makes_names_unknown() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    queue.write(&table("i1", 2), "a", 7);
+    let path = queue.folder.path().join("whereabouts/q.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\"a\""));
+    std::fs::write(&path, text.replace("\"a\"", "a")).unwrap();
+    let queue = queue.reopened();
+    assert!(queue.whereabouts.may_have_lost(&|_| false));
+    let queue = queue.reopened();
+    assert!(
+        queue.whereabouts.may_have_lost(&|_| false),
+        "nor does the next start"
+    );
+}
+
+#[test]
 fn many_fences_become_few_and_none_is_forgotten() {
     let queue = Queue::open(tempfile::tempdir().unwrap());
     for number in 0..FENCES_MAX + 40 {
@@ -253,10 +299,10 @@ fn what_was_planned_before_and_comes_behind_what_was_not_waits_for_it() {
     let late = queue.note(&first, &first, "a");
     let by_second = queue.write(&second, "a", leads);
     let behind = queue.append(led);
-    queue.whereabouts.durable(late, behind);
+    queue.durable(late, behind);
     let later = queue.note(&first, &second, "a");
     let last = queue.append(led);
-    queue.whereabouts.durable(later, last);
+    queue.durable(later, last);
 
     let fronts = Fronts::new(LANES);
     let awaited = |lane, position| fronts.awaited(&queue.fences(), &consumer, lane, (None, position));
@@ -279,6 +325,7 @@ fn a_kill_between_two_lines_forgets_no_index_that_a_name_led_to() {
     queue
         .whereabouts
         .look(&second, || Arc::clone(&second), &queue.journal);
+    queue.whereabouts.close();
     let text = std::fs::read(queue.folder.path().join("whereabouts/q.jsonl")).unwrap();
     let cut = queue.folder.path().join("cut.jsonl");
     let mut moved = 0;
@@ -294,6 +341,50 @@ fn a_kill_between_two_lines_forgets_no_index_that_a_name_led_to() {
         moved += u32::from(target.index == "i2");
     }
     assert_eq!(moved, 1);
+}
+
+#[test]
+fn a_long_file_is_written_anew_beside_what_goes_on_and_lacks_nothing_of_it() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    let path = queue.folder.path().join("whereabouts/q.jsonl");
+    let tables = [table("i1", 2), table("i2", 5)];
+    queue.write(&tables[0], "a", 1);
+    queue.write(&tables[0], "other", 2);
+    for turn in 1..3 * LINES_MIN {
+        let newest = &tables[turn % 2];
+        queue
+            .whereabouts
+            .look(newest, || Arc::clone(newest), &queue.journal);
+        if turn % 512 == 0 {
+            queue.write(newest, "a", 3);
+        }
+    }
+    let fences = queue.fences();
+    queue.whereabouts.close();
+    assert_eq!(queue.whereabouts.syncs.unsynced(), None);
+    let found = WhereaboutsFile::read(&path).unwrap();
+    let lines = std::fs::read(&path)
+        .unwrap()
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count();
+    assert!(found.whole && lines < 2 * LINES_MIN, "{lines}");
+    let target = &found.targets["a"];
+    assert_eq!((&*target.index, target.shards), ("i2", 5));
+    let written: HashSet<u64> = found.fences.iter().map(|fence| fence.number).collect();
+    let lacking = fences
+        .iter()
+        .filter(|fence| !written.contains(&fence.number))
+        .count();
+    assert_eq!(lacking, 0, "of {}", fences.len());
+    // What comes after that is done at once.
+    let newest = &tables[0];
+    queue
+        .whereabouts
+        .look(newest, || Arc::clone(newest), &queue.journal);
+    assert_eq!(queue.whereabouts.syncs.unsynced(), None);
+    let found = WhereaboutsFile::read(&path).unwrap();
+    assert!(found.fences.len() > written.len());
 }
 
 #[test]
