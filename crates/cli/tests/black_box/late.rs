@@ -3,10 +3,13 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use testkit::fake::{Behaviour, FakeCluster, Fault, HeldUp, Injection, Spec, Unfit};
+use testkit::fake::{
+    Behaviour, FakeCluster, Fault, Formula, HeldUp, Injection, Spec, Unfit, routing_num_shards, shard_of,
+};
 
+use crate::gateway::Gateway;
 use crate::home::{GatewayHome, account, drained, queue, wait};
-use crate::parked::{all_are, docs, parked_for, two_indices};
+use crate::parked::{BLOCKED, all_are, docs, parked_for, send, two_indices};
 
 /// The value of the documents whose requests a node keeps.
 const KEPT: usize = 777;
@@ -284,4 +287,175 @@ fn a_kept_try_of_one_parked_document_keeps_no_other_from_its_turn() {
         let versions = if id == "third" { 1 } else { 2 };
         assert_eq!(doc.version, versions, "{id} each once");
     }
+}
+
+/// Makes two nodes, with the indices `hung-0`, `hung-1` and so on on the first, `sound` on the second, and
+/// `both` on both, and a gateway whose requests may take 40 s.
+fn one_node_that_will_hang(hung: usize) -> (FakeCluster, GatewayHome) {
+    let spec = Spec {
+        nodes: 2,
+        ..Spec::default()
+    };
+    let spec = (0..hung).fold(spec.storing(), |spec, at| spec.index(&format!("hung-{at}"), 1));
+    let cluster = FakeCluster::start(spec.index("sound", 1).index("both", 2)).unwrap();
+    (0..hung).for_each(|at| cluster.move_shard(&format!("hung-{at}"), 0, 0));
+    cluster.move_shard("sound", 0, 1);
+    (0..2).for_each(|shard| cluster.move_shard("both", shard, shard as usize));
+    let place = GatewayHome::before(&[&cluster], "");
+    place.replace(
+        "{bulk_indexing: {elasticsearch: c0}}",
+        "{bulk_indexing: {elasticsearch: c0, timeout: 40s}}",
+    );
+    // What is parked is tried when it is told to.
+    place.retries_after_ms(60_000);
+    (cluster, place)
+}
+
+/// Waits until this many parked documents were tried, and has the first node keep all bulks without an answer
+/// while all that is parked is tried again; these indices take writes then.
+fn hangs_while_all_is_tried(cluster: &FakeCluster, gateway: &Gateway, tried: u64, blocked: &[String]) {
+    wait(gateway, "c0", |one| one["docs_retried"].as_u64() >= Some(tried));
+    cluster.inject(Injection::bulk(Fault::HangUnwritten).on_node(0).always());
+    cluster.set_behaviour(Behaviour::default());
+    blocked
+        .iter()
+        .for_each(|index| cluster.refuse_writes(index, None));
+    release_all(gateway);
+}
+
+fn release_all(gateway: &Gateway) {
+    let path = "/queue/q/parked/_release";
+    gateway.admin().send("POST", path, &[], &[]).unwrap();
+}
+
+/// Lets the node answer again, and checks that all documents were executed once.
+fn all_is_executed_once(cluster: &FakeCluster, gateway: &Gateway, indices: &[String], all: usize) {
+    cluster.behave();
+    let one = wait(gateway, "c0", |one| {
+        let is_done = one["pending"] == 0 && one["parked"] == 0;
+        if !is_done {
+            std::thread::sleep(Duration::from_millis(500));
+            release_all(gateway);
+        }
+        is_done
+    });
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(all), &json!(0)), "{one}");
+    let docs = indices.iter().map(|index| cluster.docs(index));
+    let versions: Vec<u64> = docs
+        .flat_map(|docs| docs.into_values().map(|doc| doc.version))
+        .collect();
+    assert_eq!(versions, vec![1; all]);
+}
+
+#[test]
+fn a_node_that_answers_nothing_keeps_no_parked_document_for_another_node_from_its_turn() {
+    let (cluster, place) = one_node_that_will_hang(1);
+    let gateway = place.start();
+    cluster.set_behaviour(Behaviour {
+        unfit: Some(Unfit {
+            holds: "{\"n\":".to_owned(),
+            status: 404,
+            error: r#"{"type":"index_not_found_exception","reason":"no such index [elsewhere]"}"#.to_owned(),
+        }),
+        ..Behaviour::default()
+    });
+    // Requests with different parameters are not tried together.
+    for at in 0..12 {
+        let text = others(&docs("hung-0", 1, at), &format!("{at}-"));
+        send(&gateway, &format!("/_bulk?routing=r{at}"), &text);
+    }
+    wait(&gateway, "c0", |one| one["parked"] == 12 && one["pending"] == 0);
+    gateway.bulk(&docs("sound", 1, 1)).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one["parked"] == 13 && one["pending"] == 0);
+    assert!(parked_for(&one, "documents"), "{one}");
+    hangs_while_all_is_tried(&cluster, &gateway, 1, &[]);
+    let arrived = within(Duration::from_secs(30), || all_are(&cluster, "sound", 1, 1));
+    assert!(arrived, "{:#}\n{}", queue(&gateway), gateway.log());
+    all_is_executed_once(&cluster, &gateway, &["hung-0".into(), "sound".into()], 13);
+}
+
+#[test]
+fn a_node_that_answers_nothing_keeps_no_parked_index_on_another_node_from_its_turn() {
+    const HUNG: usize = 12;
+    let (cluster, place) = one_node_that_will_hang(HUNG);
+    let gateway = place.start();
+    let mut indices: Vec<String> = (0..HUNG).map(|at| format!("hung-{at}")).collect();
+    // The keys are looked at in the order of their names.
+    indices.push("sound".to_owned());
+    for index in &indices {
+        cluster.refuse_writes(
+            index,
+            Some((403, &BLOCKED.replace("blocked]", &format!("{index}]")))),
+        );
+        gateway.bulk(&docs(index, 1, 1)).ok().unwrap();
+    }
+    let one = wait(&gateway, "c0", |one| one["parked"] == 13 && one["pending"] == 0);
+    assert_eq!(one["parked_keys"], 13, "{one}");
+    hangs_while_all_is_tried(&cluster, &gateway, 13, &indices);
+    let arrived = within(Duration::from_secs(30), || all_are(&cluster, "sound", 1, 1));
+    assert!(arrived, "{:#}\n{}", queue(&gateway), gateway.log());
+    all_is_executed_once(&cluster, &gateway, &indices, HUNG + 1);
+}
+
+#[test]
+fn documents_of_a_parked_index_do_not_wait_for_a_node_that_has_other_shards_of_it() {
+    let (cluster, place) = one_node_that_will_hang(0);
+    let gateway = place.start();
+    cluster.refuse_writes("both", Some((403, &BLOCKED.replace("blocked]", "both]"))));
+    for at in 0..5 {
+        // Requests with different parameters are not tried together.
+        let text = others(&docs("both", 20, at), &format!("{at}-"));
+        send(
+            &gateway,
+            &format!("/_bulk?require_alias=false&_source=x{at}"),
+            &text,
+        );
+    }
+    let one = wait(&gateway, "c0", |one| one["parked"] == 100 && one["pending"] == 0);
+    assert!(parked_for(&one, "index:both"), "{one}");
+    let formula = Formula::Classic {
+        routing_num_shards: routing_num_shards(2),
+    };
+    let ids = (0..5).flat_map(|at| (0..20).map(move |id| format!("{at}-{id}")));
+    let sound: Vec<String> = ids.filter(|id| shard_of(id, 2, formula) == 1).collect();
+    assert!((1..100).contains(&sound.len()));
+    hangs_while_all_is_tried(&cluster, &gateway, 1, &["both".into()]);
+    let arrived = within(Duration::from_secs(30), || {
+        let docs = cluster.docs("both");
+        sound.iter().all(|id| docs.contains_key(id))
+    });
+    assert!(arrived, "{:#}\n{}", queue(&gateway), gateway.log());
+    all_is_executed_once(&cluster, &gateway, &["both".into()], 100);
+}
+
+#[test]
+fn what_the_late_answer_to_a_try_says_counts_and_nothing_is_sent_again_for_it() {
+    let (cluster, place) = one_node_that_will_hang(1);
+    let gateway = place.start();
+    let refuse = |status: u16, kind: &str, wait: Duration| {
+        let held_up = HeldUp {
+            holds: "{\"n\":".to_owned(),
+            wait,
+        };
+        cluster.set_behaviour(Behaviour {
+            held_up: Some(held_up),
+            unfit: Some(Unfit {
+                holds: "{\"n\":1}".to_owned(),
+                status,
+                error: format!("{{\"type\":\"{kind}\",\"reason\":\"no such index [elsewhere]\"}}"),
+            }),
+            ..Behaviour::default()
+        });
+    };
+    refuse(404, "index_not_found_exception", Duration::ZERO);
+    gateway.bulk(&docs("hung-0", 1, 1)).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| {
+        one["parked"] == 1 && one["docs_retried"].as_u64() >= Some(1)
+    });
+    let tried = one["docs_retried"].as_u64().unwrap();
+    refuse(400, "strict_dynamic_mapping_exception", Duration::from_secs(6));
+    release_all(&gateway);
+    let one = wait(&gateway, "c0", |one| one["parked"] == 0 && one["pending"] == 0);
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(0), &json!(1)), "{one}");
+    assert_eq!(one["docs_retried"], tried + 1, "{one}");
 }

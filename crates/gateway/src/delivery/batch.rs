@@ -243,14 +243,17 @@ impl Lane {
             if self.is_stopped() && (failures > 0 || !work.begun || group.breaks_off()) {
                 return None;
             }
+            // Only what may go next is compared with what is parked: for small parts, all would be each time.
+            let later = left.split_off(left.len().min(work.limit.max(COMPARED_AT_ONCE)));
             self.hold_back(work, &mut left).await?;
             if left.is_empty() {
-                break;
+                left = later;
+                continue;
             }
             let (now, mut rest, suspect) = self.suspects_apart(work, left).await?;
             left = now;
             let chunk = left.len().min(work.limit);
-            rest.extend(left.split_off(chunk));
+            rest.extend(left.split_off(chunk).into_iter().chain(later));
             rest.sort_unstable();
             work.begun = true;
             let tried = self.try_once(work, left, (apart, suspect)).await?;
@@ -600,6 +603,9 @@ fn letters_at_once(work: &Work<'_>, dead: &[(usize, Arc<Error>)]) -> usize {
 /// may have more).
 const LETTERS_AT_ONCE: usize = 1000;
 const LETTERS_BYTES: usize = 1 << 20;
+/// How many operations are compared with what is parked at once, at least. With less, what waits for one key
+/// would be parked in many small entries.
+const COMPARED_AT_ONCE: usize = 1000;
 /// The time within which a request for one index is answered if no other is kept for that index.
 const ACQUITTED_WITHIN: Duration = Duration::from_secs(1);
 /// Why a lane waits if its last batches have to be committed before it sends more.

@@ -1,13 +1,22 @@
 //! Tries parked operations again: one task of the delivery's thread, with at most one try under way for each
 //! key. Only of what is parked by itself there may be more, if those under way are late.
+//!
+//! A try sends what is for one node apart from what is for others ([`sending`]). If a node does not answer in
+//! time, the try is over without that request, whose operations wait for its end by themselves
+//! ([`going_on`]), and the node is sent next to nothing more until it takes something again ([`at_nodes`]).
+//! So a node that keeps requests holds up neither other keys nor what a key has for other nodes.
 
+mod at_nodes;
+mod going_on;
 mod key_batch;
+mod one_try;
 #[cfg(test)]
 mod order_model;
 mod passed_over;
+mod sending;
 mod try_under_way;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,26 +27,26 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use traces::{Context, OpenSpan};
 use wire::PooledBytes;
-use wire::guard::{Work as GuardedWork, caught, fault, guarded, spawn_in};
+use wire::guard::{Panicked, Work as GuardedWork, caught, fault, guarded, spawn_in};
 
-use crate::delivery::batch::again;
 use crate::delivery::lane::{Route, stopped};
-use crate::delivery::memory::{AnswerHeld, LaneMemory, with_notes};
-use crate::delivery::outcome::{Again, Outcome};
+use crate::delivery::memory::{LaneMemory, with_notes};
+use crate::delivery::outcome::Again;
 use crate::delivery::outlet::SendMode;
 use crate::delivery::pauses::{ROOM_AGAIN, asked_for, backoff};
 use crate::delivery::unsettled::drop_letters;
 use crate::delivery::work::{Batch, Work};
-use crate::nodes::Outbound;
 use crate::queue::dead_letters::Cause;
 use crate::queue::parked::{
-    GoneEntry, MORE_TURNS_MAX, NextPieces, Order, ParkKey, Parked, ParkedError, ParkedState, Picked, SOON,
-    Store, behind_other_lane, behind_other_line,
+    GoneEntry, LEFT_MAX, MORE_TURNS_MAX, NextPieces, Order, ParkKey, Parked, ParkedError, ParkedState,
+    Picked, SOON, Store, behind_other_line,
 };
-use key_batch::{Dead, Fate, KeyBatch, PickedEntry};
+use at_nodes::TriesAtNodes;
+use key_batch::{Dead, KeyBatch, PickedEntry};
+use one_try::TryResult;
 use passed_over::PassedOver;
+use sending::Homes;
 use try_under_way::TryUnderWay;
 
 /// The result of one try of a key.
@@ -54,6 +63,9 @@ enum KeyResult {
     Failed(Arc<Again>, bool),
 }
 
+/// What all tries work with.
+type With<'a> = (&'a Rc<Route>, &'a Arc<Parked>, &'a Rc<TriesAtNodes>);
+
 /// Why a key cannot be tried.
 #[derive(Debug, thiserror::Error)]
 enum NotTried {
@@ -63,10 +75,18 @@ enum NotTried {
     Parked(#[from] ParkedError),
     #[error("this version does not know to send them")]
     Unknown,
+    #[error("the gateway failed on it, which is a bug of its own: {0}")]
+    Failed(Panicked),
     #[error("the disk has damaged the record at {}", record_of(.0))]
     Damaged(Order),
     #[error("the record at {} has other operations than it says", record_of(.0))]
     OtherOperations(Order),
+}
+
+impl From<Panicked> for NotTried {
+    fn from(panicked: Panicked) -> Self {
+        Self::Failed(panicked)
+    }
 }
 
 /// Returns the record of a piece.
@@ -80,7 +100,7 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
         return;
     };
     fault("tend", b"");
-    let mut running = JoinSet::new();
+    let (mut running, at_nodes) = (JoinSet::new(), Rc::<TriesAtNodes>::default());
     // After a panic, nothing of an earlier run is under way any more.
     parked.state().doubt_all();
     if parked.unconfirmed_letters.are_on_their_way() {
@@ -121,7 +141,8 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
             state.due(room, SLOW_AT_ONCE)
         };
         for key in due {
-            let attended = attend_guarded(Rc::clone(&route), Arc::clone(&parked), key, stop.clone());
+            let with = (Rc::clone(&route), Arc::clone(&parked), Rc::clone(&at_nodes));
+            let attended = attend_guarded(with, key, stop.clone());
             spawn_in(&mut running, GuardedWork::Parked, attended);
         }
         let latest = Instant::now() + LOOK_AGAIN;
@@ -145,8 +166,12 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
 
 /// Runs `attend`, whatever a parked operation does to the gateway: after a panic the operation stays parked,
 /// and is tried again later.
-async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, stop: watch::Receiver<bool>) {
-    let attended = attend(Rc::clone(&route), Arc::clone(&parked), key.clone(), stop);
+async fn attend_guarded(
+    (route, parked, at_nodes): (Rc<Route>, Arc<Parked>, Rc<TriesAtNodes>),
+    key: ParkKey,
+    stop: watch::Receiver<bool>,
+) {
+    let attended = attend((&route, &parked, &at_nodes), key.clone(), stop);
     let Err(panicked) = guarded(GuardedWork::Parked, attended).await else {
         return;
     };
@@ -190,7 +215,7 @@ fn forget_letters(route: &Route, parked: &Parked, holds: impl Fn(u64, u32) -> bo
 }
 
 /// Tries the operations of a key until none goes through, or until other keys should have their turn.
-async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: watch::Receiver<bool>) {
+async fn attend(with @ (route, parked, _): With<'_>, key: ParkKey, mut stop: watch::Receiver<bool>) {
     let retry = &route.group.settings.retry;
     let (mut progress, mut limit) = (false, usize::MAX);
     let mut passed = PassedOver::default();
@@ -200,8 +225,8 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: ParkKey, mut stop: w
         }
         let began = Instant::now();
         let so_far = (progress, &mut limit, &mut passed);
-        let stepped = step(&route, &parked, &key, so_far, &mut stop);
-        let stepped = stepped.or_else(|why| lose(&route, &parked, &key, why)).await;
+        let stepped = step(with, &key, so_far, &mut stop);
+        let stepped = stepped.or_else(|why| lose(route, parked, &key, why)).await;
         parked.state().took(&key, at == 0, began.elapsed());
         match stepped {
             Ok(KeyResult::Progress(some)) => progress |= some,
@@ -265,10 +290,12 @@ pub(crate) async fn settle_landed(route: &Rc<Route>) {
     };
     route.flights.landed().await;
     let (_lasts, mut stop) = watch::channel(false);
+    let at_nodes = Rc::default();
     let landed = parked.state().landed_pieces();
     for (key, pieces) in landed {
         let (mut limit, mut passed) = (usize::MAX, PassedOver::all_but(pieces));
-        let mut one = async || step(route, parked, &key, (false, &mut limit, &mut passed), &mut stop).await;
+        let with = (route, parked, &at_nodes);
+        let mut one = async || step(with, &key, (false, &mut limit, &mut passed), &mut stop).await;
         loop {
             match one().await {
                 Ok(KeyResult::Progress(true)) => {}
@@ -291,22 +318,15 @@ pub(crate) async fn settle_landed(route: &Rc<Route>) {
 
 /// Tries the first operations of a key once.
 async fn step(
-    route: &Rc<Route>,
-    parked: &Parked,
+    with @ (route, parked, at_nodes): With<'_>,
     key: &ParkKey,
     (proven, limit, passed): (bool, &mut usize, &mut PassedOver),
     stop: &mut watch::Receiver<bool>,
 ) -> Result<KeyResult, NotTried> {
-    let group = &route.group;
-    if parked.state().counts_some(key) {
-        // Until the lanes' places are durable, their operations may be delivered once more.
-        group.consumer.flush()?;
-        parked.state().ready();
+    if let Some(result) = waits(route, parked, key)? {
+        return Ok(result);
     }
     let given_up = parked.state().is_given_up(key) || key.is_letters();
-    if let Some(why) = waits(route, key) {
-        return Ok(KeyResult::Failed(Arc::new(Again::unsent(why.to_owned())), false));
-    }
     let outbound = route.outbound();
     let snapshot = outbound.cluster().snapshot();
     passed.follow(&snapshot);
@@ -315,7 +335,7 @@ async fn step(
         return Ok(next.behind.map_or_else(|| passed.all(), KeyResult::Behind));
     };
     let store = parked.open_store()?;
-    let Some(_held) = memory(route, &next.picked, stop).await else {
+    let Some(held) = memory(route, &next.picked, stop).await else {
         return Ok(KeyResult::Nothing);
     };
     let (mut load, body) = read(route, &store, next.picked, &wording).await?;
@@ -323,38 +343,48 @@ async fn step(
         load.part(parked);
     }
     under_way.sends();
-    let batch = std::mem::replace(&mut load.batch, Batch::empty());
+    let batch = Rc::new(std::mem::replace(&mut load.batch, Batch::empty()));
     fault("parked", &body);
     let mut work = Work::new(route, &batch, &body, &snapshot, (0, false)).ok_or(NotTried::Unknown)?;
     load.recall(&mut work);
-    let with = (&**route, parked, given_up, &*passed);
-    let (mut send, other_lane) = load.due(with, key, &work, &snapshot, *limit);
+    let mut homes = Homes::default();
+    let by = (with, given_up, &*passed);
+    let due = load.due(by, key, (&work, &snapshot), *limit, &mut homes);
+    let (mut send, behind) = (due.send, due.behind);
     let idle = send.is_empty();
-    let all_wait = idle && !given_up && load.moves_none();
-    if let Some(other) = other_lane.as_ref().filter(|_| all_wait)
-        && passed.pass(load.picked(), &work, &snapshot, other)
+    let all_wait = idle && !given_up && load.moves_none() && !load.keeps_some();
+    if let Some(behind) = behind.as_ref().filter(|_| all_wait)
+        && passed.pass(load.picked(), &work, &snapshot, behind)
     {
         return Ok(KeyResult::PassedOver);
     }
     load.executed(&mut send, passed.sends_nothing());
     let buried = load.buried_before(parked, &mut send);
     let refused = load.refused_before(route, parked, &mut send);
+    let late = load.late_outcomes(at_nodes, &mut send);
     work.limit = send.len();
-    let mut went = if given_up || send.is_empty() {
-        let other_lane = other_lane.filter(|_| idle);
+    let mut held = Some(held);
+    let mut went = if given_up || send.is_empty() && late.is_empty() {
+        let behind = behind.filter(|_| idle && !load.keeps_some());
         TryResult {
             dead: load.give_up(send),
-            failed: other_lane.map(|key| Arc::new(Again::unsent(behind_other_lane(&key)))),
+            failed: behind.map(|why| Arc::new(Again::unsent(why))),
             ..TryResult::default()
         }
     } else {
         let mode = if proven { SendMode::Apart } else { SendMode::Probe };
-        let with = (&*outbound, &snapshot);
-        send_due(route, with, key, (mode, &send, limit), &mut work, &mut load).await
+        let (by, of) = ((&outbound, &snapshot), (&batch, &mut work, &mut load));
+        let sent = (mode, send, late, homes);
+        one_try::send_due(with, by, key, sent, limit, of, &mut held).await?
     };
     went.dead.extend(refused);
     went.buried = buried;
-    settle(route, parked, key, (load, &work, &snapshot), went).await
+    let left = went.left.take();
+    let settled = settle(route, parked, key, (load, &work, &snapshot), went).await;
+    match left {
+        Some(left) => left.after(settled, parked, under_way).await,
+        None => settled,
+    }
 }
 
 /// Picks what a key tries next, which is under way from then on.
@@ -404,6 +434,7 @@ async fn settle(
         buried: before,
         mut failed,
         held,
+        ..
     }: TryResult,
 ) -> Result<KeyResult, NotTried> {
     let mut unburied: BTreeSet<usize> = dead.iter().map(|dead| dead.operation).collect();
@@ -433,24 +464,31 @@ impl PassedOver {
     /// Returns the result of a try that finds nothing besides what was passed over.
     fn all(&self) -> KeyResult {
         match self.behind() {
-            Some(key) => KeyResult::Failed(Arc::new(Again::unsent(behind_other_lane(key))), false),
+            Some(why) => KeyResult::Failed(Arc::new(Again::unsent(why.to_owned())), false),
             None => KeyResult::Nothing,
         }
     }
 }
 
-/// Returns the reason why no operation of a key can go out now, if there is one.
-fn waits(route: &Route, key: &ParkKey) -> Option<&'static str> {
+/// Returns the result of a try in which no operation of a key can go out yet.
+fn waits(route: &Route, parked: &Parked, key: &ParkKey) -> Result<Option<KeyResult>, NotTried> {
+    if parked.state().counts_some(key) {
+        // Until the lanes' places are durable, their operations may be delivered once more.
+        route.group.consumer.flush()?;
+        parked.state().ready();
+    }
     let outbound = route.outbound();
-    match key {
+    let why = match key {
         ParkKey::Letters { index } if !route.group.queue.dead_letters.has_room(index) => {
-            Some("its dead letters find no room still (dead_letters_max_size)")
+            "its dead letters find no room still (dead_letters_max_size)"
         }
         _ if !outbound.cluster().snapshot().learnt() && outbound.cluster().config().discovery => {
-            Some("the cluster's topology is not known yet")
+            "the cluster's topology is not known yet"
         }
-        _ => None,
-    }
+        _ => return Ok(None),
+    };
+    let again = Arc::new(Again::unsent(why.to_owned()));
+    Ok(Some(KeyResult::Failed(again, false)))
 }
 
 /// Reads pieces from the disk, and their lines.
@@ -519,134 +557,6 @@ fn tried_at_once(route: &Route) -> (usize, u64) {
     let share = route.shared.delivery_memory.bytes_max() / SHARE;
     let bytes_max = route.group.settings.batch_bytes_max.min(share);
     (route.operations_max(), bytes_max as u64)
-}
-
-/// The result of one try.
-#[derive(Default)]
-struct TryResult {
-    dead: Vec<Dead>,
-    /// The operations that have their dead letters from an earlier try.
-    buried: Vec<usize>,
-    /// Why something did not go through, unless fewer operations at once are tried next.
-    failed: Option<Arc<Again>>,
-    /// The memory of the texts about the operations.
-    held: Vec<Rc<AnswerHeld>>,
-}
-
-// === impl TryResult ===
-
-impl TryResult {
-    fn note(&mut self, load: &mut KeyBatch, operation: usize, fate: Fate) {
-        match fate {
-            Fate::Gone => load.gone(operation),
-            Fate::Dead(error) => self.dead.push(Dead { operation, error }),
-            Fate::Elsewhere(to) => load.moves(operation, to),
-            Fate::Stays(again) => {
-                load.failed(operation);
-                load.doubts(operation, again.doubt);
-                self.failed = Some(again);
-            }
-            Fate::AtOnce(again) => {
-                load.doubts(operation, again.doubt);
-                self.failed = Some(again);
-            }
-        }
-    }
-}
-
-/// Sends operations of a key, and notes the fate of each, and how many may be sent at once from now on.
-async fn send_due(
-    route: &Rc<Route>,
-    (outbound, snapshot): (&Outbound, &Arc<Snapshot>),
-    key: &ParkKey,
-    (mode, send, limit): (SendMode, &[usize], &mut usize),
-    work: &mut Work<'_>,
-    load: &mut KeyBatch,
-) -> TryResult {
-    let group = &route.group;
-    let span = traced(route, (work, load), key, send);
-    work.trace = span.as_ref().map(OpenSpan::trace);
-    let (mut left, mut held) = (send.to_vec(), Vec::new());
-    let mut outcomes = route.look_back(work, &mut left, outbound, snapshot).await;
-    if !left.is_empty() {
-        let lanes = load.lanes(&left);
-        match route.note_names(&lanes, work, &left, snapshot).await {
-            Ok(()) => {
-                let attempt = route.attempt((mode, None), work, &left, outbound, snapshot);
-                let tried = attempt.await;
-                outcomes.extend(tried.not_done);
-                held = tried.held;
-            }
-            Err(why) => outcomes.extend(again(left, &why)),
-        }
-    }
-    group.retried.add(send.len() as u64);
-    load.sent(send);
-    let not_done: HashSet<usize> = outcomes.iter().map(|(operation, _)| *operation).collect();
-    let done = send.iter().filter(|operation| !not_done.contains(operation));
-    done.for_each(|operation| load.gone(*operation));
-    let (mut split, mut moving) = (false, 0);
-    let mut went = TryResult {
-        held,
-        ..TryResult::default()
-    };
-    for (operation, outcome) in outcomes {
-        work.attempts[operation] += 1;
-        work.failure_rows[operation].add(outcome.unexplained());
-        let outcome = route.judge(work, operation, outcome, snapshot).await;
-        let outcome = route.by_rules(work, operation, outcome);
-        split |= matches!(
-            outcome,
-            Outcome::Split { .. } | Outcome::Shared { .. } | Outcome::Whole(_)
-        );
-        load.note(operation, work);
-        let named = work.named(operation, snapshot);
-        let of = (key, (named.index(), &*work.wording.target));
-        let may_move = || {
-            let parked = group.parked();
-            parked.is_some_and(|parked| !parked.state().is_full(moving + 1))
-        };
-        // Doubt goes along with what moves to another line.
-        if let Outcome::Park(_, again) = &outcome {
-            load.doubts(operation, again.doubt);
-        }
-        let fate = load.outcome(operation, outcome, of, (group.queue.parked_age_max(), may_move));
-        moving += usize::from(matches!(fate, Fate::Elsewhere(_)));
-        went.note(load, operation, fate);
-    }
-    *limit = match split {
-        true => (send.len() / 2).max(1),
-        false => limit.saturating_mul(2),
-    };
-    went.failed = went.failed.filter(|_| !split);
-    went
-}
-
-/// Begins the span of a try of these operations, if there are some of traced requests among them.
-fn traced(
-    route: &Route,
-    (work, load): (&Work<'_>, &KeyBatch),
-    key: &ParkKey,
-    send: &[usize],
-) -> Option<OpenSpan> {
-    let batch = work.batch;
-    let position = |at: &usize| (load.lane(*at), batch.origin(*at).position);
-    let positions: BTreeSet<(u32, u64)> = match batch.accepted_by.is_empty() {
-        true => BTreeSet::new(),
-        false => send.iter().map(position).collect(),
-    };
-    let mut links: Vec<Context> = Vec::new();
-    for (at, from) in &batch.accepted_by {
-        // A request may have operations in several lanes.
-        if positions.contains(at) && !links.contains(from) {
-            links.push(*from);
-        }
-    }
-    let mut span = (!links.is_empty()).then(|| route.traced(batch))??;
-    span.set("tidegate.parked", key.shown());
-    span.set("tidegate.operations", send.len());
-    links.into_iter().for_each(|from| span.link(from));
-    Some(span)
 }
 
 /// Makes dead letters of operations. Returns the operations that have become dead letters, and the reason why
@@ -779,8 +689,8 @@ async fn finish(
 /// Keys that are tried at once, each of which has a part of delivery's memory as a lane has, and how much of
 /// all of it the lines of each may take.
 const AT_ONCE: usize = 8;
-/// The most tries at once, with those that begin because others are late.
-pub(crate) const TURNS_MAX: usize = AT_ONCE + MORE_TURNS_MAX;
+/// The most tries at once, with those that begin because others are late, and what goes on without its try.
+pub(crate) const TURNS_MAX: usize = AT_ONCE + MORE_TURNS_MAX + LEFT_MAX;
 /// How many of these may be keys whose last try took long.
 const SLOW_AT_ONCE: usize = AT_ONCE / 2;
 const SHARE: usize = 64;

@@ -8,8 +8,11 @@ use cluster::Snapshot;
 use traces::Context;
 use wire::Buffer;
 
-use super::NotTried;
+use super::at_nodes::{LateOutcome, TriesAtNodes};
+use super::going_on::Left;
 use super::passed_over::PassedOver;
+use super::sending::Homes;
+use super::{NotTried, With};
 use crate::clock::steady_ms;
 use crate::delivery::doubt::Doubt;
 use crate::delivery::error_scope::concerns_requests;
@@ -22,6 +25,7 @@ use crate::delivery::unwritten::Id;
 use crate::delivery::work::{Batch, Origin, Work};
 use crate::queue::parked::{
     FlightOp, Holder, HolderQuery, ParkKey, Parked, ParkedEntry, Picked, Scope, Store, Tried,
+    behind_other_lane,
 };
 use crate::queue::{Fences, Params, Recorded, minted};
 
@@ -50,9 +54,15 @@ pub(super) struct DueSteps {
     pub(super) other_lane: Option<ParkKey>,
 }
 
+/// The operations of a key that are to be sent now, and why some of the others wait.
+pub(super) struct DueNow {
+    pub(super) send: Vec<usize>,
+    pub(super) behind: Option<String>,
+}
+
 /// What an operation of a key has to wait for besides those of its line.
 pub(super) enum Held {
-    /// It stays with an earlier one on its document that was passed over.
+    /// It stays: with an earlier one on its document that was passed over, or since its node keeps others.
     Stays,
     By(Option<Holder>),
 }
@@ -95,7 +105,7 @@ impl DueSteps {
             }
             let held = match key {
                 _ if is_behind => Held::Stays,
-                ParkKey::Documents | ParkKey::Letters { .. } => Held::By(None),
+                ParkKey::Letters { .. } => Held::By(None),
                 _ => held(operation),
             };
             let Held::By(held) = held else {
@@ -197,21 +207,24 @@ impl KeyBatch {
     }
 
     /// Returns the operations to be sent now: the first one on each document, except for those that must wait
-    /// for another key; and the key of another lane that some of the rest wait for.
+    /// for another key, or for a node.
     pub(super) fn due(
         &mut self,
-        (route, parked, given_up, passed): (&Route, &Parked, bool, &PassedOver),
+        (with, given_up, passed): (With<'_>, bool, &PassedOver),
         key: &ParkKey,
-        work: &Work<'_>,
-        snapshot: &Snapshot,
+        (work, snapshot): (&Work<'_>, &Snapshot),
         limit: usize,
-    ) -> (Vec<usize>, Option<ParkKey>) {
+        homes: &mut Homes,
+    ) -> DueNow {
+        let (route, parked, at_nodes) = with;
         // What is given up is not sent, so that it overtakes nothing.
         let fences = if given_up {
             Fences::default()
         } else {
             route.fences()
         };
+        let is_free = given_up || passed.sends_nothing();
+        let mut kept = Vec::new();
         let steps = {
             let state = parked.state();
             let held = |operation: usize| {
@@ -228,7 +241,19 @@ impl KeyBatch {
                     target: &work.wording.target,
                     fences: &fences,
                 };
-                Held::By(state.holder(&query, Some(key)))
+                let by = match key {
+                    ParkKey::Documents => None,
+                    _ => state.holder(&query, Some(key)),
+                };
+                if by.is_none()
+                    && !is_free
+                    && !self.has_answer(at_nodes, operation)
+                    && !homes.may_go((route, at_nodes), work, operation, snapshot)
+                {
+                    kept.push(operation);
+                    return Held::Stays;
+                }
+                Held::By(by)
             };
             let operations = self.by_acceptance();
             let operations = operations.into_iter().map(|operation| {
@@ -240,7 +265,43 @@ impl KeyBatch {
         for (operation, to) in steps.elsewhere {
             self.moves(operation, to);
         }
-        (steps.send, steps.other_lane)
+        // In a line, they are passed over; by themselves, they wait as after a try.
+        let kept = kept.into_iter().filter(|_| *key == ParkKey::Documents);
+        kept.for_each(|operation| self.keeps(operation));
+        let of_node = || {
+            homes
+                .keeping()
+                .map(|node| format!("{node} keeps earlier requests"))
+        };
+        DueNow {
+            send: steps.send,
+            behind: steps.other_lane.as_ref().map(behind_other_lane).or_else(of_node),
+        }
+    }
+
+    /// Whether an answer that came late says something of an operation.
+    fn has_answer(&self, at_nodes: &TriesAtNodes, operation: usize) -> bool {
+        let flight = self.pieces[self.of[operation].0].picked.flight.as_ref();
+        flight.is_some_and(|flight| flight.has_done(self.flight_op(operation)))
+            || at_nodes.has_answer(flight, self.flight_op(operation))
+    }
+
+    /// Takes away the operations of which an answer that came late says something. Returns them.
+    pub(super) fn late_outcomes(
+        &self,
+        at_nodes: &TriesAtNodes,
+        due: &mut Vec<usize>,
+    ) -> Vec<(usize, LateOutcome)> {
+        let mut late = Vec::new();
+        due.retain(|operation| {
+            let flight = self.pieces[self.of[*operation].0].picked.flight.as_ref();
+            match at_nodes.take(flight, self.flight_op(*operation)) {
+                Some(outcome) => late.push((*operation, outcome)),
+                None => return true,
+            }
+            false
+        });
+        late
     }
 
     /// Returns the operations as they were accepted: pieces of one batch may overlap.
@@ -255,7 +316,7 @@ impl KeyBatch {
         self.pieces[piece].entry.order_of(op)
     }
 
-    fn flight_op(&self, operation: usize) -> FlightOp {
+    pub(super) fn flight_op(&self, operation: usize) -> FlightOp {
         let (position, place) = self.order_of(operation);
         (self.lane(operation), position, place)
     }
@@ -434,6 +495,30 @@ impl KeyBatch {
     pub(super) fn failed(&mut self, operation: usize) {
         let (piece, op) = self.of[operation];
         self.pieces[piece].tried.failed.push(op);
+    }
+
+    /// Records that an operation was not sent, since its node keeps others.
+    fn keeps(&mut self, operation: usize) {
+        let (piece, op) = self.of[operation];
+        self.pieces[piece].tried.kept.push(op);
+    }
+
+    pub(super) fn keeps_some(&self) -> bool {
+        self.pieces.iter().any(|piece| !piece.tried.kept.is_empty())
+    }
+
+    /// Records that operations go on without the try.
+    pub(super) fn goes_on(&mut self, left: &Left) {
+        for operation in &left.operations {
+            let (piece, op) = self.of[*operation];
+            let goes_on = &mut self.pieces[piece].tried.goes_on;
+            let (_, ops) = goes_on.get_or_insert_with(|| (Arc::clone(&left.flight), Vec::new()));
+            ops.push(op);
+        }
+        for piece in &mut self.pieces {
+            let goes_on = piece.tried.goes_on.iter_mut();
+            goes_on.for_each(|(_, ops)| ops.sort_unstable());
+        }
     }
 
     pub(super) fn gone(&mut self, operation: usize) {

@@ -1,8 +1,8 @@
 //! A model of lanes and parked operations against indices that are blocked or closed, deleted and made again,
 //! and aliases that move, at random: writes to one document are executed in the order in which they were
-//! accepted, and nothing waits for an index that its name does not lead to. Nodes keep requests, whose writes
-//! are parked meanwhile. In some runs the lanes are those of a queue in Kafka, each with positions of its
-//! own.
+//! accepted, and nothing waits for an index that its name does not lead to. Nodes keep requests of lanes and
+//! of tries, whose writes are parked meanwhile, and are sent nothing more. In some runs the lanes are those
+//! of a queue in Kafka, each with positions of its own.
 
 mod checks;
 mod tries;
@@ -73,6 +73,8 @@ struct Kept {
     /// Where names led when it was sent, and how much had been executed by then.
     topology: Topology,
     executed: usize,
+    /// What keeps others from its documents, if it was a try's.
+    number: Option<u64>,
 }
 
 /// A try of a key that is under way.
@@ -86,6 +88,8 @@ struct Try {
     of: Vec<(usize, u32)>,
     sent: Option<Vec<usize>>,
     moved: Vec<(usize, ParkKey)>,
+    /// Operations that are not sent, since their node keeps others.
+    kept: Vec<usize>,
 }
 
 struct Model {
@@ -448,6 +452,7 @@ impl Model {
                 writes: batch.sent.clone(),
                 topology: topology.clone(),
                 executed: self.executed.len(),
+                number: None,
             });
         }
         let are_alone = flight.is_some() && self.one_in(2);
@@ -482,6 +487,7 @@ impl Model {
             writes,
             topology,
             executed,
+            number,
         } = self.kept.swap_remove(one);
         let again = self.executed[executed..]
             .iter()
@@ -495,6 +501,7 @@ impl Model {
             }
         }
         flight.lands(done);
+        number.into_iter().for_each(|number| self.state.end_try(number));
         self.state.landed(&flight);
     }
 

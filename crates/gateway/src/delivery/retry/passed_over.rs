@@ -1,5 +1,5 @@
-//! The first operations of a key's line, if all of them wait for another key: others behind them need not
-//! wait with them, unless they are on the same documents.
+//! The first operations of a key's line, if all of them wait for another key, or for a node that keeps what
+//! it is sent: others behind them need not wait with them, unless they are on the same documents.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cluster::Snapshot;
 
 use crate::delivery::work::Work;
-use crate::queue::parked::{OperationNames, Order, ParkKey, Picked};
+use crate::queue::parked::{OperationNames, Order, Picked};
 
 /// The pieces of a key that were passed over since its turn began.
 #[derive(Default)]
@@ -19,8 +19,8 @@ pub(super) struct PassedOver {
     only: Option<HashSet<Order>>,
     documents: HashSet<u64>,
     times: usize,
-    /// The key that the last of them wait for.
-    behind: Option<ParkKey>,
+    /// Why the last of them wait.
+    behind: Option<String>,
 }
 
 impl PassedOver {
@@ -62,13 +62,13 @@ impl PassedOver {
             .any(|document| self.documents.contains(document))
     }
 
-    /// Passes over pieces that wait for this key; returns `false` if those behind them have to wait, too.
+    /// Passes over pieces that wait for this reason; returns `false` if those behind them have to wait, too.
     pub(super) fn pass<'p>(
         &mut self,
         pieces: impl Iterator<Item = &'p Picked>,
         work: &Work<'_>,
         snapshot: &Snapshot,
-        behind: &ParkKey,
+        behind: &str,
     ) -> bool {
         self.times += 1;
         if self.times > TIMES_MAX || self.documents.len() + 2 * work.operations.len() > DOCUMENTS_MAX {
@@ -78,13 +78,13 @@ impl PassedOver {
         for operation in 0..work.operations.len() {
             self.documents.extend(work.named(operation, snapshot).document);
         }
-        self.behind = Some(behind.clone());
+        self.behind = Some(behind.to_owned());
         true
     }
 
-    /// Returns the key that what was passed over waits for, if anything was.
-    pub(super) fn behind(&self) -> Option<&ParkKey> {
-        self.behind.as_ref()
+    /// Returns why what was passed over waits, if anything was.
+    pub(super) fn behind(&self) -> Option<&str> {
+        self.behind.as_deref()
     }
 }
 

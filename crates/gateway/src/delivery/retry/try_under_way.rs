@@ -39,6 +39,11 @@ impl<'p> TryUnderWay<'p> {
         Self { parked, number }
     }
 
+    /// Ends the try, but for a part that goes on: returns the number by which that is known.
+    pub(super) fn leave(mut self) -> Option<u64> {
+        self.number.take()
+    }
+
     /// Records that it goes out now: from here on it may be late.
     pub(super) fn sends(&self) {
         if let Some(number) = self.number {

@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 /// with the same operation could be executed in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
+    /// Whether it is of a try, and not of a lane.
+    is_of_try: bool,
     /// What the answer said is done, as soon as the request has ended.
     done: OnceLock<HashSet<FlightOp>>,
 }
@@ -18,6 +20,18 @@ pub(crate) type FlightOp = (u32, u64, u32);
 // === impl Flight ===
 
 impl Flight {
+    /// Makes a request of a try: what goes behind its operations is not bounded, and waits in no lane.
+    pub(crate) fn of_try() -> Self {
+        Self {
+            is_of_try: true,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn is_of_lane(&self) -> bool {
+        !self.is_of_try
+    }
+
     /// Records the end of the request, and the operations that are done for certain. The first word counts.
     pub(crate) fn lands(&self, done: HashSet<FlightOp>) {
         let _ = self.done.set(done);

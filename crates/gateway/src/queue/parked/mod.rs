@@ -59,7 +59,7 @@ use state::EntryPiece;
 #[cfg(test)]
 use state::Standing;
 pub(crate) use state::{
-    CATCHES_UP, Holder, HolderQuery, MORE_TURNS_MAX, NextPieces, Order, ParkedState, Picked, Tried,
+    CATCHES_UP, Holder, HolderQuery, LEFT_MAX, MORE_TURNS_MAX, NextPieces, Order, ParkedState, Picked, Tried,
 };
 use state::{Dying, NamesLed};
 use store::Bound;

@@ -33,7 +33,7 @@ use super::store::ParkedEntry;
 use super::topic::GoneEntry;
 use crate::clock::{steady_ms, steady_of};
 use document_tries::DocumentTries;
-pub(crate) use document_tries::MORE_TURNS_MAX;
+pub(crate) use document_tries::{LEFT_MAX, MORE_TURNS_MAX};
 pub(crate) use flights::CATCHES_UP;
 pub(crate) use holder::{Holder, HolderQuery};
 pub(crate) use index_lines::NamesLed;

@@ -44,6 +44,7 @@ impl Model {
             of,
             sent: None,
             moved: Vec::new(),
+            kept: Vec::new(),
         });
     }
 
@@ -57,6 +58,7 @@ impl Model {
         if one.sent.is_some() {
             return self.finish_try(one);
         }
+        let kept: Vec<usize> = (0..one.of.len()).filter(|_| self.one_in(12)).collect();
         let place = |operation: usize| {
             let at = one.picked[one.of[operation].0].at;
             (self.writes[self.write_of(&one, operation)].position, 0, at)
@@ -71,16 +73,46 @@ impl Model {
         });
         let held = |operation: usize| {
             let write = self.write_of(&one, operation);
-            Held::By(self.holder(write, self.writes[write].lane, &one.topology, Some(&one.key)))
+            let by = match one.key {
+                ParkKey::Documents => None,
+                _ => self.holder(write, self.writes[write].lane, &one.topology, Some(&one.key)),
+            };
+            match by {
+                None if kept.contains(&operation) => Held::Stays,
+                by => Held::By(by),
+            }
         };
         let steps = DueSteps::of(&one.key, operations, held, |_| true, usize::MAX);
         (one.sent, one.moved) = (Some(steps.send), steps.elsewhere);
+        one.kept = kept;
         self.tries.push(one);
+    }
+
+    /// Ends a try but for what a node keeps of it.
+    fn end_try(&mut self, one: &Try, flight: Option<Arc<Flight>>, (writes, executed): (Vec<usize>, usize)) {
+        match flight.filter(|_| !writes.is_empty()) {
+            Some(flight) => {
+                let number = Some(self.state.leave_try(one.number, &flight));
+                self.kept.push(Kept {
+                    flight,
+                    writes,
+                    topology: one.topology.clone(),
+                    executed,
+                    number,
+                });
+            }
+            None => {
+                let number = one.number.into_iter();
+                number.for_each(|number| self.state.end_try(number));
+            }
+        }
     }
 
     pub(super) fn finish_try(&mut self, mut one: Try) {
         let given_up = self.state.is_given_up(&one.key);
         let mut tried: Vec<Tried> = one.picked.iter().map(|_| Tried::default()).collect();
+        let flight: Option<Arc<Flight>> = (!given_up && self.one_in(4)).then(Arc::default);
+        let (mut goes_on, executed) = (Vec::new(), self.executed.len());
         for operation in one.sent.take().unwrap_or_default() {
             let (piece, op) = one.of[operation];
             let write = self.write_of(&one, operation);
@@ -88,6 +120,16 @@ impl Model {
             let landed = picked.flight.as_ref();
             if landed.is_some_and(|flight| flight.has_done(self.flight_op(write))) {
                 tried[piece].gone.push(op);
+                continue;
+            }
+            if let Some(flight) = flight.as_ref().filter(|_| self.one_in(2)) {
+                let (_, ops) = tried[piece]
+                    .goes_on
+                    .get_or_insert_with(|| (Arc::clone(flight), Vec::new()));
+                ops.push(op);
+                tried[piece].attempted = true;
+                self.writes[write].alone = true;
+                goes_on.push(write);
                 continue;
             }
             self.writes[write].doubt |= picked.doubt;
@@ -103,6 +145,11 @@ impl Model {
             } else if self.one_in(2) {
                 tried[piece].failed.push(op);
             }
+        }
+        for operation in std::mem::take(&mut one.kept) {
+            let (piece, op) = one.of[operation];
+            let is_alone = one.key == ParkKey::Documents;
+            tried[piece].kept.extend(is_alone.then_some(op));
         }
         for (operation, to) in std::mem::take(&mut one.moved) {
             let (piece, op) = one.of[operation];
@@ -125,9 +172,7 @@ impl Model {
                 .tried(&one.key, picked.order, &entry, tried, |_| Duration::ZERO);
         }
         self.disk.retain(|_, (.., left)| !left.is_empty());
-        one.number
-            .into_iter()
-            .for_each(|number| self.state.end_try(number));
+        self.end_try(&one, flight, (goes_on, executed));
         match self.one_in(2) {
             true => self.state.rest(&one.key, true, None, |_| Duration::ZERO),
             false => self.try_key(one.key),

@@ -4,11 +4,16 @@
 //! nodes, though, and a node may keep a request for long. So while a try is late, the next one begins, with
 //! operations on other documents. Each later try waits twice as long as the one before it, so a node that
 //! keeps everything is soon asked for little.
+//!
+//! A request that a node keeps goes on without its try, of whatever key, as long as there are not too many:
+//! its operations wait by themselves until it has ended.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::super::flight::Flight;
 use super::super::key::ParkKey;
 use super::super::store::ParkedEntry;
 use super::turns::SLOW;
@@ -22,6 +27,8 @@ pub(super) struct DocumentTries {
     pub(super) more_turns: usize,
     /// Whether no further turns may begin.
     are_enough: bool,
+    /// The keys of requests that go on without their tries, once for each.
+    left: Vec<ParkKey>,
 }
 
 struct DocumentTry {
@@ -31,6 +38,8 @@ struct DocumentTry {
     documents: HashSet<u64>,
     /// When it was sent; none as long as it waits for memory.
     sent: Option<Instant>,
+    /// Whether its turn is over, and only a request of it goes on.
+    is_left: bool,
 }
 
 /// What a try may have of a piece.
@@ -59,10 +68,11 @@ impl DocumentTries {
     /// tries, or waits for memory, goes on by itself.
     pub(super) fn more_from(&self) -> Option<Instant> {
         let turns = 1 + self.more_turns;
-        if self.are_enough || self.more_turns >= MORE_TURNS_MAX || self.under_way.len() < turns {
+        let under_way = || self.under_way.iter().filter(|one| !one.is_left);
+        if self.are_enough || self.more_turns >= MORE_TURNS_MAX || under_way().count() < turns {
             return None;
         }
-        let sent: Option<Vec<Instant>> = self.under_way.iter().map(|one| one.sent).collect();
+        let sent: Option<Vec<Instant>> = under_way().map(|one| one.sent).collect();
         let newest = sent?.into_iter().max()?;
         Some(newest + SLOW * (1 << self.more_turns))
     }
@@ -147,8 +157,49 @@ impl ParkedState {
             pieces,
             documents,
             sent: None,
+            is_left: false,
         });
         tries.next_number
+    }
+
+    /// Whether a request of a key may go on without its try, which then counts until
+    /// [`ParkedState::returns_turn`].
+    pub(crate) fn leaves_turn(&mut self, key: &ParkKey) -> bool {
+        let left = &mut self.document_tries.left;
+        let most = match key {
+            ParkKey::Documents => LEFT_MAX / 2,
+            // An index may be to blame, and not a node.
+            _ => LEFT_OF_KEY_MAX,
+        };
+        let may = left.len() < LEFT_MAX && left.iter().filter(|of| *of == key).count() < most;
+        if may {
+            left.push(key.clone());
+        }
+        may
+    }
+
+    /// Records that a request has ended that went on without the try of this key.
+    pub(crate) fn returns_turn(&mut self, key: &ParkKey) {
+        let left = &mut self.document_tries.left;
+        if let Some(at) = left.iter().position(|of| of == key) {
+            left.swap_remove(at);
+        }
+    }
+
+    /// Ends a try but for a request of it that goes on: nobody picks others on its documents, whatever names
+    /// lead to these by then. `number` is that of the try, if it has one. Returns the number to end.
+    pub(crate) fn leave_try(&mut self, number: Option<u64>, flight: &Arc<Flight>) -> u64 {
+        let number = number.unwrap_or_else(|| self.begin_try(std::iter::empty()));
+        let held = self.keys.get(&ParkKey::Documents);
+        let pieces = held.into_iter().flat_map(|held| held.pieces.values());
+        let pieces = pieces.filter(|piece| piece.flight.as_ref() == Some(flight));
+        let documents: Vec<u64> = pieces.flat_map(EntryPiece::numbers).collect();
+        if let Some(one) = self.document_tries.of(number) {
+            one.is_left = true;
+            one.pieces.clear();
+            one.documents.extend(documents);
+        }
+        number
     }
 
     /// Lets more turns begin, or no more, so that there is a time at which nothing is tried.
@@ -181,7 +232,7 @@ impl ParkedState {
     }
 
     pub(crate) fn tries_documents(&self) -> bool {
-        !self.document_tries.under_way.is_empty()
+        self.document_tries.under_way.iter().any(|one| !one.is_left)
     }
 
     /// Returns what of a piece that waits by itself may go out: no operation on a document that an earlier
@@ -242,6 +293,9 @@ impl ParkedState {
 /// How many turns the key may have besides its first. The last of them begins two minutes after the first, if
 /// none of them ends.
 pub(crate) const MORE_TURNS_MAX: usize = 6;
+/// How many requests may go on without their tries, half of them of the key, and how many of each other key.
+pub(crate) const LEFT_MAX: usize = 10;
+const LEFT_OF_KEY_MAX: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -452,5 +506,21 @@ mod tests {
         assert!(state.due_at(later, 8, 4).is_empty());
         state.may_have_more_turns(true);
         assert_eq!(state.due_at(later, 8, 4), [KEY]);
+    }
+
+    #[test]
+    fn requests_that_go_on_without_their_tries_are_bounded_for_each_key_and_in_all() {
+        let mut state = ParkedState::default();
+        let key = |index: usize| ParkKey::Index {
+            index: format!("i{index}"),
+        };
+        let leaves =
+            |state: &mut ParkedState, key: ParkKey| (0..20).filter(|_| state.leaves_turn(&key)).count();
+        assert_eq!(leaves(&mut state, key(0)), LEFT_OF_KEY_MAX);
+        assert_eq!(leaves(&mut state, KEY), LEFT_MAX / 2);
+        let others: usize = (1..20).map(|index| leaves(&mut state, key(index))).sum();
+        assert_eq!(others, LEFT_MAX / 2 - LEFT_OF_KEY_MAX);
+        state.returns_turn(&key(0));
+        assert!(!state.leaves_turn(&KEY) && state.leaves_turn(&key(0)));
     }
 }

@@ -28,8 +28,11 @@ impl ParkedKey {
         self.flights.iter().any(|flight| flight.is_under_way())
     }
 
+    /// Whether a lane's request with operations of it is under way, or was until just now.
     fn has_flown(&self) -> bool {
-        self.flies() || self.flew.is_some_and(|flew| flew.elapsed() < CATCHES_UP)
+        let mut of_lanes = self.flights.iter().filter(|flight| flight.is_of_lane());
+        of_lanes.any(|flight| flight.is_under_way())
+            || self.flew.is_some_and(|flew| flew.elapsed() < CATCHES_UP)
     }
 
     pub(super) fn flies_with(&mut self, flight: &Arc<Flight>) {
@@ -69,13 +72,14 @@ impl ParkedState {
             let before = held.flights.len();
             held.flights.retain(|one| one != flight);
             if held.flights.len() < before {
-                (held.next_try, held.flew) = (Instant::now(), Some(Instant::now()));
+                held.next_try = Instant::now();
+                held.flew = held.flew.max(flight.is_of_lane().then(Instant::now));
             }
         }
     }
 
     /// Returns how many bytes of committed batches a key holds if operations of it wait for the end of a
-    /// request, or have until just now; otherwise 0.
+    /// lane's request, or have until just now; otherwise 0.
     pub(crate) fn bytes_under_way(&self, key: &ParkKey) -> u64 {
         let Some(held) = self.keys.get(key).filter(|held| held.has_flown()) else {
             return 0;
@@ -86,7 +90,7 @@ impl ParkedState {
         held.bytes.saturating_sub(shares.sum())
     }
 
-    /// Whether operations of a key wait for the end of a request, or have until just now.
+    /// Whether operations of a key wait for the end of a lane's request, or have until just now.
     pub(crate) fn has_flown(&self, key: &ParkKey) -> bool {
         self.keys.get(key).is_some_and(ParkedKey::has_flown)
     }
@@ -117,3 +121,36 @@ impl ParkedState {
 
 /// How long a key is given to catch up after the end of a request, before what has no room any more dies.
 pub(crate) const CATCHES_UP: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{entry, park};
+    use super::super::{ParkedState, Tried};
+    use super::*;
+
+    #[test]
+    fn lanes_wait_behind_much_that_waits_for_a_lanes_request_and_not_for_one_of_a_try() {
+        let key = ParkKey::Documents;
+        for (flight, waits) in [(Flight::default(), true), (Flight::of_try(), false)] {
+            let (mut state, flight) = (ParkedState::default(), Arc::new(flight));
+            let ids = entry(key.clone(), 2, &["1"]);
+            park(&mut state, &ids, 30);
+            assert!(state.count(3));
+            state.ready();
+            let order = state.pick(&key, 1, 1000, |_| false).picked[0].order;
+            let tried = Tried {
+                goes_on: Some((Arc::clone(&flight), vec![0])),
+                ..Tried::default()
+            };
+            state.tried(&key, order, &ids, tried, |_| Duration::ZERO);
+            assert!(state.flies(&key) && state.pick(&key, 1, 1000, |_| false).picked.is_empty());
+            assert_eq!(
+                (state.bytes_under_way(&key) > 0, state.has_flown(&key)),
+                (waits, waits)
+            );
+            flight.lands(HashSet::new());
+            state.landed(&flight);
+            assert!(!state.flies(&key) && state.has_flown(&key) == waits);
+        }
+    }
+}

@@ -1,11 +1,13 @@
 //! Takes over the result of a try.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::super::FailureRow;
+use super::super::flight::Flight;
 use super::super::key::ParkKey;
 use super::super::store::ParkedEntry;
 use super::{EntryPiece, Order, ParkedState};
@@ -21,6 +23,10 @@ pub(crate) struct Tried {
     pub(crate) moved: BTreeMap<ParkKey, Vec<u32>>,
     /// The operations that failed, and wait before they are tried again.
     pub(crate) failed: Vec<u32>,
+    /// The operations that were not sent, since their node keeps what it is sent, and wait by themselves.
+    pub(crate) kept: Vec<u32>,
+    /// The operations whose request goes on without the try, and waits by itself until it has ended.
+    pub(crate) goes_on: Option<(Arc<Flight>, Vec<u32>)>,
     pub(crate) attempted: bool,
     pub(crate) refusals: u32,
     /// What the rows of failures of its operations have in common, if some were tried.
@@ -75,11 +81,34 @@ impl EntryPiece {
         let ops = ops.iter().enumerate().filter(|(_, op)| left.contains(op));
         ops.filter(waits).map(|(_, op)| *op).collect()
     }
+
+    /// Parts the operations that are not done into those that failed, those that wait for their node, each
+    /// with later ones on the same documents, and the others, which need not wait with them. Says of each
+    /// part whether it has failed, and whether it waits for a node.
+    fn parts(
+        &self,
+        ops: &[u32],
+        mut left: BTreeSet<u32>,
+        (failed, kept): (&[u32], &[u32]),
+    ) -> Vec<(BTreeSet<u32>, bool, bool)> {
+        let failed = self.to_wait(ops, &left, failed);
+        left.retain(|op| !failed.contains(op));
+        let kept = self.to_wait(ops, &left, kept);
+        left.retain(|op| !kept.contains(op));
+        vec![(failed, true, false), (kept, false, true), (left, false, false)]
+    }
 }
 
 // === impl ParkedState ===
 
 impl ParkedState {
+    /// Returns the wait of an operation that is for a node that keeps what it is sent: the more waits by
+    /// itself, the longer, since it is read again to see whether it may go out.
+    fn wait_for_node(&self) -> Duration {
+        let seconds = self.bytes_of(&ParkKey::Documents) / LOOKED_AT_BYTES;
+        (KEPT_MIN + Duration::from_secs(seconds)).min(KEPT_MAX)
+    }
+
     /// Takes over the result of a piece's try; `tried.dead` of its documents are dead letters now.
     pub(crate) fn tried(
         &mut self,
@@ -90,19 +119,21 @@ impl ParkedState {
         again: impl Fn(u32) -> Duration,
     ) {
         let led_to = self.led_to(key, order);
+        let wait_for_node = self.wait_for_node();
         let Some(piece) = self.remove(key, order) else {
             return;
         };
         let ops = piece.all_ops(entry);
         let mut left: BTreeSet<u32> = ops.iter().copied().collect();
-        for op in tried.gone.iter().chain(tried.moved.values().flatten()) {
+        let goes_on = tried.goes_on.iter().flat_map(|(_, ops)| ops);
+        let moved = tried.moved.values().flatten().chain(goes_on);
+        let undone = left.len().saturating_sub(tried.gone.len()).max(1) as u64;
+        for op in tried.gone.iter().chain(moved) {
             left.remove(op);
         }
         self.dead += tried.dead;
         self.lanes.entry(piece.lane).or_default().dead += tried.dead;
         // What is on disk stays there until all of them are done.
-        let moved = tried.moved.values().map(Vec::len).sum::<usize>();
-        let undone = (left.len() + moved).max(1) as u64;
         let remake = |ops: Vec<u32>, key: &ParkKey, attempted: bool| {
             let share = piece.share * ops.len() as u64 / undone;
             let mut made = piece.remade(entry, key, ops);
@@ -118,24 +149,27 @@ impl ParkedState {
             let piece = remake(ops, &to, tried.attempted);
             self.insert(to, &names, "", piece);
         }
-        let mut parts = vec![(left.clone(), tried.attempted)];
-        if *key == ParkKey::Documents && tried.attempted && !self.is_full(0) {
-            // Those of them that did not fail need not wait with those that did.
-            let waiting = piece.to_wait(&ops, &left, &tried.failed);
-            left.retain(|op| !waiting.contains(op));
-            parts = vec![(waiting, true), (left, false)];
+        if let Some((flight, ops)) = &tried.goes_on {
+            let names = entry.names_of(Some(ops));
+            let mut piece = remake(ops.clone(), &ParkKey::Documents, false);
+            (piece.doubt, piece.flight) = (true, Some(Arc::clone(flight)));
+            self.insert(ParkKey::Documents, &names, "", piece);
         }
-        for (left, attempted) in parts {
-            if left.is_empty() {
-                continue;
-            }
+        let (is_alone, keeps) = (*key == ParkKey::Documents, !tried.kept.is_empty());
+        let parts = match is_alone && (tried.attempted || keeps) && !self.is_full(0) {
+            true => piece.parts(&ops, left, (&tried.failed, &tried.kept)),
+            false => vec![(left, tried.attempted, keeps)],
+        };
+        let parts = parts.into_iter().filter(|(left, ..)| !left.is_empty());
+        for (left, attempted, is_kept) in parts {
             let left: Vec<u32> = left.into_iter().collect();
             let mut names = entry.names_in(key, Some(&left));
             names.extend(led_to.iter().cloned());
             let mut piece = remake(left, key, attempted);
-            if *key == ParkKey::Documents && tried.attempted {
+            if is_alone && (tried.attempted || keeps) {
                 let failures = piece.attempts.saturating_sub(entry.attempts);
                 let wait = again(failures) * u32::from(attempted);
+                let wait = wait.max(wait_for_node * u32::from(is_kept));
                 piece.next_try = Some(Instant::now() + wait);
             }
             self.insert(key.clone(), &names, "", piece);
@@ -143,6 +177,12 @@ impl ParkedState {
         self.forget_if_empty(key);
     }
 }
+
+/// The least and the longest wait of what is for a node that keeps what it is sent, and the bytes of it that
+/// are read again in a second to see whether it does.
+const KEPT_MIN: Duration = Duration::from_secs(2);
+const KEPT_MAX: Duration = Duration::from_secs(30);
+const LOOKED_AT_BYTES: u64 = 32 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -213,5 +253,70 @@ mod tests {
         }
         assert_eq!(room(&state), (0, 100));
         assert_eq!(state.live_bytes(), 100, "one record");
+    }
+
+    #[test]
+    fn what_is_for_a_node_that_keeps_others_waits_for_it_and_the_rest_does_not() {
+        let mut state = ParkedState::default();
+        let ids = entry(ParkKey::Documents, 2, &["1", "2", "1"]);
+        park(&mut state, &ids, 30);
+        assert!(state.count(3));
+        state.ready();
+        let picked = state.pick(&ParkKey::Documents, 10, 10_000, |_| false).picked;
+        let kept = Tried {
+            kept: vec![0],
+            ..Tried::default()
+        };
+        state.tried(&ParkKey::Documents, picked[0].order, &ids, kept, |_| {
+            Duration::ZERO
+        });
+        assert_eq!(due(&state), [1], "the later one on its document waits with it");
+        assert!(
+            state
+                .pieces()
+                .all(|piece| piece.attempts == ids.attempts && !piece.doubt)
+        );
+        state.release(None);
+        assert_eq!(due(&state), [2, 1]);
+    }
+
+    #[test]
+    fn operations_of_a_request_that_goes_on_wait_for_its_end_by_themselves_and_their_line_goes_on() {
+        let key = ParkKey::Index {
+            index: "logs".to_owned(),
+        };
+        for key in [key, ParkKey::Documents] {
+            let mut state = ParkedState::default();
+            let ids = entry(key.clone(), 2, &["1", "2", "3"]);
+            park(&mut state, &ids, 30);
+            assert!(state.count(3));
+            state.ready();
+            let picked = state.pick(&key, 10, 10_000, |_| false).picked;
+            let flight = Arc::new(Flight::default());
+            let tried = Tried {
+                gone: vec![1],
+                goes_on: Some((Arc::clone(&flight), vec![0])),
+                attempted: true,
+                ..Tried::default()
+            };
+            state.tried(&key, picked[0].order, &ids, tried, |_| Duration::ZERO);
+            let number = state.leave_try(None, &flight);
+            let docs = |state: &ParkedState, key: &ParkKey| {
+                let picked = state.pick(key, 10, 10_000, |_| false).picked;
+                picked
+                    .iter()
+                    .map(|one| (one.ops.clone(), one.doubt))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(docs(&state, &key), [(Some(vec![2]), false)], "{key:?}");
+            assert!(state.has(30, 0) && !state.has(30, 1));
+            flight.lands([].into());
+            state.end_try(number);
+            state.landed(&flight);
+            let (alone, left) = (docs(&state, &ParkKey::Documents), docs(&state, &key));
+            assert_eq!(alone[0], (Some(vec![0]), true), "{key:?}");
+            assert!(left.contains(&(Some(vec![2]), false)));
+            assert_eq!((state.counted, state.live_bytes()), (2, 100), "one record");
+        }
     }
 }
