@@ -501,14 +501,24 @@ impl Budget {
         if !state.queue.is_empty() || !self.may_have(&state, claim.record(), bytes, now) {
             return None;
         }
-        let taken = take();
         let room = self.room();
+        let limit = room.limit_for((claim.record().held(), bytes), state.small_held);
+        // Memory that is charged already is no way round the limit: records on their way to the disk may take
+        // what is beyond it.
+        let taken = match self.used() <= limit + self.aside() || self.has_room_for_idle(bytes, limit) {
+            true => take(),
+            false => None,
+        };
         if taken.is_none() {
-            let limit = room.limit_for((claim.record().held(), bytes), state.small_held);
             self.charge_body(bytes, limit).ok()?;
         }
         state.give_room(claim.record(), bytes, room);
         Some(taken)
+    }
+
+    /// Returns whether bodies have no more than `limit` if `bytes` that lie idle are a body's from now on.
+    fn has_room_for_idle(&self, bytes: usize, limit: usize) -> bool {
+        self.used() <= limit + self.set_apart().saturating_sub(bytes)
     }
 
     /// Charges room for a body, and gives up idle memory if that helps.

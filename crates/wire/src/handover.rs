@@ -108,6 +108,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn no_body_gets_idle_memory_while_more_is_in_use_than_bodies_may_have() {
+        let (pool, first) = full().await;
+        let budget = pool.budget();
+        let claim = Claim::begin(budget, Sender::unknown([127, 0, 0, 1].into()));
+        drop(first);
+        budget.charge(24 * MIB); // what delivery has, and copies for a log
+        let admitted = pool.admit(40 * MIB, &claim, Duration::ZERO).await;
+        assert!(admitted.is_err(), "{} bytes are used", budget.used());
+        assert_eq!((budget.used(), pool.idle_bytes()), (24 * MIB, 0));
+        budget.release(20 * MIB);
+        assert!(pool.admit(40 * MIB, &claim, Duration::ZERO).await.is_ok());
+    }
+
+    #[tokio::test]
     async fn a_body_that_waits_gets_the_buffer_of_one_that_is_done_on_whatever_core() {
         let (pool, first) = full().await;
         let elsewhere = Pool::new(Arc::clone(pool.budget()));

@@ -12,6 +12,7 @@
 //! behind a lock, which is uncontended while buffers stay on their core.
 
 mod lent;
+mod resize;
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -428,43 +429,6 @@ impl Buffer {
         self.charged
     }
 
-    /// Grows by `more` bytes, which have been charged for it. The memory leaves the size classes.
-    pub(crate) fn grow(&mut self, more: usize) {
-        self.charged += more;
-        self.bytes.reserve_exact(self.charged - self.bytes.len());
-    }
-
-    /// Makes room for at least `size` bytes in all, charged to the whole budget: in a buffer of a size class,
-    /// or without moving where there is no room for two.
-    pub(crate) fn try_grow(&mut self, size: usize) -> Result<(), OverBudget> {
-        let more = match self.pool().try_take(size) {
-            Ok(larger) => {
-                if let Some(claim) = &self.claim {
-                    claim.has(larger.charged);
-                }
-                self.move_to(larger, None);
-                return Ok(());
-            }
-            Err(_) => size.saturating_sub(self.charged),
-        };
-        let budget = &self.home.budget;
-        budget.charge_or_reclaim(more, budget.limit())?;
-        if let Some(claim) = &self.claim {
-            claim.has(more);
-        }
-        self.grow(more);
-        Ok(())
-    }
-
-    /// Continues in a buffer that is hardly larger than its contents.
-    pub(crate) fn shrink(&mut self, spare: usize) {
-        let small = self.pool().take(self.len() + spare);
-        if let Some(claim) = &self.claim {
-            claim.has(small.charged);
-        }
-        self.move_to(small, None);
-    }
-
     /// Empties the buffer, keeping its memory.
     pub fn clear(&mut self) {
         self.start = 0;
@@ -751,27 +715,6 @@ mod tests {
             drop(held);
         });
         assert!(got.is_ok());
-    }
-
-    #[test]
-    fn a_buffer_that_moves_stays_its_claims_and_is_counted_once() {
-        let pool = pool(1 << 20);
-        let claim = Claim::begin(pool.budget(), Sender::unknown([127, 0, 0, 1].into()));
-        let record = Arc::clone(claim.record());
-        let mut buffer = pool.take(4096);
-        buffer.extend_from_slice(b"hello");
-        buffer.claimed(claim);
-        assert_eq!(record.held(), 4096);
-        let larger = pool.take(600 << 10);
-        buffer.claim().expect("it has one").has(larger.charged);
-        buffer.move_to(larger, None);
-        assert_eq!((record.held(), &*buffer), (640 << 10, &b"hello"[..]));
-        buffer.shrink(100);
-        assert_eq!((record.held(), &*buffer), (4096, &b"hello"[..]));
-        drop(buffer);
-        pool.tick(0);
-        pool.tick(0);
-        assert_eq!(pool.budget().used(), 0);
     }
 
     #[test]

@@ -701,10 +701,11 @@ async fn skip_rest(connection: &Connection) -> bool {
     .await
 }
 
-/// Closes for writing, then takes in for a moment what the client still sends: closing with unread bytes
-/// would make the kernel send a reset, which may reach the client before it has read our answer.
+/// Closes for writing, then takes in what the client still sends, for as long as it does so at a fair rate:
+/// closing with unread bytes would make the kernel send a reset, which may reach the client before it has
+/// read our answer.
 async fn linger(connection: &Connection) {
-    let end = Instant::now() + LINGER_TIME;
+    let mut end = Instant::now() + LINGER_TIME;
     let mut shutting = true;
     let mut skipped = 0;
     let mut scrap = Vec::with_capacity(LINGER_READ_BYTES);
@@ -728,8 +729,14 @@ async fn linger(connection: &Connection) {
             match io.stream.poll_read(cx, &mut scrap, LINGER_READ_BYTES) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(count)) if skipped + count > LINGER_BYTES_MAX => return Poll::Ready(()),
-                Poll::Ready(Ok(count)) => skipped += count,
-                Poll::Pending => return io.alarm.poll(cx),
+                Poll::Ready(Ok(count)) => {
+                    skipped += count;
+                    end += LINGER_TIME_PER_MIB.mul_f64(count as f64 / f64::from(1 << 20));
+                }
+                Poll::Pending => {
+                    io.alarm.set(end);
+                    return io.alarm.poll(cx);
+                }
             }
         }
     })
@@ -756,9 +763,14 @@ const HEAD_BYTES_TYPICAL: usize = 512;
 const SKIP_BYTES_MAX: u64 = 256 << 10;
 /// A client that has connected just before the end is given this long to send its first request.
 const FIRST_WORD_TIME: Duration = Duration::from_secs(1);
+/// How long a client may take to read its answer and close.
 const LINGER_TIME: Duration = Duration::from_secs(2);
+/// How much longer for each MiB of its request that it goes on to send meanwhile: many clients read no answer
+/// before they have sent all.
+const LINGER_TIME_PER_MIB: Duration = Duration::from_millis(125);
 const LINGER_READ_BYTES: usize = 16 << 10;
-const LINGER_BYTES_MAX: usize = 4 << 20;
+/// More than the largest bodies that servers take.
+const LINGER_BYTES_MAX: usize = 128 << 20;
 
 /// The type of the record that a TLS session begins with (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
