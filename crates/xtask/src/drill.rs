@@ -103,6 +103,14 @@ impl Options {
         }
     }
 
+    /// Returns options for one run on each kind of real cluster.
+    pub(crate) fn on_each_kind(self) -> Self {
+        Self {
+            seeds: Some(CLUSTERS.len() as u64),
+            ..self
+        }
+    }
+
     /// Returns options for a run of a queue in Kafka, with a gateway that is built already.
     pub(crate) fn kafka(minutes: f64, program: &Path) -> Self {
         Self {

@@ -143,8 +143,12 @@ fn real_drills(gateway: &Path, steps: &mut Steps) {
     steps.step("drill of a queue in Kafka", || {
         drill::run_verb(&drill::Options::kafka(KAFKA_MINUTES, gateway))
     });
-    steps.step("neighbours drill on a real cluster", || {
-        drill::run_verb(&drill::Options::real(NEIGHBOURS_MINUTES, gateway).beside_neighbours())
+    steps.step("neighbours drill on real clusters", || {
+        drill::run_verb(
+            &drill::Options::real(NEIGHBOURS_MINUTES, gateway)
+                .beside_neighbours()
+                .on_each_kind(),
+        )
     });
 }
 
@@ -269,8 +273,8 @@ const DRILL_MINUTES: f64 = 1.25;
 /// and the rest.
 const KAFKA_MINUTES: f64 = 0.5;
 
-/// Duration of load in the neighbours drill on a real cluster, one of those that the tests have.
-const NEIGHBOURS_MINUTES: f64 = 1.0;
+/// Duration of load in the neighbours drill on each kind of real cluster; the tests have these clusters, too.
+const NEIGHBOURS_MINUTES: f64 = 0.5;
 
 /// The workspace's integration test targets.
 struct Targets {

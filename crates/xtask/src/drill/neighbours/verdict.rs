@@ -172,7 +172,13 @@ impl Observations {
 pub(super) fn flaws(told: &[Told], seen: &Observations, control: &Control) -> Vec<Flaw> {
     let mut flaws = Vec::new();
     let wronged = told.iter().flat_map(|one| &one.wronged);
-    flaws.extend(wronged.map(|what| Flaw::of_time(format!("a good client got {what}"))));
+    flaws.extend(wronged.map(|what| {
+        let told = format!("a good client got {what}");
+        match BUSY.iter().any(|status| what.starts_with(status)) {
+            true => Flaw::of_time(told),
+            false => Flaw::new(told),
+        }
+    }));
     let unanswered = told.iter().flat_map(|one| &one.unanswered);
     flaws.extend(unanswered.map(|(began, took, what)| {
         let stalled = control.stalled(*began, *began + *took);
@@ -249,6 +255,8 @@ fn percentile_99(waits: &[Duration]) -> Option<Duration> {
     (sorted.len() >= 20).then(|| sorted[(sorted.len() * 99 / 100).min(sorted.len() - 1)])
 }
 
+/// Statuses that tell a client to come again: a machine that stands still for seconds brings them about.
+const BUSY: [&str; 2] = ["429", "503"];
 /// A health check would have given up by then.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 const LAG_MAX: Duration = Duration::from_secs(5);
@@ -319,8 +327,14 @@ mod tests {
         let flaws = |told: &[Told], seen: &Observations| flaws(told, seen, &quiet);
         assert_eq!(flaws(&told(), &seen()), Vec::<Flaw>::new());
         let mut refused = told();
-        refused[0].wronged.push("429".to_owned());
-        assert_eq!(flaws(&refused, &seen()).len(), 1);
+        refused[0].wronged.push("429: too much at once".to_owned());
+        refused[0].wronged.push("500: another's error".to_owned());
+        let of_time: Vec<bool> = flaws(&refused, &seen()).iter().map(|flaw| flaw.of_time).collect();
+        assert_eq!(
+            of_time,
+            [true, false],
+            "whose error somebody gets does not depend on time"
+        );
         assert_eq!(flaws(&[], &seen()).len(), 1, "nothing written");
         let mut unanswered = told();
         let without = (Instant::now(), Duration::from_secs(20), "no answer".to_owned());
