@@ -1,11 +1,14 @@
 // Calls to a cluster through the console. A protected cluster first requires a typed name and a reason.
 import { signal } from "@preact/signals";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { api, Problem } from "./api.ts";
 import { visible } from "./format.ts";
+import { you } from "./roles.ts";
+import { route } from "./router.ts";
+import { clusterOf } from "./state.ts";
 import { t } from "./strings.ts";
 import type { CallResult } from "./types.ts";
-import { Button } from "./ui/bits.tsx";
+import { Button, Name } from "./ui/bits.tsx";
 import { Dialog } from "./ui/dialog.tsx";
 import { Text } from "./ui/field.tsx";
 
@@ -17,15 +20,30 @@ export interface Call {
 }
 
 interface Question {
+  /** What is to be confirmed: the call, and where it goes. */
+  readonly call: string;
+  readonly on: string;
   readonly text: string;
   readonly index: string;
   readonly answer: (confirm: { index: string; reason: string } | null) => void;
 }
 const question = signal<Question | null>(null);
+/** How many pages can show a question. */
+let shown = 0;
+
+/** Whoever still waits for an answer gets none, and does nothing. */
+function put(next: Question | null): void {
+  const before = question.peek();
+  question.value = next;
+  if (before !== next) before?.answer(null);
+}
+
+/** Who looks at what. What was called for elsewhere, or by somebody else, is not confirmed here. */
+const whereabouts = (): string => `${you.peek()?.name} ${route.peek().parts.join("/")}`;
 
 /** Sends a call, after asking the user if the cluster is protected. Aborting it stops the call at the cluster too. */
 export async function call(cluster: string, what: Call, abort?: AbortSignal): Promise<CallResult> {
-  return confirmed((confirm) =>
+  return confirmed({ ...what, on: clusterOf(cluster)?.name ?? cluster }, (confirm) =>
     api<CallResult>(`clusters/${encodeURIComponent(cluster)}/call`, {
       method: "POST",
       body: { ...what, ...(confirm ? { confirm } : {}) },
@@ -35,19 +53,20 @@ export async function call(cluster: string, what: Call, abort?: AbortSignal): Pr
 }
 
 /** Sends a call, and sends it again with the user's confirmation if the server requires one. */
-export async function confirmed<T>(send: (confirm?: { index: string; reason: string }) => Promise<T>): Promise<T> {
+export async function confirmed<T>(what: { method: string; path: string; on: string }, send: (confirm?: { index: string; reason: string }) => Promise<T>): Promise<T> {
   let said: { index: string; reason: string } | undefined;
+  const began = whereabouts();
   for (;;) {
     try {
       return await send(said);
     } catch (error) {
       const index = confirmOf(error);
-      if (index === null) throw error;
+      if (index === null || !shown || whereabouts() !== began) throw error;
       const answer = await new Promise<{ index: string; reason: string } | null>((resolve) => {
-        question.value = { text: (error as Problem).message, index, answer: resolve };
+        const mine: Question = { call: `${what.method} ${what.path}`, on: what.on, text: (error as Problem).message, index, answer: (said) => (resolve(said), question.peek() === mine && put(null)) };
+        put(mine);
       });
-      question.value = null;
-      if (!answer) throw error;
+      if (!answer || whereabouts() !== began) throw error;
       said = answer;
     }
   }
@@ -79,8 +98,17 @@ export async function callJson<T>(cluster: string, what: Call, abort?: AbortSign
 /** The dialog for confirmations; a page that makes calls contains it once. */
 export function Confirm() {
   const asked = question.value;
-  return asked ? <Form asked={asked} /> : null;
+  useEffect(() => {
+    shown++;
+    return () => (shown--, put(null));
+  }, []);
+  const where = `${you.value?.name} ${route.value.parts.join("/")}`;
+  useEffect(() => () => put(null), [where]);
+  return asked ? <Form key={asked} asked={asked} /> : null;
 }
+
+/** A call is shown to its end: what is cut off would be confirmed unseen. */
+const whole = (text: string): string => (text.match(/[^]{1,200}/gu) ?? []).map(visible).join("");
 
 function Form({ asked }: { asked: Question }) {
   const [index, setIndex] = useState("");
@@ -94,6 +122,9 @@ function Form({ asked }: { asked: Question }) {
           if (good) asked.answer({ index, reason: why.trim() });
         }}
       >
+        <p class="confirms">
+          <bdi class="mono">{whole(asked.call)}</bdi> {t.confirm.on} <Name value={asked.on} />
+        </p>
         <p>
           <bdi>{visible(asked.text)}</bdi>
         </p>

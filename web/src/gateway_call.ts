@@ -2,12 +2,16 @@
 import { api, Problem } from "./api.ts";
 import { confirmed, type Call } from "./call.tsx";
 import { link } from "./router.ts";
+import { gatewayOf } from "./state.ts";
 import { t } from "./strings.ts";
 import type { CallResult } from "./types.ts";
 
 /** The answer of a call to the admin API that must succeed; asks the user if the call must be confirmed. */
-export async function ask<T>(gateway: string, what: Call, abort?: AbortSignal): Promise<T> {
-  const answer = await confirmed((confirm) =>
+export const ask = async <T>(gateway: string, what: Call, abort?: AbortSignal): Promise<T> => (await askText<T>(gateway, what, abort)).value;
+
+/** The same, with the answer as it is written. */
+export async function askText<T>(gateway: string, what: Call, abort?: AbortSignal): Promise<{ value: T; text: string }> {
+  const answer = await confirmed({ ...what, on: gatewayOf(gateway)?.name ?? gateway }, (confirm) =>
     api<CallResult>(`gateways/${encodeURIComponent(gateway)}/call`, {
       method: "POST",
       body: { ...what, ...(confirm ? { confirm } : {}) },
@@ -20,7 +24,7 @@ export async function ask<T>(gateway: string, what: Call, abort?: AbortSignal): 
   } catch {
     throw new Problem(answer.status, "not_json", t.problems.notJson(answer.status));
   }
-  if (answer.status < 400) return value as T;
+  if (answer.status < 400) return { value: value as T, text: answer.body };
   const error = (value as { error?: { reason?: string } }).error;
   throw new Problem(answer.status, "gateway", `${answer.status}: ${error?.reason ?? answer.body.slice(0, 300)}`);
 }

@@ -10,6 +10,10 @@ export const overview = signal<Overview | null>(null);
 export const heardAt = signal(0);
 /** This browser's time, updated twice a second, so that ages grow without news. */
 export const now = signal(Date.now());
+/** By how much this browser's clock is ahead of the server's, or behind if negative. */
+let ahead = 0;
+/** The server's time, as far as the last snapshot told it: the age of what the server stamps is by this clock. */
+export const serverNow = computed(() => now.value - ahead);
 /** The page reports it when the server has been silent for this long. */
 const SILENCE_MS = 4000;
 const RETRY_MS = 2000;
@@ -38,7 +42,9 @@ function take(text: string): void {
     if (!Array.isArray(snapshot.rows)) return;
     if (snapshot.you) tellYou(snapshot.you);
     overview.value = snapshot;
-    heardAt.value = now.value = Date.now();
+    const heard = Date.now();
+    if (Number.isFinite(snapshot.at_ms)) ahead = heard - snapshot.at_ms;
+    heardAt.value = now.value = heard;
   } catch {
     // Half a message is not news; the age on the page shows that.
   }

@@ -11,7 +11,7 @@ import { Overview } from "./pages/overview.tsx";
 import { Palette } from "./palette.tsx";
 import { reaches, roleEverywhere, you } from "./roles.ts";
 import { go, link, route } from "./router.ts";
-import { clusterOf, gate, gatewayOf, isDark, logOut, registry, theme, THEMES, type Theme } from "./state.ts";
+import { clusterOf, gate, gatewayOf, isDark, lastCluster, logOut, registry, theme, THEMES, type Theme } from "./state.ts";
 import { t } from "./strings.ts";
 import { Button, Empty, Loading, Trouble } from "./ui/bits.tsx";
 import { Dialog } from "./ui/dialog.tsx";
@@ -74,7 +74,6 @@ class Fence extends Component<{ children: preact.ComponentChildren; at: string }
 }
 
 /** The cluster whose pages the rail links to: that of this place, or else the last one, or else the first. */
-const lastCluster = signal("");
 function currentCluster(): string {
   const { parts, query } = route.value;
   const here = parts[0] === "c" ? parts[1] : parts[0] === "dev" ? query.get("cluster") : undefined;

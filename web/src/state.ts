@@ -1,7 +1,7 @@
 // The state that all pages share: the user, the registry, and the theme.
-import { effect, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import { api, lostSession, Problem } from "./api.ts";
-import { startLive, stopLive } from "./live.ts";
+import { overview, startLive, stopLive } from "./live.ts";
 import { tellYou, you } from "./roles.ts";
 import type { Cluster, Gateway, Registry, Session, Ways } from "./types.ts";
 
@@ -39,6 +39,9 @@ export function enter(session: Session): void {
 
 export function leave(): void {
   stopLive();
+  // What is still on its way was asked for by somebody else.
+  newest++;
+  loading = Promise.resolve();
   registry.value = null;
   you.value = null;
   if (gate.peek().at !== "login") gate.value = { at: "login", ways };
@@ -67,14 +70,45 @@ effect(() => {
   if (you.value && gate.peek().at === "in") void loadRegistry();
 });
 
-export async function loadRegistry(): Promise<void> {
-  try {
-    registry.value = await api<Registry>("registry");
-    registryProblem.value = null;
-  } catch (error) {
-    registryProblem.value = error instanceof Error ? error.message : String(error);
-  }
+/** The number of the newest question for the registry. Answers to earlier ones come too late. */
+let newest = 0;
+let loading: Promise<void> = Promise.resolve();
+
+/** Loads the registry. If somebody asks again meanwhile, the newer answer is waited for. */
+export function loadRegistry(): Promise<void> {
+  const mine = ++newest;
+  const asked = async () => {
+    try {
+      const found = await api<Registry>("registry");
+      if (mine !== newest) return loading;
+      registry.value = found;
+      registryProblem.value = null;
+    } catch (error) {
+      if (mine !== newest) return loading;
+      registryProblem.value = error instanceof Error ? error.message : String(error);
+    }
+  };
+  return (loading = asked());
 }
+
+type Known = { readonly id: string; readonly name: string; readonly colour?: string | null | undefined; readonly read_only?: boolean | undefined; readonly protected?: boolean | undefined };
+const words = (kind: string, one: Known): string => JSON.stringify([kind, one.id, one.name, one.colour ?? null, !!one.read_only, !!one.protected]);
+
+/** What is registered by the news, as one text: most news change nothing about it. */
+const told = computed(() => overview.value && overview.value.rows.map((row) => words(row.kind, row)).sort().join());
+let seen = "";
+
+// Entries that somebody else, an import or a gateway brings, or that change, are in the news first.
+effect(() => {
+  const [now, known] = [told.value, registry.value];
+  if (now === null || !known || now === seen) return;
+  seen = now;
+  const ours = [...known.clusters.map((one) => words("cluster", one)), ...known.gateways.map((one) => words("gateway", { id: one.id, name: one.name }))];
+  if (ours.sort().join() !== now) void loadRegistry();
+});
+
+/** The cluster that was looked at last, whose pages the rail links to. */
+export const lastCluster = signal("");
 
 export const clusterOf = (id: string | undefined): Cluster | undefined => registry.value?.clusters.find((c) => c.id === id);
 export const gatewayOf = (id: string | undefined): Gateway | undefined => registry.value?.gateways.find((g) => g.id === id);

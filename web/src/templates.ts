@@ -191,13 +191,21 @@ export function toFields(kind: Kind, body: Dict): Fields {
   };
 }
 
-function dynamicStrings(inner: Dict): Json | undefined {
-  const rules = dict(inner["mappings"])["dynamic_templates"];
-  for (const rule of Array.isArray(rules) ? rules : []) {
-    const found = dict(rule)["strings"];
-    if (dict(dict(found)["mapping"])["type"] === "keyword") return found;
-  }
-  return undefined;
+const rulesOf = (mappings: Dict): Json[] => (Array.isArray(mappings["dynamic_templates"]) ? mappings["dynamic_templates"] : []);
+const isStrings = (rule: Json): boolean => dict(dict(dict(rule)["strings"])["mapping"])["type"] === "keyword";
+const dynamicStrings = (inner: Dict): Json | undefined => dict(rulesOf(dict(inner["mappings"])).find(isStrings))["strings"];
+
+/** The dynamic rules with the form's one as its fields say. A rule that is there keeps its place, and all but the length. */
+function withStrings(rules: readonly Json[], keywords: boolean, above: string): Json[] {
+  const at = rules.findIndex(isStrings);
+  if (!keywords) return rules.filter((_, i) => i !== at);
+  const made: Dict = { match_mapping_type: "string", mapping: { type: "keyword" } };
+  const found = at < 0 ? made : dict(dict(rules[at])["strings"]);
+  const mapping: Dict = { ...dict(found["mapping"]) };
+  if (above) mapping["ignore_above"] = Number(above);
+  else delete mapping["ignore_above"];
+  const rule: Dict = { ...dict(rules[at]), strings: { ...found, mapping } };
+  return at < 0 ? [...rules, rule] : rules.map((one, i) => (i === at ? rule : one));
 }
 
 /** Puts the form's fields into a body, and leaves the rest of the body as it was. */
@@ -210,16 +218,13 @@ export function fromFields(kind: Kind, fields: Fields, before: Dict): Dict {
     else settings.delete(`index.${name}`);
   }
   const mappings: Dict = { ...dict(inner["mappings"]) };
-  const rules = (Array.isArray(mappings["dynamic_templates"]) ? mappings["dynamic_templates"] : []).filter(
-    (rule) => dynamicStrings({ mappings: { dynamic_templates: [rule] } }) === undefined,
-  );
-  if (fields.keywords) {
-    const above = fields.ignoreAbove.trim();
-    const mapping: Dict = above ? { type: "keyword", ignore_above: Number(above) } : { type: "keyword" };
-    rules.push({ strings: { match_mapping_type: "string", mapping } });
+  const was = toFields(kind, before);
+  const above = fields.ignoreAbove.trim();
+  if (fields.keywords !== was.keywords || (fields.keywords && above !== was.ignoreAbove)) {
+    const rules = withStrings(rulesOf(mappings), fields.keywords, above);
+    if (rules.length) mappings["dynamic_templates"] = rules;
+    else delete mappings["dynamic_templates"];
   }
-  if (rules.length) mappings["dynamic_templates"] = rules;
-  else delete mappings["dynamic_templates"];
   const made: Dict = { ...inner, settings: Object.fromEntries(settings) };
   if (!settings.size) delete made["settings"];
   if (Object.keys(mappings).length) made["mappings"] = mappings;

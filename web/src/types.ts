@@ -72,6 +72,9 @@ export interface Row {
   readonly id: string;
   readonly name: string;
   readonly colour: string | null;
+  /** Of clusters. */
+  readonly read_only?: boolean;
+  readonly protected?: boolean;
   readonly state: State;
   readonly why: readonly string[];
   readonly seen_ms_ago: Num;

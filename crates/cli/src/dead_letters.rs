@@ -445,8 +445,8 @@ fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut 
 fn replay_all(ask: impl Fn(&Terms) -> Result<Value>, mut query: Terms) -> Result<Value> {
     let mut done = ask(&query)?;
     // What the cluster refuses again meanwhile is a new letter, which matches as well.
-    let before = done["before"].as_u64();
-    query.extend(before.map(|before| ("before", before.to_string())));
+    query.retain(|(name, _)| *name != "before");
+    query = counted_ones(query, &done["before"]);
     let (mut all, mut now) = (0, done["replayed"].as_u64().unwrap_or(0));
     while done["more"] == true && now > 0 {
         all += now;
@@ -507,10 +507,16 @@ fn chosen(
     }
     Ok(
         match admin::confirm(&format!("{verb} {}?", counted(count, "dead letter")))? {
-            true => ControlFlow::Continue(query),
+            true => ControlFlow::Continue(counted_ones(query, &answer["before"])),
             false => ControlFlow::Break(false),
         },
     )
+}
+
+/// Adds what makes a query mean the letters that an answer has counted, and none that came since.
+fn counted_ones(mut query: Terms, before: &Value) -> Terms {
+    query.extend(before.as_u64().map(|before| ("before", before.to_string())));
+    query
 }
 
 // === impl Which ===

@@ -18,7 +18,7 @@ export async function run(cluster: string, request: Request, signal: AbortSignal
   return { request, result, text: result.truncated ? result.body : await layOut(result.body, signal) };
 }
 
-/** All answers as one text; if there are several, a line with the request precedes each. */
+/** All answers as one text; if there are several, a line with the request precedes each. The bar above names a single one's. */
 export function together(answers: readonly Answer[]): string {
   if (answers.length === 1) return answers[0]!.text;
   return answers.map(({ request, result, text }) => `# ${request.method} ${request.path}  ${result.status}, ${latency(result.took_ms)}\n${text}`).join("\n\n");

@@ -1,6 +1,7 @@
 // Tabs of the editor. The server stores them, so no text is lost with a browser.
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { api, reason } from "../api.ts";
+import { you } from "../roles.ts";
 import { jsonOf } from "./parts.ts";
 import { t } from "../strings.ts";
 import type { Tab, Tabs } from "../types.ts";
@@ -13,6 +14,32 @@ const RETRY_MS = 5000;
 let timer = 0;
 let dirty = false;
 let underWay = false;
+/** Whose tabs these are. They outlive a session that ends, for the same user only. */
+let owner: string | undefined;
+/** Counts owners: what was begun for an earlier one does nothing. */
+let turn = 0;
+
+effect(() => {
+  const name = you.value?.name;
+  if (name === undefined) return;
+  if (name === owner) {
+    // What could not be saved without a session.
+    if (dirty && !underWay) later(PAUSE_MS);
+    return;
+  }
+  [owner, dirty, underWay] = [name, false, false];
+  turn++;
+  clearTimeout(timer);
+  tabs.value = null;
+  saving.value = { at: "saved" };
+});
+
+const isOwners = (): boolean => you.peek()?.name === owner;
+
+function later(pause: number): void {
+  clearTimeout(timer);
+  timer = window.setTimeout(() => void save(), pause);
+}
 
 const fresh = (title: string, cluster: string | null, text: string): Tab => ({ id: newId(), title, cluster_id: cluster, text });
 
@@ -24,8 +51,9 @@ function newId(): string {
 
 export async function loadTabs(cluster: string | null): Promise<void> {
   if (dirty) return;
+  const mine = turn;
   const found = await api<Tabs>("tabs");
-  if (dirty) return;
+  if (dirty || mine !== turn) return;
   const list = found.tabs?.length ? found.tabs : [fresh(t.dev.firstTab, cluster, t.dev.example)];
   const active = list.some((tab) => tab.id === found.active) ? found.active : list[0]!.id;
   tabs.value = { tabs: list, active };
@@ -35,27 +63,34 @@ function change(next: Tabs): void {
   tabs.value = next;
   dirty = true;
   saving.value = { at: "saving" };
-  clearTimeout(timer);
-  timer = window.setTimeout(() => void save(), PAUSE_MS);
+  later(PAUSE_MS);
 }
 
 async function save(keepalive = false): Promise<void> {
-  if (!dirty || !tabs.value || (underWay && !keepalive)) return;
+  if (!dirty || !tabs.value || (underWay && !keepalive) || !isOwners()) return;
+  const mine = turn;
   underWay = true;
   clearTimeout(timer);
   try {
     const all = tabs.value;
     const body = keepalive ? all : await jsonOf(all);
+    if (mine !== turn) return;
+    if (!isOwners()) {
+      underWay = false;
+      return;
+    }
     dirty = tabs.value !== all;
     // A browser sends at most 64 KB after its page is closed.
     await api("tabs", { method: "PUT", body, ...(keepalive && JSON.stringify(all).length < 60_000 ? { keepalive } : {}) });
+    if (mine !== turn) return;
     if (!dirty) saving.value = { at: "saved" };
   } catch (error) {
+    if (mine !== turn) return;
     dirty = true;
     saving.value = { at: "failed", why: reason(error) };
   }
   underWay = false;
-  if (dirty) timer = window.setTimeout(() => void save(), saving.value.at === "failed" ? RETRY_MS : PAUSE_MS);
+  if (dirty) later(saving.value.at === "failed" ? RETRY_MS : PAUSE_MS);
 }
 
 addEventListener("pagehide", () => void save(true));
@@ -65,7 +100,7 @@ export const activeTab = (): Tab | undefined => tabs.value?.tabs.find((tab) => t
 
 export function edit(id: string, part: Partial<Omit<Tab, "id">>): void {
   const all = tabs.value;
-  if (!all) return;
+  if (!all?.tabs.some((tab) => tab.id === id)) return;
   change({ ...all, tabs: all.tabs.map((tab) => (tab.id === id ? { ...tab, ...part } : tab)) });
 }
 

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { api, reason } from "../api.ts";
 import { dateTime, span, visible } from "../format.ts";
-import { now } from "../live.ts";
+import { serverNow } from "../live.ts";
 import { reaches, roleEverywhere, roleOn, roleOnGateway } from "../roles.ts";
 import { link, route } from "../router.ts";
 import { gatewayOf } from "../state.ts";
@@ -101,13 +101,13 @@ function Active({ alerts, onSilence, onEnd }: { alerts: readonly Alert[]; onSile
               </td>
               <td data-label={c.since} class="num nowrap">
                 <time dateTime={new Date(one.since_ms).toISOString()} title={dateTime(one.since_ms)}>
-                  {ago(Math.max(0, now.value - one.since_ms))}
+                  {ago(Math.max(0, serverNow.value - one.since_ms))}
                 </time>
               </td>
               <td data-label={c.silence}>
                 {one.silence ? (
                   <span class="silenced">
-                    <Tag icon="clock">{a.silenced(span(one.silence.until_ms - now.value))}</Tag>
+                    <Tag icon="clock">{a.silenced(span(one.silence.until_ms - serverNow.value))}</Tag>
                     <span class="sub">
                       <bdi>{a.by(visible(one.silence.user), visible(one.silence.reason))}</bdi>
                     </span>

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { api } from "../api.ts";
 import { differences } from "../differences.ts";
 import { dateTime, exact, localTime, span, visible } from "../format.ts";
-import { now } from "../live.ts";
+import { serverNow } from "../live.ts";
 import { link, requery, route } from "../router.ts";
 import { t } from "../strings.ts";
 import type { AuditEntry, AuditPage } from "../types.ts";
@@ -97,7 +97,7 @@ function Entries({ entries, onShow }: { entries: readonly AuditEntry[]; onShow: 
         {entries.map((e) => (
           <tr key={e.id} data-row>
             <td data-label={c.at} class="num nowrap">
-              <time title={ago(Math.max(0, now.value - e.at_ms))} dateTime={new Date(e.at_ms).toISOString()}>
+              <time title={ago(Math.max(0, serverNow.value - e.at_ms))} dateTime={new Date(e.at_ms).toISOString()}>
                 {dateTime(e.at_ms)}
               </time>
             </td>
@@ -115,7 +115,7 @@ function Entries({ entries, onShow }: { entries: readonly AuditEntry[]; onShow: 
             </td>
             <td data-label={c.change}>
               {e.before != null || e.after != null ? (
-                <Button look="quiet" onClick={() => onShow(e)} aria-label={`${a.show}: ${visible(e.what)} ${visible(e.target)}, ${span(Math.max(0, now.value - e.at_ms))}`}>
+                <Button look="quiet" onClick={() => onShow(e)} aria-label={`${a.show}: ${visible(e.what)} ${visible(e.target)}, ${span(Math.max(0, serverNow.value - e.at_ms))}`}>
                   {a.show}
                 </Button>
               ) : null}

@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { api } from "../api.ts";
 import { bytes, clock, exact, latency, span, visible } from "../format.ts";
-import { heardAt, now, overview } from "../live.ts";
+import { heardAt, now, overview, serverNow } from "../live.ts";
 import { link, requery, route } from "../router.ts";
 import { reaches, roleOn } from "../roles.ts";
 import { clusterOf } from "../state.ts";
@@ -138,7 +138,7 @@ function NodeTable({ nodes, problem, again }: { nodes: Nodes | null; problem: st
   const c = t.cluster;
   if (!nodes) return problem ? <Trouble title={c.nodes} text={problem} onRetry={again} /> : <Loading />;
   const found = nodes.nodes.filter((n) => n.name.toLowerCase().includes(word));
-  const age = nodes.at_ms === null ? 0 : Math.max(0, now.value - nodes.at_ms);
+  const age = nodes.at_ms === null ? 0 : Math.max(0, serverNow.value - nodes.at_ms);
   return (
     <section class={`panel${problem ? " stale" : ""}`}>
       <div class="panel-head">

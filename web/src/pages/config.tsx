@@ -52,6 +52,12 @@ interface File {
   readonly has_former: boolean;
 }
 
+/** A text that was in force, by the gateway's name for it. */
+interface Base {
+  readonly text: string;
+  readonly version: string | null;
+}
+
 const call = <T,>(id: string, method: string, name: string, body?: string, query: Readonly<Record<string, string | number>> = {}, abort?: AbortSignal) =>
   ask<T>(id, { method, path: pathOf(["config", name], query), ...(body === undefined ? {} : { body }) }, abort);
 
@@ -155,11 +161,15 @@ function Outcome({ id, last, again }: { id: string; last: Applied; again: () => 
 function Text({ id, file, pending, again, reload }: { id: string; file: File; pending: boolean; again: () => void; reload: () => void }) {
   const box = useRef<HTMLDivElement>(null);
   const editor = useRef<ReturnType<typeof configEditor> | null>(null);
-  const [text, setText] = useState(file.text ?? "");
-  /** What the text is a change of. */
-  const base = useRef(file.text ?? "");
-  const [verdict, setVerdict] = useState<Verdict | null>(null);
-  const [review, setReview] = useState<Verdict | null>(null);
+  const inForce: Base = { text: file.text ?? "", version: file.version };
+  const [text, setText] = useState(inForce.text);
+  /** What the text is a change of. It stays so while somebody works on the text: the gateway then refuses to undo what
+   * somebody else has applied meanwhile. */
+  const [base, setBase] = useState(inForce);
+  const [verdict, setVerdict] = useState<(Verdict & { readonly of: string }) | null>(null);
+  /** A comparison holds for the text that was compared. */
+  const [compared, setReview] = useState<{ readonly told: Verdict; readonly text: string } | null>(null);
+  const review = compared?.text === text ? compared : null;
   const [problem, setProblem] = useState<string | null>(null);
   const [busy, setBusy] = useState<"" | "check" | "compare" | "apply">("");
   useEffect(() => {
@@ -169,15 +179,16 @@ function Text({ id, file, pending, again, reload }: { id: string; file: File; pe
   }, []);
   // Another text in force replaces this one, unless somebody works on it here.
   useEffect(() => {
-    const told = file.text ?? "";
-    if (text === base.current && told !== text) {
+    const told = inForce.text;
+    if (text === base.text && told !== text) {
       editor.current?.open(told);
       setText(told);
       setVerdict(null);
     }
-    base.current = told;
+    if (text === base.text || told === text) setBase(inForce);
     setReview(null);
   }, [file.text, file.version]);
+  const isBehind = !pending && base.text !== inForce.text && text !== base.text;
   useEffect(() => {
     const marks = (verdict?.problems ?? []).map((one) => ({ line: one.line ?? 1, kind: one.severity === "error" ? ("bad" as const) : ("warn" as const), words: wordsOf(one) }));
     editor.current?.mark(marks);
@@ -193,29 +204,34 @@ function Text({ id, file, pending, again, reload }: { id: string; file: File; pe
     }
     setBusy("");
   };
-  const check = () => doing("check", async () => setVerdict(await call<Verdict>(id, "POST", "_check", text)));
+  const check = () => doing("check", async () => setVerdict({ ...(await call<Verdict>(id, "POST", "_check", text)), of: text }));
   const compare = () =>
     doing("compare", async () => {
       const told = await call<Verdict>(id, "POST", "_diff", text);
-      setVerdict(told);
-      setReview(told.valid ? told : null);
+      setVerdict({ ...told, of: text });
+      setReview(told.valid ? { told, text } : null);
     });
   const apply = () =>
     doing("apply", async () => {
-      await call(id, "POST", "_apply", text, { version: file.version ?? "" });
-      base.current = text;
+      await call(id, "POST", "_apply", text, { version: (base.text === inForce.text ? inForce : base).version ?? "" });
+      setBase({ text, version: base.version });
       setReview(null);
       setVerdict(null);
       again();
     });
   const errors = verdict?.problems.filter((one) => one.severity === "error").length ?? 0;
   const acts = tokenActs(id);
-  const mayNot = file.read_only !== null || !file.in_force || pending || !acts;
+  const mayNot = file.read_only !== null || !file.in_force || pending || !acts || isBehind;
   return (
     <>
       {file.read_only !== null ? <Note kind="info">{c.readOnly(visible(file.file), visible(file.read_only))}</Note> : null}
       <TokenNote gateway={id} what={t.roles.configuring} />
       {file.in_force ? null : <Note kind="warn">{c.notInForce(visible(file.file))}</Note>}
+      {isBehind ? (
+        <Note kind="warn">
+          {c.behind} <Button onClick={() => (setBase(inForce), setProblem(null))}>{c.rebase}</Button>
+        </Note>
+      ) : null}
       <section class="panel config" aria-label={c.text}>
         <div class="panel-head">
           <h2 class="mono">
@@ -249,11 +265,11 @@ function Text({ id, file, pending, again, reload }: { id: string; file: File; pe
               ))}
             </ul>
           </section>
-        ) : (
+        ) : verdict.of === text ? (
           <Note kind="ok">{c.good}</Note>
-        )
+        ) : null
       ) : null}
-      {review ? <Review before={file.text ?? ""} after={text} told={review} busy={busy === "apply"} onApply={() => void apply()} onClose={() => setReview(null)} /> : null}
+      {review ? <Review before={file.text ?? ""} after={review.text} told={review.told} busy={busy === "apply"} onApply={() => void apply()} onClose={() => setReview(null)} /> : null}
     </>
   );
 }

@@ -1,20 +1,20 @@
 // Dev tools: requests on the left, the answer on the right.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { isAbort, Problem, reason } from "../api.ts";
 import { Confirm } from "../call.tsx";
 import { complete } from "../dev/complete.ts";
 import { fromCurl, toCurl, toText } from "../dev/curl.ts";
 import { answerView, requestEditor } from "../dev/editor.ts";
-import { requestsAt } from "../dev/parser.ts";
+import { requestsAt, type Request } from "../dev/parser.ts";
 import { run, together, type Answer } from "../dev/run.ts";
 import { activeTab, add, choose, close, edit, loadTabs, saving, tabs } from "../dev/tabs.ts";
 import { bytes, latency, visible } from "../format.ts";
 import { overview } from "../live.ts";
-import { reaches, roleOn } from "../roles.ts";
+import { reaches, roleOn, you } from "../roles.ts";
 import { requery, route } from "../router.ts";
-import { clusterOf, registry } from "../state.ts";
+import { clusterOf, lastCluster, registry } from "../state.ts";
 import { t } from "../strings.ts";
-import type { Tab } from "../types.ts";
+import type { Cluster, Tab } from "../types.ts";
 import { Button, Loading, Name, Num, Tag, Trouble } from "../ui/bits.tsx";
 import { Ask, Dialog } from "../ui/dialog.tsx";
 import { Area, Text } from "../ui/field.tsx";
@@ -34,12 +34,20 @@ export function Dev() {
     setProblem(null);
     loadTabs(asked ?? registry.value?.clusters[0]?.id ?? null).catch((error: unknown) => setProblem(reason(error)));
   };
-  useEffect(load, []);
-  // A link or the rail names the cluster; the tab remembers it.
+  useEffect(load, [you.value?.name]);
+  // A link or the rail names the cluster, and the tab remembers it. The address does not keep it: loaded anew, it would
+  // turn another tab to that cluster.
   useEffect(() => {
     const tab = activeTab();
-    if (tab && asked && clusterOf(asked) && tab.cluster_id !== asked) edit(tab.id, { cluster_id: asked });
-  }, [asked, tabs.value === null]);
+    if (!tab || !asked || !registry.value) return;
+    if (!clusterOf(asked)) tell(t.problems.noCluster, "bad");
+    else if (tab.cluster_id !== asked) edit(tab.id, { cluster_id: asked });
+    requery({ cluster: undefined });
+  }, [asked, tabs.value === null, registry.value === null]);
+  const at = activeTab()?.cluster_id;
+  useEffect(() => {
+    if (at) lastCluster.value = at;
+  }, [at]);
   if (!tabs.value) return problem ? <Trouble text={problem} onRetry={load} /> : <Loading />;
   return (
     <div class="dev">
@@ -49,11 +57,6 @@ export function Dev() {
       <Confirm />
     </div>
   );
-}
-
-function pick(id: string): void {
-  choose(id);
-  requery({ cluster: activeTab()?.cluster_id ?? undefined });
 }
 
 function TabStrip() {
@@ -72,7 +75,7 @@ function TabStrip() {
               type="button"
               aria-pressed={tab.id === all.active}
               title={d.rename}
-              onClick={() => (tab.id === all.active ? (setTitle(tab.title), setRenaming(tab)) : pick(tab.id))}
+              onClick={() => (tab.id === all.active ? (setTitle(tab.title), setRenaming(tab)) : choose(tab.id))}
             >
               <Name value={tab.title} />
             </button>
@@ -118,7 +121,21 @@ function TabStrip() {
   );
 }
 
-type Outcome = { at: "idle" } | { at: "running"; n: number; of: number } | { at: "failed"; why: string } | { at: "cancelled" } | { at: "done"; answers: readonly Answer[] };
+type State = { at: "running"; n: number; of: number } | { at: "failed"; why: string } | { at: "cancelled" } | { at: "done" };
+/** What became of a run: of which tab and cluster, and of which requests. */
+interface Outcome {
+  readonly tab: string;
+  readonly cluster: Cluster | undefined;
+  readonly requests: readonly Request[];
+  readonly answers: readonly Answer[];
+  readonly state: State;
+}
+
+/** The request whose answer is told, or that is under way or has failed, and how many there are. */
+function headOf({ cluster, requests, answers, state }: Outcome): string {
+  const at = state.at === "done" ? answers.at(-1)?.request : requests[answers.length];
+  return cluster && at ? d.of(visible(cluster.name), visible(`${at.method} ${at.path}`), requests.length) : "";
+}
 
 function Bench({ tab }: { tab: Tab }) {
   const editorBox = useRef<HTMLDivElement>(null);
@@ -126,7 +143,7 @@ function Bench({ tab }: { tab: Tab }) {
   const editor = useRef<ReturnType<typeof requestEditor> | null>(null);
   const answer = useRef<ReturnType<typeof answerView> | null>(null);
   const abort = useRef<AbortController | null>(null);
-  const [outcome, setOutcome] = useState<Outcome>({ at: "idle" });
+  const [outcome, setOutcome] = useState<Outcome | null>(null);
   const [wrap, setWrap] = useState(false);
   const [pasting, setPasting] = useState(false);
   const cluster = clusterOf(tab.cluster_id ?? undefined);
@@ -139,21 +156,20 @@ function Bench({ tab }: { tab: Tab }) {
   };
   const go = async () => {
     if (abort.current) return;
-    const { cluster } = now.current;
+    const { cluster, tab } = now.current;
     const list = selected();
-    if (!cluster || !list.length) return setOutcome({ at: "failed", why: cluster ? d.nothing : d.noCluster });
-    const control = (abort.current = new AbortController());
     const answers: Answer[] = [];
+    const become = (state: State) => setOutcome({ tab: tab.id, cluster, requests: list, answers: state.at === "running" ? [] : answers, state });
+    if (!cluster || !list.length) return become({ at: "failed", why: cluster ? d.nothing : d.noCluster });
+    const control = (abort.current = new AbortController());
     try {
       for (const request of list) {
-        setOutcome({ at: "running", n: answers.length + 1, of: list.length });
+        become({ at: "running", n: answers.length + 1, of: list.length });
         answers.push(await run(cluster.id, request, control.signal));
       }
-      setOutcome({ at: "done", answers });
-      answer.current?.show(together(answers), now.current.wrap);
+      become({ at: "done" });
     } catch (error) {
-      if (answers.length) answer.current?.show(together(answers), now.current.wrap);
-      setOutcome(isAbort(error) ? { at: "cancelled" } : { at: "failed", why: error instanceof Problem ? error.message : reason(error) });
+      become(isAbort(error) ? { at: "cancelled" } : { at: "failed", why: error instanceof Problem ? error.message : reason(error) });
     }
     abort.current = null;
   };
@@ -175,6 +191,13 @@ function Bench({ tab }: { tab: Tab }) {
     };
   }, []);
   useEffect(() => editor.current?.open(tab.id, tab.text), [tab.id]);
+  // An answer stands beside the tab and the cluster that it is from, and beside no other.
+  const isHere = outcome?.tab === tab.id && (outcome.cluster === undefined || outcome.cluster.id === tab.cluster_id);
+  const running = outcome?.state.at === "running";
+  const told = isHere || running ? outcome : null;
+  const answers = isHere && outcome?.answers.length ? outcome.answers : null;
+  // Drawn with the bar above it, so that neither is ever beside another answer.
+  useLayoutEffect(() => answer.current?.show(answers ? together(answers) : "", now.current.wrap), [answers]);
 
   const copy = async (text: string) => {
     try {
@@ -190,7 +213,6 @@ function Bench({ tab }: { tab: Tab }) {
     if (!endpoint || !list.length) return tell(endpoint ? d.nothing : d.noCluster, "bad");
     void copy(list.map((request) => toCurl(request, endpoint, cluster?.username)).join("\n"));
   };
-  const running = outcome.at === "running";
   return (
     <>
       <div class="bar" role="toolbar" aria-label={d.title}>
@@ -198,10 +220,7 @@ function Bench({ tab }: { tab: Tab }) {
           <span>{d.cluster}</span>
           <select
             value={tab.cluster_id ?? ""}
-            onChange={(e) => {
-              edit(tab.id, { cluster_id: e.currentTarget.value });
-              requery({ cluster: e.currentTarget.value });
-            }}
+            onChange={(e) => edit(tab.id, { cluster_id: e.currentTarget.value })}
           >
             {cluster ? null : <option value="">{t.nav.chooseCluster}</option>}
             {registry.value?.clusters.map((c) => (
@@ -238,7 +257,7 @@ function Bench({ tab }: { tab: Tab }) {
           <div ref={editorBox} class="editor" />
         </section>
         <section class="panel" aria-label={d.response}>
-          <OutcomeBar outcome={outcome} wrap={wrap} onWrap={(on) => (setWrap(on), answer.current?.wrap(on))} onCopy={() => void copy(answer.current?.view.state.doc.toString() ?? "")} />
+          <OutcomeBar outcome={told} wrap={wrap} onWrap={(on) => (setWrap(on), answer.current?.wrap(on))} onCopy={() => void copy(answer.current?.view.state.doc.toString() ?? "")} />
           <div ref={answerBox} class="editor" />
         </section>
       </div>
@@ -255,14 +274,23 @@ function Bench({ tab }: { tab: Tab }) {
   );
 }
 
-function OutcomeBar({ outcome, wrap, onWrap, onCopy }: { outcome: Outcome; wrap: boolean; onWrap: (on: boolean) => void; onCopy: () => void }) {
-  if (outcome.at === "failed") return <Trouble text={outcome.why} />;
-  const last = outcome.at === "done" ? outcome.answers.at(-1) : undefined;
+function OutcomeBar({ outcome, wrap, onWrap, onCopy }: { outcome: Outcome | null; wrap: boolean; onWrap: (on: boolean) => void; onCopy: () => void }) {
+  if (!outcome) {
+    return (
+      <div class="outcome" role="status">
+        <span class="none">{d.idle}</span>
+      </div>
+    );
+  }
+  const { state, answers } = outcome;
+  const head = headOf(outcome);
+  if (state.at === "failed") return <Trouble {...(head ? { title: head } : {})} text={state.why} />;
+  const last = state.at === "done" ? answers.at(-1) : undefined;
   return (
     <div class="outcome" role="status">
-      {outcome.at === "idle" ? <span class="none">{d.idle}</span> : null}
-      {outcome.at === "running" ? <span class="running">{d.running(outcome.n, outcome.of)}…</span> : null}
-      {outcome.at === "cancelled" ? <span>{d.cancelled}</span> : null}
+      <bdi class="of mono">{head}</bdi>
+      {state.at === "running" ? <span class="running">{d.running(state.n, state.of)}…</span> : null}
+      {state.at === "cancelled" ? <span>{d.cancelled}</span> : null}
       {last ? (
         <>
           <strong class={`status s${Math.floor(last.result.status / 100)}`}>{last.result.status}</strong>

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { api } from "../api.ts";
 import { bytes, exact, latency, short, span, visible } from "../format.ts";
 import { asTables } from "../keys.ts";
-import { now } from "../live.ts";
+import { serverNow } from "../live.ts";
 import { requery, route } from "../router.ts";
 import { clusterOf } from "../state.ts";
 import { t } from "../strings.ts";
@@ -38,7 +38,7 @@ const HOT = 2;
 export function HeatPage({ id }: { id: string }) {
   const { data, problem, again } = usePoll((signal) => api<Heat>(`clusters/${encodeURIComponent(id)}/heat`, { signal }), 1000, [id]);
   const entry = clusterOf(id);
-  const age = data ? now.value - data.at_ms : 0;
+  const age = data ? serverNow.value - data.at_ms : 0;
   const old = problem !== null || age > OLD_MS;
   return (
     <div class="env-page" style={entry?.colour ? { "--env": entry.colour } : undefined} data-env={entry?.colour ? "" : undefined}>

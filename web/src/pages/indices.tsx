@@ -2,7 +2,7 @@
 import { useRef } from "preact/hooks";
 import { api } from "../api.ts";
 import { dateTime, exact, bytes as size, short, span, visible } from "../format.ts";
-import { now } from "../live.ts";
+import { serverNow } from "../live.ts";
 import { link, requery, route } from "../router.ts";
 import { clusterOf } from "../state.ts";
 import { t } from "../strings.ts";
@@ -76,7 +76,7 @@ function List({ id }: { id: string }) {
 
 function Rows({ id, page, filter, hidden, old }: { id: string; page: IndexPage; filter: string; hidden: boolean; old: boolean }) {
   const c = s.columns;
-  const age = Math.max(0, now.value - page.at_ms);
+  const age = Math.max(0, serverNow.value - page.at_ms);
   const stale = old || page.problem !== null || age > OLD_MS;
   const last = Math.min(page.matched, page.from + page.rows.length);
   const step = (from: number) => requery({ from: from > 0 ? String(from) : undefined });
@@ -159,7 +159,7 @@ function One({ id, row }: { id: string; row: IndexRow }) {
         </td>
       ))}
       <td class="right nowrap num" data-label={c.created}>
-        {row.created_ms === null ? t.none : <time dateTime={new Date(row.created_ms).toISOString()} title={dateTime(row.created_ms)}>{span(Math.max(0, now.value - row.created_ms))}</time>}
+        {row.created_ms === null ? t.none : <time dateTime={new Date(row.created_ms).toISOString()} title={dateTime(row.created_ms)}>{span(Math.max(0, serverNow.value - row.created_ms))}</time>}
       </td>
     </tr>
   );

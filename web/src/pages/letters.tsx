@@ -1,9 +1,11 @@
 // Dead letters of a queue: what they have in common, changes to all of them with a preview, and replay.
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { reason } from "../api.ts";
-import { dateTime, exact, visible } from "../format.ts";
-import { ask, pathOf, traceLink } from "../gateway_call.ts";
+import { layOut } from "../dev/layout.ts";
+import { clock, dateTime, exact, visible } from "../format.ts";
+import { ask, askText, pathOf, traceLink } from "../gateway_call.ts";
 import { tokenActs } from "../live.ts";
+import { rawItems, rawMembers } from "../raw_json.ts";
 import { reaches, roleOnGateway } from "../roles.ts";
 import { requery, route } from "../router.ts";
 import { gatewayOf } from "../state.ts";
@@ -27,8 +29,6 @@ export interface Letter {
   readonly edited_ms?: number;
   readonly index: string | null;
   readonly action: unknown;
-  readonly source: unknown;
-  readonly original?: { readonly action: unknown; readonly source: unknown };
   readonly status: number;
   readonly type: string;
   readonly reason: string;
@@ -40,7 +40,11 @@ interface Facet {
   readonly values: readonly { readonly value: string; readonly letters: number }[];
   readonly others: number;
 }
-type Facets = Readonly<Record<FacetName, Facet>> & { readonly letters: number };
+type Facets = Readonly<Record<FacetName, Facet>> & {
+  readonly letters: number;
+  /** An action that says it means the letters that were counted, and none that came since; older gateways leave it out. */
+  readonly before?: number;
+};
 interface Page {
   readonly dead_letters: readonly Letter[];
   readonly next: number | null;
@@ -56,6 +60,8 @@ interface Patched {
   readonly refused: number;
   readonly refusals: readonly Refused[];
   readonly preview: readonly { readonly before: Letter; readonly after: Letter }[];
+  /** The sources of the preview, laid out. */
+  readonly sources: readonly { readonly id: number; readonly before: string; readonly after: string }[];
   readonly more: boolean;
   /** Where the next request goes on; the same request again would change the same letters again. */
   readonly next?: number | null;
@@ -70,6 +76,12 @@ interface Replayed {
   readonly before?: number;
 }
 type Words = Readonly<Record<string, string | undefined>>;
+/** What is done, and with which letters: those that had been counted when it was begun. */
+interface Doing {
+  readonly what: "patch" | "replay" | "purge";
+  readonly which: Words;
+  readonly n: number;
+}
 
 export function Letters({ id, queue }: { id: string; queue: string }) {
   const q = route.value.query;
@@ -80,7 +92,7 @@ export function Letters({ id, queue }: { id: string; queue: string }) {
   // A letter has an address of its own, so that a trace or a colleague can link to it.
   const opened = q.get("letter");
   const open = (one: number | null) => requery({ letter: one === null ? undefined : String(one) });
-  const [doing, act] = useState<"patch" | "replay" | "purge" | null>(null);
+  const [doing, act] = useState<Doing | null>(null);
   const [round, setRound] = useState(0);
   const again = () => (facets.again(), setRound(round + 1));
   const done = () => (act(null), again());
@@ -90,23 +102,28 @@ export function Letters({ id, queue }: { id: string; queue: string }) {
   const n = facets.data?.letters ?? 0;
   // An action names its letters: without a filter it means all of them, and must say so.
   const narrowed = Object.entries(filter).some(([name, word]) => name !== "queue" && word);
-  const which: Words = { ...filter, ...(narrowed ? {} : { all: "true" }) };
+  const which: Words = { ...filter, ...(narrowed ? {} : { all: "true" }), before: facets.data?.before?.toString() };
+  const begin = (what: Doing["what"]) => act({ what, which, n });
   return (
     <section class="panel letters" aria-label={t.nav.letters}>
       <div class="panel-head">
         <h2>{t.nav.letters}</h2>
         <span class="sub" data-numbers="letters">
-          {facets.data ? <Num value={n} /> : null}
+          {facets.data ? (
+            <>
+              <Num value={n} /> {l.countedAt(clock(facets.at))}
+            </>
+          ) : null}
         </span>
         <Button onClick={again}>{l.reload}</Button>
         <span class="actions">
-          <Button disabled={!n || !may} onClick={() => act("patch")}>
+          <Button disabled={!n || !may} onClick={() => begin("patch")}>
             {l.patch}
           </Button>
-          <Button look="primary" disabled={!n || !may} onClick={() => act("replay")}>
+          <Button look="primary" disabled={!n || !may} onClick={() => begin("replay")}>
             {l.replay}
           </Button>
-          <Button look="danger" disabled={!n || !may} onClick={() => act("purge")}>
+          <Button look="danger" disabled={!n || !may} onClick={() => begin("purge")}>
             {l.purge}
           </Button>
         </span>
@@ -117,24 +134,20 @@ export function Letters({ id, queue }: { id: string; queue: string }) {
       {facets.data ? <FacetLists facets={facets.data} filter={filter} /> : facets.problem ? null : <Loading />}
       <List key={`${key} ${round}`} id={id} filter={filter} onOpen={open} narrowed={narrowed} />
       {opened ? <Opened key={opened} id={id} queue={queue} letter={opened} onClose={() => open(null)} onChanged={() => (open(null), again())} /> : null}
-      {doing === "patch" ? <PatchForm id={id} which={which} n={n} onDone={done} onClose={() => act(null)} /> : null}
-      {doing === "replay" ? <Replay id={id} which={which} n={n} onClose={done} /> : null}
-      {doing === "purge" ? (
-        <Ask
-          title={l.purgeTitle(exact(n))}
-          text={l.purgeText}
-          yes={l.purge}
-          onClose={() => act(null)}
-          onYes={() =>
-            void ask<{ purged: number }>(id, { method: "POST", path: pathOf(["dead_letters", "_purge"], { ...which, confirm: true }) }).then(
-              ({ purged }) => (tell(l.purged(exact(purged))), done()),
-              (error: unknown) => (tell(reason(error), "bad"), act(null)),
-            )
-          }
-        />
-      ) : null}
+      {doing?.what === "patch" ? <PatchForm id={id} which={doing.which} n={doing.n} onDone={done} onClose={() => act(null)} /> : null}
+      {doing?.what === "replay" ? <Replay id={id} which={doing.which} n={doing.n} onClose={done} /> : null}
+      {doing?.what === "purge" ? <Purge id={id} which={doing.which} n={doing.n} onDone={done} onClose={() => act(null)} /> : null}
     </section>
   );
+}
+
+function Purge({ id, which, n, onDone, onClose }: { id: string; which: Words; n: number; onDone: () => void; onClose: () => void }) {
+  const purge = () =>
+    void ask<{ purged: number }>(id, { method: "POST", path: pathOf(["dead_letters", "_purge"], { ...which, confirm: true }) }).then(
+      ({ purged }) => (tell(l.purged(exact(purged))), onDone()),
+      (error: unknown) => (tell(reason(error), "bad"), onClose()),
+    );
+  return <Ask title={l.purgeTitle(exact(n))} text={l.purgeText} yes={l.purge} onClose={onClose} onYes={purge} />;
 }
 
 function FacetLists({ facets, filter }: { facets: Facets; filter: Words }) {
@@ -211,12 +224,46 @@ function List({ id, filter, onOpen, narrowed }: { id: string; filter: Words; onO
   );
 }
 
-const json = (value: unknown) => (value === null || value === undefined ? "" : JSON.stringify(value, null, 2));
+/** A letter, with its lines as they are written: a browser would write some numbers otherwise. Nothing is "". */
+interface Written {
+  readonly letter: Letter;
+  readonly action: string;
+  readonly source: string;
+  readonly original: string | null;
+}
+
+/** A part of a letter, laid out; "" if there is none. */
+async function laidOut(of: ReadonlyMap<string, string>, name: string): Promise<string> {
+  const raw = of.get(name) ?? "null";
+  return raw === "null" ? "" : layOut(raw);
+}
+
+async function askLetter(id: string, letter: string, queue: string, signal: AbortSignal): Promise<Written> {
+  const { value, text } = await askText<Letter>(id, { method: "GET", path: pathOf(["dead_letters", letter], { queue }) }, signal);
+  const parts = rawMembers(text);
+  const before = parts.get("original") ?? "null";
+  const original = before === "null" ? null : await laidOut(rawMembers(before), "source");
+  return { letter: value, action: await laidOut(parts, "action"), source: await laidOut(parts, "source"), original };
+}
+
+/** Runs one piece of work at a time: a second click, which may come before the page is drawn anew, does nothing. */
+function useOnce(): (work: () => Promise<void>) => Promise<void> {
+  const underWay = useRef(false);
+  return async (work) => {
+    if (underWay.current) return;
+    underWay.current = true;
+    try {
+      await work();
+    } finally {
+      underWay.current = false;
+    }
+  };
+}
 
 /** The letter that the address names, as it is now. It may no longer exist. */
 function Opened({ letter, ...rest }: { id: string; queue: string; letter: string; onClose: () => void; onChanged: () => void }) {
-  const { data, problem, again } = usePoll((signal) => ask<Letter>(rest.id, { method: "GET", path: pathOf(["dead_letters", letter], { queue: rest.queue }) }, signal), 0, [rest.id, rest.queue, letter]);
-  if (data) return <One {...rest} letter={data} />;
+  const { data, problem, again } = usePoll((signal) => askLetter(rest.id, letter, rest.queue, signal), 0, [rest.id, rest.queue, letter]);
+  if (data) return <One {...rest} opened={data} />;
   return (
     <Dialog title={`${l.columns.id} ${visible(letter)}`} onClose={rest.onClose}>
       {problem ? <Trouble text={problem} onRetry={again} /> : <Loading />}
@@ -224,25 +271,43 @@ function Opened({ letter, ...rest }: { id: string; queue: string; letter: string
   );
 }
 
-function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: string; letter: Letter; onClose: () => void; onChanged: () => void }) {
-  const [source, setSource] = useState(json(letter.source));
+function One({ id, queue, opened, onClose, onChanged }: { id: string; queue: string; opened: Written; onClose: () => void; onChanged: () => void }) {
+  const { letter } = opened;
+  const [source, setSource] = useState(opened.source);
   const [problem, setProblem] = useState<string | null>(null);
-  // Editing here would alter a number that the browser cannot represent. Such a source is edited as text
-  // elsewhere.
+  const [busy, setBusy] = useState<"" | "save" | "replay">("");
+  const once = useOnce();
   const may = reaches(roleOnGateway(gatewayOf(id)), "operator") && tokenActs(id);
-  const safe = !/\d{16,}|\d\.\d*0\b|[eE][+-]?\d/.test(json(letter.source));
-  const only = { queue, id: String(letter.id) };
-  const send = async (method: string, parts: string[], query: Words, body?: string) => {
-    try {
-      const told = await ask<Replayed>(id, { method, path: pathOf(parts, query), ...(body === undefined ? {} : { body }) });
+  const edited = source !== opened.source;
+  const doing = (what: "save" | "replay", work: () => Promise<string | null>) =>
+    once(async () => {
+      setBusy(what);
+      setProblem(null);
+      try {
+        const wrong = await work();
+        if (wrong === null) return onChanged();
+        setProblem(wrong);
+      } catch (error) {
+        setProblem(reason(error));
+      }
+      setBusy("");
+    });
+  // The text is sent as it stands here: nobody reads its numbers on the way.
+  const save = () =>
+    doing("save", async () => {
+      await ask(id, { method: "PUT", path: pathOf(["dead_letters", String(letter.id)], { queue }), body: `{"source":${source}}` });
+      tell(l.saved(letter.id));
+      return null;
+    });
+  const replay = () =>
+    doing("replay", async () => {
+      const told = await ask<Replayed>(id, { method: "POST", path: pathOf(["dead_letters", "_replay"], { queue, id: String(letter.id) }) });
       const refused = told.refusals?.[0]?.why ?? told.stopped;
-      if (refused) return setProblem(refused);
-      tell(method === "PUT" ? l.saved(letter.id) : l.replayedOne(letter.id));
-      onChanged();
-    } catch (error) {
-      setProblem(reason(error));
-    }
-  };
+      if (refused) return refused;
+      if (told.replayed !== 1) return l.gone(letter.id);
+      tell(l.replayedOne(letter.id));
+      return null;
+    });
   const traced = traceLink(id, letter.action, letter.index);
   return (
     <Dialog title={`${l.columns.id} ${letter.id}`} onClose={onClose}>
@@ -252,21 +317,21 @@ function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: str
         </bdi>
       </p>
       <pre tabIndex={0} aria-label={l.action}>
-        {json(letter.action)}
+        {opened.action}
       </pre>
-      {letter.source === null ? null : (
+      {opened.source ? (
         <label class="field">
           <span>{l.source}</span>
-          <textarea class="mono" rows={10} value={source} readOnly={!safe || !may} onInput={(e) => setSource(e.currentTarget.value)} />
+          <textarea class="mono" rows={10} value={source} readOnly={!may || busy !== ""} spellcheck={false} onInput={(e) => setSource(e.currentTarget.value)} />
         </label>
-      )}
-      {letter.original ? (
+      ) : null}
+      {opened.original !== null ? (
         <details>
           <summary>{l.original}</summary>
-          <pre tabIndex={0}>{json(letter.original.source)}</pre>
+          <pre tabIndex={0}>{opened.original}</pre>
         </details>
       ) : null}
-      {safe ? null : <Note kind="info">{l.unsafe}</Note>}
+      {edited ? <Note kind="info">{l.unsaved}</Note> : null}
       {problem ? <Trouble text={problem} /> : null}
       <div class="actions">
         {traced ? (
@@ -274,15 +339,24 @@ function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: str
             {t.trace.where}
           </a>
         ) : null}
-        <Button disabled={!may || !safe || letter.source === null || source === json(letter.source)} onClick={() => void send("PUT", ["dead_letters", String(letter.id)], { queue }, `{"source":${source}}`)}>
+        <Button busy={busy === "save"} disabled={!may || !edited} onClick={() => void save()}>
           {l.save}
         </Button>
-        <Button look="primary" disabled={!may} onClick={() => void send("POST", ["dead_letters", "_replay"], only)}>
+        <Button look="primary" busy={busy === "replay"} disabled={!may || edited} onClick={() => void replay()}>
           {l.replayOne}
         </Button>
       </div>
     </Dialog>
   );
+}
+
+/** An answer to a patch, with the sources of its preview as they are written. */
+async function askPatch(id: string, path: string, body: string): Promise<Patched> {
+  const { value, text } = await askText<Omit<Patched, "sources">>(id, { method: "POST", path, body });
+  const pairs = rawItems(rawMembers(text).get("preview") ?? "[]").map(rawMembers);
+  const of = (pair: ReadonlyMap<string, string>, side: string) => laidOut(rawMembers(pair.get(side) ?? ""), "source");
+  const sources = await Promise.all(pairs.map(async (pair, n) => ({ id: value.preview[n]!.before.id, before: await of(pair, "before"), after: await of(pair, "after") })));
+  return { ...value, sources };
 }
 
 /** The sum of the answers to a patch that took several requests. */
@@ -295,7 +369,7 @@ function sumOf(one: Patched | null, part: Patched): Patched {
     unchanged: one.unchanged + part.unchanged,
     refused: one.refused + part.refused,
     refusals: [...one.refusals, ...part.refusals],
-    preview: [...one.preview, ...part.preview].slice(0, 20),
+    sources: [...one.sources, ...part.sources].slice(0, 20),
   };
 }
 
@@ -322,6 +396,7 @@ function PatchForm({ id, which, n, onDone, onClose }: { id: string; which: Words
     }
   };
   const body = `{"patch":[{${JSON.stringify(kind)}:${kind === "set" ? `{"field":${JSON.stringify(field)},"value":${value()}}` : JSON.stringify(step)}}]}`;
+  const once = useOnce();
   const send = async (dry: boolean) => {
     setBusy(true);
     setProblem(null);
@@ -330,7 +405,7 @@ function PatchForm({ id, which, n, onDone, onClose }: { id: string; which: Words
       do {
         const from = typeof told?.next === "number" ? String(told.next) : undefined;
         const path = pathOf(["dead_letters", "_patch"], { ...which, dry_run: dry ? "true" : undefined, from });
-        told = sumOf(told, await ask<Patched>(id, { method: "POST", path, body }));
+        told = sumOf(told, await askPatch(id, path, body));
       } while (typeof told.next === "number");
       if (dry) return setShown({ body, told });
       tell(`${l.patched(exact(told.patched ?? 0))}${told.more ? ` ${l.partly}` : ""}`);
@@ -348,7 +423,7 @@ function PatchForm({ id, which, n, onDone, onClose }: { id: string; which: Words
       <form
         onSubmit={(e) => {
           e.preventDefault();
-          void send(true);
+          void once(() => send(true));
         }}
       >
         <label class="field">
@@ -378,7 +453,7 @@ function PatchForm({ id, which, n, onDone, onClose }: { id: string; which: Words
           <Button type="submit" busy={busy} disabled={!field}>
             {l.preview}
           </Button>
-          <Button look="primary" busy={busy} disabled={!fresh?.would} onClick={() => void send(false)}>
+          <Button look="primary" busy={busy} disabled={!fresh?.would} onClick={() => void once(() => send(false))}>
             {fresh?.would ? l.apply(exact(fresh.would)) : l.applyNone}
           </Button>
         </div>
@@ -391,13 +466,13 @@ function PatchForm({ id, which, n, onDone, onClose }: { id: string; which: Words
             {fresh.more ? ` ${l.partly}` : ""}
           </p>
           <Refusals list={fresh.refusals} />
-          {fresh.preview.map(({ before, after }) => (
-            <div key={before.id} class="two">
-              <pre tabIndex={0} aria-label={`${t.audit.before} ${before.id}`}>
-                {json(before.source)}
+          {fresh.sources.map((one) => (
+            <div key={one.id} class="two">
+              <pre tabIndex={0} aria-label={`${t.audit.before} ${one.id}`}>
+                {one.before}
               </pre>
-              <pre tabIndex={0} aria-label={`${t.audit.after} ${before.id}`}>
-                {json(after.source)}
+              <pre tabIndex={0} aria-label={`${t.audit.after} ${one.id}`}>
+                {one.after}
               </pre>
             </div>
           ))}

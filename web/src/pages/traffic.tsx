@@ -1,7 +1,7 @@
 // What comes into a gateway and where it goes: rates by entry, why bulks were passed on whole, memory, nodes.
 import { api } from "../api.ts";
 import { exact, latency, span, visible } from "../format.ts";
-import { now } from "../live.ts";
+import { serverNow } from "../live.ts";
 import { requery, route } from "../router.ts";
 import { gatewayOf } from "../state.ts";
 import { t } from "../strings.ts";
@@ -26,7 +26,7 @@ export function Traffic({ id }: { id: string }) {
   const { data, problem, again } = usePoll((signal) => api<Told>(`gateways/${encodeURIComponent(id)}/traffic?minutes=${minutes}`, { signal }), 1000, [id, minutes]);
   if (!data) return problem ? <Trouble text={problem} onRetry={again} /> : <Loading lines={6} />;
   const told = data.now;
-  const age = told ? now.value - told.at_ms : 0;
+  const age = told ? serverNow.value - told.at_ms : 0;
   const old = problem !== null || age > OLD_MS;
   const line = (key: string, label: string, colour: number, more = {}) => ({ label, colour, values: data.series[key] ?? [], ...more });
   const time = { fromMs: data.from_ms, stepMs: data.step_ms };

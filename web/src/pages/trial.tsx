@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { api, reason } from "../api.ts";
 import { exact, short, visible } from "../format.ts";
-import { now } from "../live.ts";
+import { serverNow } from "../live.ts";
 import { reaches, roleOnGateway } from "../roles.ts";
 import { clusterOf, gatewayOf } from "../state.ts";
 import { t } from "../strings.ts";
@@ -81,7 +81,7 @@ function Last({ trial, why, leftovers }: { trial: TrialRow; why: string | null; 
   return (
     <>
       <p>
-        <Tag kind={trial.state === "compared" ? "ok" : trial.state === "failed" || trial.state === "flawed" ? "bad" : "warn"}>{ago(now.value - (trial.ended_ms ?? trial.began_ms))}</Tag>{" "}
+        <Tag kind={trial.state === "compared" ? "ok" : trial.state === "failed" || trial.state === "flawed" ? "bad" : "warn"}>{ago(serverNow.value - (trial.ended_ms ?? trial.began_ms))}</Tag>{" "}
         <bdi>{l.last(words, visible(trial.user))}</bdi>
       </p>
       {figures ? (

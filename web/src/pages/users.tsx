@@ -1,8 +1,8 @@
 // Who may use this console, and with which roles. A change holds at once, for those who are logged in too.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { api, reason } from "../api.ts";
 import { dateTime, visible } from "../format.ts";
-import { now } from "../live.ts";
+import { serverNow } from "../live.ts";
 import { ROLES, you, type Role } from "../roles.ts";
 import { go, link, route } from "../router.ts";
 import { clusterOf, registry } from "../state.ts";
@@ -84,7 +84,7 @@ function List({ users, problem, again }: { users: readonly Account[]; problem: s
 
 /** The server knows the last use to the minute. */
 function Seen({ at }: { at: number }) {
-  const age = Math.max(0, now.value - at);
+  const age = Math.max(0, serverNow.value - at);
   return (
     <time dateTime={new Date(at).toISOString()} title={dateTime(at)}>
       {age < 90_000 ? u.now : ago(age)}
@@ -92,11 +92,29 @@ function Seen({ at }: { at: number }) {
   );
 }
 
+interface Given {
+  readonly role: Role;
+  readonly clusters: Readonly<Record<string, Role>>;
+}
+const given = (of: Given | null): Given => ({ role: of?.role ?? "viewer", clusters: of?.clusters ?? {} });
+/** Roles as one text, the same however their clusters are ordered. */
+const wordsOf = ({ role, clusters }: Given): string => JSON.stringify([role, ...Object.entries(clusters).sort()]);
+
 function Form({ account, onSaved }: { account: Account | null; onSaved: () => void }) {
   const [name, setName] = useState(account?.name ?? "");
   const [password, setPassword] = useState("");
-  const [role, setRole] = useState<Role>(account?.role ?? "viewer");
-  const [clusters, setClusters] = useState<Readonly<Record<string, Role>>>(account?.clusters ?? {});
+  // The roles that the fields are a change of.
+  const [began, setBegan] = useState(() => given(account));
+  const [{ role, clusters }, setRoles] = useState(began);
+  const [overtaken, setOvertaken] = useState(false);
+  const now = wordsOf(given(account));
+  // Saved as they stand here, they would give back what another admin has taken away meanwhile.
+  useEffect(() => {
+    if (!account || now === wordsOf(began)) return;
+    setBegan(given(account));
+    setRoles(given(account));
+    setOvertaken(true);
+  }, [now]);
   const [problem, setProblem] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const [asking, ask] = useState(false);
@@ -108,13 +126,16 @@ function Form({ account, onSaved }: { account: Account | null; onSaved: () => vo
     if (busy || wrong) return;
     setBusy(true);
     try {
-      if (account) await api(path(account.name), { method: "PUT", body: { roles: { role, clusters }, ...(password ? { password } : {}) } });
+      const changed = wordsOf({ role, clusters }) !== wordsOf(began);
+      if (account) await api(path(account.name), { method: "PUT", body: { ...(changed ? { roles: { role, clusters }, was: began } : {}), ...(password ? { password } : {}) } });
       else await api("users", { body: { name, password, role, clusters } });
       tell(u.saved(visible(name)));
       onSaved();
       go(link(["users"]));
     } catch (error) {
       setProblem(reason(error));
+      // The roles may be others by now.
+      onSaved();
     }
     setBusy(false);
   };
@@ -155,8 +176,9 @@ function Form({ account, onSaved }: { account: Account | null; onSaved: () => vo
             <Text label={u.name} value={name} onValue={setName} disabled={!!account} autocomplete="off" required autofocus={!account} />
             <Text label={account ? u.newPassword : u.password} help={account ? u.newPasswordHelp : u.passwordHelp} value={password} onValue={setPassword} type="password" autocomplete="new-password" />
           </div>
-          <RoleChoice label={u.role} help={u.roleHelp} value={role} onValue={setRole} />
-          <Others clusters={clusters} onValue={setClusters} />
+          {overtaken ? <Note kind="warn">{u.overtaken}</Note> : null}
+          <RoleChoice label={u.role} help={u.roleHelp} value={role} onValue={(to) => setRoles({ role: to, clusters })} />
+          <Others clusters={clusters} onValue={(to) => setRoles({ role, clusters: to })} />
           {problem ? <Trouble text={problem} /> : null}
           <div class="actions">
             <Button type="submit" look="primary" busy={busy}>

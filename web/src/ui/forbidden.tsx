@@ -3,6 +3,7 @@ import { api, Problem, reason } from "../api.ts";
 import { tokenActs } from "../live.ts";
 import { link } from "../router.ts";
 import { roleEverywhere, you, type Role } from "../roles.ts";
+import { clusterOf, gatewayOf, loadRegistry, registryProblem } from "../state.ts";
 import { t } from "../strings.ts";
 import { Empty, Header, Loading, Note, Trouble } from "./bits.tsx";
 import { Icon } from "./icon.tsx";
@@ -37,15 +38,19 @@ export function TokenNote({ gateway, what }: { gateway: string; what: string }) 
   return tokenActs(gateway) ? null : <Note kind="info">{r.token(what)}</Note>;
 }
 
-/** The registry that the server tells has no such entry: it is not registered, or it is hidden. */
+/** The registry that is known here has no such entry: it is not registered, or hidden, or newer than what is known. */
 export function Absent({ kind, id, text }: { kind: "clusters" | "gateways"; id: string; text: string }) {
   const ask = async (signal: AbortSignal): Promise<"missing" | "hidden"> => {
     try {
       await api(`${kind}/${encodeURIComponent(id)}/${kind === "clusters" ? "nodes" : "lag?queue="}`, { signal });
     } catch (error) {
       if (error instanceof Problem && error.type === "missing_role") return "hidden";
-      if (!(error instanceof Problem) || error.status !== 404) throw new Error(reason(error));
+      if (error instanceof Problem && error.status === 404) return "missing";
+      throw new Error(reason(error));
     }
+    // The server knows it: this page gives way once the registry has it.
+    await loadRegistry();
+    if (!(kind === "clusters" ? clusterOf(id) : gatewayOf(id))) throw new Error(registryProblem.value ?? text);
     return "missing";
   };
   // Asked again when the roles change.

@@ -103,9 +103,43 @@ test("what nobody keeps goes back and says so, and so does what was taken back o
   gateway.config.text = gateway.config.text.replace("0.0.0.0:8000", "0.0.0.0:8001");
   await p.getByRole("button", { name: "Try again" }).click();
   await p.getByText(/409: the configuration in force is another version/).waitFor({ state: "detached" });
+  await p.getByText("Another text has come into force since you began.").waitFor();
+  assert.ok(await p.getByRole("button", { name: "Compare and apply" }).isDisabled(), "it is a change of another text");
+  await p.getByRole("button", { name: "Go on, and compare it with the one in force" }).click();
   await p.getByRole("button", { name: "Compare and apply" }).click();
   await p.locator(".line-diff tr.removed").filter({ hasText: "0.0.0.0:8001" }).waitFor();
   await p.locator(".line-diff tr.added").filter({ hasText: "max_concurrency: 100000" }).waitFor();
+  await finish(p);
+  close();
+});
+
+test("what somebody else has applied meanwhile is not undone, and a comparison holds for the text that was compared", async () => {
+  const { p, close, gateway, mock } = await open();
+  await typeAt(p, 10, "0");
+  // Another admin's change comes into force and is kept.
+  const theirs = gateway.config.text.replace("0.0.0.0:8000", "0.0.0.0:8001");
+  Object.assign(gateway.config, { former: gateway.config.text, text: theirs, version: 2, applied: { actor: "cleo", state: "confirmed", changes: "entries: bulk changed", why: null, at_ms: Date.now(), within_s: 30, left_s: null, was_ready: true, not_ready: [] } });
+  await p.getByText("Another text has come into force since you began.").waitFor();
+  assert.deepEqual(await violations(p), []);
+  assert.ok(await p.getByRole("button", { name: "Compare and apply" }).isDisabled());
+  assert.match(await content(p).textContent(), /max_concurrency: 100000/, "the own text stays");
+  await p.getByRole("button", { name: "Go on, and compare it with the one in force" }).click();
+  // The text goes on being written while it is compared.
+  let late;
+  const held = new Promise((done) => (late = done));
+  await p.route("**/api/gateways/*/call", async (route) => {
+    if (/_diff/.test(route.request().postDataJSON()?.path)) await held;
+    await route.fallback();
+  });
+  await p.getByRole("button", { name: "Compare and apply" }).click();
+  await typeAt(p, 10, "7");
+  late();
+  await until("it is compared", () => p.evaluate(() => !document.querySelector("[aria-busy=true]")));
+  assert.equal(await p.locator(".review").count(), 0, "another text was compared");
+  await p.getByRole("button", { name: "Compare and apply" }).click();
+  await p.locator(".line-diff tr.removed").filter({ hasText: "0.0.0.0:8001" }).waitFor();
+  await p.locator(".line-diff tr.added").filter({ hasText: "max_concurrency: 1000007" }).waitFor();
+  assert.equal(mock.audit.filter(({ what }) => /_apply/.test(what)).length, 0);
   await finish(p);
   close();
 });

@@ -35,10 +35,12 @@ export function usersOf(mock, method, name, body, refuse) {
   }
   const mine = name === mock.user.name;
   const last = mine && !mock.users.some((one) => one.role === "admin");
-  if (last && (method === "DELETE" || body.roles.role !== "admin")) refuse(409, "last_admin", "this is the last user with the role admin for everything");
+  if (last && (method === "DELETE" || (body.roles && body.roles.role !== "admin"))) refuse(409, "last_admin", "this is the last user with the role admin for everything");
   const found = mine ? mock.you : (mock.users.find((one) => one.name === name) ?? refuse(404, "not_found", "there is none with this id"));
   if (method === "DELETE") mock.users = mock.users.filter((one) => one !== found);
   else {
+    const words = ({ role, clusters }) => JSON.stringify([role, ...Object.entries(clusters).sort()]);
+    if (body.was && words(body.was) !== words(found)) refuse(409, "roles_changed", "somebody else has changed the roles of this user meanwhile");
     mock.passwords.push([name, body.password ?? null]);
     Object.assign(found, body.roles);
   }

@@ -104,7 +104,7 @@ class Mock {
       const gone = live.seen !== undefined && live.seen !== null;
       const spark = Array.from({ length: 60 }, (_, i) => (gone || (kind === "cluster" && entry.name === "staging" && i > 20 && i < 28) ? null : this.rate(live.base, second - 59 + i)));
       const row = { kind, id: entry.id, name: entry.name, colour: entry.colour ?? null, state: live.state, why: live.why, alerts: alertsShown(this, kind, entry.id), seen_ms_ago: gone ? live.seen + at - this.started : 300, docs_per_s: gone ? null : spark.at(-1), spark };
-      if (kind === "cluster") return { ...row, nodes: gone ? null : 3, health: gone ? null : live.state === "ok" ? "green" : "yellow", version: live.version, flavour: live.flavour, docs: live.docs, bytes: live.docs * 312 };
+      if (kind === "cluster") return { ...row, read_only: entry.read_only, protected: entry.protected, nodes: gone ? null : 3, health: gone ? null : live.state === "ok" ? "green" : "yellow", version: live.version, flavour: live.flavour, docs: live.docs, bytes: live.docs * 312 };
       return { ...row, version: "0.9.0", requests_per_s: Math.round(live.base / 500), errors_per_s: live.state === "ok" ? 0 : 0.05, queues: live.queues, right: entry.right ?? "operate" };
     });
     const rank = { bad: 0, warn: 1, unknown: 2, ok: 3 };
@@ -345,7 +345,11 @@ function gatewayCall(mock, entry, { method, path, body }) {
   }
   const records = /^\/queue\/.*\/records$/.test(at);
   if (records) return told(recordsOf(entry, new URLSearchParams(path.split("?")[1])));
-  if (at.startsWith("/dead_letters")) return told(...lettersOf(entry, at, new URLSearchParams(path.split("?")[1])));
+  if (at.startsWith("/dead_letters")) {
+    const [value, status] = lettersOf(entry, at, new URLSearchParams(path.split("?")[1]), method, body);
+    // A source is written as it came, which no value of this language could hold.
+    return { ...told(value, status), body: JSON.stringify(value).replace(/"source":"raw (\d+)"/g, (_, id) => `"source":${entry.raw[id]}`) };
+  }
   if (at.startsWith("/config/")) return told(...configOf(mock, entry, path, body));
   if (at === "/trace") return told(...traceOf(entry, new URLSearchParams(path.split("?")[1])));
   return told({ error: { reason: "no such endpoint" } }, 404);
@@ -379,26 +383,34 @@ function recordsOf(entry, query) {
 }
 
 /** 120 letters of two kinds, or with hostile words. */
-function lettersOf(entry, at, query) {
+function lettersOf(entry, at, query, method, body) {
   const reasons = entry.queueNames ?? ["failed to parse field [price] of type [long] in document with id '…'. Preview of field's value: '…'", "mapping set to strict, dynamic introduction of [colour] within [_doc] is not allowed"];
   const fields = entry.queueNames ?? ["price", "colour"];
   entry.letters ??= Array.from({ length: 120 }, (_, n) => ({ id: 1000 + n, died_ms: Date.now() - n * 60_000, index: entry.queueNames?.[n % 7] ?? "orders-2026.11", action: { index: { _index: "orders-2026.11", _id: String(n) } }, source: { price: `${n}`, note: reasons[0] }, status: 400, type: "mapper_parsing_exception", reason: reasons[n % reasons.length], field: fields[n % fields.length], attempts: 1, group: "archive", cluster: "archive" }));
+  // Sources that a test gives as text, by the letter's id.
+  entry.raw ??= {};
   const alone = at.match(/^\/dead_letters\/(\d+)$/)?.[1];
   if (alone) {
+    if (method === "PUT" && entry.raw[alone]) entry.raw[alone] = /^\{"source":([^]*)\}$/.exec(body)[1];
     const found = entry.letters.find((one) => one.id === Number(alone));
     return found ? [found] : [{ error: { reason: `there is no dead letter ${alone}` } }, 404];
   }
-  const fits = (one) => ["index", "type", "group", "field"].every((name) => !query.get(name) || one[name] === query.get(name)) && (!query.get("like") || one.reason === query.get("like")) && (!query.get("status") || String(one.status) === query.get("status")) && (!query.get("reason") || one.reason.includes(query.get("reason")));
+  const fits = (one) => ["index", "type", "group", "field"].every((name) => !query.get(name) || one[name] === query.get(name)) && (!query.get("like") || one.reason === query.get("like")) && (!query.get("status") || String(one.status) === query.get("status")) && (!query.get("reason") || one.reason.includes(query.get("reason"))) && (!query.get("before") || one.id < Number(query.get("before"))) && (!query.get("id") || String(one.id) === query.get("id"));
   const found = entry.letters.filter(fits);
+  const before = Number(query.get("before") ?? 0) || Math.max(999, ...entry.letters.map((one) => one.id)) + 1;
+  if (at.endsWith("_purge") || at.endsWith("_replay")) {
+    entry.letters = entry.letters.filter((one) => !found.includes(one));
+    return [at.endsWith("_purge") ? { purged: found.length } : { replayed: found.length, refused: 0, refusals: [], stopped: null, more: false, before }];
+  }
   const facet = (of) => ({ values: [...new Set(found.map(of))].map((value) => ({ value: String(value), letters: found.filter((one) => of(one) === value).length })), others: 0 });
-  if (at.endsWith("_facets")) return [{ letters: found.length, like: facet((one) => one.reason), field: facet((one) => one.field), index: facet((one) => one.index), type: facet((one) => one.type), status: facet((one) => one.status), group: facet((one) => one.group) }];
+  if (at.endsWith("_facets")) return [{ letters: found.length, before, like: facet((one) => one.reason), field: facet((one) => one.field), index: facet((one) => one.index), type: facet((one) => one.type), status: facet((one) => one.status), group: facet((one) => one.group) }];
   const from = Number(query.get("from") ?? 0);
   if (at.endsWith("_patch")) {
     // As if there were time for 50 letters in each request.
     const part = found.filter((one) => one.id >= from).slice(0, 50);
     const next = found.find((one) => one.id > (part.at(-1)?.id ?? Infinity))?.id ?? null;
     const preview = part.slice(0, 20).map((one) => ({ before: one, after: one }));
-    return [{ [query.get("dry_run") ? "would" : "patched"]: part.length - 1, unchanged: 1, refused: 0, refusals: [], preview, more: next !== null, next }];
+    return [{ [query.get("dry_run") ? "would" : "patched"]: part.length - 1, unchanged: 1, refused: 0, refusals: [], preview, more: next !== null, next, before }];
   }
   const limit = Number(query.get("limit") ?? 100);
   return [{ dead_letters: found.slice(from, from + limit), next: from + limit < found.length ? from + limit : null }];

@@ -61,6 +61,17 @@ test("the form changes its fields and leaves all else as it was", () => {
   assert.deepEqual(toFields("index", made), fields);
 });
 
+test("the rule for strings is left as it was unless its fields change, and then keeps its place and all else", () => {
+  const strings = { match_mapping_type: "string", match: "s_*", unmatch: "s_text", mapping: { type: "keyword", ignore_above: 256, doc_values: false } };
+  const last = { numbers: { match_mapping_type: "long", mapping: { type: "long" } } };
+  const body: Dict = { index_patterns: ["a*"], template: { mappings: { dynamic_templates: [{ strings }, last] } } };
+  const rules = (change: object) => (fromFields("index", { ...toFields("index", body), ...change }, body)["template"] as { mappings: Dict }).mappings["dynamic_templates"];
+  assert.deepEqual(rules({ shards: "5" }), [{ strings }, last]);
+  assert.deepEqual(rules({ ignoreAbove: "512" }), [{ strings: { ...strings, mapping: { ...strings.mapping, ignore_above: 512 } } }, last]);
+  assert.deepEqual(rules({ ignoreAbove: "" }), [{ strings: { ...strings, mapping: { type: "keyword", doc_values: false } } }, last]);
+  assert.deepEqual(rules({ keywords: false }), [last]);
+});
+
 test("the walk-through's template comes out of the form as it stands there", () => {
   const fields = { patterns: "test*", rank: "", shards: "3", replicas: "0", refresh: "-1", durability: "async", sync: "", codec: "", perNode: "", keywords: true, ignoreAbove: "256" };
   const made = fromFields("legacy", fields, {});

@@ -51,6 +51,9 @@ struct Patched {
     more: bool,
     #[serde(default)]
     next: Option<u64>,
+    /// What makes a request mean the same letters, and none that came since; older gateways leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -84,7 +87,7 @@ pub(super) fn run(
     let steps = steps.collect::<Result<Vec<_>>>()?;
     let steps: Vec<&str> = steps.iter().map(|step| step.get()).collect();
     let body = format!("{{\"patch\":[{}]}}", steps.join(","));
-    let query = patch.which.selected(query)?;
+    let mut query = patch.which.selected(query)?;
     if patch.which.yes && !patch.which.dry_run {
         return patch.tell(&patch.apply(admin, &query, &body)?, json, out);
     }
@@ -101,6 +104,7 @@ pub(super) fn run(
             }
         }
     }
+    query.extend(would.before.map(|before| ("before", before.to_string())));
     patch.tell(&patch.apply(admin, &query, &body)?, json, out)
 }
 
@@ -108,14 +112,18 @@ impl Patch {
     /// Sends a patch, and again from where the gateway stopped for lack of time, until all letters are done.
     /// The same request must not be sent twice: some steps change a letter again.
     fn apply(&self, admin: &Admin, query: &Terms, body: &str) -> Result<Patched> {
-        let ask = |from: Option<u64>| -> Result<Patched> {
+        let mut query = query.clone();
+        let ask = |query: &Terms, from: Option<u64>| -> Result<Patched> {
             let mut query = query.clone();
             query.extend(from.map(|from| ("from", from.to_string())));
             admin.post_json("/dead_letters/_patch", &query, body)
         };
-        let mut all = ask(self.from)?;
+        let mut all = ask(&query, self.from)?;
+        if query.iter().all(|(name, _)| *name != "before") {
+            query.extend(all.before.map(|before| ("before", before.to_string())));
+        }
         while let Some(next) = all.next {
-            let part = ask(Some(next)).with_context(|| match all.patched {
+            let part = ask(&query, Some(next)).with_context(|| match all.patched {
                 Some(_) => format!("letters before {next} are done; see to the others with --from {next}"),
                 None => format!("letters from {next} on were not looked at"),
             });

@@ -24,15 +24,15 @@ fn unfit() -> Fault {
     }
 }
 
-fn get(gateway: &Gateway, path: &str) -> Value {
+pub(crate) fn get(gateway: &Gateway, path: &str) -> Value {
     gateway.admin().get(path).unwrap().ok().unwrap().json().unwrap()
 }
 
-fn send(gateway: &Gateway, method: &str, path: &str, body: &str) -> Answer {
+pub(crate) fn send(gateway: &Gateway, method: &str, path: &str, body: &str) -> Answer {
     gateway.admin().send(method, path, &[], body.as_bytes()).unwrap()
 }
 
-fn post(gateway: &Gateway, path: &str) -> Value {
+pub(crate) fn post(gateway: &Gateway, path: &str) -> Value {
     send(gateway, "POST", path, "").ok().unwrap().json().unwrap()
 }
 

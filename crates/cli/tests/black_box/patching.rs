@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::dead_letters::{kill_documents, run};
+use crate::dead_letters::{get, kill_documents, post, run, send};
 use crate::gateway::{body, cluster};
 use crate::home::GatewayHome;
 use crate::terminal::at_a_terminal;
@@ -155,6 +155,29 @@ fn a_patch_goes_on_where_the_gateway_stopped_and_adds_up_what_it_says() {
     assert!(status == 3 && told.contains("--from 77"), "{status} {told}");
 }
 
+/// Letters come while a question waits for its answer.
+#[test]
+fn the_commands_mean_the_letters_that_they_have_asked_about() {
+    let mut would = part(0, 0, json!([]), false);
+    (would["would"], would["before"]) = (json!(3), json!(700));
+    let replayed = json!({"replayed": 3, "refused": 0, "refusals": [], "stopped": null, "more": false});
+    let patch = r#"patch --step '{"remove":{"field":"n"}}'"#;
+    for (command, name, done, more) in [
+        ("purge", "purge", json!({"purged": 3}), "&confirm=true"),
+        ("replay", "replay", replayed, ""),
+        (patch, "patch", part(3, 0, json!([]), false), ""),
+    ] {
+        let (address, asked) = scripted(&[would.clone(), done]);
+        let program = env!("CARGO_BIN_EXE_tidegate");
+        let line = format!("{program} dead-letters --admin http://{address} {command} --all");
+        let (status, said) = at_a_terminal(&line, "y\n");
+        assert_eq!(status, Some(0), "{said}");
+        let path = format!("/dead_letters/_{name}?all=true");
+        let counted = [format!("{path}&dry_run=true"), format!("{path}&before=700{more}")];
+        assert_eq!(*asked.lock(), counted);
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_named_wherever_it_is_asked_and_moves_no_cursor() {
     let cluster = cluster();
@@ -255,4 +278,47 @@ fn the_command_line_shows_every_digit_and_field_of_a_letter_before_and_after_an_
             "{arguments:?}: {shown}"
         );
     }
+}
+
+#[test]
+fn what_was_counted_is_acted_on_and_no_letter_that_came_since() {
+    let cluster = cluster();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    let convert = r#"{"patch": [{"set": {"field": "seen", "value": true}}]}"#;
+    let patch = |query: &str| -> Value {
+        let path = format!("/dead_letters/_patch?{query}");
+        send(&gateway, "POST", &path, convert)
+            .ok()
+            .unwrap()
+            .json()
+            .unwrap()
+    };
+    kill_documents(&gateway, &cluster, &body(8));
+    let told = [
+        get(&gateway, "/dead_letters/_facets"),
+        patch("all=true&dry_run=true"),
+        post(&gateway, "/dead_letters/_purge?all=true&dry_run=true"),
+        post(&gateway, "/dead_letters/_replay?all=true&dry_run=true"),
+    ];
+    let before = told[0]["before"].as_u64().unwrap();
+    assert!(told.iter().all(|one| one["before"] == before), "{told:?}");
+    kill_documents(&gateway, &cluster, &body(5));
+    let counted = |query: &str| get(&gateway, &format!("/dead_letters/_facets?{query}"))["letters"].clone();
+    assert_eq!(
+        (counted(""), counted(&format!("before={before}"))),
+        (json!(13), json!(8))
+    );
+    assert_eq!(patch(&format!("all=true&before={before}"))["patched"], 8);
+    // A changed letter keeps its id, so it is still one of those that were counted.
+    let purged = post(
+        &gateway,
+        &format!("/dead_letters/_purge?all=true&confirm=true&before={before}"),
+    );
+    assert_eq!((&purged["purged"], counted("")), (&json!(8), json!(5)));
+    let replayed = post(
+        &gateway,
+        &format!("/dead_letters/_replay?all=true&before={before}"),
+    );
+    assert_eq!((&replayed["replayed"], counted("")), (&json!(0), json!(5)));
 }

@@ -34,6 +34,8 @@ pub(super) struct New {
 pub(super) struct Draft {
     password: Option<Secret>,
     roles: Option<Roles>,
+    /// The roles that `roles` are a change of: if the user has others by now, nothing is changed.
+    was: Option<Roles>,
 }
 
 #[derive(Deserialize)]
@@ -73,6 +75,10 @@ pub(super) async fn change(
     }
     if user.oidc {
         return Err(of_the_provider());
+    }
+    if draft.roles.is_some() && draft.was.is_some_and(|was| was != user.roles) {
+        let reason = "somebody else has changed the roles of this user meanwhile";
+        return Err(Refusal::conflict("roles_changed", reason));
     }
     if let Some(roles) = draft.roles.filter(|roles| *roles != user.roles) {
         let (before, after) = (told(&api, &user.roles)?, told(&api, &roles)?);
@@ -180,4 +186,35 @@ fn note(
         after,
         reason: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+
+    use crate::api::testing::{on_api, send, session_of};
+    use crate::roles::{Role, Roles};
+
+    #[test]
+    fn roles_are_not_changed_by_who_has_not_seen_what_they_are() {
+        let of = |role| Roles {
+            role,
+            clusters: [].into(),
+        };
+        on_api(async |store, routes| {
+            let admin = session_of(&store, "ann", &of(Role::Admin));
+            store.add_user("zoe", "hash", &of(Role::Viewer)).unwrap();
+            let put = async |body: &'static str| {
+                let answer = send(&routes, "PUT", "/users/zoe", Some(&admin), body).await;
+                (answer.status(), store.user("zoe").unwrap().unwrap().0.roles.role)
+            };
+            let overtaken = r#"{"roles": {"role": "admin"}, "was": {"role": "operator"}}"#;
+            assert_eq!(put(overtaken).await, (StatusCode::CONFLICT, Role::Viewer));
+            let seen = r#"{"roles": {"role": "operator"}, "was": {"role": "viewer"}}"#;
+            assert_eq!(put(seen).await, (StatusCode::OK, Role::Operator));
+            // Who says nothing of it, such as a script, means it whatever the roles are.
+            let plain = r#"{"roles": {"role": "none"}}"#;
+            assert_eq!(put(plain).await, (StatusCode::OK, Role::None));
+        });
+    }
 }

@@ -40,7 +40,7 @@ pub(super) struct LettersQuery {
     /// A place in the store where a list goes on, or the id of the letter where a patch does.
     #[serde(default)]
     from: u64,
-    /// The `before` of the answer that a replay is repeated after.
+    /// The `before` of the answer that counted the letters, or that a request goes on from.
     before: Option<u64>,
     limit: Option<usize>,
     #[serde(default)]
@@ -198,6 +198,7 @@ struct ShownPatch<'a> {
     preview: Vec<ShownPair<'a>>,
     more: bool,
     next: Option<u64>,
+    before: u64,
 }
 
 #[derive(Serialize)]
@@ -221,6 +222,7 @@ impl<'a> ShownPatch<'a> {
             preview: done.preview.iter().map(pair).collect(),
             more: done.next.is_some(),
             next: done.next,
+            before: done.before,
         }
     }
 }
@@ -330,8 +332,8 @@ pub(super) async fn purge(State(admin): State<Arc<AdminState>>, query: Query_) -
 async fn count(queue: Arc<Queue>, filter: LetterFilter) -> Result<Response, Refusal> {
     blocking(move || {
         let counted = queue.dead_letters.count(&filter, &queue.committed());
-        let counted = counted.map_err(Refusal::failed)?;
-        Ok(Json(json!({"would": counted})).into_response())
+        let (counted, before) = counted.map_err(Refusal::failed)?;
+        Ok(Json(json!({"would": counted, "before": before})).into_response())
     })
     .await
 }

@@ -419,6 +419,7 @@ const DEAD_LETTERS: &[Endpoint] = &[
             FIELD,
             SINCE,
             UNTIL,
+            BEFORE,
             parameter(
                 "from",
                 "integer",
@@ -436,9 +437,9 @@ const DEAD_LETTERS: &[Endpoint] = &[
     Endpoint {
         method: "GET",
         path: "/dead_letters/_facets",
-        says: "How many dead letters match, by reasons that are alike, field, index, type, status and group.",
+        says: "How many dead letters match, by reasons that are alike, field, index, type, status and group. `before` of the answer makes an action mean these and no later ones.",
         parameters: &[
-            QUEUE, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL,
+            QUEUE, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL, BEFORE,
         ],
         body: None,
         route: || get(dead_letters::facets),
@@ -470,6 +471,7 @@ const DEAD_LETTERS: &[Endpoint] = &[
                 "integer",
                 "Only letters with this id and greater ones: `next` of the previous answer.",
             ),
+            BEFORE,
         ],
         body: Some("{\"patch\": [{\"convert\": {\"field\": \"n\", \"to\": \"long\"}}, …]}"),
         route: || post(dead_letters::patch),
@@ -505,7 +507,8 @@ const DEAD_LETTERS: &[Endpoint] = &[
         path: "/dead_letters/_purge",
         says: "Deletes the matching dead letters for good.",
         parameters: &[
-            QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL, ALL, DRY_RUN, CONFIRM,
+            QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL, ALL, DRY_RUN, BEFORE,
+            CONFIRM,
         ],
         body: None,
         route: || post(dead_letters::purge),
@@ -515,7 +518,7 @@ const DEAD_LETTERS: &[Endpoint] = &[
 const BEFORE: Parameter = parameter(
     "before",
     "integer",
-    "Only letters with smaller ids: `before` of the answer that this request goes on with.",
+    "Only letters with smaller ids: `before` of the answer that counted them, or that this request goes on with.",
 );
 const GROUP: Parameter = parameter("group", "string", "Only of this consumer group.");
 const INDEX: Parameter = parameter(

@@ -21,6 +21,9 @@ pub(crate) struct Facets {
     r#type: Facet,
     status: Facet,
     group: Facet,
+    /// All letters that were counted have ids below this one. An action on what was counted says it too:
+    /// letters come meanwhile.
+    before: u64,
 }
 
 /// The counts of one such thing, by value.
@@ -131,7 +134,11 @@ impl DeadLetters {
     /// Counts the letters that are meant. Reads all of the store, and reads it again if one of the facets has
     /// very many values.
     pub(crate) fn facets(&self, filter: &LetterFilter, committed: &Committed) -> Result<Facets, ReadError> {
-        let mut facets = Facets::default();
+        let filter = &self.bounded(filter);
+        let mut facets = Facets {
+            before: filter.before.unwrap_or_default(),
+            ..Facets::default()
+        };
         self.count_into(&mut facets, filter, committed)?;
         if facets.all().iter().any(|facet| facet.look == Look::Candidates) {
             facets.letters = 0;

@@ -407,9 +407,25 @@ impl DeadLetters {
         Ok(picked.len() as u64)
     }
 
-    /// Returns how many letters are meant.
-    pub(crate) fn count(&self, filter: &LetterFilter, committed: &Committed) -> Result<u64, ReadError> {
-        Ok(self.pick(filter, committed)?.len() as u64)
+    /// Returns how many letters are meant, and the id that all of theirs are below: letters that come from
+    /// now on have greater ones.
+    pub(crate) fn count(
+        &self,
+        filter: &LetterFilter,
+        committed: &Committed,
+    ) -> Result<(u64, u64), ReadError> {
+        let filter = self.bounded(filter);
+        let picked = self.pick(&filter, committed)?;
+        Ok((picked.len() as u64, filter.before.unwrap_or_default()))
+    }
+
+    /// Returns the filter with a bound: only letters that are in the store now.
+    fn bounded(&self, filter: &LetterFilter) -> LetterFilter {
+        let end = self.log.status().end;
+        LetterFilter {
+            before: Some(filter.before.map_or(end, |before| before.min(end))),
+            ..filter.clone()
+        }
     }
 
     /// Returns the letters that are meant, in the order of the store.

@@ -55,6 +55,9 @@ pub(crate) struct Patched {
     pub(crate) preview: Vec<(Letter, Letter)>,
     /// The first letter that was not looked at because time was up: the next request goes on from it.
     pub(crate) next: Option<u64>,
+    /// All letters that were meant have ids below this one. The next request says it too, and so does the one
+    /// that follows a dry run: letters come meanwhile.
+    pub(crate) before: u64,
 }
 
 /// Why a patch does not fit a letter.
@@ -168,9 +171,11 @@ impl DeadLetters {
         terms: &PatchTerms<'_>,
     ) -> Result<Patched, LettersError> {
         let work = self.work.lock();
-        let mut picked = self.pick_from(terms.from, filter, committed)?;
+        let filter = self.bounded(filter);
+        let mut picked = self.pick_from(terms.from, &filter, committed)?;
         picked.sort_unstable_by_key(|one| one.id);
         let (began, mut done) = (Instant::now(), Patched::default());
+        done.before = filter.before.unwrap_or_default();
         let mut changed = Vec::new();
         let (mut bytes, at_once) = (0, self.patched_at_once());
         let mut written = Ok(());
@@ -565,7 +570,7 @@ mod tests {
         };
         // With as much again beside it at once, it would not fit.
         let (all, count) = (LetterFilter::default(), || {
-            letters.count(&LetterFilter::default(), &committed).unwrap()
+            letters.count(&LetterFilter::default(), &committed).unwrap().0
         });
         assert_eq!((put("logs", 85), patched("a")), (85, (85, true)));
         assert_eq!(letters.purge(&all, &committed, || Ok(())).unwrap(), 85);

@@ -81,15 +81,10 @@ impl DeadLetters {
         if let Some(log) = way.log.on_disk() {
             self.end_replay_before(log)?;
         }
-        let end = self.log.status().end;
-        let before = filter.before.map_or(end, |before| before.min(end));
-        let filter = LetterFilter {
-            before: Some(before),
-            ..filter.clone()
-        };
+        let filter = self.bounded(filter);
         let mut picked = self.pick(&filter, committed)?;
         let mut done = Replayed {
-            before,
+            before: filter.before.unwrap_or_default(),
             ..Replayed::default()
         };
         if picked.is_empty() {
@@ -593,7 +588,7 @@ mod tests {
         assert!(on_disk().is_empty() && log.status().documents == 1);
         letters.close();
         let letters = DeadLetters::open(&folder.path().join("letters"), options()).unwrap();
-        assert_eq!(letters.count(&LetterFilter::default(), &committed).unwrap(), 0);
+        assert_eq!(letters.count(&LetterFilter::default(), &committed).unwrap().0, 0);
         let (_guard, tallies) = letters.tallies();
         assert_eq!(tallies["c0"].replayed, 1);
     }
@@ -632,7 +627,7 @@ mod tests {
             "its index is gone: {done:?}"
         );
         assert!(log.consumers().is_empty() && log.status().documents == 0);
-        assert_eq!(letters.count(&LetterFilter::default(), &committed).unwrap(), 1);
+        assert_eq!(letters.count(&LetterFilter::default(), &committed).unwrap().0, 1);
     }
 
     #[test]

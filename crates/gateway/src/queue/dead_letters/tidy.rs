@@ -294,7 +294,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(letters.is_tidy());
-        assert_eq!(letters.count(&of_kind("stays"), &committed).unwrap(), 10);
+        assert_eq!(letters.count(&of_kind("stays"), &committed).unwrap().0, 10);
         letters.close();
     }
 }
