@@ -35,7 +35,7 @@ pub fn plan_acknowledged(
     out: &mut Vec<u8>,
 ) -> Verdict {
     let start = out.len();
-    let mut items = Items::new(out, table);
+    let mut items = Items::new(out, ask, table);
     let verdict = plan_observed(body, ask, table, ids, scratch, &mut items);
     if let Verdict::Pass(_) = verdict {
         out.truncate(start);
@@ -55,7 +55,7 @@ pub async fn plan_acknowledged_in_turns(
     turn: impl AsyncFnMut(),
 ) -> Verdict {
     let start = out.len();
-    let mut items = Items::new(out, table);
+    let mut items = Items::new(out, ask, table);
     let verdict = plan_observed_in_turns(body, ask, table, ids, scratch, &mut items, turn).await;
     if let Verdict::Pass(_) = verdict {
         out.truncate(start);
@@ -147,11 +147,11 @@ const OPENINGS: usize = 64;
 // === impl Items ===
 
 impl<'o> Items<'o> {
-    fn new(out: &'o mut Vec<u8>, table: &RouteTable) -> Self {
+    fn new(out: &'o mut Vec<u8>, ask: &Ask<'_>, table: &RouteTable) -> Self {
         Self {
             start: out.len(),
             out,
-            typed: table.dialect().items_have_type(),
+            typed: ask.items_have_type(table.dialect()),
             openings: Vec::new(),
         }
     }
@@ -291,6 +291,46 @@ mod tests {
             assert!(logged.contains(&format!("\"_id\":\"{id}\"")), "{id} in {logged}");
         }
         assert!(!minted.has(b"u") && !minted.has(&[b'-'; ID_LENGTH]));
+    }
+
+    #[test]
+    fn items_have_a_type_where_the_server_gives_them_one() {
+        use Flavour::{Elasticsearch, OpenSearch};
+        let typed = |flavour, major, compatible_with_7| {
+            let mut table = RouteTable::builder(Dialect::new(flavour, Version::new(major, 4, 0)), 1);
+            let primaries = [Some(NodeIx(0))];
+            table.index(Arc::new(IndexRoute::new("logs", Formula::Modulo, primaries)));
+            let ask = Ask {
+                level: Level::Lane(1),
+                null_id: NullId::Always,
+                compatible_with_7,
+                ..Ask::default()
+            };
+            let body = b"{\"index\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n{}\n";
+            let (mut ids, mut scratch, mut out) = (IdMint::new(7), Scratch::default(), Vec::new());
+            let table = table.build();
+            let verdict = plan_acknowledged(body, &ask, &table, &mut ids, &mut scratch, &mut out);
+            let Verdict::Plan(plan) = verdict else {
+                panic!("plain")
+            };
+            let has_type = |item: &[u8]| {
+                let item: serde_json::Value = serde_json::from_slice(item).unwrap();
+                item["index"]["_type"] == "_doc"
+            };
+            let error = crate::RawError {
+                status: 503,
+                kind: "x",
+                reason: "y",
+            };
+            let failed = Reply::failed(&plan, 0, body, &ask, &table, error);
+            (has_type(&out), has_type(failed.item(0)))
+        };
+        assert_eq!(typed(Elasticsearch, 7, false), (true, true));
+        assert_eq!(typed(Elasticsearch, 8, false), (false, false));
+        assert_eq!(typed(Elasticsearch, 8, true), (true, true));
+        // They do not know, or refuse, such a request.
+        assert_eq!(typed(Elasticsearch, 9, true), (false, false));
+        assert_eq!(typed(OpenSearch, 2, true), (false, false));
     }
 
     #[test]

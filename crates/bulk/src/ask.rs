@@ -1,6 +1,6 @@
 //! The settings with which a body is planned, beside the body itself.
 
-use crate::Directing;
+use crate::{Dialect, Directing, Flavour};
 
 /// How finely a body is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -56,6 +56,9 @@ pub struct Ask<'a> {
     /// Whether types in action lines are left out: for callers that keep lines for servers that may not know
     /// types.
     pub without_types: bool,
+    /// Whether the request says `compatible-with=7`, for which Elasticsearch 8 answers in the form of
+    /// version 7.
+    pub compatible_with_7: bool,
     /// The level of the split.
     pub level: Level,
     /// At [`Level::Lane`]: whether a document's lane follows from its id alone, and so from nothing that can
@@ -69,4 +72,17 @@ pub struct Ask<'a> {
     pub null_id: NullId,
     /// The source of shards for documents that have neither id nor routing; `None` if there is none.
     pub direct: Option<&'a dyn Directing>,
+}
+
+// === impl Ask ===
+
+impl Ask<'_> {
+    /// Returns whether the items of the answer name a `_type`: those of [`Dialect::items_have_type`], and
+    /// those of Elasticsearch 8 in the form of version 7 (`DocWriteResponse.innerToXContent`). Other servers
+    /// refuse requests for that form.
+    pub fn items_have_type(&self, dialect: &Dialect) -> bool {
+        let in_old_form =
+            self.compatible_with_7 && dialect.flavour == Flavour::Elasticsearch && dialect.version.major == 8;
+        dialect.items_have_type() || in_old_form
+    }
 }

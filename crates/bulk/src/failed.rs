@@ -3,7 +3,7 @@
 use crate::action::{Form, Op};
 use crate::items::Head;
 use crate::walk::Walk;
-use crate::{Ask, Dialect, ID_LENGTH, Plan, Reply, RouteTable};
+use crate::{Ask, ID_LENGTH, Plan, Reply, RouteTable};
 
 /// An error that the items of a part carry because no node has answered them.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,7 @@ impl Reply<'static> {
         let mut text = Vec::new();
         let mut bounds = Vec::new();
         let mut minted = 0;
+        let typed = ask.items_have_type(table.dialect());
         let mut doc_number = 0;
         let walk = Walk::new(body, ask, table, true);
         if let Ok(mut walk) = walk {
@@ -45,7 +46,7 @@ impl Reply<'static> {
                 };
                 if plan.part_of(doc_number) == part {
                     let start = text.len() as u32;
-                    write_item(&mut text, doc.op, &doc.route.name, id, table.dialect(), error);
+                    write_item(&mut text, doc.op, &doc.route.name, id, typed, error);
                     bounds.push((start, text.len() as u32));
                 }
                 doc_number += 1;
@@ -66,20 +67,20 @@ impl Reply<'static> {
     }
 }
 
-/// Writes one failed item.
+/// Writes one failed item. `typed`: with its type.
 pub(crate) fn write_item(
     out: &mut Vec<u8>,
     op: Op,
     index: &str,
     id: Option<&[u8]>,
-    dialect: &Dialect,
+    typed: bool,
     error: RawError<'_>,
 ) {
     out.extend_from_slice(b"{\"");
     out.extend_from_slice(op.as_str().as_bytes());
     out.extend_from_slice(b"\":{\"_index\":");
     write_string(out, index);
-    if dialect.items_have_type() {
+    if typed {
         out.extend_from_slice(b",\"_type\":\"_doc\"");
     }
     out.extend_from_slice(b",\"_id\":");

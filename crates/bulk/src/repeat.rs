@@ -25,13 +25,15 @@ use std::collections::BTreeMap;
 
 use crate::failed::write_item;
 use crate::walk::Walk;
-use crate::{Ask, Dialect, Op, Plan, RawError, Reply, RouteTable};
+use crate::{Ask, Op, Plan, RawError, Reply, RouteTable};
 
 /// A part that may be sent again after a try of unknown fate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat {
     /// The operations, each with the number of its item.
     doubts: Vec<Doubt>,
+    /// Whether items name a type.
+    typed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,24 +86,27 @@ impl Repeat {
             });
             item += 1;
         }
-        Some(Self { doubts })
+        Some(Self {
+            doubts,
+            typed: ask.items_have_type(table.dialect()),
+        })
     }
 
     /// Corrects the answer to a second try, so that the effects of the first try are not reported as caused
     /// by somebody else.
-    pub fn settle(&self, reply: &mut Reply<'_>, dialect: &Dialect) {
+    pub fn settle(&self, reply: &mut Reply<'_>) {
         for doubt in &self.doubts {
             let facts = reply.facts(doubt.item);
             match (doubt.op, facts.status, facts.failed) {
                 (Op::Create, Some(409), true) if doubt.id.is_none() => {
                     reply.count_as_created(doubt.item);
                 }
-                (Op::Create, Some(409), true) => doubt.put(reply, dialect, FOUND),
-                (Op::Delete, Some(404), false) => doubt.put(reply, dialect, NOT_FOUND),
+                (Op::Create, Some(409), true) => doubt.put(reply, self.typed, FOUND),
+                (Op::Delete, Some(404), false) => doubt.put(reply, self.typed, NOT_FOUND),
                 (_, Some(400 | 404 | 409), true) | (_, _, false) => {}
                 (_, status, true) => {
                     let status = status.map_or_else(|| "an error".to_owned(), |status| status.to_string());
-                    doubt.put(reply, dialect, &format!("{REFUSED} {status}"));
+                    doubt.put(reply, self.typed, &format!("{REFUSED} {status}"));
                 }
             }
         }
@@ -110,7 +115,7 @@ impl Repeat {
 
 impl Doubt {
     /// Makes the item say that nobody knows what became of its operation.
-    fn put(&self, reply: &mut Reply<'_>, dialect: &Dialect, why: &str) {
+    fn put(&self, reply: &mut Reply<'_>, typed: bool, why: &str) {
         let error = RawError {
             status: 503,
             kind: "unavailable_shards_exception",
@@ -122,7 +127,7 @@ impl Doubt {
         };
         let id = self.id.as_deref().or(minted.as_deref().map(str::as_bytes));
         let mut item = Vec::new();
-        write_item(&mut item, self.op, &self.index, id, dialect, error);
+        write_item(&mut item, self.op, &self.index, id, typed, error);
         reply.replace(self.item, item);
     }
 }

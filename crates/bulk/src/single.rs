@@ -142,7 +142,7 @@ fn line(op: Op, source: &[u8], spaced: bool) -> Result<Cow<'_, [u8]>, NotALine> 
 
 /// Returns whether every server certainly takes this for one JSON value.
 fn is_json(text: &[u8]) -> bool {
-    let strict = Strict::new(text);
+    let strict = Strict::of_document(text);
     strict.is_some_and(|mut strict| strict.value().and_then(|()| strict.end()).is_some())
 }
 
@@ -219,6 +219,8 @@ mod tests {
         for odd in ["{\"a\":\"x\ny\"}", "{\n\"a\":1 // one\n}", "{\n\"a\":1,}"] {
             assert_eq!(spaced(odd), Err(NotALine::LineBreak), "{odd:?}");
         }
+        // Long texts are refused for the document alone.
+        assert!(spaced(&format!("{{\n\"a\":\"{}\"}}", "x".repeat(5_000_000))).is_ok());
     }
 
     #[test]

@@ -1,19 +1,24 @@
 //! A strict reader of JSON values, which accepts only text that every server version certainly accepts.
 //!
 //! The servers' parser (Jackson) is laxer in places (comments, NaN) and stricter in others (duplicate keys,
-//! broken surrogates, depth). They all accept what this reader accepts: it refuses when in doubt.
+//! broken surrogates, depth, long texts). They all accept what this reader accepts: it refuses when in doubt.
 
 /// Reads the JSON tokens of one line; every method returns `None` when the text is not certainly accepted.
 pub(crate) struct Strict<'a> {
     text: &'a [u8],
     at: usize,
     depth: u32,
+    /// The longest string, in bytes.
+    string_bytes_max: usize,
     /// The keys of the open objects, innermost last.
     keys: Vec<&'a [u8]>,
 }
 
 const DEPTH_MAX: u32 = 64;
 const KEY_BYTES_MAX: usize = 10_000;
+/// OpenSearch refuses texts of more than 50,000,000 characters (`XContentConstraints`), which its operators
+/// may lower, and some releases of the parser took 5,000,000 by themselves.
+const STRING_BYTES_MAX: usize = 4 << 20;
 
 // === impl Strict ===
 
@@ -25,7 +30,17 @@ impl<'a> Strict<'a> {
             text,
             at: 0,
             depth: 0,
+            string_bytes_max: STRING_BYTES_MAX,
             keys: Vec::new(),
+        })
+    }
+
+    /// Makes a reader like [`Strict::new`] for text whose strings may be of any length: what a server parses
+    /// for one document alone.
+    pub(crate) fn of_document(text: &'a [u8]) -> Option<Self> {
+        Some(Self {
+            string_bytes_max: usize::MAX,
+            ..Self::new(text)?
         })
     }
 
@@ -113,7 +128,11 @@ impl<'a> Strict<'a> {
             }
         }
         self.at += 1;
-        Some(&self.text[start..self.at - 1])
+        let string = &self.text[start..self.at - 1];
+        if string.len() > self.string_bytes_max {
+            return None;
+        }
+        Some(string)
     }
 
     fn array(&mut self) -> Option<()> {

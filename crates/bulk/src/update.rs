@@ -85,6 +85,12 @@ mod tests {
         ] {
             assert!(acceptable(source.as_bytes(), false), "{source}");
         }
+        // A long document, of texts of a usual length.
+        let texts = vec![format!("\"{}\"", "x".repeat(1 << 20)); 8].join(",");
+        assert!(acceptable(
+            format!("{{\"doc\":{{\"a\":[{texts}]}}}}").as_bytes(),
+            false
+        ));
     }
 
     #[test]
@@ -112,6 +118,17 @@ mod tests {
             assert!(!acceptable(source.as_bytes(), false), "{source}");
         }
         assert!(!acceptable(br#"{"doc":{},"doc_as_upsert":true}"#, true));
+        // OpenSearch refuses the whole request for a text of more than 50,000,000 characters, or fewer, as
+        // configured.
+        let long = "x".repeat(5_000_000);
+        assert!(!acceptable(
+            format!("{{\"doc\":{{\"a\":\"{long}\"}}}}").as_bytes(),
+            false
+        ));
+        assert!(!acceptable(
+            format!("{{\"script\":{{\"source\":\"{long}\"}}}}").as_bytes(),
+            false
+        ));
         assert!(acceptable(br#"{"doc":{}}"#, true));
     }
 }

@@ -53,6 +53,7 @@ const LANES: Ask<'static> = Ask {
     require_data_stream: false,
     suppose_new: false,
     without_types: false,
+    compatible_with_7: false,
     direct: None,
 };
 

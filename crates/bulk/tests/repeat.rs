@@ -42,6 +42,7 @@ const ASK: Ask<'static> = Ask {
     require_data_stream: false,
     suppose_new: false,
     without_types: false,
+    compatible_with_7: false,
     direct: None,
 };
 
@@ -248,7 +249,7 @@ proptest! {
 
             let answer = json!({"took": 1, "errors": true, "items": second}).to_string();
             let mut reply = Reply::split(answer.as_bytes(), plan.parts[part].docs).expect("a bulk answer");
-            repeat.settle(&mut reply, table.dialect());
+            repeat.settle(&mut reply);
             for nth in 0..second.len() {
                 let item: Value = serde_json::from_slice(reply.item(nth as u32)).expect("JSON");
                 let (op, told) = item.as_object().expect("an item").iter().next().expect("an operation");
@@ -286,7 +287,7 @@ fn a_conflict_with_the_first_try_is_success_for_minted_ids_and_unknown_for_the_c
     shard.execute(&sent, usize::MAX);
     let answer = json!({"took": 1, "errors": true, "items": shard.execute(&sent, usize::MAX)}).to_string();
     let mut reply = Reply::split(answer.as_bytes(), 3).expect("a bulk answer");
-    repeat.settle(&mut reply, table.dialect());
+    repeat.settle(&mut reply);
     let mut merge = Merge::new(&plan, vec![reply], 7, table.dialect()).expect("as many items as operations");
     let mut out = Vec::new();
     merge.next(&mut out, usize::MAX >> 1);

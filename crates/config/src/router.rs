@@ -76,7 +76,17 @@ impl Router {
     /// Fails if a rule is for certain indices, and it cannot be determined whether the request is for these.
     pub fn decide(&self, method: &Method, path: &str, query: Option<&str>) -> Result<&[Arc<str>], Undecided> {
         match (names::canonical(path), self.binds_indices) {
-            (Some(path), true) => names::decide(self, method, &path, query),
+            (Some(read), true) => {
+                let flows = names::decide(self, method, &read, query)?;
+                // Whoever looks at the index may not read its name as it is read here.
+                if !path.is_ascii() {
+                    let latin1 = names::canonical_latin1(path).ok_or(Undecided::Unreadable)?;
+                    if names::decide(self, method, &latin1, query)? != flows {
+                        return Err(Undecided::Unreadable);
+                    }
+                }
+                Ok(flows)
+            }
             (Some(path), false) => Ok(self.route(method, &path)),
             (None, true) => Err(Undecided::Unreadable),
             (None, false) => Ok(self.route(method, path)),

@@ -26,6 +26,8 @@ pub(crate) struct BulkHead<'a> {
     pub(crate) require_alias: bool,
     /// `require_data_stream`: set unless the parameter says `false`.
     pub(crate) require_data_stream: bool,
+    /// The answer has to have the form of Elasticsearch 7 ([`wants_version_7`]).
+    pub(crate) compatible_with_7: bool,
 }
 
 // === impl BulkHead ===
@@ -41,6 +43,7 @@ impl BulkHead<'_> {
             typed: self.typed,
             require_alias: self.require_alias,
             require_data_stream: self.require_data_stream,
+            compatible_with_7: self.compatible_with_7,
         }
     }
 }
@@ -65,16 +68,20 @@ pub(crate) enum RequestKind<'a> {
 pub(crate) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap) -> RequestKind<'a> {
     let kind = classify_recorded(method, target, headers);
     // Servers also separate parameters at semicolons (`RestUtils.decodeQueryString`): a pipeline or a routing
-    // behind one would be theirs alone.
-    let query = target.split_once('?').map_or("", |(_, query)| query);
+    // behind one would be theirs alone. And they read characters that are not escaped as Latin-1, except
+    // where others beside them are (`RestUtils.decodeComponent`).
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     match kind {
         RequestKind::Bulk(_) if query.contains(';') => RequestKind::Pass(HeadWhy::Parameter),
+        RequestKind::Bulk(_) if !path.is_ascii() => RequestKind::Pass(HeadWhy::UrlIndex),
+        RequestKind::Bulk(_) if !query.is_ascii() => RequestKind::Pass(HeadWhy::Parameter),
         kind => kind,
     }
 }
 
 /// Classifies a request like [`classify`], for the target of one that was queued by an earlier version: its
-/// semicolons are parts of values, and are sent so that servers take them for that, too.
+/// semicolons are parts of values, and are sent so that servers take them for that, too, and its characters
+/// need not be escaped.
 pub(crate) fn classify_recorded<'a>(
     method: &Method,
     target: &'a str,
@@ -116,6 +123,7 @@ fn read<'a>(index: Option<&'a str>, query: &'a str, headers: &HeaderMap) -> Resu
     read_parameters(query, &mut head)?;
     check_content_type(headers)?;
     check_accept(headers)?;
+    head.compatible_with_7 = wants_version_7(headers);
     Ok(head)
 }
 
@@ -142,6 +150,27 @@ fn read_parameters<'a>(query: &'a str, head: &mut BulkHead<'a>) -> Result<(), He
     }
     Ok(())
 }
+
+/// Returns whether a request asks for an answer in the form of Elasticsearch 7, as clients of that version do
+/// before Elasticsearch 8. Without an `Accept`, the type of the body decides
+/// (`RestCompatibleVersionHelper.getCompatibleVersion`).
+pub(crate) fn wants_version_7(headers: &HeaderMap) -> bool {
+    let mut types = headers
+        .get_all(ACCEPT)
+        .iter()
+        .chain(headers.get_all(CONTENT_TYPE));
+    types.any(|media_type| {
+        let Some((essence, parameters)) = media_type.to_str().ok().and_then(|text| text.split_once(';'))
+        else {
+            return false;
+        };
+        let is_seven = |parameter: &str| parameter.trim().eq_ignore_ascii_case("compatible-with=7");
+        essence.trim().to_ascii_lowercase().starts_with(VERSIONED) && parameters.split(';').any(is_seven)
+    })
+}
+
+/// The beginning of Elasticsearch's own media types.
+const VERSIONED: &str = "application/vnd.elasticsearch+";
 
 /// Returns whether a request sends JSON, if it names a content type at all, and accepts a JSON answer.
 pub(crate) fn takes_json(headers: &HeaderMap) -> bool {
@@ -315,6 +344,48 @@ mod tests {
                 "{odd}"
             );
         }
+    }
+
+    #[test]
+    fn clients_of_version_7_say_so() {
+        let wants = |name: http::HeaderName, value: &'static str| {
+            let mut headers = ndjson();
+            headers.insert(name, HeaderValue::from_static(value));
+            match classify(&Method::POST, "/_bulk", &headers) {
+                RequestKind::Bulk(head) => head.into_owned().compatible_with_7,
+                other => panic!("{value}: {other:?}"),
+            }
+        };
+        let seven = "application/vnd.elasticsearch+json; compatible-with=7";
+        assert!(wants(ACCEPT, seven) && wants(CONTENT_TYPE, seven));
+        assert!(wants(
+            ACCEPT,
+            "application/vnd.elasticsearch+json;compatible-with=7"
+        ));
+        for other in [
+            "application/vnd.elasticsearch+json; compatible-with=8",
+            "application/vnd.elasticsearch+json",
+            "application/json; compatible-with=7",
+            "application/json",
+        ] {
+            assert!(!wants(ACCEPT, other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_servers_read_as_latin1_passes() {
+        for (target, why) in [
+            ("/\u{65e5}\u{5fd7}/_bulk", HeadWhy::UrlIndex),
+            ("/caf\u{e9}/_doc/_bulk", HeadWhy::UrlIndex),
+            ("/_bulk?routing=\u{e9}", HeadWhy::Parameter),
+            ("/logs/_bulk?pipeline=\u{e9}%20", HeadWhy::Parameter),
+        ] {
+            assert_eq!(post(target), RequestKind::Pass(why), "{target}");
+            // What an earlier version has queued is delivered all the same.
+            let recorded = classify_recorded(&Method::POST, target, &ndjson());
+            assert!(matches!(recorded, RequestKind::Bulk(_)), "{target}");
+        }
+        assert_eq!(post("/caf\u{e9}/_search"), RequestKind::Other);
     }
 
     #[test]

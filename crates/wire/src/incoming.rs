@@ -81,7 +81,7 @@ pub enum BodyError {
     /// The compressed body is corrupt or cut off.
     #[error("corrupt {0} body")]
     Corrupt(&'static str),
-    /// The body inflates past the limit or beyond any honest ratio.
+    /// The body inflates past the limit.
     #[error("compressed body inflates to more than {limit} bytes")]
     Inflated {
         /// The limit that was passed, bytes.
@@ -246,9 +246,9 @@ impl Incoming {
         self.sets_aside(claim);
         let told = poll_fn(|cx| claim.poll_verdict(cx));
         let most = self.pool.budget().admission_limit();
-        if into.charged() + bytes > most {
-            // There is no room for both the old memory and the new. One byte more than allowed distinguishes
-            // a body of exactly the limit from a larger one.
+        if into.charged() + bytes > most || !promised && into.is_large() {
+            // There is no room for both the old memory and the new, or it is scarce. One byte more than
+            // allowed distinguishes a body of exactly the limit from a larger one.
             let size = bytes.min(limit.saturating_add(1)).min(most);
             let more = size.saturating_sub(into.charged());
             if more == 0 {

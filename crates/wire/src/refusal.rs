@@ -34,7 +34,7 @@ pub enum Refusal {
     TooManyHeaders,
     #[error("missing Host header")]
     MissingHost,
-    #[error("more than one Host header, or a malformed one")]
+    #[error("more than one Host header, a malformed one, or one that is not the host of the target")]
     BadHost,
     #[error("malformed Content-Length")]
     BadContentLength,

@@ -103,6 +103,13 @@ fn each_broken_head_is_refused_by_its_own_status_and_closes() {
         ("GET / HTTP/1.1\r\nHost: [x]:1\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: u@x\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: x/y\r\n\r\n", "400"),
+        ("GET http://a/ HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
+        ("GET http://x:81/ HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
+        ("GET http://x:443/ HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
+        ("GET http://x/ HTTP/1.1\r\nHost:\r\n\r\n", "400"),
+        ("GET http://u@x/ HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
+        ("GET http://u:p@x/ HTTP/1.0\r\n\r\n", "400"),
+        ("GET http://x@a?q HTTP/1.1\r\nHost: a\r\n\r\n", "400"),
         // A TLS hello on a port that speaks clear text never has a line's end: it is refused by its first
         // byte.
         ("\x16\x03\x01\x02\x00\x01\x00\x01\x00\x03\x03", "400"),
@@ -144,6 +151,24 @@ fn hosts_as_clients_write_them_are_taken() {
         let request = format!("GET /ignore HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         assert_eq!(status(&exchange(&server, request.as_bytes())), "200", "{host:?}");
     }
+    // In absolute form, the target names the same host.
+    for (target, host) in [
+        ("http://x/ignore", "x"),
+        ("http://X:9200/ignore", "x:9200"),
+        ("http://x:80/ignore", "x"),
+        ("http://x/ignore", "x:"),
+        ("https://x/ignore", "x:443"),
+        ("http://[::1]:9200/ignore?q", "[::1]:9200"),
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        assert_eq!(
+            status(&exchange(&server, request.as_bytes())),
+            "200",
+            "{target} {host}"
+        );
+    }
+    let old = "GET http://x/ignore HTTP/1.0\r\n\r\n";
+    assert_eq!(status(&exchange(&server, old.as_bytes())), "200");
 }
 
 #[test]
@@ -220,6 +245,19 @@ fn each_broken_chunk_is_refused() {
         let answer = exchange(&server, request.as_bytes());
         assert_eq!(status(&answer), "400", "{body:?}: {answer}");
     }
+}
+
+/// As clients do that send a whole request before they read.
+#[test]
+fn a_refusal_reaches_a_client_that_sends_a_large_body_to_its_end() {
+    let (_workers, server) = echo_server(Limits {
+        body_bytes_max: 1 << 20,
+        ..Limits::default()
+    });
+    let body = 64 << 20;
+    let mut request = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {body}\r\n\r\n").into_bytes();
+    request.resize(request.len() + body, b'a');
+    assert_eq!(status(&exchange(&server, &request)), "413");
 }
 
 #[test]

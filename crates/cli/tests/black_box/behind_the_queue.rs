@@ -8,6 +8,7 @@ use testkit::client::{Answer, Client};
 use testkit::fake::{FakeCluster, Fault, Flavour, Injection, On, Spec};
 
 use crate::gateway::{Gateway, cluster};
+use crate::hardening::exchange;
 use crate::home::{GatewayHome, drained, queue, wait};
 
 const NDJSON: (&str, &str) = ("content-type", "application/x-ndjson");
@@ -646,6 +647,39 @@ fn bulks_through_pipelines_that_cannot_be_queued_wait_on_every_server() {
     }
 }
 
+/// Servers read a name that is not escaped as Latin-1, so the cluster gets it as it came, behind the queue.
+#[test]
+fn a_target_that_is_not_escaped_is_not_queued_and_waits_for_all_that_is() {
+    let cluster = cluster();
+    let place = GatewayHome::before(&[&cluster], ", passing_timeout: 300ms");
+    let gateway = place.start();
+    let bulk = "{\"index\":{\"_id\":\"1\"}}\n{}\n";
+    let one = "{\"n\":1}";
+    let requests = [
+        ("POST", "/caf\u{e9}/_bulk", bulk),
+        ("POST", "/logs/_bulk?routing=\u{e9}", bulk),
+        ("PUT", "/logs/_doc/\u{e9}", one),
+        ("PUT", "/caf\u{e9}/_doc/1", one),
+    ];
+    let send = |(method, target, body): (&str, &str, &str)| {
+        let length = body.len();
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+        let head = format!("{head}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n");
+        let answer = exchange(&gateway, format!("{head}{body}").as_bytes());
+        assert!(!answer.to_lowercase().contains("x-tidegate-ack"), "{answer}");
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    for request in requests {
+        assert!(send(request).starts_with('2'), "{request:?}");
+    }
+    assert_eq!(queue(&gateway)["accepted"], 0);
+    down(&cluster);
+    queued(&gateway, 1);
+    for request in [requests[0], requests[3]] {
+        assert_eq!(send(request), "503", "{request:?}");
+    }
+}
+
 #[test]
 fn what_passes_waits_for_the_indices_of_its_lines_and_an_id_that_looks_like_an_api_is_an_id() {
     let cluster = crate::parked::two_indices();
@@ -678,4 +712,13 @@ fn what_passes_waits_for_the_indices_of_its_lines_and_an_id_that_looks_like_an_a
     // This server knows no types, so it is a document, which must not overtake those that are queued.
     assert_eq!(send("/blocked/_doc/_search", "{\"n\":1}"), 503);
     assert!(send("/blocked/_search", "{}") != 503);
+    // All lanes of the one index have parked documents of the other.
+    let update = "{\"doc\":{\"n\":1}}";
+    assert_eq!(send("/blocked/_update/1?routing=r", update), 503);
+    for id in 0..8 {
+        assert!(
+            send(&format!("/good/_update/{id}?routing=r"), update) != 503,
+            "{id}"
+        );
+    }
 }

@@ -67,6 +67,50 @@ fn what_a_client_with_vendor_types_was_promised_is_delivered_and_replayed() {
     assert_eq!(cluster.docs("logs").len(), 20);
 }
 
+/// A client library of Elasticsearch 7 reads a type in each item.
+#[test]
+fn a_client_of_version_7_before_elasticsearch_8_is_answered_with_types() {
+    let seven = [
+        (
+            "content-type",
+            "application/vnd.elasticsearch+x-ndjson; compatible-with=7",
+        ),
+        ("accept", "application/vnd.elasticsearch+json; compatible-with=7"),
+    ];
+    let of_one = [
+        (
+            "content-type",
+            "application/vnd.elasticsearch+json; compatible-with=7",
+        ),
+        seven[1],
+    ];
+    let cluster = cluster_of(Flavour::Elasticsearch8);
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = place.start();
+    for (headers, expected) in [(&seven[..], json!("_doc")), (&PLAIN[..], json!(null))] {
+        let answer = send(&gateway.client(), "/_bulk", headers).ok().unwrap();
+        assert!(answer.header("x-tidegate-ack").is_some());
+        let items = answer.json().unwrap()["items"].take();
+        let types = items
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| &item["index"]["_type"]);
+        assert!(types.clone().count() == 20 && types.clone().all(|one| *one == expected));
+    }
+    for (method, target, body) in [
+        ("PUT", "/logs/_doc/1", "{}"),
+        ("POST", "/logs/_doc", "{}"),
+        ("DELETE", "/logs/_doc/1", ""),
+    ] {
+        let answer = gateway.client().send(method, target, &of_one, body.as_bytes());
+        let answer = answer.unwrap().ok().unwrap();
+        assert!(answer.header("x-tidegate-ack").is_some());
+        assert_eq!(answer.json().unwrap()["_type"], "_doc", "{method} {target}");
+    }
+    drained(&gateway, "c0");
+}
+
 #[test]
 fn a_cluster_that_does_not_know_vendor_types_says_so_and_nobody_waits() {
     for flavour in [Flavour::OpenSearch3, Flavour::Elasticsearch7] {

@@ -128,13 +128,25 @@ fn an_absolute_target_is_passed_on_in_origin_form() {
     let node = RawNode::start();
     let gateway = node.gateway("", "");
     node.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-    for (target, passed_on) in [
-        ("http://other/t?x=1", "/t?x=1"),
-        ("https://u:p@other:99/t", "/t"),
-        ("http://other?x=1", "/?x=1"),
+    let get = |target: &str, host: &str| {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        exchange(&gateway, request.as_bytes())
+    };
+    for (target, host) in [
+        ("http://other/t", "a"),
+        ("http://a:99?x=1", "a"),
+        ("https://u:p@a/t", "a"),
     ] {
-        let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let answer = exchange(&gateway, request.as_bytes());
+        let answer = get(target, host);
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{target}: {answer}");
+    }
+    assert_eq!(node.heads().len(), 0, "two could read these differently");
+    for (target, host, passed_on) in [
+        ("http://a/t?x=1", "A", "/t?x=1"),
+        ("https://a:99/t", "a:99", "/t"),
+        ("http://a?x=1", "a:80", "/?x=1"),
+    ] {
+        let answer = get(target, host);
         assert!(answer.starts_with("HTTP/1.1 200 "), "{target}: {answer}");
         let head = node.heads().pop().unwrap();
         assert!(

@@ -220,12 +220,7 @@ fn what_passes_whole_quotes_the_client_alone() {
     assert!(reason(&read).contains("secret-of-1-"), "{read}");
 
     // Connections are shared: what a node read before belongs to somebody else.
-    let others = [
-        "POST /_bulk HTTP/1.1\r\nAuthorization: Basic b3RoZXI6eA==\r\n\r\n",
-        "POST /_bulk HTTP/1.1\r\n\r\n{\"t\":\"secret-of-7\"}\n",
-        "{\"t\":\"secret-of-7\"}\n",
-    ];
-    for quoted in others {
+    for quoted in OF_OTHERS {
         let reason =
             format!("bad\n at [Source: (byte[])\"{quoted}\"[truncated 7 bytes]; line: 1, column: 9]");
         let error = json!({"type": "json_parse_exception", "reason": reason});
@@ -241,5 +236,67 @@ fn what_passes_whole_quotes_the_client_alone() {
             told["error"]["reason"],
             "bad\n at [Source: (byte[]); line: 1, column: 9]"
         );
+    }
+}
+
+/// The heads and bodies that a node may have read before a request on the same connection.
+const OF_OTHERS: [&str; 3] = [
+    "POST /_bulk HTTP/1.1\r\nAuthorization: Basic b3RoZXI6eA==\r\n\r\n",
+    "POST /_bulk HTTP/1.1\r\n\r\n{\"t\":\"secret-of-7\"}\n",
+    "{\"t\":\"secret-of-7\"}\n",
+];
+
+#[test]
+fn a_part_that_travels_alone_quotes_its_client_alone() {
+    let cluster = FakeCluster::start(quoting()).unwrap();
+    let splitting = Gateway::with_file(
+        &cluster,
+        "      - bulk_reshuffle: {elasticsearch: c, mode: sync}
+      - elasticsearch: {elasticsearch: c}",
+        "",
+    );
+    let combining = combining(&cluster, "");
+    for (who, gateway) in [&splitting, &combining].into_iter().enumerate() {
+        for index in ["one", "logs"] {
+            let answer = gateway.bulk(&body(index, who, 0, true)).ok().unwrap();
+            let read = answer.json().unwrap();
+            assert_eq!(statuses(&read), [201, 201, 201, 400, 201, 201]);
+            assert!(reason(&read).contains("POST /_bulk HTTP/1.1"), "{read}");
+            assert!(reason(&read).contains(r#"{"t":"\x"}"#), "{read}");
+        }
+        for quoted in OF_OTHERS {
+            let quotes = |quoted: &str| {
+                format!("bad\n at [Source: (byte[])\"{quoted}\"[truncated 7 bytes]; line: 1, column: 9]")
+            };
+            let bad = |reason: &str| json!({"type": "json_parse_exception", "reason": reason});
+            let told = json!({"error": bad(&quotes(quoted)), "status": 400});
+            cluster.inject(Injection::bulk(Fault::Status {
+                status: 400,
+                body: told.to_string(),
+            }));
+            let answer = gateway.bulk(&body("one", 1, 1, true));
+            assert_eq!(answer.status, 400);
+            let told = answer.json().unwrap();
+            let cut = "bad\n at [Source: (byte[]); line: 1, column: 9]";
+            assert_eq!(told["error"]["reason"], cut);
+
+            let fine = json!({"index": {"_index": "one", "_id": "1", "status": 201}});
+            let failed = |reason: &str| {
+                let error =
+                    json!({"type": "mapper_parsing_exception", "reason": "no", "caused_by": bad(reason)});
+                json!({"index": {"_index": "one", "_id": "1", "status": 400, "error": error}})
+            };
+            let told = json!({"took": 1, "errors": true, "items":
+                [fine, fine, fine, failed(&quotes(quoted)), fine, fine]});
+            cluster.inject(Injection::bulk(Fault::Status {
+                status: 200,
+                body: told.to_string(),
+            }));
+            let answer = gateway.bulk(&body("one", 1, 1, true)).ok().unwrap();
+            assert!(!answer.text().contains("secret"), "{}", answer.text());
+            let read = answer.json().unwrap();
+            assert_eq!(statuses(&read), [201, 201, 201, 400, 201, 201]);
+            assert_eq!(reason(&read), cut);
+        }
     }
 }

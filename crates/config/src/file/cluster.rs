@@ -33,7 +33,8 @@ section! {
         api_key: Option<Secret> = None,
         /// What happens to client requests without credentials: `pass` sends them as they are, and the
         /// cluster decides. `use_gateway_account` sends them with the gateway's own account, so anyone who
-        /// reaches the port acts with it.
+        /// reaches the port acts with it, unless other headers say whom the request is for (`X-Proxy-User`,
+        /// `es-security-runas-user` and the like).
         anonymous: Anonymous = Anonymous::Pass,
         /// Check of the nodes' certificates, for `https`.
         tls: ClusterTlsFile = ClusterTlsFile::default(),

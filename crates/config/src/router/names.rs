@@ -15,7 +15,8 @@ use super::{Router, decode};
 /// Why the flows of a request cannot be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undecided {
-    /// A segment that no server can read either.
+    /// A segment that no server can read either, or that servers read otherwise: they take what is not
+    /// escaped for Latin-1.
     #[error("the path is not percent-encoded UTF-8")]
     Unreadable,
     /// Names that belong to different rules.
@@ -45,15 +46,28 @@ pub(super) fn canonical(path: &str) -> Option<Cow<'_, str>> {
     if !path.contains('%') && !path.contains("//") {
         return Some(Cow::Borrowed(path));
     }
+    by_segment(path, |segment| decode(segment, false)).map(Cow::Owned)
+}
+
+/// Decodes a path whose characters are not all escaped, like [`canonical`], but as servers do: each byte is a
+/// character, except in a segment that has an escape (Netty, `RestUtils.decodeComponent`).
+pub(super) fn canonical_latin1(path: &str) -> Option<String> {
+    by_segment(path, |segment| match segment.contains('%') {
+        true => decode(segment, false),
+        false => Some(segment.bytes().map(char::from).collect()),
+    })
+}
+
+fn by_segment<'p>(path: &'p str, decode: impl Fn(&'p str) -> Option<Cow<'p, str>>) -> Option<String> {
     let mut whole = String::with_capacity(path.len());
     for segment in path.split('/').filter(|segment| !segment.is_empty()) {
         whole.push('/');
-        whole.push_str(&decode(segment, false)?.replace('/', "%2F"));
+        whole.push_str(&decode(segment)?.replace('/', "%2F"));
     }
     if path.ends_with('/') {
         whole.push('/');
     }
-    Some(Cow::Owned(whole))
+    Some(whole)
 }
 
 /// Returns the flows of a request at a router with rules for certain indices.
@@ -193,7 +207,8 @@ fn index_parameter(query: &str) -> Result<Option<Cow<'_, str>>, Undecided> {
         if decode(name, true).ok_or(Undecided::Unreadable)? != "index" {
             continue;
         }
-        let value = decode(value, true).ok_or(Undecided::Unreadable)?;
+        let value = decode(value, true).filter(|_| value.is_ascii());
+        let value = value.ok_or(Undecided::Unreadable)?;
         said = match said {
             _ if value.is_empty() => said,
             None => Some(value),
@@ -250,7 +265,12 @@ mod tests {
 
     #[test]
     fn a_rule_for_indices_holds_however_they_are_spelt() {
-        let router = router(&[("/metrics-*/{any:*}", "metrics"), ("/metrics-*", "metrics")]);
+        let router = router(&[
+            ("/metrics-*/{any:*}", "metrics"),
+            ("/metrics-*", "metrics"),
+            ("/m\u{e9}trics/{any:*}", "accents"),
+            ("/t\u{c3}\u{a9}l\u{c3}\u{a9}/{any:*}", "twice"),
+        ]);
         let flow = |target: &str| {
             let (path, query) = target
                 .split_once('?')
@@ -308,6 +328,18 @@ mod tests {
             ("/%zz/_doc/1", Err(Undecided::Unreadable)),
             ("/%ff/_doc/1", Err(Undecided::Unreadable)),
             ("/metrics+a/_doc/1", Ok("default")),
+            // Servers read what is not escaped as Latin-1.
+            ("/m\u{e9}trics/_doc/1", Err(Undecided::Unreadable)),
+            ("/m%C3%A9trics/_doc/1", Ok("accents")),
+            ("/m%C3%83%C2%A9trics/_doc/1", Ok("default")),
+            ("/_cat/indices/m\u{e9}trics", Err(Undecided::Beside)),
+            ("/t\u{e9}l\u{e9}/_doc/1", Err(Undecided::Unreadable)),
+            ("/_cat/indices/t\u{e9}l\u{e9}", Err(Undecided::Beside)),
+            ("/_count?index=m\u{e9}trics", Err(Undecided::Unreadable)),
+            ("/_count?q=\u{e9}", Ok("default")),
+            ("/metrics-a/_doc/\u{e9}", Ok("metrics")),
+            ("/logs/_doc/\u{e9}", Ok("default")),
+            ("/metrics-\u{e9}/_doc/1", Ok("metrics")),
             ("/", Ok("default")),
         ] {
             assert_eq!(flow(target), expected.map(str::to_owned), "{target}");

@@ -28,7 +28,6 @@ use parking_lot::{Mutex, MutexGuard};
 pub use account::{AccountRight, AccountRights, AccountUse, RightVerdict, account_rights};
 pub(crate) use ask::{Caller, covers};
 pub(crate) use cluster::{ClusterRights, Denied};
-pub(crate) use identity::IDENTITY;
 pub(crate) use senders::{Senders, Stranger};
 
 use identity::HashKey;

@@ -17,17 +17,23 @@ pub(crate) fn writes_documents(method: &Method, path: &str, types: bool) -> bool
         .map(|segment| percent_decode_str(segment).decode_utf8_lossy())
         .collect();
     let reads = |segment: &str| READS.contains(&segment);
+    let is_api = |segment: &str| segment.starts_with('_');
     let is_read = match segments.as_slice() {
+        // The third segment is a document's id here, too.
+        [_, _, _, last] if matches!(&**last, "_update" | "_create") => false,
         // The third segment is a document's id, whatever it looks like. Only servers with types treat `POST
         // /{index}/_doc/_search` as a search; other servers match `POST /{index}/_doc/{id}`, and write.
         [_, api, _] if matches!(&**api, "_create" | "_update") => false,
         [_, api, id] if &**api == "_doc" => types && *method == Method::POST && reads(id),
+        [index, kind, id] if types && !is_api(index) && !is_api(kind) => match *method {
+            Method::POST => reads(id),
+            _ => matches!((method, &**id), (&Method::PUT, "_mapping" | "_mappings")),
+        },
         segments => segments.iter().skip(1).any(|segment| reads(segment)),
     };
     if is_read {
         return false;
     }
-    let is_api = |segment: &str| segment.starts_with('_');
     match segments.as_slice() {
         // Servers with types: `/{index}/{type}`, `/{index}/{type}/{id}` and everything below.
         [index, kind, ..] if !is_api(index) && !is_api(kind) => true,
@@ -86,6 +92,10 @@ mod tests {
             (Method::POST, "/logs/_update/_search", true),
             (Method::PUT, "/logs/logs/1", true),
             (Method::POST, "/logs/logs/1/_update", true),
+            // The third segment is the document's id here, too.
+            (Method::POST, "/logs/_doc/_search/_update", true),
+            (Method::POST, "/logs/logs/_count/_update", true),
+            (Method::PUT, "/logs/_doc/_mapping/_create", true),
             (Method::POST, "/logs/logs/1/_explain", false),
             (Method::POST, "/logs/_delete_by_query", true),
             (Method::POST, "/_update_by_query/node:1/_rethrottle", false),
@@ -106,6 +116,14 @@ mod tests {
                 expected || is_document,
                 "{method} {path}"
             );
+        }
+        for (method, path, expected) in [
+            (Method::PUT, "/logs/logs/_search", true),
+            (Method::DELETE, "/logs/logs/_mapping", true),
+            (Method::POST, "/logs/logs/_search", false),
+            (Method::PUT, "/logs/logs/_mapping", false),
+        ] {
+            assert_eq!(writes_documents(&method, path, true), expected, "{method} {path}");
         }
     }
 }

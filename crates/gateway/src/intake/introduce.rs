@@ -13,9 +13,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use wire::{Chunk, Outgoing};
 
-use crate::admission::rights::IDENTITY;
 use crate::intake::filter::Intake;
-use crate::nodes::{Message, Purpose};
+use crate::nodes::{IDENTITY, Message, Purpose};
 use crate::request_id::RequestId;
 
 /// Returns the index of the operation on this line, if writing to it may create the index.

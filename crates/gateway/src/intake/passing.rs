@@ -34,8 +34,22 @@ struct Awaited {
 }
 
 impl Passing {
-    /// Returns what the request waits for, according to where names lead now.
-    async fn awaited(&self, uri: &Uri, body: &Body, table: &RouteTable, queue: &Queue) -> Awaited {
+    /// Returns what the request waits for, according to where names lead now. `is_parked` says whether
+    /// anything is parked.
+    async fn awaited(
+        &self,
+        (uri, body): (&Uri, &Body),
+        table: &RouteTable,
+        queue: &Queue,
+        is_parked: bool,
+    ) -> Awaited {
+        let touched = match body {
+            // Where the lanes are known, names are of use only beside what is parked.
+            Body::Held(body) if self.lanes.is_none() || is_parked => {
+                TouchedLanes::by(uri, body, table, queue).await
+            }
+            _ => None,
+        };
         if let Some(lanes) = &self.lanes {
             let mut lanes = lanes.iter().copied().collect();
             if let Some(whereabouts) = &queue.whereabouts {
@@ -43,13 +57,9 @@ impl Passing {
             }
             return Awaited {
                 lanes: Some(lanes),
-                names: None,
+                names: touched.and_then(|touched| touched.names),
             };
         }
-        let touched = match body {
-            Body::Held(body) => TouchedLanes::by(uri, body, table, queue).await,
-            Body::Streamed(_) => None,
-        };
         match touched {
             Some(TouchedLanes { lanes, names }) => Awaited {
                 lanes: Some(lanes),
@@ -122,7 +132,9 @@ impl Intake {
             // The lanes of documents may have changed since anybody asked.
             whereabouts.look(&table, newest, &queue.log);
         }
-        let awaited = passing.awaited(&head.uri, &body, &table, queue).await;
+        let is_parked = ours(queue, groups).any(|group| group.parked().is_some_and(|parked| parked.any()));
+        let awaited = passing.awaited((&head.uri, &body), &table, queue, is_parked);
+        let awaited = awaited.await;
         tokio::select! {
             biased;
             // A client that has gone may have sent something else meanwhile, and this request must not follow

@@ -31,8 +31,9 @@ impl AnswerShape {
         let Some((path, query)) = target.split_once('?') else {
             return (shape, Cow::Borrowed(target));
         };
-        // Some servers also separate parameters at semicolons (`RestUtils.decodeQueryString`).
-        if query.contains(';') {
+        // Some servers also separate parameters at semicolons (`RestUtils.decodeQueryString`), and they read
+        // what is not escaped as Latin-1.
+        if query.contains(';') || !query.is_ascii() {
             return (shape, Cow::Borrowed(target));
         }
         let pairs: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).collect();

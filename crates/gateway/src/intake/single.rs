@@ -24,7 +24,6 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use wire::{Incoming, Outgoing, PooledBytes};
 
 use crate::answer::with_head;
-use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
 use crate::intake::filter::{HeldBody, Intake, NO_BULK, Passing, Taken, Unread};
 use crate::nodes::lines::PlannedBody;
@@ -89,7 +88,7 @@ impl Intake {
             }
             Err(Unread::Refused(fault)) => return Err(fault.into()),
         };
-        let no_defaults = BulkHead::default();
+        let no_defaults = head::no_defaults(&head.headers);
         // Without direct routing: the client does not know a routing given here, and it would be missing in
         // the answer's `Location`.
         let ask = self.reshuffle.ask(&no_defaults, None);

@@ -125,18 +125,20 @@ async fn indices_of<'t>(
 /// Returns the indices that a write by query, or a write of one document, names.
 fn expression<'r>(path: &'r str, body: &[u8]) -> Option<Cow<'r, str>> {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    // Servers read what is not escaped as Latin-1.
+    let decode = |segment: &'r str| decode(segment, false).filter(|_| segment.is_ascii());
     match segments.as_slice() {
         ["_reindex"] => reindexed(body).map(Cow::Owned),
         // Servers with types accept one here too.
         [indices, "_update_by_query" | "_delete_by_query"]
-        | [indices, _, "_update_by_query" | "_delete_by_query"] => decode(indices, false),
+        | [indices, _, "_update_by_query" | "_delete_by_query"] => decode(indices),
         // The index of one document is looked up as a plain name: a pattern or a list is not a known index.
         [index, "_doc" | "_create" | "_update", _] | [index, "_doc"] => {
-            let index = decode(index, false)?;
+            let index = decode(index)?;
             (!index.contains([',', '*']) && index != "_all").then_some(index)
         }
         ["_bulk"] => named_in_lines(None, body).map(Cow::Owned),
-        [index, "_bulk"] => named_in_lines(Some(index), body).map(Cow::Owned),
+        [index, "_bulk"] => named_in_lines(Some(&decode(index)?), body).map(Cow::Owned),
         _ => None,
     }
 }
@@ -147,14 +149,10 @@ fn named_in_lines(default: Option<&str>, body: &[u8]) -> Option<String> {
     if body.len() > LINES_BYTES_MAX || body.trim_ascii_start().first() != Some(&b'{') {
         return None;
     }
-    let default = match default {
-        Some(default) => Some(decode(default, false)?),
-        None => None,
-    };
     let mut names: HashSet<String> = HashSet::new();
     for action in actions(body) {
         let action = action.filter(|action| !action.has_pipeline())?;
-        let name = action.index().or(default.as_deref())?;
+        let name = action.index().or(default)?;
         // One operation is for one index, which cannot be a pattern or a list.
         if name.contains([',', '*', '<']) || name == "_all" {
             return None;
@@ -300,6 +298,8 @@ mod tests {
             ("/a,b/_doc/1", None),
             ("/a/_bulk", None),
             ("/a/_search", None),
+            ("/\u{e9}/_update_by_query", None),
+            ("/a/_doc/\u{e9}", Some("a")),
         ] {
             assert_eq!(named(path, none.clone()).as_deref(), expected, "{path}");
         }

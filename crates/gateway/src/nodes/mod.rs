@@ -14,9 +14,9 @@ mod refusal;
 mod relay;
 mod traced;
 mod tries;
-mod unquoted;
+pub(crate) mod unquoted;
 
-pub(crate) use credentials::Fallback;
+pub(crate) use credentials::{Fallback, IDENTITY, shows_identity};
 pub(crate) use headers::strip_for_parts;
 pub(crate) use look::{DocumentName, LookError, look};
 pub(crate) use outbound::{Message, Outbound, Purpose, SendTimes};

@@ -77,7 +77,7 @@ impl Proxy {
     ) -> Result<Response<Outgoing>, Fault> {
         head.headers.remove(ACCEPT_ENCODING);
         let lent = self.fallback.would_fill(&head.headers);
-        let asked = OwnRequest::new(&head, target, body.held(), lent);
+        let asked = OwnRequest::new(&head.method, target, &head.headers, body.held(), lent);
         let request_id = RequestId::of(&head.extensions);
         let reached = self.reach(&mut head, target, body, reason, snapshot).await?;
         if head.method == Method::HEAD || !asked.may_be_quoted(reached.0.status()) {

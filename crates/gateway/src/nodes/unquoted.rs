@@ -7,8 +7,7 @@ use std::ops::Range;
 use bulk::{Flavour, Version};
 use cluster::Snapshot;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use wire::PooledBytes;
@@ -69,11 +68,17 @@ pub(crate) fn without_others(
 
 impl OwnRequest {
     /// Describes a request that is about to be sent to `target`. `lent`: with the gateway's account.
-    pub(crate) fn new(head: &Parts, target: &str, body: Option<PooledBytes>, lent: bool) -> Self {
+    pub(crate) fn new(
+        method: &Method,
+        target: &str,
+        headers: &HeaderMap,
+        body: Option<PooledBytes>,
+        lent: bool,
+    ) -> Self {
         let path = target.split('?').next().unwrap_or_default();
         Self {
-            line: (!lent).then(|| format!("{} {target} HTTP/1.1", head.method)),
-            authorization: head.headers.get(AUTHORIZATION).cloned(),
+            line: (!lent).then(|| format!("{method} {target} HTTP/1.1")),
+            authorization: headers.get(AUTHORIZATION).cloned(),
             body,
             answers_by_items: path.contains("_bulk") || path.contains("_msearch"),
         }
@@ -85,7 +90,7 @@ impl OwnRequest {
     }
 
     /// Returns whether all of a quote, in JSON form, is the client's own.
-    fn has(&self, quoted: &[u8]) -> bool {
+    pub(crate) fn has(&self, quoted: &[u8]) -> bool {
         let Some(line) = &self.line else { return false };
         let text = std::str::from_utf8(quoted).ok();
         let text = text.and_then(|text| serde_json::from_str::<String>(&format!("\"{text}\"")).ok());

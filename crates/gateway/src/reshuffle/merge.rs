@@ -169,7 +169,7 @@ impl Reshuffle {
         turns: &mut Turns,
     ) -> Result<Reply<'a>, ItemError> {
         match answer {
-            PartAnswer::Items(items) => items.read(docs, split, turns).await.map_err(|error| {
+            PartAnswer::Items(items) => items.read(docs, turns).await.map_err(|error| {
                 self.counters.replies_malformed.add(1);
                 let request_id = split.message.request_id;
                 wire::rationed!(tracing::warn, %request_id, %error, "a node's bulk answer cannot be used");

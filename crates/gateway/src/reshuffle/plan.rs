@@ -98,6 +98,7 @@ impl Reshuffle {
             require_data_stream: head.require_data_stream,
             suppose_new: false,
             without_types: false,
+            compatible_with_7: head.compatible_with_7,
             level: match self.settings.level {
                 _ if let Some(lanes) = self.lanes => bulk::Level::Lane(lanes.count),
                 Level::Cluster => bulk::Level::Cluster,

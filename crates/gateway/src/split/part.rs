@@ -107,6 +107,7 @@ impl Sender<'_> {
             let (node, at_home) = self.destination(part, split, &tries);
             let lost = match self.try_once(&node, part, split, tries.is_first()).await {
                 Ok((head, words)) if head.status == StatusCode::OK => {
+                    let words = self.unquoted(&head, words, part, split);
                     let reworded = self.reword(&words, &node, part, split).await;
                     return PartAnswer::Items(Items {
                         head,
@@ -116,7 +117,10 @@ impl Sender<'_> {
                         reworded,
                     });
                 }
-                Ok((head, words)) => return refused(head, words.all, doubt, split.lent.then_some(self.pool)),
+                Ok((head, words)) => {
+                    let words = self.unquoted(&head, words, part, split);
+                    return refused(head, words.all, doubt, split.lent.then_some(self.pool));
+                }
                 Err(lost) => lost,
             };
             cluster.hint();
@@ -297,12 +301,7 @@ impl Items {
     }
 
     /// Returns the items, with their number checked. Those that answer a second try are corrected.
-    pub(crate) async fn read(
-        &self,
-        docs: u32,
-        split: Split<'_>,
-        turns: &mut Turns,
-    ) -> Result<Reply<'_>, bulk::MergeError> {
+    pub(crate) async fn read(&self, docs: u32, turns: &mut Turns) -> Result<Reply<'_>, bulk::MergeError> {
         let turn = async || turns.pass().await;
         let mut reply = match &self.words.share {
             None => Reply::split_in_turns(&self.words.all, docs, turn).await?,
@@ -312,7 +311,7 @@ impl Items {
             reply.replace(*item, words.clone());
         }
         if let Some(repeat) = &self.repeat {
-            repeat.settle(&mut reply, split.snapshot.table.dialect());
+            repeat.settle(&mut reply);
         }
         Ok(reply)
     }

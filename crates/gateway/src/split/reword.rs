@@ -8,11 +8,12 @@ use std::collections::HashMap;
 
 use bulk::{Gather, Reply};
 use cluster::Node;
-use http::StatusCode;
+use http::{StatusCode, response};
 use memchr::memmem;
-use wire::{CHUNK_BYTES, Outgoing};
+use wire::{CHUNK_BYTES, Outgoing, PooledBytes};
 
 use crate::nodes::quote::{self, cut};
+use crate::nodes::unquoted::{self, OwnRequest};
 use crate::nodes::{Message, Purpose};
 use crate::split::part::{AnswerBody, Sender, Split};
 
@@ -31,6 +32,38 @@ struct Quoting {
 const ERRORS_WITHIN: usize = 128;
 
 impl Sender<'_> {
+    /// Returns an answer to one client alone without what it quotes from others: connections are shared, and
+    /// nodes quote what was in their memory before the request. Quotes of the client's own part stay.
+    pub(crate) fn unquoted(
+        &self,
+        head: &response::Parts,
+        words: AnswerBody,
+        part: usize,
+        split: Split<'_>,
+    ) -> AnswerBody {
+        let is_fine = head.status.is_success() && !may_have_errors(&words.all);
+        // An answer to a request with the gateway's account loses all quotes.
+        if words.share.is_some() || split.lent || is_fine {
+            return words;
+        }
+        if !unquoted::may_quote(split.snapshot) || !quote::has_mark(&words.all) {
+            return words;
+        }
+        let (load, mut begins) = (split.load, self.pool.take(0));
+        let ours = &load.plan.parts[part];
+        // Quotes are shorter than a chunk.
+        Gather::default().next(&load.plan, ours, &load.body, begins.as_mut_vec(), CHUNK_BYTES);
+        let asked = own_request(split, begins.freeze());
+        match unquoted::without_others(head.status, &head.headers, &words.all, &asked) {
+            Some(text) => {
+                let mut own = self.pool.take(text.len());
+                own.extend_from_slice(&text);
+                AnswerBody::whole(own.freeze())
+            }
+            None => words,
+        }
+    }
+
     /// Returns the items of an answer that must not be passed on as they are, by number, with the words that
     /// replace them. Answers without failed items are not read. An answer to one client alone is read only if
     /// the account was the gateway's.
@@ -91,7 +124,9 @@ impl Sender<'_> {
         if asked.is_empty() {
             return;
         }
-        let body = Outgoing::from(again.freeze());
+        let again = again.freeze();
+        let asked_alone = own_request(split, again.clone());
+        let body = Outgoing::from(again);
         let message = Message {
             purpose: Purpose::Ask,
             ..split.message
@@ -104,10 +139,23 @@ impl Sender<'_> {
         if let Ok(reply) = Reply::split(&body, asked.len() as u32) {
             for (item, at) in asked.into_iter().enumerate() {
                 let own = &mut quoting[at];
-                (own.words, own.own) = (reply.item(item as u32).to_vec(), true);
+                let words = reply.item(item as u32);
+                own.words = quote::cut_where(words, |quoted| !asked_alone.has(quoted));
+                own.own = true;
             }
         }
     }
+}
+
+/// Describes a request of the client's own account that has this body.
+fn own_request(split: Split<'_>, body: PooledBytes) -> OwnRequest {
+    let Message {
+        method,
+        target,
+        headers,
+        ..
+    } = split.message;
+    OwnRequest::new(method, target, headers, Some(body), split.lent)
 }
 
 fn may_have_errors(answer: &[u8]) -> bool {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::Scheme;
 use http::{Method, Uri, Version};
 
 use super::framing::{Declared, Framing, FramingFault, declared, keeps_alive};
@@ -66,6 +67,8 @@ pub fn parse_request(head: &[u8], limits: &Limits) -> Result<RequestLine, Refusa
     }
     let http_11 = version == 1;
     check_host(&headers, http_11)?;
+    check_authority(&uri, &headers)?;
+    let uri = with_path(uri)?;
     let framing = framing(&headers, http_11)?;
     let keep_alive = keeps_alive(http_11, &headers);
     let expects_continue = expects_continue(&headers)? && http_11 && framing != Framing::None;
@@ -120,8 +123,11 @@ fn parse_target(method: &Method, target: &str, shared: &Bytes, head: &[u8]) -> R
     if !form_fits || memchr::memchr(b'#', bytes).is_some() {
         return Err(Refusal::BadTarget);
     }
-    let uri = Uri::from_maybe_shared(shared.slice_ref(in_shared(shared, head, bytes)))
-        .map_err(|_| Refusal::BadTarget)?;
+    Uri::from_maybe_shared(shared.slice_ref(in_shared(shared, head, bytes))).map_err(|_| Refusal::BadTarget)
+}
+
+/// Gives a target a path, if it has none.
+fn with_path(uri: Uri) -> Result<Uri, Refusal> {
     match uri.query() {
         // `http://host?query` has no path; the origin form that is passed on needs one.
         Some(query)
@@ -154,6 +160,36 @@ fn check_host(headers: &HeaderMap, http_11: bool) -> Result<(), Refusal> {
         return Err(Refusal::BadHost);
     }
     Ok(())
+}
+
+/// Checks that a target in absolute form is for the host that the header names. RFC 9112, section 3.2.2, has
+/// servers ignore the header then; not all do, and here conditions read it.
+fn check_authority(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(authority) = uri.authority() else {
+        return Ok(());
+    };
+    let default_port = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTPS => "443",
+        _ => "80",
+    };
+    let named = |text: &str| {
+        // Not the colon of an IPv6 address.
+        let at = text.rfind(':').filter(|at| !text[*at..].contains(']'));
+        let (name, port) = at.map_or((text, ""), |at| (&text[..at], &text[at + 1..]));
+        let port = if port.is_empty() { default_port } else { port };
+        (name.to_ascii_lowercase(), port.to_owned())
+    };
+    let authority = authority.as_str();
+    let host = headers.get(header::HOST).map(HeaderValue::to_str);
+    let is_same = match host {
+        None => true,
+        Some(Ok(host)) => named(host) == named(authority),
+        Some(Err(_)) => false,
+    };
+    match is_same && !authority.contains('@') {
+        true => Ok(()),
+        false => Err(Refusal::BadHost),
+    }
 }
 
 /// Checks for `uri-host [":" port]` of RFC 9110, section 7.2; it is empty if the client knows no name.

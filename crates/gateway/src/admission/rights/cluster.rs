@@ -14,13 +14,14 @@ use wire::{Outgoing, Principal};
 
 use super::Clock;
 use super::ask::{self, Caller, Failure, Permission};
-use super::identity::{self, ClientIdentity, HashKey};
+use super::identity::{ClientIdentity, HashKey};
 use super::kept::SaveSignal;
 use super::memory::{FRESH, Judged, Memory, OpenCluster, WHILE_AWAY, is_within};
 use super::senders::Pause;
 use crate::answer::with_head;
 use crate::error::{Fault, Rejection};
 use crate::fingerprint::Fingerprint;
+use crate::nodes::shows_identity;
 
 /// The gateway's knowledge of the clients of one cluster, and the questions about them.
 #[derive(Debug)]
@@ -150,7 +151,7 @@ impl ClusterRights {
     pub(crate) fn sender(&self, headers: &HeaderMap, snapshot: &Snapshot) -> (Principal, bool) {
         let uuid = snapshot.cluster_uuid.as_deref().unwrap_or_default();
         let now = self.clock.now();
-        if !identity::is_shown(headers) {
+        if !shows_identity(headers) {
             wire::shared::touches("rights of clients");
             let is_asked = self.path.lock().is_some();
             return (

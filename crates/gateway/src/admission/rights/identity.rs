@@ -7,18 +7,10 @@ use aws_lc_rs::{hmac, rand};
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName};
 
-/// The headers by which clusters know a client. A client that shows anything else is asked about without it,
-/// and is nobody then.
-pub(crate) static IDENTITY: [HeaderName; 5] = [
-    AUTHORIZATION,
-    HeaderName::from_static("es-security-runas-user"),
-    HeaderName::from_static("opendistro_security_impersonate_as"),
-    HeaderName::from_static("x-proxy-user"),
-    HeaderName::from_static("x-proxy-roles"),
-];
+use crate::nodes::IDENTITY;
 
 /// A client of one cluster, by its headers, or by its credentials alone ([`HashKey::accounts`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -116,11 +108,6 @@ impl fmt::Debug for HashKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HashKey(..)")
     }
-}
-
-/// Returns whether any of a request's headers say who sends it.
-pub(super) fn is_shown(headers: &HeaderMap) -> bool {
-    IDENTITY.iter().any(|name| headers.contains_key(name))
 }
 
 /// Returns those of a request's headers that say who sends it.

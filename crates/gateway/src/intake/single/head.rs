@@ -4,7 +4,7 @@ use bulk::{Op, Single, SingleValue};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 
-use crate::bulk_request::{check_accept, check_content_encoding, decode};
+use crate::bulk_request::{BulkHead, check_accept, check_content_encoding, decode, wants_version_7};
 use crate::why::SingleWhy;
 
 /// The kind of a request.
@@ -69,13 +69,18 @@ fn read<'a>(
     headers: &HeaderMap,
 ) -> Result<SingleHead<'a>, SingleWhy> {
     check_content_encoding(headers).map_err(|_| SingleWhy::ContentEncoding)?;
-    let index = decode(index, false).ok_or(SingleWhy::Index)?;
+    // Servers read what is not escaped as Latin-1.
+    let decode = |segment: &'a str, why| {
+        let plain = Some(segment).filter(|segment| segment.is_ascii());
+        plain.and_then(|segment| decode(segment, false)).ok_or(why)
+    };
+    let index = decode(index, SingleWhy::Index)?;
     // Lists of names, patterns and date math: the cluster reads or rejects them.
     if index.contains([',', '*', '<', '>', ':']) || index.starts_with(['_', '-', '+']) {
         return Err(SingleWhy::Index);
     }
     let id = match id {
-        Some(id) => Some(decode(id, false).ok_or(SingleWhy::Id)?),
+        Some(id) => Some(decode(id, SingleWhy::Id)?),
         None => None,
     };
     // `/{index}/_doc/_mapping` and similar paths are other APIs on servers with types.
@@ -103,7 +108,7 @@ fn read<'a>(
 fn read_parameters<'a>(query: &'a str, api: &str, single: &mut Single<'a>) -> Result<String, SingleWhy> {
     let why = SingleWhy::Parameter;
     // Some servers also separate parameters at semicolons (`RestUtils.decodeQueryString`).
-    if query.contains(';') {
+    if query.contains(';') || !query.is_ascii() {
         return Err(why);
     }
     let op = single.op;
@@ -196,6 +201,14 @@ fn content_type(op: Op, headers: &HeaderMap) -> Result<HeaderValue, SingleWhy> {
     match essence.eq_ignore_ascii_case("application/json") && plain {
         true => Ok(HeaderValue::from_static(NDJSON)),
         false => Err(why),
+    }
+}
+
+/// Returns what the bulk's head says of all of its lines: nothing, except for the form of the answer.
+pub(super) fn no_defaults(headers: &HeaderMap) -> BulkHead<'static> {
+    BulkHead {
+        compatible_with_7: wants_version_7(headers),
+        ..BulkHead::default()
     }
 }
 
@@ -338,6 +351,10 @@ mod tests {
             ("PUT", "/i/_doc/_mapping", SingleWhy::Id),
             ("PUT", "/i/_doc/%ff", SingleWhy::Id),
             ("PUT", "/i/_doc/%5fx", SingleWhy::Id),
+            // Servers read what is not escaped as Latin-1.
+            ("PUT", "/caf\u{e9}/_doc/1", SingleWhy::Index),
+            ("PUT", "/i/_doc/\u{65e5}", SingleWhy::Id),
+            ("PUT", "/i/_doc/1?routing=\u{e9}", SingleWhy::Parameter),
             ("PUT", "/i/_doc/1?pretty", SingleWhy::Parameter),
             ("PUT", "/i/_doc/1?filter_path=result", SingleWhy::Parameter),
             ("PUT", "/i/_doc/1?error_trace=true", SingleWhy::Parameter),

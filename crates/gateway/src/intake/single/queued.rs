@@ -90,7 +90,7 @@ impl Intake {
         came: PooledBytes,
         arrived: Instant,
     ) -> Result<Taken, Rejection> {
-        let no_defaults = BulkHead::default();
+        let no_defaults = head::no_defaults(&head.headers);
         let bulk = BulkRequest {
             target: &write.target,
             bulk_head: &no_defaults,
