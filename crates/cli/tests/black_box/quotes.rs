@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use testkit::fake::{Behaviour, FakeCluster, Fault, Flavour, Injection, Spec};
 
 use crate::gateway::{Gateway, statuses};
+use crate::home::{GatewayHome, drained};
 
 const CLIENTS: usize = 12;
 
@@ -184,6 +185,24 @@ fn the_gateways_own_credentials_are_not_quoted_either() {
             reason(&answer).starts_with("Unrecognized character escape"),
             "{answer}"
         );
+    }
+}
+
+/// What is delivered has the gateway's account in its head, and letters are on the disk and at the admin port.
+#[test]
+fn dead_letters_quote_nothing() {
+    let cluster = FakeCluster::start(quoting().basic_auth("gateway", "hush")).unwrap();
+    let place = GatewayHome::before(&[&cluster], "");
+    let account = ", basic_auth: {username: gateway, password: hush}, anonymous: use_gateway_account}";
+    let endpoint = format!("endpoint: '{}'", cluster.urls()[0]);
+    place.replace(&format!("{endpoint}}}"), &format!("{endpoint}{account}"));
+    let gateway = place.start();
+    gateway.bulk(&body("logs", 0, 0, true)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c0")["dead"], 1);
+    let letters = gateway.admin().get("/dead_letters?queue=q").unwrap().text();
+    assert!(letters.contains("Unrecognized character escape"), "{letters}");
+    for quoted in ["Z2F0ZXdheTpodXNo", "HTTP/1.1", "secret-of-0-"] {
+        assert!(!letters.contains(quoted), "{letters}");
     }
 }
 

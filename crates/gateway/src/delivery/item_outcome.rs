@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::delivery::error_scope::{concerned, is_slow_mapping};
 use crate::delivery::outcome::{Again, Outcome, WHY_BYTES_MAX};
-use crate::delivery::server_error::{Error, error_of};
+use crate::delivery::server_error::{Error, error_of, words_of};
 use crate::queue::parked::{Scope, Unexplained};
 
 /// The last item and its outcome: an error that many items give in the same words is read and kept once.
@@ -39,7 +39,7 @@ impl<'r> LastItem<'r> {
         }
         // No server gives such an item; something else has answered.
         if !facts.failed && !matches!(facts.status, Some(429 | 502..=504)) {
-            let item = String::from_utf8_lossy(&item[..item.len().min(WHY_BYTES_MAX)]);
+            let item = words_of(item, WHY_BYTES_MAX);
             let why = format!("an item says neither that its operation is done nor why not: {item}");
             return Outcome::again(Again {
                 unexplained: Some(Unexplained::Untold),
@@ -72,7 +72,7 @@ impl<'r> LastItem<'r> {
         let error = error.unwrap_or_else(|| Error {
             status,
             kind: "exception".to_owned(),
-            reason: String::from_utf8_lossy(item).into_owned(),
+            reason: words_of(item, item.len()),
         });
         let index = said.and_then(|said| said["index"].as_str()).map(Into::into);
         self.error.insert((Arc::new(error), index)).clone()

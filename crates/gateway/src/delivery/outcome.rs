@@ -16,7 +16,7 @@ use crate::delivery::error_scope::{concerned, is_alias_unknown_yet};
 use crate::delivery::item_outcome::{LastItem, item_outcome};
 use crate::delivery::memory::AnswerHeld;
 use crate::delivery::partial_refusal::partial_refusal;
-use crate::delivery::server_error::{Error, error_of, is_in_servers_words, is_refused_unexecuted};
+use crate::delivery::server_error::{Error, error_of, is_in_servers_words, is_refused_unexecuted, words_of};
 use crate::queue::parked::{Flight, Scope, Unexplained};
 
 /// The outcome of an operation in one try. An outcome is small, since there is one for each operation, and
@@ -454,7 +454,7 @@ pub(crate) fn outcomes(
     let after = after.and_then(|value| value.to_str().ok()?.parse().ok().map(Duration::from_secs));
     let again = |paused: bool, doubt: bool| {
         let refusal = partial_refusal(status, body);
-        let text = String::from_utf8_lossy(&body[..body.len().min(WHY_BYTES_MAX)]);
+        let text = words_of(body, WHY_BYTES_MAX);
         let passes = doubt && !paused && refusal.is_none();
         Outcome::again(Again {
             text: Some(format!("{node} answered {status}: {text}")),

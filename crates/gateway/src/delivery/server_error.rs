@@ -1,11 +1,12 @@
 //! Errors of operations and of requests, as servers word them.
 
+use std::borrow::Cow;
 use std::fmt::{Display, Formatter, Result};
 
 use http::StatusCode;
 use serde_json::Value;
 
-use crate::nodes::is_unexecuted;
+use crate::nodes::{is_unexecuted, quote};
 
 /// An error as the cluster words it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,20 +24,39 @@ impl Display for Error {
     }
 }
 
-/// Reads an error as the servers write it, with its causes.
+/// Reads an error as the servers write it, with its causes and without quotes: these may be of the head of a
+/// request that had the gateway's account, and errors are kept on disk and shown to operators.
 pub(super) fn error_of(status: u16, body: &Value) -> Option<Error> {
     let error = body.get("error")?;
     let kind = error["type"].as_str()?.to_owned();
-    let mut reason = error["reason"].as_str().unwrap_or_default().to_owned();
+    let mut reason = unquoted(error["reason"].as_str().unwrap_or_default()).into_owned();
     let mut cause = &error["caused_by"];
     while let Some(text) = cause["reason"].as_str() {
         reason.push_str("; caused by ");
         reason.push_str(cause["type"].as_str().unwrap_or_default());
         reason.push_str(": ");
-        reason.push_str(text);
+        reason.push_str(&unquoted(text));
         cause = &cause["caused_by"];
     }
     Some(Error { status, kind, reason })
+}
+
+/// Returns the beginning of what a server or something on the way said, as [`error_of`] without quotes.
+pub(super) fn words_of(said: &[u8], bytes_max: usize) -> String {
+    let said = &said[..said.len().min(bytes_max)];
+    match quote::has_mark(said) {
+        true => String::from_utf8_lossy(&quote::cut(said)).into_owned(),
+        false => String::from_utf8_lossy(said).into_owned(),
+    }
+}
+
+/// Returns a text of an error without its quotes.
+fn unquoted(text: &str) -> Cow<'_, str> {
+    if !quote::has_mark(text.as_bytes()) {
+        return Cow::Borrowed(text);
+    }
+    let json = serde_json::to_vec(text).unwrap_or_default();
+    Cow::Owned(serde_json::from_slice(&quote::cut(&json)).unwrap_or_default())
 }
 
 /// Whether the refusal of a whole request shows that nothing of it was executed. Something on the way may
@@ -76,6 +96,28 @@ pub(super) const NO_RIGHT: &str = "security_exception";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_is_read_without_what_it_quotes() {
+        let reason = "bad\n at [Source: (byte[])\"POST /_bulk HTTP/1.1\r\nAuthorization: Basic c2VjcmV0\"[truncated 7 bytes]; line: 1, column: 9]";
+        let said = serde_json::json!({"error": {
+            "type": "mapper_parsing_exception",
+            "reason": reason,
+            "caused_by": {"type": "json_parse_exception", "reason": reason},
+        }});
+        let cut = "bad\n at [Source: (byte[]); line: 1, column: 9]";
+        let error = error_of(400, &said).expect("an error");
+        assert_eq!(
+            error.reason,
+            format!("{cut}; caused by json_parse_exception: {cut}")
+        );
+        let text = said.to_string();
+        for bytes_max in 0..text.len() + 9 {
+            let words = words_of(text.as_bytes(), bytes_max);
+            assert!(!words.contains("Basic"), "{bytes_max}: {words}");
+        }
+        assert_eq!(words_of(b"plain", 3), "pla");
+    }
 
     #[test]
     fn only_a_server_knows_that_it_has_executed_nothing() {

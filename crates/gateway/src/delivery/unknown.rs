@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use wire::SendError;
 
-use crate::delivery::server_error::is_in_servers_words;
+use crate::delivery::server_error::{is_in_servers_words, words_of};
 
 /// Why it cannot be determined whether an operation that may have been executed was executed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ impl NotReadable {
             status,
             index: index.to_owned(),
             missing,
-            words: String::from_utf8_lossy(&body[..body.len().min(WORDS_BYTES)]).into_owned(),
+            words: words_of(body, WORDS_BYTES),
         })
     }
 }
