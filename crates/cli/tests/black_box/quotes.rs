@@ -188,7 +188,7 @@ fn the_gateways_own_credentials_are_not_quoted_either() {
     }
 }
 
-/// What is delivered has the gateway's account in its head, and letters are on the disk and at the admin port.
+/// What is delivered has the gateway's account in its head; letters are on the disk and at the admin port.
 #[test]
 fn dead_letters_quote_nothing() {
     let cluster = FakeCluster::start(quoting().basic_auth("gateway", "hush")).unwrap();

@@ -64,6 +64,10 @@ impl Call {
     /// Recognizes a call by its method and path only. Searching for one word rules out nearly all requests.
     pub(crate) fn of(method: &Method, path: &str) -> Option<Self> {
         memmem::find(path.as_bytes(), b"settings")?;
+        // Servers read what is not escaped as Latin-1, which is another index.
+        if !path.is_ascii() {
+            return None;
+        }
         let segments = path.split('/').filter(|segment| !segment.is_empty());
         let segments: Option<Vec<_>> = segments.map(|segment| decode(segment, false)).collect();
         let segments = segments?;
@@ -431,6 +435,7 @@ mod tests {
         assert_eq!(call("PUT", "/_settings"), set(""));
         assert_eq!(call("PUT", "/_all/_settings"), set("_all"));
         assert_eq!(call("PUT", "/logs-%2A,caf%C3%A9/_settings"), set("logs-*,café"));
+        assert_eq!(call("PUT", "/caf\u{e9}/_settings"), None);
         let show = |name: Option<&str>| {
             Some(Call::ShowIndices {
                 name: name.map(str::to_owned),
