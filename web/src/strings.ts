@@ -674,7 +674,7 @@ export const t = {
     replayed: (n: string, refused: string) => `${n} are back in the queue, ${refused} were refused and stay.`,
     goesOn: "It goes on.",
     purgeTitle: (n: string) => `Throw ${n} dead letters away?`,
-    purgeText: "They are gone for good. Letters that came since they were counted stay.",
+    purgeText: (bounded: boolean) => `They are gone for good.${bounded ? " Letters that came since they were counted stay." : ""}`,
     purged: (n: string) => `${n} letters were thrown away.`,
   },
   roles: {

@@ -147,7 +147,7 @@ function Purge({ id, which, n, onDone, onClose }: { id: string; which: Words; n:
       ({ purged }) => (tell(l.purged(exact(purged))), onDone()),
       (error: unknown) => (tell(reason(error), "bad"), onClose()),
     );
-  return <Ask title={l.purgeTitle(exact(n))} text={l.purgeText} yes={l.purge} onClose={onClose} onYes={purge} />;
+  return <Ask title={l.purgeTitle(exact(n))} text={l.purgeText(which.before !== undefined)} yes={l.purge} onClose={onClose} onYes={purge} />;
 }
 
 function FacetLists({ facets, filter }: { facets: Facets; filter: Words }) {
@@ -295,6 +295,7 @@ function One({ id, queue, opened, onClose, onChanged }: { id: string; queue: str
   // The text is sent as it stands here: nobody reads its numbers on the way.
   const save = () =>
     doing("save", async () => {
+      JSON.parse(source); // or else the answer would be about another key than the source
       await ask(id, { method: "PUT", path: pathOf(["dead_letters", String(letter.id)], { queue }), body: `{"source":${source}}` });
       tell(l.saved(letter.id));
       return null;

@@ -117,7 +117,7 @@ pub(crate) fn drained(gateway: &Gateway, group: &str) -> Value {
 }
 
 /// The time limit for delivery, since the machine may be busy.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 
 pub(crate) fn wait(gateway: &Gateway, group: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();

@@ -41,8 +41,9 @@ impl Flights {
         self.kept.borrow_mut().push(kept);
     }
 
+    /// Whether there are any for whose indices requests go apart.
     pub(crate) fn are_any(&self) -> bool {
-        !self.kept.borrow().is_empty()
+        self.kept.borrow().iter().any(|kept| !kept.indices.is_empty())
     }
 
     /// Returns once there are none.

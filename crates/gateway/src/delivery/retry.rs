@@ -272,9 +272,11 @@ async fn attend(with @ (route, parked, _): With<'_>, key: ParkKey, mut stop: wat
                     why = why.to_string(),
                     "parked operations cannot be tried"
                 );
-                parked
-                    .state()
-                    .rest(&key, false, Some(&why.to_string()), |_| retry.delay.max(FAILED));
+                let delay = |failures| match &why {
+                    NotTried::Failed(_) => backoff(FAILED, failures),
+                    _ => retry.delay.max(FAILED),
+                };
+                parked.state().rest(&key, false, Some(&why.to_string()), delay);
                 return;
             }
         }
@@ -361,7 +363,7 @@ async fn step(
     load.executed(&mut send, passed.sends_nothing());
     let buried = load.buried_before(parked, &mut send);
     let refused = load.refused_before(route, parked, &mut send);
-    let late = load.late_outcomes(at_nodes, &mut send);
+    let late = load.late_outcomes(at_nodes, &mut send, given_up);
     work.limit = send.len();
     let mut held = Some(held);
     let mut went = if given_up || send.is_empty() && late.is_empty() {

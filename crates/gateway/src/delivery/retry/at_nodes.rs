@@ -99,7 +99,7 @@ impl TriesAtNodes {
     /// Keeps what a late answer has said until it is asked for.
     pub(super) fn keep(&self, answer: LateAnswer) {
         let mut answers = self.answers.borrow_mut();
-        answers.retain(|one| one.flight.strong_count() > 0 && !one.not_done.is_empty());
+        answers.retain(LateAnswer::is_wanted);
         if answers.len() >= ANSWERS_MAX {
             // Its operations are in doubt, as after a restart.
             answers.remove(0);
@@ -118,13 +118,16 @@ impl TriesAtNodes {
     pub(super) fn take(&self, flight: Option<&Arc<Flight>>, operation: FlightOp) -> Option<LateOutcome> {
         let mut answers = self.answers.borrow_mut();
         let mut of_it = answers.iter_mut().filter(|one| one.is_to(flight));
-        of_it.find_map(|one| {
+        let outcome = of_it.find_map(|one| {
             Some(LateOutcome {
                 outcome: one.not_done.remove(&operation)?,
                 limit: one.limit,
                 held: one.held.clone(),
             })
-        })
+        });
+        // The memory of its texts counts until then.
+        answers.retain(LateAnswer::is_wanted);
+        outcome
     }
 }
 
@@ -170,6 +173,10 @@ impl Drop for TryAtNode {
 // === impl LateAnswer ===
 
 impl LateAnswer {
+    fn is_wanted(&self) -> bool {
+        self.flight.strong_count() > 0 && !self.not_done.is_empty()
+    }
+
     fn is_to(&self, flight: Option<&Arc<Flight>>) -> bool {
         flight.is_some_and(|flight| std::ptr::eq(self.flight.as_ptr(), Arc::as_ptr(flight)))
     }

@@ -16,6 +16,7 @@ use crate::delivery::attempt::Attempted;
 use crate::delivery::flights::Kept;
 use crate::delivery::lane::Route;
 use crate::delivery::memory::LaneMemory;
+use crate::delivery::outcome::{Again, Outcome};
 use crate::queue::parked::{Flight, FlightOp, ParkKey, Parked};
 
 /// The requests of a try, as the task that sends them knows it.
@@ -133,8 +134,15 @@ impl GoesOn {
 
 impl Drop for GoesOn {
     fn drop(&mut self) {
-        if let Some(answer) = self.answer.take().filter(|answer| !answer.not_done.is_empty()) {
-            self.at_nodes.keep(answer);
+        if let Some(mut answer) = self.answer.take() {
+            // All requests tell their end, unless the gateway fails on one.
+            for name in self.names.values().filter(|name| !self.done.contains(*name)) {
+                let untold = || Outcome::again(Again::in_doubt(UNTOLD.to_owned()));
+                answer.not_done.entry(*name).or_insert_with(untold);
+            }
+            if !answer.not_done.is_empty() {
+                self.at_nodes.keep(answer);
+            }
         }
         // Of the rest nothing is known to be done.
         self.flight.lands(std::mem::take(&mut self.done));
@@ -201,3 +209,6 @@ impl Left {
         }
     }
 }
+
+/// Why an operation is tried again of whose request nobody has told the end.
+const UNTOLD: &str = "the gateway failed on its request, which is a bug of its own";

@@ -286,16 +286,18 @@ impl KeyBatch {
             || at_nodes.has_answer(flight, self.flight_op(operation))
     }
 
-    /// Takes away the operations of which an answer that came late says something. Returns them.
+    /// Takes away the operations of which an answer that came late says something; none that are given up.
+    /// Returns them.
     pub(super) fn late_outcomes(
         &self,
         at_nodes: &TriesAtNodes,
         due: &mut Vec<usize>,
+        given_up: bool,
     ) -> Vec<(usize, LateOutcome)> {
         let mut late = Vec::new();
         due.retain(|operation| {
             let flight = self.pieces[self.of[*operation].0].picked.flight.as_ref();
-            match at_nodes.take(flight, self.flight_op(*operation)) {
+            match at_nodes.take(flight.filter(|_| !given_up), self.flight_op(*operation)) {
                 Some(outcome) => late.push((*operation, outcome)),
                 None => return true,
             }

@@ -98,6 +98,8 @@ pub(super) async fn send_due(
     }
     route.group.retried.add(send_now.len() as u64);
     load.sent(&send_now);
+    // What was sent by an earlier try, and failed by its late answer, was attempted, too.
+    load.sent(&late.iter().map(|(operation, _)| *operation).collect::<Vec<_>>());
     let goes_on = sent.left.as_ref().map_or(&[][..], |left| &left.operations);
     let open: HashSet<usize> = outcomes.iter().map(|(operation, _)| *operation).collect();
     let open: HashSet<usize> = open.into_iter().chain(goes_on.iter().copied()).collect();

@@ -186,18 +186,19 @@ impl ParkedState {
         }
     }
 
-    /// Ends a try but for a request of it that goes on: nobody picks others on its documents, whatever names
-    /// lead to these by then. `number` is that of the try, if it has one. Returns the number to end.
+    /// Ends a try but for a request of it that goes on: nobody picks others on the documents of that,
+    /// whatever names lead to these by then. What else the try had is free again. `number` is that of the
+    /// try, if it has one. Returns the number to end.
     pub(crate) fn leave_try(&mut self, number: Option<u64>, flight: &Arc<Flight>) -> u64 {
         let number = number.unwrap_or_else(|| self.begin_try(std::iter::empty()));
         let held = self.keys.get(&ParkKey::Documents);
         let pieces = held.into_iter().flat_map(|held| held.pieces.values());
         let pieces = pieces.filter(|piece| piece.flight.as_ref() == Some(flight));
-        let documents: Vec<u64> = pieces.flat_map(EntryPiece::numbers).collect();
+        let documents: HashSet<u64> = pieces.flat_map(EntryPiece::numbers).collect();
         if let Some(one) = self.document_tries.of(number) {
             one.is_left = true;
             one.pieces.clear();
-            one.documents.extend(documents);
+            one.documents = documents;
         }
         number
     }

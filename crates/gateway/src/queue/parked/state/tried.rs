@@ -153,7 +153,7 @@ impl ParkedState {
             let names = entry.names_of(Some(ops));
             let mut piece = remake(ops.clone(), &ParkKey::Documents, false);
             (piece.doubt, piece.flight) = (true, Some(Arc::clone(flight)));
-            self.insert(ParkKey::Documents, &names, "", piece);
+            self.insert(ParkKey::Documents, &names, WAIT_FOR_ANSWER, piece);
         }
         let (is_alone, keeps) = (*key == ParkKey::Documents, !tried.kept.is_empty());
         let parts = match is_alone && (tried.attempted || keeps) && !self.is_full(0) {
@@ -178,6 +178,8 @@ impl ParkedState {
     }
 }
 
+/// Why operations wait whose request goes on without its try.
+const WAIT_FOR_ANSWER: &str = "a node has not answered their request: they wait for its end";
 /// The least and the longest wait of what is for a node that keeps what it is sent, and the bytes of it that
 /// are read again in a second to see whether it does.
 const KEPT_MIN: Duration = Duration::from_secs(2);
@@ -186,8 +188,8 @@ const LOOKED_AT_BYTES: u64 = 32 << 20;
 
 #[cfg(test)]
 mod tests {
-    use super::super::Standing;
     use super::super::tests::{entry, park};
+    use super::super::{Picked, Standing};
     use super::*;
 
     /// Returns how many operations the pieces that may be tried now have.
@@ -293,6 +295,8 @@ mod tests {
             state.ready();
             let picked = state.pick(&key, 10, 10_000, |_| false).picked;
             let flight = Arc::new(Flight::default());
+            let is_alone = key == ParkKey::Documents;
+            let number = is_alone.then(|| state.begin_try(picked.iter().map(Picked::operations)));
             let tried = Tried {
                 gone: vec![1],
                 goes_on: Some((Arc::clone(&flight), vec![0])),
@@ -300,7 +304,7 @@ mod tests {
                 ..Tried::default()
             };
             state.tried(&key, picked[0].order, &ids, tried, |_| Duration::ZERO);
-            let number = state.leave_try(None, &flight);
+            let number = state.leave_try(number, &flight);
             let docs = |state: &ParkedState, key: &ParkKey| {
                 let picked = state.pick(key, 10, 10_000, |_| false).picked;
                 picked
