@@ -396,6 +396,9 @@ impl Drill<'_> {
                 told.take(FLAWS_TOLD_AGAIN).collect::<String>()
             );
         }
+        if sum(|one| one.tally.queued) == 0 || sum(|one| one.acts as u64) == 0 {
+            bail!("nothing was queued, or nothing went wrong: that shows nothing");
+        }
         tell(
             self.options,
             &paint(

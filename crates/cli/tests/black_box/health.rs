@@ -86,6 +86,28 @@ fn a_wrong_account_is_an_error_in_readiness_and_in_the_log() {
     assert!(line.contains("\"ERROR\""), "{log}");
 }
 
+/// Where indices are is not known then, so nothing is queued.
+#[test]
+fn a_gateway_with_a_queue_and_without_the_account_that_its_cluster_requires_is_not_ready() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 6).basic_auth("u", "right")).unwrap();
+    let place = GatewayHome::before(&[&cluster], "");
+    let gateway = Gateway::start(&["--config", place.file.to_str().unwrap()]);
+    let began = Instant::now();
+    while !ready(&gateway).1["reasons"].to_string().contains("account") {
+        assert!(began.elapsed() < PATIENCE, "{:#}", ready(&gateway).1);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (status, said) = ready(&gateway);
+    assert_eq!(status, 503);
+    assert!(
+        reason(&said, "account").contains("none is configured"),
+        "{said:#}"
+    );
+    let client = gateway.client().basic_auth("u", "right");
+    let bulk = b"{\"index\":{\"_index\":\"logs\"}}\n{}\n";
+    assert_eq!(client.post_ndjson("/_bulk", bulk).unwrap().status, 503);
+}
+
 #[test]
 fn a_gateway_with_a_queue_is_ready_while_only_its_clusters_are_away() {
     let (first, second) = (cluster(), cluster());

@@ -1,5 +1,6 @@
 //! A node that keeps a request for long holds up nothing but what the request is about.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -196,7 +197,12 @@ fn writes_on_documents_of_a_kept_request_wait_in_their_lanes_once_many_are_parke
         let text = docs("blocked", 20, n).replace("{\"n\":", &format!("{{\"p\":\"{padding}\",\"n\":"));
         gateway.bulk(&text).ok().unwrap();
     }
-    let one = drained(&gateway, "c0");
+    let most = Cell::new(0);
+    let one = wait(&gateway, "c0", |one| {
+        most.set(most.get().max(one["parked"].as_u64().unwrap()));
+        one["parked"] == 0 && one["pending"] == 0
+    });
+    assert!(most.get() < 600, "8 MiB and what lanes had read then: {most:?}");
     assert_eq!((&one["indexed"], &one["dead"]), (&json!(870), &json!(0)), "{one}");
     for (id, doc) in cluster.docs("blocked") {
         assert!(

@@ -576,7 +576,11 @@ fn a_group_that_goes_back_keeps_what_is_parked_and_the_accounts_add_up() {
         .ok()
         .unwrap();
     let one = account(&queue(&gateway), "c0");
-    assert_eq!((&one["parked"], &one["rewound"]), (&json!(30), &one["pending"]));
+    let thirty = json!(30);
+    assert_eq!(
+        (&one["parked"], &one["rewound"], &one["pending"]),
+        (&thirty, &thirty, &thirty)
+    );
     post("/pipeline/p0/_start").ok().unwrap();
     cluster.refuse_writes("blocked", None);
     let one = drained(&gateway, "c0");

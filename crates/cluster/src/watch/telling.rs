@@ -58,7 +58,7 @@ impl Watch {
             let means = match state {
                 WatchState::Unauthorized => {
                     "the cluster refuses our account: mend the cluster's `basic_auth` or `api_key`; until then bulks pass \
-                     through unsplit, and nothing is delivered from queues"
+                     through unsplit, and queues accept and deliver nothing"
                 }
                 _ if self.reading.is_some() => "the cluster does not answer: bulks go by the last topology",
                 _ => "the cluster cannot be read: bulks pass through unsplit",

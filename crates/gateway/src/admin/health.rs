@@ -101,6 +101,13 @@ fn look_at(cluster: &Cluster, live: &Live, name: &Arc<str>, queued: bool, found:
                 "the cluster `{name}` refuses the gateway's account: correct `basic_auth` or `api_key`{told}"
             ),
         ),
+        WatchState::Unauthorized if queued => found.error(
+            "account",
+            format!(
+                "the cluster `{name}` requires an account and none is configured, so nothing is queued for it: configure \
+                 `basic_auth` or `api_key`{told}"
+            ),
+        ),
         WatchState::Unauthorized => found.warning(
             "account",
             format!(

@@ -151,7 +151,8 @@ impl Client for Good<'_> {
             });
         }
         let last = documents.last().map(|(id, _)| id.clone());
-        match outcome.reply.map(|reply| flaw(&reply)) {
+        let queued = self.reads.is_some();
+        match outcome.reply.map(|reply| flaw(&reply, queued)) {
             Err(error) => {
                 let (index, bytes, count) = (self.told.index, sent.bytes, documents.len());
                 let on = if sent.is_new { "a new" } else { "an open" };
@@ -176,9 +177,11 @@ impl Client for Good<'_> {
     }
 }
 
-/// Returns what is wrong with a reply to a good client.
-fn flaw(reply: &Reply<'_>) -> Option<String> {
+/// Returns what is wrong with a reply to a good client. `queued`: nothing hostile brings its writes past the
+/// queue.
+fn flaw(reply: &Reply<'_>, queued: bool) -> Option<String> {
     match reply.status {
+        200 if queued && reply.header("x-tidegate-ack").is_none() => Some("200 past the queue".to_owned()),
         200 if reply.json().is_ok_and(|said| said["errors"] == false) => None,
         200 => Some(format!("200 with errors: {:.300}", reply.text())),
         status => Some(format!("{status}: {:.300}", reply.text())),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use testkit::client::Client;
 use testkit::fake::{Behaviour, FakeCluster, Flavour, Spec, Unfit, User};
@@ -181,6 +181,10 @@ impl Gateway {
         while gateway.state()? != "watching" && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
+        ensure!(
+            gateway.state()? == "watching",
+            "the gateway does not know the cluster"
+        );
         Ok(gateway)
     }
 
